@@ -29,19 +29,19 @@ const KEYS: u64 = 16 << 20;
 
 /// How it is with one of the things that were tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Good,
+enum Health {
+    Works,
     /// It works, but there is something to know.
     Note,
-    Bad,
+    Fails,
 }
 
-/// What came of a try: how it is, what was seen, and in further lines what to do about it. An error is [`State::Bad`].
-type Outcome = Result<(State, String)>;
+/// What came of a try: how it is, what was seen, and in further lines what to do about it. An error is [`Health::Fails`].
+type CheckResult = Result<(Health, String)>;
 
 /// Tries everything; 1 where something does not work.
 pub fn run(db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
-    let checks: [(&str, &dyn Fn() -> Outcome); 6] = [
+    let checks: [(&str, &dyn Fn() -> CheckResult); 6] = [
         ("program", &program),
         ("wrap", &wrap),
         ("sniff", &sniff),
@@ -53,12 +53,12 @@ pub fn run(db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
     let mut out = output::stdout();
     let mut has_failed = false;
     for (about, check) in checks {
-        let (state, text) = check().unwrap_or_else(|error| (State::Bad, format!("{error:#}")));
-        has_failed |= state == State::Bad;
-        let (word, tone) = match state {
-            State::Good => ("good", Tone::Good),
-            State::Note => ("note", Tone::Warning),
-            State::Bad => ("bad ", Tone::Error),
+        let (health, text) = check().unwrap_or_else(|error| (Health::Fails, format!("{error:#}")));
+        has_failed |= health == Health::Fails;
+        let (word, tone) = match health {
+            Health::Works => ("good", Tone::Good),
+            Health::Note => ("note", Tone::Warning),
+            Health::Fails => ("bad ", Tone::Error),
         };
         let lines: Vec<_> = text.lines().map(safe::visible).collect();
         writeln!(out, "{}  {about:<8}  {}", paint.paint(tone, word), lines.join("\n                "))?;
@@ -67,19 +67,19 @@ pub fn run(db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(has_failed)))
 }
 
-fn program() -> Outcome {
+fn program() -> CheckResult {
     let path = env::current_exe().context("cannot find out where this program is")?;
     let lacking = [(cfg!(feature = "live"), "live capture"), (cfg!(feature = "tui"), "the terminal UI")];
     let lacking: Vec<&str> = lacking.iter().filter(|(here, _)| !here).map(|(_, name)| *name).collect();
     let text = format!("mcptap {}  {}", env!("CARGO_PKG_VERSION"), path.display());
     Ok(match lacking.as_slice() {
-        [] => (State::Good, text),
-        names => (State::Note, format!("{text}\nbuilt without {}", names.join(" and "))),
+        [] => (Health::Works, text),
+        names => (Health::Note, format!("{text}\nbuilt without {}", names.join(" and "))),
     })
 }
 
 /// Wraps `cat`: a line has to come through, and to be recorded.
-fn wrap() -> Outcome {
+fn wrap() -> CheckResult {
     let place = Place::temporary()?;
     let mut wrapper = Command::new(env::current_exe()?)
         .arg("--db")
@@ -97,12 +97,12 @@ fn wrap() -> Outcome {
     ensure!(done.stdout == PING.as_bytes(), "a line that went through a wrapped \"cat\" did not come back\n{said}");
     let recorded = Reader::open(place)?.message_count(Scope::All)?;
     ensure!(recorded == 2, "of two lines that went through a wrapped \"cat\" {recorded} were recorded\n{said}");
-    Ok((State::Good, "a line went through a wrapped \"cat\", and was recorded both ways".to_owned()))
+    Ok((Health::Works, "a line went through a wrapped \"cat\", and was recorded both ways".to_owned()))
 }
 
 /// Sends a packet to itself: it has to be seen.
 #[cfg(feature = "live")]
-fn sniff() -> Outcome {
+fn sniff() -> CheckResult {
     use std::net::UdpSocket;
     use std::time::{Duration, Instant};
 
@@ -131,7 +131,7 @@ fn sniff() -> Outcome {
         if let Some(Item::Packet(_)) = live.next()? {
             let up: Vec<&str> = all.iter().filter(|one| one.up).map(|one| one.name.as_str()).collect();
             return Ok((
-                State::Good,
+                Health::Works,
                 format!("a packet that was sent over {} was seen\nup: {}", loopback.name, up.join(", ")),
             ));
         }
@@ -140,12 +140,12 @@ fn sniff() -> Outcome {
 }
 
 #[cfg(not(feature = "live"))]
-fn sniff() -> Outcome {
-    Ok((State::Note, "this build captures nothing: \"mcptap read -\" takes what tcpdump writes".to_owned()))
+fn sniff() -> CheckResult {
+    Ok((Health::Note, "this build captures nothing: \"mcptap read -\" takes what tcpdump writes".to_owned()))
 }
 
 /// Where sessions are saved.
-fn database(path: &Path) -> Outcome {
+fn database(path: &Path) -> CheckResult {
     let shown = path.display();
     // Folders that are missing are made with the first recording.
     let folder = path.ancestors().skip(1).find(|folder| folder.as_os_str().is_empty() || folder.exists());
@@ -154,40 +154,40 @@ fn database(path: &Path) -> Outcome {
     access(folder, Access::WRITE_OK).with_context(|| {
         format!("cannot write to {}: choose another place with --db or MCPTAP_DB", folder.display())
     })?;
-    let (state, room) =
+    let (health, room) =
         disk(statvfs(folder).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize)).unwrap_or(u64::MAX));
     if !path.exists() {
-        return Ok((state, format!("{shown} is made with the first recording; {room}")));
+        return Ok((health, format!("{shown} is made with the first recording; {room}")));
     }
     access(path, Access::READ_OK | Access::WRITE_OK).with_context(|| format!("cannot read and write {shown}"))?;
     let messages = Reader::open(Place::file(path))?.message_count(Scope::All)?;
     let about = fs::metadata(path)?;
     let text = format!("{shown}  {}  {}; {room}", units::count(messages, "message"), units::size(about.len()));
     match about.permissions().mode() & 0o077 {
-        0 => Ok((state, text)),
-        _ => Ok((State::Note, format!("{text}\nothers on this machine may look into it: chmod 600 {shown}"))),
+        0 => Ok((health, text)),
+        _ => Ok((Health::Note, format!("{text}\nothers on this machine may look into it: chmod 600 {shown}"))),
     }
 }
 
 /// What so many free bytes mean.
-fn disk(free: u64) -> (State, String) {
-    let state = match free {
-        0..FULL => State::Bad,
-        FULL..TIGHT => State::Note,
-        _ => State::Good,
+fn disk(free: u64) -> (Health, String) {
+    let health = match free {
+        0..FULL => Health::Fails,
+        FULL..TIGHT => Health::Note,
+        _ => Health::Works,
     };
-    (state, format!("{} free", units::size(free)))
+    (health, format!("{} free", units::size(free)))
 }
 
 /// Whether there are secrets to open TLS with.
-fn keys(path: Option<&Path>) -> Outcome {
+fn keys(path: Option<&Path>) -> CheckResult {
     let how = "SSLKEYLOGFILE=FILE for curl and Python, NODE_OPTIONS=--tls-keylog=FILE for Node.js: docs/tls.md";
     let Some(path) = path.filter(|path| !path.as_os_str().is_empty()) else {
-        return Ok((State::Note, format!("SSLKEYLOGFILE is not set: what is inside TLS stays unread\n{how}")));
+        return Ok((Health::Note, format!("SSLKEYLOGFILE is not set: what is inside TLS stays unread\n{how}")));
     };
     let shown = path.display();
     if !path.exists() {
-        return Ok((State::Note, format!("{shown} is not there yet: nobody wrote secrets to it\n{how}")));
+        return Ok((Health::Note, format!("{shown} is not there yet: nobody wrote secrets to it\n{how}")));
     }
     ensure!(path.is_file(), "{shown} is no file: secrets are not read from it");
     let mut bytes = Vec::new();
@@ -197,16 +197,16 @@ fn keys(path: Option<&Path>) -> Outcome {
     let mut log = KeyLog::default();
     log.add(&bytes);
     Ok(match log.sessions().count() as u64 {
-        0 => (State::Note, format!("{shown} holds no secrets\n{how}")),
-        sessions => (State::Good, format!("{shown} holds the secrets of {}", units::count(sessions, "TLS session"))),
+        0 => (Health::Note, format!("{shown} holds no secrets\n{how}")),
+        sessions => (Health::Works, format!("{shown} holds the secrets of {}", units::count(sessions, "TLS session"))),
     })
 }
 
 /// Whether the terminal UI can be seen as it is meant, by what the environment says.
-fn terminal(is_terminal: bool, variable: &dyn Fn(&str) -> Option<String>) -> (State, String) {
+fn terminal(is_terminal: bool, variable: &dyn Fn(&str) -> Option<String>) -> (Health, String) {
     let set = |name: &str| variable(name).filter(|value| !value.is_empty());
     if !is_terminal {
-        return (State::Note, "standard output is no terminal: text without colour, no terminal UI".to_owned());
+        return (Health::Note, "standard output is no terminal: text without colour, no terminal UI".to_owned());
     }
     let name = set("TERM").unwrap_or_else(|| "dumb".to_owned());
     // POSIX section 8.2: the first of these that is set and not empty says which characters there are.
@@ -219,7 +219,7 @@ fn terminal(is_terminal: bool, variable: &dyn Fn(&str) -> Option<String>) -> (St
     if !is_utf8 {
         words.push("the locale is not UTF-8: lines and arrows may look wrong; try LC_ALL=C.UTF-8".to_owned());
     }
-    (if words.len() > 1 { State::Note } else { State::Good }, words.join("\n"))
+    (if words.len() > 1 { Health::Note } else { Health::Works }, words.join("\n"))
 }
 
 #[cfg(test)]
@@ -236,12 +236,12 @@ mod tests {
         let xterm = ("TERM", "xterm-256color");
         assert_eq!(
             tell(&[xterm, ("LC_ALL", ""), ("LANG", "de_DE.utf8")], true),
-            (State::Good, "xterm-256color, de_DE.utf8".into())
+            (Health::Works, "xterm-256color, de_DE.utf8".into())
         );
-        assert_eq!(tell(&[xterm, ("LC_ALL", "C"), ("LANG", "C.UTF-8")], true).0, State::Note, "LC_ALL counts first");
-        let (state, text) = tell(&[], true);
-        assert!(state == State::Note && text.contains("TERM is not set") && text.contains("not UTF-8"), "{text}");
-        assert_eq!(tell(&[xterm], false).0, State::Note);
+        assert_eq!(tell(&[xterm, ("LC_ALL", "C"), ("LANG", "C.UTF-8")], true).0, Health::Note, "LC_ALL counts first");
+        let (health, text) = tell(&[], true);
+        assert!(health == Health::Note && text.contains("TERM is not set") && text.contains("not UTF-8"), "{text}");
+        assert_eq!(tell(&[xterm], false).0, Health::Note);
     }
 
     #[test]
@@ -254,8 +254,8 @@ mod tests {
         assert!(keys(Some(&path)).unwrap().1.contains("holds no secrets"));
         let secret = format!("CLIENT_RANDOM {} {}\n", "ab".repeat(32), "cd".repeat(48));
         fs::write(&path, secret).unwrap();
-        let (state, text) = keys(Some(&path)).unwrap();
-        assert!(state == State::Good && text.ends_with("the secrets of 1 TLS session"), "{text}");
+        let (health, text) = keys(Some(&path)).unwrap();
+        assert!(health == Health::Works && text.ends_with("the secrets of 1 TLS session"), "{text}");
         assert!(keys(Some(folder.path())).is_err(), "a folder is no key log");
     }
 
@@ -273,8 +273,8 @@ mod tests {
 
     #[test]
     fn a_disk_that_is_nearly_full_is_told_of() {
-        assert_eq!(disk(FULL - 1).0, State::Bad);
-        assert_eq!(disk(FULL), (State::Note, "67.1 MB free".into()));
-        assert_eq!(disk(u64::MAX).0, State::Good);
+        assert_eq!(disk(FULL - 1).0, Health::Fails);
+        assert_eq!(disk(FULL), (Health::Note, "67.1 MB free".into()));
+        assert_eq!(disk(u64::MAX).0, Health::Works);
     }
 }

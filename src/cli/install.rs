@@ -21,14 +21,14 @@ use crate::view::{command_line, safe, units};
 
 /// What to do with the servers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
+enum Action {
     List,
     Wrap,
     Unwrap,
 }
 
 /// The words that record a server: this program, and what it is told.
-struct Recorder {
+struct WrapCommand {
     program: PathBuf,
     db: Option<PathBuf>,
 }
@@ -44,10 +44,10 @@ struct Tally {
 /// `mcptap install`: without a client, which there are.
 pub fn install(arguments: Install, db: Option<PathBuf>) -> Result<ExitCode> {
     let Some(client) = &arguments.client else {
-        run(&arguments, db, Order::List)?;
+        run(&arguments, db, Action::List)?;
         return Ok(ExitCode::SUCCESS);
     };
-    let tally = run(&arguments, db, Order::Wrap)?;
+    let tally = run(&arguments, db, Action::Wrap)?;
     match tally.changed {
         0 if tally.recorded == 0 => {
             eprintln!("mcptap: no server to record");
@@ -65,7 +65,7 @@ pub fn install(arguments: Install, db: Option<PathBuf>) -> Result<ExitCode> {
 
 /// `mcptap uninstall`: without a client, for all of them.
 pub fn uninstall(arguments: Install) -> Result<ExitCode> {
-    let tally = run(&arguments, None, Order::Unwrap)?;
+    let tally = run(&arguments, None, Action::Unwrap)?;
     match tally.changed {
         0 => eprintln!("mcptap: no server is recorded"),
         _ if arguments.dry_run => eprintln!("mcptap: nothing was changed (--dry-run)"),
@@ -77,10 +77,10 @@ pub fn uninstall(arguments: Install) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn run(arguments: &Install, db: Option<PathBuf>, order: Order) -> Result<Tally> {
+fn run(arguments: &Install, db: Option<PathBuf>, action: Action) -> Result<Tally> {
     let program = env::current_exe().context("cannot find out where this program is")?;
     let db = db.map(std::path::absolute).transpose().context("cannot tell the database's full path")?;
-    let recorder = Recorder { program, db };
+    let wrap = WrapCommand { program, db };
     let mut out = output::stdout();
     let mut tally = Tally::default();
     let files = files(arguments.client.as_deref())?;
@@ -94,7 +94,7 @@ fn run(arguments: &Install, db: Option<PathBuf>, order: Order) -> Result<Tally> 
         for server in config.servers() {
             let name = server.name().to_owned();
             if arguments.servers.is_empty() || arguments.servers.contains(&name) {
-                one(&mut config, &server, &recorder, order, &mut tally, &mut out)?;
+                one(&mut config, &server, &wrap, action, &mut tally, &mut out)?;
             }
             tally.names.push(name);
         }
@@ -105,7 +105,7 @@ fn run(arguments: &Install, db: Option<PathBuf>, order: Order) -> Result<Tally> 
     if let Some(unknown) = arguments.servers.iter().find(|name| !tally.names.contains(name)) {
         bail!("there is no server {unknown:?} there; there are: {}", tally.names.join(", "));
     }
-    if order == Order::List && files.is_empty() {
+    if action == Action::List && files.is_empty() {
         let known: Vec<&str> = CLIENTS.iter().map(|client| client.id).collect();
         writeln!(out, "no configuration of {} is here: name the file of one", known.join(", "))?;
     }
@@ -120,20 +120,20 @@ fn run(arguments: &Install, db: Option<PathBuf>, order: Order) -> Result<Tally> 
 fn one(
     config: &mut Config,
     server: &Server,
-    recorder: &Recorder,
-    order: Order,
+    wrap: &WrapCommand,
+    action: Action,
     tally: &mut Tally,
     out: &mut Output,
 ) -> Result<()> {
-    let launch = server.launch(&recorder.program);
+    let launch = server.launch(&wrap.program);
     tally.recorded += u64::from(matches!(launch, Launch::Wrapped(_)));
-    let state = match (&launch, order) {
-        (Launch::Command(_), Order::Wrap) => {
-            config.put_in_front(server, &recorder.words(server.name()));
+    let state = match (&launch, action) {
+        (Launch::Command(_), Action::Wrap) => {
+            config.put_in_front(server, &wrap.words(server.name()));
             tally.changed += 1;
             "is recorded now"
         }
-        (Launch::Wrapped(_), Order::Unwrap) => {
+        (Launch::Wrapped(_), Action::Unwrap) => {
             config.take_from_front(server);
             tally.changed += 1;
             "is no longer recorded"
@@ -155,7 +155,7 @@ fn one(
     Ok(writeln!(out, "{}", safe::visible(line.trim_end()))?)
 }
 
-impl Recorder {
+impl WrapCommand {
     fn words(&self, name: &str) -> Vec<String> {
         let mut words = vec![self.program.display().to_string()];
         if let Some(db) = &self.db {

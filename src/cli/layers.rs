@@ -12,10 +12,10 @@ use super::target::{self, Opened};
 use crate::capture::PacketNumber;
 use crate::export::jsonl;
 use crate::mcp::{MessageNumber, Session};
-use crate::view::layers::{self, Place};
+use crate::view::layers::{self, StoredSession};
 use crate::view::paint::Tone;
 use crate::view::safe::{self, Align};
-use crate::view::steps::{Index, Step};
+use crate::view::steps::{Step, StepTable};
 
 /// Steps that are read at once.
 const ROWS: usize = 1_000;
@@ -40,10 +40,10 @@ pub fn run(arguments: Layers, db: Option<PathBuf>, colour: Colour) -> Result<Exi
 fn message(opened: &Opened, number: MessageNumber, json: bool, colour: Colour, out: &mut Output) -> Result<()> {
     let (session, message) = super::show::find(opened, number)?;
     let capture = opened.reader.capture_of(session.number)?.context("the session belongs to no capture")?;
-    let place = Place { reader: &opened.reader, capture, session: &session };
+    let stored = StoredSession { reader: &opened.reader, capture, session: &session };
     let paint = output::paint(colour);
     let mut line = Vec::new();
-    for layer in layers::layers(&place, &message)? {
+    for layer in layers::layers(&stored, &message)? {
         if json {
             output::json_line(out, &mut line, |line| jsonl::write_layer(line, &layer))?;
         } else {
@@ -57,7 +57,7 @@ fn message(opened: &Opened, number: MessageNumber, json: bool, colour: Colour, o
 }
 
 fn table(opened: &Opened, session: &Session, json: bool, colour: Colour, out: &mut Output) -> Result<()> {
-    let mut index = Index::new(session.number, usize::MAX);
+    let mut index = StepTable::new(session.number, usize::MAX);
     index.grow(&opened.reader, &|| false)?;
     let pages = (0..index.total()).step_by(ROWS).map(|first| index.steps(&opened.reader, first, ROWS));
     if json {
@@ -70,7 +70,7 @@ fn table(opened: &Opened, session: &Session, json: bool, colour: Colour, out: &m
         return Ok(());
     }
     let paint = output::paint(colour);
-    let lines = crate::view::transcript::Lines { paint, width: output::width(), start: None, sessions: false };
+    let lines = crate::view::transcript::LineFormatter { paint, width: output::width(), start: None, sessions: false };
     writeln!(out, "{}", lines.session(session))?;
     let mut columns: Option<Columns> = None;
     for steps in pages {

@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 
 use super::args::Colour;
 use crate::view::paint::Paint;
-use crate::view::transcript::Lines;
+use crate::view::transcript::LineFormatter;
 
 /// Standard output, buffered; flushed when nothing comes for the moment.
 pub type Output = BufWriter<Stdout>;
@@ -42,7 +42,7 @@ pub fn terminal_width() -> Option<usize> {
 
 /// Columns to fill.
 pub fn width() -> usize {
-    terminal_width().unwrap_or(Lines::WIDTH)
+    terminal_width().unwrap_or(LineFormatter::WIDTH)
 }
 
 /// A line of progress on standard error, where that is a terminal.

@@ -12,18 +12,18 @@ use super::output::{self, Output, Progress};
 use crate::engine::Listener;
 use crate::event::Event;
 use crate::export::jsonl::{self, Summary};
-use crate::filter::{Filter, Stream};
+use crate::filter::{EventFilter, Filter};
 use crate::findings::Severity;
 use crate::mcp::{Session, SessionNumber};
 use crate::pipeline::Counts;
-use crate::view::transcript::{Lines, Totals};
+use crate::view::transcript::{LineFormatter, Totals};
 
 /// Prints events as they come.
 #[derive(Debug)]
 pub struct Printer {
     out: Output,
     json: bool,
-    lines: Lines,
+    lines: LineFormatter,
     /// A line of JSON being written.
     line: Vec<u8>,
     totals: Totals,
@@ -32,13 +32,14 @@ pub struct Printer {
     shown: Option<SessionNumber>,
     progress: Progress,
     began: Instant,
-    filter: Option<Stream>,
+    filter: Option<EventFilter>,
 }
 
 impl Printer {
     /// To standard output: what `filter` lets through, as far as it can be judged while a live capture goes on.
     pub fn new(json: bool, colour: Colour, filter: Option<Filter>, live: bool) -> Printer {
-        let lines = Lines { paint: output::paint(colour), width: output::width(), start: None, sessions: false };
+        let lines =
+            LineFormatter { paint: output::paint(colour), width: output::width(), start: None, sessions: false };
         Printer {
             out: output::stdout(),
             json,
@@ -49,7 +50,7 @@ impl Printer {
             shown: None,
             progress: Progress::new(),
             began: Instant::now(),
-            filter: filter.map(|filter| Stream::new(filter, live)),
+            filter: filter.map(|filter| EventFilter::new(filter, live)),
         }
     }
 

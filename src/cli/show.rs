@@ -21,7 +21,7 @@ use crate::view::paint::Tone;
 use crate::view::safe::{self, Align};
 use crate::view::times::Times;
 use crate::view::timing::{Clock, Timing};
-use crate::view::transcript::{Lines, Totals};
+use crate::view::transcript::{LineFormatter, Totals};
 use crate::view::{json_tree, overview};
 
 /// Messages of an operation that are listed with one of them: a screen.
@@ -91,7 +91,7 @@ fn timing(opened: &Opened, message: &Message) -> Result<Option<Timing>> {
 struct Timeline {
     out: Output,
     json: bool,
-    lines: Lines,
+    lines: LineFormatter,
     filter: Option<Filter>,
     line: Vec<u8>,
     totals: Totals,
@@ -99,7 +99,8 @@ struct Timeline {
 
 impl Timeline {
     fn new(json: bool, colour: Colour, filter: Option<Filter>) -> Timeline {
-        let lines = Lines { paint: output::paint(colour), width: output::width(), start: None, sessions: false };
+        let lines =
+            LineFormatter { paint: output::paint(colour), width: output::width(), start: None, sessions: false };
         Timeline { out: output::stdout(), json, lines, filter, line: Vec::new(), totals: Totals::default() }
     }
 

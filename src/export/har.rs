@@ -5,7 +5,7 @@
 //! exchange is held at a time.
 
 mod body;
-mod index;
+mod exchange_map;
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -23,15 +23,15 @@ use crate::event::{Connection, ConnectionKind};
 use crate::mcp::{Session, SessionNumber};
 use crate::store::{CaptureId, Key, Page, Reader, Scope};
 
-use body::{Bodies, Content};
-use index::Index;
+use body::{Bodies, DecodedBody};
+use exchange_map::ExchangeMap;
 
 /// An archive that is being written.
 pub struct Har<'a> {
     out: &'a mut dyn Write,
     reader: &'a Reader,
     /// The capture that is being written.
-    index: Option<Index>,
+    index: Option<ExchangeMap>,
     /// Its connections of which exchanges without messages were written: sessions may share one.
     written: HashSet<ConnectionId>,
     line: Vec<u8>,
@@ -40,7 +40,7 @@ pub struct Har<'a> {
 
 /// What an exchange is for MCP.
 #[derive(Debug, Default)]
-struct Spoken {
+struct McpContent {
     session: SessionNumber,
     messages: Vec<u64>,
     method: Option<String>,
@@ -75,7 +75,7 @@ impl<'a> Har<'a> {
             Some(index) => index,
             None => {
                 self.written.clear();
-                Index::read(self.reader, capture)?
+                ExchangeMap::read(self.reader, capture)?
             }
         };
         let mut bodies = Bodies::new(self.reader, &index);
@@ -113,8 +113,13 @@ impl<'a> Har<'a> {
         Ok(())
     }
 
-    fn spoken(&self, capture: CaptureId, session: SessionNumber, carried: &[index::Carried]) -> Result<Spoken> {
-        let mut spoken = Spoken { session, ..Spoken::default() };
+    fn spoken(
+        &self,
+        capture: CaptureId,
+        session: SessionNumber,
+        carried: &[exchange_map::ExchangeMessage],
+    ) -> Result<McpContent> {
+        let mut spoken = McpContent { session, ..McpContent::default() };
         for (_, message, _) in carried {
             spoken.messages.push(message.0);
             let key = Key::new(capture, message.0);
@@ -138,8 +143,8 @@ fn write_entry(
     out: &mut Vec<u8>,
     exchange: &Exchange,
     (url, connection): (&str, Option<&Connection>),
-    bodies: [&Content; 2],
-    spoken: &Spoken,
+    bodies: [&DecodedBody; 2],
+    spoken: &McpContent,
 ) {
     let Exchange { request, response, .. } = exchange;
     let mut entry = Object::inside(out);
@@ -193,7 +198,7 @@ fn server(connection: &Connection) -> Option<SocketAddr> {
     Some(facts.endpoints[side.index()])
 }
 
-fn write_request(request: &mut Object<'_>, exchange: &Exchange, url: &str, body: &Content) {
+fn write_request(request: &mut Object<'_>, exchange: &Exchange, url: &str, body: &DecodedBody) {
     let query = url.split_once('?').map(|(_, query)| query.split('#').next().unwrap_or_default());
     request.text("method", exchange.method.as_deref().unwrap_or_default());
     request.text("url", url);
@@ -218,7 +223,7 @@ fn write_request(request: &mut Object<'_>, exchange: &Exchange, url: &str, body:
     }
 }
 
-fn write_response(response: &mut Object<'_>, exchange: &Exchange, body: &Content) {
+fn write_response(response: &mut Object<'_>, exchange: &Exchange, body: &DecodedBody) {
     let half = &exchange.response;
     response.number("status", exchange.status.unwrap_or(0));
     response.text("statusText", exchange.reason.as_deref().unwrap_or_default());
@@ -244,7 +249,7 @@ fn write_head(object: &mut Object<'_>, exchange: &Exchange, half: &Half) {
 }
 
 /// Bytes as transmitted, of HTTP/2 as it packs them; -1 where unknown.
-fn write_sizes(object: &mut Object<'_>, half: &Half, body: &Content) {
+fn write_sizes(object: &mut Object<'_>, half: &Half, body: &DecodedBody) {
     let head = half.head_end.checked_sub(half.head_start).filter(|length| *length > 0);
     let size = |size: Option<u64>| size.and_then(|size| i64::try_from(size).ok()).unwrap_or(-1);
     object.signed("headersSize", size(head));
@@ -298,15 +303,15 @@ mod tests {
 
     use super::*;
 
-    fn entry(exchange: &Exchange, bodies: [&Content; 2]) -> Value {
+    fn entry(exchange: &Exchange, bodies: [&DecodedBody; 2]) -> Value {
         let mut line = Vec::new();
-        write_entry(&mut line, exchange, ("http://h/", None), bodies, &Spoken::default());
+        write_entry(&mut line, exchange, ("http://h/", None), bodies, &McpContent::default());
         serde_json::from_slice(&line).expect("an entry is JSON")
     }
 
     #[test]
     fn what_is_no_text_is_base64_on_both_sides() {
-        let binary = Content { bytes: b"\xff\0".to_vec(), sent: Some(2), note: None };
+        let binary = DecodedBody { bytes: b"\xff\0".to_vec(), sent: Some(2), note: None };
         let written = entry(&Exchange::default(), [&binary, &binary]);
         assert_eq!(
             (&written["request"]["postData"]["text"], &written["request"]["postData"]["_encoding"]),
@@ -318,7 +323,7 @@ mod tests {
 
     #[test]
     fn what_was_not_captured_is_said_and_every_member_is_there() {
-        let written = entry(&Exchange::default(), [&Content::default(), &Content::default()]);
+        let written = entry(&Exchange::default(), [&DecodedBody::default(), &DecodedBody::default()]);
         assert_eq!(written["request"]["comment"], "the request was not captured");
         assert_eq!((&written["response"]["status"], &written["response"]["bodySize"]), (&json!(0), &json!(-1)));
         assert_eq!(written["timings"]["wait"], 0);

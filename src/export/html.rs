@@ -20,7 +20,7 @@ use crate::findings::{self, Severity};
 use crate::mcp::{Message, MessageNumber, Peers, Session, SessionNumber, facts};
 use crate::store::{FindingRow, Reader, Scope};
 use crate::view::outcome::look;
-use crate::view::overview::{self, Line};
+use crate::view::overview::{self, SummaryRow};
 use crate::view::paint::Tone;
 use crate::view::text::about;
 use crate::view::times::Times;
@@ -131,7 +131,7 @@ impl<'a> Html<'a> {
     }
 
     /// A line of the overview.
-    fn line(&mut self, session: SessionNumber, line: &Line) -> io::Result<()> {
+    fn line(&mut self, session: SessionNumber, line: &SummaryRow) -> io::Result<()> {
         let class = if line.depth == 0 { " class=\"head\"" } else { "" };
         write!(self.out, "<tr{class}><th>{}</th><td>{}", Shown(&line.name), Shown(&line.value))?;
         self.links(session, line.message.as_slice())?;

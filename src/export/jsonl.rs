@@ -100,8 +100,8 @@ fn write_timing(object: &mut Object<'_>, timing: &Timing) {
 pub fn write_overview(out: &mut Vec<u8>, session: SessionNumber, overview: &Overview, times: &Times) {
     let mut line = Object::line(out, "overview");
     line.number("session", session.0);
-    line.maybe(&overview.asked, |line, (version, _)| line.text("revision_asked", version));
-    line.maybe(&overview.given, |line, (version, _)| line.text("revision_given", version));
+    line.maybe(&overview.requested_revision, |line, (version, _)| line.text("revision_asked", version));
+    line.maybe(&overview.selected_revision, |line, (version, _)| line.text("revision_given", version));
     line.maybe(&overview.instructions, |line, (text, _)| line.text("instructions", text));
     for (name, side) in [("client_capabilities", Declarer::Client), ("server_capabilities", Declarer::Server)] {
         line.array(name, overview.capabilities(side), |out, standing| {

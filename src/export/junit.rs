@@ -5,7 +5,7 @@ use crate::store::FindingRow;
 use crate::view::junit::{self, Case, Outcome};
 
 /// Findings of one rule that a test case tells of; services cut long texts themselves, and worse.
-const TOLD: usize = 100;
+const SHOWN: usize = 100;
 
 /// A suite named `target`; findings from `fail_on` on are failures, milder ones output.
 pub fn suite(target: &str, findings: &[(Severity, FindingRow)], fail_on: Option<Severity>) -> String {
@@ -23,7 +23,7 @@ pub fn suite(target: &str, findings: &[(Severity, FindingRow)], fail_on: Option<
 fn case(rule: &str, findings: &[(Severity, FindingRow)], fail_on: Option<Severity>) -> Case {
     let of_rule: Vec<_> = findings.iter().filter(|(_, row)| row.rule == rule).collect();
     let worst = of_rule.iter().map(|(severity, _)| *severity).max().unwrap_or(Severity::Info);
-    let text: Vec<String> = of_rule.iter().take(TOLD).map(|(severity, row)| line(*severity, row)).collect();
+    let text: Vec<String> = of_rule.iter().take(SHOWN).map(|(severity, row)| line(*severity, row)).collect();
     let text = text.join("\n");
     let layer = crate::findings::rule(rule).map_or("", |rule| rule.layer);
     let outcome = if fail_on.is_some_and(|bound| worst >= bound) {

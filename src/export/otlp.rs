@@ -40,7 +40,7 @@ const OPEN: usize = 4_096;
 const EVENTS: u32 = 128;
 
 /// Bytes of the events of all open spans: those for which there is no room are counted as those above [`EVENTS`] are.
-const HELD: usize = 16 << 20;
+const MAX_EVENT_BYTES: usize = 16 << 20;
 
 /// Bytes of spans after which a line is written.
 const LINE: usize = 256 << 10;
@@ -65,7 +65,7 @@ pub fn write_session(
     let Some(capture) = reader.capture_of(session.number)? else { return Ok(()) };
     let http = reader.exchanges(session.number, Page::first(1))?.first().map(|exchange| exchange.http_version);
     let resources = [Direction::ClientToServer, Direction::ServerToClient].map(|side| Resource::new(session, side));
-    let mut trace = Trace { session, seed: seed(session), http, open: BTreeMap::new(), resources, held: 0, out };
+    let mut trace = Trace { session, seed: seed(session), http, open: BTreeMap::new(), resources, event_bytes: 0, out };
     for message in reader.all_messages(capture, Scope::Session(session.number), None, None) {
         let message = message?;
         if message.redelivered {
@@ -74,7 +74,7 @@ pub fn write_session(
         if message.kind == Kind::Request && wanted.is_none_or(|wanted| wanted.contains(&message.number)) {
             trace.open.insert(message.number, Span::of(&message));
         } else if message.kind == Kind::Notification {
-            trace.hear(&message);
+            trace.add_event(&message);
         } else if let Some(span) = message.answers.and_then(|request| trace.open.remove(&request)) {
             trace.end(span, Some(&message))?;
         }
@@ -85,7 +85,7 @@ pub fn write_session(
     while !trace.open.is_empty() {
         trace.end_oldest(reader, capture)?;
     }
-    trace.whole()?;
+    trace.write_session_span()?;
     trace.resources[0].flush(trace.out)?;
     trace.resources[1].flush(trace.out)
 }
@@ -106,7 +106,7 @@ struct Trace<'a> {
     /// Whose spans: the client's, the server's.
     resources: [Resource; 2],
     /// Bytes of the events of those that are open.
-    held: usize,
+    event_bytes: usize,
     out: &'a mut dyn Write,
 }
 
@@ -128,8 +128,8 @@ struct Span {
     findings: Vec<&'static str>,
     events: Vec<u8>,
     /// How many events there were, and how many of them are kept.
-    heard: u32,
-    kept: u32,
+    events_seen: u32,
+    events_written: u32,
 }
 
 impl Span {
@@ -158,8 +158,8 @@ impl Span {
             state: state.map(Cow::into_owned),
             findings: request.findings.clone(),
             events: Vec::new(),
-            heard: 0,
-            kept: 0,
+            events_seen: 0,
+            events_written: 0,
         }
     }
 
@@ -172,8 +172,8 @@ impl Span {
     }
 
     /// A notification that names the request, and what it says.
-    fn hear(&mut self, notification: &Message, attributes: Attributes<'_>) {
-        self.kept += 1;
+    fn add_event(&mut self, notification: &Message, attributes: Attributes<'_>) {
+        self.events_written += 1;
         if !self.events.is_empty() {
             self.events.push(b',');
         }
@@ -187,7 +187,7 @@ impl Span {
 
 impl Trace<'_> {
     /// A notification that may name a request which is open.
-    fn hear(&mut self, notification: &Message) {
+    fn add_event(&mut self, notification: &Message) {
         let params = body(notification);
         let mut attributes = Attributes::default();
         let mut open = self.open.values_mut().rev();
@@ -208,11 +208,11 @@ impl Trace<'_> {
             _ => None,
         };
         let Some(span) = span else { return };
-        span.heard = span.heard.saturating_add(1);
-        if span.kept < EVENTS && self.held < HELD {
+        span.events_seen = span.events_seen.saturating_add(1);
+        if span.events_written < EVENTS && self.event_bytes < MAX_EVENT_BYTES {
             let before = span.events.len();
-            span.hear(notification, attributes);
-            self.held += span.events.len() - before;
+            span.add_event(notification, attributes);
+            self.event_bytes += span.events.len() - before;
         }
     }
 
@@ -225,7 +225,7 @@ impl Trace<'_> {
 
     /// Writes a span. Without an answer it lasts as long as the session waited for one.
     fn end(&mut self, span: Span, answer: Option<&Message>) -> Result<()> {
-        self.held -= span.events.len();
+        self.event_bytes -= span.events.len();
         let failure = answer.and_then(Failure::of);
         let attributes = self.attributes(&span, answer, failure.as_ref());
         let end = answer.map_or(self.session.ended, |answer| answer.time).max(span.start);
@@ -246,13 +246,13 @@ impl Trace<'_> {
             }
             write_times(object, &span.name(), CLIENT, span.start, end);
             attributes.write(object);
-            if span.heard > 0 {
+            if span.events_seen > 0 {
                 object.entry("events", |out| {
                     out.push(b'[');
                     out.extend_from_slice(&span.events);
                     out.push(b']');
                 });
-                object.number("droppedEventsCount", span.heard - span.kept);
+                object.number("droppedEventsCount", span.events_seen - span.events_written);
             }
             object.maybe(&failure, |object, failure| {
                 object.object("status", |object| {
@@ -295,7 +295,7 @@ impl Trace<'_> {
     }
 
     /// The span of the session, of which those of its requests are parts.
-    fn whole(&mut self) -> Result<()> {
+    fn write_session_span(&mut self) -> Result<()> {
         let session = self.session;
         let mut attributes = Attributes::default();
         self.place(&mut attributes, Direction::ClientToServer);

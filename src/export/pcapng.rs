@@ -160,20 +160,26 @@ mod tests {
     use crate::source::{Item, Source};
 
     #[derive(Clone, Debug)]
-    enum Entry {
+    enum WriteCall {
         Packet { time: i64, link: u16, beyond: u32, data: Vec<u8>, comment: Option<String> },
         Secrets(Vec<u8>),
         Name(u16, String),
     }
 
-    fn entries() -> impl Strategy<Value = Vec<Entry>> {
+    fn entries() -> impl Strategy<Value = Vec<WriteCall>> {
         let link = prop::sample::select(vec![0u16, 1, 101, 113, 147, 276]);
         let comment = prop::option::of(".{0,20}");
         let packet = (any::<i64>(), link.clone(), any::<u16>(), vec(any::<u8>(), 0..80), comment).prop_map(
-            |(time, link, beyond, data, comment)| Entry::Packet { time, link, beyond: beyond.into(), data, comment },
+            |(time, link, beyond, data, comment)| WriteCall::Packet {
+                time,
+                link,
+                beyond: beyond.into(),
+                data,
+                comment,
+            },
         );
-        let secrets = vec(any::<u8>(), 0..50).prop_map(Entry::Secrets);
-        let name = (link, ".{0,9}").prop_map(|(link, name)| Entry::Name(link, name));
+        let secrets = vec(any::<u8>(), 0..50).prop_map(WriteCall::Secrets);
+        let name = (link, ".{0,9}").prop_map(|(link, name)| WriteCall::Name(link, name));
         vec(prop_oneof![6 => packet, 1 => secrets, 1 => name], 0..20)
     }
 
@@ -185,7 +191,7 @@ mod tests {
             let mut writer = Writer::new(Vec::new()).unwrap();
             for entry in &entries {
                 match entry {
-                    Entry::Packet { time, link, beyond, data, comment } => {
+                    WriteCall::Packet { time, link, beyond, data, comment } => {
                         let packet = Packet {
                             number: PacketNumber(0),
                             time: Time(*time),
@@ -196,8 +202,8 @@ mod tests {
                         };
                         writer.packet(&packet, comment.as_deref()).unwrap();
                     }
-                    Entry::Secrets(lines) => writer.secrets(lines).unwrap(),
-                    Entry::Name(link, name) => drop(writer.interface(LinkType(*link), Some(name)).unwrap()),
+                    WriteCall::Secrets(lines) => writer.secrets(lines).unwrap(),
+                    WriteCall::Name(link, name) => drop(writer.interface(LinkType(*link), Some(name)).unwrap()),
                 }
             }
             let file = writer.finish().unwrap();
@@ -206,13 +212,13 @@ mod tests {
             let mut number = 0;
             for entry in &entries {
                 match entry {
-                    Entry::Name(link, _) if !links.contains(link) => links.push(*link),
-                    Entry::Name(..) => {}
-                    Entry::Secrets(lines) => {
+                    WriteCall::Name(link, _) if !links.contains(link) => links.push(*link),
+                    WriteCall::Name(..) => {}
+                    WriteCall::Secrets(lines) => {
                         let item = reader.next().unwrap();
                         prop_assert!(matches!(item, Some(Item::Secrets(read)) if read == lines));
                     }
-                    Entry::Packet { time, link, beyond, data, .. } => {
+                    WriteCall::Packet { time, link, beyond, data, .. } => {
                         if !links.contains(link) {
                             links.push(*link);
                         }

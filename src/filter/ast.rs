@@ -23,7 +23,7 @@ pub enum Expr {
     Text(Search),
 }
 
-/// What is asked of a field's value.
+/// What is predicate of a field's value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Test {
     /// An order between the value and this one.

@@ -9,7 +9,7 @@ use super::{lex, parse};
 /// One way to go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// The byte of the filter from which on, up to the cursor, `text` takes its place.
+    /// The byte of the filter from which on, up to the cursor, `text` takes its context.
     pub start: usize,
     /// The word in full.
     pub text: String,
@@ -18,15 +18,15 @@ pub struct Completion {
 }
 
 /// What stands at the cursor.
-enum Place {
+enum CursorContext {
     /// A term begins.
-    Term,
+    TermStart,
     /// A field was named: an operator may follow.
-    Operator(Field),
+    AfterField(Field),
     /// A value follows; in braces where the flag is set.
     Value(Field, bool),
     /// A term is whole.
-    Next,
+    AfterTerm,
 }
 
 /// Ways to go on from byte `cursor` of a filter, best first; none inside quotes or where the filter makes no sense.
@@ -37,12 +37,12 @@ pub fn complete(filter: &str, cursor: usize) -> Vec<Completion> {
     // The word that the cursor touches is still being written.
     let start =
         before.char_indices().rev().take_while(|(_, c)| is_word_character(*c)).last().map_or(cursor, |(at, _)| at);
-    let Some(place) = place(&before[..start]) else {
+    let Some(context) = context(&before[..start]) else {
         return Vec::new();
     };
     let written = &before[start..];
-    let offered: Vec<(String, &'static str)> = match place {
-        Place::Term => FIELDS
+    let offered: Vec<(String, &'static str)> = match context {
+        CursorContext::TermStart => FIELDS
             .iter()
             .map(|entry| (entry.name.to_owned(), entry.help))
             .chain(ROOTS.iter().map(|root| (format!("{root}."), "a path into the message's JSON")))
@@ -51,17 +51,17 @@ pub fn complete(filter: &str, cursor: usize) -> Vec<Completion> {
                 ("not".to_owned(), "the opposite of what follows"),
             ])
             .collect(),
-        Place::Operator(field) => {
+        CursorContext::AfterField(field) => {
             let operators = field.kind().operators().iter().map(|&sign| (sign.to_owned(), operator_help(sign)));
             operators.chain(conjunctions()).collect()
         }
-        Place::Value(field, _) => {
+        CursorContext::Value(field, _) => {
             // A bare word that the language would read as something else needs its quotes.
             let plain = |text: &str| text.chars().all(is_word_character);
             let value = |&text: &&'static str| if plain(text) { text.to_owned() } else { quote(text) };
             field.values().iter().map(|text| (value(text), field.help())).collect()
         }
-        Place::Next => conjunctions().collect(),
+        CursorContext::AfterTerm => conjunctions().collect(),
     };
     let begins = |text: &str| text.len() > written.len() && text.starts_with(written);
     offered.into_iter().filter(|(text, _)| begins(text)).map(|(text, help)| Completion { start, text, help }).collect()
@@ -87,28 +87,36 @@ fn operator_help(sign: &str) -> &'static str {
 }
 
 /// Where a filter stands behind these tokens.
-fn place(before: &str) -> Option<Place> {
-    let mut place = Place::Term;
+fn context(before: &str) -> Option<CursorContext> {
+    let mut context = CursorContext::TermStart;
     let mut rest = before;
     while let Some((after, token)) = token(rest) {
         rest = after;
-        place = match (place, token) {
-            (Place::Term, Token::Not | Token::Sign('(')) => Place::Term,
-            (Place::Term, Token::Word(word)) => field(word).map_or(Place::Next, Place::Operator),
-            (Place::Term | Place::Next, Token::Quoted) => Place::Next,
-            (Place::Next, Token::Word(word)) => field(word).map_or(Place::Next, Place::Operator),
-            (Place::Operator(field), Token::Operator(operator)) => Place::Value(field, operator == Operator::In),
-            (Place::Operator(_) | Place::Next, Token::And | Token::Or) => Place::Term,
-            (Place::Operator(_) | Place::Next, Token::Sign(')')) => Place::Next,
-            (Place::Value(field, true), Token::Sign('{' | ',') | Token::Word(_) | Token::Quoted) => {
-                Place::Value(field, true)
+        context = match (context, token) {
+            (CursorContext::TermStart, Token::Not | Token::Sign('(')) => CursorContext::TermStart,
+            (CursorContext::TermStart, Token::Word(word)) => {
+                field(word).map_or(CursorContext::AfterTerm, CursorContext::AfterField)
             }
-            (Place::Value(_, true), Token::Sign('}')) => Place::Next,
-            (Place::Value(_, false), Token::Word(_) | Token::Quoted) => Place::Next,
+            (CursorContext::TermStart | CursorContext::AfterTerm, Token::Quoted) => CursorContext::AfterTerm,
+            (CursorContext::AfterTerm, Token::Word(word)) => {
+                field(word).map_or(CursorContext::AfterTerm, CursorContext::AfterField)
+            }
+            (CursorContext::AfterField(field), Token::Operator(operator)) => {
+                CursorContext::Value(field, operator == Operator::In)
+            }
+            (CursorContext::AfterField(_) | CursorContext::AfterTerm, Token::And | Token::Or) => {
+                CursorContext::TermStart
+            }
+            (CursorContext::AfterField(_) | CursorContext::AfterTerm, Token::Sign(')')) => CursorContext::AfterTerm,
+            (CursorContext::Value(field, true), Token::Sign('{' | ',') | Token::Word(_) | Token::Quoted) => {
+                CursorContext::Value(field, true)
+            }
+            (CursorContext::Value(_, true), Token::Sign('}')) => CursorContext::AfterTerm,
+            (CursorContext::Value(_, false), Token::Word(_) | Token::Quoted) => CursorContext::AfterTerm,
             _ => return None,
         };
     }
-    Some(place)
+    Some(context)
 }
 
 fn field(word: &str) -> Option<Field> {

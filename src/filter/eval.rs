@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use super::Row;
 use super::ast::{Comparison, Expr, Scalar, Test, Value};
-use super::fields::{Entry, Field, Key};
+use super::fields::{Field, FieldDefinition, FieldId};
 use crate::decode::json;
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::facts;
@@ -24,7 +24,7 @@ enum Datum<'a> {
     Json(&'a str),
 }
 
-type Asked<'f> = &'f mut dyn FnMut(Datum<'_>) -> bool;
+type Predicate<'f> = &'f mut dyn FnMut(Datum<'_>) -> bool;
 
 impl Expr {
     /// Whether the filter lets this message through.
@@ -33,8 +33,8 @@ impl Expr {
             Expr::All(terms) => terms.iter().all(|term| term.matches(row)),
             Expr::Any(terms) => terms.iter().any(|term| term.matches(row)),
             Expr::Not(term) => !term.matches(row),
-            Expr::Has(field) => judge(None, |asked| any(field, row, asked)),
-            Expr::Test(field, test) => judge(Some(test), |asked| any(field, row, asked)),
+            Expr::Has(field) => judge(None, |predicate| any(field, row, predicate)),
+            Expr::Test(field, test) => judge(Some(test), |predicate| any(field, row, predicate)),
             Expr::Text(search) => search.is_match(&row.message.raw),
         }
     }
@@ -50,20 +50,22 @@ impl Expr {
         let Ok(text) = std::str::from_utf8(subject) else {
             return false;
         };
-        judge(test, |asked| match field {
-            Field::Path(path) => path.any(text, &mut |value| asked(Datum::Json(value))),
-            Field::Header(_) => asked(Datum::Text(text)),
+        judge(test, |predicate| match field {
+            Field::Path(path) => path.any(text, &mut |value| predicate(Datum::Json(value))),
+            Field::Header(_) => predicate(Datum::Text(text)),
             Field::Known(entry) => match entry.key {
-                Key::Id => asked(Datum::Id(text)),
-                Key::IpAddr | Key::TcpPort => text.parse().is_ok_and(|address| any_address(entry.key, &address, asked)),
-                _ => asked(Datum::Text(text)),
+                FieldId::Id => predicate(Datum::Id(text)),
+                FieldId::IpAddr | FieldId::TcpPort => {
+                    text.parse().is_ok_and(|address| any_address(entry.key, &address, predicate))
+                }
+                _ => predicate(Datum::Text(text)),
             },
         })
     }
 }
 
 impl Test {
-    /// Whether one of a field's words passes: where there are few values, each can be asked beforehand.
+    /// Whether one of a field's words passes: where there are few values, each can be predicate beforehand.
     pub(crate) fn passes_word(&self, word: &str) -> bool {
         passes(Datum::Text(word), self)
     }
@@ -73,7 +75,7 @@ impl Test {
 ///
 /// "Differs" is the exception: there is a value and none is this one, as in Wireshark. `not (a = b)` is there for the
 /// rest.
-fn judge(test: Option<&Test>, any: impl Fn(Asked<'_>) -> bool) -> bool {
+fn judge(test: Option<&Test>, any: impl Fn(Predicate<'_>) -> bool) -> bool {
     match test {
         None => any(&mut |_| true),
         Some(Test::Compare(Comparison::NotEqual, value)) => {
@@ -146,86 +148,88 @@ fn text(datum: Datum<'_>) -> Option<Cow<'_, str>> {
 }
 
 /// Shows the values of a field until one passes.
-fn any(field: &Field, row: &Row<'_>, asked: Asked<'_>) -> bool {
+fn any(field: &Field, row: &Row<'_>, predicate: Predicate<'_>) -> bool {
     match field {
-        Field::Known(entry) => any_known(entry, row, asked),
+        Field::Known(entry) => any_known(entry, row, predicate),
         Field::Header(name) => row.exchange.is_some_and(|exchange| {
             let mut fields = exchange.request.fields.iter().chain(exchange.response.fields.iter());
             // RFC 9110 section 5.1: "Field names are case-insensitive".
-            fields.any(|(known, value)| known.eq_ignore_ascii_case(name) && asked(Datum::Text(value)))
+            fields.any(|(known, value)| known.eq_ignore_ascii_case(name) && predicate(Datum::Text(value)))
         }),
         Field::Path(path) => {
-            row.message.raw.text().is_some_and(|text| path.any(text, &mut |value| asked(Datum::Json(value))))
+            row.message.raw.text().is_some_and(|text| path.any(text, &mut |value| predicate(Datum::Json(value))))
         }
     }
 }
 
-fn any_known(entry: &Entry, row: &Row<'_>, asked: Asked<'_>) -> bool {
+fn any_known(entry: &FieldDefinition, row: &Row<'_>, predicate: Predicate<'_>) -> bool {
     let Row { message, tool, answered, findings, severities, session, exchange } = *row;
     let integer = |value: u64| Datum::Integer(i64::try_from(value).unwrap_or(i64::MAX));
     let one = match entry.key {
-        Key::Method => message.method.as_deref().map(Datum::Text),
-        Key::Tool => tool.map(Datum::Text),
-        Key::Kind => Some(Datum::Text(message.kind.name())),
-        Key::Id => message.id.as_deref().map(Datum::Id),
-        Key::Status => facts::status(message).map(|status| Datum::Text(status.name())),
-        Key::Latency => message.latency.filter(|_| is_answer(message)).map(Datum::Integer),
-        Key::Direction => Some(Datum::Text(message.direction.name())),
-        Key::Number => Some(integer(message.number.0)),
-        Key::Time => Some(Datum::Integer(message.time.0)),
-        Key::Elapsed => session.map(|session| Datum::Integer(message.time.since(session.started))),
-        Key::Size => Some(integer(message.raw.len() as u64)),
-        Key::Session => Some(integer(message.session.0.into())),
-        Key::SessionId => session.and_then(|session| session.session_id.as_deref()).map(Datum::Text),
-        Key::Client => session.and_then(|session| session.client.as_ref()).map(|party| Datum::Text(&party.name)),
-        Key::Revision => session.and_then(|session| session.protocol_version.as_deref()).map(Datum::Text),
-        Key::Transport => Some(Datum::Text(message.transport.name())),
-        Key::Carrier => Some(Datum::Text(message.carrier.name())),
-        Key::Batch => message.batch.map(|(number, _)| integer(number)),
-        Key::Operation => message.operation.map(|first| integer(first.0)),
-        Key::Answers => message.answers.map(|request| integer(request.0)),
-        Key::Answered => (message.kind == Kind::Request).then_some(Datum::Flag(answered)),
-        Key::Redelivered => Some(Datum::Flag(message.redelivered)),
-        Key::Line => message.line.map(integer),
-        Key::SseId => message.sse_id.as_deref().map(Datum::Text),
-        Key::Exchange => message.exchange.map(|exchange| integer(exchange.0)),
-        Key::HttpMethod => exchange.and_then(|exchange| exchange.method.as_deref()).map(Datum::Text),
-        Key::HttpTarget => exchange.and_then(|exchange| exchange.target.as_deref()).map(Datum::Text),
-        Key::HttpStatus => exchange.and_then(|exchange| exchange.status).map(|status| integer(status.into())),
-        Key::TcpConnection => exchange.map(|exchange| integer(exchange.connection.0.into())),
-        Key::Packet => return message.packets.iter().any(|packet| asked(integer(packet.0))),
-        Key::Severity => return severities.iter().any(|severity| asked(Datum::Text(severity.name()))),
-        Key::Finding => return findings.iter().any(|rule| asked(Datum::Text(rule))),
-        Key::Server | Key::Host | Key::Process | Key::IpAddr | Key::TcpPort => {
+        FieldId::Method => message.method.as_deref().map(Datum::Text),
+        FieldId::Tool => tool.map(Datum::Text),
+        FieldId::Kind => Some(Datum::Text(message.kind.name())),
+        FieldId::Id => message.id.as_deref().map(Datum::Id),
+        FieldId::Status => facts::status(message).map(|status| Datum::Text(status.name())),
+        FieldId::Latency => message.latency.filter(|_| is_answer(message)).map(Datum::Integer),
+        FieldId::Direction => Some(Datum::Text(message.direction.name())),
+        FieldId::Number => Some(integer(message.number.0)),
+        FieldId::Time => Some(Datum::Integer(message.time.0)),
+        FieldId::Elapsed => session.map(|session| Datum::Integer(message.time.since(session.started))),
+        FieldId::Size => Some(integer(message.raw.len() as u64)),
+        FieldId::Session => Some(integer(message.session.0.into())),
+        FieldId::SessionId => session.and_then(|session| session.session_id.as_deref()).map(Datum::Text),
+        FieldId::Client => session.and_then(|session| session.client.as_ref()).map(|party| Datum::Text(&party.name)),
+        FieldId::Revision => session.and_then(|session| session.protocol_version.as_deref()).map(Datum::Text),
+        FieldId::Transport => Some(Datum::Text(message.transport.name())),
+        FieldId::Carrier => Some(Datum::Text(message.carrier.name())),
+        FieldId::Batch => message.batch.map(|(number, _)| integer(number)),
+        FieldId::Operation => message.operation.map(|first| integer(first.0)),
+        FieldId::Answers => message.answers.map(|request| integer(request.0)),
+        FieldId::Answered => (message.kind == Kind::Request).then_some(Datum::Flag(answered)),
+        FieldId::Redelivered => Some(Datum::Flag(message.redelivered)),
+        FieldId::Line => message.line.map(integer),
+        FieldId::SseId => message.sse_id.as_deref().map(Datum::Text),
+        FieldId::Exchange => message.exchange.map(|exchange| integer(exchange.0)),
+        FieldId::HttpMethod => exchange.and_then(|exchange| exchange.method.as_deref()).map(Datum::Text),
+        FieldId::HttpTarget => exchange.and_then(|exchange| exchange.target.as_deref()).map(Datum::Text),
+        FieldId::HttpStatus => exchange.and_then(|exchange| exchange.status).map(|status| integer(status.into())),
+        FieldId::TcpConnection => exchange.map(|exchange| integer(exchange.connection.0.into())),
+        FieldId::Packet => return message.packets.iter().any(|packet| predicate(integer(packet.0))),
+        FieldId::Severity => return severities.iter().any(|severity| predicate(Datum::Text(severity.name()))),
+        FieldId::Finding => return findings.iter().any(|rule| predicate(Datum::Text(rule))),
+        FieldId::Server | FieldId::Host | FieldId::Process | FieldId::IpAddr | FieldId::TcpPort => {
             return session.is_some_and(|session| {
                 let account = session.server.as_ref().map(|party| party.name.as_str());
-                any_peer(entry.key, account, &session.peers, asked)
+                any_peer(entry.key, account, &session.peers, predicate)
             });
         }
     };
-    one.is_some_and(asked)
+    one.is_some_and(predicate)
 }
 
 /// The fields that say between whom a session is. `account` is the server's name by its own account.
-fn any_peer(key: Key, account: Option<&str>, peers: &Peers, asked: Asked<'_>) -> bool {
+fn any_peer(key: FieldId, account: Option<&str>, peers: &Peers, predicate: Predicate<'_>) -> bool {
     match (key, peers) {
-        (Key::Server, Peers::Process { name, .. }) => {
-            account.into_iter().chain(name.as_deref()).any(|name| asked(Datum::Text(name)))
+        (FieldId::Server, Peers::Process { name, .. }) => {
+            account.into_iter().chain(name.as_deref()).any(|name| predicate(Datum::Text(name)))
         }
-        (Key::Server, Peers::Network { .. }) => account.is_some_and(|name| asked(Datum::Text(name))),
-        (Key::Host, Peers::Network { host, .. }) => host.as_deref().is_some_and(|host| asked(Datum::Text(host))),
-        (Key::IpAddr | Key::TcpPort, Peers::Network { client, server, .. }) => {
-            [client, server].iter().any(|address| any_address(key, address, asked))
+        (FieldId::Server, Peers::Network { .. }) => account.is_some_and(|name| predicate(Datum::Text(name))),
+        (FieldId::Host, Peers::Network { host, .. }) => {
+            host.as_deref().is_some_and(|host| predicate(Datum::Text(host)))
         }
-        (Key::Process, Peers::Process { process, .. }) => asked(Datum::Integer((*process).into())),
+        (FieldId::IpAddr | FieldId::TcpPort, Peers::Network { client, server, .. }) => {
+            [client, server].iter().any(|address| any_address(key, address, predicate))
+        }
+        (FieldId::Process, Peers::Process { process, .. }) => predicate(Datum::Integer((*process).into())),
         _ => false,
     }
 }
 
-fn any_address(key: Key, address: &SocketAddr, asked: Asked<'_>) -> bool {
+fn any_address(key: FieldId, address: &SocketAddr, predicate: Predicate<'_>) -> bool {
     match key {
-        Key::TcpPort => asked(Datum::Integer(address.port().into())),
-        _ => asked(Datum::Text(&address.ip().to_string())),
+        FieldId::TcpPort => predicate(Datum::Integer(address.port().into())),
+        _ => predicate(Datum::Text(&address.ip().to_string())),
     }
 }
 

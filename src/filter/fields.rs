@@ -69,7 +69,7 @@ pub enum Settled {
 /// Names a field of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the table says what each is")]
-pub enum Key {
+pub enum FieldId {
     Method,
     Tool,
     Kind,
@@ -111,9 +111,9 @@ pub enum Key {
 
 /// One field of the table.
 #[derive(PartialEq, Eq)]
-pub struct Entry {
+pub struct FieldDefinition {
     /// Which.
-    pub key: Key,
+    pub key: FieldId,
     /// As written in a filter.
     pub name: &'static str,
     /// What its values are.
@@ -128,23 +128,29 @@ pub struct Entry {
     pub example: &'static str,
 }
 
-impl fmt::Debug for Entry {
+impl fmt::Debug for FieldDefinition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
     }
 }
 
-const fn entry(key: Key, name: &'static str, kind: Type, help: &'static str, example: &'static str) -> Entry {
-    Entry { key, name, kind, values: &[], settled: Settled::WithMessage, help, example }
+const fn entry(
+    key: FieldId,
+    name: &'static str,
+    kind: Type,
+    help: &'static str,
+    example: &'static str,
+) -> FieldDefinition {
+    FieldDefinition { key, name, kind, values: &[], settled: Settled::WithMessage, help, example }
 }
 
-impl Entry {
-    const fn values(mut self, values: &'static [&'static str]) -> Entry {
+impl FieldDefinition {
+    const fn values(mut self, values: &'static [&'static str]) -> FieldDefinition {
         self.values = values;
         self
     }
 
-    const fn settled(mut self, settled: Settled) -> Entry {
+    const fn settled(mut self, settled: Settled) -> FieldDefinition {
         self.settled = settled;
         self
     }
@@ -190,44 +196,44 @@ const REVISIONS: &[&str] = &["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-
 
 /// Every field, those that people ask for most first.
 #[rustfmt::skip]
-pub static FIELDS: &[Entry] = &[
-    entry(Key::Method, "method", Type::Text, "the method; for an answer that of its request", "method = tools/call").values(METHODS),
-    entry(Key::Tool, "tool", Type::Text, "the tool that is called, for the call and its answer", "tool = get_weather"),
-    entry(Key::Kind, "kind", Type::Word, "what the message is", "kind = request").values(&["request", "notification", "response", "error", "invalid"]),
-    entry(Key::Id, "id", Type::Id, "the JSON-RPC id with its JSON type: 1 is a number, \"1\" a string", "id = 7"),
-    entry(Key::Status, "status", Type::Word, "how a request was answered, for the answer; negative: the tool's data says no", "status != ok").values(&["ok", "error", "tool-error", "negative"]),
-    entry(Key::Latency, "latency", Type::Duration, "from request to answer, for the answer", "latency > 200ms"),
-    entry(Key::Direction, "direction", Type::Word, "which way; c2s and s2c for short", "direction = s2c").values(&["client-to-server", "server-to-client"]),
-    entry(Key::Number, "number", Type::Number, "the message's number in the capture", "number <= 100"),
-    entry(Key::Time, "time", Type::Time, "when its last byte was captured", "time >= 2025-11-25T14:03:20Z"),
-    entry(Key::Elapsed, "elapsed", Type::Duration, "since the first message of the session", "elapsed < 2.5s"),
-    entry(Key::Size, "size", Type::Size, "bytes of its text", "size > 4KB"),
-    entry(Key::Session, "session", Type::Number, "the session's number", "session = 2"),
-    entry(Key::SessionId, "session_id", Type::Text, "the Mcp-Session-Id, or that of the SSE endpoint", "session_id contains 8b56").settled(Settled::AtEnd),
-    entry(Key::Server, "server", Type::Text, "the server's name: by its own account, or as given to wrap", "server = files").settled(Settled::AtEnd),
-    entry(Key::Client, "client", Type::Text, "the client's name, by its own account", "client matches claude").settled(Settled::AtEnd),
-    entry(Key::Revision, "revision", Type::Text, "the protocol revision in force in the session", "revision >= 2025-06-18").values(REVISIONS).settled(Settled::AtEnd),
-    entry(Key::Transport, "transport", Type::Word, "how the session travels", "transport = stdio").values(&["stdio", "http-sse", "streamable-http", "http"]),
-    entry(Key::Carrier, "carrier", Type::Word, "what carried the message", "carrier = sse-event").values(&["request-body", "response-body", "sse-event", "line"]),
-    entry(Key::Host, "host", Type::Text, "the server's name on the network (DNS, Host, SNI)", "host = mcp.example.com").settled(Settled::AtEnd),
-    entry(Key::Process, "process", Type::Number, "the process id of a wrapped server", "process = 4711"),
-    entry(Key::Packet, "packet", Type::Number, "a packet that carried bytes of it", "packet = 52"),
-    entry(Key::Batch, "batch", Type::Number, "the batch it is a member of", "batch"),
-    entry(Key::Operation, "operation", Type::Number, "the number of the first request of its operation, where several calls are one thing", "operation = 12").settled(Settled::AtEnd),
-    entry(Key::Answers, "answers", Type::Number, "the number of the request it answers", "answers = 12"),
-    entry(Key::Answered, "answered", Type::Flag, "whether a request has its answer, for the request", "answered = false").values(&["true", "false"]).settled(Settled::AtEnd),
-    entry(Key::Redelivered, "redelivered", Type::Flag, "whether a resumed SSE stream delivered it again", "not redelivered").values(&["true", "false"]),
-    entry(Key::Finding, "finding", Type::Text, "a rule that it breaks", "finding contains jsonrpc").settled(Settled::AtEnd),
-    entry(Key::Severity, "severity", Type::Word, "how bad a finding about it is", "severity = error").values(&["error", "warning", "info"]).settled(Settled::AtEnd),
-    entry(Key::Line, "line", Type::Number, "its line on the pipe", "line = 3"),
-    entry(Key::SseId, "sse_id", Type::Text, "the id of its server-sent event", "sse_id"),
-    entry(Key::Exchange, "exchange", Type::Number, "the number of its HTTP exchange", "exchange = 5"),
-    entry(Key::HttpMethod, "http.method", Type::Text, "the method of its HTTP request", "http.method = GET").values(&["POST", "GET", "DELETE"]).settled(Settled::WithExchange),
-    entry(Key::HttpTarget, "http.target", Type::Text, "the target of its HTTP request", "http.target contains /mcp").settled(Settled::WithExchange),
-    entry(Key::HttpStatus, "http.status", Type::Number, "the status of its HTTP response", "http.status >= 400").settled(Settled::WithExchange),
-    entry(Key::IpAddr, "ip.addr", Type::Text, "the client's or the server's address", "ip.addr = 127.0.0.1"),
-    entry(Key::TcpPort, "tcp.port", Type::Number, "the client's or the server's port", "tcp.port = 8080"),
-    entry(Key::TcpConnection, "tcp.connection", Type::Number, "the number of the connection that carried it over HTTP", "tcp.connection = 3").settled(Settled::WithExchange),
+pub static FIELDS: &[FieldDefinition] = &[
+    entry(FieldId::Method, "method", Type::Text, "the method; for an answer that of its request", "method = tools/call").values(METHODS),
+    entry(FieldId::Tool, "tool", Type::Text, "the tool that is called, for the call and its answer", "tool = get_weather"),
+    entry(FieldId::Kind, "kind", Type::Word, "what the message is", "kind = request").values(&["request", "notification", "response", "error", "invalid"]),
+    entry(FieldId::Id, "id", Type::Id, "the JSON-RPC id with its JSON type: 1 is a number, \"1\" a string", "id = 7"),
+    entry(FieldId::Status, "status", Type::Word, "how a request was answered, for the answer; negative: the tool's data says no", "status != ok").values(&["ok", "error", "tool-error", "negative"]),
+    entry(FieldId::Latency, "latency", Type::Duration, "from request to answer, for the answer", "latency > 200ms"),
+    entry(FieldId::Direction, "direction", Type::Word, "which way; c2s and s2c for short", "direction = s2c").values(&["client-to-server", "server-to-client"]),
+    entry(FieldId::Number, "number", Type::Number, "the message's number in the capture", "number <= 100"),
+    entry(FieldId::Time, "time", Type::Time, "when its last byte was captured", "time >= 2025-11-25T14:03:20Z"),
+    entry(FieldId::Elapsed, "elapsed", Type::Duration, "since the first message of the session", "elapsed < 2.5s"),
+    entry(FieldId::Size, "size", Type::Size, "bytes of its text", "size > 4KB"),
+    entry(FieldId::Session, "session", Type::Number, "the session's number", "session = 2"),
+    entry(FieldId::SessionId, "session_id", Type::Text, "the Mcp-Session-Id, or that of the SSE endpoint", "session_id contains 8b56").settled(Settled::AtEnd),
+    entry(FieldId::Server, "server", Type::Text, "the server's name: by its own account, or as given to wrap", "server = files").settled(Settled::AtEnd),
+    entry(FieldId::Client, "client", Type::Text, "the client's name, by its own account", "client matches claude").settled(Settled::AtEnd),
+    entry(FieldId::Revision, "revision", Type::Text, "the protocol revision in force in the session", "revision >= 2025-06-18").values(REVISIONS).settled(Settled::AtEnd),
+    entry(FieldId::Transport, "transport", Type::Word, "how the session travels", "transport = stdio").values(&["stdio", "http-sse", "streamable-http", "http"]),
+    entry(FieldId::Carrier, "carrier", Type::Word, "what carried the message", "carrier = sse-event").values(&["request-body", "response-body", "sse-event", "line"]),
+    entry(FieldId::Host, "host", Type::Text, "the server's name on the network (DNS, Host, SNI)", "host = mcp.example.com").settled(Settled::AtEnd),
+    entry(FieldId::Process, "process", Type::Number, "the process id of a wrapped server", "process = 4711"),
+    entry(FieldId::Packet, "packet", Type::Number, "a packet that carried bytes of it", "packet = 52"),
+    entry(FieldId::Batch, "batch", Type::Number, "the batch it is a member of", "batch"),
+    entry(FieldId::Operation, "operation", Type::Number, "the number of the first request of its operation, where several calls are one thing", "operation = 12").settled(Settled::AtEnd),
+    entry(FieldId::Answers, "answers", Type::Number, "the number of the request it answers", "answers = 12"),
+    entry(FieldId::Answered, "answered", Type::Flag, "whether a request has its answer, for the request", "answered = false").values(&["true", "false"]).settled(Settled::AtEnd),
+    entry(FieldId::Redelivered, "redelivered", Type::Flag, "whether a resumed SSE stream delivered it again", "not redelivered").values(&["true", "false"]),
+    entry(FieldId::Finding, "finding", Type::Text, "a rule that it breaks", "finding contains jsonrpc").settled(Settled::AtEnd),
+    entry(FieldId::Severity, "severity", Type::Word, "how bad a finding about it is", "severity = error").values(&["error", "warning", "info"]).settled(Settled::AtEnd),
+    entry(FieldId::Line, "line", Type::Number, "its line on the pipe", "line = 3"),
+    entry(FieldId::SseId, "sse_id", Type::Text, "the id of its server-sent event", "sse_id"),
+    entry(FieldId::Exchange, "exchange", Type::Number, "the number of its HTTP exchange", "exchange = 5"),
+    entry(FieldId::HttpMethod, "http.method", Type::Text, "the method of its HTTP request", "http.method = GET").values(&["POST", "GET", "DELETE"]).settled(Settled::WithExchange),
+    entry(FieldId::HttpTarget, "http.target", Type::Text, "the target of its HTTP request", "http.target contains /mcp").settled(Settled::WithExchange),
+    entry(FieldId::HttpStatus, "http.status", Type::Number, "the status of its HTTP response", "http.status >= 400").settled(Settled::WithExchange),
+    entry(FieldId::IpAddr, "ip.addr", Type::Text, "the client's or the server's address", "ip.addr = 127.0.0.1"),
+    entry(FieldId::TcpPort, "tcp.port", Type::Number, "the client's or the server's port", "tcp.port = 8080"),
+    entry(FieldId::TcpConnection, "tcp.connection", Type::Number, "the number of the connection that carried it over HTTP", "tcp.connection = 3").settled(Settled::WithExchange),
 ];
 
 /// What every header field's name begins with.
@@ -237,7 +243,7 @@ pub const HEADER: &str = "http.header.";
 #[derive(Clone, Debug, PartialEq)]
 pub enum Field {
     /// A field of the table.
-    Known(&'static Entry),
+    Known(&'static FieldDefinition),
     /// A header field of the HTTP exchange, of either direction; its name in lower case.
     Header(String),
     /// A value inside the message.

@@ -11,22 +11,22 @@ use nom::{IResult, Parser};
 
 use super::ast::Comparison;
 use super::literal::Literal;
-use super::path::{Step, is_member_character};
+use super::path::{Selector, is_member_character};
 
 /// Why a parser stopped: at which piece of the filter, what is wrong, what would be right.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Fault<'a> {
+pub(super) struct SyntaxError<'a> {
     pub at: &'a str,
     pub message: String,
     pub expected: Vec<String>,
 }
 
-impl<'a> Fault<'a> {
-    pub fn new(at: &'a str, message: impl Into<String>) -> Fault<'a> {
-        Fault { at, message: message.into(), expected: Vec::new() }
+impl<'a> SyntaxError<'a> {
+    pub fn new(at: &'a str, message: impl Into<String>) -> SyntaxError<'a> {
+        SyntaxError { at, message: message.into(), expected: Vec::new() }
     }
 
-    pub fn expected(mut self, words: &[&str]) -> Fault<'a> {
+    pub fn expected(mut self, words: &[&str]) -> SyntaxError<'a> {
         self.expected = words.iter().map(|&word| word.to_owned()).collect();
         self
     }
@@ -37,23 +37,23 @@ impl<'a> Fault<'a> {
     }
 }
 
-impl<'a> ParseError<&'a str> for Fault<'a> {
-    fn from_error_kind(at: &'a str, _: nom::error::ErrorKind) -> Fault<'a> {
-        Fault::new(at, "")
+impl<'a> ParseError<&'a str> for SyntaxError<'a> {
+    fn from_error_kind(at: &'a str, _: nom::error::ErrorKind) -> SyntaxError<'a> {
+        SyntaxError::new(at, "")
     }
 
-    fn append(_: &'a str, _: nom::error::ErrorKind, fault: Fault<'a>) -> Fault<'a> {
+    fn append(_: &'a str, _: nom::error::ErrorKind, fault: SyntaxError<'a>) -> SyntaxError<'a> {
         fault
     }
 }
 
-impl<'a, E> nom::error::FromExternalError<&'a str, E> for Fault<'a> {
-    fn from_external_error(at: &'a str, kind: nom::error::ErrorKind, _: E) -> Fault<'a> {
-        Fault::from_error_kind(at, kind)
+impl<'a, E> nom::error::FromExternalError<&'a str, E> for SyntaxError<'a> {
+    fn from_external_error(at: &'a str, kind: nom::error::ErrorKind, _: E) -> SyntaxError<'a> {
+        SyntaxError::from_error_kind(at, kind)
     }
 }
 
-pub(super) type Parsed<'a, T> = IResult<&'a str, T, Fault<'a>>;
+pub(super) type Parsed<'a, T> = IResult<&'a str, T, SyntaxError<'a>>;
 
 /// A character of a bare word: all but blanks and those that the language itself uses.
 pub(super) fn is_word_character(c: char) -> bool {
@@ -72,7 +72,7 @@ pub(super) fn blank(input: &str) -> Parsed<'_, &str> {
 pub(super) fn keyword<'a>(
     word: &'static str,
     sign: &'static str,
-) -> impl Parser<&'a str, Output = (), Error = Fault<'a>> {
+) -> impl Parser<&'a str, Output = (), Error = SyntaxError<'a>> {
     // The `!` of `!=` is no `not`.
     let sign = terminated(tag(sign), not(char('=')));
     delimited(blank, alt((terminated(tag_no_case(word), word_ends), sign)), blank).map(|_| ())
@@ -108,7 +108,7 @@ pub(super) fn quoted(input: &str) -> Parsed<'_, String> {
     let (rest, text) = fold_many0(fragment, String::new, |text, fragment: String| text + &fragment).parse(rest)?;
     match rest.strip_prefix(quote) {
         Some(rest) => Ok((rest, text)),
-        None => Fault::new(&input[..quote.len_utf8()], format!("this {quote} is not closed")).fatal(),
+        None => SyntaxError::new(&input[..quote.len_utf8()], format!("this {quote} is not closed")).fatal(),
     }
 }
 
@@ -119,14 +119,14 @@ pub(super) fn literal(input: &str) -> Parsed<'_, (&str, Literal)> {
     consumed(alt((quoted, bare))).parse(input)
 }
 
-/// A name that may be a field's: as written, and its steps.
-pub(super) fn name(input: &str) -> Parsed<'_, (&str, Vec<Step>)> {
-    let member = || take_while1(is_member_character).map(|name: &str| Step::Member(name.to_owned()));
-    let each = || value(Step::Each, char('*'));
-    let index = map_res(digit1, str::parse).map(Step::Index);
+/// A name that may be a field's: as written, and its selectors.
+pub(super) fn name(input: &str) -> Parsed<'_, (&str, Vec<Selector>)> {
+    let member = || take_while1(is_member_character).map(|name: &str| Selector::Name(name.to_owned()));
+    let each = || value(Selector::Wildcard, char('*'));
+    let index = map_res(digit1, str::parse).map(Selector::Index);
     let step = alt((
         preceded(char('.'), alt((each(), member()))),
-        delimited(char('['), alt((each(), index, quoted.map(Step::Member))), char(']')),
+        delimited(char('['), alt((each(), index, quoted.map(Selector::Name))), char(']')),
     ));
     let first = preceded(peek(satisfy(|c| c.is_ascii_alphabetic() || c == '_')), member());
     let path = (first, many0(step)).map(|(first, mut rest)| {

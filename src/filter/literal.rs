@@ -9,7 +9,7 @@ use nom::{IResult, Parser};
 
 use super::ast::{Scalar, Value};
 use super::error;
-use super::fields::{Field, Key, Type};
+use super::fields::{Field, FieldId, Type};
 use super::print::{SECOND, quote};
 
 /// A value as it stands in a filter.
@@ -59,8 +59,8 @@ pub(super) fn read(field: &Field, literal: &Literal) -> Result<Value, Mismatch> 
 
 fn word(field: &Field, text: &str) -> Result<Value, Mismatch> {
     let text = match (field, text) {
-        (Field::Known(entry), "c2s" | "→") if entry.key == Key::Direction => "client-to-server",
-        (Field::Known(entry), "s2c" | "←") if entry.key == Key::Direction => "server-to-client",
+        (Field::Known(entry), "c2s" | "→") if entry.key == FieldId::Direction => "client-to-server",
+        (Field::Known(entry), "s2c" | "←") if entry.key == FieldId::Direction => "server-to-client",
         _ => text,
     };
     if field.values().contains(&text) {

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! `docs/filter.md` is the manual. One table ([`fields`]) says which fields there are; [`parse`](Filter::parse) makes a
-//! tree of a text, which is evaluated on a message with what is known around it ([`Row`]). [`Stream`] is for messages that
+//! tree of a text, which is evaluated on a message with what is known around it ([`Row`]). [`EventFilter`] is for messages that
 //! pass by once: it holds them until the records that a filter asks for are there. The store makes its own condition of the tree
 //! (`store/filter/`), which lets the same messages through.
 
@@ -16,13 +16,13 @@ mod ast;
 mod complete;
 mod error;
 mod eval;
+mod event_filter;
 pub mod fields;
 mod lex;
 mod literal;
 mod parse;
 mod path;
 mod print;
-mod stream;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -32,9 +32,9 @@ use std::str::FromStr;
 pub use ast::{Comparison, Expr, Pattern, Scalar, Search, Test, Value};
 pub use complete::{Completion, complete};
 pub use error::FilterError;
+pub use event_filter::EventFilter;
 pub use fields::{FIELDS, Field, Settled};
-pub use path::{Path, Step};
-pub use stream::Stream;
+pub use path::{Path, Selector};
 
 use crate::decode::exchange::Exchange;
 use crate::findings::Severity;

@@ -21,11 +21,11 @@ use super::ast::{Comparison, Expr, Pattern, Search, Test, Value};
 use super::error::{FilterError, nearest};
 use super::fields::{FIELDS, Field, HEADER, Type};
 use super::lex::{
-    Fault, Operator, Parsed, blank, is_keyword, is_word_character, keyword, literal as value, name, operator, quoted,
-    word,
+    Operator, Parsed, SyntaxError, blank, is_keyword, is_word_character, keyword, literal as value, name, operator,
+    quoted, word,
 };
 use super::literal::{self, Literal, Mismatch};
-use super::path::{Path, ROOTS, Step};
+use super::path::{Path, ROOTS, Selector};
 
 /// Characters of a filter. The longest that people write are a few hundred.
 pub const LENGTH: usize = 8_192;
@@ -41,7 +41,7 @@ const TERM: &[&str] = &["a field", "a word to search for", "not", "("];
 /// Reads a filter.
 pub(super) fn filter(text: &str) -> Result<Expr, FilterError> {
     if text.chars().count() > LENGTH {
-        return Err(located(text, Fault::new(text, format!("a filter has at most {LENGTH} characters"))));
+        return Err(located(text, SyntaxError::new(text, format!("a filter has at most {LENGTH} characters"))));
     }
     let start = text.trim_start();
     if start.is_empty() {
@@ -50,14 +50,14 @@ pub(super) fn filter(text: &str) -> Result<Expr, FilterError> {
     let (rest, expression) = any(start, 0).map_err(|error| match error {
         nom::Err::Error(fault) | nom::Err::Failure(fault) => located(text, fault),
         // Parsers of complete input never ask for more.
-        nom::Err::Incomplete(_) => located(text, Fault::new("", "the filter ends too early")),
+        nom::Err::Incomplete(_) => located(text, SyntaxError::new("", "the filter ends too early")),
     })?;
     let rest = rest.trim_start();
     if !rest.is_empty() {
         return Err(located(text, trailing(text, rest)));
     }
     if terms(&expression) > TERMS {
-        return Err(located(text, Fault::new(text, format!("a filter has at most {TERMS} terms"))));
+        return Err(located(text, SyntaxError::new(text, format!("a filter has at most {TERMS} terms"))));
     }
     Ok(expression)
 }
@@ -100,7 +100,7 @@ fn operand(input: &str, depth: usize) -> Parsed<'_, Expr> {
     let (inside, negated) = opt(keyword("not", "!")).parse(input)?;
     let group = input.strip_prefix('(');
     if depth >= DEPTH && (negated.is_some() || group.is_some()) {
-        return Fault::new(first(input), format!("nested deeper than {DEPTH}")).fatal();
+        return SyntaxError::new(first(input), format!("nested deeper than {DEPTH}")).fatal();
     }
     if negated.is_some() {
         let (rest, term) = operand(inside, depth + 1)?;
@@ -111,7 +111,7 @@ fn operand(input: &str, depth: usize) -> Parsed<'_, Expr> {
         let rest = rest.trim_start();
         return match rest.strip_prefix(')') {
             Some(rest) => Ok((rest, expression)),
-            None if rest.is_empty() => Fault::new(first(input), "this ( is not closed").fatal(),
+            None if rest.is_empty() => SyntaxError::new(first(input), "this ( is not closed").fatal(),
             None => unexpected(rest, &["and", "or", ")"]).fatal(),
         };
     }
@@ -125,12 +125,12 @@ fn term(input: &str) -> Parsed<'_, Expr> {
     if let (rest, Some(text)) = opt(quoted).parse(input)? {
         let written = &input[..input.len() - rest.len()];
         return match preceded(blank, operator).parse(rest) {
-            Ok(_) => Fault::new(written, "a text in quotes is searched for: it has no value to compare").fatal(),
+            Ok(_) => SyntaxError::new(written, "a text in quotes is searched for: it has no value to compare").fatal(),
             Err(_) => search(rest, written, &text),
         };
     }
     let (rest, written, field) = match name(input) {
-        Ok((rest, (written, steps))) => (rest, written, resolve(written, steps)),
+        Ok((rest, (written, selectors))) => (rest, written, resolve(written, selectors)),
         Err(fault @ nom::Err::Failure(_)) => return Err(fault),
         Err(_) => word(input).map(|(rest, written)| (rest, written, None))?,
     };
@@ -145,7 +145,7 @@ fn term(input: &str) -> Parsed<'_, Expr> {
             Ok((rest, Expr::Test(field, Test::Compare(Comparison::Equal, Value::Flag(true)))))
         }
         (Err(_), Some(field)) => Ok((rest, Expr::Has(field))),
-        (Err(_), None) if is_broken_path(written) => Fault::new(written, format!("{written} is no path"))
+        (Err(_), None) if is_broken_path(written) => SyntaxError::new(written, format!("{written} is no path"))
             .expected(&["a path such as params.arguments.city, result.content[0].text or params[\"two words\"]"])
             .fatal(),
         (Err(_), None) => search(rest, written, written),
@@ -155,7 +155,7 @@ fn term(input: &str) -> Parsed<'_, Expr> {
 fn search<'a>(rest: &'a str, written: &'a str, text: &str) -> Parsed<'a, Expr> {
     match Search::new(text) {
         Ok(search) => Ok((rest, Expr::Text(search))),
-        Err(why) => Fault::new(written, why).fatal(),
+        Err(why) => SyntaxError::new(written, why).fatal(),
     }
 }
 
@@ -164,14 +164,14 @@ fn is_broken_path(word: &str) -> bool {
     ROOTS.iter().any(|root| word.strip_prefix(root).is_some_and(|rest| rest.starts_with(['.', '['])))
 }
 
-/// The field of this name, as written and as steps.
-pub(super) fn resolve(written: &str, steps: Vec<Step>) -> Option<Field> {
+/// The field of this name, as written and as selectors.
+pub(super) fn resolve(written: &str, selectors: Vec<Selector>) -> Option<Field> {
     if let Some(field) = Field::known(written) {
         return Some(field);
     }
     match written.strip_prefix(HEADER) {
         Some(header) if !header.contains(['[', '*']) => Some(Field::Header(header.to_ascii_lowercase())),
-        _ => Path::new(steps).map(Field::Path),
+        _ => Path::new(selectors).map(Field::Path),
     }
 }
 
@@ -180,12 +180,12 @@ fn test<'a>(input: &'a str, field: Field, sign: &'a str, operator: Operator) -> 
     let kind = field.kind();
     if !kind.operators().contains(&operator.name()) {
         let message = format!("{field} is a {}: it has no {}", kind.name(), operator.name());
-        return Fault::new(sign, message).expected(kind.operators()).fatal();
+        return SyntaxError::new(sign, message).expected(kind.operators()).fatal();
     }
     let wanted = wanted(&field);
     let read = |(at, literal): (&'a str, Literal)| {
         literal::read(&field, &literal)
-            .map_err(|Mismatch { message, expected }| nom::Err::Failure(Fault { at, message, expected }))
+            .map_err(|Mismatch { message, expected }| nom::Err::Failure(SyntaxError { at, message, expected }))
     };
     let input = input.trim_start();
     if operator == Operator::In {
@@ -207,7 +207,7 @@ fn test<'a>(input: &'a str, field: Field, sign: &'a str, operator: Operator) -> 
         Operator::Contains | Operator::In => Test::Contains(literal.text),
         Operator::Matches => match Pattern::new(&literal.text) {
             Ok(pattern) => Test::Matches(pattern),
-            Err(why) => return Fault::new(at, format!("not a regular expression: {why}")).fatal(),
+            Err(why) => return SyntaxError::new(at, format!("not a regular expression: {why}")).fatal(),
         },
     };
     Ok((rest, Expr::Test(field, test)))
@@ -231,7 +231,7 @@ fn first(input: &str) -> &str {
 }
 
 /// Something else stands at `input`, or nothing does.
-fn unexpected<'a>(input: &'a str, expected: &[&str]) -> Fault<'a> {
+fn unexpected<'a>(input: &'a str, expected: &[&str]) -> SyntaxError<'a> {
     let input = input.trim_start();
     let at = match word(input) {
         Ok((_, word)) => word,
@@ -239,19 +239,19 @@ fn unexpected<'a>(input: &'a str, expected: &[&str]) -> Fault<'a> {
     };
     let message =
         if at.is_empty() { "the filter ends too early".to_owned() } else { format!("{at} makes no sense here") };
-    Fault::new(at, message).expected(expected)
+    SyntaxError::new(at, message).expected(expected)
 }
 
 /// Gives a mere mismatch its words; a fault that has its own keeps them.
-fn expecting<'a>(error: nom::Err<Fault<'a>>, input: &'a str, expected: &[&str]) -> nom::Err<Fault<'a>> {
+fn expecting<'a>(error: nom::Err<SyntaxError<'a>>, input: &'a str, expected: &[&str]) -> nom::Err<SyntaxError<'a>> {
     match error {
         nom::Err::Error(_) => nom::Err::Failure(unexpected(input, expected)),
         fault => fault,
     }
 }
 
-fn unknown(written: &str) -> Fault<'_> {
-    let mut fault = Fault::new(written, format!("no field is called {written}"));
+fn unknown(written: &str) -> SyntaxError<'_> {
+    let mut fault = SyntaxError::new(written, format!("no field is called {written}"));
     fault.expected = nearest(written, FIELDS.iter().map(|entry| entry.name).chain(ROOTS));
     if fault.expected.is_empty() {
         fault.expected = vec!["a field, or a path that begins with params, result, error or json".to_owned()];
@@ -260,12 +260,12 @@ fn unknown(written: &str) -> Fault<'_> {
 }
 
 /// What stands behind a whole filter.
-fn trailing<'a>(text: &str, rest: &'a str) -> Fault<'a> {
+fn trailing<'a>(text: &str, rest: &'a str) -> SyntaxError<'a> {
     let touches = text[..text.offset(rest)].chars().next_back().is_some_and(is_word_character);
     match rest.chars().next() {
-        Some(')') => Fault::new(first(rest), "this ) closes nothing").expected(&["and", "or", "the end"]),
+        Some(')') => SyntaxError::new(first(rest), "this ) closes nothing").expected(&["and", "or", "the end"]),
         Some('"' | '\'' | '=' | '!' | '<' | '>' | '~' | '{' | '}' | ',' | '&' | '|') if touches => {
-            Fault::new(first(rest), "this sign ends the word before it")
+            SyntaxError::new(first(rest), "this sign ends the word before it")
                 .expected(&["quotes around a value with such signs"])
         }
         _ => unexpected(rest, &["and", "or", "the end"]),
@@ -283,7 +283,7 @@ fn terms(expression: &Expr) -> usize {
 }
 
 /// A fault with its place in characters.
-fn located(text: &str, fault: Fault<'_>) -> FilterError {
+fn located(text: &str, fault: SyntaxError<'_>) -> FilterError {
     let inside = !fault.at.is_empty();
     let start = if inside { text.offset(fault.at) } else { text.len() };
     FilterError {

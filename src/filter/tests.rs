@@ -1,9 +1,9 @@
 //! The language by example, and its laws: what is printed reads the same; nothing panics.
 
+mod event_filter;
 mod language;
 mod manual;
 pub(crate) mod random;
-mod streams;
 
 use super::*;
 use crate::capture::{PacketNumber, Time};

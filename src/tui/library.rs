@@ -71,7 +71,7 @@ pub struct Library {
     helpers: Option<Vec<Reader>>,
     /// Of the session whose figures were looked at last, and of the one whose steps were.
     figures: Option<calls::Figures>,
-    steps: Option<steps::Index>,
+    steps: Option<steps::StepTable>,
     /// Of the session whose stderr was looked at last.
     stderr: Option<stderr::Lines>,
 }
@@ -330,7 +330,7 @@ impl Library {
 
     fn steps(&mut self, session: SessionNumber, page: usize) -> Result<Rows<Step>> {
         let known = self.steps.take().filter(|index| index.is_of(session));
-        let mut index = known.unwrap_or_else(|| steps::Index::new(session, STEPS));
+        let mut index = known.unwrap_or_else(|| steps::StepTable::new(session, STEPS));
         // What is left is taken in when the page is asked for again.
         let until = Instant::now() + TURN;
         let complete = index.grow(&self.reader, &|| Instant::now() >= until)?;

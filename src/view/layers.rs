@@ -99,7 +99,7 @@ impl Layer {
 }
 
 /// What the layers of a message are read from.
-pub struct Place<'a> {
+pub struct StoredSession<'a> {
     /// The store.
     pub reader: &'a Reader,
     /// The capture.
@@ -109,31 +109,31 @@ pub struct Place<'a> {
 }
 
 /// The layers of a message, from the link up: of the packets that carried it those of the first.
-pub fn layers(place: &Place<'_>, message: &Message) -> Result<Vec<Layer>> {
-    let mut layers = network::of_first_packet(place, message)?;
-    layers.extend(above(place, message)?);
+pub fn layers(stored: &StoredSession<'_>, message: &Message) -> Result<Vec<Layer>> {
+    let mut layers = network::of_first_packet(stored, message)?;
+    layers.extend(above(stored, message)?);
     Ok(layers)
 }
 
 /// The layers above the transport; for STDIO all there are.
-pub fn above(place: &Place<'_>, message: &Message) -> Result<Vec<Layer>> {
+pub fn above(stored: &StoredSession<'_>, message: &Message) -> Result<Vec<Layer>> {
     let mut layers = Vec::new();
     if message.carrier == Carrier::Line {
-        layers.push(message::pipe(place, message));
+        layers.push(message::pipe(stored, message));
     } else {
-        layers.extend(network::tls(place, message)?);
+        layers.extend(network::tls(stored, message)?);
         let exchange =
-            message.exchange.map(|number| place.reader.exchange(place.capture, number)).transpose()?.flatten();
+            message.exchange.map(|number| stored.reader.exchange(stored.capture, number)).transpose()?.flatten();
         if let Some(exchange) = exchange {
-            layers.push(carried::http(place, &exchange, message)?);
-            layers.extend(carried::frames(place, &exchange, message)?);
+            layers.push(carried::http(stored, &exchange, message)?);
+            layers.extend(carried::frames(stored, &exchange, message)?);
         }
         if message.carrier == Carrier::SseEvent {
-            layers.push(carried::sse(place, message)?);
+            layers.push(carried::sse(stored, message)?);
         }
     }
-    layers.push(message::jsonrpc(place, message)?);
-    layers.push(message::mcp(place, message));
+    layers.push(message::jsonrpc(stored, message)?);
+    layers.push(message::mcp(stored, message));
     Ok(layers)
 }
 
@@ -143,8 +143,8 @@ pub fn half<'e>(exchange: &'e Exchange, message: &Message) -> &'e Half {
 }
 
 /// The spans one layer below.
-fn below(place: &Place<'_>, span: Span) -> Result<Vec<Span>> {
-    let parts = place.reader.parts(place.capture, span)?;
+fn below(stored: &StoredSession<'_>, span: Span) -> Result<Vec<Span>> {
+    let parts = stored.reader.parts(stored.capture, span)?;
     let down = |part: Part| match part.origin {
         Origin::Copied { stream, offset } => Some(Span { stream, start: offset, end: offset + part.end - part.start }),
         Origin::Derived(span) => Some(span),

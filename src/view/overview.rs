@@ -25,7 +25,7 @@ use crate::store::{Key, MessageRow, MethodCount, Page, Reader, Scope};
 use operations::Operation;
 
 /// The messages that say what a session is: handshakes, lists, and what the timeline names.
-const TELLING: [&str; 10] = [
+const SUMMARISED_METHODS: [&str; 10] = [
     "initialize",
     "server/discover",
     "notifications/initialized",
@@ -86,7 +86,7 @@ fn is(count: &MethodCount, method: Method) -> bool {
 
 /// A capability of one side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct CapabilityUse {
     /// Which.
     pub capability: Capability,
     /// The message that declared it.
@@ -95,7 +95,7 @@ pub struct Standing {
     pub used: Option<(u64, MessageNumber)>,
 }
 
-impl Standing {
+impl CapabilityUse {
     /// Whether a method of its own uses it.
     fn is_observable(&self) -> bool {
         Method::KNOWN.iter().any(|method| method.gate(Revisions::ALL) == Some(self.capability))
@@ -116,7 +116,7 @@ impl Standing {
 
 /// One line for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct SummaryRow {
     /// 0 for a heading.
     pub depth: usize,
     /// What it is.
@@ -131,9 +131,9 @@ pub struct Line {
 #[derive(Clone, Debug, Default)]
 pub struct Overview {
     /// The revision that the client asked for, or said in its requests.
-    pub asked: Option<(String, MessageNumber)>,
+    pub requested_revision: Option<(String, MessageNumber)>,
     /// The revision that the server gave.
-    pub given: Option<(String, MessageNumber)>,
+    pub selected_revision: Option<(String, MessageNumber)>,
     /// What the server says of its use.
     pub instructions: Option<(String, MessageNumber)>,
     /// What client and server declared.
@@ -161,21 +161,22 @@ pub fn read(reader: &Reader, session: &Session) -> Result<Overview> {
     let counts = reader.method_counts(session.number)?;
     overview.count(&counts, revisions);
     let Some(capture) = reader.capture_of(session.number)? else { return Ok(overview) };
-    let filter: Filter = TELLING.map(|method| format!("method = {method}")).join(" or ").parse()?;
+    let filter: Filter = SUMMARISED_METHODS.map(|method| format!("method = {method}")).join(" or ").parse()?;
     // How many there are is known: the calls that mostly follow them are not gone through.
-    let is_telling = |count: &&MethodCount| count.method.as_deref().is_some_and(|method| TELLING.contains(&method));
-    let mut telling: u64 = counts.iter().filter(is_telling).map(|count| count.count).sum();
+    let is_summarised =
+        |count: &&MethodCount| count.method.as_deref().is_some_and(|method| SUMMARISED_METHODS.contains(&method));
+    let mut left: u64 = counts.iter().filter(is_summarised).map(|count| count.count).sum();
     let first_call = counts.iter().find(|count| count.kind == Kind::Request && is(count, Method::ToolsCall));
-    let mut page = Page::first(telling.min(SLICE) as usize);
-    while telling > 0 {
+    let mut page = Page::first(left.min(SLICE) as usize);
+    while left > 0 {
         let rows = reader.matching(&filter, Scope::Session(session.number), page)?;
         let Some(last) = rows.last() else { break };
-        telling = telling.saturating_sub(rows.len() as u64);
-        page = Page::from(last.key().next(), telling.min(SLICE) as usize);
+        left = left.saturating_sub(rows.len() as u64);
+        page = Page::from(last.key().next(), left.min(SLICE) as usize);
         for row in &rows {
-            overview.passed(row);
-            if overview.tells(row) {
-                overview.hear(reader, row)?;
+            overview.add_to_timeline(row);
+            if overview.needs_text(row) {
+                overview.read_text(reader, row)?;
             }
         }
         // A server that says all the time that its lists have changed tells nothing new.
@@ -192,13 +193,16 @@ pub fn read(reader: &Reader, session: &Session) -> Result<Overview> {
     }
     // Without a handshake the client's first requests say who it is.
     for row in reader.message_rows_at(session.number, 1, FIRST)? {
-        if overview.asked.is_none() && row.kind == Kind::Request && row.direction == Direction::ClientToServer {
-            overview.hear(reader, &row)?;
+        if overview.requested_revision.is_none()
+            && row.kind == Kind::Request
+            && row.direction == Direction::ClientToServer
+        {
+            overview.read_text(reader, &row)?;
         }
     }
     for number in reader.asked_for_input(session.number, TEXTS)? {
         if let Some(message) = reader.message(Key::new(capture, number.0))? {
-            overview.asked_back(&message);
+            overview.count_input_requests(&message);
         }
     }
     overview.operations = operations::read(reader, capture, session.number)?;
@@ -223,7 +227,7 @@ impl Overview {
     }
 
     /// What a result asked the client for (`inputRequests`, 2026-07-28), where the client went on with it.
-    fn asked_back(&mut self, message: &Message) {
+    fn count_input_requests(&mut self, message: &Message) {
         let requests = body(message).object("inputRequests");
         for (_, request) in requests.iter().take(ITEMS) {
             let name = Object::read(request).text("method");
@@ -235,7 +239,7 @@ impl Overview {
     }
 
     /// Whether the text of a message has to be read.
-    fn tells(&self, row: &MessageRow) -> bool {
+    fn needs_text(&self, row: &MessageRow) -> bool {
         let Some(method) = row.method.as_deref() else { return false };
         match row.kind {
             Kind::Request => method == "initialize",
@@ -245,19 +249,19 @@ impl Overview {
     }
 
     /// Reads a message, within bounds.
-    fn hear(&mut self, reader: &Reader, row: &MessageRow) -> Result<()> {
+    fn read_text(&mut self, reader: &Reader, row: &MessageRow) -> Result<()> {
         if self.texts < TEXTS
             && row.size <= LONGEST
             && let Some(message) = reader.message(row.key())?
         {
             self.texts += 1;
-            self.said(&message);
+            self.add_text(&message);
         }
         Ok(())
     }
 
     /// A message that the timeline may name, without its text.
-    fn passed(&mut self, row: &MessageRow) {
+    fn add_to_timeline(&mut self, row: &MessageRow) {
         let Some(name) = row.method.as_deref() else { return };
         let method = Method::named(name);
         let what = match (row.kind, method) {
@@ -279,7 +283,7 @@ impl Overview {
     }
 
     /// A handshake or a list.
-    fn said(&mut self, message: &Message) {
+    fn add_text(&mut self, message: &Message) {
         let number = message.number;
         match (message.kind, message.method.as_deref()) {
             (Kind::Request, Some(method)) => {
@@ -290,7 +294,8 @@ impl Overview {
                 } else {
                     (meta.text(meta::VERSION), meta.get(meta::CAPABILITIES))
                 };
-                self.asked = version.map(|version| (version.into_owned(), number)).or(self.asked.take());
+                self.requested_revision =
+                    version.map(|version| (version.into_owned(), number)).or(self.requested_revision.take());
                 if let Some(capabilities) = capabilities {
                     self.declared[0] = Some((Capabilities::read(Declarer::Client, capabilities), number));
                 }
@@ -298,11 +303,12 @@ impl Overview {
             (Kind::Response, Some(method @ ("initialize" | "server/discover"))) => {
                 let result = body(message);
                 if method == "initialize" {
-                    self.given = result.text("protocolVersion").map(|version| (version.into_owned(), number));
+                    self.selected_revision =
+                        result.text("protocolVersion").map(|version| (version.into_owned(), number));
                 } else {
                     let versions = array(result.get("supportedVersions").unwrap_or_default(), 16);
                     let versions: Vec<&str> = versions.into_iter().map(|version| version.trim_matches('"')).collect();
-                    self.given = Some((versions.join(" or "), number));
+                    self.selected_revision = Some((versions.join(" or "), number));
                 }
                 if let Some(text) = result.text("instructions") {
                     self.instructions = Some((text.into_owned(), number));
@@ -329,13 +335,13 @@ impl Overview {
     }
 
     /// The capabilities of a side that were declared or used, in the order of the specification's table.
-    pub fn capabilities(&self, side: Declarer) -> Vec<Standing> {
+    pub fn capabilities(&self, side: Declarer) -> Vec<CapabilityUse> {
         let declared = &self.declared[side as usize];
         let mut all: Vec<Capability> = declared.iter().flat_map(|(declared, _)| declared.iter()).collect();
         all.extend(self.used.keys().copied().filter(|capability| capability.declarer() == side));
         all.sort_unstable();
         all.dedup();
-        let standing = |capability| Standing {
+        let standing = |capability| CapabilityUse {
             capability,
             declared: declared.as_ref().filter(|(said, _)| said.has(capability)).map(|(_, number)| *number),
             used: self.used.get(&capability).copied(),
@@ -355,16 +361,17 @@ impl Overview {
     }
 
     /// For people.
-    pub fn lines(&self, session: &Session) -> Vec<Line> {
+    pub fn lines(&self, session: &Session) -> Vec<SummaryRow> {
         let mut lines = Vec::new();
         let mut line = |depth, name: &str, value: String, message| {
-            lines.push(Line { depth, name: name.to_owned(), value, message });
+            lines.push(SummaryRow { depth, name: name.to_owned(), value, message });
         };
         for (name, party) in [("client", &session.client), ("server", &session.server)] {
             let party = party.as_ref().map(|party| format!("{} {}", party.name, party.version));
             line(0, name, party.unwrap_or_else(|| "unknown".to_owned()), None);
         }
-        for (name, said) in [("revision asked", &self.asked), ("revision given", &self.given)] {
+        for (name, said) in [("revision asked", &self.requested_revision), ("revision given", &self.selected_revision)]
+        {
             if let Some((version, number)) = said {
                 line(0, name, version.clone(), Some(*number));
             }

@@ -36,7 +36,7 @@ pub fn visible(text: &str) -> Cow<'_, str> {
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
         return Cow::Borrowed(text);
     }
-    let mut line = Line::new(usize::MAX);
+    let mut line = VisibleText::new(usize::MAX);
     line.push_str(text);
     Cow::Owned(line.text)
 }
@@ -57,7 +57,7 @@ pub fn width(text: &str) -> usize {
 /// The visible text in at most `limit` columns; where it is longer it ends in `…`. Work is bounded by the limit, not
 /// the text.
 pub fn fit(text: &str, limit: usize) -> String {
-    let mut line = Line::new(limit);
+    let mut line = VisibleText::new(limit);
     line.push_str(text);
     line.finish()
 }
@@ -102,8 +102,8 @@ pub fn pad(text: &str, columns: usize, align: Align) -> String {
     }
 }
 
-fn bytes_line(bytes: &[u8], limit: usize) -> Line {
-    let mut line = Line::new(limit);
+fn bytes_line(bytes: &[u8], limit: usize) -> VisibleText {
+    let mut line = VisibleText::new(limit);
     for chunk in bytes.utf8_chunks() {
         line.push_str(chunk.valid());
         for byte in chunk.invalid() {
@@ -117,7 +117,7 @@ fn bytes_line(bytes: &[u8], limit: usize) -> Line {
 }
 
 /// A visible text being made.
-struct Line {
+struct VisibleText {
     text: String,
     limit: usize,
     /// Columns taken; at least what the whole takes, since letters that join only become narrower.
@@ -130,9 +130,9 @@ struct Line {
     full: bool,
 }
 
-impl Line {
-    fn new(limit: usize) -> Line {
-        Line { text: String::new(), limit, columns: 0, cut: 0, marks: None, full: false }
+impl VisibleText {
+    fn new(limit: usize) -> VisibleText {
+        VisibleText { text: String::new(), limit, columns: 0, cut: 0, marks: None, full: false }
     }
 
     fn push_str(&mut self, text: &str) {

@@ -1,6 +1,6 @@
 //! The step table of a session: what happened layer by layer, in capture order.
 
-mod index;
+mod table;
 
 use crate::capture::PacketNumber;
 use crate::decode::exchange::{Exchange, Half};
@@ -13,7 +13,7 @@ use crate::mcp::{Carrier, MessageNumber, Peers, Session, SessionNumber};
 use crate::store::MessageRow;
 use crate::view::{safe, units};
 
-pub use index::Index;
+pub use table::StepTable;
 
 /// A row of the table.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,10 +46,10 @@ pub struct Step {
 
 /// What a connection is by itself: its handshakes, or that there is none. Of one whose packets are made up nothing else is told of them.
 pub fn of_connection(session: &Session, connection: &Connection, is_made_up: bool) -> Vec<Step> {
-    match (&connection.kind, Place::new(session.number, connection)) {
-        (ConnectionKind::Tcp(facts), Some(place)) => {
-            let mut steps = handshake(facts, &place, is_made_up);
-            steps.extend(tls(connection, &place));
+    match (&connection.kind, ConnectionRoles::new(session.number, connection)) {
+        (ConnectionKind::Tcp(facts), Some(roles)) => {
+            let mut steps = handshake(facts, &roles, is_made_up);
+            steps.extend(tls(connection, &roles));
             steps
         }
         _ => vec![pipe(session)],
@@ -58,7 +58,7 @@ pub fn of_connection(session: &Session, connection: &Connection, is_made_up: boo
 
 /// Who is who on a connection of a session.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct ConnectionRoles {
     session: SessionNumber,
     addresses: [String; 2],
     client: Side,
@@ -73,13 +73,18 @@ impl Step {
     }
 }
 
-impl Place {
+impl ConnectionRoles {
     /// On a TCP connection.
-    pub fn new(session: SessionNumber, connection: &Connection) -> Option<Place> {
+    pub fn new(session: SessionNumber, connection: &Connection) -> Option<ConnectionRoles> {
         let ConnectionKind::Tcp(facts) = &connection.kind else { return None };
         let client = connection.client.unwrap_or(Side::First);
         let port = facts.endpoints[client.other().index()].port();
-        Some(Place { session, addresses: facts.endpoints.map(|endpoint| endpoint.ip().to_string()), client, port })
+        Some(ConnectionRoles {
+            session,
+            addresses: facts.endpoints.map(|endpoint| endpoint.ip().to_string()),
+            client,
+            port,
+        })
     }
 
     fn step(&self, layer: &'static str, from: Side, packets: Vec<PacketNumber>, detail: String) -> Step {
@@ -97,13 +102,13 @@ impl Place {
     }
 }
 
-fn handshake(facts: &Facts, ends: &Place, is_made_up: bool) -> Vec<Step> {
+fn handshake(facts: &Facts, roles: &ConnectionRoles, is_made_up: bool) -> Vec<Step> {
     let [syn, syn_ack, ack] = facts.handshake;
     let offered = |side: Side| options(&facts.ends[side.index()].options);
     let mut steps = Vec::new();
     let mut step = |side, packet, flags, told: String| {
         let told = if is_made_up { "  (made up: mcptap saw no network)".to_owned() } else { told };
-        steps.push(ends.step("L4", side, vec![packet], format!("TCP {flags}{told}")));
+        steps.push(roles.step("L4", side, vec![packet], format!("TCP {flags}{told}")));
     };
     if let Some(syn) = syn {
         step(Side::First, syn.packet, "SYN", offered(Side::First));
@@ -135,8 +140,8 @@ fn options(options: &Options) -> String {
     if words.is_empty() { String::new() } else { format!("  {}", words.join(", ")) }
 }
 
-fn tls(connection: &Connection, ends: &Place) -> Vec<Step> {
-    let from = ends.client;
+fn tls(connection: &Connection, roles: &ConnectionRoles) -> Vec<Step> {
+    let from = roles.client;
     let spoke = connection.tls.iter().any(|step| matches!(step.kind, StepKind::ApplicationData | StepKind::Decrypted));
     // Tickets are plumbing, and so is the alert that closes; one that came instead of data is the story.
     let told = connection.tls.iter().filter(|step| match step.kind {
@@ -153,22 +158,27 @@ fn tls(connection: &Connection, ends: &Place) -> Vec<Step> {
             StepKind::Alert => "TLS alert",
         };
         let detail = if step.detail.is_empty() { what.to_owned() } else { format!("{what}  {}", step.detail) };
-        Step { direction: None, ..ends.step("TLS", from, step.packets.clone(), detail) }
+        Step { direction: None, ..roles.step("TLS", from, step.packets.clone(), detail) }
     });
     steps.collect()
 }
 
 /// The request of an exchange, where it was seen, with the messages that its body carried.
-pub fn of_request(place: &Place, exchange: &Exchange, messages: &[&MessageRow]) -> Option<Step> {
+pub fn of_request(roles: &ConnectionRoles, exchange: &Exchange, messages: &[&MessageRow]) -> Option<Step> {
     let method = exchange.method.as_ref()?;
     let target = safe::visible(exchange.target.as_deref().unwrap_or_default());
     let detail = format!("HTTP {} {target}{}", safe::visible(method), content(&exchange.request, true));
-    let step = place.step("L7", place.client, exchange.request.packets.clone(), detail);
+    let step = roles.step("L7", roles.client, exchange.request.packets.clone(), detail);
     Some(with_messages(step, messages))
 }
 
 /// The response, where it was seen, with the messages that its body carried; events are steps of their own.
-pub fn of_response(place: &Place, exchange: &Exchange, messages: &[&MessageRow], has_events: bool) -> Option<Step> {
+pub fn of_response(
+    roles: &ConnectionRoles,
+    exchange: &Exchange,
+    messages: &[&MessageRow],
+    has_events: bool,
+) -> Option<Step> {
     let status = exchange.status?;
     let reason = safe::visible(exchange.reason.as_deref().unwrap_or_default());
     let location = exchange.response.fields.get("location").map(|to| format!(" → {}", safe::visible(to)));
@@ -177,19 +187,19 @@ pub fn of_response(place: &Place, exchange: &Exchange, messages: &[&MessageRow],
     let detail =
         format!("HTTP {status} {reason}{}{}", location.unwrap_or_default(), content(&exchange.response, !switched));
     let packets = if has_events { &exchange.response.head_packets } else { &exchange.response.packets };
-    Some(with_messages(place.step("L7", place.client.other(), packets.clone(), detail), messages))
+    Some(with_messages(roles.step("L7", roles.client.other(), packets.clone(), detail), messages))
 }
 
 /// A message with a frame of its own: a server-sent event, or what a WebSocket carried.
-pub fn of_frame(place: &Place, message: &MessageRow) -> Step {
+pub fn of_frame(roles: &ConnectionRoles, message: &MessageRow) -> Step {
     let id = message.sse_id.as_deref().map(|id| format!("  id {}", safe::visible(id))).unwrap_or_default();
     let what = if message.carrier == Carrier::WebSocket { "WebSocket message" } else { "SSE event" };
     let detail = format!("{what}{id}  {}", units::size(message.size));
     let from = match message.direction {
-        Direction::ClientToServer => place.client,
-        Direction::ServerToClient => place.client.other(),
+        Direction::ClientToServer => roles.client,
+        Direction::ServerToClient => roles.client.other(),
     };
-    with_messages(place.step("L7", from, message.packets.clone(), detail), &[message])
+    with_messages(roles.step("L7", from, message.packets.clone(), detail), &[message])
 }
 
 fn content(half: &Half, has_end: bool) -> String {
@@ -277,11 +287,11 @@ mod tests {
     #[test]
     fn what_follows_a_switch_to_websocket_is_told_message_by_message_and_the_switch_is_whole() {
         let addresses = ["192.0.2.1".to_owned(), "192.0.2.2".to_owned()];
-        let place = Place { session: SessionNumber(1), addresses, client: Side::First, port: 80 };
+        let roles = ConnectionRoles { session: SessionNumber(1), addresses, client: Side::First, port: 80 };
         let response = |status| {
             let response = Half { head_end: 90, packets: vec![PacketNumber(2)], ..Half::default() };
             let exchange = Exchange { status: Some(status), response, ..Exchange::default() };
-            of_response(&place, &exchange, &[], true).map(|step| step.detail)
+            of_response(&roles, &exchange, &[], true).map(|step| step.detail)
         };
         assert_eq!(response(101).as_deref(), Some("HTTP 101 "));
         assert_eq!(response(200).as_deref(), Some("HTTP 200   (cut)"));
@@ -298,7 +308,7 @@ mod tests {
         }
         writer.finish(&Summary::default()).unwrap();
         let rows = Reader::open(store).unwrap().message_rows(Scope::All, Page::<Key>::first(10)).unwrap();
-        let steps = rows.iter().map(|row| of_frame(&place, row));
+        let steps = rows.iter().map(|row| of_frame(&roles, row));
         let told: Vec<_> = steps.map(|step| (step.ends(), step.detail, step.messages)).collect();
         let expected =
             |ends: &str, number| (ends.to_owned(), "WebSocket message  40 B".to_owned(), vec![MessageNumber(number)]);

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use anyhow::Result;
 
 use super::latencies::Latencies;
-use super::overview::Line;
+use super::overview::SummaryRow;
 use super::timing::{Clock, Medians, Shares};
 use super::units::{count, duration};
 use crate::decode::jsonrpc::Kind;
@@ -19,7 +19,7 @@ const LOOKED_AT: u64 = 2_000;
 const NAMES: usize = 200;
 
 /// Of those, how many people are told of: the ones with most time.
-const TOLD: usize = 12;
+const SHOWN: usize = 12;
 
 /// Calls of one method, or of one tool.
 #[derive(Clone, Debug, PartialEq)]
@@ -86,14 +86,14 @@ impl Times {
     }
 
     /// For people.
-    pub fn lines(&self) -> Vec<Line> {
+    pub fn lines(&self) -> Vec<SummaryRow> {
         if self.calls.is_empty() {
             return Vec::new();
         }
-        let line = |depth, name: &str, value| Line { depth, name: name.to_owned(), value, message: None };
+        let line = |depth, name: &str, value| SummaryRow { depth, name: name.to_owned(), value, message: None };
         let what = if self.sampled { "medians of a sample of the calls" } else { "medians" };
         let mut lines = vec![line(0, "time of calls", what.to_owned())];
-        for call in self.calls.iter().take(TOLD) {
+        for call in self.calls.iter().take(SHOWN) {
             let parts = [
                 ("upload", call.parts.upload),
                 ("network", call.parts.network),

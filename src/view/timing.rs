@@ -95,7 +95,7 @@ impl Timing {
 
 /// What timing needs of a message.
 #[derive(Clone, Copy)]
-struct Sent<'a> {
+struct TimedMessage<'a> {
     number: MessageNumber,
     time: Time,
     direction: Direction,
@@ -105,17 +105,17 @@ struct Sent<'a> {
     span: Span,
 }
 
-impl<'a> From<&'a Message> for Sent<'a> {
-    fn from(message: &'a Message) -> Sent<'a> {
+impl<'a> From<&'a Message> for TimedMessage<'a> {
+    fn from(message: &'a Message) -> TimedMessage<'a> {
         let Message { number, time, direction, carrier, exchange, ref packets, span, .. } = *message;
-        Sent { number, time, direction, carrier, exchange, packets, span }
+        TimedMessage { number, time, direction, carrier, exchange, packets, span }
     }
 }
 
-impl<'a> From<&'a MessageRow> for Sent<'a> {
-    fn from(row: &'a MessageRow) -> Sent<'a> {
+impl<'a> From<&'a MessageRow> for TimedMessage<'a> {
+    fn from(row: &'a MessageRow) -> TimedMessage<'a> {
         let MessageRow { number, time, direction, carrier, exchange, ref packets, span, .. } = *row;
-        Sent { number, time, direction, carrier, exchange, packets, span }
+        TimedMessage { number, time, direction, carrier, exchange, packets, span }
     }
 }
 
@@ -140,11 +140,11 @@ impl<'r> Clock<'r> {
     /// # Errors
     /// The database cannot be read, or is damaged; so for all that follow.
     pub fn of_message(&mut self, message: &Message) -> Result<Option<Timing>> {
-        let (own, Some(other)) = (Sent::from(message), message.answers.or(message.answered_by)) else {
+        let (own, Some(other)) = (TimedMessage::from(message), message.answers.or(message.answered_by)) else {
             return Ok(None);
         };
         let Some(other) = self.row(other)? else { return Ok(None) };
-        let other = Sent::from(&other);
+        let other = TimedMessage::from(&other);
         if message.answers.is_some() { self.of(other, own) } else { self.of(own, other) }.map(Some)
     }
 
@@ -155,7 +155,7 @@ impl<'r> Clock<'r> {
         self.of(request.into(), (&answer).into()).map(Some)
     }
 
-    fn of(&mut self, request: Sent<'_>, answer: Sent<'_>) -> Result<Timing> {
+    fn of(&mut self, request: TimedMessage<'_>, answer: TimedMessage<'_>) -> Result<Timing> {
         let asked = self.exchange(request)?;
         let same = asked.is_some() && request.exchange == answer.exchange;
         let answered = if same { None } else { self.exchange(answer)? };
@@ -206,12 +206,12 @@ impl<'r> Clock<'r> {
         Ok(row.filter(|row| row.number == number))
     }
 
-    fn exchange(&self, sent: Sent<'_>) -> Result<Option<Exchange>> {
+    fn exchange(&self, sent: TimedMessage<'_>) -> Result<Option<Exchange>> {
         Ok(sent.exchange.map(|number| self.reader.exchange(self.capture, number)).transpose()?.flatten())
     }
 
     /// When the first packet came that carried a message.
-    fn first_packet(&self, sent: Sent<'_>) -> Result<Option<Time>> {
+    fn first_packet(&self, sent: TimedMessage<'_>) -> Result<Option<Time>> {
         let mut packets = sent.packets.first().copied().zip(sent.packets.last().copied());
         if sent.carrier == Carrier::Line {
             // The chunks that a wrapper read are not listed with the message.
@@ -388,7 +388,7 @@ mod tests {
         assert_eq!(quickest_acknowledgment(&[asked.clone(), packet(2, 50, server, (0, 10), 100)], server), None);
         let bare = packet(3, 9, server, (0, 0), 100);
         assert_eq!(quickest_acknowledgment(&[asked.clone(), bare.clone()], server), Some(9_000_000));
-        // Sent again: which copy is acknowledged?
+        // TimedMessage again: which copy is acknowledged?
         assert_eq!(quickest_acknowledgment(&[asked.clone(), packet(2, 8, client, (0, 100), 0), bare], server), None);
         let part = packet(4, 9, server, (0, 0), 60);
         assert_eq!(quickest_acknowledgment(&[asked, part], server), None, "part of it is not it");

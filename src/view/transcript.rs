@@ -22,10 +22,10 @@ use crate::mcp::{Message, Party, Peers, Session};
 
 /// How lines are drawn.
 #[derive(Clone, Copy, Debug)]
-pub struct Lines {
+pub struct LineFormatter {
     /// Colour or none.
     pub paint: Paint,
-    /// Columns of the terminal; where there is none, [`Lines::WIDTH`].
+    /// Columns of the terminal; where there is none, [`LineFormatter::WIDTH`].
     pub width: usize,
     /// Time zero: that of the first thing shown.
     pub start: Option<Time>,
@@ -33,7 +33,7 @@ pub struct Lines {
     pub sessions: bool,
 }
 
-impl Lines {
+impl LineFormatter {
     /// Columns where no terminal says: wide enough for a call and its packets.
     pub const WIDTH: usize = 120;
 

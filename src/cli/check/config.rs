@@ -27,12 +27,12 @@ use crate::store::FindingRow;
 #[derive(Debug, Default, Deserialize)]
 struct File {
     #[serde(default)]
-    check: Table,
+    check: CheckSection,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct Table {
+struct CheckSection {
     fail_on: Option<String>,
     #[serde(default)]
     only: Vec<String>,
@@ -57,7 +57,9 @@ impl Config {
     /// Reads the file that was asked for, else `mcptap.toml` in the working directory where there is one.
     pub fn read(path: Option<&Path>) -> Result<Config> {
         let default = Path::new("mcptap.toml");
-        let Some(path) = path.or(default.is_file().then_some(default)) else { return Config::of(Table::default()) };
+        let Some(path) = path.or(default.is_file().then_some(default)) else {
+            return Config::of(CheckSection::default());
+        };
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let mut config = Config::parse(&text).with_context(|| format!("cannot use {}", path.display()))?;
         // A path in the file is meant from where the file stands.
@@ -73,7 +75,7 @@ impl Config {
         Config::of(file.check)
     }
 
-    fn of(table: Table) -> Result<Config> {
+    fn of(table: CheckSection) -> Result<Config> {
         let fail_on = match table.fail_on.as_deref() {
             None => FailOn::Error,
             Some(name) => FailOn::from_str(name, false)
@@ -86,7 +88,7 @@ impl Config {
             };
             severities.insert(rule, severity);
         }
-        let Table { only, ignore, baseline, .. } = table;
+        let CheckSection { only, ignore, baseline, .. } = table;
         let config = Config { fail_on, only, ignore, baseline, severities };
         let patterns = config.only.iter().chain(&config.ignore).chain(config.severities.keys());
         known(patterns)?;

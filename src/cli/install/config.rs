@@ -25,7 +25,7 @@ pub struct Config(Box<dyn Document>);
 /// A configuration in some format. Servers go by their place in [`Document::servers`].
 trait Document {
     /// Its servers, in order.
-    fn servers(&self) -> Vec<Entry>;
+    fn servers(&self) -> Vec<ServerSettings>;
 
     /// Puts another command in the place of a server's.
     fn replace_command(&mut self, server: usize, command: &str);
@@ -41,7 +41,7 @@ trait Document {
 }
 
 /// What a configuration says of a server.
-struct Entry {
+struct ServerSettings {
     name: String,
     /// The program that the client runs.
     command: Option<String>,
@@ -54,7 +54,7 @@ struct Entry {
 pub struct Server {
     /// Its place.
     at: usize,
-    entry: Entry,
+    settings: ServerSettings,
 }
 
 /// How a client gets at a server.
@@ -82,7 +82,7 @@ impl Config {
 
     /// Its servers, in order.
     pub fn servers(&self) -> Vec<Server> {
-        self.0.servers().into_iter().enumerate().map(|(at, entry)| Server { at, entry }).collect()
+        self.0.servers().into_iter().enumerate().map(|(at, settings)| Server { at, settings }).collect()
     }
 
     /// Its text as it is now.
@@ -92,7 +92,7 @@ impl Config {
 
     /// Puts words in front of a server's command: the first is the command from now on.
     pub fn put_in_front(&mut self, server: &Server, words: &[String]) {
-        let (Some((first, others)), Some(command)) = (words.split_first(), &server.entry.command) else { return };
+        let (Some((first, others)), Some(command)) = (words.split_first(), &server.settings.command) else { return };
         let mut added = others.to_vec();
         added.push(command.clone());
         self.0.replace_command(server.at, first);
@@ -101,7 +101,7 @@ impl Config {
 
     /// Takes everything up to the first `--` away from in front of a server's command.
     pub fn take_from_front(&mut self, server: &Server) {
-        let words = server.entry.arguments.as_deref().unwrap_or_default();
+        let words = server.settings.arguments.as_deref().unwrap_or_default();
         let Some(at) = words.iter().position(|word| word == "--") else { return };
         let Some(command) = words.get(at + 1) else { return };
         self.0.replace_command(server.at, command);
@@ -112,12 +112,12 @@ impl Config {
 impl Server {
     /// Its name.
     pub fn name(&self) -> &str {
-        &self.entry.name
+        &self.settings.name
     }
 
     /// How the client gets at it. `program` is where this program is.
     pub fn launch(&self, program: &Path) -> Launch {
-        let Entry { command, arguments, has_url, .. } = &self.entry;
+        let ServerSettings { command, arguments, has_url, .. } = &self.settings;
         let Some(command) = command else { return if *has_url { Launch::Url } else { Launch::Unknown } };
         let Some(arguments) = arguments else { return Launch::Unknown };
         let own = Path::new(command) == program || Path::new(command).file_name() == Some("mcptap".as_ref());

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use anyhow::Result;
 
-use super::index::Index;
+use super::exchange_map::ExchangeMap;
 use crate::capture::{Limits, Origin, PacketNumber, Span, StreamId};
 use crate::decode::coding::{self, Coding};
 use crate::decode::exchange::{Exchange, Fields, Half};
@@ -15,7 +15,7 @@ use crate::decode::{ConnectionId, Direction, Piece, Side};
 use crate::store::{KeptPacket, Reader};
 
 /// Bytes of a stream that are looked up at once.
-const STEP: u64 = 1 << 20;
+const LOOKUP_BYTES: u64 = 1 << 20;
 
 /// Bytes that are read behind a body that is in chunks, until its end is found.
 const FRAMING: u64 = 4 << 10;
@@ -29,11 +29,11 @@ const WINDOWS: usize = 8;
 const NOT_KEPT: &str = "the body was not kept";
 const NOT_CAPTURED: &str = "not all of the body was captured";
 const TOO_LONG: &str = "the body goes on: what is above 128 MiB is left out";
-const BAD_CODING: &str = "the coding of the body could not be taken off";
+const UNDECODABLE: &str = "the coding of the body could not be taken off";
 
 /// A body.
 #[derive(Debug, Default)]
-pub(super) struct Content {
+pub(super) struct DecodedBody {
     /// As decoded, transfer and content codings taken off.
     pub(super) bytes: Vec<u8>,
     /// Bytes as sent, where known.
@@ -44,20 +44,20 @@ pub(super) struct Content {
 
 /// Reads bodies of one capture.
 pub(super) struct Bodies<'a> {
-    index: &'a Index,
+    index: &'a ExchangeMap,
     packets: Packets<'a>,
 }
 
 impl<'a> Bodies<'a> {
-    pub(super) fn new(reader: &'a Reader, index: &'a Index) -> Bodies<'a> {
+    pub(super) fn new(reader: &'a Reader, index: &'a ExchangeMap) -> Bodies<'a> {
         Bodies { index, packets: Packets { reader, index, windows: VecDeque::new() } }
     }
 
     /// The body that `side` sent.
-    pub(super) fn read(&mut self, exchange: &Exchange, direction: Direction, side: Side) -> Result<Content> {
+    pub(super) fn read(&mut self, exchange: &Exchange, direction: Direction, side: Side) -> Result<DecodedBody> {
         let half = if direction == Direction::ClientToServer { &exchange.request } else { &exchange.response };
         if half.body_bytes == 0 {
-            return Ok(Content { sent: half.complete.then_some(0), ..Content::default() });
+            return Ok(DecodedBody { sent: half.complete.then_some(0), ..DecodedBody::default() });
         }
         let mut content = match self.index.body(exchange.number, direction) {
             Some(stream) => self.stream(exchange.connection, stream, &half.fields)?,
@@ -70,10 +70,10 @@ impl<'a> Bodies<'a> {
     }
 
     /// All of a stream.
-    fn stream(&mut self, connection: ConnectionId, stream: StreamId, fields: &Fields) -> Result<Content> {
+    fn stream(&mut self, connection: ConnectionId, stream: StreamId, fields: &Fields) -> Result<DecodedBody> {
         let mut decoding = Decoding::new(fields);
-        for start in (0..).step_by(STEP as usize) {
-            let span = Span { stream, start, end: start + STEP };
+        for start in (0..).step_by(LOOKUP_BYTES as usize) {
+            let span = Span { stream, start, end: start + LOOKUP_BYTES };
             let reached = self.packets.walk(connection, span, &mut |piece| decoding.push(piece))?;
             if reached < span.end || decoding.is_full() {
                 break;
@@ -83,15 +83,21 @@ impl<'a> Bodies<'a> {
     }
 
     /// A body in which nothing was looked for, so that no stream of its own was kept: HTTP/1 is read again from its head on.
-    fn behind_head(&mut self, exchange: &Exchange, direction: Direction, half: &Half, side: Side) -> Result<Content> {
+    fn behind_head(
+        &mut self,
+        exchange: &Exchange,
+        direction: Direction,
+        half: &Half,
+        side: Side,
+    ) -> Result<DecodedBody> {
         let channel = self.index.channel(exchange.connection, side).filter(|_| exchange.h2_stream.is_none());
-        let Some(stream) = channel else { return Ok(Content { note: Some(NOT_KEPT), ..Content::default() }) };
-        let mut message = Message::new(direction, &half.fields);
+        let Some(stream) = channel else { return Ok(DecodedBody { note: Some(NOT_KEPT), ..DecodedBody::default() }) };
+        let mut message = BodyParser::new(direction, &half.fields);
         // Without chunks it ends there.
         let whole = half.head_end.saturating_add(half.body_bytes);
         let mut start = half.head_start;
         loop {
-            let end = if start < whole { whole.min(start + STEP) } else { start + FRAMING };
+            let end = if start < whole { whole.min(start + LOOKUP_BYTES) } else { start + FRAMING };
             let span = Span { stream, start, end };
             let reached = self.packets.walk(exchange.connection, span, &mut |piece| message.push(piece))?;
             if message.is_over || reached < end || message.decoding.is_full() {
@@ -102,14 +108,18 @@ impl<'a> Bodies<'a> {
         // Through a tunnel a connection has several such streams: the body is where the head is.
         let length = message.decoding.content.bytes.len() as u64;
         let is_it = length == half.body_bytes || message.decoding.is_full();
-        Ok(if is_it { message.decoding.content } else { Content { note: Some(NOT_KEPT), ..Content::default() } })
+        Ok(if is_it {
+            message.decoding.content
+        } else {
+            DecodedBody { note: Some(NOT_KEPT), ..DecodedBody::default() }
+        })
     }
 }
 
 /// A body whose coding is taken off as it comes.
 struct Decoding {
     coding: Option<Coding>,
-    content: Content,
+    content: DecodedBody,
     /// Bytes that are taken at most: what is coded may stand for a thousand times as much.
     most: usize,
 }
@@ -120,7 +130,11 @@ impl Decoding {
         let names = coding::names(list("content-encoding"), list("transfer-encoding").as_deref());
         // What has an unknown coding stays as it was sent: the head says which.
         let coding = names.and_then(|names| Coding::new(&names, Limits::default()).ok().flatten());
-        Decoding { coding, content: Content { sent: Some(0), ..Content::default() }, most: Limits::default().message }
+        Decoding {
+            coding,
+            content: DecodedBody { sent: Some(0), ..DecodedBody::default() },
+            most: Limits::default().message,
+        }
     }
 
     fn push(&mut self, piece: &[u8]) {
@@ -135,13 +149,13 @@ impl Decoding {
             self.coding = Some(coding);
         }
         if decoded.is_err() {
-            self.content.note = Some(BAD_CODING);
+            self.content.note = Some(UNDECODABLE);
         }
     }
 
     /// Takes as much as there is room for.
     fn take(&mut self, decoded: &[u8]) {
-        let Content { bytes, note, .. } = &mut self.content;
+        let DecodedBody { bytes, note, .. } = &mut self.content;
         let room = self.most - bytes.len();
         if decoded.len() > room {
             *note = Some(TOO_LONG);
@@ -156,20 +170,20 @@ impl Decoding {
 }
 
 /// A message of HTTP/1 that is read again.
-struct Message {
+struct BodyParser {
     http: Http1,
     direction: Direction,
     decoding: Decoding,
     is_over: bool,
 }
 
-impl Message {
-    fn new(direction: Direction, fields: &Fields) -> Message {
-        Message { http: Http1::new(Limits::default()), direction, decoding: Decoding::new(fields), is_over: false }
+impl BodyParser {
+    fn new(direction: Direction, fields: &Fields) -> BodyParser {
+        BodyParser { http: Http1::new(Limits::default()), direction, decoding: Decoding::new(fields), is_over: false }
     }
 
     fn push(&mut self, piece: &[u8]) {
-        let Message { decoding, is_over, .. } = self;
+        let BodyParser { decoding, is_over, .. } = self;
         self.http.push(self.direction, Piece::Data(piece), Seen::default(), &mut |event| match event {
             HttpEvent::Content { bytes, .. } if !*is_over => decoding.push(bytes),
             HttpEvent::End { .. } => *is_over = true,
@@ -192,7 +206,7 @@ fn list<'f>(fields: &'f Fields, name: &str) -> Option<Cow<'f, str>> {
 /// Packets of a capture, read in windows.
 struct Packets<'a> {
     reader: &'a Reader,
-    index: &'a Index,
+    index: &'a ExchangeMap,
     /// The one used last first.
     windows: VecDeque<(ConnectionId, Vec<KeptPacket>)>,
 }
@@ -272,7 +286,7 @@ mod tests {
         packed.write_all(&[b'x'; 100_000]).unwrap();
         let packed = packed.finish().unwrap();
         let plain = [b'x'; 100_000];
-        for (fields, sent) in [(&[("Content-Encoding", "gzip")][..], &packed[..]), (&[], &plain)] {
+        for (fields, sent) in [(&[("DecodedBody-Encoding", "gzip")][..], &packed[..]), (&[], &plain)] {
             for (most, note) in [(999, Some(TOO_LONG)), (100_000, None)] {
                 let mut decoding = Decoding { most, ..Decoding::new(&fields.iter().copied().collect()) };
                 sent.chunks(70).for_each(|piece| decoding.push(piece));
@@ -282,7 +296,7 @@ mod tests {
         }
     }
 
-    fn decoded(fields: &[(&str, &str)], pieces: &[&[u8]]) -> Content {
+    fn decoded(fields: &[(&str, &str)], pieces: &[&[u8]]) -> DecodedBody {
         let mut decoding = Decoding::new(&fields.iter().copied().collect());
         pieces.iter().for_each(|piece| decoding.push(piece));
         decoding.content
@@ -293,7 +307,7 @@ mod tests {
         let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
         packed.write_all(b"text").unwrap();
         let packed = packed.finish().unwrap();
-        let gzip = [("Content-Encoding", "gzip")];
+        let gzip = [("DecodedBody-Encoding", "gzip")];
         let (head, rest) = packed.split_at(12);
         for fields in [&gzip[..], &[("Transfer-Encoding", "gzip, chunked")]] {
             let content = decoded(fields, &[head, rest]);
@@ -301,8 +315,8 @@ mod tests {
             assert_eq!(content.sent, Some(packed.len() as u64));
         }
         let content = decoded(&gzip, &[b"no ", b"gzip"]);
-        assert_eq!((content.bytes.as_slice(), content.note), (&b"no gzip"[..], Some(BAD_CODING)));
-        let content = decoded(&[("Content-Encoding", "rot13")], &[b"grkg"]);
+        assert_eq!((content.bytes.as_slice(), content.note), (&b"no gzip"[..], Some(UNDECODABLE)));
+        let content = decoded(&[("DecodedBody-Encoding", "rot13")], &[b"grkg"]);
         assert_eq!((content.bytes.as_slice(), content.note), (&b"grkg"[..], None));
     }
 }

@@ -163,7 +163,7 @@ fn more_events_than_are_held_are_counted() {
         dropped += span["droppedEventsCount"].as_u64().expect("a number") as usize;
     }
     assert_eq!(kept + dropped, requests * each);
-    assert!(dropped > 0 && bytes < HELD + 2 * LONGEST && bytes > HELD / 2, "{bytes}");
+    assert!(dropped > 0 && bytes < MAX_EVENT_BYTES + 2 * LONGEST && bytes > MAX_EVENT_BYTES / 2, "{bytes}");
 }
 
 proptest! {

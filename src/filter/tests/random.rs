@@ -8,7 +8,7 @@ use crate::capture::PacketNumber;
 use crate::decode::ConnectionId;
 use crate::decode::exchange::{Exchange, Half};
 use crate::filter::fields::Type;
-use crate::filter::path::Step;
+use crate::filter::path::Selector;
 use crate::mcp::Party;
 use crate::mcp::operations::{Link, Why};
 
@@ -125,12 +125,12 @@ pub(crate) fn an_exchange(number: u64) -> impl Strategy<Value = Exchange> {
 fn a_field() -> impl Strategy<Value = Field> {
     let step = prop_oneof![
         select(&["add", "content", "code", "arguments", "list", "n", "x", "a b", "0"][..])
-            .prop_map(|name| Step::Member(name.into())),
-        (0..3_u32).prop_map(Step::Index),
-        Just(Step::Each),
+            .prop_map(|name| Selector::Name(name.into())),
+        (0..3_u32).prop_map(Selector::Index),
+        Just(Selector::Wildcard),
     ];
     let path = (select(&path::ROOTS[..]), prop::collection::vec(step, 0..4)).prop_map(|(root, mut steps)| {
-        steps.insert(0, Step::Member(root.into()));
+        steps.insert(0, Selector::Name(root.into()));
         Field::Path(Path::new(steps).unwrap())
     });
     prop_oneof![

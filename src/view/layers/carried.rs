@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::{At, Field, Layer, Place, below, half};
+use super::{At, Field, Layer, StoredSession, below, half};
 use crate::capture::{Span, StreamId};
 use crate::decode::exchange::Exchange;
 use crate::decode::stream::StreamKind;
@@ -10,7 +10,7 @@ use crate::mcp::{Carrier, Message};
 use crate::view::units::{count, duration, size};
 
 /// The head of the request or response that carried the message.
-pub(super) fn http(place: &Place<'_>, exchange: &Exchange, message: &Message) -> Result<Layer> {
+pub(super) fn http(stored: &StoredSession<'_>, exchange: &Exchange, message: &Message) -> Result<Layer> {
     let is_request = message.carrier == Carrier::RequestBody;
     let half = half(exchange, message);
     let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "?".to_owned());
@@ -40,7 +40,7 @@ pub(super) fn http(place: &Place<'_>, exchange: &Exchange, message: &Message) ->
     Ok(Layer {
         summary: format!("{line}  {media}{stream}").trim_end().to_owned(),
         fields,
-        stream: connection_stream(place, message)?,
+        stream: connection_stream(stored, message)?,
         range: Some((half.head_start, half.head_end)),
         packets: half.head_packets.clone(),
         ..Layer::new("http", format!("HTTP/{}", exchange.http_version))
@@ -48,7 +48,7 @@ pub(super) fn http(place: &Place<'_>, exchange: &Exchange, message: &Message) ->
 }
 
 /// The frames that carried a message: of its stream of HTTP/2, or of a WebSocket.
-pub(super) fn frames(place: &Place<'_>, exchange: &Exchange, message: &Message) -> Result<Option<Layer>> {
+pub(super) fn frames(stored: &StoredSession<'_>, exchange: &Exchange, message: &Message) -> Result<Option<Layer>> {
     /// Frames that are listed one by one.
     const LISTED: usize = 16;
     let protocol = match exchange.h2_stream {
@@ -58,8 +58,8 @@ pub(super) fn frames(place: &Place<'_>, exchange: &Exchange, message: &Message) 
     };
     // The content of a message, or the text of a WebSocket, is what frames hold.
     let mut span = message.span;
-    while let Some(stream) = place.reader.stream(place.capture, span.stream)? {
-        let parts = below(place, span)?;
+    while let Some(stream) = stored.reader.stream(stored.capture, span.stream)? {
+        let parts = below(stored, span)?;
         let Some((first, last)) = parts.first().zip(parts.last()) else { break };
         if let StreamKind::Body(..) | StreamKind::WebSocket(..) = stream.kind {
             let mut fields = Vec::new();
@@ -86,13 +86,13 @@ pub(super) fn frames(place: &Place<'_>, exchange: &Exchange, message: &Message) 
 }
 
 /// The connection's stream below a message.
-fn connection_stream(place: &Place<'_>, message: &Message) -> Result<Option<StreamId>> {
+fn connection_stream(stored: &StoredSession<'_>, message: &Message) -> Result<Option<StreamId>> {
     let mut span = message.span;
-    while let Some(stream) = place.reader.stream(place.capture, span.stream)? {
+    while let Some(stream) = stored.reader.stream(stored.capture, span.stream)? {
         if matches!(stream.kind, StreamKind::Tcp(_) | StreamKind::Plaintext(_) | StreamKind::Pipe(_)) {
             return Ok(Some(stream.id));
         }
-        match below(place, span)?.first() {
+        match below(stored, span)?.first() {
             Some(next) if next.stream < span.stream => span = *next,
             _ => break,
         }
@@ -101,8 +101,8 @@ fn connection_stream(place: &Place<'_>, message: &Message) -> Result<Option<Stre
 }
 
 /// The event that carried the message.
-pub(super) fn sse(place: &Place<'_>, message: &Message) -> Result<Layer> {
-    let body = below(place, message.span)?;
+pub(super) fn sse(stored: &StoredSession<'_>, message: &Message) -> Result<Layer> {
+    let body = below(stored, message.span)?;
     let range = body.first().zip(body.last()).map(|(first, last)| (first.start, last.end));
     let length = size(message.span.len());
     let mut fields = vec![Field::new("data", format!("{length} in {}", count(body.len().max(1) as u64, "line")))];

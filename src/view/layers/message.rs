@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::{At, Field, JSON_RPC, Layer, Place};
+use super::{At, Field, JSON_RPC, Layer, StoredSession};
 use crate::capture::Span;
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
@@ -12,8 +12,8 @@ use crate::view::units::{duration, size};
 use crate::view::{steps, text};
 
 /// STDIO: there is no link, network or transport.
-pub(super) fn pipe(place: &Place<'_>, message: &Message) -> Layer {
-    let (process, command) = match &place.session.peers {
+pub(super) fn pipe(stored: &StoredSession<'_>, message: &Message) -> Layer {
+    let (process, command) = match &stored.session.peers {
         Peers::Process { process, command, .. } => (*process, command.join(" ")),
         Peers::Network { .. } => (0, String::new()),
     };
@@ -42,7 +42,7 @@ fn within(message: &Message, range: &std::ops::Range<usize>) -> Span {
     Span { stream: message.span.stream, start: at(range.start), end: at(range.end) }
 }
 
-pub(super) fn jsonrpc(place: &Place<'_>, message: &Message) -> Result<Layer> {
+pub(super) fn jsonrpc(stored: &StoredSession<'_>, message: &Message) -> Result<Layer> {
     let envelope = &message.envelope;
     let placed = |field: Field, range: &Option<std::ops::Range<usize>>| match range {
         Some(range) => field.at(At::Stream(within(message, range))),
@@ -73,7 +73,7 @@ pub(super) fn jsonrpc(place: &Place<'_>, message: &Message) -> Result<Layer> {
     fields.extend(message.answers.map(|answers| Field::new("answers", format!("message {}", answers.0))));
     fields.extend(message.answered_by.map(|answer| Field::new("answered by", format!("message {}", answer.0))));
     fields.extend(message.latency.map(|latency| Field::new("latency", duration(latency))));
-    if let Some(timing) = Clock::new(place.reader, place.capture).of_message(message)? {
+    if let Some(timing) = Clock::new(stored.reader, stored.capture).of_message(message)? {
         fields.extend(timing.fields().into_iter().map(|(name, value)| Field::new(name, value)));
     }
     let id = message.id.as_deref().map(|id| format!("  id {id}")).unwrap_or_default();
@@ -88,11 +88,11 @@ pub(super) fn jsonrpc(place: &Place<'_>, message: &Message) -> Result<Layer> {
     })
 }
 
-pub(super) fn mcp(place: &Place<'_>, message: &Message) -> Layer {
+pub(super) fn mcp(stored: &StoredSession<'_>, message: &Message) -> Layer {
     let mut fields = vec![
-        Field::new("session", place.session.number.0),
-        Field::new("transport", place.session.transport.name()),
-        Field::new("revision", place.session.protocol_version.as_deref().unwrap_or("unknown")),
+        Field::new("session", stored.session.number.0),
+        Field::new("transport", stored.session.transport.name()),
+        Field::new("revision", stored.session.protocol_version.as_deref().unwrap_or("unknown")),
     ];
     let said = text::about(message, message.tool.as_deref());
     if !said.is_empty() {

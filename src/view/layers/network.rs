@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::{Field, Layer, Place, below};
+use super::{Field, Layer, StoredSession, below};
 use crate::capture::Span;
 use crate::decode::Side;
 use crate::decode::packet::{Header, headers};
@@ -20,20 +20,20 @@ use super::At;
 const ANALYSED: usize = 32;
 
 /// Headers of the first packet that carried the message, and what TCP knows of all of them.
-pub(super) fn of_first_packet(place: &Place<'_>, message: &Message) -> Result<Vec<Layer>> {
+pub(super) fn of_first_packet(stored: &StoredSession<'_>, message: &Message) -> Result<Vec<Layer>> {
     let Some(first) = message.packets.first().filter(|_| message.carrier != Carrier::Line) else {
         return Ok(Vec::new());
     };
-    let Some(packet) = place.reader.packet(place.capture, *first)? else {
+    let Some(packet) = stored.reader.packet(stored.capture, *first)? else {
         return Ok(vec![Layer { packets: message.packets.clone(), ..Layer::new("link", "packets not kept") }]);
     };
     let mut layers = of_packet(&packet);
-    let is_made_up = place.reader.is_made_up(place.capture)?;
+    let is_made_up = stored.reader.is_made_up(stored.capture)?;
     if is_made_up {
         let said = "mcptap itself read and wrote what these packets carry; it saw no network";
         layers.iter_mut().for_each(|layer| layer.fields.insert(0, Field::new("made up", said)));
     }
-    let connection = place.reader.connection(place.capture, packet.connection)?;
+    let connection = stored.reader.connection(stored.capture, packet.connection)?;
     if let Some(layer) = layers.iter_mut().find(|layer| layer.layer == "transport") {
         layer.packets = message.packets.clone();
         if let Some(Connection { kind: ConnectionKind::Tcp(facts), id, .. }) = &connection {
@@ -41,7 +41,7 @@ pub(super) fn of_first_packet(place: &Place<'_>, message: &Message) -> Result<Ve
             let round_trip = facts.round_trip().filter(|_| !is_made_up);
             layer.fields.extend(round_trip.map(|time| Field::new("round trip of the handshake", duration(time))));
             for number in message.packets.iter().skip(1).take(ANALYSED) {
-                let other = place.reader.packet(place.capture, *number)?;
+                let other = stored.reader.packet(stored.capture, *number)?;
                 layer.fields.extend(other.and_then(|other| analysis(&other)));
             }
             layer.fields.extend(trouble(facts));
@@ -120,23 +120,26 @@ fn trouble(facts: &Facts) -> Vec<Field> {
 }
 
 /// What TLS agreed on, and the records that carried the message.
-pub(super) fn tls(place: &Place<'_>, message: &Message) -> Result<Option<Layer>> {
-    let connection =
-        match message.packets.first().map(|first| place.reader.packet(place.capture, *first)).transpose()? {
-            Some(Some(packet)) => place.reader.connection(place.capture, packet.connection)?,
-            // The packets were not kept, or there are none: a replay over TLS is recorded above it.
-            _ => {
-                match message.exchange.map(|number| place.reader.exchange(place.capture, number)).transpose()?.flatten()
-                {
-                    Some(exchange) => place.reader.connection(place.capture, exchange.connection)?,
-                    None => None,
-                }
+pub(super) fn tls(stored: &StoredSession<'_>, message: &Message) -> Result<Option<Layer>> {
+    let connection = match message
+        .packets
+        .first()
+        .map(|first| stored.reader.packet(stored.capture, *first))
+        .transpose()?
+    {
+        Some(Some(packet)) => stored.reader.connection(stored.capture, packet.connection)?,
+        // The packets were not kept, or there are none: a replay over TLS is recorded above it.
+        _ => {
+            match message.exchange.map(|number| stored.reader.exchange(stored.capture, number)).transpose()?.flatten() {
+                Some(exchange) => stored.reader.connection(stored.capture, exchange.connection)?,
+                None => None,
             }
-        };
+        }
+    };
     let Some(connection) = connection.filter(|connection| !connection.tls.is_empty()) else { return Ok(None) };
     let agreed = connection.agreed.clone().unwrap_or_default();
     let mut fields = agreed_fields(&agreed);
-    let records = records(place, message)?;
+    let records = records(stored, message)?;
     let range = records.first().zip(records.last()).map(|(first, last)| (first.start, last.end));
     if let Some((start, end)) = range {
         let sealed: u64 = records.iter().map(Span::len).sum();
@@ -166,13 +169,13 @@ fn agreed_fields(agreed: &Agreed) -> Vec<Field> {
 }
 
 /// The TLS records that a message stands in, in order, each once.
-fn records(place: &Place<'_>, message: &Message) -> Result<Vec<Span>> {
+fn records(stored: &StoredSession<'_>, message: &Message) -> Result<Vec<Span>> {
     let mut records: Vec<Span> = Vec::new();
     let mut open = vec![message.span];
     while let Some(span) = open.pop() {
-        let stream = place.reader.stream(place.capture, span.stream)?;
+        let stream = stored.reader.stream(stored.capture, span.stream)?;
         let is_plaintext = stream.is_some_and(|stream| matches!(stream.kind, StreamKind::Plaintext(_)));
-        let below = below(place, span)?;
+        let below = below(stored, span)?;
         if is_plaintext {
             records.extend(below);
         } else {

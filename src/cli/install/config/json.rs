@@ -4,7 +4,7 @@ use anyhow::{Result, anyhow};
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstArray, CstNode, CstObject, CstObjectProp, CstRootNode};
 
-use super::{DEPTH, Document, Entry, LISTS, URLS};
+use super::{DEPTH, Document, LISTS, ServerSettings, URLS};
 
 /// The file, and its servers.
 pub(super) struct Json {
@@ -38,8 +38,8 @@ fn collect(object: &CstObject, depth: usize, found: &mut Vec<(String, CstObject)
 }
 
 impl Document for Json {
-    fn servers(&self) -> Vec<Entry> {
-        let entry = |(name, object): &(String, CstObject)| Entry {
+    fn servers(&self) -> Vec<ServerSettings> {
+        let settings = |(name, object): &(String, CstObject)| ServerSettings {
             name: name.clone(),
             command: object.get("command").and_then(|command| text(&command.value()?)),
             arguments: match object.get("args") {
@@ -48,7 +48,7 @@ impl Document for Json {
             },
             has_url: URLS.iter().any(|name| object.get(name).is_some()),
         };
-        self.servers.iter().map(entry).collect()
+        self.servers.iter().map(settings).collect()
     }
 
     fn replace_command(&mut self, server: usize, command: &str) {

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use toml_edit::{Array, DocumentMut, Item, TableLike, TomlError, Value, value};
 
-use super::{DEPTH, Document, Entry, LISTS, URLS};
+use super::{DEPTH, Document, LISTS, ServerSettings, URLS};
 use crate::cli::toml_error;
 
 /// The file, and the names that lead to each of its servers.
@@ -47,13 +47,13 @@ fn collect(table: &dyn TableLike, path: &[String], found: &mut Vec<Vec<String>>)
 }
 
 impl Document for Toml {
-    fn servers(&self) -> Vec<Entry> {
-        let entry = |path: &Vec<String>| {
+    fn servers(&self) -> Vec<ServerSettings> {
+        let settings = |path: &Vec<String>| {
             let mut table: &dyn TableLike = self.document.as_table();
             for name in path {
                 table = table.get(name)?.as_table_like()?;
             }
-            Some(Entry {
+            Some(ServerSettings {
                 name: path.last()?.clone(),
                 command: table.get("command").and_then(Item::as_str).map(str::to_owned),
                 arguments: match table.get("args") {
@@ -63,7 +63,7 @@ impl Document for Toml {
                 has_url: URLS.iter().any(|name| table.contains_key(name)),
             })
         };
-        self.servers.iter().filter_map(entry).collect()
+        self.servers.iter().filter_map(settings).collect()
     }
 
     fn replace_command(&mut self, server: usize, command: &str) {

@@ -12,16 +12,16 @@ use crate::mcp::{MessageNumber, SessionNumber};
 use crate::store::{CaptureId, Reader};
 
 /// A message that an exchange carried, and its session.
-pub(super) type Carried = (ExchangeNumber, MessageNumber, SessionNumber);
+pub(super) type ExchangeMessage = (ExchangeNumber, MessageNumber, SessionNumber);
 
 /// The messages and streams of a capture, by exchange.
 #[derive(Debug)]
-pub(super) struct Index {
+pub(super) struct ExchangeMap {
     pub(super) capture: CaptureId,
     /// mcptap itself spoke HTTPS, and recorded what stood inside TLS.
     pub(super) spoke_https: bool,
     /// In order.
-    carried: Vec<Carried>,
+    carried: Vec<ExchangeMessage>,
     /// The streams of contents as sent, in order.
     bodies: Vec<(ExchangeNumber, bool, StreamId)>,
     /// The stream that heads stand in: of TCP, or of what TLS carried.
@@ -29,8 +29,8 @@ pub(super) struct Index {
     plaintext: HashSet<StreamId>,
 }
 
-impl Index {
-    pub(super) fn read(reader: &Reader, capture: CaptureId) -> Result<Index> {
+impl ExchangeMap {
+    pub(super) fn read(reader: &Reader, capture: CaptureId) -> Result<ExchangeMap> {
         let mut carried = Vec::new();
         reader.carried(capture, |exchange, session, message| carried.push((exchange, message, session)))?;
         carried.sort_unstable();
@@ -47,11 +47,11 @@ impl Index {
         bodies.sort_unstable();
         let info = reader.capture(capture)?.map(|capture| capture.info);
         let spoke_https = info.is_some_and(|info| info.kind.is_made_up() && info.source.starts_with("https://"));
-        Ok(Index { capture, spoke_https, carried, bodies, channels, plaintext })
+        Ok(ExchangeMap { capture, spoke_https, carried, bodies, channels, plaintext })
     }
 
     /// The messages that an exchange carried, in order.
-    pub(super) fn messages(&self, exchange: ExchangeNumber) -> &[Carried] {
+    pub(super) fn messages(&self, exchange: ExchangeNumber) -> &[ExchangeMessage] {
         let start = self.carried.partition_point(|(number, ..)| *number < exchange);
         let length = self.carried[start..].partition_point(|(number, ..)| *number == exchange);
         &self.carried[start..start + length]

@@ -11,7 +11,7 @@ fn exchange(number: u64, status: u16) -> Event {
 
 /// The numbers of the messages that came out after each event, then at the end.
 fn run(filter: &str, live: bool, events: Vec<Event>) -> Vec<Vec<u64>> {
-    let mut stream = Stream::new(Filter::parse(filter).unwrap(), live);
+    let mut stream = EventFilter::new(Filter::parse(filter).unwrap(), live);
     let mut out = Vec::new();
     for event in events.into_iter().map(Some).chain([None]) {
         let mut numbers = Vec::new();

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 
 use anyhow::Result;
 
-use super::{Place, Step, of_connection, of_frame, of_line, of_request, of_response};
+use super::{ConnectionRoles, Step, of_connection, of_frame, of_line, of_request, of_response};
 use crate::capture::PacketNumber;
 use crate::decode::ConnectionId;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
@@ -25,12 +25,12 @@ const OPEN: usize = 4_096;
 /// Messages of one body that a step names.
 const NAMED: u16 = 10_000;
 
-/// What a step was made from.
+/// What a step was page from.
 ///
 /// Steps with the same first packet are in the order of these variants, then of their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum StepOrigin {
-    /// The `nth` step (from 0) of a connection's own: its handshakes. `at` is its place in
+    /// The `nth` step (from 0) of a connection's own: its handshakes. `at` is its roles in
     /// [`StepTable::connections`].
     Connection { at: u32, nth: u16 },
     /// The request of the exchange with this number.
@@ -74,7 +74,7 @@ struct Bodies {
 }
 
 /// The steps of one session.
-pub struct Index {
+pub struct StepTable {
     session: SessionNumber,
     /// Steps that are listed at most.
     most: usize,
@@ -91,10 +91,10 @@ pub struct Index {
     pipes: Option<(Vec<Step>, usize)>,
 }
 
-impl Index {
+impl StepTable {
     /// Of this session, with so many steps at most.
-    pub fn new(session: SessionNumber, most: usize) -> Index {
-        Index {
+    pub fn new(session: SessionNumber, most: usize) -> StepTable {
+        StepTable {
             session,
             most,
             connections: Vec::new(),
@@ -122,7 +122,7 @@ impl Index {
     /// # Errors
     /// The store cannot be read, or is damaged; so for what follows.
     pub fn grow(&mut self, reader: &Reader, stop: &dyn Fn() -> bool) -> Result<bool> {
-        let Some((record, capture)) = self.place(reader)? else { return Ok(true) };
+        let Some((record, capture)) = self.stored(reader)? else { return Ok(true) };
         if matches!(record.peers, Peers::Process { .. }) {
             let pipes = reader.connections(self.session, Page::<ConnectionId>::first(SLICE))?;
             let above = pipes.iter().flat_map(|connection| of_connection(&record, connection, false)).collect();
@@ -144,27 +144,28 @@ impl Index {
 
     /// The steps from this row on (from 0), as far as they are known.
     pub fn steps(&self, reader: &Reader, first: usize, limit: usize) -> Result<Vec<Step>> {
-        let Some((record, capture)) = self.place(reader)? else { return Ok(Vec::new()) };
+        let Some((record, capture)) = self.stored(reader)? else { return Ok(Vec::new()) };
         if let Some((above, _)) = &self.pipes {
             return lines(reader, &record, above, first, limit);
         }
         let is_made_up = reader.is_made_up(capture)?;
-        let mut made = Made { reader, record: &record, capture, is_made_up, places: HashMap::new(), exchange: None };
+        let mut page =
+            PageReader { reader, record: &record, capture, is_made_up, roles: HashMap::new(), exchange: None };
         let mut rows = Vec::new();
         for (at, entry) in self.order.iter().enumerate().skip(first).take(limit) {
-            let bodies = |exchange| self.place_of(exchange).map_or(Bodies::default(), |at| self.bodies[at].1);
+            let bodies = |exchange| self.position_of(exchange).map_or(Bodies::default(), |at| self.bodies[at].1);
             let step = match entry.1 {
-                StepOrigin::Connection { at, nth } => made.connection(self.connections.get(at as usize), nth.into())?,
-                StepOrigin::Request(exchange) => made.exchange(exchange, Carrier::RequestBody, bodies(exchange))?,
-                StepOrigin::Response(exchange) => made.exchange(exchange, Carrier::ResponseBody, bodies(exchange))?,
-                StepOrigin::Event(message) => made.event(message)?,
+                StepOrigin::Connection { at, nth } => page.connection(self.connections.get(at as usize), nth.into())?,
+                StepOrigin::Request(exchange) => page.exchange(exchange, Carrier::RequestBody, bodies(exchange))?,
+                StepOrigin::Response(exchange) => page.exchange(exchange, Carrier::ResponseBody, bodies(exchange))?,
+                StepOrigin::Event(message) => page.event(message)?,
             };
             rows.extend(step.map(|step| Step { number: at + 1, ..step }));
         }
         Ok(rows)
     }
 
-    fn place(&self, reader: &Reader) -> Result<Option<(Session, CaptureId)>> {
+    fn stored(&self, reader: &Reader) -> Result<Option<(Session, CaptureId)>> {
         Ok(reader.session(self.session)?.zip(reader.capture_of(self.session)?))
     }
 
@@ -182,7 +183,7 @@ impl Index {
             for connection in connections {
                 let at = self.connections.len() as u32;
                 self.connections.push(connection.id);
-                // Which there are, and where, is the same where they are made up.
+                // Which there are, and where, is the same where they are page up.
                 let own = of_connection(record, &connection, false);
                 let entry = |(nth, step): (u16, &Step)| (first(&step.packets), StepOrigin::Connection { at, nth });
                 self.order.extend((0..).zip(&own).map(entry));
@@ -235,7 +236,7 @@ impl Index {
     }
 
     /// Where the bodies of an exchange are kept.
-    fn place_of(&self, exchange: u64) -> Option<usize> {
+    fn position_of(&self, exchange: u64) -> Option<usize> {
         self.bodies.binary_search_by_key(&exchange, |(number, _)| *number).ok()
     }
 
@@ -291,19 +292,19 @@ fn lines(reader: &Reader, record: &Session, above: &[Step], first: usize, limit:
     Ok(rows)
 }
 
-/// What the steps of a page are made from.
-struct Made<'r> {
+/// What the steps of a page are page from.
+struct PageReader<'r> {
     reader: &'r Reader,
     record: &'r Session,
     capture: CaptureId,
     /// There was no network, see [`CaptureKind::is_made_up`](crate::store::CaptureKind::is_made_up).
     is_made_up: bool,
-    places: HashMap<ConnectionId, Option<Place>>,
+    roles: HashMap<ConnectionId, Option<ConnectionRoles>>,
     /// The one that was asked for last: its request, its response and its events mostly follow one another.
     exchange: Option<Exchange>,
 }
 
-impl Made<'_> {
+impl PageReader<'_> {
     fn connection(&mut self, id: Option<&ConnectionId>, nth: usize) -> Result<Option<Step>> {
         let Some(connection) = id.map(|id| self.reader.connection(self.capture, *id)).transpose()?.flatten() else {
             return Ok(None);
@@ -311,28 +312,28 @@ impl Made<'_> {
         Ok(of_connection(self.record, &connection, self.is_made_up).into_iter().nth(nth))
     }
 
-    fn place(&mut self, id: ConnectionId) -> Result<Option<Place>> {
-        if !self.places.contains_key(&id) {
+    fn roles(&mut self, id: ConnectionId) -> Result<Option<ConnectionRoles>> {
+        if !self.roles.contains_key(&id) {
             let connection: Option<Connection> = self.reader.connection(self.capture, id)?;
-            let place = connection.and_then(|connection| Place::new(self.record.number, &connection));
-            self.places.insert(id, place);
+            let roles = connection.and_then(|connection| ConnectionRoles::new(self.record.number, &connection));
+            self.roles.insert(id, roles);
         }
-        Ok(self.places.get(&id).cloned().flatten())
+        Ok(self.roles.get(&id).cloned().flatten())
     }
 
     /// An exchange, and who is who on its connection.
-    fn within(&mut self, number: ExchangeNumber) -> Result<Option<(&Exchange, Place)>> {
+    fn within(&mut self, number: ExchangeNumber) -> Result<Option<(&Exchange, ConnectionRoles)>> {
         if self.exchange.as_ref().is_none_or(|exchange| exchange.number != number) {
             self.exchange = self.reader.exchange(self.capture, number)?;
         }
         let Some(connection) = self.exchange.as_ref().map(|exchange| exchange.connection) else { return Ok(None) };
-        let place = self.place(connection)?;
-        Ok(self.exchange.as_ref().zip(place))
+        let roles = self.roles(connection)?;
+        Ok(self.exchange.as_ref().zip(roles))
     }
 
     fn exchange(&mut self, number: u64, carrier: Carrier, bodies: Bodies) -> Result<Option<Step>> {
         let (reader, capture) = (self.reader, self.capture);
-        let Some((exchange, place)) = self.within(ExchangeNumber(number))? else { return Ok(None) };
+        let Some((exchange, roles)) = self.within(ExchangeNumber(number))? else { return Ok(None) };
         let carried = if carrier == Carrier::RequestBody { bodies.request } else { bodies.response };
         // Members of a batch are complete at the same time, so that their numbers follow one another.
         let page = Page::from(Key::new(capture, carried.first), carried.count.into());
@@ -343,8 +344,8 @@ impl Made<'_> {
         let own = |message: &&MessageRow| (message.exchange, message.carrier) == (Some(exchange.number), carrier);
         let messages: Vec<&MessageRow> = messages.iter().filter(own).collect();
         Ok(match carrier {
-            Carrier::RequestBody => of_request(&place, exchange, &messages),
-            _ => of_response(&place, exchange, &messages, bodies.events),
+            Carrier::RequestBody => of_request(&roles, exchange, &messages),
+            _ => of_response(&roles, exchange, &messages, bodies.events),
         })
     }
 
@@ -357,7 +358,7 @@ impl Made<'_> {
         else {
             return Ok(None);
         };
-        Ok(self.within(exchange)?.map(|(_, place)| of_frame(&place, &message)))
+        Ok(self.within(exchange)?.map(|(_, roles)| of_frame(&roles, &message)))
     }
 }
 

@@ -20,9 +20,9 @@ use crate::mcp::{Message, MessageNumber, Session, SessionNumber};
 
 /// Bytes of messages that wait, and of tool names remembered for answers to come. Beyond, the oldest message is judged
 /// by what is known and the oldest name forgotten.
-const HELD: usize = 64 << 20;
+const MAX_HELD_BYTES: usize = 64 << 20;
 
-/// What a waiting message costs beside its text.
+/// What a held message costs beside its text.
 const OVERHEAD: usize = 512;
 
 /// Operations remembered; the oldest are forgotten first. They take less memory than the messages that wait.
@@ -33,7 +33,7 @@ const SESSIONS: usize = 65_536;
 
 /// A message, and what was learnt of it since.
 #[derive(Debug)]
-struct Waiting {
+struct HeldMessage {
     message: Box<Message>,
     tool: Option<Arc<str>>,
     answered: bool,
@@ -43,12 +43,12 @@ struct Waiting {
 
 /// Lets the messages through that a filter wants, with every other event.
 #[derive(Debug)]
-pub struct Stream {
+pub struct EventFilter {
     filter: Filter,
     settled: Settled,
     /// In order of their numbers.
-    waiting: VecDeque<Waiting>,
-    waiting_bytes: usize,
+    held: VecDeque<HeldMessage>,
+    held_bytes: usize,
     sessions: BTreeMap<SessionNumber, Session>,
     /// Of the messages that wait: how many of this exchange, and its record once it is over.
     exchanges: HashMap<ExchangeNumber, (usize, Option<Exchange>), FxBuildHasher>,
@@ -58,16 +58,16 @@ pub struct Stream {
     tools_bytes: usize,
 }
 
-impl Stream {
+impl EventFilter {
     /// Filters a capture that is read from a file (`live` false) or as it is made.
-    pub fn new(filter: Filter, live: bool) -> Stream {
+    pub fn new(filter: Filter, live: bool) -> EventFilter {
         let awaited = filter.fields().into_iter().map(|field| field.settled());
         let settled = awaited.filter(|settled| !live || *settled != Settled::AtEnd).max().unwrap_or_default();
-        Stream {
+        EventFilter {
             filter,
             settled,
-            waiting: VecDeque::new(),
-            waiting_bytes: 0,
+            held: VecDeque::new(),
+            held_bytes: 0,
             sessions: BTreeMap::new(),
             exchanges: HashMap::default(),
             operations: BTreeSet::new(),
@@ -81,7 +81,7 @@ impl Stream {
         match event {
             Event::Message(message) => {
                 self.hold(message);
-                self.release(HELD, sink);
+                self.release(MAX_HELD_BYTES, sink);
             }
             Event::Session(session) => {
                 self.sessions.insert(session.number, (*session).clone());
@@ -92,21 +92,21 @@ impl Stream {
             }
             Event::Exchange(exchange) => {
                 if let Some((_, record)) = self.exchanges.get_mut(&exchange.number) {
-                    let before = record.replace(told(&exchange));
-                    self.waiting_bytes += record.as_ref().map_or(0, cost);
-                    self.waiting_bytes -= before.as_ref().map_or(0, cost);
+                    let before = record.replace(without_packets(&exchange));
+                    self.held_bytes += record.as_ref().map_or(0, cost);
+                    self.held_bytes -= before.as_ref().map_or(0, cost);
                 }
                 sink(Event::Exchange(exchange));
-                self.release(HELD, sink);
+                self.release(MAX_HELD_BYTES, sink);
             }
             Event::Finding(finding) => {
                 for number in &finding.messages {
-                    let Some(waiting) = self.waiting(*number) else { continue };
-                    if !waiting.findings.contains(&finding.rule.id) {
-                        waiting.findings.push(finding.rule.id);
+                    let Some(held) = self.held_message(*number) else { continue };
+                    if !held.findings.contains(&finding.rule.id) {
+                        held.findings.push(finding.rule.id);
                     }
-                    if !waiting.severities.contains(&finding.severity) {
-                        waiting.severities.push(finding.severity);
+                    if !held.severities.contains(&finding.severity) {
+                        held.severities.push(finding.severity);
                     }
                 }
                 sink(Event::Finding(finding));
@@ -123,7 +123,7 @@ impl Stream {
     fn hold(&mut self, message: Box<Message>) {
         let tool = facts::tool(&message);
         if let Some(tool) = &tool {
-            self.remember(message.number, Arc::clone(tool));
+            self.remember_tool(message.number, Arc::clone(tool));
         }
         let tool = tool.or_else(|| self.tools.get(&message.answers?).cloned());
         if let Some(link) = message.link
@@ -135,16 +135,16 @@ impl Stream {
             }
         }
         if let Some(request) = message.answers
-            && let Some(waiting) = self.waiting(request)
+            && let Some(held) = self.held_message(request)
         {
-            waiting.answered = true;
+            held.answered = true;
         }
         if let Some(exchange) = message.exchange {
             self.exchanges.entry(exchange).or_default().0 += 1;
         }
-        self.waiting_bytes += message.raw.len() + OVERHEAD;
+        self.held_bytes += message.raw.len() + OVERHEAD;
         let (answered, findings) = (message.answered_by.is_some(), message.findings.clone());
-        self.waiting.push_back(Waiting { message, tool, answered, findings, severities: Vec::new() });
+        self.held.push_back(HeldMessage { message, tool, answered, findings, severities: Vec::new() });
     }
 
     /// The first request of a message's operation; the first one itself and its answer have no link.
@@ -153,15 +153,15 @@ impl Stream {
         message.operation.or_else(|| Some(message.number).filter(first)).or_else(|| message.answers.filter(first))
     }
 
-    fn waiting(&mut self, number: MessageNumber) -> Option<&mut Waiting> {
-        let position = self.waiting.binary_search_by_key(&number, |waiting| waiting.message.number).ok()?;
-        self.waiting.get_mut(position)
+    fn held_message(&mut self, number: MessageNumber) -> Option<&mut HeldMessage> {
+        let position = self.held.binary_search_by_key(&number, |held| held.message.number).ok()?;
+        self.held.get_mut(position)
     }
 
-    fn remember(&mut self, call: MessageNumber, tool: Arc<str>) {
+    fn remember_tool(&mut self, call: MessageNumber, tool: Arc<str>) {
         self.tools_bytes += tool.len() + OVERHEAD;
         self.tools.insert(call, tool);
-        while self.tools_bytes > HELD
+        while self.tools_bytes > MAX_HELD_BYTES
             && let Some((_, oldest)) = self.tools.pop_first()
         {
             self.tools_bytes -= oldest.len() + OVERHEAD;
@@ -170,7 +170,7 @@ impl Stream {
 
     /// Judges the messages at the front that need not wait, and as many more as hold more than `limit` bytes.
     fn release(&mut self, limit: usize, sink: &mut impl FnMut(Event)) {
-        while let Some(first) = self.waiting.front() {
+        while let Some(first) = self.held.front() {
             let exchange = first.message.exchange;
             let settled = match self.settled {
                 Settled::WithMessage => true,
@@ -178,16 +178,16 @@ impl Stream {
                     .is_none_or(|exchange| self.exchanges.get(&exchange).is_some_and(|(_, record)| record.is_some())),
                 Settled::AtEnd => false,
             };
-            if !settled && limit > 0 && self.waiting_bytes <= limit {
+            if !settled && limit > 0 && self.held_bytes <= limit {
                 return;
             }
-            let Some(Waiting { mut message, tool, answered, findings, severities }) = self.waiting.pop_front() else {
+            let Some(HeldMessage { mut message, tool, answered, findings, severities }) = self.held.pop_front() else {
                 return;
             };
             if let Some(first) = self.operation(&message) {
                 message.joins(first);
             }
-            self.waiting_bytes -= message.raw.len() + OVERHEAD;
+            self.held_bytes -= message.raw.len() + OVERHEAD;
             let passes = self.filter.matches(&Row {
                 message: &message,
                 tool: tool.as_deref(),
@@ -203,7 +203,7 @@ impl Stream {
                 *count -= 1;
                 if *count == 0 {
                     let over = self.exchanges.remove(&exchange).and_then(|(_, record)| record);
-                    self.waiting_bytes -= over.as_ref().map_or(0, cost);
+                    self.held_bytes -= over.as_ref().map_or(0, cost);
                 }
             }
             if passes {
@@ -214,7 +214,7 @@ impl Stream {
 }
 
 /// What filters ask of an exchange: not its packets, of which a long stream has many.
-fn told(exchange: &Exchange) -> Exchange {
+fn without_packets(exchange: &Exchange) -> Exchange {
     let half = |half: &Half| Half { fields: half.fields.clone(), ..Half::default() };
     Exchange {
         number: exchange.number,
