@@ -1,4 +1,4 @@
-//! What can follow: for the filter line of the terminal UI.
+//! Completion for the filter line of the terminal UI.
 
 use super::fields::{FIELDS, Field, HEADER};
 use super::lex::{Operator, Token, is_word_character, token};
@@ -6,35 +6,37 @@ use super::path::ROOTS;
 use super::print::quote;
 use super::{lex, parse};
 
-/// One way to go on.
+/// One text that can be inserted at the cursor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// The byte of the filter from which on, up to the cursor, `text` takes its context.
+    /// The byte of the filter where the word at the cursor begins. `text` replaces it from there to
+    /// the cursor.
     pub start: usize,
-    /// The word in full.
+    /// The whole word.
     pub text: String,
-    /// What it is, in one line.
+    /// An explanation in one line.
     pub help: &'static str,
 }
 
-/// What stands at the cursor.
+/// The part of a filter that the cursor is in.
 enum CursorContext {
-    /// A term begins.
+    /// The beginning of a term.
     TermStart,
-    /// A field was named: an operator may follow.
+    /// Behind a field: an operator may follow.
     AfterField(Field),
-    /// A value follows; in braces where the flag is set.
+    /// Behind an operator: a value follows. The flag is set inside the braces of `in`.
     Value(Field, bool),
-    /// A term is whole.
+    /// Behind a whole term.
     AfterTerm,
 }
 
-/// Ways to go on from byte `cursor` of a filter, best first; none inside quotes or where the filter makes no sense.
+/// The completions at byte `cursor` of a filter, best first. There are none inside quotes and none
+/// behind a syntax error.
 pub fn complete(filter: &str, cursor: usize) -> Vec<Completion> {
     let Some(before) = filter.get(..cursor) else {
         return Vec::new();
     };
-    // The word that the cursor touches is still being written.
+    // The word that touches the cursor is still being written.
     let start =
         before.char_indices().rev().take_while(|(_, c)| is_word_character(*c)).last().map_or(cursor, |(at, _)| at);
     let Some(context) = context(&before[..start]) else {
@@ -56,7 +58,7 @@ pub fn complete(filter: &str, cursor: usize) -> Vec<Completion> {
             operators.chain(conjunctions()).collect()
         }
         CursorContext::Value(field, _) => {
-            // A bare word that the language would read as something else needs its quotes.
+            // A value with characters of the language's own needs quotes.
             let plain = |text: &str| text.chars().all(is_word_character);
             let value = |&text: &&'static str| if plain(text) { text.to_owned() } else { quote(text) };
             field.values().iter().map(|text| (value(text), field.help())).collect()
@@ -86,7 +88,7 @@ fn operator_help(sign: &str) -> &'static str {
     }
 }
 
-/// Where a filter stands behind these tokens.
+/// The context behind this part of a filter, or `None` behind a syntax error.
 fn context(before: &str) -> Option<CursorContext> {
     let mut context = CursorContext::TermStart;
     let mut rest = before;

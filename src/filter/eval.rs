@@ -1,4 +1,4 @@
-//! Judging one message.
+//! Evaluation of a filter on one message.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -18,16 +18,16 @@ enum Datum<'a> {
     Integer(i64),
     Flag(bool),
     Text(&'a str),
-    /// JSON text of a JSON-RPC id: `1` and `1.0` differ.
+    /// The JSON text of a JSON-RPC id: `1` and `1.0` differ.
     Id(&'a str),
-    /// JSON text of a value inside the message: `1` and `1.0` are one number.
+    /// The JSON text of a value inside the message: `1` and `1.0` are the same number.
     Json(&'a str),
 }
 
 type Predicate<'f> = &'f mut dyn FnMut(Datum<'_>) -> bool;
 
 impl Expr {
-    /// Whether the filter lets this message through.
+    /// Whether the message passes.
     pub fn matches(&self, row: &Row<'_>) -> bool {
         match self {
             Expr::All(terms) => terms.iter().all(|term| term.matches(row)),
@@ -65,16 +65,17 @@ impl Expr {
 }
 
 impl Test {
-    /// Whether one of a field's words passes: where there are few values, each can be predicate beforehand.
+    /// Whether one of a field's words passes. The store tests each word in advance.
     pub(crate) fn passes_word(&self, word: &str) -> bool {
         passes(Datum::Text(word), self)
     }
 }
 
-/// A field may have no value, one or many (packets, header fields, `[*]`): one that passes is enough.
+/// Applies a test to all values of a field: none, one or many (packets, header fields, `[*]`). One
+/// value that passes is enough.
 ///
-/// "Differs" is the exception: there is a value and none is this one, as in Wireshark. `not (a = b)` is there for the
-/// rest.
+/// `!=` is the exception, as in Wireshark: there has to be a value, and none may equal the given
+/// one. `not (a = b)` also finds messages without a value. Without a test any value passes.
 fn judge(test: Option<&Test>, any: impl Fn(Predicate<'_>) -> bool) -> bool {
     match test {
         None => any(&mut |_| true),
@@ -94,7 +95,7 @@ fn passes(datum: Datum<'_>, test: &Test) -> bool {
     }
 }
 
-/// Values of different types have no order: they differ, and nothing else.
+/// Applies a comparison. Values of different types have no order: only `!=` holds for them.
 fn holds(comparison: Comparison, order: Option<Ordering>) -> bool {
     match comparison {
         Comparison::Equal => order == Some(Ordering::Equal),
@@ -112,8 +113,8 @@ fn order(datum: Datum<'_>, value: &Value) -> Option<Ordering> {
         (Datum::Flag(one), Value::Flag(other)) => Some(one.cmp(other)),
         (Datum::Text(one), Value::Text(other)) => Some(one.cmp(other.as_str())),
         (Datum::Json(one), Value::Json(other)) => order_json(one, other),
-        // JSON-RPC 2.0 section 4: the answer's id "MUST be the same as the value of the id member in the Request", and
-        // peers compare what they sent: 1.0 answers no 1.
+        // JSON-RPC 2.0 section 4: the id of a response "MUST be the same as the value of the id
+        // member in the Request". Peers compare the text that they sent: 1.0 does not answer 1.
         (Datum::Id(one), Value::Json(other)) => order_json(one, other).filter(|order| match other {
             Scalar::Number(other) => order.is_ne() || one == other,
             _ => true,
@@ -138,7 +139,8 @@ fn order_json(value: &str, other: &Scalar) -> Option<Ordering> {
     }
 }
 
-/// What `contains` and `matches` look at: what a string says, any other JSON value as written.
+/// The text that `contains` and `matches` search: the content of a string, any other JSON value as
+/// written.
 fn text(datum: Datum<'_>) -> Option<Cow<'_, str>> {
     match datum {
         Datum::Text(text) => Some(Cow::Borrowed(text)),
@@ -147,7 +149,7 @@ fn text(datum: Datum<'_>) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Shows the values of a field until one passes.
+/// Whether one of the field's values passes the predicate.
 fn any(field: &Field, row: &Row<'_>, predicate: Predicate<'_>) -> bool {
     match field {
         Field::Known(entry) => any_known(entry, row, predicate),
@@ -208,7 +210,8 @@ fn any_known(entry: &FieldDefinition, row: &Row<'_>, predicate: Predicate<'_>) -
     one.is_some_and(predicate)
 }
 
-/// The fields that say between whom a session is. `account` is the server's name by its own account.
+/// Whether a value of a field about the two sides of a session passes. `account` is the name that
+/// the server gave itself.
 fn any_peer(key: FieldId, account: Option<&str>, peers: &Peers, predicate: Predicate<'_>) -> bool {
     match (key, peers) {
         (FieldId::Server, Peers::Process { name, .. }) => {
@@ -233,7 +236,8 @@ fn any_address(key: FieldId, address: &SocketAddr, predicate: Predicate<'_>) -> 
     }
 }
 
-/// A request's latency is its answer's; only the answer has it on a stream, so only the answer has it anywhere.
+/// Whether the message has a latency. A request gets its latency only with its response, so a
+/// filter on events cannot see it: `latency` is a field of responses everywhere.
 fn is_answer(message: &Message) -> bool {
     matches!(message.kind, Kind::Response | Kind::Error)
 }

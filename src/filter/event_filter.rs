@@ -1,10 +1,13 @@
-//! A filter on events as they come.
+//! A filter on events as they arrive.
 //!
-//! Some facts come after the message they are about: the status of its HTTP exchange, the server's name for the
-//! `initialize` that asks for it. A stored message is judged by all of them. So that a stream gives the same answer,
-//! messages wait here, in order, until what the filter asks for is known ([`Filter::settled`]); a filter that asks for
-//! nothing of the kind never makes one wait. On a live capture nothing waits for the end: there the answer rests on
-//! what is known.
+//! Some facts arrive after the message that they are about: the status of its HTTP exchange, or the
+//! server's name for the `initialize` that asks for it. A stored message is tested with all facts.
+//! To get the same result, this filter holds messages, in order, until the facts that it needs are
+//! available ([`Filter::settled`]).
+//!
+//! A filter that needs no later facts holds nothing. On a live capture nothing is held until the
+//! end of the capture. Fields that are final only at the end are tested with the facts available by
+//! then.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -18,20 +21,22 @@ use crate::findings::Severity;
 use crate::mcp::facts;
 use crate::mcp::{Message, MessageNumber, Session, SessionNumber};
 
-/// Bytes of messages that wait, and of tool names remembered for answers to come. Beyond, the oldest message is judged
-/// by what is known and the oldest name forgotten.
+/// Maximum bytes of held messages, and of tool names remembered for later responses. Beyond it the
+/// oldest message is tested with the facts available, and the oldest name is evicted.
 const MAX_HELD_BYTES: usize = 64 << 20;
 
-/// What a held message costs beside its text.
+/// Bytes that a held message costs in addition to its text.
 const OVERHEAD: usize = 512;
 
-/// Operations remembered; the oldest are forgotten first. They take less memory than the messages that wait.
+/// Maximum number of operations remembered; the oldest are evicted first. They take less memory
+/// than the held messages.
 const OPERATIONS: usize = 1 << 20;
 
-/// Sessions remembered; the oldest are forgotten first. As many as there may be open connections.
+/// Maximum number of sessions remembered; the oldest are evicted first. As many connections may be
+/// open at once.
 const SESSIONS: usize = 65_536;
 
-/// A message, and what was learnt of it since.
+/// A held message, with the facts that arrived after it.
 #[derive(Debug)]
 struct HeldMessage {
     message: Box<Message>,
@@ -41,25 +46,27 @@ struct HeldMessage {
     severities: Vec<Severity>,
 }
 
-/// Lets the messages through that a filter wants, with every other event.
+/// Passes on the messages that a filter selects, and every other event.
 #[derive(Debug)]
 pub struct EventFilter {
     filter: Filter,
+    /// The moment that messages are held for. It is never `AtEnd` on a live capture.
     settled: Settled,
-    /// In order of their numbers.
+    /// Held messages, in the order of their numbers.
     held: VecDeque<HeldMessage>,
     held_bytes: usize,
     sessions: BTreeMap<SessionNumber, Session>,
-    /// Of the messages that wait: how many of this exchange, and its record once it is over.
+    /// Exchanges of held messages: the number of these messages, and the exchange's record once it
+    /// is over.
     exchanges: HashMap<ExchangeNumber, (usize, Option<Exchange>), FxBuildHasher>,
-    /// First requests of operations, as far as later messages told.
+    /// First requests of operations, as far as later messages have linked to them.
     operations: BTreeSet<MessageNumber>,
     tools: BTreeMap<MessageNumber, Arc<str>>,
     tools_bytes: usize,
 }
 
 impl EventFilter {
-    /// Filters a capture that is read from a file (`live` false) or as it is made.
+    /// Makes the filter for a capture file (`live` is false) or for a live capture.
     pub fn new(filter: Filter, live: bool) -> EventFilter {
         let awaited = filter.fields().into_iter().map(|field| field.settled());
         let settled = awaited.filter(|settled| !live || *settled != Settled::AtEnd).max().unwrap_or_default();
@@ -76,7 +83,8 @@ impl EventFilter {
         }
     }
 
-    /// The next event. Messages that pass come out in order; every other event comes out at once.
+    /// Takes the next event. Messages that pass are emitted in order; every other event is emitted
+    /// at once.
     pub fn push(&mut self, event: Event, sink: &mut impl FnMut(Event)) {
         match event {
             Event::Message(message) => {
@@ -115,7 +123,7 @@ impl EventFilter {
         }
     }
 
-    /// The capture is over: what waits is judged by what is known.
+    /// Ends the capture: held messages are tested with the facts available.
     pub fn finish(&mut self, sink: &mut impl FnMut(Event)) {
         self.release(0, sink);
     }
@@ -147,7 +155,8 @@ impl EventFilter {
         self.held.push_back(HeldMessage { message, tool, answered, findings, severities: Vec::new() });
     }
 
-    /// The first request of a message's operation; the first one itself and its answer have no link.
+    /// The operation of a message, named by its first request. That request and its response carry
+    /// no link themselves.
     fn operation(&self, message: &Message) -> Option<MessageNumber> {
         let first = |number: &MessageNumber| self.operations.contains(number);
         message.operation.or_else(|| Some(message.number).filter(first)).or_else(|| message.answers.filter(first))
@@ -168,7 +177,8 @@ impl EventFilter {
         }
     }
 
-    /// Judges the messages at the front that need not wait, and as many more as hold more than `limit` bytes.
+    /// Tests the messages at the front that are no longer held, and more of them while they hold
+    /// more than `limit` bytes.
     fn release(&mut self, limit: usize, sink: &mut impl FnMut(Event)) {
         while let Some(first) = self.held.front() {
             let exchange = first.message.exchange;
@@ -213,7 +223,8 @@ impl EventFilter {
     }
 }
 
-/// What filters ask of an exchange: not its packets, of which a long stream has many.
+/// A copy of an exchange with the facts that filters test. A long stream has many packets, so they
+/// are left out.
 fn without_packets(exchange: &Exchange) -> Exchange {
     let half = |half: &Half| Half { fields: half.fields.clone(), ..Half::default() };
     Exchange {

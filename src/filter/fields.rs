@@ -1,34 +1,35 @@
-//! The fields: one table for the parser, the completion, both evaluators and the manual.
+//! The fields of the language: one table for the parser, completion, both evaluators and the
+//! manual.
 
 use std::fmt;
 
 use super::path::Path;
 
-/// What a field's values are.
+/// The type of a field's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
     /// A whole number.
     Number,
-    /// Bytes.
+    /// A number of bytes.
     Size,
-    /// Nanoseconds, written with a unit.
+    /// A duration in nanoseconds. A filter writes it with a unit.
     Duration,
-    /// A moment.
+    /// A point in time.
     Time,
     /// Any text.
     Text,
-    /// One of the field's words.
+    /// One of a fixed list of words.
     Word,
-    /// Yes or no.
+    /// `true` or `false`.
     Flag,
-    /// A JSON-RPC id: `1`, `1.0` and `"1"` are three.
+    /// A JSON-RPC id: `1`, `1.0` and `"1"` are three different ids.
     Id,
     /// Any JSON value.
     Json,
 }
 
 impl Type {
-    /// The word for it in messages and in the manual.
+    /// The name of the type in messages and in the manual.
     pub fn name(self) -> &'static str {
         match self {
             Type::Number => "number",
@@ -43,7 +44,7 @@ impl Type {
         }
     }
 
-    /// The operators that make sense.
+    /// The operators that this type has.
     pub fn operators(self) -> &'static [&'static str] {
         match self {
             Type::Number | Type::Size | Type::Duration | Type::Time => &["=", "!=", "<", "<=", ">", ">=", "in"],
@@ -54,21 +55,21 @@ impl Type {
     }
 }
 
-/// When the last fact that a field rests on is known.
+/// The moment from which on the value of a field is final.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Settled {
     /// With the message itself.
     #[default]
     WithMessage,
-    /// When the message's HTTP exchange is over.
+    /// When the HTTP exchange of the message is over.
     WithExchange,
-    /// Only when the capture is over: later messages may still change it.
+    /// When the capture is over: until then later messages may change the value.
     AtEnd,
 }
 
-/// Names a field of the table.
+/// Identifies a field of the table [`FIELDS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the table says what each is")]
+#[allow(missing_docs, reason = "the table FIELDS describes each field")]
 pub enum FieldId {
     Method,
     Tool,
@@ -109,22 +110,22 @@ pub enum FieldId {
     TcpConnection,
 }
 
-/// One field of the table.
+/// The definition of a field: a row of the table [`FIELDS`].
 #[derive(PartialEq, Eq)]
 pub struct FieldDefinition {
-    /// Which.
+    /// Identifies the field.
     pub key: FieldId,
-    /// As written in a filter.
+    /// The name in a filter.
     pub name: &'static str,
-    /// What its values are.
+    /// The type of its values.
     pub kind: Type,
-    /// The values it can have ([`Type::Word`]), or some that it often has.
+    /// All values that the field can have ([`Type::Word`]), or frequent ones to offer.
     pub values: &'static [&'static str],
-    /// When its value is final.
+    /// The moment from which on its value is final.
     pub settled: Settled,
-    /// What it is, in one line.
+    /// An explanation in one line, for the manual and for completion.
     pub help: &'static str,
-    /// A filter that uses it.
+    /// A filter that uses the field.
     pub example: &'static str,
 }
 
@@ -156,7 +157,7 @@ impl FieldDefinition {
     }
 }
 
-/// Methods worth offering; any other can be written as well.
+/// Methods to offer. A filter can name any other method as well.
 const METHODS: &[&str] = &[
     "initialize",
     "ping",
@@ -191,10 +192,10 @@ const METHODS: &[&str] = &[
     "notifications/roots/list_changed",
 ];
 
-/// Revisions worth offering.
+/// Revisions to offer.
 const REVISIONS: &[&str] = &["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
 
-/// Every field, those that people ask for most first.
+/// All fields, the most useful ones first.
 #[rustfmt::skip]
 pub static FIELDS: &[FieldDefinition] = &[
     entry(FieldId::Method, "method", Type::Text, "the method; for an answer that of its request", "method = tools/call").values(METHODS),
@@ -236,22 +237,23 @@ pub static FIELDS: &[FieldDefinition] = &[
     entry(FieldId::TcpConnection, "tcp.connection", Type::Number, "the number of the connection that carried it over HTTP", "tcp.connection = 3").settled(Settled::WithExchange),
 ];
 
-/// What every header field's name begins with.
+/// The beginning of the name of every header field.
 pub const HEADER: &str = "http.header.";
 
-/// What a filter can ask for.
+/// A field of a message: everything that a filter can test.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Field {
-    /// A field of the table.
+    /// A field of the table [`FIELDS`].
     Known(&'static FieldDefinition),
-    /// A header field of the HTTP exchange, of either direction; its name in lower case.
+    /// A header field of the HTTP exchange, of the request or of the response. The name is in lower
+    /// case.
     Header(String),
-    /// A value inside the message.
+    /// A value inside the JSON of the message.
     Path(Path),
 }
 
 impl Field {
-    /// What its values are.
+    /// The type of the field's values.
     pub fn kind(&self) -> Type {
         match self {
             Field::Known(entry) => entry.kind,
@@ -260,7 +262,7 @@ impl Field {
         }
     }
 
-    /// When its value is final.
+    /// The moment from which on the field's value is final.
     pub fn settled(&self) -> Settled {
         match self {
             Field::Known(entry) => entry.settled,
@@ -269,7 +271,7 @@ impl Field {
         }
     }
 
-    /// The values it can have, or some that it often has.
+    /// All values that the field can have, or frequent ones to offer.
     pub fn values(&self) -> &'static [&'static str] {
         match self {
             Field::Known(entry) => entry.values,

@@ -1,4 +1,4 @@
-//! The words of the language.
+//! The lexer: words, quoted texts, names, operators and tokens.
 
 use nom::branch::alt;
 use nom::bytes::complete::{tag, tag_no_case, take_while, take_while1};
@@ -13,7 +13,8 @@ use super::ast::Comparison;
 use super::literal::Literal;
 use super::path::{Selector, is_member_character};
 
-/// Why a parser stopped: at which piece of the filter, what is wrong, what would be right.
+/// A parser's error: the wrong piece of the filter, the message, and the words that would be
+/// correct.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SyntaxError<'a> {
     pub at: &'a str,
@@ -31,7 +32,7 @@ impl<'a> SyntaxError<'a> {
         self
     }
 
-    /// No other reading of the text is to be tried.
+    /// The error as a final one: the parser tries no alternative.
     pub fn fatal<T>(self) -> Parsed<'a, T> {
         Err(nom::Err::Failure(self))
     }
@@ -42,8 +43,8 @@ impl<'a> ParseError<&'a str> for SyntaxError<'a> {
         SyntaxError::new(at, "")
     }
 
-    fn append(_: &'a str, _: nom::error::ErrorKind, fault: SyntaxError<'a>) -> SyntaxError<'a> {
-        fault
+    fn append(_: &'a str, _: nom::error::ErrorKind, error: SyntaxError<'a>) -> SyntaxError<'a> {
+        error
     }
 }
 
@@ -55,7 +56,8 @@ impl<'a, E> nom::error::FromExternalError<&'a str, E> for SyntaxError<'a> {
 
 pub(super) type Parsed<'a, T> = IResult<&'a str, T, SyntaxError<'a>>;
 
-/// A character of a bare word: all but blanks and those that the language itself uses.
+/// Whether a character can be in a bare word: every one except blanks and the characters of the
+/// language.
 pub(super) fn is_word_character(c: char) -> bool {
     !c.is_whitespace() && !"()\"'{}=!<>~,&|".contains(c)
 }
@@ -68,12 +70,12 @@ pub(super) fn blank(input: &str) -> Parsed<'_, &str> {
     take_while(char::is_whitespace)(input)
 }
 
-/// `and`, `or`, `not`, in any case, or the sign that means the same.
+/// Parses `and`, `or` or `not` in upper or lower case, or the sign with the same meaning.
 pub(super) fn keyword<'a>(
     word: &'static str,
     sign: &'static str,
 ) -> impl Parser<&'a str, Output = (), Error = SyntaxError<'a>> {
-    // The `!` of `!=` is no `not`.
+    // The `!` of `!=` is not a `not`.
     let sign = terminated(tag(sign), not(char('=')));
     delimited(blank, alt((terminated(tag_no_case(word), word_ends), sign)), blank).map(|_| ())
 }
@@ -82,15 +84,16 @@ pub(super) fn is_keyword(word: &str) -> bool {
     ["and", "or", "not"].iter().any(|keyword| keyword.eq_ignore_ascii_case(word))
 }
 
-/// A run of word characters.
+/// Parses a run of word characters.
 pub(super) fn word(input: &str) -> Parsed<'_, &str> {
     take_while1(is_word_character)(input)
 }
 
-/// A text in double or single quotes.
+/// Parses a text in double or single quotes.
 ///
-/// `\n`, `\r`, `\t`, `\u{202e}`, `\\` and a quote behind a backslash mean what they mean elsewhere; before anything
-/// else a backslash stays, so that `"\d+\.json"` need not be written with eight of them.
+/// The escapes are `\n`, `\r`, `\t`, `\u{202e}`, `\\` and a backslash before a quote. Before any
+/// other character a backslash is an ordinary character, so that a regular expression such as
+/// `"\d+\.json"` needs no doubled backslashes.
 pub(super) fn quoted(input: &str) -> Parsed<'_, String> {
     let (rest, quote) = one_of("\"'")(input)?;
     let code = map_opt(
@@ -112,14 +115,14 @@ pub(super) fn quoted(input: &str) -> Parsed<'_, String> {
     }
 }
 
-/// A value, as written and what it is: a quoted text or a bare word.
+/// Parses a value: a quoted text or a bare word. Returns it as written, and its content.
 pub(super) fn literal(input: &str) -> Parsed<'_, (&str, Literal)> {
     let bare = word.map(|word: &str| Literal { text: word.to_owned(), quoted: false });
     let quoted = quoted.map(|text| Literal { text, quoted: true });
     consumed(alt((quoted, bare))).parse(input)
 }
 
-/// A name that may be a field's: as written, and its selectors.
+/// Parses a name that may be a field's. Returns it as written, and as selectors of a path.
 pub(super) fn name(input: &str) -> Parsed<'_, (&str, Vec<Selector>)> {
     let member = || take_while1(is_member_character).map(|name: &str| Selector::Name(name.to_owned()));
     let each = || value(Selector::Wildcard, char('*'));
@@ -136,7 +139,7 @@ pub(super) fn name(input: &str) -> Parsed<'_, (&str, Vec<Selector>)> {
     terminated(consumed(path), word_ends).parse(input)
 }
 
-/// What stands between a field and its value.
+/// An operator between a field and its value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Operator {
     Compare(Comparison),
@@ -146,7 +149,7 @@ pub(super) enum Operator {
 }
 
 impl Operator {
-    /// As the table of types spells it.
+    /// The operator's name in [`Type::operators`](super::fields::Type::operators).
     pub fn name(self) -> &'static str {
         match self {
             Operator::Compare(comparison) => comparison.symbol(),
@@ -157,7 +160,8 @@ impl Operator {
     }
 }
 
-/// An operator, as written and what it is. Wireshark's words for the comparisons are understood too.
+/// Parses an operator. Returns it as written, and its meaning. Wireshark's words for comparisons
+/// are accepted too.
 pub(super) fn operator(input: &str) -> Parsed<'_, (&str, Operator)> {
     use Comparison::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
     let sign = |sign, comparison| value(Operator::Compare(comparison), tag(sign));
@@ -188,23 +192,23 @@ pub(super) fn operator(input: &str) -> Parsed<'_, (&str, Operator)> {
     .parse(input)
 }
 
-/// What a term begins with, as far as completion has to know: see [`token`].
+/// A token of a filter, as precisely as completion needs it. See [`token`].
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Token<'a> {
-    /// A field's name or a bare word; whether it is a name or a value its place decides.
+    /// The name of a field or a bare word. Its position decides which of them it is.
     Word(&'a str),
     Quoted,
     Operator(Operator),
-    /// `(`, `)`, `{`, `}`, `,`
+    /// `(`, `)`, `{`, `}` or `,`.
     Sign(char),
     And,
     Or,
     Not,
-    /// A quote that is not closed, or a character with no meaning.
+    /// A quote that is not closed, or a character without a meaning.
     Broken,
 }
 
-/// The next token of a filter that need not be whole, blanks before it skipped; `None` at the end.
+/// The next token of an unfinished filter, after blanks; `None` at the end.
 pub(super) fn token(input: &str) -> Option<(&str, Token<'_>)> {
     let input = input.trim_start();
     let first = input.chars().next()?;

@@ -12,28 +12,28 @@ use super::error;
 use super::fields::{Field, FieldId, Type};
 use super::print::{SECOND, quote};
 
-/// A value as it stands in a filter.
+/// A value in a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Literal {
-    /// Its text, quotes and escapes taken off.
+    /// The content, without quotes and escapes.
     pub text: String,
-    /// Whether it stood in quotes.
+    /// Whether the value was in quotes.
     pub quoted: bool,
 }
 
-/// Why a literal is no value of a field: what is wrong, and what would be right.
+/// The reason why a literal is not a value of a field's type.
 pub(super) struct Mismatch {
-    /// What is wrong.
+    /// The error in a few words.
     pub message: String,
-    /// What was expected.
+    /// The words or forms that would be correct.
     pub expected: Vec<String>,
 }
 
-/// Reads a literal as a value of a field's type.
+/// Reads a literal as a value of the field's type.
 pub(super) fn read(field: &Field, literal: &Literal) -> Result<Value, Mismatch> {
     let text = literal.text.as_str();
     let wrong = |expected: &str| Mismatch {
-        message: format!("{} is no {} for {field}", quote(text), field.kind().name()),
+        message: format!("{} is not a {}, the type of {field}", quote(text), field.kind().name()),
         expected: vec![expected.to_owned()],
     };
     let integer = |value: Option<i64>, expected: &str| value.map(Value::Integer).ok_or_else(|| wrong(expected));
@@ -68,10 +68,11 @@ fn word(field: &Field, text: &str) -> Result<Value, Mismatch> {
     }
     let near = error::nearest(text, field.values().iter().copied());
     let expected = if near.is_empty() { field.values().iter().map(|&word| word.to_owned()).collect() } else { near };
-    Err(Mismatch { message: format!("{field} is never {}", quote(text)), expected })
+    Err(Mismatch { message: format!("{field} has no value {}", quote(text)), expected })
 }
 
-/// Without quotes a value is what JSON would call it; what JSON has no name for is text.
+/// The JSON value of a bare word: a JSON number, `true`, `false` or `null`. Any other word is a
+/// string.
 fn scalar(text: &str) -> Scalar {
     match text {
         "null" => Scalar::Null,
@@ -82,7 +83,8 @@ fn scalar(text: &str) -> Scalar {
     }
 }
 
-/// A number of JSON (RFC 8259 section 6): `[ minus ] int [ frac ] [ exp ]`, no leading zeros.
+/// Parses a number of JSON (RFC 8259 section 6): `[ minus ] int [ frac ] [ exp ]`, without leading
+/// zeros.
 fn json_number(input: &str) -> IResult<&str, &str> {
     let whole = recognize((one_of("123456789"), opt(digit1))).or(recognize(char('0')));
     let fraction = (char('.'), digit1);
@@ -90,7 +92,8 @@ fn json_number(input: &str) -> IResult<&str, &str> {
     recognize((opt(char('-')), whole, opt(fraction), opt(exponent))).parse(input)
 }
 
-/// A decimal number of units, in units of `1 / scale`, what is finer cut off. `None` where it does not fit.
+/// Reads a decimal number and multiplies it by `scale`. Digits beyond the smallest unit are cut
+/// off. `None` where the result does not fit.
 fn decimal(number: &str, scale: i64) -> Option<i64> {
     let (negative, number) = number.strip_prefix('-').map_or((false, number), |rest| (true, rest));
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
@@ -103,7 +106,7 @@ fn decimal(number: &str, scale: i64) -> Option<i64> {
     i64::try_from(if negative { -value } else { value }).ok()
 }
 
-/// Splits `1.5MiB` into number and unit.
+/// Splits `1.5MiB` into the number and the unit.
 fn unit(text: &str) -> (&str, &str) {
     let end = text.find(|c: char| !matches!(c, '0'..='9' | '.' | '-')).unwrap_or(text.len());
     text.split_at(end)
@@ -133,14 +136,16 @@ fn duration(text: &str) -> Option<i64> {
         "s" => SECOND,
         "m" | "min" => 60 * SECOND,
         "h" => 3_600 * SECOND,
-        // Nothing is nothing in any unit; any other bare number would be a guess.
+        // Zero is the same in every unit. For any other number without a unit, the unit would be a
+        // guess.
         "" if decimal(number, 1) == Some(0) => 1,
         _ => return None,
     };
     decimal(number, scale)
 }
 
-/// RFC 3339; a date alone is its midnight; without an offset it is UTC, as in the JSON lines.
+/// Reads a time in RFC 3339. A date alone means midnight. Without an offset it is UTC, as in the
+/// JSON lines.
 fn time(text: &str) -> Option<i64> {
     let moment = text.parse::<Timestamp>().ok().or_else(|| {
         let civil = text.parse::<DateTime>().or_else(|_| text.parse::<Date>().map(|date| date.at(0, 0, 0, 0))).ok()?;

@@ -1,4 +1,4 @@
-//! The grammar.
+//! The parser and its grammar.
 //!
 //! ```text
 //! filter   = [ any ]                                    an empty filter lets everything through
@@ -27,18 +27,18 @@ use super::lex::{
 use super::literal::{self, Literal, Mismatch};
 use super::path::{Path, ROOTS, Selector};
 
-/// Characters of a filter. The longest that people write are a few hundred.
+/// Maximum length of a filter in characters. The longest ones that people write have a few hundred.
 pub const LENGTH: usize = 8_192;
-/// Parentheses and `not`s inside one another: the parser and the evaluators call themselves so deep.
+/// Maximum nesting of parentheses and `not`s. The parser and the evaluators recurse as deep.
 pub const DEPTH: usize = 64;
-/// Terms and listed values. SQLite refuses expressions deeper than 1,000, and a chain of `and` is as deep as it is
-/// long.
+/// Maximum number of terms and listed values. SQLite refuses expressions deeper than 1,000, and a
+/// chain of `and` is as deep as it is long.
 pub const TERMS: usize = 512;
 
-/// What a term can begin with.
+/// The words for the beginning of a term in error messages.
 const TERM: &[&str] = &["a field", "a word to search for", "not", "("];
 
-/// Reads a filter.
+/// Parses a whole filter.
 pub(super) fn filter(text: &str) -> Result<Expr, FilterError> {
     if text.chars().count() > LENGTH {
         return Err(located(text, SyntaxError::new(text, format!("a filter has at most {LENGTH} characters"))));
@@ -48,7 +48,7 @@ pub(super) fn filter(text: &str) -> Result<Expr, FilterError> {
         return Ok(Expr::All(Vec::new()));
     }
     let (rest, expression) = any(start, 0).map_err(|error| match error {
-        nom::Err::Error(fault) | nom::Err::Failure(fault) => located(text, fault),
+        nom::Err::Error(error) | nom::Err::Failure(error) => located(text, error),
         // Parsers of complete input never ask for more.
         nom::Err::Incomplete(_) => located(text, SyntaxError::new("", "the filter ends too early")),
     })?;
@@ -77,7 +77,7 @@ fn all(input: &str, depth: usize) -> Parsed<'_, Expr> {
             (after, Some(())) => operand(after, depth)?,
             (after, None) if matches!(before, Expr::Text(_)) => match preceded(blank, term).parse(after) {
                 Ok((after, word @ Expr::Text(_))) => (after, word),
-                Err(fault @ nom::Err::Failure(_)) => return Err(fault),
+                Err(error @ nom::Err::Failure(_)) => return Err(error),
                 _ => break,
             },
             _ => break,
@@ -125,13 +125,13 @@ fn term(input: &str) -> Parsed<'_, Expr> {
     if let (rest, Some(text)) = opt(quoted).parse(input)? {
         let written = &input[..input.len() - rest.len()];
         return match preceded(blank, operator).parse(rest) {
-            Ok(_) => SyntaxError::new(written, "a text in quotes is searched for: it has no value to compare").fatal(),
+            Ok(_) => SyntaxError::new(written, "a text in quotes is a search: it cannot be compared").fatal(),
             Err(_) => search(rest, written, &text),
         };
     }
     let (rest, written, field) = match name(input) {
         Ok((rest, (written, selectors))) => (rest, written, resolve(written, selectors)),
-        Err(fault @ nom::Err::Failure(_)) => return Err(fault),
+        Err(error @ nom::Err::Failure(_)) => return Err(error),
         Err(_) => word(input).map(|(rest, written)| (rest, written, None))?,
     };
     if is_keyword(written) {
@@ -140,12 +140,12 @@ fn term(input: &str) -> Parsed<'_, Expr> {
     match (preceded(blank, operator).parse(rest), field) {
         (Ok((rest, (sign, operator))), Some(field)) => test(rest, field, sign, operator),
         (Ok(_), None) => unknown(written).fatal(),
-        // A yes-or-no field alone asks for yes: whether it is known at all is no question.
+        // A yes-or-no field alone means "is true". Whether it has a value is not a useful question.
         (Err(_), Some(field)) if field.kind() == Type::Flag => {
             Ok((rest, Expr::Test(field, Test::Compare(Comparison::Equal, Value::Flag(true)))))
         }
         (Err(_), Some(field)) => Ok((rest, Expr::Has(field))),
-        (Err(_), None) if is_broken_path(written) => SyntaxError::new(written, format!("{written} is no path"))
+        (Err(_), None) if is_broken_path(written) => SyntaxError::new(written, format!("{written} is not a path"))
             .expected(&["a path such as params.arguments.city, result.content[0].text or params[\"two words\"]"])
             .fatal(),
         (Err(_), None) => search(rest, written, written),
@@ -159,12 +159,12 @@ fn search<'a>(rest: &'a str, written: &'a str, text: &str) -> Parsed<'a, Expr> {
     }
 }
 
-/// Whether this begins as a path does: whoever writes that does not search for a word.
+/// Whether a word begins like a path. Such a word is an error, not a text to search for.
 fn is_broken_path(word: &str) -> bool {
     ROOTS.iter().any(|root| word.strip_prefix(root).is_some_and(|rest| rest.starts_with(['.', '['])))
 }
 
-/// The field of this name, as written and as selectors.
+/// The field with this name, which is given as written and as selectors.
 pub(super) fn resolve(written: &str, selectors: Vec<Selector>) -> Option<Field> {
     if let Some(field) = Field::known(written) {
         return Some(field);
@@ -175,11 +175,11 @@ pub(super) fn resolve(written: &str, selectors: Vec<Selector>) -> Option<Field> 
     }
 }
 
-/// A field's test: `input` follows the operator, `sign` is the operator as written.
+/// Parses the value of a test. `input` follows the operator, and `sign` is the operator as written.
 fn test<'a>(input: &'a str, field: Field, sign: &'a str, operator: Operator) -> Parsed<'a, Expr> {
     let kind = field.kind();
     if !kind.operators().contains(&operator.name()) {
-        let message = format!("{field} is a {}: it has no {}", kind.name(), operator.name());
+        let message = format!("{field} is of type {}, which does not support {}", kind.name(), operator.name());
         return SyntaxError::new(sign, message).expected(kind.operators()).fatal();
     }
     let wanted = wanted(&field);
@@ -213,7 +213,7 @@ fn test<'a>(input: &'a str, field: Field, sign: &'a str, operator: Operator) -> 
     Ok((rest, Expr::Test(field, test)))
 }
 
-/// What a field is compared with, in words.
+/// The values that a field can be compared with, in words for an error message.
 fn wanted(field: &Field) -> String {
     match field.kind() {
         Type::Word | Type::Flag => field.values().join(", "),
@@ -225,12 +225,12 @@ fn wanted(field: &Field) -> String {
     }
 }
 
-/// The first character.
+/// The first character, or nothing.
 fn first(input: &str) -> &str {
     &input[..input.chars().next().map_or(0, char::len_utf8)]
 }
 
-/// Something else stands at `input`, or nothing does.
+/// The error for something else at `input`, or for the end of the filter.
 fn unexpected<'a>(input: &'a str, expected: &[&str]) -> SyntaxError<'a> {
     let input = input.trim_start();
     let at = match word(input) {
@@ -238,41 +238,42 @@ fn unexpected<'a>(input: &'a str, expected: &[&str]) -> SyntaxError<'a> {
         Err(_) => first(input),
     };
     let message =
-        if at.is_empty() { "the filter ends too early".to_owned() } else { format!("{at} makes no sense here") };
+        if at.is_empty() { "the filter ends too early".to_owned() } else { format!("unexpected {at}") };
     SyntaxError::new(at, message).expected(expected)
 }
 
-/// Gives a mere mismatch its words; a fault that has its own keeps them.
+/// Adds the expected words to an error that alternatives could have avoided. A final error keeps
+/// its own words.
 fn expecting<'a>(error: nom::Err<SyntaxError<'a>>, input: &'a str, expected: &[&str]) -> nom::Err<SyntaxError<'a>> {
     match error {
         nom::Err::Error(_) => nom::Err::Failure(unexpected(input, expected)),
-        fault => fault,
+        error => error,
     }
 }
 
 fn unknown(written: &str) -> SyntaxError<'_> {
-    let mut fault = SyntaxError::new(written, format!("no field is called {written}"));
-    fault.expected = nearest(written, FIELDS.iter().map(|entry| entry.name).chain(ROOTS));
-    if fault.expected.is_empty() {
-        fault.expected = vec!["a field, or a path that begins with params, result, error or json".to_owned()];
+    let mut error = SyntaxError::new(written, format!("there is no field {written}"));
+    error.expected = nearest(written, FIELDS.iter().map(|entry| entry.name).chain(ROOTS));
+    if error.expected.is_empty() {
+        error.expected = vec!["a field, or a path that begins with params, result, error or json".to_owned()];
     }
-    fault
+    error
 }
 
-/// What stands behind a whole filter.
+/// The error for text behind a complete filter.
 fn trailing<'a>(text: &str, rest: &'a str) -> SyntaxError<'a> {
     let touches = text[..text.offset(rest)].chars().next_back().is_some_and(is_word_character);
     match rest.chars().next() {
-        Some(')') => SyntaxError::new(first(rest), "this ) closes nothing").expected(&["and", "or", "the end"]),
+        Some(')') => SyntaxError::new(first(rest), "this ) has no matching (").expected(&["and", "or", "the end"]),
         Some('"' | '\'' | '=' | '!' | '<' | '>' | '~' | '{' | '}' | ',' | '&' | '|') if touches => {
-            SyntaxError::new(first(rest), "this sign ends the word before it")
-                .expected(&["quotes around a value with such signs"])
+            SyntaxError::new(first(rest), "a value without quotes cannot contain this character")
+                .expected(&["quotes around the value"])
         }
         _ => unexpected(rest, &["and", "or", "the end"]),
     }
 }
 
-/// Terms and listed values of an expression.
+/// The number of terms and listed values of an expression.
 fn terms(expression: &Expr) -> usize {
     match expression {
         Expr::All(terms_of) | Expr::Any(terms_of) => terms_of.iter().map(terms).sum(),
@@ -282,15 +283,15 @@ fn terms(expression: &Expr) -> usize {
     }
 }
 
-/// A fault with its place in characters.
-fn located(text: &str, fault: SyntaxError<'_>) -> FilterError {
-    let inside = !fault.at.is_empty();
-    let start = if inside { text.offset(fault.at) } else { text.len() };
+/// Converts an error's piece of text to a column and a length in characters.
+fn located(text: &str, error: SyntaxError<'_>) -> FilterError {
+    let inside = !error.at.is_empty();
+    let start = if inside { text.offset(error.at) } else { text.len() };
     FilterError {
         filter: text.to_owned(),
         column: text[..start].chars().count() + 1,
-        length: fault.at.chars().count(),
-        message: fault.message,
-        expected: fault.expected,
+        length: error.at.chars().count(),
+        message: error.message,
+        expected: error.expected,
     }
 }

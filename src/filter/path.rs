@@ -7,29 +7,30 @@ use std::ops::ControlFlow;
 use super::print::quote;
 use crate::decode::json::{self, elements, member, members};
 
-/// Where every path begins: a member that messages have, or `json` for the message itself.
+/// The first name of every path: a member of messages, or `json` for the message itself.
 pub const ROOTS: [&str; 4] = ["params", "result", "error", "json"];
 
-/// Steps of one path: evaluating it costs at most one pass over the text for each.
+/// Maximum number of selectors in one path. Each of them costs at most one pass over the text.
 pub const MAX_SELECTORS: usize = 32;
 
-/// One selector.
+/// One part of a path. The names are those of JSONPath (RFC 9535 section 2.3).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selector {
-    /// A member of an object; where its name is a number, an element of an array too.
+    /// A member of an object. A name that is a number selects an element of an array too.
     Name(String),
-    /// An element of an array, from 0.
+    /// An element of an array, counted from 0.
     Index(u32),
-    /// Every element of an array, every member of an object.
+    /// Every element of an array, or every member of an object.
     Wildcard,
 }
 
-/// A path, from the root of a message.
+/// A path from the root of a message to values inside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path(Vec<Selector>);
 
 impl Path {
-    /// The path of these selectors as written: the first is one of [`ROOTS`], at most [`MAX_SELECTORS`] in all.
+    /// Makes a path of selectors as written. The first has to be one of [`ROOTS`], and there may be
+    /// at most [`MAX_SELECTORS`].
     pub fn new(mut selectors: Vec<Selector>) -> Option<Path> {
         match selectors.first()? {
             Selector::Name(root) if !ROOTS.contains(&root.as_str()) || selectors.len() > MAX_SELECTORS => return None,
@@ -40,13 +41,15 @@ impl Path {
         Some(Path(selectors))
     }
 
-    /// Whether any value at this path, given as JSON text, passes. A text that is no JSON has no values.
+    /// Whether any value at this path passes the test, which receives it as JSON text. A text that
+    /// is not JSON has no values.
     pub fn any(&self, text: &str, test: &mut dyn FnMut(&str) -> bool) -> bool {
         json::is_json(text) && walk(text.trim_matches(json::BLANK), &self.0, test)
     }
 }
 
-/// The depth of the recursion is the number of selectors, whatever the text.
+/// Follows the selectors from a value. The recursion is as deep as the path is long, for every
+/// text.
 fn walk(value: &str, selectors: &[Selector], test: &mut dyn FnMut(&str) -> bool) -> bool {
     let Some((selector, rest)) = selectors.split_first() else {
         return test(value);
@@ -87,7 +90,7 @@ fn element(array: &str, index: u32) -> Option<&str> {
     found.filter(|_| whole)
 }
 
-/// Whether a member's name can stand behind a dot as it is.
+/// Whether a character of a member's name can follow a dot without brackets and quotes.
 pub(super) fn is_member_character(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '$' | '@')
 }

@@ -7,7 +7,7 @@ use crate::capture::Time;
 /// Nanoseconds of a second.
 pub(super) const SECOND: i64 = 1_000_000_000;
 
-/// A text in double quotes, so that the parser reads the same text back.
+/// A text in double quotes, which the parser reads as the same text.
 pub(super) fn quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -25,7 +25,7 @@ pub(super) fn quote(text: &str) -> String {
     quoted
 }
 
-/// A duration in the largest unit that says it exactly.
+/// A duration in the largest unit that is exact.
 pub(super) fn print_duration(nanoseconds: i64) -> String {
     [(SECOND, "s"), (1_000_000, "ms"), (1_000, "us")]
         .iter()
@@ -33,7 +33,7 @@ pub(super) fn print_duration(nanoseconds: i64) -> String {
         .map_or_else(|| format!("{nanoseconds}ns"), |(scale, unit)| format!("{}{unit}", nanoseconds / scale))
 }
 
-/// A moment as RFC 3339 in UTC.
+/// A point in time as RFC 3339 in UTC.
 pub(super) fn print_time(time: Time) -> String {
     // 64-bit nanoseconds end in the year 2262, well inside the range of `Timestamp`.
     Timestamp::from_nanosecond(i128::from(time.0)).map_or_else(|_| time.0.to_string(), |moment| moment.to_string())

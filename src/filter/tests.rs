@@ -1,4 +1,5 @@
-//! The language by example, and its laws: what is printed reads the same; nothing panics.
+//! Tests of the language by examples and by its laws: a printed filter parses as the same tree, and
+//! nothing panics.
 
 mod event_filter;
 mod language;
@@ -13,7 +14,7 @@ use crate::decode::jsonrpc::Kind;
 use crate::mcp::{Carrier, MessageNumber, Peers, SessionNumber, Transport};
 use crate::talk;
 
-/// A message with this text, its kind and members read off it.
+/// A message with this text. Its kind and members are read from the text.
 pub(crate) fn message(number: u64, raw: &str) -> Message {
     let time = Time(1_764_000_000_000_000_000 + number as i64 * 1_000_000);
     let message = talk::message(number, time, Direction::ClientToServer, raw);
@@ -30,7 +31,7 @@ pub(crate) fn message(number: u64, raw: &str) -> Message {
     }
 }
 
-/// The same, as the answer to a request.
+/// The same for a response to a request.
 pub(crate) fn answer(number: u64, request: &Message, raw: &str) -> Message {
     let message = message(number, raw);
     Message {

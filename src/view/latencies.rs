@@ -1,6 +1,7 @@
-//! Latencies and their percentiles, in a bounded amount of memory.
+//! A sample of latencies and its percentiles, in bounded memory.
 
-/// Latencies samples; beyond, every other one goes and every other one is passed over, and again whenever they are full.
+/// Maximum number of samples. When it is reached, every second sample is discarded and only every
+/// second latency is sampled from then on.
 const MAX_SAMPLES: usize = 65_536;
 
 /// Latencies in nanoseconds.
@@ -8,13 +9,13 @@ const MAX_SAMPLES: usize = 65_536;
 pub struct Latencies {
     samples: Vec<i64>,
     sorted: bool,
-    /// Of how many that come one is samples.
+    /// One of so many latencies is sampled.
     step: u64,
     seen: u64,
 }
 
 impl Latencies {
-    /// One more.
+    /// Adds a latency.
     pub fn add(&mut self, latency: i64) {
         if self.seen.is_multiple_of(self.step.max(1)) {
             self.samples.push(latency);
@@ -31,7 +32,8 @@ impl Latencies {
         self.seen += 1;
     }
 
-    /// The latency that so many percent of those samples do not exceed (nearest rank below); `None` where there are none.
+    /// The latency that so many percent of the samples do not exceed (nearest rank below). `None`
+    /// without samples.
     pub fn percentile(&mut self, percent: usize) -> Option<i64> {
         if !self.sorted {
             self.samples.sort_unstable();

@@ -1,6 +1,8 @@
-//! One message from the link up: each layer with its fields, the place of its bytes, and the packets that carried them.
+//! One message from the link layer up: each layer with its fields, the range of its bytes, and the
+//! packets that carried them.
 //!
-//! The one tree of layers: `layers --message` and its JSON lines take their text from it, and the terminal UI its nodes, each with its place.
+//! This is the only tree of layers. `layers --message` and its JSON lines print it, and the
+//! terminal UI makes its nodes of it, each with the location of its bytes.
 
 mod carried;
 mod message;
@@ -17,7 +19,7 @@ use crate::store::{CaptureId, Reader};
 
 pub use network::of_packet;
 
-/// What the layer of the message's own text is called: a tree begins with it.
+/// The name of the layer of the message's own text. The terminal UI selects this layer first.
 pub const JSON_RPC: &str = "JSON-RPC 2.0";
 
 /// A layer of a message.
@@ -25,58 +27,58 @@ pub const JSON_RPC: &str = "JSON-RPC 2.0";
 pub struct Layer {
     /// `link`, `network`, `transport`, `tls`, `http`, `sse`, `json-rpc`, `mcp`; `pipe` for STDIO.
     pub layer: &'static str,
-    /// `Ethernet II`, `IPv4`, `TCP`, `HTTP/1.1` ...
+    /// The protocol: `Ethernet II`, `IPv4`, `TCP`, `HTTP/1.1` ...
     pub protocol: String,
     /// The layer in a few words, for trees.
     pub summary: String,
-    /// What it says, in order.
+    /// The fields, in order.
     pub fields: Vec<Field>,
-    /// The stream that its bytes stand in; `None` for headers, which stand in the packet.
+    /// The stream that contains its bytes. `None` for the headers of a packet.
     pub stream: Option<StreamId>,
-    /// Where: offsets in the stream, or in the packet.
+    /// The range of its bytes: offsets in the stream or, for headers, in the packet.
     pub range: Option<(u64, u64)>,
-    /// The packets.
+    /// The packets that carried it.
     pub packets: Vec<PacketNumber>,
-    /// Whether something is wrong with it.
+    /// Whether it shows a problem.
     pub odd: bool,
 }
 
 /// A field of a layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
-    /// Its name.
+    /// The name of the field.
     pub name: String,
-    /// Its value.
+    /// Its value, for people.
     pub value: String,
-    /// Where its bytes stand, where it has bytes of its own.
+    /// The location of its bytes, if it has bytes of its own.
     pub place: Option<At>,
-    /// Whether something is wrong with it.
+    /// Whether it shows a problem.
     pub odd: bool,
 }
 
-/// Where bytes stand.
+/// The location of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
-    /// In a packet, from this offset up to this one.
+    /// In a packet, from the first offset up to the second.
     Packet(PacketNumber, u64, u64),
     /// In a stream.
     Stream(Span),
-    /// In the HTTP head: the line that begins with the field's name.
+    /// In the HTTP head: the line that begins with the name of the field.
     Head,
 }
 
 impl Field {
-    /// A field that has no bytes of its own: it was found out.
+    /// A field without bytes of its own, such as a computed value.
     pub fn new(name: impl Into<String>, value: impl ToString) -> Field {
         Field { name: name.into(), value: value.to_string(), place: None, odd: false }
     }
 
-    /// A field whose bytes stand there.
+    /// The same field with the location of its bytes.
     pub fn at(self, place: At) -> Field {
         Field { place: Some(place), ..self }
     }
 
-    /// A field that says that something is wrong.
+    /// The same field, marked as a problem.
     pub fn odd(self) -> Field {
         Field { odd: true, ..self }
     }
@@ -88,7 +90,7 @@ impl Layer {
         Layer { layer, protocol: protocol.into(), ..Layer::default() }
     }
 
-    /// Where its bytes stand.
+    /// The location of its bytes.
     pub fn place(&self) -> Option<At> {
         let (start, end) = self.range?;
         match (self.stream, self.packets.first()) {
@@ -98,24 +100,25 @@ impl Layer {
     }
 }
 
-/// What the layers of a message are read from.
+/// A session in a store, with all that its layers are read from.
 pub struct StoredSession<'a> {
-    /// The store.
+    /// The reader of the store.
     pub reader: &'a Reader,
-    /// The capture.
+    /// The capture that contains the session.
     pub capture: CaptureId,
-    /// The session.
+    /// The record of the session.
     pub session: &'a Session,
 }
 
-/// The layers of a message, from the link up: of the packets that carried it those of the first.
+/// The layers of a message, from the link up. The headers are those of the first packet that
+/// carried it.
 pub fn layers(stored: &StoredSession<'_>, message: &Message) -> Result<Vec<Layer>> {
     let mut layers = network::of_first_packet(stored, message)?;
     layers.extend(above(stored, message)?);
     Ok(layers)
 }
 
-/// The layers above the transport; for STDIO all there are.
+/// The layers above the transport. For STDIO there are no others.
 pub fn above(stored: &StoredSession<'_>, message: &Message) -> Result<Vec<Layer>> {
     let mut layers = Vec::new();
     if message.carrier == Carrier::Line {
@@ -142,7 +145,7 @@ pub fn half<'e>(exchange: &'e Exchange, message: &Message) -> &'e Half {
     if message.carrier == Carrier::RequestBody { &exchange.request } else { &exchange.response }
 }
 
-/// The spans one layer below.
+/// The spans of the layer below that a span was made from.
 fn below(stored: &StoredSession<'_>, span: Span) -> Result<Vec<Span>> {
     let parts = stored.reader.parts(stored.capture, span)?;
     let down = |part: Part| match part.origin {
@@ -153,7 +156,7 @@ fn below(stored: &StoredSession<'_>, span: Span) -> Result<Vec<Span>> {
     Ok(parts.into_iter().filter_map(down).collect())
 }
 
-/// Layers as blocks of text.
+/// A layer as a block of text.
 pub fn block(layer: &Layer) -> String {
     let mut place = Vec::new();
     if let Some((start, end)) = layer.range {

@@ -1,4 +1,4 @@
-//! The step table of a session: what happened layer by layer, in capture order.
+//! The step table of a session: events layer by layer, in the order of the capture.
 
 mod table;
 
@@ -15,36 +15,37 @@ use crate::view::{safe, units};
 
 pub use table::StepTable;
 
-/// A row of the table.
+/// A row of the step table: one event on one layer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Step {
-    /// 1-based.
+    /// The position in the table, 1-based.
     pub number: usize,
     /// The session.
     pub session: SessionNumber,
-    /// `L4`, `TLS`, `L7`; a dash where there is no network.
+    /// `L4`, `TLS` or `L7`; a dash where there is no network.
     pub layer: &'static str,
-    /// Who speaks: an address, or `host` and `server` for pipes.
+    /// The sender: an address, or `host` or `server` for pipes.
     pub from: String,
-    /// To whom.
+    /// The receiver, in the same form.
     pub to: String,
-    /// Which way; `None`: both speak.
+    /// The direction; `None` where both sides send.
     pub direction: Option<Direction>,
     /// The server's port.
     pub port: Option<u16>,
-    /// The packets.
+    /// The packets that carried it.
     pub packets: Vec<PacketNumber>,
-    /// What happened.
+    /// A description of the event.
     pub detail: String,
-    /// `synchronization`, `request`, `response`, `notification`, where it carries JSON-RPC.
+    /// The role in JSON-RPC: `synchronization`, `request`, `response` or `notification`.
     pub role: Option<&'static str>,
-    /// The messages it carries.
+    /// The messages that it carried.
     pub messages: Vec<MessageNumber>,
-    /// The first of them in words, for people: `initialize id 1`.
+    /// The first of these messages in words, for people: `initialize id 1`.
     pub about: String,
 }
 
-/// What a connection is by itself: its handshakes, or that there is none. Of one whose packets are made up nothing else is told of them.
+/// The steps of a connection itself: its handshakes, or the fact that there is no network. Where
+/// the packets are made up, their details are left out.
 pub fn of_connection(session: &Session, connection: &Connection, is_made_up: bool) -> Vec<Step> {
     match (&connection.kind, ConnectionRoles::new(session.number, connection)) {
         (ConnectionKind::Tcp(facts), Some(roles)) => {
@@ -56,7 +57,7 @@ pub fn of_connection(session: &Session, connection: &Connection, is_made_up: boo
     }
 }
 
-/// Who is who on a connection of a session.
+/// The two ends of a session's connection, and which of them is the client.
 #[derive(Clone, Debug)]
 pub struct ConnectionRoles {
     session: SessionNumber,
@@ -66,7 +67,7 @@ pub struct ConnectionRoles {
 }
 
 impl Step {
-    /// `192.0.2.1 → 192.0.2.2`
+    /// Both ends with an arrow: `192.0.2.1 → 192.0.2.2`.
     pub fn ends(&self) -> String {
         let arrow = if self.direction.is_none() { "↔" } else { "→" };
         format!("{} {arrow} {}", self.from, self.to)
@@ -74,7 +75,7 @@ impl Step {
 }
 
 impl ConnectionRoles {
-    /// On a TCP connection.
+    /// The ends of a TCP connection; `None` for any other.
     pub fn new(session: SessionNumber, connection: &Connection) -> Option<ConnectionRoles> {
         let ConnectionKind::Tcp(facts) = &connection.kind else { return None };
         let client = connection.client.unwrap_or(Side::First);
@@ -143,7 +144,8 @@ fn options(options: &Options) -> String {
 fn tls(connection: &Connection, roles: &ConnectionRoles) -> Vec<Step> {
     let from = roles.client;
     let spoke = connection.tls.iter().any(|step| matches!(step.kind, StepKind::ApplicationData | StepKind::Decrypted));
-    // Tickets are plumbing, and so is the alert that closes; one that came instead of data is the story.
+    // Session tickets and a closing alert are details. An alert without any data explains why there
+    // is none.
     let told = connection.tls.iter().filter(|step| match step.kind {
         StepKind::Handshake | StepKind::ApplicationData | StepKind::Decrypted => true,
         StepKind::SessionTickets => false,
@@ -163,7 +165,7 @@ fn tls(connection: &Connection, roles: &ConnectionRoles) -> Vec<Step> {
     steps.collect()
 }
 
-/// The request of an exchange, where it was seen, with the messages that its body carried.
+/// The request of an exchange, if it was captured, with the messages in its body.
 pub fn of_request(roles: &ConnectionRoles, exchange: &Exchange, messages: &[&MessageRow]) -> Option<Step> {
     let method = exchange.method.as_ref()?;
     let target = safe::visible(exchange.target.as_deref().unwrap_or_default());
@@ -172,7 +174,8 @@ pub fn of_request(roles: &ConnectionRoles, exchange: &Exchange, messages: &[&Mes
     Some(with_messages(step, messages))
 }
 
-/// The response, where it was seen, with the messages that its body carried; events are steps of their own.
+/// The response of an exchange, if it was captured, with the messages in its body. Server-sent
+/// events are steps of their own.
 pub fn of_response(
     roles: &ConnectionRoles,
     exchange: &Exchange,
@@ -182,7 +185,7 @@ pub fn of_response(
     let status = exchange.status?;
     let reason = safe::visible(exchange.reason.as_deref().unwrap_or_default());
     let location = exchange.response.fields.get("location").map(|to| format!(" → {}", safe::visible(to)));
-    // What follows a switch of protocols is no content of the response, so that there is no end of it.
+    // The bytes behind a switch of protocols are not content of the response, so it has no end.
     let switched = status == 101;
     let detail =
         format!("HTTP {status} {reason}{}{}", location.unwrap_or_default(), content(&exchange.response, !switched));
@@ -190,7 +193,7 @@ pub fn of_response(
     Some(with_messages(roles.step("L7", roles.client.other(), packets.clone(), detail), messages))
 }
 
-/// A message with a frame of its own: a server-sent event, or what a WebSocket carried.
+/// A message in a frame of its own: a server-sent event or a WebSocket message.
 pub fn of_frame(roles: &ConnectionRoles, message: &MessageRow) -> Step {
     let id = message.sse_id.as_deref().map(|id| format!("  id {}", safe::visible(id))).unwrap_or_default();
     let what = if message.carrier == Carrier::WebSocket { "WebSocket message" } else { "SSE event" };
@@ -210,7 +213,7 @@ fn content(half: &Half, has_end: bool) -> String {
     format!("{media}{size}{cut}")
 }
 
-/// That there is no network below a session of pipes.
+/// The first step of a session over pipes: there is no network.
 fn pipe(session: &Session) -> Step {
     let detail = match &session.peers {
         Peers::Process { process, command, .. } => {
@@ -229,7 +232,7 @@ fn pipe(session: &Session) -> Step {
     }
 }
 
-/// A line on a pipe.
+/// A message that is a line on a pipe.
 pub fn of_line(message: &MessageRow) -> Step {
     let (from, to, pipe) = match message.direction {
         Direction::ClientToServer => ("host", "server", "stdin"),
@@ -262,7 +265,7 @@ fn with_messages(step: Step, messages: &[&MessageRow]) -> Step {
     }
 }
 
-/// What a message does for the session.
+/// The role of a message in JSON-RPC; `None` for a text that is not a message.
 pub fn role(kind: Kind, method: Option<&str>) -> Option<&'static str> {
     const SYNCHRONIZATION: [&str; 4] = ["initialize", "notifications/initialized", "ping", "server/discover"];
     match (kind, method) {

@@ -1,4 +1,4 @@
-//! What a message is about, in a few words.
+//! A message summarised in a few words.
 //!
 //! ```text
 //! tools/call                get_weather city=Quito
@@ -17,16 +17,17 @@ use crate::decode::jsonrpc::Kind;
 use crate::mcp::Message;
 use crate::mcp::facts::{Status, part, status};
 
-/// Columns of the whole: more than any screen shows of it.
+/// Maximum width of the summary in columns. No screen shows more of it.
 const ROOM: usize = 160;
-/// Columns of one value in it.
+/// Maximum width of one value in it.
 const VALUE: usize = 60;
-/// Arguments shown.
+/// Maximum number of arguments that are shown.
 const ARGUMENTS: usize = 8;
-/// How far to look into a long message: it may hold a hundred megabytes, and a screen shows dozens.
+/// Bytes of a message that are searched for its members. A message may have a hundred megabytes,
+/// and a screen shows dozens of messages.
 const LOOK: usize = 1 << 20;
 
-/// What a message is about. `tool` is the tool that was called, which an answer itself does not say.
+/// The summary of a message. `tool` is the tool that was called, which a response does not contain.
 ///
 /// The text is safe for a terminal and at most 160 columns wide.
 pub fn about(message: &Message, tool: Option<&str>) -> String {
@@ -36,7 +37,8 @@ pub fn about(message: &Message, tool: Option<&str>) -> String {
         Kind::Response => {
             let result = part(message, "result").unwrap_or_default();
             let answer = answered(method, result);
-            // Asked of the whole result: the member often stands behind a long content.
+            // The status comes from the whole result, because the member often follows a long
+            // content.
             let words = match status(message) {
                 Some(Status::ToolError) if answer == "ok" => "tool error".to_owned(),
                 Some(Status::ToolError) => format!("tool error {answer}"),
@@ -51,7 +53,7 @@ pub fn about(message: &Message, tool: Option<&str>) -> String {
     fit(&about, ROOM)
 }
 
-/// A request or notification.
+/// The summary of a request's or notification's parameters.
 fn asked(method: &str, params: &str) -> String {
     match method {
         "initialize" => {
@@ -106,7 +108,7 @@ fn asked(method: &str, params: &str) -> String {
     }
 }
 
-/// Lists and what they hold.
+/// Methods with lists: the method, the member with the list, and the name of an item.
 const LISTS: [(&str, &str, &str); 9] = [
     ("tools/list", "tools", "tool"),
     ("resources/list", "resources", "resource"),
@@ -119,7 +121,7 @@ const LISTS: [(&str, &str, &str); 9] = [
     ("completion/complete", "completion", "value"),
 ];
 
-/// A result.
+/// The summary of a result.
 fn answered(method: &str, result: &str) -> String {
     let [kind, task] = some(result, ["resultType", "task"]);
     if kind.is_some_and(|kind| is(kind, "input_required")) {
@@ -165,23 +167,24 @@ fn answered(method: &str, result: &str) -> String {
     if words.is_empty() { ok(result) } else { words }
 }
 
-/// A result of which there is nothing to say, or nothing in reach.
+/// The summary of a result without anything to show, or whose members are beyond the bytes
+/// searched.
 fn ok(result: &str) -> String {
     too_long(result).unwrap_or_else(|| "ok".to_owned())
 }
 
-/// The size of what is not looked at in full.
+/// The size of a text that is not searched in full.
 fn too_long(text: &str) -> Option<String> {
     (text.len() > LOOK).then(|| format!("{:.1} MB", text.len() as f64 / 1e6))
 }
 
-/// An error.
+/// The summary of an error.
 fn refused(error: &str) -> String {
     let [code, message] = some(error, ["code", "message"]);
     words([Some("error".into()), code.map(value), message.map(plain)])
 }
 
-/// Content of a tool's result or of a model's message: one item, or a list of which the first is shown.
+/// Content of a tool's result or of a model's message: one item, or the first item of a list.
 fn content(content: &str) -> Cow<'static, str> {
     let (mut first, mut number) = (None, 0_usize);
     if content.starts_with('{') {
@@ -202,12 +205,12 @@ fn content(content: &str) -> Cow<'static, str> {
     if number > 1 { format!("{shown} and {} more", number - 1).into() } else { shown.into() }
 }
 
-/// `clientInfo` or `serverInfo`.
+/// The name and version in `clientInfo` or `serverInfo`.
 fn party(party: &str) -> String {
     words(some(party, ["name", "version"]).map(|value| value.map(plain)))
 }
 
-/// `city=Quito days=3`
+/// Arguments in the form `city=Quito days=3`.
 fn arguments(object: &str) -> String {
     let mut shown: Vec<Cow<'_, str>> = Vec::new();
     members(object, &mut |name, argument| {
@@ -221,7 +224,8 @@ fn arguments(object: &str) -> String {
     shown.join(" ")
 }
 
-/// Members of an object. Of a long one only the beginning is read: what does not end in it is not found.
+/// The members of an object with these names. Only the beginning of a long object is searched: a
+/// member that does not end in it is not found.
 fn some<'a, const N: usize>(object: &'a str, names: [&str; N]) -> [Option<&'a str>; N] {
     let mut found = [None; N];
     let beginning = &object[..object.floor_char_boundary(LOOK)];
@@ -235,7 +239,7 @@ fn some<'a, const N: usize>(object: &'a str, names: [&str; N]) -> [Option<&'a st
     found
 }
 
-/// `3 tools`
+/// The number of elements of a list with their noun: `3 tools`.
 fn number_of(list: &str, noun: &str) -> String {
     let mut number = 0;
     elements(list, &mut |_| {
@@ -245,7 +249,8 @@ fn number_of(list: &str, noun: &str) -> String {
     count(number, noun)
 }
 
-/// A value: a string as it is where it is one word, else in quotes; of an object or array only that it is one.
+/// A JSON value in one word. A string has quotes only where it is more than one word. Of an object
+/// or an array only its kind is shown.
 fn value(json: &str) -> Cow<'_, str> {
     match json.as_bytes().first() {
         Some(b'"') => {
@@ -260,35 +265,35 @@ fn value(json: &str) -> Cow<'_, str> {
     }
 }
 
-/// What a string says, without quotes; anything else as [`value`] shows it.
+/// The content of a string without quotes, or any other value as [`value`] shows it.
 fn plain(json: &str) -> Cow<'_, str> {
     if json.starts_with('"') { fit(&beginning(json), VALUE).into() } else { value(json) }
 }
 
-/// What a string says, in quotes; anything else as [`value`] shows it.
+/// The content of a string in quotes, or any other value as [`value`] shows it.
 fn quoted(json: &str) -> Cow<'_, str> {
     if json.starts_with('"') { format!("\"{}\"", fit(&beginning(json), VALUE)).into() } else { value(json) }
 }
 
-/// What the beginning of a string says, as much as is ever shown.
+/// The content of the beginning of a string, as much as is ever shown.
 fn beginning(json: &str) -> Cow<'_, str> {
     const SHOWN: usize = 4_096;
     if json.len() <= SHOWN {
         return string(json).unwrap_or_default();
     }
-    // The cut may go through an escape, whose longest form has twelve characters (a pair of surrogates).
+    // The cut may split an escape, whose longest form has twelve characters (a pair of surrogates).
     let cut = &json[..json.floor_char_boundary(SHOWN)];
     let whole = (0..12).find_map(|less| serde_json::from_str(&format!("{}\"", cut.get(..cut.len() - less)?)).ok());
     whole.map_or_else(|| cut[1..].to_owned().into(), Cow::Owned)
 }
 
-/// Words with a blank between, what is missing left out.
+/// Words with a blank between them. Missing ones are left out.
 fn words<'a, const N: usize>(words: [Option<Cow<'a, str>>; N]) -> String {
     let words: Vec<Cow<'a, str>> = words.into_iter().flatten().filter(|word| !word.is_empty()).collect();
     words.join(" ")
 }
 
-/// Two things with two blanks between.
+/// Two texts with two blanks between them.
 fn join(first: Option<Cow<'_, str>>, second: String) -> String {
     match first {
         Some(first) if !first.is_empty() && !second.is_empty() => format!("{first}  {second}"),
@@ -305,7 +310,7 @@ mod tests {
     use crate::filter::tests::{answer, message};
     use crate::view::safe::{visible, width};
 
-    /// A request or notification, and what it is about.
+    /// Methods and parameters of requests and notifications, with the expected summary.
     const ASKED: &[(&str, &str, &str)] = &[
         (
             "initialize",
@@ -342,7 +347,7 @@ mod tests {
         ("vendor/thing", r#"{"name":"x"}"#, ""),
     ];
 
-    /// A method, the answer to it, and what that is about.
+    /// Methods and the responses to them, with the expected summary.
     const ANSWERED: &[(&str, &str, &str)] = &[
         (
             "initialize",
@@ -441,7 +446,7 @@ mod tests {
             let params = params.replace("\"Quito\"", &quoted).replace("\"half\"", &quoted).replace("\"t1\"", &quoted);
             let params = if params.is_empty() { "1" } else { &params };
             let mut asked = message(1, &format!(r#"{{"id":1,"method":"{method}","params":{params}}}"#));
-            // An envelope that lies must do no harm either.
+            // An envelope that does not fit the text must do no harm either.
             asked.raw = asked.raw[..cut.max(1).min(asked.raw.len())].to_vec().into();
             for kind in [Kind::Request, Kind::Response, Kind::Error, Kind::Invalid] {
                 let words = about(&Message { kind, ..asked.clone() }, Some(&text));

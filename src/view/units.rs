@@ -2,7 +2,7 @@
 
 use crate::capture::Time;
 
-/// Nanoseconds as people say them: `340 ns`, `17 µs`, `5.7 ms`, `1.24 s`, `3 min 05 s`, `2 h 07 min`.
+/// Nanoseconds for people: `340 ns`, `17 µs`, `5.7 ms`, `1.24 s`, `3 min 05 s`, `2 h 07 min`.
 pub fn duration(nanoseconds: i64) -> String {
     let sign = if nanoseconds < 0 { "-" } else { "" };
     let n = nanoseconds.unsigned_abs();
@@ -25,7 +25,7 @@ pub fn duration(nanoseconds: i64) -> String {
     format!("{sign}{text}")
 }
 
-/// Bytes as people say them: `417 B`, `12.3 KB`, `5.0 GB` (powers of ten).
+/// Bytes for people: `417 B`, `12.3 KB`, `5.0 GB` (powers of ten).
 pub fn size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["B", "KB", "MB", "GB", "TB", "PB"];
     let mut unit = 0;
@@ -52,7 +52,7 @@ pub fn percent(share: f64) -> String {
     format!("{:.1} %", if percent < 100.0 { percent.min(99.9) } else { percent })
 }
 
-/// Seconds since the beginning: `12.004310`.
+/// Seconds since a start: `12.004310`.
 pub fn relative(time: Time, start: Time) -> String {
     let nanoseconds = time.since(start);
     let sign = if nanoseconds < 0 { "-" } else { "" };
@@ -60,7 +60,7 @@ pub fn relative(time: Time, start: Time) -> String {
     format!("{sign}{}.{:06}", micros / 1_000_000, micros % 1_000_000)
 }
 
-/// A moment as the clock on the wall says it: `2026-11-20 07:14:13`.
+/// A time in the local time zone: `2026-11-20 07:14:13`.
 pub fn clock(time: Time) -> String {
     let zone = jiff::tz::TimeZone::system();
     match jiff::Timestamp::from_nanosecond(time.0.into()) {

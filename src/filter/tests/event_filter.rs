@@ -1,4 +1,4 @@
-//! Messages wait for what the filter asks for, in order, and for nothing else.
+//! Messages are held, in order, for the facts that the filter needs, and for nothing else.
 
 use super::*;
 use crate::decode::exchange::{Exchange, Half};
@@ -9,7 +9,7 @@ fn exchange(number: u64, status: u16) -> Event {
     Event::Exchange(Box::new(Exchange { request: Half::default(), ..exchange }))
 }
 
-/// The numbers of the messages that came out after each event, then at the end.
+/// The numbers of the messages that were emitted after each event, and at the end.
 fn run(filter: &str, live: bool, events: Vec<Event>) -> Vec<Vec<u64>> {
     let mut stream = EventFilter::new(Filter::parse(filter).unwrap(), live);
     let mut out = Vec::new();

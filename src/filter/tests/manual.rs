@@ -1,4 +1,4 @@
-//! The manual's table is the table of fields.
+//! The table in `docs/filter.md` is generated from the table of fields.
 
 use std::path::Path;
 
@@ -34,7 +34,7 @@ fn known(settled: Settled) -> &'static str {
     }
 }
 
-/// `UPDATE_EXPECT=1 cargo test --lib filter` writes the table anew.
+/// Run `UPDATE_EXPECT=1 cargo test --lib filter` to write the table again.
 #[test]
 fn the_table_of_the_manual_is_up_to_date() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/filter.md");
@@ -49,7 +49,7 @@ fn the_table_of_the_manual_is_up_to_date() {
     }
 }
 
-/// Every line of the manual's examples, up to the explanation behind two blanks, is a filter.
+/// Every line of the manual's examples is a filter, up to an explanation behind several blanks.
 #[test]
 fn the_examples_of_the_manual_are_filters() {
     let page =

@@ -1,4 +1,4 @@
-//! Random filters, messages and what is known around them, and the laws of the language over them.
+//! Random filters, messages and facts, and the laws of the language tested with them.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -12,7 +12,7 @@ use crate::filter::path::Selector;
 use crate::mcp::Party;
 use crate::mcp::operations::{Link, Why};
 
-/// Few words, so that filters hit; among them what SQL, JSON and regular expressions stumble over.
+/// A few words, so that filters often match. Some are hard for SQL, JSON or regular expressions.
 const WORDS: &[&str] =
     &["add", "Add", "", "a'b", "a\"b\\", "ü天", "%", "x\0y", "tools/call", "1", "null", "(?-i)a", "\n"];
 

@@ -1,4 +1,4 @@
-//! What HTTP, WebSocket and server-sent events are to a message.
+//! The layers of HTTP, WebSocket and server-sent events that carried a message.
 
 use anyhow::Result;
 
@@ -47,16 +47,16 @@ pub(super) fn http(stored: &StoredSession<'_>, exchange: &Exchange, message: &Me
     })
 }
 
-/// The frames that carried a message: of its stream of HTTP/2, or of a WebSocket.
+/// The frames that carried a message: of its HTTP/2 stream, or of a WebSocket. `None` for HTTP/1.
 pub(super) fn frames(stored: &StoredSession<'_>, exchange: &Exchange, message: &Message) -> Result<Option<Layer>> {
-    /// Frames that are listed one by one.
+    /// Maximum number of frames that are listed one by one.
     const LISTED: usize = 16;
     let protocol = match exchange.h2_stream {
         _ if message.carrier == Carrier::WebSocket => "WebSocket",
         Some(_) => "HTTP/2 DATA",
         None => return Ok(None),
     };
-    // The content of a message, or the text of a WebSocket, is what frames hold.
+    // Frames contain the body, or the text of a WebSocket message.
     let mut span = message.span;
     while let Some(stream) = stored.reader.stream(stored.capture, span.stream)? {
         let parts = below(stored, span)?;
@@ -85,7 +85,7 @@ pub(super) fn frames(stored: &StoredSession<'_>, exchange: &Exchange, message: &
     Ok(None)
 }
 
-/// The connection's stream below a message.
+/// The stream of the connection that carried a message: of TCP, of decrypted TLS, or of a pipe.
 fn connection_stream(stored: &StoredSession<'_>, message: &Message) -> Result<Option<StreamId>> {
     let mut span = message.span;
     while let Some(stream) = stored.reader.stream(stored.capture, span.stream)? {
@@ -100,7 +100,7 @@ fn connection_stream(stored: &StoredSession<'_>, message: &Message) -> Result<Op
     Ok(None)
 }
 
-/// The event that carried the message.
+/// The server-sent event that carried the message.
 pub(super) fn sse(stored: &StoredSession<'_>, message: &Message) -> Result<Layer> {
     let body = below(stored, message.span)?;
     let range = body.first().zip(body.last()).map(|(first, last)| (first.start, last.end));

@@ -1,4 +1,4 @@
-//! The message itself: JSON-RPC, what MCP makes of it, and the pipe that carried it.
+//! The message itself: its pipe, if one carried it, JSON-RPC and MCP.
 
 use anyhow::Result;
 
@@ -11,7 +11,7 @@ use crate::view::timing::Clock;
 use crate::view::units::{duration, size};
 use crate::view::{steps, text};
 
-/// STDIO: there is no link, network or transport.
+/// The pipe of a message over STDIO, which has no link, network or transport layer.
 pub(super) fn pipe(stored: &StoredSession<'_>, message: &Message) -> Layer {
     let (process, command) = match &stored.session.peers {
         Peers::Process { process, command, .. } => (*process, command.join(" ")),
@@ -36,7 +36,7 @@ pub(super) fn pipe(stored: &StoredSession<'_>, message: &Message) -> Layer {
     }
 }
 
-/// A range of the message's text, in the stream that it stands in.
+/// The span of a part of the message's text.
 fn within(message: &Message, range: &std::ops::Range<usize>) -> Span {
     let at = |offset: usize| message.span.start.saturating_add(offset as u64);
     Span { stream: message.span.stream, start: at(range.start), end: at(range.end) }

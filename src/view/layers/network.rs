@@ -1,4 +1,4 @@
-//! The layers below HTTP: the headers of packets, what TCP knows of them, and TLS.
+//! The layers below HTTP: the headers of packets, TCP's analysis of them, and TLS.
 
 use anyhow::Result;
 
@@ -16,10 +16,11 @@ use crate::view::units::{count, duration, size};
 
 use super::At;
 
-/// Packets of a message whose analysis is told beside the headers of the first.
+/// Maximum number of packets of a message whose TCP analysis is shown. The headers are those of the
+/// first one.
 const ANALYSED: usize = 32;
 
-/// Headers of the first packet that carried the message, and what TCP knows of all of them.
+/// The headers of the first packet that carried the message, and TCP's analysis of all its packets.
 pub(super) fn of_first_packet(stored: &StoredSession<'_>, message: &Message) -> Result<Vec<Layer>> {
     let Some(first) = message.packets.first().filter(|_| message.carrier != Carrier::Line) else {
         return Ok(Vec::new());
@@ -58,7 +59,8 @@ pub fn of_packet(packet: &KeptPacket) -> Vec<Layer> {
         let mut fields: Vec<Field> =
             header.fields.into_iter().map(|(name, value)| Field::new(name, value).at(place)).collect();
         if let (Some(segment), "TCP") = (&packet.segment, header.protocol.as_str()) {
-            // Wireshark's relative numbers: the SYN takes the first, so the stream's first byte has number 1.
+            // Relative numbers as Wireshark shows them: the SYN takes number 0, so the first byte
+            // of the stream has number 1.
             fields.push(Field::new("relative sequence number", segment.offset + 1).at(place));
             let acknowledged = segment.acknowledged.map(|acknowledged| acknowledged + 1);
             fields.extend(acknowledged.map(|number| Field::new("relative acknowledgment number", number).at(place)));
@@ -89,14 +91,14 @@ fn summary(header: &Header) -> String {
     }
 }
 
-/// What TCP's analysis says of a packet, where it says something.
+/// TCP's analysis of a packet, such as a retransmission. `None` where nothing is unusual.
 fn analysis(packet: &KeptPacket) -> Option<Field> {
     let names: Vec<&str> = packet.segment.as_ref()?.analysis.names().collect();
     let name = format!("analysis of packet {}", packet.number);
     (!names.is_empty()).then(|| Field::new(name, names.join(", ")).odd())
 }
 
-/// What went wrong on a connection, by its senders.
+/// Problems of a connection, one field for each sender.
 fn trouble(facts: &Facts) -> Vec<Field> {
     let mut fields = Vec::new();
     for side in [Side::First, Side::Second] {
@@ -119,7 +121,7 @@ fn trouble(facts: &Facts) -> Vec<Field> {
     fields
 }
 
-/// What TLS agreed on, and the records that carried the message.
+/// The parameters that the TLS handshake agreed on, and the records that carried the message.
 pub(super) fn tls(stored: &StoredSession<'_>, message: &Message) -> Result<Option<Layer>> {
     let connection = match message
         .packets
@@ -128,7 +130,8 @@ pub(super) fn tls(stored: &StoredSession<'_>, message: &Message) -> Result<Optio
         .transpose()?
     {
         Some(Some(packet)) => stored.reader.connection(stored.capture, packet.connection)?,
-        // The packets were not kept, or there are none: a replay over TLS is recorded above it.
+        // The packets were not stored, or there are none: a replay over TLS is recorded
+            // above TLS.
         _ => {
             match message.exchange.map(|number| stored.reader.exchange(stored.capture, number)).transpose()?.flatten() {
                 Some(exchange) => stored.reader.connection(stored.capture, exchange.connection)?,
@@ -157,7 +160,7 @@ pub(super) fn tls(stored: &StoredSession<'_>, message: &Message) -> Result<Optio
     }))
 }
 
-/// What TLS agreed on, as names and values.
+/// The parameters that the TLS handshake agreed on, as fields.
 fn agreed_fields(agreed: &Agreed) -> Vec<Field> {
     let named = [("cipher suite", &agreed.cipher_suite), ("server name", &agreed.server_name), ("ALPN", &agreed.alpn)];
     let mut fields: Vec<Field> =
@@ -168,7 +171,7 @@ fn agreed_fields(agreed: &Agreed) -> Vec<Field> {
     fields
 }
 
-/// The TLS records that a message stands in, in order, each once.
+/// The TLS records that contain a message, in order, each once.
 fn records(stored: &StoredSession<'_>, message: &Message) -> Result<Vec<Span>> {
     let mut records: Vec<Span> = Vec::new();
     let mut open = vec![message.span];
@@ -179,7 +182,8 @@ fn records(stored: &StoredSession<'_>, message: &Message) -> Result<Vec<Span>> {
         if is_plaintext {
             records.extend(below);
         } else {
-            // A stream is made of streams that were there before it: in a file that says otherwise the walk might never end.
+            // A stream is made only of streams with smaller ids. A damaged file may break this
+            // rule, and then the walk might never end.
             open.extend(below.into_iter().filter(|from| from.stream < span.stream));
         }
     }

@@ -1,5 +1,7 @@
-//! The step table, row by row: which steps there are is known from an index that grows with the session; what a step says is read when it
-//! is looked at.
+//! The step table, one page at a time.
+//!
+//! An index of all steps grows with the session. The text of a step is read from the store only
+//! when the step is shown.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -13,16 +15,16 @@ use crate::event::Connection;
 use crate::mcp::{Carrier, Peers, Session, SessionNumber};
 use crate::store::{CaptureId, Key, MessageRow, Page, Reader, Scope};
 
-/// Messages, exchanges or connections that are read at once.
+/// Number of messages, exchanges or connections read at once.
 const SLICE: usize = 2_000;
 
-/// Connections whose steps may still change: those that came last.
+/// Number of connections, the last ones, whose steps may still change.
 const YOUNG: usize = 256;
 
-/// Exchanges that are asked for again until their response is complete.
+/// Maximum number of exchanges that are read again until their response is complete.
 const OPEN: usize = 4_096;
 
-/// Messages of one body that a step names.
+/// Maximum number of messages of one body that a step names.
 const NAMED: u16 = 10_000;
 
 /// What a step was page from.
@@ -63,7 +65,7 @@ impl BodyMessages {
     }
 }
 
-/// What bodies of an exchange carried.
+/// The messages that the bodies of an exchange carried, and which steps of it exist.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bodies {
     request: BodyMessages,
@@ -73,26 +75,26 @@ struct Bodies {
     is_response_known: bool,
 }
 
-/// The steps of one session.
+/// The step table of one session.
 pub struct StepTable {
     session: SessionNumber,
-    /// Steps that are listed at most.
+    /// Maximum number of steps.
     most: usize,
     connections: Vec<ConnectionId>,
-    /// By exchange.
+    /// The bodies of each exchange, in order of the exchange numbers.
     bodies: Vec<(u64, Bodies)>,
-    /// Those of connections are set anew each time.
+    /// The sorted index. The steps of young connections are made anew each time it grows.
     order: Vec<StepKey>,
     open: BTreeSet<u64>,
     next_exchange: u64,
-    /// Position of the first message that was not looked at.
+    /// The position of the first message that is not in the index yet.
     next: u64,
-    /// Of a session of pipes: what its connections are by themselves, and how many lines follow.
+    /// For a session over pipes: the steps of its connections, and the number of lines that follow.
     pipes: Option<(Vec<Step>, usize)>,
 }
 
 impl StepTable {
-    /// Of this session, with so many steps at most.
+    /// Makes an empty table for a session. It will have at most `most` steps.
     pub fn new(session: SessionNumber, most: usize) -> StepTable {
         StepTable {
             session,
@@ -107,20 +109,21 @@ impl StepTable {
         }
     }
 
-    /// Whether it is that of this session.
+    /// Whether this is the table of the session.
     pub fn is_of(&self, session: SessionNumber) -> bool {
         self.session == session
     }
 
-    /// Steps that are known.
+    /// The number of steps in the index.
     pub fn total(&self) -> usize {
         self.pipes.as_ref().map_or(self.order.len(), |(above, lines)| above.len() + lines)
     }
 
-    /// Takes in what came since, until it is told to stop; what is left is taken in the next time. Says whether that was all.
+    /// Adds what has been stored since the last call, until `stop` returns true. The next call adds
+    /// the rest. Returns whether that was all.
     ///
     /// # Errors
-    /// The store cannot be read, or is damaged; so for what follows.
+    /// The store cannot be read or is damaged. The same holds for the functions below.
     pub fn grow(&mut self, reader: &Reader, stop: &dyn Fn() -> bool) -> Result<bool> {
         let Some((record, capture)) = self.stored(reader)? else { return Ok(true) };
         if matches!(record.peers, Peers::Process { .. }) {
@@ -133,16 +136,16 @@ impl StepTable {
         self.order.retain(|entry| !matches!(entry.1, StepOrigin::Connection { at, .. } if at as usize >= old));
         self.connections.truncate(old);
         let is_full = self.order.len() >= self.most;
-        // Of each kind there is some, or none would ever be done.
+        // A part of each kind is added in every call, so that each of them gets done.
         let more_connections = !is_full && self.add_connections(reader, &record, stop)?;
         let more_exchanges = !is_full && self.add_exchanges(reader, capture, stop)?;
         let more_messages = !is_full && self.add_messages(reader, stop)?;
-        // Nearly sorted already: what is new came last.
+        // Nearly sorted already, because new steps were added at the end.
         self.order.sort();
         Ok(!(more_connections || more_exchanges || more_messages))
     }
 
-    /// The steps from this row on (from 0), as far as they are known.
+    /// The steps of a page: at most `limit`, beginning with the row `first` (from 0).
     pub fn steps(&self, reader: &Reader, first: usize, limit: usize) -> Result<Vec<Step>> {
         let Some((record, capture)) = self.stored(reader)? else { return Ok(Vec::new()) };
         if let Some((above, _)) = &self.pipes {
@@ -169,7 +172,8 @@ impl StepTable {
         Ok(reader.session(self.session)?.zip(reader.capture_of(self.session)?))
     }
 
-    /// Says whether there are more; so for those that follow.
+    /// Adds connections. Returns whether there are more. The functions below do the same for
+    /// exchanges and messages.
     fn add_connections(&mut self, reader: &Reader, record: &Session, stop: &dyn Fn() -> bool) -> Result<bool> {
         loop {
             let page = match self.connections.last() {
@@ -183,7 +187,7 @@ impl StepTable {
             for connection in connections {
                 let at = self.connections.len() as u32;
                 self.connections.push(connection.id);
-                // Which there are, and where, is the same where they are page up.
+                // For packets that are made up, the steps and their packets are the same.
                 let own = of_connection(record, &connection, false);
                 let entry = |(nth, step): (u16, &Step)| (first(&step.packets), StepOrigin::Connection { at, nth });
                 self.order.extend((0..).zip(&own).map(entry));
@@ -235,13 +239,13 @@ impl StepTable {
         }
     }
 
-    /// Where the bodies of an exchange are kept.
+    /// The position of an exchange in `bodies`.
     fn position_of(&self, exchange: u64) -> Option<usize> {
         self.bodies.binary_search_by_key(&exchange, |(number, _)| *number).ok()
     }
 
     fn bodies(&mut self, exchange: u64) -> &mut Bodies {
-        // Nearly always the last one, or one behind it.
+        // Nearly always the last exchange or the one behind it.
         let at = match self.bodies.binary_search_by_key(&exchange, |(number, _)| *number) {
             Ok(at) => at,
             Err(at) => {
@@ -283,7 +287,7 @@ fn first(packets: &[PacketNumber]) -> PacketNumber {
     packets.iter().min().copied().unwrap_or_default()
 }
 
-/// A session of pipes: no network, then its lines in their order.
+/// A page of a session over pipes: the steps of its connections, then its lines in order.
 fn lines(reader: &Reader, record: &Session, above: &[Step], first: usize, limit: usize) -> Result<Vec<Step>> {
     let mut rows: Vec<Step> = above.iter().skip(first).take(limit).cloned().collect();
     let position = (first + rows.len()).saturating_sub(above.len()) as u64 + 1;
@@ -292,15 +296,17 @@ fn lines(reader: &Reader, record: &Session, above: &[Step], first: usize, limit:
     Ok(rows)
 }
 
-/// What the steps of a page are page from.
+/// Reads the steps of one page, and remembers what several of them need.
 struct PageReader<'r> {
     reader: &'r Reader,
     record: &'r Session,
     capture: CaptureId,
-    /// There was no network, see [`CaptureKind::is_made_up`](crate::store::CaptureKind::is_made_up).
+    /// The packets are made up, see
+    /// [`CaptureKind::is_made_up`](crate::store::CaptureKind::is_made_up).
     is_made_up: bool,
     roles: HashMap<ConnectionId, Option<ConnectionRoles>>,
-    /// The one that was asked for last: its request, its response and its events mostly follow one another.
+    /// The last exchange that was read: its request, its response and its events mostly follow one
+    /// another.
     exchange: Option<Exchange>,
 }
 
@@ -321,7 +327,7 @@ impl PageReader<'_> {
         Ok(self.roles.get(&id).cloned().flatten())
     }
 
-    /// An exchange, and who is who on its connection.
+    /// An exchange, and the ends of its connection.
     fn within(&mut self, number: ExchangeNumber) -> Result<Option<(&Exchange, ConnectionRoles)>> {
         if self.exchange.as_ref().is_none_or(|exchange| exchange.number != number) {
             self.exchange = self.reader.exchange(self.capture, number)?;
@@ -335,7 +341,8 @@ impl PageReader<'_> {
         let (reader, capture) = (self.reader, self.capture);
         let Some((exchange, roles)) = self.within(ExchangeNumber(number))? else { return Ok(None) };
         let carried = if carrier == Carrier::RequestBody { bodies.request } else { bodies.response };
-        // Members of a batch are complete at the same time, so that their numbers follow one another.
+        // The members of a batch are complete at the same time, so their numbers follow one
+        // another.
         let page = Page::from(Key::new(capture, carried.first), carried.count.into());
         let messages = match carried.count {
             0 => Vec::new(),
