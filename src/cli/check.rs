@@ -1,4 +1,4 @@
-//! `mcptap check`: findings, for people and for continuous integration.
+//! `mcptap check`: reports findings, for people and for continuous integration.
 
 mod baseline;
 mod config;
@@ -21,7 +21,7 @@ use crate::view::transcript::packets;
 use crate::view::{safe, units};
 use config::Config;
 
-/// Places of one rule that the text shows.
+/// Maximum number of places of one rule in the text report.
 const SHOWN: usize = 5;
 
 pub fn run(arguments: Check, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
@@ -62,7 +62,7 @@ pub fn run(arguments: Check, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     Ok(if fails { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
-/// The findings of what was asked for, in order.
+/// All findings of the target, in order.
 fn saved(opened: &Opened) -> Result<Vec<FindingRow>> {
     opened.reader.all_findings(opened.session.map_or(Scope::All, Scope::Session)).collect()
 }
@@ -75,7 +75,8 @@ fn json(out: &mut Output, findings: &[(Severity, FindingRow)]) -> Result<()> {
     Ok(())
 }
 
-/// Rules, worst first and then most frequent first, each with its first places.
+/// Writes the report as text: the worst and then the most frequent rules first, each with
+/// its first places.
 fn text(out: &mut Output, paint: Paint, findings: &[(Severity, FindingRow)]) -> Result<()> {
     let mut rules: BTreeMap<&str, Vec<&(Severity, FindingRow)>> = BTreeMap::new();
     for finding in findings {
@@ -121,7 +122,7 @@ fn place(row: &FindingRow, paint: Paint) -> String {
     format!("{session}{messages}{text}  {}", paint.paint(Tone::Dim, &packets)).trim_end().to_owned()
 }
 
-/// Whether a rule's id fits a pattern: `*` stands for any characters, at the end.
+/// Whether a rule's id matches a pattern: an id, or the beginning of one followed by `*`.
 fn fits(pattern: &str, id: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(prefix) => id.starts_with(prefix),

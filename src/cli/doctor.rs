@@ -1,4 +1,4 @@
-//! `mcptap doctor`: what recording and looking need, tried out.
+//! `mcptap doctor`: tests what recording and viewing need.
 
 use std::env;
 use std::fs::{self, File};
@@ -17,29 +17,30 @@ use crate::store::{Place, Reader, Scope};
 use crate::view::paint::Tone;
 use crate::view::{safe, units};
 
-/// A request, and from `cat` what comes back.
+/// A request, which `cat` sends back.
 const PING: &str = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n";
 
-/// Bytes free on a disk below which a recording breaks off soon, and below which that is worth a word.
+/// Free bytes on a disk below which a recording soon breaks off, and below which a note is shown.
 const FULL: u64 = 64 << 20;
 const TIGHT: u64 = 1 << 30;
 
-/// Bytes of a key log that are looked at.
+/// Maximum bytes of a key log that are read.
 const KEYS: u64 = 16 << 20;
 
-/// How it is with one of the things that were tried.
+/// The result of a test in a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Health {
     Works,
-    /// It works, but there is something to know.
+    /// The test passed, with a remark.
     Note,
     Fails,
 }
 
-/// What came of a try: how it is, what was seen, and in further lines what to do about it. An error is [`Health::Fails`].
+/// The result of a test: its health, and a text. The first line is what was observed, and further
+/// lines are advice. An error means [`Health::Fails`].
 type CheckResult = Result<(Health, String)>;
 
-/// Tries everything; 1 where something does not work.
+/// Runs all tests. The exit status is 1 if one of them fails.
 pub fn run(db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
     let checks: [(&str, &dyn Fn() -> CheckResult); 6] = [
         ("program", &program),
@@ -78,7 +79,7 @@ fn program() -> CheckResult {
     })
 }
 
-/// Wraps `cat`: a line has to come through, and to be recorded.
+/// Wraps `cat`: a line has to pass through, and has to be recorded.
 fn wrap() -> CheckResult {
     let place = Place::temporary()?;
     let mut wrapper = Command::new(env::current_exe()?)
@@ -90,7 +91,7 @@ fn wrap() -> CheckResult {
         .stderr(Stdio::piped())
         .spawn()
         .context("cannot start this program a second time")?;
-    // The end of its input ends `cat`, and that the wrapper.
+    // The end of its input ends `cat`, and then the wrapper.
     wrapper.stdin.take().context("it has no input")?.write_all(PING.as_bytes())?;
     let done = wrapper.wait_with_output()?;
     let said = String::from_utf8_lossy(&done.stderr);
@@ -100,7 +101,7 @@ fn wrap() -> CheckResult {
     Ok((Health::Works, "a line went through a wrapped \"cat\", and was recorded both ways".to_owned()))
 }
 
-/// Sends a packet to itself: it has to be seen.
+/// Sends a packet to this machine itself: it has to be captured.
 #[cfg(feature = "live")]
 fn sniff() -> CheckResult {
     use std::net::UdpSocket;
@@ -144,10 +145,10 @@ fn sniff() -> CheckResult {
     Ok((Health::Note, "this build captures nothing: \"mcptap read -\" takes what tcpdump writes".to_owned()))
 }
 
-/// Where sessions are saved.
+/// Tests the database.
 fn database(path: &Path) -> CheckResult {
     let shown = path.display();
-    // Folders that are missing are made with the first recording.
+    // Missing folders are created with the first recording.
     let folder = path.ancestors().skip(1).find(|folder| folder.as_os_str().is_empty() || folder.exists());
     let folder = folder.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     ensure!(folder.is_dir(), "{shown} cannot be: {} is no folder", folder.display());
@@ -169,7 +170,7 @@ fn database(path: &Path) -> CheckResult {
     }
 }
 
-/// What so many free bytes mean.
+/// The health of a disk with so many free bytes.
 fn disk(free: u64) -> (Health, String) {
     let health = match free {
         0..FULL => Health::Fails,
@@ -179,7 +180,7 @@ fn disk(free: u64) -> (Health, String) {
     (health, format!("{} free", units::size(free)))
 }
 
-/// Whether there are secrets to open TLS with.
+/// Looks for secrets that open TLS.
 fn keys(path: Option<&Path>) -> CheckResult {
     let how = "SSLKEYLOGFILE=FILE for curl and Python, NODE_OPTIONS=--tls-keylog=FILE for Node.js: docs/tls.md";
     let Some(path) = path.filter(|path| !path.as_os_str().is_empty()) else {
@@ -202,14 +203,15 @@ fn keys(path: Option<&Path>) -> CheckResult {
     })
 }
 
-/// Whether the terminal UI can be seen as it is meant, by what the environment says.
+/// Tests whether the terminal UI can be drawn correctly, according to the environment.
 fn terminal(is_terminal: bool, variable: &dyn Fn(&str) -> Option<String>) -> (Health, String) {
     let set = |name: &str| variable(name).filter(|value| !value.is_empty());
     if !is_terminal {
         return (Health::Note, "standard output is no terminal: text without colour, no terminal UI".to_owned());
     }
     let name = set("TERM").unwrap_or_else(|| "dumb".to_owned());
-    // POSIX section 8.2: the first of these that is set and not empty says which characters there are.
+    // POSIX Base Definitions section 8.2: the first of these variables that is set and not empty
+    // determines the character set.
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|name| set(name)).unwrap_or_else(|| "C".to_owned());
     let is_utf8 = ["utf-8", "utf8"].iter().any(|ending| locale.to_lowercase().ends_with(ending));
     let mut words = vec![format!("{name}, {locale}")];

@@ -1,4 +1,4 @@
-//! `mcptap export`: a session in another format.
+//! `mcptap export`: writes sessions in other formats.
 
 mod file;
 
@@ -49,7 +49,7 @@ pub fn run(arguments: Export, db: Option<PathBuf>) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A session as JSON lines: messages, exchanges, findings, and the session last.
+/// Writes a session as JSON lines: messages, exchanges, findings, and last the session.
 fn lines(opened: &Opened, session: &Session, filter: Option<&Filter>, out: &mut dyn Write) -> Result<()> {
     let scope = Scope::Session(session.number);
     let mut line = Vec::new();
@@ -67,7 +67,8 @@ fn lines(opened: &Opened, session: &Session, filter: Option<&Filter>, out: &mut 
     Ok(json_line(out, &mut line, |line| jsonl::write_session(line, session))?)
 }
 
-/// The HTTP exchanges of the sessions; with a filter those that carried a message that fits it.
+/// Writes the HTTP exchanges of the sessions. With a filter, only those that carried
+/// a matching message.
 fn exchanges(opened: &Opened, filter: Option<&Filter>, out: &mut dyn Write) -> Result<()> {
     let sessions = opened.sessions()?;
     let (http, stdio): (Vec<_>, Vec<_>) = sessions.iter().partition(|session| session.transport != Transport::Stdio);
@@ -89,7 +90,8 @@ fn exchanges(opened: &Opened, filter: Option<&Filter>, out: &mut dyn Write) -> R
     Ok(har.finish()?)
 }
 
-/// The requests of the sessions as spans; with a filter those that fit it, or whose answer does.
+/// Writes the requests of the sessions as spans. With a filter, only requests that match or
+/// whose response does.
 fn traces(opened: &Opened, filter: Option<&Filter>, out: &mut dyn Write) -> Result<()> {
     for session in opened.sessions()? {
         let request = |message: &Message| message.answers.or(Some(message.number));
@@ -99,7 +101,8 @@ fn traces(opened: &Opened, filter: Option<&Filter>, out: &mut dyn Write) -> Resu
     Ok(())
 }
 
-/// What the messages of a session that fit the filter name; without a filter nothing is chosen.
+/// The results of `name` for the messages of a session that match the filter. `None`
+/// without a filter.
 fn chosen<T: Ord>(
     opened: &Opened,
     session: &Session,
@@ -115,7 +118,7 @@ fn chosen<T: Ord>(
     Ok(Some(chosen))
 }
 
-/// The messages of the sessions as rows.
+/// Writes the messages of the sessions as rows.
 #[cfg(feature = "parquet")]
 fn rows(opened: &Opened, filter: Option<&Filter>, out: &mut (dyn Write + Send)) -> Result<()> {
     let mut parquet = Parquet::new(out)?;
@@ -127,7 +130,7 @@ fn rows(opened: &Opened, filter: Option<&Filter>, out: &mut (dyn Write + Send)) 
     Ok(parquet.finish()?)
 }
 
-/// The sessions as a page for a browser.
+/// Writes the sessions as a web page.
 fn page(opened: &Opened, filter: Option<(&Filter, &str)>, out: &mut dyn Write) -> Result<()> {
     let sessions = opened.sessions()?;
     let mut html = Html::new(&opened.reader, out, &sessions, filter.map(|(_, text)| text))?;
@@ -147,7 +150,8 @@ fn page(opened: &Opened, filter: Option<(&Filter, &str)>, out: &mut dyn Write) -
     Ok(html.finish()?)
 }
 
-/// The messages of a scope that fit the filter, in order. The session is one of its capture.
+/// Passes the messages of a scope that match the filter to `take`, in order. The session
+/// identifies the capture.
 fn messages(
     opened: &Opened,
     session: SessionNumber,
@@ -159,7 +163,8 @@ fn messages(
     opened.reader.all_messages(capture, scope, filter, None).try_for_each(|message| take(&message?))
 }
 
-/// Sessions as one diagram. Those of one capture went on at the same time, so their messages stand in the order of the capture.
+/// Writes the sessions as one diagram. Sessions of one capture ran at the same time, so their
+/// messages are in the order of the capture.
 fn diagram(opened: &Opened, filter: Option<&Filter>, out: &mut dyn Write) -> Result<()> {
     let sessions = opened.sessions()?;
     let head = mermaid::head(&sessions);
@@ -191,7 +196,8 @@ fn diagram(opened: &Opened, filter: Option<&Filter>, out: &mut dyn Write) -> Res
     Ok(())
 }
 
-/// The packets that were kept, as a capture file; secrets in them are masked unless they were kept.
+/// Writes the stored packets as a capture file. Secrets are masked as they were when the
+/// packets were stored.
 fn packets(opened: &Opened, out: &mut dyn Write) -> Result<()> {
     let mut writer = pcapng::Writer::new(out)?;
     let place = opened.reader.place().clone();
@@ -204,7 +210,7 @@ fn packets(opened: &Opened, out: &mut dyn Write) -> Result<()> {
         while let Some(item) = stored.next()? {
             match item {
                 Item::Packet(packet) => writer.packet(&packet, None)?,
-                // There are some only where secrets were kept.
+                // The store contains secrets only if the recording used --keep-secrets.
                 Item::Secrets(lines) => writer.secrets(lines)?,
                 Item::Damage(_) | Item::Dropped(_) | Item::Idle => {}
             }

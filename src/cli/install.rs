@@ -1,4 +1,5 @@
-//! `mcptap install` and `mcptap uninstall`: the servers of a client's configuration, recorded from now on, or no longer.
+//! `mcptap install` and `mcptap uninstall`: change a client's configuration so that its servers are
+//! recorded, or no longer recorded.
 
 mod clients;
 mod config;
@@ -19,7 +20,7 @@ use super::args::Install;
 use super::output::{self, Output};
 use crate::view::{command_line, safe, units};
 
-/// What to do with the servers.
+/// The action for each server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Action {
     List,
@@ -27,13 +28,13 @@ enum Action {
     Unwrap,
 }
 
-/// The words that record a server: this program, and what it is told.
+/// The words before a server's command that record it: this program and its arguments.
 struct WrapCommand {
     program: PathBuf,
     db: Option<PathBuf>,
 }
 
-/// What became of the servers of all files.
+/// Counts over the servers of all files.
 #[derive(Debug, Default)]
 struct Tally {
     names: Vec<String>,
@@ -41,7 +42,7 @@ struct Tally {
     recorded: u64,
 }
 
-/// `mcptap install`: without a client, which there are.
+/// Runs `mcptap install`. Without a client it lists the configurations of all clients.
 pub fn install(arguments: Install, db: Option<PathBuf>) -> Result<ExitCode> {
     let Some(client) = &arguments.client else {
         run(&arguments, db, Action::List)?;
@@ -63,7 +64,7 @@ pub fn install(arguments: Install, db: Option<PathBuf>) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `mcptap uninstall`: without a client, for all of them.
+/// Runs `mcptap uninstall`. Without a client it changes the configurations of all clients.
 pub fn uninstall(arguments: Install) -> Result<ExitCode> {
     let tally = run(&arguments, None, Action::Unwrap)?;
     match tally.changed {
@@ -84,7 +85,8 @@ fn run(arguments: &Install, db: Option<PathBuf>, action: Action) -> Result<Tally
     let mut out = output::stdout();
     let mut tally = Tally::default();
     let files = files(arguments.client.as_deref())?;
-    // All is read before anything is written: a mistake in one file is no half-done work.
+    // All files are read before anything is written, so that a mistake in one of them leaves no
+    // work half done.
     let mut changes = Vec::new();
     for (client, path) in &files {
         writeln!(out, "{client:<16}  {}", path.display())?;
@@ -116,7 +118,7 @@ fn run(arguments: &Install, db: Option<PathBuf>, action: Action) -> Result<Tally
     Ok(tally)
 }
 
-/// Does what is ordered with a server, and says so.
+/// Applies the action to a server, and prints its state.
 fn one(
     config: &mut Config,
     server: &Server,
@@ -145,7 +147,7 @@ fn one(
     };
     let command = match launch {
         Launch::Command(words) | Launch::Wrapped(words) => {
-            // What is shown goes into chats and tickets.
+            // People paste this output into chats and tickets.
             let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
             command_line::masked(&words).join(" ")
         }
@@ -166,7 +168,8 @@ impl WrapCommand {
     }
 }
 
-/// The configurations that are meant, each with its client: those of a client, one by its path, or all that are here.
+/// The configuration files, each with the name of its client: those of one client, one given by its
+/// path, or all that exist.
 fn files(client: Option<&str>) -> Result<Vec<(String, PathBuf)>> {
     let folders = folders()?;
     let here = |client: &Client| {
@@ -191,7 +194,7 @@ fn folders() -> Result<Folders> {
     Ok(Folders { home: base.home_dir().to_owned(), config, project: env::current_dir()? })
 }
 
-/// Puts a new text in place of the old one, at once: nobody sees half of it, and it keeps its rights. A link stays one.
+/// Replaces the text of a file atomically and retains its permissions. A symbolic link is followed.
 fn replace(path: &Path, before: &str, after: &str) -> Result<()> {
     let path = fs::canonicalize(path)?;
     let folder = path.parent().context("it is in no folder")?;

@@ -17,7 +17,7 @@ use crate::view::paint::Tone;
 use crate::view::safe::{self, Align};
 use crate::view::steps::{Step, StepTable};
 
-/// Steps that are read at once.
+/// Number of steps read at once.
 const ROWS: usize = 1_000;
 
 pub fn run(arguments: Layers, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
@@ -91,19 +91,20 @@ fn table(opened: &Opened, session: &Session, json: bool, colour: Colour, out: &m
     Ok(())
 }
 
-/// Widths of the columns: those of the first steps, which are most often all.
+/// Widths of the columns. They fit the first page of steps, which is mostly the only one.
 struct Columns {
     ends: usize,
     packets: usize,
-    /// Packets of a step that are listed one by one.
+    /// Maximum number of packets of a step that are listed one by one.
     listed: usize,
     detail: usize,
 }
 
-/// Columns of a terminal on which the packets of a step may be listed one by one, and so many of them.
+/// Columns of a terminal from which on up to [`LISTED`] packets of a step are listed one by one.
 const WIDE: usize = 160;
+/// Maximum number of packets of a step that are listed on a wide terminal or in a file.
 const LISTED: usize = 12;
-/// How many on one that is narrower: the details say more.
+/// The same on a narrower terminal, where the details need the room.
 const LISTED_NARROW: usize = 3;
 
 impl Columns {
@@ -115,7 +116,7 @@ impl Columns {
         let listed = if terminal.is_some_and(|width| width < WIDE) { LISTED_NARROW } else { LISTED };
         let (ends, packets) = (widest(&Step::ends, 9), widest(&|step| packets(&step.packets, listed), 7).min(48));
         let roles = widest(&role, 0).min(40);
-        // On a terminal the details give way; in a file nothing has to.
+        // On a terminal the details are cut. In a file nothing is cut.
         let room = terminal.map_or(usize::MAX, |width| {
             width.saturating_sub(4 + 2 + 5 + 2 + ends + 2 + 5 + 2 + packets + 2 + 2 + roles)
         });
@@ -153,7 +154,7 @@ fn role(step: &Step) -> String {
     step.role.map_or("-".to_owned(), |role| format!("{role}: {}", step.about))
 }
 
-/// The packets in a column: all of them up to `listed`, else the first and last.
+/// The packets in a column: all of them up to `listed`, else the first and the last.
 fn packets(packets: &[PacketNumber], listed: usize) -> String {
     match packets {
         [] => "-".to_owned(),

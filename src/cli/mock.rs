@@ -1,4 +1,4 @@
-//! `mcptap mock`: the recorded server, for a client that is there.
+//! `mcptap mock`: plays the recorded server to a live client.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

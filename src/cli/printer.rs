@@ -1,4 +1,4 @@
-//! Events to lines on standard output: text for people, or JSON lines.
+//! Prints events on standard output, as text for people or as JSON lines.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -18,16 +18,16 @@ use crate::mcp::{Session, SessionNumber};
 use crate::pipeline::Counts;
 use crate::view::transcript::{LineFormatter, Totals};
 
-/// Prints events as they come.
+/// Prints events as they arrive.
 #[derive(Debug)]
 pub struct Printer {
     out: Output,
     json: bool,
     lines: LineFormatter,
-    /// A line of JSON being written.
+    /// The buffer for a line of JSON.
     line: Vec<u8>,
     totals: Totals,
-    /// The last record of each session that is not over, said at its end.
+    /// The latest record of each session that has not ended. It is printed at the session's end.
     sessions: BTreeMap<SessionNumber, Session>,
     shown: Option<SessionNumber>,
     progress: Progress,
@@ -36,7 +36,8 @@ pub struct Printer {
 }
 
 impl Printer {
-    /// To standard output: what `filter` lets through, as far as it can be judged while a live capture goes on.
+    /// Makes a printer to standard output. Messages are printed if they match the filter, as far as
+    /// a live capture can decide that.
     pub fn new(json: bool, colour: Colour, filter: Option<Filter>, live: bool) -> Printer {
         let lines =
             LineFormatter { paint: output::paint(colour), width: output::width(), start: None, sessions: false };
@@ -54,7 +55,7 @@ impl Printer {
         }
     }
 
-    /// The sessions and the summary.
+    /// Prints the remaining sessions and the summary.
     pub fn finish(&mut self, counts: &Counts) -> Result<()> {
         if let Some(mut filter) = self.filter.take() {
             let mut passed = Vec::new();
@@ -81,7 +82,7 @@ impl Printer {
         Ok(())
     }
 
-    /// The last record of a session.
+    /// Prints the last record of a session.
     fn session(&mut self, session: &Session) -> Result<()> {
         self.totals.session(session);
         if self.json {
@@ -160,7 +161,7 @@ impl Printer {
         Ok(())
     }
 
-    /// Prints an event that is no session's record.
+    /// Prints an event that is not the record of a session.
     fn show(&mut self, event: &Event) -> Result<()> {
         match event {
             Event::Ended(number) => {
@@ -183,7 +184,7 @@ impl Printer {
                 if self.json {
                     self.write(|line| jsonl::write_finding(line, finding))?;
                 } else if finding.messages.is_empty() {
-                    // A message's own line names its findings.
+                    // The line of a message already names its findings.
                     writeln!(self.out, "{}", self.lines.finding(finding))?;
                 }
             }
@@ -193,7 +194,7 @@ impl Printer {
     }
 }
 
-/// Why there is nothing to see, where nothing was seen.
+/// An explanation for a capture without messages.
 fn nothing(counts: &Counts) -> String {
     let skipped: Vec<String> = counts.skipped.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
     let skipped = if skipped.is_empty() { String::new() } else { format!("; passed over: {}", skipped.join(", ")) };

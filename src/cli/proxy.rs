@@ -1,6 +1,7 @@
-//! `mcptap proxy`: before a server that speaks HTTP, to lines and into the database.
+//! `mcptap proxy`: forwards traffic to an HTTP server, prints it and saves it.
 //!
-//! Clients are served from the first moment to the last, whatever becomes of the record: what is wrong with that is said.
+//! Clients are served from the first moment to the last, even if recording fails. Failures of
+//! recording are reported.
 
 use std::env;
 use std::path::PathBuf;
@@ -31,10 +32,11 @@ use crate::source::tape::{self, Loss};
 use crate::store::{self, CaptureKind, Place, Writer};
 use crate::view::command_line;
 
-/// How long a connection to the server may take to be made.
+/// Maximum time for connecting to the server.
 const CONNECTING: Duration = Duration::from_secs(10);
 
-/// How long connections may take to end once told to. Those that are still being made are not waited for.
+/// Time that open connections have to end after a signal. Connections that are still being made are
+/// not waited for.
 const GRACE: Duration = Duration::from_secs(1);
 
 pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
@@ -45,7 +47,8 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     let listener = listen::bind(&arguments.listen).with_context(|| format!("cannot listen at {}", arguments.listen))?;
     let address = listener.local_addr().context("cannot listen")?;
     let place = if arguments.no_save { None } else { Some(Place::file(target::database(db)?)) };
-    // What is decoded and saved more slowly than it passes waits beside the database, which has to find room there too.
+    // Traffic that is not decoded and saved yet waits beside the database, because that place needs
+    // free space anyway.
     let folder = place.as_ref().and_then(|place| place.create_folder().ok()).unwrap_or_else(env::temp_dir);
     let (stop, signal) = stop::with_descriptor()?;
     let ended = Arc::new(AtomicBool::new(false));
@@ -60,7 +63,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     };
     announce(&arguments, address);
     let serving = thread::Builder::new().name("proxy".to_owned()).spawn(serve).context("cannot start a thread")?;
-    // This thread decodes and saves from here on.
+    // From here on this thread decodes and saves.
     source::give_way();
 
     let writer = place.map(|place| writer(&arguments, place, &stop));
@@ -75,7 +78,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     let mut pipeline = Pipeline::new(options);
     let printer = Printer::new(arguments.json, colour, filter, true);
     let mut listeners = Both(Watched(Some(printer)), saver);
-    // A signal ends the connections, and that the queue: what is in it is still decoded.
+    // A signal ends the connections, and thereby the queue. Its remaining content is still decoded.
     let run = engine::run(&mut queue, &mut pipeline, &mut listeners, &AtomicBool::new(false));
     if let Err(error) = &run {
         eprintln!("mcptap: nothing more is recorded: {error:#}");
@@ -88,7 +91,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     counts.skipped.extend((dropped > 0).then_some(("dropped by mcptap", dropped)));
     let Both(Watched(printer), saver) = listeners;
     let saved = saver.map(|saver| saver.finish(target::summary(&counts))).transpose();
-    // Nobody may be there to read it.
+    // Standard output may be closed.
     let _ = printer.map(|mut printer| printer.finish(&counts));
     if dropped > 0 || loss.bytes() > 0 {
         let bytes = loss.bytes();
@@ -114,7 +117,7 @@ fn proxy(arguments: &args::Proxy, record: Record) -> Result<Proxy> {
     Proxy::new(&arguments.to, &options, arguments.allow_host.clone(), record)
 }
 
-/// Says where clients find it, and what a person should know of that.
+/// Prints the address for clients, and warnings about it.
 fn announce(arguments: &args::Proxy, address: std::net::SocketAddr) {
     let (to, path) = (&arguments.to, uri::origin_form(&arguments.to));
     eprintln!("mcptap: give clients http://{address}{path} in place of {to}; Ctrl-C ends it");
@@ -128,7 +131,8 @@ fn announce(arguments: &args::Proxy, address: std::net::SocketAddr) {
     }
 }
 
-/// Begins a capture in the database. Another program may hold it locked: traffic waits in the queue meanwhile.
+/// Begins a capture in the database. Another program may have it locked. In the meantime traffic
+/// waits in the queue.
 fn writer(arguments: &args::Proxy, place: Place, stop: &AtomicBool) -> Result<Writer> {
     let source = if arguments.keep_secrets {
         arguments.to.clone()
@@ -146,7 +150,8 @@ fn writer(arguments: &args::Proxy, place: Place, stop: &AtomicBool) -> Result<Wr
     })
 }
 
-/// Lines for whoever watches. That nobody does any more ends neither the proxy nor the record.
+/// Prints lines as long as standard output is open. When it closes, the proxy and its
+/// recording go on.
 struct Watched(Option<Printer>);
 
 impl Watched {

@@ -1,4 +1,4 @@
-//! `mcptap read`: captures to lines, as messages are completed.
+//! `mcptap read`: decodes captures and prints messages as they are completed.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

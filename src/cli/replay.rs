@@ -1,4 +1,4 @@
-//! `mcptap replay`: a recording sent again, and what is answered otherwise.
+//! `mcptap replay`: sends a recording again and compares the responses.
 
 use std::collections::HashSet;
 use std::io::{IsTerminal, Write};
@@ -87,7 +87,7 @@ pub fn run(arguments: Replay, db: Option<PathBuf>, colour: Colour) -> Result<Exi
     }
 }
 
-/// The messages that `--only` lets through.
+/// The messages that `--only` selects; `None` without that option.
 fn wanted(reader: &Reader, session: &Session, only: Option<&str>) -> Result<Option<HashSet<MessageNumber>>> {
     let Some(filter) = filter::parse(only)? else { return Ok(None) };
     let rows = reader.all_matching(&filter, Scope::Session(session.number));
@@ -105,7 +105,7 @@ fn settings(arguments: &Replay, only: Vec<bool>) -> Result<Settings> {
     Ok(Settings { revision: arguments.revision.clone(), pace, timeout, policy, only, ..Settings::default() })
 }
 
-/// The server, and the names of the header fields that are supplied for it.
+/// The server, and the names of the header fields that the options supply for it.
 fn server(arguments: &Replay) -> Result<(Target, Vec<String>)> {
     let Some(url) = &arguments.to else {
         return Ok((Target::command(arguments.command.clone()), Vec::new()));
@@ -146,7 +146,7 @@ fn server(arguments: &Replay) -> Result<(Target, Vec<String>)> {
     bail!("--to {url}: this mcptap was built without HTTP; name a command instead: -- CMD ARG...")
 }
 
-/// Says which secrets the recording had and the replay has not.
+/// Prints the names of secrets that the recording had and the replay does not send.
 fn name_masked(masked: &[String], supplied: &[String], is_command: bool) {
     if is_command {
         return;
@@ -163,7 +163,7 @@ fn name_masked(masked: &[String], supplied: &[String], is_command: bool) {
     }
 }
 
-/// Asks, on a terminal, about each tool that would be left out.
+/// Asks about each tool that would be skipped, if there is a terminal.
 fn ask(script: &Script, settings: &mut Settings) -> Result<()> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Ok(());
@@ -184,7 +184,7 @@ fn ask(script: &Script, settings: &mut Settings) -> Result<()> {
     Ok(())
 }
 
-/// The plan, and nothing sent.
+/// Prints the plan without sending anything.
 fn dry_run(script: &Script, settings: &Settings) -> Result<ExitCode> {
     let mut out = output::stdout();
     planned(script, settings, &mut |row| {
@@ -209,7 +209,7 @@ fn dry_run(script: &Script, settings: &Settings) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Latencies against the recording.
+/// Prints the latencies, compared with those of the recording.
 fn table(outcomes: &Outcomes) -> Result<()> {
     let mut out = output::stdout();
     writeln!(out, "\n{} replays", outcomes.replays)?;

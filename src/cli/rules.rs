@@ -1,4 +1,4 @@
-//! `mcptap rules`: every rule, or the manual of one.
+//! `mcptap rules`: lists the rules, or shows the manual of one.
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! `mcptap show`: sessions as timelines, or one message whole.
+//! `mcptap show`: shows sessions as timelines, or one message in full.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -24,13 +24,14 @@ use crate::view::timing::{Clock, Timing};
 use crate::view::transcript::{LineFormatter, Totals};
 use crate::view::{json_tree, overview};
 
-/// Messages of an operation that are listed with one of them: a screen.
+/// Maximum number of messages of an operation that are listed with one of them: about a screen.
 const OPERATION: usize = 40;
 
-/// How often a followed database is looked at: a person sees a message within a tenth of a second.
+/// Time between two looks at a followed database. A person sees a message within a tenth
+/// of a second.
 const LOOK: Duration = Duration::from_millis(30);
 
-/// Looks after which it is asked whether the writer lives though nothing was written.
+/// Number of looks after which a check follows that the writer still lives, if it wrote nothing.
 const ASSURE: u32 = 32;
 
 pub fn run(arguments: Show, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
@@ -63,7 +64,8 @@ pub fn run(arguments: Show, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-/// The message of this number: of the session, or of the only capture of the store.
+/// The message with this number and its session: in the session of the target, or in the only
+/// capture of the store.
 pub fn find(opened: &Opened, number: MessageNumber) -> Result<(Session, Message)> {
     let session = opened.session.map(|_| opened.one_session()).transpose()?;
     let message = match &session {
@@ -81,13 +83,13 @@ pub fn find(opened: &Opened, number: MessageNumber) -> Result<(Session, Message)
     Ok((session, message))
 }
 
-/// Where the time of the call went that a message belongs to.
+/// The timing of the call that a message belongs to.
 fn timing(opened: &Opened, message: &Message) -> Result<Option<Timing>> {
     let capture = opened.reader.capture_of(message.session)?;
     Ok(capture.map(|capture| Clock::new(&opened.reader, capture).of_message(message)).transpose()?.flatten())
 }
 
-/// Prints sessions.
+/// Prints sessions as timelines.
 struct Timeline {
     out: Output,
     json: bool,
@@ -104,7 +106,7 @@ impl Timeline {
         Timeline { out: output::stdout(), json, lines, filter, line: Vec::new(), totals: Totals::default() }
     }
 
-    /// A session up to now; returns the last message's key.
+    /// Prints a session as far as it is stored. Returns the key of the last message.
     fn session(&mut self, opened: &Opened, session: &Session) -> Result<Option<Key>> {
         self.lines.start = Some(session.started);
         if !self.json {
@@ -114,7 +116,7 @@ impl Timeline {
         for row in opened.reader.all_findings(Scope::Session(session.number)) {
             let row = row?;
             self.totals.finding(row.severity, row.repeated.max(1));
-            // A rule of another version has no entry here; its messages still name it.
+            // A rule of another version has no entry here, but the messages still name it.
             let Some(finding) = row.finding() else { continue };
             if self.json {
                 self.write(|line| jsonl::write_finding(line, &finding))?;
@@ -129,7 +131,7 @@ impl Timeline {
         Ok(last)
     }
 
-    /// What a session is, beside its messages.
+    /// Prints the summary of a session.
     fn summary(&mut self, opened: &Opened, session: &Session) -> Result<()> {
         let overview = overview::read(&opened.reader, session)?;
         let times = Times::read(&opened.reader, session)?;
@@ -150,7 +152,7 @@ impl Timeline {
         Ok(writeln!(self.out)?)
     }
 
-    /// The messages of a session behind `after`; returns the last one's key.
+    /// Prints the messages of a session behind `after`. Returns the key of the last one.
     fn messages(&mut self, opened: &Opened, session: &Session, after: Option<Key>) -> Result<Option<Key>> {
         let Some(capture) = opened.reader.capture_of(session.number)? else { return Ok(after) };
         let mut clock = Clock::new(&opened.reader, capture);
@@ -161,7 +163,7 @@ impl Timeline {
             last = Some(Key::new(capture, message.number.0));
             self.totals.message(&message);
             if self.json {
-                // Once for each call: at its answer.
+                // The timing of a call is written once: with its response.
                 let timing = if message.answers.is_some() { clock.of_message(&message)? } else { None };
                 self.write(|line| jsonl::write_call(line, &message, timing.as_ref()))?;
             } else {
@@ -171,12 +173,13 @@ impl Timeline {
         Ok(last)
     }
 
-    /// Goes on printing what is new, until the capture is over or the reader of the output goes.
+    /// Prints new messages until the session ends.
     fn follow(&mut self, opened: &Opened, mut seen: Option<Key>) -> Result<()> {
         let mut version = None;
         for look in 0u32.. {
             let now = opened.reader.data_version()?;
-            // A writer that was killed says no more.
+            // A writer that was killed makes no further change, so its state is checked from
+            // time to time.
             if version != Some(now) || look.is_multiple_of(ASSURE) {
                 version = Some(now);
                 let session = match opened.session {
@@ -184,7 +187,7 @@ impl Timeline {
                     None => opened.reader.latest_session()?,
                 };
                 if let Some(session) = session {
-                    // Asked first: once it has ended, what is read next is all.
+                    // Read before the messages: if it has ended, they are complete.
                     let live = super::sessions::is_live(&opened.reader, &session)?;
                     seen = self.messages(opened, &session, seen)?;
                     if !live {
@@ -198,7 +201,7 @@ impl Timeline {
         Ok(())
     }
 
-    /// What became of a session that was followed.
+    /// Prints the last record of a followed session.
     fn ended(&mut self, session: &Session) -> Result<()> {
         if self.json {
             self.write(|line| jsonl::write_session(line, session))?;
@@ -208,7 +211,7 @@ impl Timeline {
         Ok(self.out.flush()?)
     }
 
-    /// One message with everything.
+    /// Prints one message in full.
     fn whole(&mut self, opened: &Opened, session: &Session, message: &Message) -> Result<()> {
         if self.json {
             let timing = self::timing(opened, message)?;
@@ -235,7 +238,8 @@ impl Timeline {
         Ok(self.out.flush()?)
     }
 
-    /// The operation that a message is part of: its messages, each with why it belongs to it.
+    /// Prints the operation that a message is part of: its messages, each with the reason why it
+    /// belongs to it.
     fn operation(&mut self, opened: &Opened, message: &Message) -> Result<()> {
         let Some(capture) = opened.reader.capture_of(message.session)? else { return Ok(()) };
         let scope = Scope::Session(message.session);

@@ -1,4 +1,4 @@
-//! `mcptap sniff`: live from an interface to lines and into the database.
+//! `mcptap sniff`: captures live from an interface, prints messages and saves them.
 
 use std::env;
 use std::fs::File;
@@ -41,11 +41,13 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
         buffer_size: (arguments.buffer as usize) << 20,
         ..LiveOptions::default()
     })?;
-    // The interface is open: nothing below needs more than the person's own rights, and what is written is theirs.
+    // The interface is open. The rest needs only the user's own rights, and written files belong
+    // to the user.
     live::drop_privileges()?;
     let stop = stop::on_signals()?;
     let raw = arguments.write.as_ref().map(|path| Raw::create(path)).transpose()?;
-    // What is captured faster than it is decoded waits beside the database, which has to find room there too.
+    // Packets that are not decoded yet wait beside the database, because that place needs
+    // free space anyway.
     let mut folder = env::temp_dir();
     let saver = if arguments.no_save {
         None
@@ -70,7 +72,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     let mut listeners = Both(Both(printer, limit), Both(raw, saver));
     let keys = arguments.decoding.key_log(true);
     let mut source = WithKeyLog::new(queue, keys.as_deref(), true)?;
-    // A signal ends the capture, and that the queue: what is in it is still decoded.
+    // A signal ends the capture, and thereby the queue. Its remaining content is still decoded.
     let run = engine::run(&mut source, &mut pipeline, &mut listeners, &AtomicBool::new(false));
     stop.store(true, Ordering::Relaxed);
     let statistics = source.into_inner().finish().and_then(|mut live| live.statistics());
@@ -105,7 +107,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-/// Name, state, addresses and description of each interface.
+/// Prints the name, state, addresses and description of each interface.
 fn list() -> Result<ExitCode> {
     let mut out = output::stdout();
     for interface in live::interfaces()? {
@@ -123,7 +125,7 @@ fn list() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Sets the flag after a time: then nothing more is captured, and what was captured before is decoded.
+/// Sets the flag after a time. It ends the capture; packets captured before are still decoded.
 fn stop_after(time: Duration, stop: Arc<AtomicBool>) -> Result<()> {
     let wait = move || {
         thread::sleep(time);
@@ -137,7 +139,8 @@ fn stop_after(time: Duration, stop: Arc<AtomicBool>) -> Result<()> {
 struct Limit {
     messages: Option<u64>,
     stop: Arc<AtomicBool>,
-    /// Where the capture's end may be long before that of the decoding, which the person is told once.
+    /// The queue, until the user was informed once that decoding goes on after the
+    /// end of capturing.
     waiting: Option<Gauge>,
 }
 
@@ -167,7 +170,7 @@ impl Listener for Limit {
     }
 }
 
-/// The raw packets, into a file.
+/// Writes the raw packets to a file.
 struct Raw(pcapng::Writer<BufWriter<File>>);
 
 impl Raw {

@@ -1,4 +1,4 @@
-//! What a command works on: a capture file, a saved session, a database.
+//! The target of a command: a capture file, a saved session or a database.
 
 use std::fs::File;
 use std::io::Read;
@@ -21,20 +21,20 @@ use crate::source::file::Files;
 use crate::source::keylog::WithKeyLog;
 use crate::store::{self, CaptureInfo, CaptureKind, Options, Place, Reader, Summary, Writer};
 
-/// How often a database that cannot be opened is tried again, and how long to wait in between: another program may hold it locked. What is observed
-/// meanwhile waits in the queue.
+/// Number of attempts to open a locked database, and the pause between them. In the meantime
+/// observed traffic waits in the queue.
 const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// A target, opened.
+/// An opened target.
 pub struct Opened {
-    /// The store that holds it: the database, or a temporary one for a capture file.
+    /// The store that contains it: a database, or a temporary store for a capture file.
     pub reader: Reader,
-    /// The session that was asked for; `None`: all of the store.
+    /// The chosen session; `None` means all sessions of the store.
     pub session: Option<SessionNumber>,
 }
 
-/// What a target's name says.
+/// The kind of a target, by its name.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Named {
     /// The session that began last.
@@ -47,7 +47,8 @@ pub enum Named {
     Capture(PathBuf),
 }
 
-/// Reads a target's name. A number is a session; a file with that name is `./7`.
+/// Interprets the name of a target. A number means a session; a file with such a name is written
+/// `./7`.
 pub fn named(target: &str) -> Result<Named> {
     if target == "latest" {
         return Ok(Named::Latest);
@@ -59,7 +60,7 @@ pub fn named(target: &str) -> Result<Named> {
     if target != "-" && is_database(&path)? { Ok(Named::Database(path)) } else { Ok(Named::Capture(path)) }
 }
 
-/// Opens a target; without one, the default database.
+/// Opens a target, or the default database if there is none.
 pub fn open(target: Option<&str>, session: Option<u32>, decoding: &Decoding, db: Option<PathBuf>) -> Result<Opened> {
     let default = || Ok::<_, anyhow::Error>(Place::file(database(db.clone())?));
     let named = target.map(named).transpose()?;
@@ -94,7 +95,7 @@ pub fn latest(reader: &Reader) -> Result<SessionNumber> {
 }
 
 impl Opened {
-    /// The sessions asked for, in order.
+    /// The chosen sessions, in order.
     pub fn sessions(&self) -> Result<Vec<Session>> {
         if let Some(number) = self.session {
             return Ok(self.reader.session(number)?.into_iter().collect());
@@ -102,7 +103,8 @@ impl Opened {
         self.reader.all_sessions().collect()
     }
 
-    /// The one session asked for; an error that lists them where there are several.
+    /// The only session of the target. If there are several, the error names the option
+    /// that chooses one.
     pub fn one_session(&self) -> Result<Session> {
         let mut sessions = self.sessions()?;
         match sessions.len() {
@@ -113,7 +115,7 @@ impl Opened {
     }
 }
 
-/// Decodes captures into a store.
+/// Decodes capture files into a store.
 pub fn import(files: &[PathBuf], place: Place, decoding: &Decoding) -> Result<Counts> {
     let keys = decoding.key_log(false);
     let mut source = WithKeyLog::new(Files::open(files, false)?, keys.as_deref(), false)?;
@@ -136,23 +138,24 @@ pub fn capture_info(kind: CaptureKind, source: String) -> CaptureInfo {
     CaptureInfo { kind, source, process: std::process::id(), started: saver::now() }
 }
 
-/// The names of files, in one line.
+/// The names of files, separated by blanks.
 pub fn joined(files: &[PathBuf]) -> String {
     files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(" ")
 }
 
-/// How the pipeline works for a command.
+/// The options of the pipeline for a command.
 pub fn pipeline_options(decoding: &Decoding, hash: bool, detail: Detail) -> pipeline::Options {
     pipeline::Options { limits: Limits::default(), detail, hash, keep_secrets: decoding.keep_secrets }
 }
 
-/// How the store is written for a command.
+/// The options of the store for a command.
 pub fn store_options(decoding: &Decoding) -> Options {
     Options { keep_secrets: decoding.keep_secrets, ..Options::default() }
 }
 
-/// Begins a capture while others may hold the database locked. Each failure is told to `goes_on`, which says whether to try again.
-/// A refusal, as of a database of a newer version, is not tried again.
+/// Begins a capture although other programs may have the database locked. After each failure
+/// `goes_on` decides whether to try again. A permanent error, such as a database of a newer
+/// version, is returned at once.
 pub fn create_patiently(
     place: &Place,
     info: &CaptureInfo,
@@ -169,13 +172,13 @@ pub fn create_patiently(
     }
 }
 
-/// What a store is told at the end.
+/// The summary that a store saves at the end of a capture.
 pub fn summary(counts: &Counts) -> Summary {
     let skipped = counts.skipped.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect();
     Summary { ended: saver::now(), skipped, damage: Vec::new() }
 }
 
-/// Shows progress.
+/// Shows progress during an import.
 #[derive(Debug)]
 struct Watch(Progress);
 
@@ -193,7 +196,7 @@ impl Listener for Watch {
     }
 }
 
-/// The database: what was asked for, else the XDG data directory's.
+/// The path of the database: the given one, else the default in the XDG data directory.
 pub fn database(asked: Option<PathBuf>) -> Result<PathBuf> {
     use etcetera::BaseStrategy;
     if let Some(path) = asked {
@@ -219,7 +222,7 @@ fn is_database(path: &Path) -> Result<bool> {
     let mut file = File::open(path).with_context(|| {
         format!("cannot open {:?}: neither a file nor a session (a number, or latest)", path.display().to_string())
     })?;
-    // Other than from a regular file, the bytes would be gone.
+    // Bytes read from anything but a regular file would be lost.
     if !file.metadata()?.is_file() {
         return Ok(false);
     }

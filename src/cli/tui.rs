@@ -1,4 +1,4 @@
-//! `mcptap tui`, which `mcptap` alone and `mcptap FILE` stand for.
+//! `mcptap tui`, also as `mcptap` alone and `mcptap FILE`.
 
 use std::io::{IsTerminal, stdout};
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use crate::tui::import::Decoding;
 use crate::tui::theme::Theme;
 use crate::tui::{self, Options, Target};
 
-/// Shows the target until the person quits.
+/// Shows the target until the user quits.
 pub fn run(arguments: Tui, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
     if !stdout().is_terminal() {
         bail!(

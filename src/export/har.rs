@@ -1,8 +1,9 @@
-//! HAR 1.2, the HTTP archive that network panels of browsers and proxies read
-//! (<http://www.softwareishard.com/blog/har-12-spec/>): every HTTP exchange of the sessions, MCP or not.
+//! HAR 1.2, the HTTP archive that the network panels of browsers and proxies read
+//! (<http://www.softwareishard.com/blog/har-12-spec/>).
 //!
-//! What the format has no place for stands in `_mcp`, as it allows: "Custom fields and elements MUST start with an underscore". One
-//! exchange is held at a time.
+//! It contains every HTTP exchange of the sessions, MCP or not. Facts that the format has no member
+//! for are in `_mcp`: "Custom fields and elements MUST start with an underscore". Only one exchange
+//! is in memory at a time.
 
 mod body;
 mod exchange_map;
@@ -26,19 +27,20 @@ use crate::store::{CaptureId, Key, Page, Reader, Scope};
 use body::{Bodies, DecodedBody};
 use exchange_map::ExchangeMap;
 
-/// An archive that is being written.
+/// Writes an archive.
 pub struct Har<'a> {
     out: &'a mut dyn Write,
     reader: &'a Reader,
-    /// The capture that is being written.
+    /// The exchanges of the capture that is being written.
     index: Option<ExchangeMap>,
-    /// Its connections of which exchanges without messages were written: sessions may share one.
+    /// Connections whose exchanges without messages were written. Several sessions may
+    /// share a connection.
     written: HashSet<ConnectionId>,
     line: Vec<u8>,
     is_first: bool,
 }
 
-/// What an exchange is for MCP.
+/// The MCP messages of an exchange.
 #[derive(Debug, Default)]
 struct McpContent {
     session: SessionNumber,
@@ -51,7 +53,7 @@ impl<'a> Har<'a> {
     /// Begins an archive.
     ///
     /// # Errors
-    /// It cannot be written; so for all that follow.
+    /// The output fails. The same holds for the functions below.
     pub fn new(reader: &'a Reader, out: &'a mut dyn Write) -> io::Result<Har<'a>> {
         let version = env!("CARGO_PKG_VERSION");
         let creator = format!(r#"{{"name":"mcptap","version":"{version}"}}"#);
@@ -59,16 +61,16 @@ impl<'a> Har<'a> {
         Ok(Har { out, reader, index: None, written: HashSet::new(), line: Vec::new(), is_first: true })
     }
 
-    /// Ends it.
+    /// Ends the archive.
     pub fn finish(self) -> io::Result<()> {
         self.out.write_all(b"\n]}}\n")
     }
 
-    /// The exchanges of a session that are `wanted`: those that carried messages of it, and those on its connections that carried none of
-    /// any session, once.
+    /// Writes the `wanted` exchanges of a session: those that carried its messages, and those on
+    /// its connections that carried no message of any session. The latter are written only once.
     ///
     /// # Errors
-    /// As above, or the store cannot be read.
+    /// The output fails, or the store cannot be read.
     pub fn session(&mut self, session: &Session, wanted: &dyn Fn(ExchangeNumber) -> bool) -> Result<()> {
         let Some(capture) = self.reader.capture_of(session.number)? else { return Ok(()) };
         let index = match self.index.take().filter(|index| index.capture == capture) {
@@ -138,7 +140,7 @@ impl<'a> Har<'a> {
     }
 }
 
-/// Writes an entry: request, response, and the times between their bytes.
+/// Writes an entry: the request, the response, and the times between their bytes.
 fn write_entry(
     out: &mut Vec<u8>,
     exchange: &Exchange,
@@ -181,8 +183,8 @@ fn write_entry(
     entry.end();
 }
 
-/// Nanoseconds. "The send, wait and receive timings are not optional and must have non-negative values": an answer may come before its
-/// question is over.
+/// The nanoseconds between two times, at least 0: "The send, wait and receive timings are not
+/// optional and must have non-negative values". A response may begin before its request ends.
 fn between(from: Option<Time>, to: Option<Time>) -> i64 {
     from.zip(to).map_or(0, |(from, to)| to.since(from).max(0))
 }
@@ -210,7 +212,7 @@ fn write_request(request: &mut Object<'_>, exchange: &Exchange, url: &str, body:
         request.object("postData", |data| {
             data.text("mimeType", exchange.request.fields.get("content-type").unwrap_or_default());
             data.array("params", [], write_pair);
-            // The format has no encoding here.
+            // HAR defines `encoding` for the content of a response only.
             write_text(data, "_encoding", &body.bytes);
             data.maybe(&body.note, |data, note| data.text("comment", note));
         });
@@ -241,14 +243,15 @@ fn write_response(response: &mut Object<'_>, exchange: &Exchange, body: &Decoded
     }
 }
 
-/// What both have. Cookies are not taken apart: they are secrets, masked in their fields.
+/// Writes the members that requests and responses share. The list of cookies is empty: cookies are
+/// secrets, masked in the header fields.
 fn write_head(object: &mut Object<'_>, exchange: &Exchange, half: &Half) {
     object.text("httpVersion", &format!("HTTP/{}", exchange.http_version));
     object.array("cookies", [], write_pair);
     object.array("headers", half.fields.iter(), write_pair);
 }
 
-/// Bytes as transmitted, of HTTP/2 as it packs them; -1 where unknown.
+/// Writes the sizes as transmitted (of HTTP/2 as compressed), or -1 where they are unknown.
 fn write_sizes(object: &mut Object<'_>, half: &Half, body: &DecodedBody) {
     let head = half.head_end.checked_sub(half.head_start).filter(|length| *length > 0);
     let size = |size: Option<u64>| size.and_then(|size| i64::try_from(size).ok()).unwrap_or(-1);
@@ -263,7 +266,7 @@ fn write_pair(out: &mut Vec<u8>, (name, value): (&str, &str)) {
     pair.end();
 }
 
-/// A body as text, or in base64 where it is none.
+/// Writes a body as text, or in base64 if it is not UTF-8.
 fn write_text(object: &mut Object<'_>, encoding: &'static str, bytes: &[u8]) {
     match std::str::from_utf8(bytes) {
         Ok(text) => object.text("text", text),
@@ -274,7 +277,7 @@ fn write_text(object: &mut Object<'_>, encoding: &'static str, bytes: &[u8]) {
     }
 }
 
-/// The absolute URL of the request.
+/// The absolute URL of a request.
 fn url(exchange: &Exchange, connection: Option<&Connection>, spoke_https: bool) -> String {
     let target = exchange.target.as_deref().unwrap_or("/");
     if uri::split_scheme(target).is_some() {
@@ -282,7 +285,7 @@ fn url(exchange: &Exchange, connection: Option<&Connection>, spoke_https: bool) 
     }
     let fields = &exchange.request.fields;
     let address = connection.and_then(server);
-    // What others recorded above TLS shows none: its port nearly always tells.
+    // A capture that another program recorded above TLS shows no TLS. The port mostly reveals it.
     let is_secret = spoke_https
         || connection.is_some_and(|connection| !connection.tls.is_empty())
         || fields.get(":scheme") == Some("https")

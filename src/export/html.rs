@@ -1,7 +1,9 @@
-//! One page that shows sessions to whoever has a browser: who talked, every message with its text, what was found, the exchanges.
+//! An HTML page that shows sessions in a browser: the parties, every message with its text, the
+//! findings, and the exchanges.
 //!
-//! The page is one file that fetches nothing and runs nothing: its policy allows the one style that stands in it. What came from the
-//! network reaches it through [`Shown`] alone, so that no text of it can be anything but text.
+//! The page is one file that fetches nothing and runs nothing: its content security policy allows
+//! only its own style. Text from the network is written through [`Shown`] alone, so that it
+//! cannot become markup.
 
 mod shown;
 
@@ -29,35 +31,37 @@ use crate::view::{json_tree, parties, units};
 
 use shown::Shown;
 
-/// Messages that a browser shows without a pause.
+/// Number of messages that a browser shows without a noticeable pause.
 pub const SHOWN: u64 = 20_000;
 
-/// Bytes of a message's text that are shown: a page of many long ones would be too much for a browser.
+/// Bytes of a message's text that are shown. A page with many longer texts would be too much
+/// for a browser.
 const TEXT: usize = 64 << 10;
 
-/// Findings that are shown at once.
+/// Number of findings up to which the list is unfolded.
 const UNFOLDED: u64 = 20;
 
-/// The width of a latency's bar, in its own units.
+/// The width of a latency bar in units of its SVG.
 const BAR: f64 = 60.0;
 
-/// The only style that the page allows itself.
+/// The only style that the page's policy allows.
 const STYLE: &str = include_str!("html/style.css");
 
-/// A page that is being written.
+/// Writes a page.
 pub struct Html<'a> {
     out: &'a mut dyn Write,
     reader: &'a Reader,
-    /// Only some messages are on it: others are not linked to.
+    /// Whether only some messages are on the page, so that links to messages may lead nowhere.
     is_filtered: bool,
     start: Time,
 }
 
 impl<'a> Html<'a> {
-    /// Begins a page about these sessions. `filter` says which of their messages are on it.
+    /// Begins a page for these sessions. `filter` is the text of the filter that selects the
+    /// messages on it.
     ///
     /// # Errors
-    /// It cannot be written; so for all that follow.
+    /// The output fails. The same holds for the functions below.
     pub fn new(
         reader: &'a Reader,
         out: &'a mut dyn Write,
@@ -68,7 +72,7 @@ impl<'a> Html<'a> {
             [one] => format!("Session {}: {}", one.number.0, parties::server(one)),
             some => units::count(some.len() as u64, "session"),
         };
-        // The style is allowed by its hash: nothing that comes in between could add another.
+        // The policy allows the style by its hash, so that injected markup cannot add another one.
         let hash = STANDARD.encode(digest::digest(&digest::SHA256, STYLE.as_bytes()));
         writeln!(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">")?;
         writeln!(
@@ -99,7 +103,7 @@ impl<'a> Html<'a> {
         Ok(Html { out, reader, is_filtered: filter.is_some(), start: Time::default() })
     }
 
-    /// Ends it.
+    /// Ends the page.
     pub fn finish(self) -> io::Result<()> {
         writeln!(
             self.out,
@@ -108,10 +112,11 @@ impl<'a> Html<'a> {
         )
     }
 
-    /// Begins a session: what it is, and what was found. Its messages follow, then [`Html::end_session`].
+    /// Begins a session with its facts and findings. Its messages follow, then
+    /// [`Html::end_session`].
     ///
     /// # Errors
-    /// As above, or the store cannot be read.
+    /// The output fails, or the store cannot be read.
     pub fn session(&mut self, session: &Session) -> Result<()> {
         let overview = overview::read(self.reader, session)?;
         let times = Times::read(self.reader, session)?;
@@ -130,7 +135,7 @@ impl<'a> Html<'a> {
         Ok(writeln!(self.out, "<h3>Messages</h3>\n<div class=\"timeline\">")?)
     }
 
-    /// A line of the overview.
+    /// Writes a row of the summary.
     fn line(&mut self, session: SessionNumber, line: &SummaryRow) -> io::Result<()> {
         let class = if line.depth == 0 { " class=\"head\"" } else { "" };
         write!(self.out, "<tr{class}><th>{}</th><td>{}", Shown(&line.name), Shown(&line.value))?;
@@ -138,7 +143,7 @@ impl<'a> Html<'a> {
         writeln!(self.out, "</td></tr>")
     }
 
-    /// A message by number, which leads to it.
+    /// Writes the number of a message as a link to it.
     fn link(&mut self, session: SessionNumber, message: MessageNumber) -> io::Result<()> {
         match (self.is_filtered, session.0, message.0) {
             (true, _, number) => write!(self.out, "{number}"),
@@ -146,7 +151,7 @@ impl<'a> Html<'a> {
         }
     }
 
-    /// The messages that something is about.
+    /// Writes links to several messages.
     fn links(&mut self, session: SessionNumber, messages: &[MessageNumber]) -> io::Result<()> {
         for (message, before) in messages.iter().zip(iter::once(" · message ").chain(iter::repeat(", "))) {
             write!(self.out, "{before}")?;
@@ -155,7 +160,7 @@ impl<'a> Html<'a> {
         Ok(())
     }
 
-    /// What was found, folded away where it is more than one looks through.
+    /// Writes the findings. The list is folded if it is long.
     fn findings(&mut self, session: &Session) -> Result<()> {
         let scope = Scope::Session(session.number);
         let counts = self.reader.finding_counts(scope)?;
@@ -176,7 +181,7 @@ impl<'a> Html<'a> {
         Ok(writeln!(self.out, "</details>")?)
     }
 
-    /// What was found, with the manual of its rule.
+    /// Writes a finding with the manual of its rule.
     fn finding(&mut self, session: SessionNumber, row: &FindingRow) -> io::Result<()> {
         let severity = row.severity.name();
         write!(
@@ -195,10 +200,10 @@ impl<'a> Html<'a> {
         writeln!(self.out, "<p class=\"dim\">{}</p></details>", Shown(&row.spec))
     }
 
-    /// A message: one line, and its text behind it.
+    /// Writes a message: one line, which unfolds to its text.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The output fails.
     pub fn message(&mut self, message: &Message) -> io::Result<()> {
         write_message(self.out, message, self.start)?;
         let details = [
@@ -227,7 +232,7 @@ impl<'a> Html<'a> {
     /// Ends a session with its HTTP exchanges.
     ///
     /// # Errors
-    /// As above, or the store cannot be read.
+    /// The output fails, or the store cannot be read.
     pub fn end_session(&mut self, session: &Session) -> Result<()> {
         writeln!(self.out, "</div>")?;
         let mut is_first = true;
@@ -274,7 +279,7 @@ impl<'a> Html<'a> {
     }
 }
 
-/// What a session is, in a few facts.
+/// The main facts about a session, as names and values.
 fn facts_of(session: &Session) -> Vec<(&'static str, String)> {
     let unknown = || "unknown".to_owned();
     let (place, at) = match &session.peers {
@@ -309,7 +314,7 @@ fn facts_of(session: &Session) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// `2026-11-21 01:55:46.342 UTC`.
+/// A time in the form `2026-11-21 01:55:46.342 UTC`.
 fn moment(time: Time) -> String {
     let mut text = Vec::new();
     write_time(&mut text, time);
@@ -317,7 +322,7 @@ fn moment(time: Time) -> String {
     format!("{} {} UTC", &text[..10], &text[11..23])
 }
 
-/// Opens a message with its line; what stands behind it and its end follow.
+/// Begins a message with its line. The caller writes its text and ends it.
 fn write_message(out: &mut dyn Write, message: &Message, start: Time) -> io::Result<()> {
     let (arrow, side) = transcript::arrow(message);
     let side = if side == Tone::Client { "client" } else { "server" };
@@ -344,7 +349,7 @@ fn write_message(out: &mut dyn Write, message: &Message, start: Time) -> io::Res
     let latency = message.latency.filter(|_| message.answers.is_some());
     write!(out, "<span class=\"took\">")?;
     if let Some(latency) = latency {
-        // From a tenth of a millisecond to a hundred seconds, each decade as wide as the next.
+        // The bar covers 0.1 ms to 100 s, with the same width for each decade.
         let width = (((latency.max(1) as f64).log10() - 5.0) / 6.0).clamp(0.0, 1.0) * BAR;
         write!(
             out,
@@ -357,7 +362,7 @@ fn write_message(out: &mut dyn Write, message: &Message, start: Time) -> io::Res
     writeln!(out, "<div class=\"text\" id=\"m{}-{}\">", message.session.0, message.number.0)
 }
 
-/// The text of a message, over several lines where it is JSON.
+/// Writes the text of a message, indented if it is JSON.
 fn write_text(out: &mut dyn Write, message: &Message) -> io::Result<()> {
     let raw: &[u8] = &message.raw;
     let shown = raw.get(..TEXT).unwrap_or(raw);

@@ -9,8 +9,8 @@ use super::{lex, parse};
 /// One text that can be inserted at the cursor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// The byte of the filter where the word at the cursor begins. `text` replaces it from there to
-    /// the cursor.
+    /// The byte of the filter where the word at the cursor begins. `text` replaces it from there
+    /// to the cursor.
     pub start: usize,
     /// The whole word.
     pub text: String,

@@ -72,8 +72,8 @@ fn alternatives(words: &[String]) -> String {
     }
 }
 
-/// A character as it is shown in a line. One without a width would move the caret, so U+FFFD
-/// replaces it.
+/// A character as it is shown in a line. One without a width would move the caret, so
+/// U+FFFD replaces it.
 fn visible(c: char) -> char {
     if c.width().unwrap_or(0) == 0 { '\u{fffd}' } else { c }
 }
@@ -82,8 +82,8 @@ fn columns(text: &[char]) -> usize {
     text.iter().map(|c| c.width().unwrap_or(0)).sum()
 }
 
-/// The range of characters to show: all of them, or as many around `column` as fit between two
-/// ellipses.
+/// The range of characters to show: all of them, or as many around `column` as fit
+/// between two ellipses.
 fn window(text: &[char], column: usize, room: usize) -> (usize, usize) {
     if columns(text) <= room {
         return (0, text.len());

@@ -139,8 +139,8 @@ fn order_json(value: &str, other: &Scalar) -> Option<Ordering> {
     }
 }
 
-/// The text that `contains` and `matches` search: the content of a string, any other JSON value as
-/// written.
+/// The text that `contains` and `matches` search: the content of a string, any other JSON
+/// value as written.
 fn text(datum: Datum<'_>) -> Option<Cow<'_, str>> {
     match datum {
         Datum::Text(text) => Some(Cow::Borrowed(text)),

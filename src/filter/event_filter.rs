@@ -5,9 +5,9 @@
 //! To get the same result, this filter holds messages, in order, until the facts that it needs are
 //! available ([`Filter::settled`]).
 //!
-//! A filter that needs no later facts holds nothing. On a live capture nothing is held until the
-//! end of the capture. Fields that are final only at the end are tested with the facts available by
-//! then.
+//! A filter that needs no later facts holds nothing. On a live capture nothing is held until
+//! the end of the capture. Fields that are final only at the end are tested with the facts
+//! available by then.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -56,8 +56,8 @@ pub struct EventFilter {
     held: VecDeque<HeldMessage>,
     held_bytes: usize,
     sessions: BTreeMap<SessionNumber, Session>,
-    /// Exchanges of held messages: the number of these messages, and the exchange's record once it
-    /// is over.
+    /// Exchanges of held messages: the number of these messages, and the exchange's record once
+    /// it is over.
     exchanges: HashMap<ExchangeNumber, (usize, Option<Exchange>), FxBuildHasher>,
     /// First requests of operations, as far as later messages have linked to them.
     operations: BTreeSet<MessageNumber>,
@@ -83,8 +83,8 @@ impl EventFilter {
         }
     }
 
-    /// Takes the next event. Messages that pass are emitted in order; every other event is emitted
-    /// at once.
+    /// Takes the next event. Messages that pass are emitted in order; every other event is
+    /// emitted at once.
     pub fn push(&mut self, event: Event, sink: &mut impl FnMut(Event)) {
         match event {
             Event::Message(message) => {

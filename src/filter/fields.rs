@@ -1,5 +1,5 @@
-//! The fields of the language: one table for the parser, completion, both evaluators and the
-//! manual.
+//! The fields of the language: one table for the parser, completion, both evaluators
+//! and the manual.
 
 use std::fmt;
 
@@ -16,7 +16,7 @@ pub enum Type {
     Duration,
     /// A point in time.
     Time,
-    /// Any text.
+    /// Text without a fixed list of words.
     Text,
     /// One of a fixed list of words.
     Word,
@@ -245,8 +245,8 @@ pub const HEADER: &str = "http.header.";
 pub enum Field {
     /// A field of the table [`FIELDS`].
     Known(&'static FieldDefinition),
-    /// A header field of the HTTP exchange, of the request or of the response. The name is in lower
-    /// case.
+    /// A header field of the HTTP exchange, of the request or of the response. The name is
+    /// in lower case.
     Header(String),
     /// A value inside the JSON of the message.
     Path(Path),
@@ -279,7 +279,7 @@ impl Field {
         }
     }
 
-    /// What it is, in one line; empty for header fields and paths.
+    /// An explanation in one line; empty for header fields and paths.
     pub fn help(&self) -> &'static str {
         match self {
             Field::Known(entry) => entry.help,

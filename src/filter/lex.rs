@@ -13,8 +13,8 @@ use super::ast::Comparison;
 use super::literal::Literal;
 use super::path::{Selector, is_member_character};
 
-/// A parser's error: the wrong piece of the filter, the message, and the words that would be
-/// correct.
+/// A parser's error: the wrong piece of the filter, the message, and the words that
+/// would be correct.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SyntaxError<'a> {
     pub at: &'a str,
@@ -56,8 +56,8 @@ impl<'a, E> nom::error::FromExternalError<&'a str, E> for SyntaxError<'a> {
 
 pub(super) type Parsed<'a, T> = IResult<&'a str, T, SyntaxError<'a>>;
 
-/// Whether a character can be in a bare word: every one except blanks and the characters of the
-/// language.
+/// Whether a character can be in a bare word: every one except blanks and the characters
+/// of the language.
 pub(super) fn is_word_character(c: char) -> bool {
     !c.is_whitespace() && !"()\"'{}=!<>~,&|".contains(c)
 }

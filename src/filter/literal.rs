@@ -71,8 +71,8 @@ fn word(field: &Field, text: &str) -> Result<Value, Mismatch> {
     Err(Mismatch { message: format!("{field} has no value {}", quote(text)), expected })
 }
 
-/// The JSON value of a bare word: a JSON number, `true`, `false` or `null`. Any other word is a
-/// string.
+/// The JSON value of a bare word: a JSON number, `true`, `false` or `null`. Any other word
+/// is a string.
 fn scalar(text: &str) -> Scalar {
     match text {
         "null" => Scalar::Null,
@@ -83,8 +83,8 @@ fn scalar(text: &str) -> Scalar {
     }
 }
 
-/// Parses a number of JSON (RFC 8259 section 6): `[ minus ] int [ frac ] [ exp ]`, without leading
-/// zeros.
+/// Parses a number of JSON (RFC 8259 section 6): `[ minus ] int [ frac ] [ exp ]`,
+/// without leading zeros.
 fn json_number(input: &str) -> IResult<&str, &str> {
     let whole = recognize((one_of("123456789"), opt(digit1))).or(recognize(char('0')));
     let fraction = (char('.'), digit1);
@@ -136,16 +136,16 @@ fn duration(text: &str) -> Option<i64> {
         "s" => SECOND,
         "m" | "min" => 60 * SECOND,
         "h" => 3_600 * SECOND,
-        // Zero is the same in every unit. For any other number without a unit, the unit would be a
-        // guess.
+        // Zero is the same in every unit. For any other number without a unit, the unit would
+        // be a guess.
         "" if decimal(number, 1) == Some(0) => 1,
         _ => return None,
     };
     decimal(number, scale)
 }
 
-/// Reads a time in RFC 3339. A date alone means midnight. Without an offset it is UTC, as in the
-/// JSON lines.
+/// Reads a time in RFC 3339. A date alone means midnight. Without an offset it is UTC, as in
+/// the JSON lines.
 fn time(text: &str) -> Option<i64> {
     let moment = text.parse::<Timestamp>().ok().or_else(|| {
         let civil = text.parse::<DateTime>().or_else(|_| text.parse::<Date>().map(|date| date.at(0, 0, 0, 0))).ok()?;

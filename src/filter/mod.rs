@@ -45,7 +45,7 @@ use crate::mcp::{Message, Session};
 /// A message together with the facts about it that a filter can test.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
-    /// The message.
+    /// The message that is tested.
     pub message: &'a Message,
     /// The tool of a call, for the request and for its response:
     /// [`facts::tool`](crate::mcp::facts::tool) of the request.
@@ -138,8 +138,8 @@ pub fn fuzz_filter(data: &[u8]) {
     match Filter::parse(&text) {
         Ok(filter) => {
             let printed = filter.to_string();
-            // Printing adds parentheses, quotes and escapes. A text that gets too long by them may
-            // be refused.
+            // Printing adds parentheses, quotes and escapes. A text that gets too long by them
+            // may be refused.
             match Filter::parse(&printed) {
                 Ok(again) => assert_eq!(again, filter, "{printed}"),
                 Err(error) => assert!(printed.len() > parse::LENGTH, "{printed}: {error}"),

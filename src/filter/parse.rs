@@ -1,14 +1,14 @@
 //! The parser and its grammar.
 //!
 //! ```text
-//! filter   = [ any ]                                    an empty filter lets everything through
+//! filter   = [ any ]                              an empty filter selects every message
 //! any      = all { ( "or" | "||" ) all }
-//! all      = operand { [ "and" | "&&" ] operand }       "and" may be left out between two words to search for
+//! all      = operand { [ "and" | "&&" ] operand } "and" is optional between two words to search for
 //! operand  = ( "not" | "!" ) operand | "(" any ")" | term
 //! term     = field operator value
 //!          | field "in" "{" value { [ "," ] value } "}"
-//!          | field                                      it has a value
-//!          | word | quoted                              text to search for
+//!          | field                                the field has a value
+//!          | word | quoted                        text to search for
 //! ```
 
 use nom::character::complete::char;
@@ -237,8 +237,7 @@ fn unexpected<'a>(input: &'a str, expected: &[&str]) -> SyntaxError<'a> {
         Ok((_, word)) => word,
         Err(_) => first(input),
     };
-    let message =
-        if at.is_empty() { "the filter ends too early".to_owned() } else { format!("unexpected {at}") };
+    let message = if at.is_empty() { "the filter ends too early".to_owned() } else { format!("unexpected {at}") };
     SyntaxError::new(at, message).expected(expected)
 }
 

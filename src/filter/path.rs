@@ -1,5 +1,5 @@
-//! Paths into a message's JSON: `params.arguments.city`, `result.content[0].text`, `result.tools[*].name`,
-//! `params._meta["io.modelcontextprotocol/clientInfo"].name`.
+//! Paths into a message's JSON: `params.arguments.city`, `result.content[0].text`,
+//! `result.tools[*].name`, `params._meta["io.modelcontextprotocol/clientInfo"].name`.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -48,8 +48,8 @@ impl Path {
     }
 }
 
-/// Follows the selectors from a value. The recursion is as deep as the path is long, for every
-/// text.
+/// Follows the selectors from a value. The recursion is as deep as the path is long,
+/// for every text.
 fn walk(value: &str, selectors: &[Selector], test: &mut dyn FnMut(&str) -> bool) -> bool {
     let Some((selector, rest)) = selectors.split_first() else {
         return test(value);

@@ -1,5 +1,5 @@
-//! Tests of the language by examples and by its laws: a printed filter parses as the same tree, and
-//! nothing panics.
+//! Tests of the language by examples and by its laws: a printed filter parses as the same tree,
+//! and nothing panics.
 
 mod event_filter;
 mod language;

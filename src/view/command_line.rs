@@ -38,8 +38,9 @@ pub fn masked(words: &[OsString]) -> Vec<String> {
     shown
 }
 
-/// Splits a command line into words as a shell does: with its two kinds of quotes and the backslash
-/// (POSIX Shell Command Language section 2.2), but without any other feature of a shell. `None`
+/// Splits a command line into words as a shell does (POSIX Shell Command Language section 2.2).
+///
+/// It interprets both kinds of quotes and the backslash, but no other feature of a shell. `None`
 /// where a quote is not closed.
 pub fn words(line: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();

@@ -10,8 +10,8 @@ use super::safe;
 const INDENT: usize = 2;
 const LEVELS: usize = 60;
 
-/// The JSON text with one member or element a line, safe for a terminal. `None` where it is not
-/// JSON.
+/// The JSON text with one member or element a line, safe for a terminal. `None` where it
+/// is not JSON.
 pub fn shown(text: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(text).ok().filter(|text| is_json(text))?;
     let lines: Vec<_> = pretty(text).split('\n').map(|line| safe::visible(line).into_owned()).collect();
@@ -62,8 +62,8 @@ pub fn compact(text: &str) -> String {
     tokens(text).collect()
 }
 
-/// The tokens of a JSON text: a whole string, or one other character. Blanks between tokens are
-/// left out.
+/// The tokens of a JSON text: a whole string, or one other character. Blanks between tokens
+/// are left out.
 fn tokens(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {

@@ -32,8 +32,8 @@ impl Latencies {
         self.seen += 1;
     }
 
-    /// The latency that so many percent of the samples do not exceed (nearest rank below). `None`
-    /// without samples.
+    /// The latency that so many percent of the samples do not exceed (nearest rank below).
+    /// `None` without samples.
     pub fn percentile(&mut self, percent: usize) -> Option<i64> {
         if !self.sorted {
             self.samples.sort_unstable();

@@ -110,8 +110,8 @@ pub struct StoredSession<'a> {
     pub session: &'a Session,
 }
 
-/// The layers of a message, from the link up. The headers are those of the first packet that
-/// carried it.
+/// The layers of a message, from the link up. The headers are those of the first packet
+/// that carried it.
 pub fn layers(stored: &StoredSession<'_>, message: &Message) -> Result<Vec<Layer>> {
     let mut layers = network::of_first_packet(stored, message)?;
     layers.extend(above(stored, message)?);

@@ -1,8 +1,8 @@
 //! The outcome of a call, in the same words and colours everywhere.
 //!
-//! There are four outcomes: a protocol error, a failed tool, a negative result, and success. A
-//! negative result is one whose data reports a "no" (`"found": false`), although the tool did its
-//! work.
+//! There are four outcomes: a protocol error, a failed tool, a negative result, and success.
+//! A negative result is one whose data reports a "no" (`"found": false`), although the tool
+//! did its work.
 
 use super::paint::Tone;
 use crate::mcp::facts::Status;

@@ -89,7 +89,7 @@ fn is(count: &MethodCount, method: Method) -> bool {
 /// A capability of one side: whether it was declared, and how much it was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CapabilityUse {
-    /// The capability.
+    /// The capability that was declared or used.
     pub capability: Capability,
     /// The message that declared it.
     pub declared: Option<MessageNumber>,
@@ -164,8 +164,8 @@ pub fn read(reader: &Reader, session: &Session) -> Result<Overview> {
     overview.count(&counts, revisions);
     let Some(capture) = reader.capture_of(session.number)? else { return Ok(overview) };
     let filter: Filter = SUMMARISED_METHODS.map(|method| format!("method = {method}")).join(" or ").parse()?;
-    // Their number is known, so the search ends at the last one, before the many calls that mostly
-    // follow.
+    // Their number is known, so the search ends at the last one, before the many calls
+    // that mostly follow.
     let is_summarised =
         |count: &&MethodCount| count.method.as_deref().is_some_and(|method| SUMMARISED_METHODS.contains(&method));
     let mut left: u64 = counts.iter().filter(is_summarised).map(|count| count.count).sum();

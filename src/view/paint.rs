@@ -14,9 +14,9 @@ pub enum Tone {
     Server,
     /// An error: a failure, a loss, or a violation of a MUST.
     Error,
-    /// A warning.
+    /// A warning, or an outcome that needs attention.
     Warning,
-    /// A success.
+    /// A success, such as a test that passed.
     Good,
     /// The most important text of a line.
     Strong,

@@ -7,13 +7,13 @@
 //!
 //! ```text
 //!    ESC [ 2 J       ␛[2J            control characters: their Control Pictures
-//!    U+009B          ⟦U+009B⟧        C1 controls, bidirectional controls, invisible characters, line separators
+//!    U+009B          ⟦U+009B⟧        C1 and bidirectional controls, invisible characters, line ends
 //!    byte FF         ⟦FF⟧            bytes that are not UTF-8
 //! ```
 //!
 //! Emoji sequences are split into single emoji, because terminals disagree about the width of a
-//! sequence. A variation selector behind a character and a joiner between two wide characters are
-//! left out.
+//! sequence. A variation selector behind a character and a joiner between two wide characters
+//! are left out.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -189,8 +189,8 @@ impl VisibleText {
             (Some(0), Some(_)) => {
                 self.symbol(format_args!("⟦U+{:04X}⟧", c as u32));
             }
-            // A mark without a base character would go onto the text before it, so a dotted circle
-            // carries it.
+            // A mark without a base character would go onto the text before it, so a dotted
+            // circle carries it.
             (Some(0), None) => {
                 self.put('◌', 1);
                 self.put(c, 0);
@@ -228,9 +228,9 @@ impl VisibleText {
 
 /// Whether a character has no shape of its own but acts on others or hides.
 ///
-/// These are C1 controls, Default_Ignorable_Code_Point (Unicode, DerivedCoreProperties.txt; it
-/// includes the bidirectional controls), line and paragraph separators, and interlinear
-/// annotations.
+/// These are C1 controls, Default_Ignorable_Code_Point (Unicode,
+/// DerivedCoreProperties.txt; it includes the bidirectional controls), line and paragraph
+/// separators, and interlinear annotations.
 fn is_hidden(c: char) -> bool {
     matches!(c,
         '\u{80}'..='\u{9f}'

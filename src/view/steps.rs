@@ -20,7 +20,7 @@ pub use table::StepTable;
 pub struct Step {
     /// The position in the table, 1-based.
     pub number: usize,
-    /// The session.
+    /// The session that the step is part of.
     pub session: SessionNumber,
     /// `L4`, `TLS` or `L7`; a dash where there is no network.
     pub layer: &'static str,
@@ -144,8 +144,8 @@ fn options(options: &Options) -> String {
 fn tls(connection: &Connection, roles: &ConnectionRoles) -> Vec<Step> {
     let from = roles.client;
     let spoke = connection.tls.iter().any(|step| matches!(step.kind, StepKind::ApplicationData | StepKind::Decrypted));
-    // Session tickets and a closing alert are details. An alert without any data explains why there
-    // is none.
+    // Session tickets and a closing alert are details. An alert without any data explains why
+    // there is none.
     let told = connection.tls.iter().filter(|step| match step.kind {
         StepKind::Handshake | StepKind::ApplicationData | StepKind::Decrypted => true,
         StepKind::SessionTickets => false,

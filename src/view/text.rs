@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! tools/call                get_weather city=Quito
-//! the answer to it          get_weather  "5"                 get_weather  tool error "no such city"
+//! its response              get_weather  "5"        or    get_weather  tool error "no such city"
 //! initialize                2025-11-25  corpus-client 1.0
 //! notifications/progress    3/10 for 4
 //! ```
@@ -37,8 +37,8 @@ pub fn about(message: &Message, tool: Option<&str>) -> String {
         Kind::Response => {
             let result = part(message, "result").unwrap_or_default();
             let answer = answered(method, result);
-            // The status comes from the whole result, because the member often follows a long
-            // content.
+            // The status comes from the whole result, because the member often follows
+            // a long content.
             let words = match status(message) {
                 Some(Status::ToolError) if answer == "ok" => "tool error".to_owned(),
                 Some(Status::ToolError) => format!("tool error {answer}"),
@@ -167,8 +167,8 @@ fn answered(method: &str, result: &str) -> String {
     if words.is_empty() { ok(result) } else { words }
 }
 
-/// The summary of a result without anything to show, or whose members are beyond the bytes
-/// searched.
+/// The summary of a result without anything to show, or whose members are beyond
+/// the bytes searched.
 fn ok(result: &str) -> String {
     too_long(result).unwrap_or_else(|| "ok".to_owned())
 }

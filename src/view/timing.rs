@@ -1,15 +1,15 @@
 //! The parts of a call's time, as far as packets show them.
 //!
 //! ```text
-//!    capture      request ██████████                                answer ██████████████
+//!    capture      request ██████████                              response ██████████████
 //!                        │ upload  │◄─── network ───►│◄── server ──►│    stream     │
 //!                                  │◄─────────────────── latency ──────────────────►│
 //! ```
 //!
-//! *Upload* is the time from the first byte of the request, including its HTTP head, to the last.
-//! *Network* is the round trip between the place of the capture and the side that responds.
-//! *Server* is the rest of the time until the first byte of the response. *Stream* is the time from
-//! that byte to the last byte of the response.
+//! - *Upload*: from the first byte of the request, including its HTTP head, to the last.
+//! - *Network*: the round trip between the place of the capture and the side that responds.
+//! - *Server*: the rest of the time until the first byte of the response.
+//! - *Stream*: from that byte to the last byte of the response.
 //!
 //! The latency of a call is the sum of the last three. On a pipe there is no network, and all times
 //! are those of the wrapper.
@@ -67,9 +67,9 @@ pub struct Timing {
     pub server: i64,
     /// From the first to the last byte of the response.
     ///
-    /// If the message is in the HTTP response to its request, the first byte is that of the
-    /// response's head. So a stream that opens at once and carries the message later is a long
-    /// stream.
+    /// If the message is in the HTTP response to its request, the first byte is that of
+    /// the response's head. So a stream that opens at once and carries the message later
+    /// is a long stream.
     pub stream: i64,
 }
 

@@ -97,8 +97,8 @@ impl LineFormatter {
             (false, true) if message.redelivered => "↻",
             (false, true) => "",
         };
-        // Columns: number 6, time 11, arrow 1, method 25, id 14, latency 9, mark 1, and the blanks
-        // between.
+        // Columns: number 6, time 11, arrow 1, method 25, id 14, latency 9, mark 1, and
+        // the blanks between.
         let left = 6 + 2 + 11 + 1 + session.len() + 1 + 2 + 25 + 1;
         let right = 1 + 14 + 1 + 9 + 2 + 1 + 2;
         let packets = packets(&message.packets);

@@ -1,4 +1,4 @@
-//! `mcptap.toml`: what a project wants to hear of.
+//! `mcptap.toml`: the findings that a project wants to see.
 //!
 //! ```toml
 //! [check]
@@ -23,7 +23,7 @@ use crate::cli::toml_error;
 use crate::findings::{self, Severity};
 use crate::store::FindingRow;
 
-/// The whole file; other commands may have tables of their own.
+/// The whole file. Other commands may have sections of their own.
 #[derive(Debug, Default, Deserialize)]
 struct File {
     #[serde(default)]
@@ -43,7 +43,7 @@ struct CheckSection {
     severity: BTreeMap<String, String>,
 }
 
-/// What is looked for, and what it is worth.
+/// The findings to report, and their severities.
 #[derive(Debug)]
 pub struct Config {
     pub fail_on: FailOn,
@@ -54,7 +54,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads the file that was asked for, else `mcptap.toml` in the working directory where there is one.
+    /// Reads the given file, else `mcptap.toml` in the working directory if it exists.
     pub fn read(path: Option<&Path>) -> Result<Config> {
         let default = Path::new("mcptap.toml");
         let Some(path) = path.or(default.is_file().then_some(default)) else {
@@ -62,7 +62,7 @@ impl Config {
         };
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let mut config = Config::parse(&text).with_context(|| format!("cannot use {}", path.display()))?;
-        // A path in the file is meant from where the file stands.
+        // A path in the file is relative to the folder of the file.
         if let (Some(baseline), Some(folder)) = (&config.baseline, path.parent()) {
             config.baseline = Some(folder.join(baseline));
         }
@@ -95,7 +95,8 @@ impl Config {
         Ok(config)
     }
 
-    /// What the command line says counts more, or is added.
+    /// Adds the options of the command line. They have precedence over the file; `--ignore` is
+    /// added to it.
     pub fn with(mut self, arguments: &Check) -> Result<Config> {
         known(arguments.only.iter().chain(&arguments.ignore))?;
         self.fail_on = arguments.fail_on.unwrap_or(self.fail_on);
@@ -107,19 +108,20 @@ impl Config {
         Ok(self)
     }
 
-    /// Whether a finding is to be told.
+    /// Whether a finding is reported.
     pub fn wants(&self, row: &FindingRow) -> bool {
         let is_in = |patterns: &[String]| patterns.iter().any(|pattern| fits(pattern, &row.rule));
         (self.only.is_empty() || is_in(&self.only)) && !is_in(&self.ignore)
     }
 
-    /// What it is worth to this project.
+    /// The severity of a finding for this project.
     pub fn severity(&self, row: &FindingRow) -> Severity {
         self.severities.get(&row.rule).copied().unwrap_or(row.severity)
     }
 }
 
-/// A misspelt rule would silence nothing, without a word.
+/// Checks that each pattern matches a rule. Without this check a misspelt rule would
+/// be ignored silently.
 fn known<'a>(patterns: impl Iterator<Item = &'a String>) -> Result<()> {
     for pattern in patterns {
         if !findings::all().any(|rule| fits(pattern, rule.id)) {

@@ -1,4 +1,5 @@
-//! The bodies of exchanges: read again from the packets that carried them, or from what TLS carried. Nothing else keeps them whole.
+//! The bodies of exchanges, read again from the stored packets or from the stored plaintext of TLS.
+//! Nothing else in the store has them whole.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -17,13 +18,14 @@ use crate::store::{KeptPacket, Reader};
 /// Bytes of a stream that are looked up at once.
 const LOOKUP_BYTES: u64 = 1 << 20;
 
-/// Bytes that are read behind a body that is in chunks, until its end is found.
+/// Bytes of chunk framing that are read behind a body at a time, until its end is found.
 const FRAMING: u64 = 4 << 10;
 
-/// Packets that are read at once: a chunk of them is unpacked for each, however few are wanted.
+/// Number of packets read at once. The store unpacks a whole chunk of packets even for
+/// a single one.
 const WINDOW: usize = 64;
 
-/// Windows that are kept: those of connections that take turns.
+/// Number of windows in memory, for connections whose exchanges alternate.
 const WINDOWS: usize = 8;
 
 const NOT_KEPT: &str = "the body was not kept";
@@ -31,18 +33,18 @@ const NOT_CAPTURED: &str = "not all of the body was captured";
 const TOO_LONG: &str = "the body goes on: what is above 128 MiB is left out";
 const UNDECODABLE: &str = "the coding of the body could not be taken off";
 
-/// A body.
+/// A body without its codings.
 #[derive(Debug, Default)]
 pub(super) struct DecodedBody {
-    /// As decoded, transfer and content codings taken off.
+    /// The bytes, with transfer coding and content coding removed.
     pub(super) bytes: Vec<u8>,
-    /// Bytes as sent, where known.
+    /// The number of bytes as sent, where it is known.
     pub(super) sent: Option<u64>,
-    /// Why it is not all.
+    /// The reason why the body is not complete.
     pub(super) note: Option<&'static str>,
 }
 
-/// Reads bodies of one capture.
+/// Reads the bodies of one capture.
 pub(super) struct Bodies<'a> {
     index: &'a ExchangeMap,
     packets: Packets<'a>,
@@ -53,7 +55,7 @@ impl<'a> Bodies<'a> {
         Bodies { index, packets: Packets { reader, index, windows: VecDeque::new() } }
     }
 
-    /// The body that `side` sent.
+    /// Reads the body that `side` sent.
     pub(super) fn read(&mut self, exchange: &Exchange, direction: Direction, side: Side) -> Result<DecodedBody> {
         let half = if direction == Direction::ClientToServer { &exchange.request } else { &exchange.response };
         if half.body_bytes == 0 {
@@ -69,7 +71,7 @@ impl<'a> Bodies<'a> {
         Ok(content)
     }
 
-    /// All of a stream.
+    /// Reads a whole stream.
     fn stream(&mut self, connection: ConnectionId, stream: StreamId, fields: &Fields) -> Result<DecodedBody> {
         let mut decoding = Decoding::new(fields);
         for start in (0..).step_by(LOOKUP_BYTES as usize) {
@@ -82,7 +84,8 @@ impl<'a> Bodies<'a> {
         Ok(decoding.content)
     }
 
-    /// A body in which nothing was looked for, so that no stream of its own was kept: HTTP/1 is read again from its head on.
+    /// Reads a body without a stream of its own: the decoder looked for nothing in it. HTTP/1 is
+    /// parsed again from the head on.
     fn behind_head(
         &mut self,
         exchange: &Exchange,
@@ -93,7 +96,7 @@ impl<'a> Bodies<'a> {
         let channel = self.index.channel(exchange.connection, side).filter(|_| exchange.h2_stream.is_none());
         let Some(stream) = channel else { return Ok(DecodedBody { note: Some(NOT_KEPT), ..DecodedBody::default() }) };
         let mut message = BodyParser::new(direction, &half.fields);
-        // Without chunks it ends there.
+        // A body that is not chunked ends here.
         let whole = half.head_end.saturating_add(half.body_bytes);
         let mut start = half.head_start;
         loop {
@@ -105,7 +108,8 @@ impl<'a> Bodies<'a> {
             }
             start = end;
         }
-        // Through a tunnel a connection has several such streams: the body is where the head is.
+        // Through a tunnel a connection has several such streams. The right one has a body of the
+        // right length behind its head.
         let length = message.decoding.content.bytes.len() as u64;
         let is_it = length == half.body_bytes || message.decoding.is_full();
         Ok(if is_it {
@@ -116,11 +120,11 @@ impl<'a> Bodies<'a> {
     }
 }
 
-/// A body whose coding is taken off as it comes.
+/// Removes the coding of a body while its bytes arrive.
 struct Decoding {
     coding: Option<Coding>,
     content: DecodedBody,
-    /// Bytes that are taken at most: what is coded may stand for a thousand times as much.
+    /// Maximum number of decoded bytes. Compressed data can expand a thousandfold.
     most: usize,
 }
 
@@ -128,7 +132,7 @@ impl Decoding {
     fn new(fields: &Fields) -> Decoding {
         let list = |name| list(fields, name);
         let names = coding::names(list("content-encoding"), list("transfer-encoding").as_deref());
-        // What has an unknown coding stays as it was sent: the head says which.
+        // A body with an unknown coding stays as it was sent. Its head names the coding.
         let coding = names.and_then(|names| Coding::new(&names, Limits::default()).ok().flatten());
         Decoding {
             coding,
@@ -142,7 +146,8 @@ impl Decoding {
         let Some(mut coding) = self.coding.take() else { return self.take(piece) };
         let decoded = coding.push(piece, &mut |decoded| self.take(decoded));
         if decoded.is_err() && self.content.bytes.is_empty() {
-            // Where nothing could be decoded it is kept as sent; behind damage there is nothing to be had.
+            // Data that cannot be decoded from its beginning on is taken as sent. Behind damage
+            // nothing more can be decoded.
             self.take(coding.undecoded());
             self.take(piece);
         } else {
@@ -153,7 +158,7 @@ impl Decoding {
         }
     }
 
-    /// Takes as much as there is room for.
+    /// Appends as much as there is room for.
     fn take(&mut self, decoded: &[u8]) {
         let DecodedBody { bytes, note, .. } = &mut self.content;
         let room = self.most - bytes.len();
@@ -163,13 +168,13 @@ impl Decoding {
         bytes.extend_from_slice(&decoded[..decoded.len().min(room)]);
     }
 
-    /// Whether something was left out.
+    /// Whether a part was left out.
     fn is_full(&self) -> bool {
         self.content.note == Some(TOO_LONG)
     }
 }
 
-/// A message of HTTP/1 that is read again.
+/// Parses an HTTP/1 message again for its body.
 struct BodyParser {
     http: Http1,
     direction: Direction,
@@ -192,7 +197,7 @@ impl BodyParser {
     }
 }
 
-/// All values of a field.
+/// All values of a header field, joined.
 fn list<'f>(fields: &'f Fields, name: &str) -> Option<Cow<'f, str>> {
     let values: Vec<&str> =
         fields.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value).collect();
@@ -203,16 +208,17 @@ fn list<'f>(fields: &'f Fields, name: &str) -> Option<Cow<'f, str>> {
     }
 }
 
-/// Packets of a capture, read in windows.
+/// The packets of a capture, read in windows.
 struct Packets<'a> {
     reader: &'a Reader,
     index: &'a ExchangeMap,
-    /// The one used last first.
+    /// The windows, the one used last first.
     windows: VecDeque<(ConnectionId, Vec<KeptPacket>)>,
 }
 
 impl Packets<'_> {
-    /// Gives the bytes of a span to `take`, up to the first that is not there: its offset.
+    /// Passes the bytes of a span to `take`, up to the first missing one. Returns the offset
+    /// that it reached.
     fn walk(&mut self, connection: ConnectionId, span: Span, take: &mut dyn FnMut(&[u8])) -> Result<u64> {
         let capture = self.index.capture;
         let mut at = span.start;
@@ -242,7 +248,8 @@ impl Packets<'_> {
                         None => 0,
                     }
                 }
-                // A stream is made of streams that were there before it: what says otherwise is damaged, and might never end.
+                // A stream is made only of streams with smaller ids. A damaged store may break this
+                // rule, and the walk might never end.
                 Origin::Copied { stream, offset } if stream < span.stream => {
                     let below = Span { stream, start: offset, end: offset + length };
                     self.walk(connection, below, take)? - below.start

@@ -1,4 +1,5 @@
-//! What belongs to an exchange, over a whole capture: found out in one pass over each list, some 20 bytes for each message and body.
+//! The messages, bodies and streams of each exchange of a capture. They are read in one pass over
+//! each list and take about 20 bytes for each message and body.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,20 +12,20 @@ use crate::decode::{ConnectionId, Direction, Side};
 use crate::mcp::{MessageNumber, SessionNumber};
 use crate::store::{CaptureId, Reader};
 
-/// A message that an exchange carried, and its session.
+/// A message that an exchange carried, with its session.
 pub(super) type ExchangeMessage = (ExchangeNumber, MessageNumber, SessionNumber);
 
 /// The messages and streams of a capture, by exchange.
 #[derive(Debug)]
 pub(super) struct ExchangeMap {
     pub(super) capture: CaptureId,
-    /// mcptap itself spoke HTTPS, and recorded what stood inside TLS.
+    /// Whether mcptap itself spoke HTTPS and recorded above TLS.
     pub(super) spoke_https: bool,
-    /// In order.
+    /// Messages in the order of their exchanges.
     carried: Vec<ExchangeMessage>,
-    /// The streams of contents as sent, in order.
+    /// Streams of bodies with their content coding, sorted. The flag marks a response.
     bodies: Vec<(ExchangeNumber, bool, StreamId)>,
-    /// The stream that heads stand in: of TCP, or of what TLS carried.
+    /// Streams that contain heads, by connection and side: of TCP, or of decrypted TLS.
     channels: HashMap<(ConnectionId, usize), StreamId>,
     plaintext: HashSet<StreamId>,
 }
@@ -57,7 +58,7 @@ impl ExchangeMap {
         &self.carried[start..start + length]
     }
 
-    /// The stream of a content, transfer coding taken off.
+    /// The stream of a body without its transfer coding.
     pub(super) fn body(&self, exchange: ExchangeNumber, direction: Direction) -> Option<StreamId> {
         let wanted = (exchange, is_response(direction));
         let at = self.bodies.partition_point(|(number, response, _)| (*number, *response) < wanted);
@@ -65,12 +66,12 @@ impl ExchangeMap {
         ((number, response) == wanted).then_some(stream)
     }
 
-    /// The stream that the heads of a side stand in.
+    /// The stream that contains the heads that a side sent.
     pub(super) fn channel(&self, connection: ConnectionId, side: Side) -> Option<StreamId> {
         self.channels.get(&(connection, side.index())).copied()
     }
 
-    /// Whether TLS carried a stream.
+    /// Whether a stream is decrypted TLS.
     pub(super) fn is_plaintext(&self, stream: StreamId) -> bool {
         self.plaintext.contains(&stream)
     }

@@ -11,7 +11,7 @@ use crate::mcp::Party;
 use crate::talk;
 use crate::view::safe;
 
-/// A page on which everything that somebody else chooses is this text.
+/// A page on which everything that a peer can choose is this text.
 fn page(text: &str) -> String {
     let quoted = json!(text).to_string();
     let said = format!(
@@ -60,7 +60,7 @@ fn page(text: &str) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// The tags of a page, without the values of their attributes: `details`, `a href`, `/a`.
+/// The tags of a page without the values of their attributes: `details`, `a href`, `/a`.
 fn tags(page: &str) -> Vec<String> {
     let tags = page.split('<').skip(1).map(|rest| rest.split_once('>').expect("tags end").0);
     tags.map(|tag| tag.split('"').step_by(2).collect()).collect()
@@ -78,7 +78,7 @@ fn hostile() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever others say, a page has the tags that this program wrote, and nothing on it acts or hides.
+    /// With any foreign text the page has the same tags, and nothing on it acts or hides.
     #[test]
     fn what_others_say_is_text(text in hostile()) {
         let page = page(&text);

@@ -6,7 +6,7 @@ use crate::export::testing::store;
 use crate::mcp::SessionNumber;
 use crate::talk;
 
-/// The lines of a conversation.
+/// The lines that are exported for a conversation.
 fn lines(session: &Session, messages: &[Message], wanted: Option<&BTreeSet<MessageNumber>>) -> Vec<serde_json::Value> {
     let reader = store(session, messages, []);
     let saved = reader.session(SessionNumber(1)).unwrap().expect("it was saved");
@@ -16,7 +16,7 @@ fn lines(session: &Session, messages: &[Message], wanted: Option<&BTreeSet<Messa
     text.lines().map(|line| serde_json::from_str(line).expect("lines are JSON")).collect()
 }
 
-/// The spans of a conversation, but for the one of the session: whose they are, and they.
+/// The spans of a conversation except that of the session, each with the name of its resource.
 fn spans(conversation: &str) -> Vec<(String, serde_json::Value)> {
     let messages = talk::read(conversation);
     let party = |name: &str| Some(Party { name: name.to_owned(), version: "1".to_owned() });
@@ -123,7 +123,8 @@ fn a_request_that_belongs_to_a_trace_stays_in_it() {
     assert_eq!(unknown.get("traceState"), None);
 }
 
-/// However many wait, each request is one span with its answer; ids tell them apart, and are the same the next time.
+/// Each of very many requests is one span with its response. Its id is unique and the same
+/// in every export.
 #[test]
 fn more_requests_than_are_held_are_spans_all_the_same() {
     let requests = OPEN + 100;
@@ -144,7 +145,7 @@ fn more_requests_than_are_held_are_spans_all_the_same() {
     assert_eq!(spans_of(&lines(&session, &messages, Some(&wanted))).len(), 2);
 }
 
-/// However much is said of calls that go on, memory for it is bounded, and what there was no room for is counted.
+/// The memory for notifications about open calls is bounded, and dropped ones are counted.
 #[test]
 fn more_events_than_are_held_are_counted() {
     let (requests, each, text) = (150, 100, "x".repeat(LONGEST));

@@ -6,7 +6,7 @@ use super::*;
 use crate::mcp::{MessageNumber, Session};
 use crate::talk;
 
-/// The rows of a file as this program writes it, column by column, and how many groups there are.
+/// The rows of the written file, column by column, and the number of groups.
 fn read(session: &Session, messages: &[Message]) -> (Vec<Vec<(String, Field)>>, usize) {
     let file = tempfile::tempfile().unwrap();
     let mut parquet = Parquet::new(file.try_clone().unwrap()).unwrap();
@@ -83,7 +83,7 @@ fn long_texts_end_a_group() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever is missing or empty, each row is found again whole.
+    /// Rows are found again whole when any value is missing or empty.
     #[test]
     fn what_is_written_is_read_again(
         records in prop::collection::vec((any::<Option<String>>(), any::<Option<u32>>(), any::<Vec<u8>>(), 0..4_usize), 0..40),

@@ -16,8 +16,8 @@ use crate::view::units::{count, duration, size};
 
 use super::At;
 
-/// Maximum number of packets of a message whose TCP analysis is shown. The headers are those of the
-/// first one.
+/// Maximum number of packets of a message whose TCP analysis is shown. The headers are those of
+/// the first one.
 const ANALYSED: usize = 32;
 
 /// The headers of the first packet that carried the message, and TCP's analysis of all its packets.
@@ -130,8 +130,7 @@ pub(super) fn tls(stored: &StoredSession<'_>, message: &Message) -> Result<Optio
         .transpose()?
     {
         Some(Some(packet)) => stored.reader.connection(stored.capture, packet.connection)?,
-        // The packets were not stored, or there are none: a replay over TLS is recorded
-            // above TLS.
+        // The packets were not stored, or there are none: a replay over TLS is recorded above it.
         _ => {
             match message.exchange.map(|number| stored.reader.exchange(stored.capture, number)).transpose()?.flatten() {
                 Some(exchange) => stored.reader.connection(stored.capture, exchange.connection)?,

@@ -10,7 +10,7 @@ use crate::view::units::count;
 /// Maximum number of operations that are listed: the first ones.
 const LISTED: usize = 40;
 
-/// An operation.
+/// An operation, with the reasons that link its messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
     /// Its first request.

@@ -27,7 +27,7 @@ const OPEN: usize = 4_096;
 /// Maximum number of messages of one body that a step names.
 const NAMED: u16 = 10_000;
 
-/// What a step was page from.
+/// The record that a step is made from.
 ///
 /// Steps with the same first packet are in the order of these variants, then of their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -305,8 +305,8 @@ struct PageReader<'r> {
     /// [`CaptureKind::is_made_up`](crate::store::CaptureKind::is_made_up).
     is_made_up: bool,
     roles: HashMap<ConnectionId, Option<ConnectionRoles>>,
-    /// The last exchange that was read: its request, its response and its events mostly follow one
-    /// another.
+    /// The last exchange that was read: its request, its response and its events mostly
+    /// follow one another.
     exchange: Option<Exchange>,
 }
 
@@ -341,8 +341,8 @@ impl PageReader<'_> {
         let (reader, capture) = (self.reader, self.capture);
         let Some((exchange, roles)) = self.within(ExchangeNumber(number))? else { return Ok(None) };
         let carried = if carrier == Carrier::RequestBody { bodies.request } else { bodies.response };
-        // The members of a batch are complete at the same time, so their numbers follow one
-        // another.
+        // The members of a batch are complete at the same time, so their numbers
+        // follow one another.
         let page = Page::from(Key::new(capture, carried.first), carried.count.into());
         let messages = match carried.count {
             0 => Vec::new(),
