@@ -31,7 +31,7 @@ pub fn run(arguments: Check, db: Option<PathBuf>, colour: Colour) -> Result<Exit
         let tools = baseline::tools(&opened)?;
         let text = serde_json::to_string_pretty(&tools)? + "\n";
         std::fs::write(path, text).with_context(|| format!("cannot write the baseline {}", path.display()))?;
-        eprintln!("mcptap: the tools of {} servers are accepted in {}", tools.len(), path.display());
+        eprintln!("mcptap: accepted the tools of {} in {}", units::count(tools.len() as u64, "server"), path.display());
         return Ok(ExitCode::SUCCESS);
     }
     let mut findings = saved(&opened)?;
@@ -109,7 +109,7 @@ fn text(out: &mut Output, paint: Paint, findings: &[(Severity, FindingRow)]) -> 
     let [errors, warnings] = [units::count(errors, "error"), units::count(warnings, "warning")];
     writeln!(out, "{broken} broken: {errors}, {warnings}, {}", units::count(infos, "info"))?;
     if !rules.is_empty() {
-        writeln!(out, "{}", paint.paint(Tone::Dim, "mcptap rules RULE says what a rule means and what to do"))?;
+        writeln!(out, "{}", paint.paint(Tone::Dim, "\"mcptap rules RULE\" explains a rule and what to do"))?;
     }
     Ok(())
 }

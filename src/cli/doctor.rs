@@ -57,9 +57,9 @@ pub fn run(db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
         let (health, text) = check().unwrap_or_else(|error| (Health::Fails, format!("{error:#}")));
         has_failed |= health == Health::Fails;
         let (word, tone) = match health {
-            Health::Works => ("good", Tone::Good),
+            Health::Works => ("ok  ", Tone::Good),
             Health::Note => ("note", Tone::Warning),
-            Health::Fails => ("bad ", Tone::Error),
+            Health::Fails => ("fail", Tone::Error),
         };
         let lines: Vec<_> = text.lines().map(safe::visible).collect();
         writeln!(out, "{}  {about:<8}  {}", paint.paint(tone, word), lines.join("\n                "))?;
@@ -69,7 +69,7 @@ pub fn run(db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
 }
 
 fn program() -> CheckResult {
-    let path = env::current_exe().context("cannot find out where this program is")?;
+    let path = env::current_exe().context("cannot determine the path of this program")?;
     let lacking = [(cfg!(feature = "live"), "live capture"), (cfg!(feature = "tui"), "the terminal UI")];
     let lacking: Vec<&str> = lacking.iter().filter(|(here, _)| !here).map(|(_, name)| *name).collect();
     let text = format!("mcptap {}  {}", env!("CARGO_PKG_VERSION"), path.display());
@@ -92,13 +92,13 @@ fn wrap() -> CheckResult {
         .spawn()
         .context("cannot start this program a second time")?;
     // The end of its input ends `cat`, and then the wrapper.
-    wrapper.stdin.take().context("it has no input")?.write_all(PING.as_bytes())?;
+    wrapper.stdin.take().context("the wrapper has no standard input")?.write_all(PING.as_bytes())?;
     let done = wrapper.wait_with_output()?;
-    let said = String::from_utf8_lossy(&done.stderr);
-    ensure!(done.stdout == PING.as_bytes(), "a line that went through a wrapped \"cat\" did not come back\n{said}");
+    let errors = String::from_utf8_lossy(&done.stderr);
+    ensure!(done.stdout == PING.as_bytes(), "a line sent to a wrapped \"cat\" did not come back\n{errors}");
     let recorded = Reader::open(place)?.message_count(Scope::All)?;
-    ensure!(recorded == 2, "of two lines that went through a wrapped \"cat\" {recorded} were recorded\n{said}");
-    Ok((Health::Works, "a line went through a wrapped \"cat\", and was recorded both ways".to_owned()))
+    ensure!(recorded == 2, "{recorded} of 2 lines through a wrapped \"cat\" were recorded\n{errors}");
+    Ok((Health::Works, "a line passed through a wrapped \"cat\" and was recorded in both directions".to_owned()))
 }
 
 /// Sends a packet to this machine itself: it has to be captured.
@@ -133,16 +133,20 @@ fn sniff() -> CheckResult {
             let up: Vec<&str> = all.iter().filter(|one| one.up).map(|one| one.name.as_str()).collect();
             return Ok((
                 Health::Works,
-                format!("a packet that was sent over {} was seen\nup: {}", loopback.name, up.join(", ")),
+                format!(
+                    "captured a packet that was sent over {}\ninterfaces that are up: {}",
+                    loopback.name,
+                    up.join(", ")
+                ),
             ));
         }
     }
-    bail!("a packet that was sent over {} was not seen within {} s", loopback.name, wait.as_secs())
+    bail!("a packet that was sent over {} was not captured within {} s", loopback.name, wait.as_secs())
 }
 
 #[cfg(not(feature = "live"))]
 fn sniff() -> CheckResult {
-    Ok((Health::Note, "this build captures nothing: \"mcptap read -\" takes what tcpdump writes".to_owned()))
+    Ok((Health::Note, "this build has no live capture: pipe the output of tcpdump to \"mcptap read -\"".to_owned()))
 }
 
 /// Tests the database.
@@ -151,14 +155,14 @@ fn database(path: &Path) -> CheckResult {
     // Missing folders are created with the first recording.
     let folder = path.ancestors().skip(1).find(|folder| folder.as_os_str().is_empty() || folder.exists());
     let folder = folder.filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    ensure!(folder.is_dir(), "{shown} cannot be: {} is no folder", folder.display());
+    ensure!(folder.is_dir(), "{shown} cannot be created: {} is not a folder", folder.display());
     access(folder, Access::WRITE_OK).with_context(|| {
         format!("cannot write to {}: choose another place with --db or MCPTAP_DB", folder.display())
     })?;
     let (health, room) =
         disk(statvfs(folder).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize)).unwrap_or(u64::MAX));
     if !path.exists() {
-        return Ok((health, format!("{shown} is made with the first recording; {room}")));
+        return Ok((health, format!("{shown} will be created with the first recording; {room}")));
     }
     access(path, Access::READ_OK | Access::WRITE_OK).with_context(|| format!("cannot read and write {shown}"))?;
     let messages = Reader::open(Place::file(path))?.message_count(Scope::All)?;
@@ -166,7 +170,7 @@ fn database(path: &Path) -> CheckResult {
     let text = format!("{shown}  {}  {}; {room}", units::count(messages, "message"), units::size(about.len()));
     match about.permissions().mode() & 0o077 {
         0 => Ok((health, text)),
-        _ => Ok((Health::Note, format!("{text}\nothers on this machine may look into it: chmod 600 {shown}"))),
+        _ => Ok((Health::Note, format!("{text}\nother users of this machine can read it: chmod 600 {shown}"))),
     }
 }
 
@@ -184,13 +188,13 @@ fn disk(free: u64) -> (Health, String) {
 fn keys(path: Option<&Path>) -> CheckResult {
     let how = "SSLKEYLOGFILE=FILE for curl and Python, NODE_OPTIONS=--tls-keylog=FILE for Node.js: docs/tls.md";
     let Some(path) = path.filter(|path| !path.as_os_str().is_empty()) else {
-        return Ok((Health::Note, format!("SSLKEYLOGFILE is not set: what is inside TLS stays unread\n{how}")));
+        return Ok((Health::Note, format!("SSLKEYLOGFILE is not set, so TLS cannot be decrypted\n{how}")));
     };
     let shown = path.display();
     if !path.exists() {
-        return Ok((Health::Note, format!("{shown} is not there yet: nobody wrote secrets to it\n{how}")));
+        return Ok((Health::Note, format!("{shown} does not exist yet: no program has written secrets to it\n{how}")));
     }
-    ensure!(path.is_file(), "{shown} is no file: secrets are not read from it");
+    ensure!(path.is_file(), "{shown} is not a file: secrets cannot be read from it");
     let mut bytes = Vec::new();
     File::open(path)
         .and_then(|file| file.take(KEYS).read_to_end(&mut bytes))
@@ -198,8 +202,10 @@ fn keys(path: Option<&Path>) -> CheckResult {
     let mut log = KeyLog::default();
     log.add(&bytes);
     Ok(match log.sessions().count() as u64 {
-        0 => (Health::Note, format!("{shown} holds no secrets\n{how}")),
-        sessions => (Health::Works, format!("{shown} holds the secrets of {}", units::count(sessions, "TLS session"))),
+        0 => (Health::Note, format!("{shown} contains no secrets\n{how}")),
+        sessions => {
+            (Health::Works, format!("{shown} contains the secrets of {}", units::count(sessions, "TLS session")))
+        }
     })
 }
 
@@ -207,7 +213,10 @@ fn keys(path: Option<&Path>) -> CheckResult {
 fn terminal(is_terminal: bool, variable: &dyn Fn(&str) -> Option<String>) -> (Health, String) {
     let set = |name: &str| variable(name).filter(|value| !value.is_empty());
     if !is_terminal {
-        return (Health::Note, "standard output is no terminal: text without colour, no terminal UI".to_owned());
+        return (
+            Health::Note,
+            "standard output is not a terminal: text has no colour, and the terminal UI cannot start".to_owned(),
+        );
     }
     let name = set("TERM").unwrap_or_else(|| "dumb".to_owned());
     // POSIX Base Definitions section 8.2: the first of these variables that is set and not empty
@@ -251,9 +260,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("keys.log");
         assert!(keys(None).unwrap().1.contains("is not set"));
-        assert!(keys(Some(&path)).unwrap().1.contains("is not there yet"));
+        assert!(keys(Some(&path)).unwrap().1.contains("does not exist yet"));
         fs::write(&path, "# nothing\n").unwrap();
-        assert!(keys(Some(&path)).unwrap().1.contains("holds no secrets"));
+        assert!(keys(Some(&path)).unwrap().1.contains("contains no secrets"));
         let secret = format!("CLIENT_RANDOM {} {}\n", "ab".repeat(32), "cd".repeat(48));
         fs::write(&path, secret).unwrap();
         let (health, text) = keys(Some(&path)).unwrap();
@@ -265,12 +274,12 @@ mod tests {
     fn the_database_is_looked_at_without_making_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep").join("mcptap.db");
-        assert!(database(&path).unwrap().1.contains("is made with the first recording"));
+        assert!(database(&path).unwrap().1.contains("will be created with the first recording"));
         assert!(!path.parent().unwrap().exists());
         let other = folder.path().join("other.db");
         fs::write(&other, "no database").unwrap();
         assert!(database(&other).is_err());
-        assert!(database(&other.join("mcptap.db")).unwrap_err().to_string().contains("is no folder"));
+        assert!(database(&other.join("mcptap.db")).unwrap_err().to_string().contains("is not a folder"));
     }
 
     #[test]

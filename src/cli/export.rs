@@ -27,7 +27,7 @@ use crate::view::units;
 pub fn run(arguments: Export, db: Option<PathBuf>) -> Result<ExitCode> {
     let filter = filter::parse(arguments.filter.as_deref())?;
     if arguments.format == Format::Pcapng && filter.is_some() {
-        bail!("a filter chooses messages, not packets: leave it out for pcapng");
+        bail!("a filter selects messages, not packets: pcapng cannot be combined with --filter");
     }
     if arguments.format == Format::Parquet && cfg!(not(feature = "parquet")) {
         bail!("this mcptap was built without Parquet: use --format jsonl, or build it with the feature parquet");
@@ -77,7 +77,7 @@ fn exchanges(opened: &Opened, filter: Option<&Filter>, out: &mut dyn Write) -> R
         (_, 0) => {}
         (_, left_out) => {
             eprintln!(
-                "mcptap: {} over STDIO left out: there is no HTTP in them",
+                "mcptap: skipped {} over STDIO: there is no HTTP to export",
                 units::count(left_out as u64, "session")
             );
         }
@@ -145,7 +145,9 @@ fn page(opened: &Opened, filter: Option<(&Filter, &str)>, out: &mut dyn Write) -
         html.end_session(session)?;
     }
     if shown > html::SHOWN {
-        eprintln!("mcptap: {shown} messages are much for a browser: choose with --filter or --session");
+        eprintln!(
+            "mcptap: a page with {shown} messages may be slow in a browser: select some with --filter or --session"
+        );
     }
     Ok(html.finish()?)
 }
@@ -189,7 +191,7 @@ fn diagram(opened: &Opened, filter: Option<&Filter>, out: &mut dyn Write) -> Res
     }
     if characters > mermaid::DRAWN {
         eprintln!(
-            "mcptap: {characters} characters; Mermaid draws {} unless maxTextSize says otherwise: choose with --filter or --session",
+            "mcptap: the diagram has {characters} characters, but Mermaid draws {} unless maxTextSize is raised: select messages with --filter or --session",
             mermaid::DRAWN
         );
     }

@@ -54,10 +54,10 @@ pub fn install(arguments: Install, db: Option<PathBuf>) -> Result<ExitCode> {
             eprintln!("mcptap: no server to record");
             return Ok(ExitCode::from(1));
         }
-        0 => eprintln!("mcptap: recorded already"),
+        0 => eprintln!("mcptap: already recorded"),
         _ if arguments.dry_run => eprintln!("mcptap: nothing was changed (--dry-run)"),
         servers => eprintln!(
-            "mcptap: {} recorded from the next start of the client on; \"mcptap\" shows them, \"mcptap uninstall {client}\" undoes it",
+            "mcptap: {} will be recorded from the next start of the client; \"mcptap\" shows the sessions, \"mcptap uninstall {client}\" undoes this",
             units::count(servers, "server")
         ),
     }
@@ -71,7 +71,7 @@ pub fn uninstall(arguments: Install) -> Result<ExitCode> {
         0 => eprintln!("mcptap: no server is recorded"),
         _ if arguments.dry_run => eprintln!("mcptap: nothing was changed (--dry-run)"),
         servers => eprintln!(
-            "mcptap: {} no longer recorded from the next start of the client on; what was recorded is kept",
+            "mcptap: {} will not be recorded from the next start of the client; existing recordings stay",
             units::count(servers, "server")
         ),
     }
@@ -79,8 +79,8 @@ pub fn uninstall(arguments: Install) -> Result<ExitCode> {
 }
 
 fn run(arguments: &Install, db: Option<PathBuf>, action: Action) -> Result<Tally> {
-    let program = env::current_exe().context("cannot find out where this program is")?;
-    let db = db.map(std::path::absolute).transpose().context("cannot tell the database's full path")?;
+    let program = env::current_exe().context("cannot determine the path of this program")?;
+    let db = db.map(std::path::absolute).transpose().context("cannot determine the full path of the database")?;
     let wrap = WrapCommand { program, db };
     let mut out = output::stdout();
     let mut tally = Tally::default();
@@ -105,11 +105,11 @@ fn run(arguments: &Install, db: Option<PathBuf>, action: Action) -> Result<Tally
         }
     }
     if let Some(unknown) = arguments.servers.iter().find(|name| !tally.names.contains(name)) {
-        bail!("there is no server {unknown:?} there; there are: {}", tally.names.join(", "));
+        bail!("the configuration has no server {unknown:?}; it has: {}", tally.names.join(", "));
     }
     if action == Action::List && files.is_empty() {
         let known: Vec<&str> = CLIENTS.iter().map(|client| client.id).collect();
-        writeln!(out, "no configuration of {} is here: name the file of one", known.join(", "))?;
+        writeln!(out, "found no configuration of {}: give the path of a configuration file", known.join(", "))?;
     }
     for (path, before, after) in changes.into_iter().filter(|_| !arguments.dry_run) {
         replace(path, &before, &after).with_context(|| format!("cannot change {}", path.display()))?;
@@ -142,7 +142,7 @@ fn one(
         }
         (Launch::Wrapped(_), _) => "is recorded",
         (Launch::Command(_), _) => "is not recorded",
-        (Launch::Url, _) => "is reached over HTTP: \"mcptap sniff\" sees it",
+        (Launch::Url, _) => "is reached over HTTP: \"mcptap sniff\" can capture it",
         (Launch::Unknown, _) => "has no command that could be recorded",
     };
     let command = match launch {
@@ -184,7 +184,7 @@ fn files(client: Option<&str>) -> Result<Vec<(String, PathBuf)>> {
     };
     let files = here(client);
     let paths: Vec<String> = client.paths(&folders).iter().map(|path| path.display().to_string()).collect();
-    ensure!(!files.is_empty(), "there is no configuration of {name}: {}", paths.join(", "));
+    ensure!(!files.is_empty(), "found no configuration of {name} at {}", paths.join(", "));
     Ok(files)
 }
 
@@ -202,7 +202,7 @@ fn replace(path: &Path, before: &str, after: &str) -> Result<()> {
     file.write_all(after.as_bytes())?;
     file.as_file().set_permissions(fs::metadata(&path)?.permissions())?;
     file.as_file().sync_all()?;
-    ensure!(fs::read_to_string(&path)? == before, "somebody else changed it meanwhile: try again");
+    ensure!(fs::read_to_string(&path)? == before, "another program changed it in the meantime: try again");
     file.persist(&path)?;
     Ok(())
 }

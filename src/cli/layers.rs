@@ -27,7 +27,10 @@ pub fn run(arguments: Layers, db: Option<PathBuf>, colour: Colour) -> Result<Exi
         Some(number) => message(&opened, MessageNumber(number), arguments.json, colour, &mut out)?,
         None => {
             let sessions = opened.sessions()?;
-            anyhow::ensure!(!sessions.is_empty(), "no MCP session in it: \"mcptap read\" says what there is");
+            anyhow::ensure!(
+                !sessions.is_empty(),
+                "no MCP session found: \"mcptap read\" shows what the capture contains"
+            );
             for session in sessions {
                 table(&opened, &session, arguments.json, colour, &mut out)?;
             }

@@ -197,7 +197,7 @@ impl Printer {
 /// An explanation for a capture without messages.
 fn nothing(counts: &Counts) -> String {
     let skipped: Vec<String> = counts.skipped.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
-    let skipped = if skipped.is_empty() { String::new() } else { format!("; passed over: {}", skipped.join(", ")) };
+    let skipped = if skipped.is_empty() { String::new() } else { format!("; skipped: {}", skipped.join(", ")) };
     format!(
         "no MCP in {} packets, {} TCP connections, {} HTTP exchanges{skipped}",
         counts.packets, counts.tcp_connections, counts.exchanges

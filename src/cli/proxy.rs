@@ -81,7 +81,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     // A signal ends the connections, and thereby the queue. Its remaining content is still decoded.
     let run = engine::run(&mut queue, &mut pipeline, &mut listeners, &AtomicBool::new(false));
     if let Err(error) = &run {
-        eprintln!("mcptap: nothing more is recorded: {error:#}");
+        eprintln!("mcptap: recording has stopped: {error:#}");
     }
     drop((queue, recording));
     serving.join().map_err(|_| anyhow!("the proxy crashed"))??;
@@ -95,7 +95,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     let _ = printer.map(|mut printer| printer.finish(&counts));
     if dropped > 0 || loss.bytes() > 0 {
         let bytes = loss.bytes();
-        eprintln!("mcptap: recording did not keep up: {dropped} packets and {bytes} bytes passed unrecorded");
+        eprintln!("mcptap: recording could not keep up: {dropped} packets and {bytes} bytes were not recorded");
     }
     run?;
     match refused {
@@ -123,11 +123,11 @@ fn announce(arguments: &args::Proxy, address: std::net::SocketAddr) {
     eprintln!("mcptap: give clients http://{address}{path} in place of {to}; Ctrl-C ends it");
     if !address.ip().is_loopback() {
         eprintln!(
-            "mcptap: whoever reaches this machine reaches the server through it, unencrypted: only an address of 127.0.0.0/8 or ::1 is its own"
+            "mcptap: every machine that reaches this address can use the server, unencrypted: listen on 127.0.0.1 or ::1 to prevent that"
         );
     }
     if arguments.insecure {
-        eprintln!("mcptap: --insecure: whoever answers for {to} is believed");
+        eprintln!("mcptap: --insecure: the certificate of {to} is not checked");
     }
 }
 
@@ -141,10 +141,10 @@ fn writer(arguments: &args::Proxy, place: Place, stop: &AtomicBool) -> Result<Wr
     };
     let info = target::capture_info(CaptureKind::Proxy, source);
     let options = store::Options { keep_secrets: arguments.keep_secrets, ..store::Options::default() };
-    let mut is_told = false;
+    let mut is_reported = false;
     target::create_patiently(&place, &info, options, |error| {
-        if !std::mem::replace(&mut is_told, true) {
-            eprintln!("mcptap: not recorded yet, clients are served all the same: {error:#}");
+        if !std::mem::replace(&mut is_reported, true) {
+            eprintln!("mcptap: recording has not started, but clients are served: {error:#}");
         }
         !stop.load(Ordering::Relaxed)
     })

@@ -33,7 +33,7 @@ pub fn run(arguments: Replay, db: Option<PathBuf>, colour: Colour) -> Result<Exi
     let masked = masked_headers(&opened.reader, &session)?;
     let script = Script::read(&opened.reader, session)?;
     if script.plan.steps.is_empty() {
-        bail!("nothing to replay: the client said nothing in {}", arguments.target);
+        bail!("nothing to replay: the client sent no message in {}", arguments.target);
     }
     let only = match wanted {
         Some(wanted) => {
@@ -62,7 +62,7 @@ pub fn run(arguments: Replay, db: Option<PathBuf>, colour: Colour) -> Result<Exi
     let load = Load { repeat: arguments.repeat.max(1), parallel: arguments.parallel.max(1) };
     let mut outcomes = load::run(&job, load)?;
     let unsendable = job.script.plan.unsendable.iter();
-    outcomes.report.notes.extend(unsendable.map(|number| format!("#{} is no message: not sent", number.0)));
+    outcomes.report.notes.extend(unsendable.map(|number| format!("#{} is not a message: not sent", number.0)));
     outcomes.report.old = arguments.target.clone();
     let many = load.repeat.saturating_mul(load.parallel) > 1;
     if let [session] = outcomes.saved.as_slice()
@@ -129,7 +129,7 @@ fn server(arguments: &Replay) -> Result<(Target, Vec<String>)> {
         let certificates = certificates(arguments.cacert.as_deref())?;
         if arguments.insecure {
             eprintln!(
-                "mcptap: --insecure: whoever answers for {url} is believed; what is sent may be read by anybody in between"
+                "mcptap: --insecure: the certificate of {url} is not checked, so others on the network may read what is sent"
             );
         }
         let supplied = fields.iter().map(|(name, _)| name.clone()).collect();
@@ -158,7 +158,7 @@ fn name_masked(masked: &[String], supplied: &[String], is_command: bool) {
             format!("--header \"{name}: ...\"")
         };
         eprintln!(
-            "mcptap: the recorded client sent {name}, whose value was not kept and is not sent: {option} supplies it"
+            "mcptap: the recorded client sent {name}, whose value was not stored and is not sent: {option} supplies it"
         );
     }
 }

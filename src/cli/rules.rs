@@ -21,7 +21,7 @@ pub fn run(arguments: Rules, colour: Colour) -> Result<ExitCode> {
         }
         Some(id) => match findings::rule(id) {
             Some(rule) => page(&mut out, paint, rule)?,
-            None => bail!("there is no rule {id:?}: \"mcptap rules\" lists them"),
+            None => bail!("there is no rule {id:?}: \"mcptap rules\" lists all rules"),
         },
     }
     out.flush()?;

@@ -45,7 +45,7 @@ pub fn run(arguments: Show, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
     }
     let sessions = opened.sessions()?;
     if sessions.is_empty() && !arguments.follow {
-        bail!("no MCP session in {}: \"mcptap read\" says what there is", arguments.target);
+        bail!("no MCP session in {}: \"mcptap read\" shows what it contains", arguments.target);
     }
     if arguments.summary {
         sessions.iter().try_for_each(|session| timeline.summary(&opened, session))?;
@@ -72,7 +72,7 @@ pub fn find(opened: &Opened, number: MessageNumber) -> Result<(Session, Message)
         Some(session) => opened.reader.message_of(session.number, number)?,
         None => opened.reader.message(Key::new(CaptureId(1), number.0))?,
     };
-    let Some(message) = message else { bail!("there is no message {} in it: \"mcptap show\" lists them", number.0) };
+    let Some(message) = message else { bail!("there is no message {}: \"mcptap show\" lists all messages", number.0) };
     let session = match session {
         Some(session) => session,
         None => match opened.reader.session(message.session)? {

@@ -94,7 +94,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     );
     if let Some((first, last)) = times {
         eprintln!(
-            "mcptap: it did not keep up, and dropped packets from {} to {}",
+            "mcptap: decoding could not keep up: packets were dropped from {} to {}",
             units::clock(first),
             units::clock(last)
         );
@@ -160,7 +160,7 @@ impl Listener for Limit {
         if self.stop.load(Ordering::Relaxed)
             && let Some(waiting) = self.waiting.take().map(|gauge| gauge.waiting()).filter(|packets| *packets > 0)
         {
-            eprintln!("mcptap: {waiting} packets captured are still to be decoded; Ctrl-C ends without them");
+            eprintln!("mcptap: {waiting} captured packets still have to be decoded; Ctrl-C ends without them");
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::args::Decoding;
 use super::output::Progress;
@@ -62,10 +62,9 @@ pub fn named(target: &str) -> Result<Named> {
 
 /// Opens a target, or the default database if there is none.
 pub fn open(target: Option<&str>, session: Option<u32>, decoding: &Decoding, db: Option<PathBuf>) -> Result<Opened> {
-    let default = || Ok::<_, anyhow::Error>(Place::file(database(db.clone())?));
     let named = target.map(named).transpose()?;
     let place = match &named {
-        None | Some(Named::Latest | Named::Session(_)) => existing(default()?)?,
+        None | Some(Named::Latest | Named::Session(_)) => Place::file(existing(database(db)?)?),
         Some(Named::Database(path)) => Place::file(path),
         Some(Named::Capture(path)) => {
             let place = Place::temporary()?;
@@ -82,7 +81,7 @@ pub fn open(target: Option<&str>, session: Option<u32>, decoding: &Decoding, db:
     if let Some(number) = session
         && reader.session(number)?.is_none()
     {
-        bail!("there is no session {}: \"mcptap sessions\" lists them", number.0);
+        bail!("there is no session {}: \"mcptap sessions\" lists all sessions", number.0);
     }
     Ok(Opened { reader, session })
 }
@@ -108,9 +107,9 @@ impl Opened {
     pub fn one_session(&self) -> Result<Session> {
         let mut sessions = self.sessions()?;
         match sessions.len() {
-            0 => bail!("no MCP session in it: \"mcptap read\" says what there is"),
+            0 => bail!("no MCP session found: \"mcptap read\" shows what the capture contains"),
             1 => Ok(sessions.remove(0)),
-            count => bail!("it holds {count} sessions: choose one with --session 1 to --session {count}"),
+            count => bail!("there are {count} sessions: choose one with --session N; \"mcptap sessions\" lists them"),
         }
     }
 }
@@ -206,14 +205,14 @@ pub fn database(asked: Option<PathBuf>) -> Result<PathBuf> {
     Ok(directories.data_dir().join("mcptap").join("mcptap.db"))
 }
 
-fn existing(place: Place) -> Result<Place> {
-    if !place.path().exists() {
-        bail!(
-            "there is no database {} yet: wrap a server with \"mcptap wrap\", or read a capture with --save; \"mcptap demo\" has some",
-            place.path().display()
-        );
-    }
-    Ok(place)
+/// The path of a database, or an error with advice if it does not exist.
+pub fn existing(path: PathBuf) -> Result<PathBuf> {
+    ensure!(
+        path.exists(),
+        "there is no database {} yet: record a server with \"mcptap wrap\", or read a capture with --save; \"mcptap demo\" shows examples",
+        path.display()
+    );
+    Ok(path)
 }
 
 /// Whether a file is an SQLite database, by its first bytes.

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 
 use super::args::{Colour, Tui};
-use super::target::{Named, database, latest, named};
+use super::target::{Named, database, existing, latest, named};
 use crate::store::Reader;
 use crate::tui::import::Decoding;
 use crate::tui::theme::Theme;
@@ -24,7 +24,7 @@ pub fn run(arguments: Tui, db: Option<PathBuf>, colour: Colour) -> Result<ExitCo
     let theme = match &arguments.theme {
         Some(name) => match Theme::named(name) {
             Some(theme) => theme,
-            None => bail!("there is no theme \"{name}\": dark, light or mono"),
+            None => bail!("there is no theme \"{name}\": choose dark, light or mono"),
         },
         // https://no-color.org: "when present and not an empty string (regardless of its value)".
         None if colour == Colour::Never => Theme::Mono,
@@ -56,15 +56,4 @@ fn target(targets: &[String], db: Option<PathBuf>) -> Result<Target> {
             Target::Session(path, number.0)
         }
     })
-}
-
-fn existing(path: PathBuf) -> Result<PathBuf> {
-    if !path.exists() {
-        bail!(
-            "there is no database {} yet: record a server with \"mcptap wrap -- CMD\", open a capture with \"mcptap FILE\", or see \
-             \"mcptap --help\"",
-            path.display()
-        );
-    }
-    Ok(path)
 }

@@ -84,7 +84,7 @@ impl<'a> Html<'a> {
         writeln!(out, "<title>{} - mcptap</title>\n<style>{STYLE}</style>\n</head>\n<body>", Shown(&title))?;
         writeln!(out, "<header><h1>{}</h1>", Shown(&title))?;
         if let Some(filter) = filter {
-            writeln!(out, "<p class=\"dim\">only messages that fit <code>{}</code></p>", Shown(filter))?;
+            writeln!(out, "<p class=\"dim\">only messages that match <code>{}</code></p>", Shown(filter))?;
         }
         if sessions.len() > 1 {
             writeln!(out, "<nav><ul>")?;
@@ -126,7 +126,7 @@ impl<'a> Html<'a> {
         for (name, value) in facts_of(session) {
             writeln!(self.out, "<div><dt>{name}</dt><dd>{}</dd></div>", Shown(&value))?;
         }
-        writeln!(self.out, "</dl>\n<details class=\"more\"><summary>More about it</summary>\n<table>")?;
+        writeln!(self.out, "</dl>\n<details class=\"more\"><summary>Summary</summary>\n<table>")?;
         for line in overview.lines(session).into_iter().chain(times.lines()) {
             self.line(session.number, &line)?;
         }
@@ -166,7 +166,7 @@ impl<'a> Html<'a> {
         let counts = self.reader.finding_counts(scope)?;
         let all: u64 = counts.iter().map(|(_, count)| count).sum();
         if all == 0 {
-            return Ok(writeln!(self.out, "<p class=\"dim\">Nothing was found that breaks a rule.</p>")?);
+            return Ok(writeln!(self.out, "<p class=\"dim\">No rule was broken.</p>")?);
         }
         let counted = counts.iter().rev().map(|(severity, count)| match severity {
             Severity::Info => format!("{count} info"),

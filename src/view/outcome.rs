@@ -25,7 +25,7 @@ pub fn look(status: Option<Status>) -> Look {
     match status {
         Some(Status::Error) => Look { word: "error", mark: "✗", method: Some(Tone::Error), about: Some(Tone::Error) },
         Some(Status::ToolError) => Look { word: "tool error", mark: "⊘", method: None, about: Some(Tone::Error) },
-        Some(Status::Negative) => Look { word: "says no", mark: "∅", method: None, about: Some(Tone::Warning) },
+        Some(Status::Negative) => Look { word: "negative", mark: "∅", method: None, about: Some(Tone::Warning) },
         Some(Status::Ok) => Look { word: "ok", mark: "", method: None, about: None },
         None => Look { word: "", mark: "", method: None, about: None },
     }

@@ -389,7 +389,7 @@ impl Overview {
         {
             let standing = self.capabilities(side);
             let unknown = self.declared[side as usize].is_none();
-            let all = if unknown { "no declaration was seen".to_owned() } else { standing.len().to_string() };
+            let all = if unknown { "no declaration was captured".to_owned() } else { standing.len().to_string() };
             line(0, name, all, self.declared[side as usize].as_ref().map(|(_, number)| *number));
             for one in standing {
                 let place = one.used.map(|(_, number)| number).or(one.declared);

@@ -42,7 +42,7 @@ pub fn about(message: &Message, tool: Option<&str>) -> String {
             let words = match status(message) {
                 Some(Status::ToolError) if answer == "ok" => "tool error".to_owned(),
                 Some(Status::ToolError) => format!("tool error {answer}"),
-                Some(Status::Negative) => format!("says no {answer}"),
+                Some(Status::Negative) => format!("negative {answer}"),
                 _ => answer,
             };
             join(tool.map(Cow::Borrowed), words)

@@ -270,7 +270,7 @@ impl Totals {
             self.responses.saturating_sub(self.tool_errors + self.negatives),
             count(self.errors, "error"),
             some(self.tool_errors, count(self.tool_errors, "tool error")),
-            some(self.negatives, format!("{} saying no", self.negatives)),
+            some(self.negatives, format!("{} negative", self.negatives)),
             self.unanswered,
             count(findings, "finding"),
         );

@@ -37,7 +37,7 @@ pub fn tools(opened: &Opened) -> Result<Servers> {
 pub fn drift(opened: &Opened, path: &Path) -> Result<Vec<FindingRow>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the baseline {}", path.display()))?;
     let accepted: Servers = serde_json::from_str(&text)
-        .with_context(|| format!("{} is no baseline: write one with --write-baseline", path.display()))?;
+        .with_context(|| format!("{} is not a baseline: write one with --write-baseline", path.display()))?;
     let mut found = Vec::new();
     for (server, (tools, listed)) in listings(opened)? {
         let nothing = BTreeMap::new();

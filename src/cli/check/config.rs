@@ -79,12 +79,12 @@ impl Config {
         let fail_on = match table.fail_on.as_deref() {
             None => FailOn::Error,
             Some(name) => FailOn::from_str(name, false)
-                .map_err(|_| anyhow!("fail-on is error, warning, info or never, not {name:?}"))?,
+                .map_err(|_| anyhow!("fail-on must be error, warning, info or never, not {name:?}"))?,
         };
         let mut severities = BTreeMap::new();
         for (rule, name) in table.severity {
             let Some((severity, _)) = Severity::NAMES.into_iter().find(|(_, known)| *known == name) else {
-                bail!("a severity is error, warning or info, not {name:?}");
+                bail!("a severity must be error, warning or info, not {name:?}");
             };
             severities.insert(rule, severity);
         }
@@ -125,7 +125,7 @@ impl Config {
 fn known<'a>(patterns: impl Iterator<Item = &'a String>) -> Result<()> {
     for pattern in patterns {
         if !findings::all().any(|rule| fits(pattern, rule.id)) {
-            bail!("there is no rule {pattern:?}: \"mcptap rules\" lists them");
+            bail!("there is no rule {pattern:?}: \"mcptap rules\" lists all rules");
         }
     }
     Ok(())

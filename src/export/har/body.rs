@@ -28,10 +28,10 @@ const WINDOW: usize = 64;
 /// Number of windows in memory, for connections whose exchanges alternate.
 const WINDOWS: usize = 8;
 
-const NOT_KEPT: &str = "the body was not kept";
+const NOT_KEPT: &str = "the body was not stored";
 const NOT_CAPTURED: &str = "not all of the body was captured";
-const TOO_LONG: &str = "the body goes on: what is above 128 MiB is left out";
-const UNDECODABLE: &str = "the coding of the body could not be taken off";
+const TOO_LONG: &str = "the body was cut after 128 MiB";
+const UNDECODABLE: &str = "the body could not be decoded";
 
 /// A body without its codings.
 #[derive(Debug, Default)]

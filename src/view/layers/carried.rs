@@ -33,7 +33,7 @@ pub(super) fn http(stored: &StoredSession<'_>, exchange: &Exchange, message: &Me
         fields.push(Field::new("took", duration(ended.since(started))));
     }
     if !half.complete {
-        fields.push(Field::new("incomplete", "not all of it was seen").odd());
+        fields.push(Field::new("incomplete", "not all of it was captured").odd());
     }
     let media = half.fields.get("content-type").unwrap_or_default();
     let stream = exchange.h2_stream.map(|stream| format!("  stream {stream}")).unwrap_or_default();

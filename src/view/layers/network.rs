@@ -26,13 +26,13 @@ pub(super) fn of_first_packet(stored: &StoredSession<'_>, message: &Message) -> 
         return Ok(Vec::new());
     };
     let Some(packet) = stored.reader.packet(stored.capture, *first)? else {
-        return Ok(vec![Layer { packets: message.packets.clone(), ..Layer::new("link", "packets not kept") }]);
+        return Ok(vec![Layer { packets: message.packets.clone(), ..Layer::new("link", "packets not stored") }]);
     };
     let mut layers = of_packet(&packet);
     let is_made_up = stored.reader.is_made_up(stored.capture)?;
     if is_made_up {
-        let said = "mcptap itself read and wrote what these packets carry; it saw no network";
-        layers.iter_mut().for_each(|layer| layer.fields.insert(0, Field::new("made up", said)));
+        let note = "mcptap itself read and wrote what these packets carry; it saw no network";
+        layers.iter_mut().for_each(|layer| layer.fields.insert(0, Field::new("made up", note)));
     }
     let connection = stored.reader.connection(stored.capture, packet.connection)?;
     if let Some(layer) = layers.iter_mut().find(|layer| layer.layer == "transport") {
