@@ -47,7 +47,7 @@ pub fn complete(filter: &str, cursor: usize) -> Vec<Completion> {
         CursorContext::TermStart => FIELDS
             .iter()
             .map(|entry| (entry.name.to_owned(), entry.help))
-            .chain(ROOTS.iter().map(|root| (format!("{root}."), "a path into the message's JSON")))
+            .chain(ROOTS.iter().map(|root| (format!("{root}."), "a value inside the message's JSON")))
             .chain([
                 (HEADER.to_owned(), "a header field of the HTTP exchange"),
                 ("not".to_owned(), "the opposite of what follows"),
@@ -70,20 +70,20 @@ pub fn complete(filter: &str, cursor: usize) -> Vec<Completion> {
 }
 
 fn conjunctions() -> impl Iterator<Item = (String, &'static str)> {
-    [("and".to_owned(), "both"), ("or".to_owned(), "either")].into_iter()
+    [("and".to_owned(), "both are true"), ("or".to_owned(), "at least one is true")].into_iter()
 }
 
 fn operator_help(sign: &str) -> &'static str {
     match sign {
         "=" => "equals",
-        "!=" => "has a value that differs",
+        "!=" => "has a value, and it differs",
         "<" => "less than",
         "<=" => "at most",
         ">" => "more than",
         ">=" => "at least",
         "in" => "one of, as in {a, b}",
-        "contains" => "contains this text, letter for letter",
-        "matches" => "matches this regular expression, in any case",
+        "contains" => "contains this text; case matters",
+        "matches" => "matches this regular expression; case does not matter",
         _ => "",
     }
 }

@@ -19,7 +19,7 @@ fn table() -> String {
     }
     let header = Field::Header(String::new()).settled();
     table.push_str(&format!(
-        "| `http.header.NAME` | text | a header field of the exchange, of either direction | `http.header.mcp-session-id` | {} |\n\
+        "| `http.header.NAME` | text | a header field of the exchange, of the request or the response | `http.header.mcp-session-id` | {} |\n\
          | `params…`, `result…`, `error…`, `json…` | JSON value | a value inside the message | `params.arguments.city = Quito` | with the message |\n",
         known(header)
     ));
