@@ -173,8 +173,8 @@ mod tests {
 
     #[test]
     fn a_narrow_terminal_names_the_first_and_the_last_of_many_packets() {
-        let said = |last, listed| packets(&(1..=last).map(PacketNumber).collect::<Vec<_>>(), listed);
-        assert_eq!([said(0, 3), said(1, 3), said(3, 3), said(4, 3)], ["-", "1", "1,2,3", "1…4 (4)"]);
-        assert_eq!([said(4, 12), said(13, 12)], ["1,2,3,4", "1…13 (13)"]);
+        let shown = |last, listed| packets(&(1..=last).map(PacketNumber).collect::<Vec<_>>(), listed);
+        assert_eq!([shown(0, 3), shown(1, 3), shown(3, 3), shown(4, 3)], ["-", "1", "1,2,3", "1…4 (4)"]);
+        assert_eq!([shown(4, 12), shown(13, 12)], ["1,2,3,4", "1…13 (13)"]);
     }
 }

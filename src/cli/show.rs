@@ -52,12 +52,12 @@ pub fn run(arguments: Show, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
         timeline.out.flush()?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut seen = None;
+    let mut last = None;
     for session in &sessions {
-        seen = timeline.session(&opened, session)?;
+        last = timeline.session(&opened, session)?;
     }
     if arguments.follow {
-        timeline.follow(&opened, seen)?;
+        timeline.follow(&opened, last)?;
     } else {
         timeline.totals()?;
     }
@@ -156,11 +156,11 @@ impl Timeline {
     fn messages(&mut self, opened: &Opened, session: &Session, after: Option<Key>) -> Result<Option<Key>> {
         let Some(capture) = opened.reader.capture_of(session.number)? else { return Ok(after) };
         let mut clock = Clock::new(&opened.reader, capture);
-        let mut last = after;
+        let mut newest = after;
         let filter = self.filter.clone();
         for message in opened.reader.all_messages(capture, Scope::Session(session.number), filter.as_ref(), after) {
             let message = message?;
-            last = Some(Key::new(capture, message.number.0));
+            newest = Some(Key::new(capture, message.number.0));
             self.totals.message(&message);
             if self.json {
                 // The timing of a call is written once: with its response.
@@ -170,11 +170,11 @@ impl Timeline {
                 writeln!(self.out, "{}", self.lines.message(&message))?;
             }
         }
-        Ok(last)
+        Ok(newest)
     }
 
     /// Prints new messages until the session ends.
-    fn follow(&mut self, opened: &Opened, mut seen: Option<Key>) -> Result<()> {
+    fn follow(&mut self, opened: &Opened, mut last: Option<Key>) -> Result<()> {
         let mut version = None;
         for look in 0u32.. {
             let now = opened.reader.data_version()?;
@@ -189,7 +189,7 @@ impl Timeline {
                 if let Some(session) = session {
                     // Read before the messages: if it has ended, they are complete.
                     let live = super::sessions::is_live(&opened.reader, &session)?;
-                    seen = self.messages(opened, &session, seen)?;
+                    last = self.messages(opened, &session, last)?;
                     if !live {
                         return self.ended(&session);
                     }

@@ -153,18 +153,18 @@ pub fn store_options(decoding: &Decoding) -> Options {
 }
 
 /// Begins a capture although other programs may have the database locked. After each failure
-/// `goes_on` decides whether to try again. A permanent error, such as a database of a newer
+/// `retry` decides whether to try again. A permanent error, such as a database of a newer
 /// version, is returned at once.
 pub fn create_patiently(
     place: &Place,
     info: &CaptureInfo,
     options: Options,
-    mut goes_on: impl FnMut(&anyhow::Error) -> bool,
+    mut retry: impl FnMut(&anyhow::Error) -> bool,
 ) -> Result<Writer> {
     let mut attempt = 1;
     loop {
         match Writer::create(place.clone(), info, options) {
-            Err(error) if goes_on(&error) && store::may_pass(&error) && attempt < ATTEMPTS => attempt += 1,
+            Err(error) if retry(&error) && store::may_pass(&error) && attempt < ATTEMPTS => attempt += 1,
             result => return result,
         }
         thread::sleep(PAUSE);
@@ -196,9 +196,9 @@ impl Listener for Watch {
 }
 
 /// The path of the database: the given one, else the default in the XDG data directory.
-pub fn database(asked: Option<PathBuf>) -> Result<PathBuf> {
+pub fn database(given: Option<PathBuf>) -> Result<PathBuf> {
     use etcetera::BaseStrategy;
-    if let Some(path) = asked {
+    if let Some(path) = given {
         return Ok(path);
     }
     let directories = etcetera::choose_base_strategy().context("cannot find the home directory: give --db PATH")?;

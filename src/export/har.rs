@@ -32,7 +32,7 @@ pub struct Har<'a> {
     out: &'a mut dyn Write,
     reader: &'a Reader,
     /// The exchanges of the capture that is being written.
-    index: Option<ExchangeMap>,
+    exchanges: Option<ExchangeMap>,
     /// Connections whose exchanges without messages were written. Several sessions may
     /// share a connection.
     written: HashSet<ConnectionId>,
@@ -58,7 +58,7 @@ impl<'a> Har<'a> {
         let version = env!("CARGO_PKG_VERSION");
         let creator = format!(r#"{{"name":"mcptap","version":"{version}"}}"#);
         write!(out, r#"{{"log":{{"version":"1.2","creator":{creator},"entries":["#)?;
-        Ok(Har { out, reader, index: None, written: HashSet::new(), line: Vec::new(), is_first: true })
+        Ok(Har { out, reader, exchanges: None, written: HashSet::new(), line: Vec::new(), is_first: true })
     }
 
     /// Ends the archive.
@@ -73,22 +73,22 @@ impl<'a> Har<'a> {
     /// The output fails, or the store cannot be read.
     pub fn session(&mut self, session: &Session, wanted: &dyn Fn(ExchangeNumber) -> bool) -> Result<()> {
         let Some(capture) = self.reader.capture_of(session.number)? else { return Ok(()) };
-        let index = match self.index.take().filter(|index| index.capture == capture) {
-            Some(index) => index,
+        let exchanges = match self.exchanges.take().filter(|exchanges| exchanges.capture == capture) {
+            Some(exchanges) => exchanges,
             None => {
                 self.written.clear();
                 ExchangeMap::read(self.reader, capture)?
             }
         };
-        let mut bodies = Bodies::new(self.reader, &index);
+        let mut bodies = Bodies::new(self.reader, &exchanges);
         let mut connection = None;
         for exchange in self.reader.all_exchanges(session.number) {
             let exchange = &exchange?;
             if !wanted(exchange.number) {
                 continue;
             }
-            let spoken = index.messages(exchange.number);
-            let is_own = match spoken {
+            let carried = exchanges.messages(exchange.number);
+            let is_own = match carried {
                 [] => !self.written.contains(&exchange.connection),
                 some => some.iter().any(|(_, _, number)| *number == session.number),
             };
@@ -98,45 +98,45 @@ impl<'a> Har<'a> {
             if connection.as_ref().is_none_or(|known: &Connection| known.id != exchange.connection) {
                 connection = self.reader.connection(capture, exchange.connection)?;
             }
-            let spoken = self.spoken(capture, session.number, spoken)?;
+            let mcp = self.mcp_content(capture, session.number, carried)?;
             let connection = connection.as_ref();
             let side = connection.and_then(|connection| connection.client).unwrap_or(Side::First);
             let request = bodies.read(exchange, Direction::ClientToServer, side)?;
             let response = bodies.read(exchange, Direction::ServerToClient, side.other())?;
             self.line.clear();
-            let url = url(exchange, connection, index.spoke_https);
-            write_entry(&mut self.line, exchange, (&url, connection), [&request, &response], &spoken);
+            let url = url(exchange, connection, exchanges.recorded_https);
+            write_entry(&mut self.line, exchange, (&url, connection), [&request, &response], &mcp);
             self.out.write_all(if self.is_first { b"\n" } else { b",\n" })?;
             self.is_first = false;
             self.out.write_all(&self.line)?;
         }
         self.written.extend(&session.connections);
-        self.index = Some(index);
+        self.exchanges = Some(exchanges);
         Ok(())
     }
 
-    fn spoken(
+    fn mcp_content(
         &self,
         capture: CaptureId,
         session: SessionNumber,
         carried: &[exchange_map::ExchangeMessage],
     ) -> Result<McpContent> {
-        let mut spoken = McpContent { session, ..McpContent::default() };
+        let mut mcp = McpContent { session, ..McpContent::default() };
         for (_, message, _) in carried {
-            spoken.messages.push(message.0);
+            mcp.messages.push(message.0);
             let key = Key::new(capture, message.0);
             let Some(row) = self.reader.message_rows(Scope::Capture(capture), Page::from(key, 1))?.pop() else {
                 continue;
             };
-            spoken.method = spoken.method.or(row.method);
+            mcp.method = mcp.method.or(row.method);
             if row.findings > 0 {
                 let rules = self.reader.message_findings(key)?.into_iter().map(|finding| finding.rule);
-                spoken.findings.extend(rules);
+                mcp.findings.extend(rules);
             }
         }
-        spoken.findings.sort_unstable();
-        spoken.findings.dedup();
-        Ok(spoken)
+        mcp.findings.sort_unstable();
+        mcp.findings.dedup();
+        Ok(mcp)
     }
 }
 
@@ -146,7 +146,7 @@ fn write_entry(
     exchange: &Exchange,
     (url, connection): (&str, Option<&Connection>),
     bodies: [&DecodedBody; 2],
-    spoken: &McpContent,
+    mcp: &McpContent,
 ) {
     let Exchange { request, response, .. } = exchange;
     let mut entry = Object::inside(out);
@@ -172,11 +172,11 @@ fn write_entry(
     }
     entry.display("connection", &exchange.connection.0);
     entry.object("_mcp", |object| {
-        object.number("session", spoken.session.0);
+        object.number("session", mcp.session.0);
         object.number("exchange", exchange.number.0);
-        object.numbers("messages", spoken.messages.iter().copied());
-        object.maybe(&spoken.method, |object, method| object.text("method", method));
-        object.array("findings", &spoken.findings, |out, rule| write_string(out, rule));
+        object.numbers("messages", mcp.messages.iter().copied());
+        object.maybe(&mcp.method, |object, method| object.text("method", method));
+        object.array("findings", &mcp.findings, |out, rule| write_string(out, rule));
         object.maybe(&exchange.h2_stream, |object, stream| object.number("h2Stream", *stream));
         object.truth("complete", request.complete && response.complete);
     });
@@ -278,7 +278,7 @@ fn write_text(object: &mut Object<'_>, encoding: &'static str, bytes: &[u8]) {
 }
 
 /// The absolute URL of a request.
-fn url(exchange: &Exchange, connection: Option<&Connection>, spoke_https: bool) -> String {
+fn url(exchange: &Exchange, connection: Option<&Connection>, recorded_https: bool) -> String {
     let target = exchange.target.as_deref().unwrap_or("/");
     if uri::split_scheme(target).is_some() {
         return target.to_owned();
@@ -286,7 +286,7 @@ fn url(exchange: &Exchange, connection: Option<&Connection>, spoke_https: bool) 
     let fields = &exchange.request.fields;
     let address = connection.and_then(server);
     // A capture that another program recorded above TLS shows no TLS. The port mostly reveals it.
-    let is_secret = spoke_https
+    let is_secret = recorded_https
         || connection.is_some_and(|connection| !connection.tls.is_empty())
         || fields.get(":scheme") == Some("https")
         || address.is_some_and(|address| address.port() == 443);

@@ -258,7 +258,7 @@ impl<'a> Html<'a> {
         let at = started.map(|time| units::relative(time, session.started)).unwrap_or_default();
         let took = started.zip(response.ended).map(|(from, to)| units::duration(to.since(from))).unwrap_or_default();
         let words = [exchange.method.as_deref(), exchange.target.as_deref()];
-        let asked = words.map(|word| word.unwrap_or("?")).join(" ");
+        let request_line = words.map(|word| word.unwrap_or("?")).join(" ");
         let status = match (exchange.status, &exchange.reason) {
             (Some(status), Some(reason)) => format!("{status} {reason}"),
             (Some(status), None) => status.to_string(),
@@ -270,7 +270,7 @@ impl<'a> Html<'a> {
             self.out,
             "<tr id=\"x{}-{number}\"><td>{number}</td><td>{at}</td><td><code>{}</code></td><td>{}{incomplete}</td><td>{}</td><td>{}</td><td>{took}</td></tr>",
             session.number.0,
-            Shown(&asked),
+            Shown(&request_line),
             Shown(&status),
             units::size(request.body_bytes),
             units::size(response.body_bytes),

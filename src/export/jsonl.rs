@@ -107,11 +107,11 @@ pub fn write_overview(out: &mut Vec<u8>, session: SessionNumber, overview: &Over
     line.maybe(&overview.selected_revision, |line, (version, _)| line.text("revision_given", version));
     line.maybe(&overview.instructions, |line, (text, _)| line.text("instructions", text));
     for (name, side) in [("client_capabilities", Declarer::Client), ("server_capabilities", Declarer::Server)] {
-        line.array(name, overview.capabilities(side), |out, standing| {
+        line.array(name, overview.capabilities(side), |out, usage| {
             let mut object = Object::inside(out);
-            object.word("capability", standing.capability.path());
-            object.maybe(&standing.declared, |object, number| object.number("declared", number.0));
-            object.number("used", standing.used.map_or(0, |(times, _)| times));
+            object.word("capability", usage.capability.path());
+            object.maybe(&usage.declared, |object, number| object.number("declared", number.0));
+            object.number("used", usage.used.map_or(0, |(times, _)| times));
             object.end();
         });
     }

@@ -101,8 +101,8 @@ impl EventFilter {
             Event::Exchange(exchange) => {
                 if let Some((_, record)) = self.exchanges.get_mut(&exchange.number) {
                     let before = record.replace(without_packets(&exchange));
-                    self.held_bytes += record.as_ref().map_or(0, cost);
-                    self.held_bytes -= before.as_ref().map_or(0, cost);
+                    self.held_bytes += record.as_ref().map_or(0, memory_of);
+                    self.held_bytes -= before.as_ref().map_or(0, memory_of);
                 }
                 sink(Event::Exchange(exchange));
                 self.release(MAX_HELD_BYTES, sink);
@@ -213,7 +213,7 @@ impl EventFilter {
                 *count -= 1;
                 if *count == 0 {
                     let over = self.exchanges.remove(&exchange).and_then(|(_, record)| record);
-                    self.held_bytes -= over.as_ref().map_or(0, cost);
+                    self.held_bytes -= over.as_ref().map_or(0, memory_of);
                 }
             }
             if passes {
@@ -239,7 +239,7 @@ fn without_packets(exchange: &Exchange) -> Exchange {
     }
 }
 
-fn cost(exchange: &Exchange) -> usize {
+fn memory_of(exchange: &Exchange) -> usize {
     let texts = exchange.target.as_ref().map_or(0, String::len);
     OVERHEAD + texts + exchange.request.fields.size() + exchange.response.fields.size()
 }

@@ -11,13 +11,13 @@ pub struct Latencies {
     sorted: bool,
     /// One of so many latencies is sampled.
     step: u64,
-    seen: u64,
+    added: u64,
 }
 
 impl Latencies {
     /// Adds a latency.
     pub fn add(&mut self, latency: i64) {
-        if self.seen.is_multiple_of(self.step.max(1)) {
+        if self.added.is_multiple_of(self.step.max(1)) {
             self.samples.push(latency);
             self.sorted = false;
             if self.samples.len() >= MAX_SAMPLES {
@@ -29,7 +29,7 @@ impl Latencies {
                 self.step = self.step.max(1) * 2;
             }
         }
-        self.seen += 1;
+        self.added += 1;
     }
 
     /// The latency that so many percent of the samples do not exceed (nearest rank below).

@@ -326,9 +326,9 @@ impl Overview {
                 let result = body(message);
                 let items = array(result.get(member).unwrap_or_default(), ITEMS);
                 // A page belongs to the list before it. Anything else begins a list.
-                let goes_on = message.link.is_some_and(|link| link.why == Why::Answer);
+                let continues = message.link.is_some_and(|link| link.why == Why::Answer);
                 let listed = self.lists.entry(member).or_default();
-                if !goes_on || listed.message == MessageNumber::default() {
+                if !continues || listed.message == MessageNumber::default() {
                     *listed = Listed { message: number, ..Listed::default() };
                 }
                 listed.items += items.len() as u64;
@@ -345,12 +345,12 @@ impl Overview {
         all.extend(self.used.keys().copied().filter(|capability| capability.declarer() == side));
         all.sort_unstable();
         all.dedup();
-        let standing = |capability| CapabilityUse {
+        let usage = |capability| CapabilityUse {
             capability,
-            declared: declared.as_ref().filter(|(said, _)| said.has(capability)).map(|(_, number)| *number),
+            declared: declared.as_ref().filter(|(declared, _)| declared.has(capability)).map(|(_, number)| *number),
             used: self.used.get(&capability).copied(),
         };
-        all.into_iter().map(standing).collect()
+        all.into_iter().map(usage).collect()
     }
 
     /// The ids of the extensions that a side declared.
@@ -374,9 +374,10 @@ impl Overview {
             let party = party.as_ref().map(|party| format!("{} {}", party.name, party.version));
             line(0, name, party.unwrap_or_else(|| "unknown".to_owned()), None);
         }
-        for (name, said) in [("revision asked", &self.requested_revision), ("revision given", &self.selected_revision)]
+        for (name, revision) in
+            [("revision asked", &self.requested_revision), ("revision given", &self.selected_revision)]
         {
-            if let Some((version, number)) = said {
+            if let Some((version, number)) = revision {
                 line(0, name, version.clone(), Some(*number));
             }
         }
@@ -387,11 +388,11 @@ impl Overview {
         for (name, side) in
             [("capabilities of the client", Declarer::Client), ("capabilities of the server", Declarer::Server)]
         {
-            let standing = self.capabilities(side);
+            let uses = self.capabilities(side);
             let unknown = self.declared[side as usize].is_none();
-            let all = if unknown { "no declaration was captured".to_owned() } else { standing.len().to_string() };
+            let all = if unknown { "no declaration was captured".to_owned() } else { uses.len().to_string() };
             line(0, name, all, self.declared[side as usize].as_ref().map(|(_, number)| *number));
-            for one in standing {
+            for one in uses {
                 let place = one.used.map(|(_, number)| number).or(one.declared);
                 // Where no declaration was captured, no use can be called undeclared.
                 let words = if unknown { one.words().replace(" undeclared", "") } else { one.words() };
@@ -490,18 +491,18 @@ mod tests {
     #[test]
     fn a_capability_is_declared_or_used_or_both() {
         let mut overview = Overview::default();
-        let said = Capabilities::read(Declarer::Server, r#"{"tools":{},"logging":{},"extensions":{"a/b":{}}}"#);
-        overview.declared[1] = Some((said, MessageNumber(2)));
+        let declared = Capabilities::read(Declarer::Server, r#"{"tools":{},"logging":{},"extensions":{"a/b":{}}}"#);
+        overview.declared[1] = Some((declared, MessageNumber(2)));
         overview.used.insert(Capability::Tools, (3, MessageNumber(4)));
         overview.used.insert(Capability::Prompts, (1, MessageNumber(9)));
         overview.used.insert(Capability::Sampling, (1, MessageNumber(7)));
-        let said: Vec<String> = overview
+        let words: Vec<String> = overview
             .capabilities(Declarer::Server)
             .into_iter()
             .map(|one| format!("{}: {}", one.capability.path(), one.words()))
             .collect();
         assert_eq!(
-            said,
+            words,
             ["tools: declared, used 3 times", "prompts: used once undeclared", "logging: declared, not used"]
         );
         assert_eq!(overview.negotiated().count(), 0, "the client declared no extension");

@@ -107,9 +107,9 @@ fn handshake(facts: &Facts, roles: &ConnectionRoles, is_made_up: bool) -> Vec<St
     let [syn, syn_ack, ack] = facts.handshake;
     let offered = |side: Side| options(&facts.ends[side.index()].options);
     let mut steps = Vec::new();
-    let mut step = |side, packet, flags, told: String| {
-        let told = if is_made_up { "  (made up: mcptap saw no network)".to_owned() } else { told };
-        steps.push(roles.step("L4", side, vec![packet], format!("TCP {flags}{told}")));
+    let mut step = |side, packet, flags, details: String| {
+        let details = if is_made_up { "  (made up: mcptap saw no network)".to_owned() } else { details };
+        steps.push(roles.step("L4", side, vec![packet], format!("TCP {flags}{details}")));
     };
     if let Some(syn) = syn {
         step(Side::First, syn.packet, "SYN", offered(Side::First));
@@ -143,15 +143,16 @@ fn options(options: &Options) -> String {
 
 fn tls(connection: &Connection, roles: &ConnectionRoles) -> Vec<Step> {
     let from = roles.client;
-    let spoke = connection.tls.iter().any(|step| matches!(step.kind, StepKind::ApplicationData | StepKind::Decrypted));
+    let has_data =
+        connection.tls.iter().any(|step| matches!(step.kind, StepKind::ApplicationData | StepKind::Decrypted));
     // Session tickets and a closing alert are details. An alert without any data explains why
     // there is none.
-    let told = connection.tls.iter().filter(|step| match step.kind {
+    let shown = connection.tls.iter().filter(|step| match step.kind {
         StepKind::Handshake | StepKind::ApplicationData | StepKind::Decrypted => true,
         StepKind::SessionTickets => false,
-        StepKind::Alert => !spoke,
+        StepKind::Alert => !has_data,
     });
-    let steps = told.map(|step| {
+    let steps = shown.map(|step| {
         let what = match step.kind {
             StepKind::Handshake => "TLS handshake",
             StepKind::ApplicationData => "TLS application data, encrypted",
@@ -312,9 +313,9 @@ mod tests {
         writer.finish(&Summary::default()).unwrap();
         let rows = Reader::open(store).unwrap().message_rows(Scope::All, Page::<Key>::first(10)).unwrap();
         let steps = rows.iter().map(|row| of_frame(&roles, row));
-        let told: Vec<_> = steps.map(|step| (step.ends(), step.detail, step.messages)).collect();
+        let shown: Vec<_> = steps.map(|step| (step.ends(), step.detail, step.messages)).collect();
         let expected =
             |ends: &str, number| (ends.to_owned(), "WebSocket message  40 B".to_owned(), vec![MessageNumber(number)]);
-        assert_eq!(told, [expected("192.0.2.1 → 192.0.2.2", 1), expected("192.0.2.2 → 192.0.2.1", 2)]);
+        assert_eq!(shown, [expected("192.0.2.1 → 192.0.2.2", 1), expected("192.0.2.2 → 192.0.2.1", 2)]);
     }
 }

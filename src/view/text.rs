@@ -33,10 +33,10 @@ const LOOK: usize = 1 << 20;
 pub fn about(message: &Message, tool: Option<&str>) -> String {
     let method = message.method.as_deref().unwrap_or_default();
     let about = match message.kind {
-        Kind::Request | Kind::Notification => asked(method, part(message, "params").unwrap_or_default()),
+        Kind::Request | Kind::Notification => request_summary(method, part(message, "params").unwrap_or_default()),
         Kind::Response => {
             let result = part(message, "result").unwrap_or_default();
-            let answer = answered(method, result);
+            let answer = result_summary(method, result);
             // The status comes from the whole result, because the member often follows
             // a long content.
             let words = match status(message) {
@@ -47,14 +47,14 @@ pub fn about(message: &Message, tool: Option<&str>) -> String {
             };
             join(tool.map(Cow::Borrowed), words)
         }
-        Kind::Error => join(tool.map(Cow::Borrowed), refused(part(message, "error").unwrap_or_default())),
+        Kind::Error => join(tool.map(Cow::Borrowed), error_summary(part(message, "error").unwrap_or_default())),
         Kind::Invalid => return fit_bytes(&message.raw, ROOM),
     };
     fit(&about, ROOM)
 }
 
 /// The summary of a request's or notification's parameters.
-fn asked(method: &str, params: &str) -> String {
+fn request_summary(method: &str, params: &str) -> String {
     match method {
         "initialize" => {
             let [revision, client] = some(params, ["protocolVersion", "clientInfo"]);
@@ -122,7 +122,7 @@ const LISTS: [(&str, &str, &str); 9] = [
 ];
 
 /// The summary of a result.
-fn answered(method: &str, result: &str) -> String {
+fn result_summary(method: &str, result: &str) -> String {
     let [kind, task] = some(result, ["resultType", "task"]);
     if kind.is_some_and(|kind| is(kind, "input_required")) {
         return "input required".to_owned();
@@ -158,8 +158,8 @@ fn answered(method: &str, result: &str) -> String {
             list.map(content).unwrap_or_default().into_owned()
         }
         "sampling/createMessage" => {
-            let [model, said] = some(result, ["model", "content"]);
-            join(model.map(plain), said.map(content).unwrap_or_default().into())
+            let [model, content] = some(result, ["model", "content"]);
+            join(model.map(plain), content.map(self::content).unwrap_or_default().into())
         }
         "elicitation/create" => words(some(result, ["action"]).map(|action| action.map(plain))),
         _ => String::new(),
@@ -179,7 +179,7 @@ fn too_long(text: &str) -> Option<String> {
 }
 
 /// The summary of an error.
-fn refused(error: &str) -> String {
+fn error_summary(error: &str) -> String {
     let [code, message] = some(error, ["code", "message"]);
     words([Some("error".into()), code.map(value), message.map(plain)])
 }

@@ -170,24 +170,24 @@ impl<'r> Clock<'r> {
     }
 
     fn of(&mut self, request: TimedMessage<'_>, answer: TimedMessage<'_>) -> Result<Timing> {
-        let asked = self.exchange(request)?;
-        let same = asked.is_some() && request.exchange == answer.exchange;
-        let answered = if same { None } else { self.exchange(answer)? };
-        let began = match request.carrier {
-            Carrier::RequestBody => asked.as_ref().and_then(|exchange| exchange.request.started),
+        let request_exchange = self.exchange(request)?;
+        let same = request_exchange.is_some() && request.exchange == answer.exchange;
+        let response_exchange = if same { None } else { self.exchange(answer)? };
+        let request_start = match request.carrier {
+            Carrier::RequestBody => request_exchange.as_ref().and_then(|exchange| exchange.request.started),
             _ => self.first_packet(request)?,
         };
-        let answered_from = match (same, answer.carrier) {
+        let response_start = match (same, answer.carrier) {
             (true, Carrier::ResponseBody | Carrier::SseEvent) => {
-                asked.as_ref().and_then(|asked| asked.response.started)
+                request_exchange.as_ref().and_then(|exchange| exchange.response.started)
             }
-            (_, Carrier::RequestBody) => answered.and_then(|exchange| exchange.request.started),
+            (_, Carrier::RequestBody) => response_exchange.and_then(|exchange| exchange.request.started),
             _ => self.first_packet(answer)?,
         };
         // A server may begin its response before it has read the whole request.
-        let first = answered_from.unwrap_or(answer.time).max(request.time).min(answer.time.max(request.time));
+        let first = response_start.unwrap_or(answer.time).max(request.time).min(answer.time.max(request.time));
         let waited = first.since(request.time);
-        let connection = asked.map(|exchange| exchange.connection);
+        let connection = request_exchange.map(|exchange| exchange.connection);
         let network = match connection {
             Some(connection) if self.has_network()? => self.round_trip(connection, request.direction)?,
             _ => None,
@@ -198,7 +198,7 @@ impl<'r> Clock<'r> {
             request: request.number,
             answer: answer.number,
             direction: request.direction,
-            upload: began.map(|began| request.time.since(began).max(0)),
+            upload: request_start.map(|start| request.time.since(start).max(0)),
             network,
             server: waited - network.map_or(0, |(time, _)| time),
             stream: answer.time.since(first).max(0),
@@ -349,19 +349,19 @@ const TIMED: u64 = 2_000;
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     step: u64,
-    seen: u64,
+    requests: u64,
 }
 
 impl Sample {
     /// Makes a sample of so many requests.
     pub fn of(requests: u64) -> Sample {
-        Sample { step: requests / TIMED + 1, seen: 0 }
+        Sample { step: requests / TIMED + 1, requests: 0 }
     }
 
     /// Whether the next request is in the sample.
     pub fn takes(&mut self) -> bool {
-        self.seen += 1;
-        (self.seen - 1).is_multiple_of(self.step)
+        self.requests += 1;
+        (self.requests - 1).is_multiple_of(self.step)
     }
 }
 
@@ -402,15 +402,15 @@ mod tests {
     #[test]
     fn only_bare_acknowledgments_of_what_was_sent_once_measure() {
         let (client, server) = (Side::First, Side::Second);
-        let asked = packet(1, 0, client, (0, 100), 0);
+        let request = packet(1, 0, client, (0, 100), 0);
         // The response acknowledges, after 50 ms of work.
-        assert_eq!(quickest_acknowledgment(&[asked.clone(), packet(2, 50, server, (0, 10), 100)], server), None);
+        assert_eq!(quickest_acknowledgment(&[request.clone(), packet(2, 50, server, (0, 10), 100)], server), None);
         let bare = packet(3, 9, server, (0, 0), 100);
-        assert_eq!(quickest_acknowledgment(&[asked.clone(), bare.clone()], server), Some(9_000_000));
+        assert_eq!(quickest_acknowledgment(&[request.clone(), bare.clone()], server), Some(9_000_000));
         // Retransmitted: it is not known which copy was acknowledged.
-        assert_eq!(quickest_acknowledgment(&[asked.clone(), packet(2, 8, client, (0, 100), 0), bare], server), None);
+        assert_eq!(quickest_acknowledgment(&[request.clone(), packet(2, 8, client, (0, 100), 0), bare], server), None);
         let part = packet(4, 9, server, (0, 0), 60);
-        assert_eq!(quickest_acknowledgment(&[asked, part], server), None, "part of it is not it");
+        assert_eq!(quickest_acknowledgment(&[request, part], server), None, "part of it is not it");
     }
 
     #[test]

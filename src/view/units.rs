@@ -75,20 +75,20 @@ mod tests {
 
     #[test]
     fn durations_have_two_or_three_digits() {
-        let said =
+        let shown =
             [0, 999, 1_000, 17_049, 250_000, 5_700_000, 240_000_000, 1_240_000_000, 185_000_000_000, 7_620_000_000_000];
-        let said: Vec<String> = said.into_iter().map(duration).collect();
+        let shown: Vec<String> = shown.into_iter().map(duration).collect();
         let wanted =
             ["0 ns", "999 ns", "1.0 µs", "17.0 µs", "250 µs", "5.7 ms", "240 ms", "1.24 s", "3 min 05 s", "2 h 07 min"];
-        assert_eq!(said, wanted);
+        assert_eq!(shown, wanted);
         assert_eq!(duration(-1_500), "-1.5 µs");
         assert_eq!(duration(i64::MIN).chars().next(), Some('-'));
     }
 
     #[test]
     fn sizes_never_show_four_digits() {
-        let said = [0, 999, 1_000, 12_345, 999_600, 5_000_000_000].map(size);
-        assert_eq!(said, ["0 B", "999 B", "1.0 KB", "12.3 KB", "1.0 MB", "5.0 GB"]);
+        let shown = [0, 999, 1_000, 12_345, 999_600, 5_000_000_000].map(size);
+        assert_eq!(shown, ["0 B", "999 B", "1.0 KB", "12.3 KB", "1.0 MB", "5.0 GB"]);
         assert_eq!(size(u64::MAX), "18447 PB");
     }
 

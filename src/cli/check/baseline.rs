@@ -102,19 +102,19 @@ fn listings(opened: &Opened) -> Result<Listings> {
             let value: Value = serde_json::from_str(tool).ok()?;
             Some((value.get("name")?.as_str()?.to_owned(), value))
         });
-        let goes_on = open.remove(&session.number);
+        let continues = open.remove(&session.number);
         if result.get("nextCursor").is_some_and(|cursor| cursor != "null") {
             open.insert(session.number);
         }
         let tools: Vec<(String, Value)> = tools.collect();
         let listed = Listed { session: session.clone(), message };
         match servers.entry(name(session)) {
-            Entry::Vacant(place) => {
-                place.insert((tools.into_iter().collect(), listed));
+            Entry::Vacant(entry) => {
+                entry.insert((tools.into_iter().collect(), listed));
             }
             Entry::Occupied(mut known) => {
                 let (known, at) = known.get_mut();
-                if !goes_on {
+                if !continues {
                     known.clear();
                 }
                 known.extend(tools);

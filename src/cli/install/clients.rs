@@ -8,12 +8,12 @@ pub struct Client {
     /// The client's name on the command line.
     pub id: &'static str,
     /// Its configuration files, the most general one first.
-    files: &'static [Base],
+    files: &'static [Location],
 }
 
 /// A path relative to a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Base {
+enum Location {
     /// The home folder.
     Home(&'static str),
     /// The folder for configurations: `~/.config`, or `~/Library/Application Support` on macOS.
@@ -22,7 +22,7 @@ enum Base {
     Project(&'static str),
 }
 
-use Base::{Config, Home, Project};
+use Location::{Config, Home, Project};
 
 /// All known clients.
 pub const CLIENTS: &[Client] = &[
@@ -62,7 +62,7 @@ impl Client {
 
     /// The paths of its configuration files. They need not exist.
     pub fn paths(&self, folders: &Folders) -> Vec<PathBuf> {
-        let path = |base: &Base| {
+        let path = |base: &Location| {
             let (folder, path): (&Path, &str) = match base {
                 Home(path) => (&folders.home, path),
                 Config(path) => (&folders.config, path),

@@ -46,13 +46,13 @@ pub(super) struct DecodedBody {
 
 /// Reads the bodies of one capture.
 pub(super) struct Bodies<'a> {
-    index: &'a ExchangeMap,
+    exchanges: &'a ExchangeMap,
     packets: Packets<'a>,
 }
 
 impl<'a> Bodies<'a> {
-    pub(super) fn new(reader: &'a Reader, index: &'a ExchangeMap) -> Bodies<'a> {
-        Bodies { index, packets: Packets { reader, index, windows: VecDeque::new() } }
+    pub(super) fn new(reader: &'a Reader, exchanges: &'a ExchangeMap) -> Bodies<'a> {
+        Bodies { exchanges, packets: Packets { reader, exchanges, windows: VecDeque::new() } }
     }
 
     /// Reads the body that `side` sent.
@@ -61,7 +61,7 @@ impl<'a> Bodies<'a> {
         if half.body_bytes == 0 {
             return Ok(DecodedBody { sent: half.complete.then_some(0), ..DecodedBody::default() });
         }
-        let mut content = match self.index.body(exchange.number, direction) {
+        let mut content = match self.exchanges.body(exchange.number, direction) {
             Some(stream) => self.stream(exchange.connection, stream, &half.fields)?,
             None => self.behind_head(exchange, direction, half, side)?,
         };
@@ -93,7 +93,7 @@ impl<'a> Bodies<'a> {
         half: &Half,
         side: Side,
     ) -> Result<DecodedBody> {
-        let channel = self.index.channel(exchange.connection, side).filter(|_| exchange.h2_stream.is_none());
+        let channel = self.exchanges.channel(exchange.connection, side).filter(|_| exchange.h2_stream.is_none());
         let Some(stream) = channel else { return Ok(DecodedBody { note: Some(NOT_KEPT), ..DecodedBody::default() }) };
         let mut message = BodyParser::new(direction, &half.fields);
         // A body that is not chunked ends here.
@@ -111,8 +111,8 @@ impl<'a> Bodies<'a> {
         // Through a tunnel a connection has several such streams. The right one has a body of the
         // right length behind its head.
         let length = message.decoding.content.bytes.len() as u64;
-        let is_it = length == half.body_bytes || message.decoding.is_full();
-        Ok(if is_it {
+        let has_right_length = length == half.body_bytes || message.decoding.is_full();
+        Ok(if has_right_length {
             message.decoding.content
         } else {
             DecodedBody { note: Some(NOT_KEPT), ..DecodedBody::default() }
@@ -211,7 +211,7 @@ fn list<'f>(fields: &'f Fields, name: &str) -> Option<Cow<'f, str>> {
 /// The packets of a capture, read in windows.
 struct Packets<'a> {
     reader: &'a Reader,
-    index: &'a ExchangeMap,
+    exchanges: &'a ExchangeMap,
     /// The windows, the one used last first.
     windows: VecDeque<(ConnectionId, Vec<KeptPacket>)>,
 }
@@ -220,9 +220,9 @@ impl Packets<'_> {
     /// Passes the bytes of a span to `take`, up to the first missing one. Returns the offset
     /// that it reached.
     fn walk(&mut self, connection: ConnectionId, span: Span, take: &mut dyn FnMut(&[u8])) -> Result<u64> {
-        let capture = self.index.capture;
+        let capture = self.exchanges.capture;
         let mut at = span.start;
-        if self.index.is_plaintext(span.stream) {
+        if self.exchanges.is_plaintext(span.stream) {
             for (start, piece) in self.reader.plaintext(capture, span)? {
                 if start != at {
                     break;
@@ -270,7 +270,7 @@ impl Packets<'_> {
             Some(window) => window,
             None => {
                 self.windows.truncate(WINDOWS - 1);
-                (connection, self.reader.packets(self.index.capture, connection, number, WINDOW)?)
+                (connection, self.reader.packets(self.exchanges.capture, connection, number, WINDOW)?)
             }
         };
         self.windows.push_front(window);

@@ -20,7 +20,7 @@ pub(super) type ExchangeMessage = (ExchangeNumber, MessageNumber, SessionNumber)
 pub(super) struct ExchangeMap {
     pub(super) capture: CaptureId,
     /// Whether mcptap itself spoke HTTPS and recorded above TLS.
-    pub(super) spoke_https: bool,
+    pub(super) recorded_https: bool,
     /// Messages in the order of their exchanges.
     carried: Vec<ExchangeMessage>,
     /// Streams of bodies with their content coding, sorted. The flag marks a response.
@@ -47,8 +47,8 @@ impl ExchangeMap {
         })?;
         bodies.sort_unstable();
         let info = reader.capture(capture)?.map(|capture| capture.info);
-        let spoke_https = info.is_some_and(|info| info.kind.is_made_up() && info.source.starts_with("https://"));
-        Ok(ExchangeMap { capture, spoke_https, carried, bodies, channels, plaintext })
+        let recorded_https = info.is_some_and(|info| info.kind.is_made_up() && info.source.starts_with("https://"));
+        Ok(ExchangeMap { capture, recorded_https, carried, bodies, channels, plaintext })
     }
 
     /// The messages that an exchange carried, in order.

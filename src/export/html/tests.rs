@@ -14,7 +14,7 @@ use crate::view::safe;
 /// A page on which everything that a peer can choose is this text.
 fn page(text: &str) -> String {
     let quoted = json!(text).to_string();
-    let said = format!(
+    let conversation = format!(
         r#"
         -> {{"jsonrpc":"2.0","id":{quoted},"method":"tools/call","params":{{"name":{quoted},"arguments":{{{quoted}:{quoted}}}}}}}
         <- {{"jsonrpc":"2.0","id":{quoted},"result":{{"content":[{{"type":"text","text":{quoted}}}]}}}}
@@ -23,7 +23,7 @@ fn page(text: &str) -> String {
         <- no {quoted}
         "#
     );
-    let mut messages = talk::read(&said);
+    let mut messages = talk::read(&conversation);
     messages[1].sse_id = Some(text.to_owned());
     messages[1].exchange = Some(ExchangeNumber(1));
     let party = Some(Party { name: text.to_owned(), version: text.to_owned() });

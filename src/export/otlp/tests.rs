@@ -151,19 +151,19 @@ fn more_events_than_are_held_are_counted() {
     let (requests, each, text) = (150, 100, "x".repeat(LONGEST));
     let asked = (0..requests)
         .map(|id| format!(r#"-> {{"id":{id},"method":"ping","params":{{"_meta":{{"progressToken":{id}}}}}}}"#));
-    let said = (0..requests * each).map(|at| {
+    let notifications = (0..requests * each).map(|at| {
         let (token, method) = (at % requests, "notifications/progress");
         format!(r#"<- {{"method":"{method}","params":{{"progressToken":{token},"progress":1,"message":"{text}"}}}}"#)
     });
-    let messages = talk::read(&asked.chain(said).collect::<Vec<_>>().join("\n"));
-    let (mut kept, mut bytes, mut dropped) = (0, 0, 0);
+    let messages = talk::read(&asked.chain(notifications).collect::<Vec<_>>().join("\n"));
+    let (mut written, mut bytes, mut dropped) = (0, 0, 0);
     for (_, span) in spans_of(&lines(&talk::session(&messages), &messages, None)) {
         let events = span["events"].as_array().expect("events");
-        kept += events.len();
+        written += events.len();
         bytes += events.iter().map(|event| event.to_string().len()).sum::<usize>();
         dropped += span["droppedEventsCount"].as_u64().expect("a number") as usize;
     }
-    assert_eq!(kept + dropped, requests * each);
+    assert_eq!(written + dropped, requests * each);
     assert!(dropped > 0 && bytes < MAX_EVENT_BYTES + 2 * LONGEST && bytes > MAX_EVENT_BYTES / 2, "{bytes}");
 }
 
@@ -173,14 +173,14 @@ proptest! {
     #[test]
     fn whatever_others_say_lines_are_spans_and_attributes_are_short(text in ".{0,2000}", token in any::<String>()) {
         let (text, token) = (json!(text), json!(token));
-        let said = format!(
+        let conversation = format!(
             r#"
             -> {{"jsonrpc":"2.0","id":{text},"method":"tools/call","params":{{"name":{text},"_meta":{{"progressToken":{token},"traceparent":{text}}}}}}}
             <- {{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"message":{text},"progress":1e999}}}}
             <- {{"jsonrpc":"2.0","id":{text},"error":{{"code":{text},"message":{text}}}}}
             "#
         );
-        let messages = talk::read(&said);
+        let messages = talk::read(&conversation);
         for (_, span) in spans_of(&lines(&talk::session(&messages), &messages, None)) {
             let event = span["events"].as_array().into_iter().flatten();
             for attribute in event.chain([&span]).flat_map(|of| of["attributes"].as_array().expect("attributes")) {

@@ -14,18 +14,18 @@ pub(super) fn http(stored: &StoredSession<'_>, exchange: &Exchange, message: &Me
     let is_request = message.carrier == Carrier::RequestBody;
     let half = half(exchange, message);
     let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "?".to_owned());
-    let asked = format!("{} {}", text(&exchange.method), text(&exchange.target));
-    let answered = exchange
+    let request_line = format!("{} {}", text(&exchange.method), text(&exchange.target));
+    let status_line = exchange
         .status
         .map(|status| format!("{status} {}", exchange.reason.as_deref().unwrap_or_default()).trim_end().to_owned());
-    let line = if is_request { asked.clone() } else { answered.clone().unwrap_or_default() };
+    let line = if is_request { request_line.clone() } else { status_line.clone().unwrap_or_default() };
     let mut fields = vec![
         Field::new("exchange", exchange.number.0),
         Field::new(if is_request { "request" } else { "response" }, &line),
     ];
-    match (is_request, answered) {
-        (true, answered) => fields.extend(answered.map(|answered| Field::new("answered", answered))),
-        (false, _) => fields.push(Field::new("answers", asked)),
+    match (is_request, status_line) {
+        (true, status_line) => fields.extend(status_line.map(|status_line| Field::new("answered", status_line))),
+        (false, _) => fields.push(Field::new("answers", request_line)),
     }
     fields.extend(half.fields.iter().map(|(name, value)| Field::new(name, value).at(At::Head)));
     fields.push(Field::new("body", size(half.body_bytes)));

@@ -94,9 +94,9 @@ pub(super) fn mcp(stored: &StoredSession<'_>, message: &Message) -> Layer {
         Field::new("transport", stored.session.transport.name()),
         Field::new("revision", stored.session.protocol_version.as_deref().unwrap_or("unknown")),
     ];
-    let said = text::about(message, message.tool.as_deref());
-    if !said.is_empty() {
-        fields.push(Field::new("about", &said));
+    let about = text::about(message, message.tool.as_deref());
+    if !about.is_empty() {
+        fields.push(Field::new("about", &about));
     }
     fields.extend(steps::role(message.kind, message.method.as_deref()).map(|role| Field::new("role", role)));
     fields.extend(message.findings.iter().map(|rule| Field::new("finding", rule).odd()));
@@ -104,7 +104,7 @@ pub(super) fn mcp(stored: &StoredSession<'_>, message: &Message) -> Layer {
     let own = [&envelope.params, &envelope.result, &envelope.error].into_iter().flatten().next();
     let own = own.map(|range| within(message, range));
     Layer {
-        summary: said,
+        summary: about,
         fields,
         stream: own.map(|span| span.stream),
         range: own.map(|span| (span.start, span.end)),

@@ -96,8 +96,8 @@ mod tests {
         let links = [None, progress, None, progress, Some((1, Why::Retry)), Some((3, Why::Answer)), None];
         let (reader, capture) = store(&links);
         let (operations, more) = read(&reader, capture, SessionNumber(1)).unwrap();
-        let told: Vec<_> = operations.iter().map(|one| (one.first.0, one.name.as_str(), one.words())).collect();
-        assert_eq!(told, [(1, "tools/call add", "2 × progress, 1 × likely retry".to_owned())]);
+        let rows: Vec<_> = operations.iter().map(|one| (one.first.0, one.name.as_str(), one.words())).collect();
+        assert_eq!(rows, [(1, "tools/call add", "2 × progress, 1 × likely retry".to_owned())]);
         assert_eq!(total(&operations, more), "1 operation");
         assert_eq!(read(&reader, capture, SessionNumber(2)).unwrap(), (Vec::new(), false));
     }
