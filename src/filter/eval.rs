@@ -165,11 +165,11 @@ fn any(field: &Field, row: &Row<'_>, predicate: Predicate<'_>) -> bool {
 }
 
 fn any_known(entry: &FieldDefinition, row: &Row<'_>, predicate: Predicate<'_>) -> bool {
-    let Row { message, tool, answered, findings, severities, session, exchange } = *row;
+    let Row { message, answered, findings, severities, session, exchange } = *row;
     let integer = |value: u64| Datum::Integer(i64::try_from(value).unwrap_or(i64::MAX));
     let one = match entry.key {
         FieldId::Method => message.method.as_deref().map(Datum::Text),
-        FieldId::Tool => tool.map(Datum::Text),
+        FieldId::Tool => message.tool.as_deref().map(Datum::Text),
         FieldId::Kind => Some(Datum::Text(message.kind.name())),
         FieldId::Id => message.id.as_deref().map(Datum::Id),
         FieldId::Status => facts::status(message).map(|status| Datum::Text(status.name())),

@@ -10,7 +10,6 @@
 //! available by then.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::sync::Arc;
 
 use rustc_hash::FxBuildHasher;
 
@@ -18,11 +17,9 @@ use super::{Filter, Row, Settled};
 use crate::decode::exchange::{Exchange, ExchangeNumber, Half};
 use crate::event::Event;
 use crate::findings::Severity;
-use crate::mcp::facts;
 use crate::mcp::{Message, MessageNumber, Session, SessionNumber};
 
-/// Maximum bytes of held messages, and of tool names remembered for later responses. Beyond it the
-/// oldest message is tested with the facts available, and the oldest name is evicted.
+/// Maximum bytes of held messages. Beyond it the oldest message is tested with the facts available.
 const MAX_HELD_BYTES: usize = 64 << 20;
 
 /// Bytes that a held message costs in addition to its text.
@@ -40,7 +37,6 @@ const SESSIONS: usize = 65_536;
 #[derive(Debug)]
 struct HeldMessage {
     message: Box<Message>,
-    tool: Option<Arc<str>>,
     answered: bool,
     findings: Vec<&'static str>,
     severities: Vec<Severity>,
@@ -61,8 +57,6 @@ pub struct EventFilter {
     exchanges: HashMap<ExchangeNumber, (usize, Option<Exchange>), FxBuildHasher>,
     /// First requests of operations, as far as later messages have linked to them.
     operations: BTreeSet<MessageNumber>,
-    tools: BTreeMap<MessageNumber, Arc<str>>,
-    tools_bytes: usize,
 }
 
 impl EventFilter {
@@ -78,8 +72,6 @@ impl EventFilter {
             sessions: BTreeMap::new(),
             exchanges: HashMap::default(),
             operations: BTreeSet::new(),
-            tools: BTreeMap::new(),
-            tools_bytes: 0,
         }
     }
 
@@ -129,11 +121,6 @@ impl EventFilter {
     }
 
     fn hold(&mut self, message: Box<Message>) {
-        let tool = facts::tool(&message);
-        if let Some(tool) = &tool {
-            self.remember_tool(message.number, Arc::clone(tool));
-        }
-        let tool = tool.or_else(|| self.tools.get(&message.answers?).cloned());
         if let Some(link) = message.link
             && self.settled == Settled::AtEnd
         {
@@ -152,7 +139,7 @@ impl EventFilter {
         }
         self.held_bytes += message.raw.len() + OVERHEAD;
         let (answered, findings) = (message.answered_by.is_some(), message.findings.clone());
-        self.held.push_back(HeldMessage { message, tool, answered, findings, severities: Vec::new() });
+        self.held.push_back(HeldMessage { message, answered, findings, severities: Vec::new() });
     }
 
     /// The operation of a message, named by its first request. That request and its response carry
@@ -165,16 +152,6 @@ impl EventFilter {
     fn held_message(&mut self, number: MessageNumber) -> Option<&mut HeldMessage> {
         let position = self.held.binary_search_by_key(&number, |held| held.message.number).ok()?;
         self.held.get_mut(position)
-    }
-
-    fn remember_tool(&mut self, call: MessageNumber, tool: Arc<str>) {
-        self.tools_bytes += tool.len() + OVERHEAD;
-        self.tools.insert(call, tool);
-        while self.tools_bytes > MAX_HELD_BYTES
-            && let Some((_, oldest)) = self.tools.pop_first()
-        {
-            self.tools_bytes -= oldest.len() + OVERHEAD;
-        }
     }
 
     /// Tests the messages at the front that are no longer held, and more of them while they hold
@@ -191,7 +168,7 @@ impl EventFilter {
             if !settled && limit > 0 && self.held_bytes <= limit {
                 return;
             }
-            let Some(HeldMessage { mut message, tool, answered, findings, severities }) = self.held.pop_front() else {
+            let Some(HeldMessage { mut message, answered, findings, severities }) = self.held.pop_front() else {
                 return;
             };
             if let Some(first) = self.operation(&message) {
@@ -200,7 +177,6 @@ impl EventFilter {
             self.held_bytes -= message.raw.len() + OVERHEAD;
             let passes = self.filter.matches(&Row {
                 message: &message,
-                tool: tool.as_deref(),
                 answered,
                 findings: &findings,
                 severities: &severities,

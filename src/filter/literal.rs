@@ -3,14 +3,12 @@
 use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
-use nom::character::complete::{char, digit1, one_of};
-use nom::combinator::{all_consuming, opt, recognize};
-use nom::{IResult, Parser};
 
 use super::ast::{Scalar, Value};
 use super::error;
 use super::fields::{Field, FieldId, Type};
 use super::print::{SECOND, quote};
+use crate::decode::json::is_json;
 
 /// A value in a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,18 +76,11 @@ fn scalar(text: &str) -> Scalar {
         "null" => Scalar::Null,
         "true" => Scalar::Bool(true),
         "false" => Scalar::Bool(false),
-        number if all_consuming(json_number).parse(number).is_ok() => Scalar::Number(number.to_owned()),
+        number if number.starts_with(|c: char| c == '-' || c.is_ascii_digit()) && is_json(number) => {
+            Scalar::Number(number.to_owned())
+        }
         text => Scalar::Text(text.to_owned()),
     }
-}
-
-/// Parses a number of JSON (RFC 8259 section 6): `[ minus ] int [ frac ] [ exp ]`,
-/// without leading zeros.
-fn json_number(input: &str) -> IResult<&str, &str> {
-    let whole = recognize((one_of("123456789"), opt(digit1))).or(recognize(char('0')));
-    let fraction = (char('.'), digit1);
-    let exponent = (one_of("eE"), opt(one_of("+-")), digit1);
-    recognize((opt(char('-')), whole, opt(fraction), opt(exponent))).parse(input)
 }
 
 /// Reads a decimal number and multiplies it by `scale`. Digits beyond the smallest unit are cut

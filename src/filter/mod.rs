@@ -29,7 +29,6 @@ mod print;
 pub(crate) mod tests;
 
 use std::fmt;
-use std::str::FromStr;
 
 pub use ast::{Comparison, Expr, Pattern, Scalar, Search, Test, Value};
 pub use complete::{Completion, complete};
@@ -47,9 +46,6 @@ use crate::mcp::{Message, Session};
 pub struct Row<'a> {
     /// The message that is tested.
     pub message: &'a Message,
-    /// The tool of a call, for the request and for its response:
-    /// [`facts::tool`](crate::mcp::facts::tool) of the request.
-    pub tool: Option<&'a str>,
     /// Whether a response to it was captured so far.
     pub answered: bool,
     /// The ids of the rules that it breaks, as far as findings have been emitted.
@@ -111,14 +107,6 @@ impl Filter {
         let mut fields = Vec::new();
         collect(&self.expression, &mut fields);
         fields
-    }
-}
-
-impl FromStr for Filter {
-    type Err = FilterError;
-
-    fn from_str(text: &str) -> Result<Filter, FilterError> {
-        Filter::parse(text)
     }
 }
 

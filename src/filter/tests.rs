@@ -22,7 +22,6 @@ pub(crate) fn message(number: u64, raw: &str) -> Message {
     Message {
         transport: Transport::StreamableHttp,
         direction: if answer { Direction::ServerToClient } else { Direction::ClientToServer },
-        tool: None,
         packets: vec![PacketNumber(number), PacketNumber(number + 10)],
         carrier: if answer { Carrier::SseEvent } else { Carrier::RequestBody },
         exchange: Some(ExchangeNumber(number)),
@@ -37,6 +36,7 @@ pub(crate) fn answer(number: u64, request: &Message, raw: &str) -> Message {
     Message {
         answers: Some(request.number),
         method: request.method.clone(),
+        tool: request.tool.clone(),
         latency: Some(message.time.since(request.time)),
         ..message
     }
@@ -62,11 +62,10 @@ pub(super) const FAILED: &str =
     r#"{"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"text","text":"no such city: Quito\n"}],"isError":true}}"#;
 pub(super) const REFUSED: &str = r#"{"jsonrpc":"2.0","id":"3","error":{"code":-32602,"message":"Invalid params"}}"#;
 
-fn passes(filter: &str, message: &Message, tool: Option<&str>) -> bool {
+fn passes(filter: &str, message: &Message) -> bool {
     let session = session();
     let row = Row {
         message,
-        tool,
         answered: message.answered_by.is_some(),
         findings: &message.findings,
         severities: &[],

@@ -163,7 +163,7 @@ pub fn read(reader: &Reader, session: &Session) -> Result<Overview> {
     let counts = reader.method_counts(session.number)?;
     overview.count(&counts, revisions);
     let Some(capture) = reader.capture_of(session.number)? else { return Ok(overview) };
-    let filter: Filter = SUMMARISED_METHODS.map(|method| format!("method = {method}")).join(" or ").parse()?;
+    let filter = Filter::parse(&SUMMARISED_METHODS.map(|method| format!("method = {method}")).join(" or "))?;
     // Their number is known, so the search ends at the last one, before the many calls
     // that mostly follow.
     let is_summarised =

@@ -83,7 +83,7 @@ type Listings = BTreeMap<String, (BTreeMap<String, Value>, Listed)>;
 /// Reads each server's tools and the message that listed them last. A page of a list adds to the
 /// pages before it.
 fn listings(opened: &Opened) -> Result<Listings> {
-    let filter: Filter = "method = tools/list and kind = response".parse()?;
+    let filter = Filter::parse("method = tools/list and kind = response")?;
     let sessions: BTreeMap<SessionNumber, Session> =
         opened.sessions()?.into_iter().map(|session| (session.number, session)).collect();
     // One query over all sessions: one for each would take time in proportion to their number.

@@ -75,6 +75,7 @@ pub(crate) fn a_message() -> impl Strategy<Value = (Message, Option<String>)> {
             message.raw = [&*message.raw, b"\xff"].concat().into();
         }
         let tool = tool.filter(|_| message.method.as_deref() == Some("tools/call"));
+        message.tool = tool.as_deref().map(Into::into);
         (message, tool)
     })
 }
