@@ -34,7 +34,7 @@ pub fn run(arguments: Check, db: Option<PathBuf>, colour: Colour) -> Result<Exit
         eprintln!("mcptap: accepted the tools of {} in {}", units::count(tools.len() as u64, "server"), path.display());
         return Ok(ExitCode::SUCCESS);
     }
-    let mut findings = saved(&opened)?;
+    let mut findings = all_findings(&opened)?;
     if let Some(path) = config.baseline.as_deref() {
         findings.extend(baseline::drift(&opened, path)?);
     }
@@ -63,7 +63,7 @@ pub fn run(arguments: Check, db: Option<PathBuf>, colour: Colour) -> Result<Exit
 }
 
 /// All findings of the target, in order.
-fn saved(opened: &Opened) -> Result<Vec<FindingRow>> {
+fn all_findings(opened: &Opened) -> Result<Vec<FindingRow>> {
     opened.reader.all_findings(opened.session.map_or(Scope::All, Scope::Session)).collect()
 }
 
@@ -91,7 +91,7 @@ fn text(out: &mut Output, paint: Paint, findings: &[(Severity, FindingRow)]) -> 
         let head = paint.paint(severity.into(), &format!("{:<8}", severity.name()));
         writeln!(out, "{head} {rule}  ({})  {}", count(of_rule), safe::visible(&of_rule[0].1.title))?;
         for (_, row) in of_rule.iter().take(SHOWN) {
-            writeln!(out, "         {}", place(row, paint))?;
+            writeln!(out, "         {}", finding_line(row, paint))?;
         }
         if of_rule.len() > SHOWN {
             writeln!(out, "         … {} more", count(of_rule) - SHOWN as u64)?;
@@ -114,7 +114,7 @@ fn text(out: &mut Output, paint: Paint, findings: &[(Severity, FindingRow)]) -> 
     Ok(())
 }
 
-fn place(row: &FindingRow, paint: Paint) -> String {
+fn finding_line(row: &FindingRow, paint: Paint) -> String {
     let session = row.session.map(|session| format!("session {}  ", session.0)).unwrap_or_default();
     let numbers: Vec<String> = row.messages.iter().take(4).map(|number| number.0.to_string()).collect();
     let messages = if numbers.is_empty() { String::new() } else { format!("message {}  ", numbers.join(" ")) };
@@ -123,7 +123,7 @@ fn place(row: &FindingRow, paint: Paint) -> String {
 }
 
 /// Whether a rule's id matches a pattern: an id, or the beginning of one followed by `*`.
-fn fits(pattern: &str, id: &str) -> bool {
+fn matches_pattern(pattern: &str, id: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(prefix) => id.starts_with(prefix),
         None => pattern == id,

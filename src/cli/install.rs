@@ -96,7 +96,7 @@ fn run(arguments: &Install, db: Option<PathBuf>, action: Action) -> Result<Tally
         for server in config.servers() {
             let name = server.name().to_owned();
             if arguments.servers.is_empty() || arguments.servers.contains(&name) {
-                one(&mut config, &server, &wrap, action, &mut tally, &mut out)?;
+                apply(&mut config, &server, &wrap, action, &mut tally, &mut out)?;
             }
             tally.names.push(name);
         }
@@ -119,7 +119,7 @@ fn run(arguments: &Install, db: Option<PathBuf>, action: Action) -> Result<Tally
 }
 
 /// Applies the action to a server, and prints its state.
-fn one(
+fn apply(
     config: &mut Config,
     server: &Server,
     wrap: &WrapCommand,

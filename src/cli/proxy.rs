@@ -77,7 +77,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
         Options { limits: Limits::live(), detail, keep_secrets: arguments.keep_secrets, ..Options::default() };
     let mut pipeline = Pipeline::new(options);
     let printer = Printer::new(arguments.json, colour, filter, true);
-    let mut listeners = Both(Watched(Some(printer)), saver);
+    let mut listeners = Both(OptionalPrinter(Some(printer)), saver);
     // A signal ends the connections, and thereby the queue. Its remaining content is still decoded.
     let run = engine::run(&mut queue, &mut pipeline, &mut listeners, &AtomicBool::new(false));
     if let Err(error) = &run {
@@ -89,7 +89,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     let mut counts = pipeline.counts().clone();
     let dropped = gauge.dropped().map_or(0, |dropped| dropped.packets);
     counts.skipped.extend((dropped > 0).then_some(("dropped by mcptap", dropped)));
-    let Both(Watched(printer), saver) = listeners;
+    let Both(OptionalPrinter(printer), saver) = listeners;
     let saved = saver.map(|saver| saver.finish(target::summary(&counts))).transpose();
     // Standard output may be closed.
     let _ = printer.map(|mut printer| printer.finish(&counts));
@@ -152,9 +152,9 @@ fn writer(arguments: &args::Proxy, place: Place, stop: &AtomicBool) -> Result<Wr
 
 /// Prints lines as long as standard output is open. When it closes, the proxy and its
 /// recording go on.
-struct Watched(Option<Printer>);
+struct OptionalPrinter(Option<Printer>);
 
-impl Watched {
+impl OptionalPrinter {
     fn show(&mut self, show: impl FnOnce(&mut Printer) -> Result<()>) -> Result<()> {
         if self.0.as_mut().is_some_and(|printer| show(printer).is_err()) {
             self.0 = None;
@@ -163,7 +163,7 @@ impl Watched {
     }
 }
 
-impl Listener for Watched {
+impl Listener for OptionalPrinter {
     fn packet(&mut self, packet: &Packet<'_>) -> Result<()> {
         self.show(|printer| printer.packet(packet))
     }

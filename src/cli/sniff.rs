@@ -45,7 +45,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     // to the user.
     live::drop_privileges()?;
     let stop = stop::on_signals()?;
-    let raw = arguments.write.as_ref().map(|path| Raw::create(path)).transpose()?;
+    let raw = arguments.write.as_ref().map(|path| PacketFile::create(path)).transpose()?;
     // Packets that are not decoded yet wait beside the database, because that place needs
     // free space anyway.
     let mut folder = env::temp_dir();
@@ -67,7 +67,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     if let Some(seconds) = arguments.duration {
         stop_after(Duration::from_secs_f64(seconds.clamp(0.0, 1e9)), Arc::clone(&stop))?;
     }
-    let limit = Limit { messages: arguments.count, stop: Arc::clone(&stop), waiting: Some(gauge.clone()) };
+    let limit = MessageLimit { messages: arguments.count, stop: Arc::clone(&stop), waiting: Some(gauge.clone()) };
     let printer = Printer::new(arguments.json, colour, filter, true);
     let mut listeners = Both(Both(printer, limit), Both(raw, saver));
     let keys = arguments.decoding.key_log(true);
@@ -136,7 +136,7 @@ fn stop_after(time: Duration, stop: Arc<AtomicBool>) -> Result<()> {
 }
 
 /// Ends a capture after a number of messages.
-struct Limit {
+struct MessageLimit {
     messages: Option<u64>,
     stop: Arc<AtomicBool>,
     /// The queue, until the user was informed once that decoding goes on after the
@@ -144,7 +144,7 @@ struct Limit {
     waiting: Option<Gauge>,
 }
 
-impl Listener for Limit {
+impl Listener for MessageLimit {
     fn event(&mut self, event: Event) -> Result<()> {
         self.hear(&event)
     }
@@ -171,16 +171,16 @@ impl Listener for Limit {
 }
 
 /// Writes the raw packets to a file.
-struct Raw(pcapng::Writer<BufWriter<File>>);
+struct PacketFile(pcapng::Writer<BufWriter<File>>);
 
-impl Raw {
-    fn create(path: &Path) -> Result<Raw> {
+impl PacketFile {
+    fn create(path: &Path) -> Result<PacketFile> {
         let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
-        Ok(Raw(pcapng::Writer::new(BufWriter::new(file))?))
+        Ok(PacketFile(pcapng::Writer::new(BufWriter::new(file))?))
     }
 }
 
-impl Listener for Raw {
+impl Listener for PacketFile {
     fn packet(&mut self, packet: &Packet<'_>) -> Result<()> {
         self.0.packet(packet, None).context("cannot write the raw packets")?;
         Ok(())

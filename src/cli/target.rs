@@ -36,7 +36,7 @@ pub struct Opened {
 
 /// The kind of a target, by its name.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Named {
+pub enum TargetKind {
     /// The session that began last.
     Latest,
     /// A saved session.
@@ -49,33 +49,33 @@ pub enum Named {
 
 /// Interprets the name of a target. A number means a session; a file with such a name is written
 /// `./7`.
-pub fn named(target: &str) -> Result<Named> {
+pub fn target_kind(target: &str) -> Result<TargetKind> {
     if target == "latest" {
-        return Ok(Named::Latest);
+        return Ok(TargetKind::Latest);
     }
     if let Ok(number) = target.parse() {
-        return Ok(Named::Session(SessionNumber(number)));
+        return Ok(TargetKind::Session(SessionNumber(number)));
     }
     let path = PathBuf::from(target);
-    if target != "-" && is_database(&path)? { Ok(Named::Database(path)) } else { Ok(Named::Capture(path)) }
+    if target != "-" && is_database(&path)? { Ok(TargetKind::Database(path)) } else { Ok(TargetKind::Capture(path)) }
 }
 
 /// Opens a target, or the default database if there is none.
 pub fn open(target: Option<&str>, session: Option<u32>, decoding: &Decoding, db: Option<PathBuf>) -> Result<Opened> {
-    let named = target.map(named).transpose()?;
-    let place = match &named {
-        None | Some(Named::Latest | Named::Session(_)) => Place::file(existing(database(db)?)?),
-        Some(Named::Database(path)) => Place::file(path),
-        Some(Named::Capture(path)) => {
+    let kind = target.map(target_kind).transpose()?;
+    let place = match &kind {
+        None | Some(TargetKind::Latest | TargetKind::Session(_)) => Place::file(existing(database(db)?)?),
+        Some(TargetKind::Database(path)) => Place::file(path),
+        Some(TargetKind::Capture(path)) => {
             let place = Place::temporary()?;
             import(std::slice::from_ref(path), place.clone(), decoding)?;
             place
         }
     };
     let reader = Reader::open(place)?;
-    let session = match (named, session) {
-        (Some(Named::Latest), _) => Some(latest(&reader)?),
-        (Some(Named::Session(number)), _) => Some(number),
+    let session = match (kind, session) {
+        (Some(TargetKind::Latest), _) => Some(latest(&reader)?),
+        (Some(TargetKind::Session(number)), _) => Some(number),
         (_, number) => number.map(SessionNumber),
     };
     if let Some(number) = session
@@ -122,9 +122,9 @@ pub fn import(files: &[PathBuf], place: Place, decoding: &Decoding) -> Result<Co
     let options = pipeline_options(decoding, false, Detail::Store);
     let writer = Writer::create(place, &info, store_options(decoding))?;
     let mut pipeline = Pipeline::new(options);
-    let mut listeners = Both(Watch(Progress::new()), Saver::new(writer, false));
+    let mut listeners = Both(ImportProgress(Progress::new()), Saver::new(writer, false));
     let run = engine::run(&mut source, &mut pipeline, &mut listeners, &AtomicBool::new(false));
-    let Both(Watch(mut progress), saver) = listeners;
+    let Both(ImportProgress(mut progress), saver) = listeners;
     progress.clear();
     let saved = saver.finish(summary(pipeline.counts()));
     run?;
@@ -179,9 +179,9 @@ pub fn summary(counts: &Counts) -> Summary {
 
 /// Shows progress during an import.
 #[derive(Debug)]
-struct Watch(Progress);
+struct ImportProgress(Progress);
 
-impl Listener for Watch {
+impl Listener for ImportProgress {
     fn event(&mut self, _: Event) -> Result<()> {
         Ok(())
     }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 
 use super::args::{Colour, Tui};
-use super::target::{Named, database, existing, latest, named};
+use super::target::{TargetKind, database, existing, latest, target_kind};
 use crate::store::Reader;
 use crate::tui::import::Decoding;
 use crate::tui::theme::Theme;
@@ -46,11 +46,11 @@ fn target(targets: &[String], db: Option<PathBuf>) -> Result<Target> {
             several => Ok(Target::Files(several.iter().map(PathBuf::from).collect())),
         };
     };
-    Ok(match named(one)? {
-        Named::Capture(path) => Target::Files(vec![path]),
-        Named::Database(path) => Target::Database(path),
-        Named::Session(number) => Target::Session(existing(database(db)?)?, number.0),
-        Named::Latest => {
+    Ok(match target_kind(one)? {
+        TargetKind::Capture(path) => Target::Files(vec![path]),
+        TargetKind::Database(path) => Target::Database(path),
+        TargetKind::Session(number) => Target::Session(existing(database(db)?)?, number.0),
+        TargetKind::Latest => {
             let path = existing(database(db)?)?;
             let number = latest(&Reader::open(path.clone())?)?;
             Target::Session(path, number.0)

@@ -2,10 +2,10 @@
 //! findings, and the exchanges.
 //!
 //! The page is one file that fetches nothing and runs nothing: its content security policy allows
-//! only its own style. Text from the network is written through [`Shown`] alone, so that it
+//! only its own style. Text from the network is written through [`Escaped`] alone, so that it
 //! cannot become markup.
 
-mod shown;
+mod escaped;
 
 use std::io::{self, Write};
 use std::iter;
@@ -29,7 +29,7 @@ use crate::view::times::Times;
 use crate::view::transcript::{self, part_of};
 use crate::view::{json_tree, parties, units};
 
-use shown::Shown;
+use escaped::Escaped;
 
 /// Number of messages that a browser shows without a noticeable pause.
 pub const SHOWN: u64 = 20_000;
@@ -81,10 +81,10 @@ impl<'a> Html<'a> {
         )?;
         writeln!(out, "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">")?;
         writeln!(out, "<meta name=\"referrer\" content=\"no-referrer\">")?;
-        writeln!(out, "<title>{} - mcptap</title>\n<style>{STYLE}</style>\n</head>\n<body>", Shown(&title))?;
-        writeln!(out, "<header><h1>{}</h1>", Shown(&title))?;
+        writeln!(out, "<title>{} - mcptap</title>\n<style>{STYLE}</style>\n</head>\n<body>", Escaped(&title))?;
+        writeln!(out, "<header><h1>{}</h1>", Escaped(&title))?;
         if let Some(filter) = filter {
-            writeln!(out, "<p class=\"dim\">only messages that match <code>{}</code></p>", Shown(filter))?;
+            writeln!(out, "<p class=\"dim\">only messages that match <code>{}</code></p>", Escaped(filter))?;
         }
         if sessions.len() > 1 {
             writeln!(out, "<nav><ul>")?;
@@ -94,7 +94,7 @@ impl<'a> Html<'a> {
                 writeln!(
                     out,
                     "<li><a href=\"#s{number}\">Session {number}</a> {} <span class=\"dim\">{messages}</span></li>",
-                    Shown(&server)
+                    Escaped(&server)
                 )?;
             }
             writeln!(out, "</ul></nav>")?;
@@ -124,7 +124,7 @@ impl<'a> Html<'a> {
         let number = session.number.0;
         writeln!(self.out, "<section id=\"s{number}\">\n<h2>Session {number}</h2>\n<dl>")?;
         for (name, value) in facts_of(session) {
-            writeln!(self.out, "<div><dt>{name}</dt><dd>{}</dd></div>", Shown(&value))?;
+            writeln!(self.out, "<div><dt>{name}</dt><dd>{}</dd></div>", Escaped(&value))?;
         }
         writeln!(self.out, "</dl>\n<details class=\"more\"><summary>Summary</summary>\n<table>")?;
         for line in overview.lines(session).into_iter().chain(times.lines()) {
@@ -138,7 +138,7 @@ impl<'a> Html<'a> {
     /// Writes a row of the summary.
     fn line(&mut self, session: SessionNumber, line: &SummaryRow) -> io::Result<()> {
         let class = if line.depth == 0 { " class=\"head\"" } else { "" };
-        write!(self.out, "<tr{class}><th>{}</th><td>{}", Shown(&line.name), Shown(&line.value))?;
+        write!(self.out, "<tr{class}><th>{}</th><td>{}", Escaped(&line.name), Escaped(&line.value))?;
         self.links(session, line.message.as_slice())?;
         writeln!(self.out, "</td></tr>")
     }
@@ -187,17 +187,17 @@ impl<'a> Html<'a> {
         write!(
             self.out,
             "<details class=\"{severity}\"><summary><b>{severity}</b> <code>{}</code> {}",
-            Shown(&row.rule),
-            Shown(&row.text)
+            Escaped(&row.rule),
+            Escaped(&row.text)
         )?;
         self.links(session, &row.messages)?;
         let packets = transcript::packets(&row.packets);
         let repeated = if row.repeated > 1 { format!("{} times", row.repeated) } else { String::new() };
         writeln!(self.out, " <span class=\"dim\">{packets} {repeated}</span></summary>")?;
         if let Some(rule) = findings::rule(&row.rule) {
-            writeln!(self.out, "<p>{}</p>\n<p>{}</p>", Shown(rule.why), Shown(rule.remedy))?;
+            writeln!(self.out, "<p>{}</p>\n<p>{}</p>", Escaped(rule.why), Escaped(rule.remedy))?;
         }
-        writeln!(self.out, "<p class=\"dim\">{}</p></details>", Shown(&row.spec))
+        writeln!(self.out, "<p class=\"dim\">{}</p></details>", Escaped(&row.spec))
     }
 
     /// Writes a message: one line, which unfolds to its text.
@@ -214,7 +214,7 @@ impl<'a> Html<'a> {
             message.line.map(|line| format!("line {line}")),
         ];
         let details: Vec<String> = details.into_iter().flatten().collect();
-        write!(self.out, "<p class=\"dim\">{}", Shown(&details.join(" · ")))?;
+        write!(self.out, "<p class=\"dim\">{}", Escaped(&details.join(" · ")))?;
         if let Some(exchange) = message.exchange {
             write!(self.out, " · <a href=\"#x{}-{1}\">exchange {1}</a>", message.session.0, exchange.0)?;
         }
@@ -270,8 +270,8 @@ impl<'a> Html<'a> {
             self.out,
             "<tr id=\"x{}-{number}\"><td>{number}</td><td>{at}</td><td><code>{}</code></td><td>{}{incomplete}</td><td>{}</td><td>{}</td><td>{took}</td></tr>",
             session.number.0,
-            Shown(&request_line),
-            Shown(&status),
+            Escaped(&request_line),
+            Escaped(&status),
             units::size(request.body_bytes),
             units::size(response.body_bytes),
             number = exchange.number.0,
@@ -339,13 +339,13 @@ fn write_message(out: &mut dyn Write, message: &Message, start: Time) -> io::Res
         "<span class=\"at\">{}</span><span class=\"arrow\">{arrow}</span>",
         units::relative(message.time, start)
     )?;
-    write!(out, "<span class=\"method\">{}</span>", Shown(transcript::method(message)))?;
+    write!(out, "<span class=\"method\">{}</span>", Escaped(transcript::method(message)))?;
     let words = part_of(message.link.as_ref(), about(message, message.tool.as_deref()));
-    write!(out, "<span class=\"about\">{}", Shown(&words))?;
+    write!(out, "<span class=\"about\">{}", Escaped(&words))?;
     for rule in &message.findings {
         write!(out, " <code class=\"warning\">{rule}</code>")?;
     }
-    writeln!(out, "</span><span class=\"id\">{}</span>", Shown(&id))?;
+    writeln!(out, "</span><span class=\"id\">{}</span>", Escaped(&id))?;
     let latency = message.latency.filter(|_| message.answers.is_some());
     write!(out, "<span class=\"took\">")?;
     if let Some(latency) = latency {
@@ -369,9 +369,9 @@ fn write_text(out: &mut dyn Write, message: &Message) -> io::Result<()> {
     match (shown.len() == raw.len()).then(|| json_tree::shown(raw)).flatten() {
         Some(pretty) => {
             write!(out, "<pre>")?;
-            pretty.lines().try_for_each(|line| writeln!(out, "{}", Shown(line)))?;
+            pretty.lines().try_for_each(|line| writeln!(out, "{}", Escaped(line)))?;
         }
-        None => write!(out, "<pre>{}", Shown(&String::from_utf8_lossy(shown)))?,
+        None => write!(out, "<pre>{}", Escaped(&String::from_utf8_lossy(shown)))?,
     }
     writeln!(out, "</pre>")?;
     if shown.len() < raw.len() {

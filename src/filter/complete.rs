@@ -46,7 +46,7 @@ pub fn complete(filter: &str, cursor: usize) -> Vec<Completion> {
     let offered: Vec<(String, &'static str)> = match context {
         CursorContext::TermStart => FIELDS
             .iter()
-            .map(|entry| (entry.name.to_owned(), entry.help))
+            .map(|definition| (definition.name.to_owned(), definition.help))
             .chain(ROOTS.iter().map(|root| (format!("{root}."), "a value inside the message's JSON")))
             .chain([
                 (HEADER.to_owned(), "a header field of the HTTP exchange"),

@@ -33,8 +33,8 @@ impl Expr {
             Expr::All(terms) => terms.iter().all(|term| term.matches(row)),
             Expr::Any(terms) => terms.iter().any(|term| term.matches(row)),
             Expr::Not(term) => !term.matches(row),
-            Expr::Has(field) => judge(None, |predicate| any(field, row, predicate)),
-            Expr::Test(field, test) => judge(Some(test), |predicate| any(field, row, predicate)),
+            Expr::Has(field) => evaluate(None, |predicate| any_value(field, row, predicate)),
+            Expr::Test(field, test) => evaluate(Some(test), |predicate| any_value(field, row, predicate)),
             Expr::Text(search) => search.is_match(&row.message.raw),
         }
     }
@@ -50,13 +50,13 @@ impl Expr {
         let Ok(text) = std::str::from_utf8(subject) else {
             return false;
         };
-        judge(test, |predicate| match field {
+        evaluate(test, |predicate| match field {
             Field::Path(path) => path.any(text, &mut |value| predicate(Datum::Json(value))),
             Field::Header(_) => predicate(Datum::Text(text)),
-            Field::Known(entry) => match entry.key {
+            Field::Known(definition) => match definition.key {
                 FieldId::Id => predicate(Datum::Id(text)),
                 FieldId::IpAddr | FieldId::TcpPort => {
-                    text.parse().is_ok_and(|address| any_address(entry.key, &address, predicate))
+                    text.parse().is_ok_and(|address| any_address(definition.key, &address, predicate))
                 }
                 _ => predicate(Datum::Text(text)),
             },
@@ -76,13 +76,13 @@ impl Test {
 ///
 /// `!=` is the exception, as in Wireshark: there has to be a value, and none may equal the given
 /// one. `not (a = b)` also finds messages without a value. Without a test any value passes.
-fn judge(test: Option<&Test>, any: impl Fn(Predicate<'_>) -> bool) -> bool {
+fn evaluate(test: Option<&Test>, any_value: impl Fn(Predicate<'_>) -> bool) -> bool {
     match test {
-        None => any(&mut |_| true),
+        None => any_value(&mut |_| true),
         Some(Test::Compare(Comparison::NotEqual, value)) => {
-            any(&mut |_| true) && !any(&mut |datum| order(datum, value) == Some(Ordering::Equal))
+            any_value(&mut |_| true) && !any_value(&mut |datum| order(datum, value) == Some(Ordering::Equal))
         }
-        Some(test) => any(&mut |datum| passes(datum, test)),
+        Some(test) => any_value(&mut |datum| passes(datum, test)),
     }
 }
 
@@ -150,9 +150,9 @@ fn text(datum: Datum<'_>) -> Option<Cow<'_, str>> {
 }
 
 /// Whether one of the field's values passes the predicate.
-fn any(field: &Field, row: &Row<'_>, predicate: Predicate<'_>) -> bool {
+fn any_value(field: &Field, row: &Row<'_>, predicate: Predicate<'_>) -> bool {
     match field {
-        Field::Known(entry) => any_known(entry, row, predicate),
+        Field::Known(definition) => any_known(definition, row, predicate),
         Field::Header(name) => row.exchange.is_some_and(|exchange| {
             let mut fields = exchange.request.fields.iter().chain(exchange.response.fields.iter());
             // RFC 9110 section 5.1: "Field names are case-insensitive".
@@ -164,10 +164,10 @@ fn any(field: &Field, row: &Row<'_>, predicate: Predicate<'_>) -> bool {
     }
 }
 
-fn any_known(entry: &FieldDefinition, row: &Row<'_>, predicate: Predicate<'_>) -> bool {
+fn any_known(definition: &FieldDefinition, row: &Row<'_>, predicate: Predicate<'_>) -> bool {
     let Row { message, answered, findings, severities, session, exchange } = *row;
     let integer = |value: u64| Datum::Integer(i64::try_from(value).unwrap_or(i64::MAX));
-    let one = match entry.key {
+    let one = match definition.key {
         FieldId::Method => message.method.as_deref().map(Datum::Text),
         FieldId::Tool => message.tool.as_deref().map(Datum::Text),
         FieldId::Kind => Some(Datum::Text(message.kind.name())),
@@ -203,7 +203,7 @@ fn any_known(entry: &FieldDefinition, row: &Row<'_>, predicate: Predicate<'_>) -
         FieldId::Server | FieldId::Host | FieldId::Process | FieldId::IpAddr | FieldId::TcpPort => {
             return session.is_some_and(|session| {
                 let account = session.server.as_ref().map(|party| party.name.as_str());
-                any_peer(entry.key, account, &session.peers, predicate)
+                any_peer(definition.key, account, &session.peers, predicate)
             });
         }
     };

@@ -135,7 +135,7 @@ impl fmt::Debug for FieldDefinition {
     }
 }
 
-const fn entry(
+const fn field(
     key: FieldId,
     name: &'static str,
     kind: Type,
@@ -198,43 +198,43 @@ const REVISIONS: &[&str] = &["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-
 /// All fields, the most useful ones first.
 #[rustfmt::skip]
 pub static FIELDS: &[FieldDefinition] = &[
-    entry(FieldId::Method, "method", Type::Text, "the method; for a response the method of its request", "method = tools/call").values(METHODS),
-    entry(FieldId::Tool, "tool", Type::Text, "the tool of a call, for the request and its response", "tool = get_weather"),
-    entry(FieldId::Kind, "kind", Type::Word, "the kind of message", "kind = request").values(&["request", "notification", "response", "error", "invalid"]),
-    entry(FieldId::Id, "id", Type::Id, "the JSON-RPC id with its JSON type: 1 is a number, \"1\" a string", "id = 7"),
-    entry(FieldId::Status, "status", Type::Word, "the outcome of a call, for its response; negative: the tool worked, but its data reports a no (found: false)", "status != ok").values(&["ok", "error", "tool-error", "negative"]),
-    entry(FieldId::Latency, "latency", Type::Duration, "the time from request to response, for the response", "latency > 200ms"),
-    entry(FieldId::Direction, "direction", Type::Word, "the direction; c2s and s2c for short", "direction = s2c").values(&["client-to-server", "server-to-client"]),
-    entry(FieldId::Number, "number", Type::Number, "the message's number in the capture", "number <= 100"),
-    entry(FieldId::Time, "time", Type::Time, "the time when its last byte was captured", "time >= 2025-11-25T14:03:20Z"),
-    entry(FieldId::Elapsed, "elapsed", Type::Duration, "the time since the first message of the session", "elapsed < 2.5s"),
-    entry(FieldId::Size, "size", Type::Size, "the length of its text in bytes", "size > 4KB"),
-    entry(FieldId::Session, "session", Type::Number, "the session's number", "session = 2"),
-    entry(FieldId::SessionId, "session_id", Type::Text, "the Mcp-Session-Id, or the session id in the URL of the SSE endpoint", "session_id contains 8b56").settled(Settled::AtEnd),
-    entry(FieldId::Server, "server", Type::Text, "the server's name: its own, or the one given to wrap", "server = files").settled(Settled::AtEnd),
-    entry(FieldId::Client, "client", Type::Text, "the client's name", "client matches claude").settled(Settled::AtEnd),
-    entry(FieldId::Revision, "revision", Type::Text, "the protocol revision in force in the session", "revision >= 2025-06-18").values(REVISIONS).settled(Settled::AtEnd),
-    entry(FieldId::Transport, "transport", Type::Word, "the transport of the session", "transport = stdio").values(&["stdio", "http-sse", "streamable-http", "http"]),
-    entry(FieldId::Carrier, "carrier", Type::Word, "what carried the message", "carrier = sse-event").values(&["request-body", "response-body", "sse-event", "line"]),
-    entry(FieldId::Host, "host", Type::Text, "the server's name on the network (DNS, Host, SNI)", "host = mcp.example.com").settled(Settled::AtEnd),
-    entry(FieldId::Process, "process", Type::Number, "the process id of a wrapped server", "process = 4711"),
-    entry(FieldId::Packet, "packet", Type::Number, "a packet that carried bytes of the message", "packet = 52"),
-    entry(FieldId::Batch, "batch", Type::Number, "the number of the batch that contains it", "batch"),
-    entry(FieldId::Operation, "operation", Type::Number, "the number of the first request of its operation, if several calls belong together", "operation = 12").settled(Settled::AtEnd),
-    entry(FieldId::Answers, "answers", Type::Number, "the number of the request that it responds to", "answers = 12"),
-    entry(FieldId::Answered, "answered", Type::Flag, "whether a response was captured, for requests", "answered = false").values(&["true", "false"]).settled(Settled::AtEnd),
-    entry(FieldId::Redelivered, "redelivered", Type::Flag, "whether it is a second delivery, by a resumed SSE stream", "not redelivered").values(&["true", "false"]),
-    entry(FieldId::Finding, "finding", Type::Text, "the id of a rule that it breaks", "finding contains jsonrpc").settled(Settled::AtEnd),
-    entry(FieldId::Severity, "severity", Type::Word, "the severity of a finding about it", "severity = error").values(&["error", "warning", "info"]).settled(Settled::AtEnd),
-    entry(FieldId::Line, "line", Type::Number, "the number of its line on the pipe", "line = 3"),
-    entry(FieldId::SseId, "sse_id", Type::Text, "the id of its server-sent event", "sse_id"),
-    entry(FieldId::Exchange, "exchange", Type::Number, "the number of its HTTP exchange", "exchange = 5"),
-    entry(FieldId::HttpMethod, "http.method", Type::Text, "the method of its HTTP request", "http.method = GET").values(&["POST", "GET", "DELETE"]).settled(Settled::WithExchange),
-    entry(FieldId::HttpTarget, "http.target", Type::Text, "the target of its HTTP request", "http.target contains /mcp").settled(Settled::WithExchange),
-    entry(FieldId::HttpStatus, "http.status", Type::Number, "the status of its HTTP response", "http.status >= 400").settled(Settled::WithExchange),
-    entry(FieldId::IpAddr, "ip.addr", Type::Text, "the client's or the server's address", "ip.addr = 127.0.0.1"),
-    entry(FieldId::TcpPort, "tcp.port", Type::Number, "the client's or the server's port", "tcp.port = 8080"),
-    entry(FieldId::TcpConnection, "tcp.connection", Type::Number, "the number of the TCP connection that carried its exchange", "tcp.connection = 3").settled(Settled::WithExchange),
+    field(FieldId::Method, "method", Type::Text, "the method; for a response the method of its request", "method = tools/call").values(METHODS),
+    field(FieldId::Tool, "tool", Type::Text, "the tool of a call, for the request and its response", "tool = get_weather"),
+    field(FieldId::Kind, "kind", Type::Word, "the kind of message", "kind = request").values(&["request", "notification", "response", "error", "invalid"]),
+    field(FieldId::Id, "id", Type::Id, "the JSON-RPC id with its JSON type: 1 is a number, \"1\" a string", "id = 7"),
+    field(FieldId::Status, "status", Type::Word, "the outcome of a call, for its response; negative: the tool worked, but its data reports a no (found: false)", "status != ok").values(&["ok", "error", "tool-error", "negative"]),
+    field(FieldId::Latency, "latency", Type::Duration, "the time from request to response, for the response", "latency > 200ms"),
+    field(FieldId::Direction, "direction", Type::Word, "the direction; c2s and s2c for short", "direction = s2c").values(&["client-to-server", "server-to-client"]),
+    field(FieldId::Number, "number", Type::Number, "the message's number in the capture", "number <= 100"),
+    field(FieldId::Time, "time", Type::Time, "the time when its last byte was captured", "time >= 2025-11-25T14:03:20Z"),
+    field(FieldId::Elapsed, "elapsed", Type::Duration, "the time since the first message of the session", "elapsed < 2.5s"),
+    field(FieldId::Size, "size", Type::Size, "the length of its text in bytes", "size > 4KB"),
+    field(FieldId::Session, "session", Type::Number, "the session's number", "session = 2"),
+    field(FieldId::SessionId, "session_id", Type::Text, "the Mcp-Session-Id, or the session id in the URL of the SSE endpoint", "session_id contains 8b56").settled(Settled::AtEnd),
+    field(FieldId::Server, "server", Type::Text, "the server's name: its own, or the one given to wrap", "server = files").settled(Settled::AtEnd),
+    field(FieldId::Client, "client", Type::Text, "the client's name", "client matches claude").settled(Settled::AtEnd),
+    field(FieldId::Revision, "revision", Type::Text, "the protocol revision in force in the session", "revision >= 2025-06-18").values(REVISIONS).settled(Settled::AtEnd),
+    field(FieldId::Transport, "transport", Type::Word, "the transport of the session", "transport = stdio").values(&["stdio", "http-sse", "streamable-http", "http"]),
+    field(FieldId::Carrier, "carrier", Type::Word, "what carried the message", "carrier = sse-event").values(&["request-body", "response-body", "sse-event", "line"]),
+    field(FieldId::Host, "host", Type::Text, "the server's name on the network (DNS, Host, SNI)", "host = mcp.example.com").settled(Settled::AtEnd),
+    field(FieldId::Process, "process", Type::Number, "the process id of a wrapped server", "process = 4711"),
+    field(FieldId::Packet, "packet", Type::Number, "a packet that carried bytes of the message", "packet = 52"),
+    field(FieldId::Batch, "batch", Type::Number, "the number of the batch that contains it", "batch"),
+    field(FieldId::Operation, "operation", Type::Number, "the number of the first request of its operation, if several calls belong together", "operation = 12").settled(Settled::AtEnd),
+    field(FieldId::Answers, "answers", Type::Number, "the number of the request that it responds to", "answers = 12"),
+    field(FieldId::Answered, "answered", Type::Flag, "whether a response was captured, for requests", "answered = false").values(&["true", "false"]).settled(Settled::AtEnd),
+    field(FieldId::Redelivered, "redelivered", Type::Flag, "whether it is a second delivery, by a resumed SSE stream", "not redelivered").values(&["true", "false"]),
+    field(FieldId::Finding, "finding", Type::Text, "the id of a rule that it breaks", "finding contains jsonrpc").settled(Settled::AtEnd),
+    field(FieldId::Severity, "severity", Type::Word, "the severity of a finding about it", "severity = error").values(&["error", "warning", "info"]).settled(Settled::AtEnd),
+    field(FieldId::Line, "line", Type::Number, "the number of its line on the pipe", "line = 3"),
+    field(FieldId::SseId, "sse_id", Type::Text, "the id of its server-sent event", "sse_id"),
+    field(FieldId::Exchange, "exchange", Type::Number, "the number of its HTTP exchange", "exchange = 5"),
+    field(FieldId::HttpMethod, "http.method", Type::Text, "the method of its HTTP request", "http.method = GET").values(&["POST", "GET", "DELETE"]).settled(Settled::WithExchange),
+    field(FieldId::HttpTarget, "http.target", Type::Text, "the target of its HTTP request", "http.target contains /mcp").settled(Settled::WithExchange),
+    field(FieldId::HttpStatus, "http.status", Type::Number, "the status of its HTTP response", "http.status >= 400").settled(Settled::WithExchange),
+    field(FieldId::IpAddr, "ip.addr", Type::Text, "the client's or the server's address", "ip.addr = 127.0.0.1"),
+    field(FieldId::TcpPort, "tcp.port", Type::Number, "the client's or the server's port", "tcp.port = 8080"),
+    field(FieldId::TcpConnection, "tcp.connection", Type::Number, "the number of the TCP connection that carried its exchange", "tcp.connection = 3").settled(Settled::WithExchange),
 ];
 
 /// The beginning of the name of every header field.
@@ -256,7 +256,7 @@ impl Field {
     /// The type of the field's values.
     pub fn kind(&self) -> Type {
         match self {
-            Field::Known(entry) => entry.kind,
+            Field::Known(definition) => definition.kind,
             Field::Header(_) => Type::Text,
             Field::Path(_) => Type::Json,
         }
@@ -265,7 +265,7 @@ impl Field {
     /// The moment from which on the field's value is final.
     pub fn settled(&self) -> Settled {
         match self {
-            Field::Known(entry) => entry.settled,
+            Field::Known(definition) => definition.settled,
             Field::Header(_) => Settled::WithExchange,
             Field::Path(_) => Settled::WithMessage,
         }
@@ -274,7 +274,7 @@ impl Field {
     /// All values that the field can have, or frequent ones to offer.
     pub fn values(&self) -> &'static [&'static str] {
         match self {
-            Field::Known(entry) => entry.values,
+            Field::Known(definition) => definition.values,
             Field::Header(_) | Field::Path(_) => &[],
         }
     }
@@ -282,21 +282,21 @@ impl Field {
     /// An explanation in one line; empty for header fields and paths.
     pub fn help(&self) -> &'static str {
         match self {
-            Field::Known(entry) => entry.help,
+            Field::Known(definition) => definition.help,
             Field::Header(_) | Field::Path(_) => "",
         }
     }
 
     /// The field of the table with this name.
     pub fn known(name: &str) -> Option<Field> {
-        FIELDS.iter().find(|entry| entry.name == name).map(Field::Known)
+        FIELDS.iter().find(|definition| definition.name == name).map(Field::Known)
     }
 }
 
 impl fmt::Display for Field {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Field::Known(entry) => f.write_str(entry.name),
+            Field::Known(definition) => f.write_str(definition.name),
             Field::Header(name) => write!(f, "{HEADER}{name}"),
             Field::Path(path) => path.fmt(f),
         }

@@ -57,8 +57,8 @@ pub(super) fn read(field: &Field, literal: &Literal) -> Result<Value, Mismatch> 
 
 fn word(field: &Field, text: &str) -> Result<Value, Mismatch> {
     let text = match (field, text) {
-        (Field::Known(entry), "c2s" | "→") if entry.key == FieldId::Direction => "client-to-server",
-        (Field::Known(entry), "s2c" | "←") if entry.key == FieldId::Direction => "server-to-client",
+        (Field::Known(definition), "c2s" | "→") if definition.key == FieldId::Direction => "client-to-server",
+        (Field::Known(definition), "s2c" | "←") if definition.key == FieldId::Direction => "server-to-client",
         _ => text,
     };
     if field.values().contains(&text) {

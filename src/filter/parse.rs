@@ -252,7 +252,7 @@ fn expecting<'a>(error: nom::Err<SyntaxError<'a>>, input: &'a str, expected: &[&
 
 fn unknown(written: &str) -> SyntaxError<'_> {
     let mut error = SyntaxError::new(written, format!("there is no field {written}"));
-    error.expected = nearest(written, FIELDS.iter().map(|entry| entry.name).chain(ROOTS));
+    error.expected = nearest(written, FIELDS.iter().map(|definition| definition.name).chain(ROOTS));
     if error.expected.is_empty() {
         error.expected = vec!["a field, or a path that begins with params, result, error or json".to_owned()];
     }

@@ -4,7 +4,7 @@
 //! This is the only tree of layers. `layers --message` and its JSON lines print it, and the
 //! terminal UI makes its nodes of it, each with the location of its bytes.
 
-mod carried;
+mod http;
 mod message;
 mod network;
 
@@ -128,11 +128,11 @@ pub fn above(stored: &StoredSession<'_>, message: &Message) -> Result<Vec<Layer>
         let exchange =
             message.exchange.map(|number| stored.reader.exchange(stored.capture, number)).transpose()?.flatten();
         if let Some(exchange) = exchange {
-            layers.push(carried::http(stored, &exchange, message)?);
-            layers.extend(carried::frames(stored, &exchange, message)?);
+            layers.push(http::head(stored, &exchange, message)?);
+            layers.extend(http::frames(stored, &exchange, message)?);
         }
         if message.carrier == Carrier::SseEvent {
-            layers.push(carried::sse(stored, message)?);
+            layers.push(http::event(stored, message)?);
         }
     }
     layers.push(message::jsonrpc(stored, message)?);

@@ -17,7 +17,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
 use serde::Deserialize;
 
-use super::fits;
+use super::matches_pattern;
 use crate::cli::args::{Check, FailOn};
 use crate::cli::toml_error;
 use crate::findings::{self, Severity};
@@ -58,7 +58,7 @@ impl Config {
     pub fn read(path: Option<&Path>) -> Result<Config> {
         let default = Path::new("mcptap.toml");
         let Some(path) = path.or(default.is_file().then_some(default)) else {
-            return Config::of(CheckSection::default());
+            return Config::from_section(CheckSection::default());
         };
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let mut config = Config::parse(&text).with_context(|| format!("cannot use {}", path.display()))?;
@@ -72,33 +72,33 @@ impl Config {
     fn parse(text: &str) -> Result<Config> {
         let file: File =
             toml_edit::de::from_str(text).map_err(|error| toml_error(text, error.message(), error.span()))?;
-        Config::of(file.check)
+        Config::from_section(file.check)
     }
 
-    fn of(table: CheckSection) -> Result<Config> {
-        let fail_on = match table.fail_on.as_deref() {
+    fn from_section(section: CheckSection) -> Result<Config> {
+        let fail_on = match section.fail_on.as_deref() {
             None => FailOn::Error,
             Some(name) => FailOn::from_str(name, false)
                 .map_err(|_| anyhow!("fail-on must be error, warning, info or never, not {name:?}"))?,
         };
         let mut severities = BTreeMap::new();
-        for (rule, name) in table.severity {
+        for (rule, name) in section.severity {
             let Some((severity, _)) = Severity::NAMES.into_iter().find(|(_, known)| *known == name) else {
                 bail!("a severity must be error, warning or info, not {name:?}");
             };
             severities.insert(rule, severity);
         }
-        let CheckSection { only, ignore, baseline, .. } = table;
+        let CheckSection { only, ignore, baseline, .. } = section;
         let config = Config { fail_on, only, ignore, baseline, severities };
         let patterns = config.only.iter().chain(&config.ignore).chain(config.severities.keys());
-        known(patterns)?;
+        check_patterns(patterns)?;
         Ok(config)
     }
 
     /// Adds the options of the command line. They have precedence over the file; `--ignore` is
     /// added to it.
     pub fn with(mut self, arguments: &Check) -> Result<Config> {
-        known(arguments.only.iter().chain(&arguments.ignore))?;
+        check_patterns(arguments.only.iter().chain(&arguments.ignore))?;
         self.fail_on = arguments.fail_on.unwrap_or(self.fail_on);
         if !arguments.only.is_empty() {
             self.only.clone_from(&arguments.only);
@@ -110,7 +110,7 @@ impl Config {
 
     /// Whether a finding is reported.
     pub fn wants(&self, row: &FindingRow) -> bool {
-        let is_in = |patterns: &[String]| patterns.iter().any(|pattern| fits(pattern, &row.rule));
+        let is_in = |patterns: &[String]| patterns.iter().any(|pattern| matches_pattern(pattern, &row.rule));
         (self.only.is_empty() || is_in(&self.only)) && !is_in(&self.ignore)
     }
 
@@ -122,9 +122,9 @@ impl Config {
 
 /// Checks that each pattern matches a rule. Without this check a misspelt rule would
 /// be ignored silently.
-fn known<'a>(patterns: impl Iterator<Item = &'a String>) -> Result<()> {
+fn check_patterns<'a>(patterns: impl Iterator<Item = &'a String>) -> Result<()> {
     for pattern in patterns {
-        if !findings::all().any(|rule| fits(pattern, rule.id)) {
+        if !findings::all().any(|rule| matches_pattern(pattern, rule.id)) {
             bail!("there is no rule {pattern:?}: \"mcptap rules\" lists all rules");
         }
     }

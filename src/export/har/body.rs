@@ -293,7 +293,7 @@ mod tests {
         packed.write_all(&[b'x'; 100_000]).unwrap();
         let packed = packed.finish().unwrap();
         let plain = [b'x'; 100_000];
-        for (fields, sent) in [(&[("DecodedBody-Encoding", "gzip")][..], &packed[..]), (&[], &plain)] {
+        for (fields, sent) in [(&[("Content-Encoding", "gzip")][..], &packed[..]), (&[], &plain)] {
             for (most, note) in [(999, Some(TOO_LONG)), (100_000, None)] {
                 let mut decoding = Decoding { most, ..Decoding::new(&fields.iter().copied().collect()) };
                 sent.chunks(70).for_each(|piece| decoding.push(piece));
@@ -314,7 +314,7 @@ mod tests {
         let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
         packed.write_all(b"text").unwrap();
         let packed = packed.finish().unwrap();
-        let gzip = [("DecodedBody-Encoding", "gzip")];
+        let gzip = [("Content-Encoding", "gzip")];
         let (head, rest) = packed.split_at(12);
         for fields in [&gzip[..], &[("Transfer-Encoding", "gzip, chunked")]] {
             let content = decoded(fields, &[head, rest]);
@@ -323,7 +323,7 @@ mod tests {
         }
         let content = decoded(&gzip, &[b"no ", b"gzip"]);
         assert_eq!((content.bytes.as_slice(), content.note), (&b"no gzip"[..], Some(UNDECODABLE)));
-        let content = decoded(&[("DecodedBody-Encoding", "rot13")], &[b"grkg"]);
+        let content = decoded(&[("Content-Encoding", "rot13")], &[b"grkg"]);
         assert_eq!((content.bytes.as_slice(), content.note), (&b"grkg"[..], None));
     }
 }

@@ -192,11 +192,11 @@ fn a_filter_says_when_it_is_settled() {
 
 #[test]
 fn the_examples_of_the_table_are_filters() {
-    for entry in FIELDS {
-        let filter = Filter::parse(entry.example).unwrap_or_else(|error| panic!("{error}"));
-        assert!(filter.to_string().contains(entry.name), "{}", entry.example);
-        for value in entry.values {
-            Filter::parse(&format!("{} = {value}", entry.name)).unwrap();
+    for definition in FIELDS {
+        let filter = Filter::parse(definition.example).unwrap_or_else(|error| panic!("{error}"));
+        assert!(filter.to_string().contains(definition.name), "{}", definition.example);
+        for value in definition.values {
+            Filter::parse(&format!("{} = {value}", definition.name)).unwrap();
         }
     }
 }

@@ -9,13 +9,18 @@ const END: &str = "<!-- end of fields -->";
 
 fn table() -> String {
     let mut table = String::from("| field | type | what it is | example | known |\n|---|---|---|---|---|\n");
-    for entry in FIELDS {
-        let kind = match entry.kind {
-            fields::Type::Word => entry.values.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
+    for definition in FIELDS {
+        let kind = match definition.kind {
+            fields::Type::Word => {
+                definition.values.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+            }
             kind => kind.name().to_owned(),
         };
-        let known = known(entry.settled);
-        table.push_str(&format!("| `{}` | {kind} | {} | `{}` | {known} |\n", entry.name, entry.help, entry.example));
+        let known = known(definition.settled);
+        table.push_str(&format!(
+            "| `{}` | {kind} | {} | `{}` | {known} |\n",
+            definition.name, definition.help, definition.example
+        ));
     }
     let header = Field::Header(String::new()).settled();
     table.push_str(&format!(

@@ -328,7 +328,7 @@ impl PageReader<'_> {
     }
 
     /// An exchange, and the ends of its connection.
-    fn within(&mut self, number: ExchangeNumber) -> Result<Option<(&Exchange, ConnectionRoles)>> {
+    fn exchange_with_roles(&mut self, number: ExchangeNumber) -> Result<Option<(&Exchange, ConnectionRoles)>> {
         if self.exchange.as_ref().is_none_or(|exchange| exchange.number != number) {
             self.exchange = self.reader.exchange(self.capture, number)?;
         }
@@ -339,7 +339,7 @@ impl PageReader<'_> {
 
     fn exchange(&mut self, number: u64, carrier: Carrier, bodies: Bodies) -> Result<Option<Step>> {
         let (reader, capture) = (self.reader, self.capture);
-        let Some((exchange, roles)) = self.within(ExchangeNumber(number))? else { return Ok(None) };
+        let Some((exchange, roles)) = self.exchange_with_roles(ExchangeNumber(number))? else { return Ok(None) };
         let carried = if carrier == Carrier::RequestBody { bodies.request } else { bodies.response };
         // The members of a batch are complete at the same time, so their numbers
         // follow one another.
@@ -365,7 +365,7 @@ impl PageReader<'_> {
         else {
             return Ok(None);
         };
-        Ok(self.within(exchange)?.map(|(_, roles)| of_frame(&roles, &message)))
+        Ok(self.exchange_with_roles(exchange)?.map(|(_, roles)| of_frame(&roles, &message)))
     }
 }
 

@@ -10,7 +10,7 @@ use crate::mcp::{Carrier, Message};
 use crate::view::units::{count, duration, size};
 
 /// The head of the request or response that carried the message.
-pub(super) fn http(stored: &StoredSession<'_>, exchange: &Exchange, message: &Message) -> Result<Layer> {
+pub(super) fn head(stored: &StoredSession<'_>, exchange: &Exchange, message: &Message) -> Result<Layer> {
     let is_request = message.carrier == Carrier::RequestBody;
     let half = half(exchange, message);
     let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "?".to_owned());
@@ -101,7 +101,7 @@ fn connection_stream(stored: &StoredSession<'_>, message: &Message) -> Result<Op
 }
 
 /// The server-sent event that carried the message.
-pub(super) fn sse(stored: &StoredSession<'_>, message: &Message) -> Result<Layer> {
+pub(super) fn event(stored: &StoredSession<'_>, message: &Message) -> Result<Layer> {
     let body = below(stored, message.span)?;
     let range = body.first().zip(body.last()).map(|(first, last)| (first.start, last.end));
     let length = size(message.span.len());

@@ -6,9 +6,9 @@ use crate::view::safe;
 
 /// Displays a text so that nothing in it acts, hides, or ends the element or the attribute
 /// that contains it.
-pub(super) struct Shown<'t>(pub(super) &'t str);
+pub(super) struct Escaped<'t>(pub(super) &'t str);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = safe::visible(self.0);
         let mut rest = &*text;
