@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_terminal_is_told_by_its_environment() {
+    fn the_terminal_is_tested_by_its_environment() {
         let tell = |variables: &[(&str, &str)], is_terminal| {
             let variable =
                 |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn the_database_is_looked_at_without_making_it() {
+    fn the_database_is_tested_without_being_created() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("deep").join("mcptap.db");
         assert!(database(&path).unwrap().1.contains("will be created with the first recording"));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_that_is_nearly_full_is_told_of() {
+    fn a_nearly_full_disk_is_reported() {
         assert_eq!(disk(FULL - 1).0, Health::Fails);
         assert_eq!(disk(FULL), (Health::Note, "67.1 MB free".into()));
         assert_eq!(disk(u64::MAX).0, Health::Works);

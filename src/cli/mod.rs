@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_opens_the_terminal_ui_wherever_it_stands() {
+    fn a_file_opens_the_terminal_ui_in_any_position() {
         for line in [
             "mcptap a.pcap",
             "mcptap a.pcap --keylog keys.log",

@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_base64_on_both_sides() {
+    fn binary_bodies_are_base64_on_both_sides() {
         let binary = DecodedBody { bytes: b"\xff\0".to_vec(), sent: Some(2), note: None };
         let written = entry(&Exchange::default(), [&binary, &binary]);
         assert_eq!(
@@ -325,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_captured_is_said_and_every_member_is_there() {
+    fn missing_parts_have_comments_and_every_member_is_present() {
         let written = entry(&Exchange::default(), [&DecodedBody::default(), &DecodedBody::default()]);
         assert_eq!(written["request"]["comment"], "the request was not captured");
         assert_eq!((&written["response"]["status"], &written["response"]["bodySize"]), (&json!(0), &json!(-1)));

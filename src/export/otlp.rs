@@ -289,7 +289,7 @@ impl Trace<'_> {
         attributes.text("rpc.response.status_code", failure.and_then(|failure| failure.code));
         attributes.text("error.type", failure.map(|failure| failure.code.unwrap_or("tool_error")));
         attributes.text("service.peer.name", party(session, span.sender.reversed()).map(|party| party.name.clone()));
-        self.place(&mut attributes, span.sender);
+        self.add_session_attributes(&mut attributes, span.sender);
         let outcome = answer.and_then(facts::status).map_or("unanswered", Status::name);
         attributes.text("mcptap.outcome", Some(outcome));
         attributes.number("mcptap.request", span.request.0 as i64);
@@ -305,7 +305,7 @@ impl Trace<'_> {
     fn write_session_span(&mut self) -> Result<()> {
         let session = self.session;
         let mut attributes = Attributes::default();
-        self.place(&mut attributes, Direction::ClientToServer);
+        self.add_session_attributes(&mut attributes, Direction::ClientToServer);
         attributes.number("mcptap.messages", session.messages as i64);
         attributes.fraction("mcptap.completeness", Some(session.completeness()));
         let (trace, own) = (self.hash("trace", 0), self.hash("span", 0));
@@ -318,7 +318,7 @@ impl Trace<'_> {
     }
 
     /// Adds attributes of the session and its transport.
-    fn place(&self, attributes: &mut Attributes<'_>, sender: Direction) {
+    fn add_session_attributes(&self, attributes: &mut Attributes<'_>, sender: Direction) {
         let session = self.session;
         attributes.text("mcp.protocol.version", session.protocol_version.clone());
         attributes.text("mcp.session.id", session.session_id.clone());

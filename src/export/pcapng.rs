@@ -189,7 +189,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(128))]
 
         #[test]
-        fn what_is_written_is_read_again(entries in entries()) {
+        fn written_files_are_read_again(entries in entries()) {
             let mut writer = Writer::new(Vec::new()).unwrap();
             for entry in &entries {
                 match entry {

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_caret_stands_under_wide_characters_and_long_filters_are_cut() {
+    fn the_caret_is_under_wide_characters_and_long_filters_are_cut() {
         let error = |filter: &str, column, length| FilterError {
             filter: filter.into(),
             column,

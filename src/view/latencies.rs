@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_right_and_stay_near_when_there_are_too_many_to_keep() {
+    fn percentiles_are_exact_and_stay_close_when_samples_are_discarded() {
         let mut few: Latencies = (1..=100).rev().collect();
         assert_eq!((few.percentile(0), few.percentile(50), few.percentile(95)), (Some(1), Some(50), Some(95)));
         assert_eq!(few.percentile(100), Some(100));

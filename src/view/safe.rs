@@ -259,7 +259,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_acts_or_hides_becomes_a_symbol() {
+    fn characters_that_act_or_hide_become_symbols() {
         let cases = [
             ("plain", "plain"),
             ("\u{1b}[2J\r\n\t\0\u{7f}", "␛[2J␍␊␉␀␡"),

@@ -289,7 +289,7 @@ mod tests {
     use crate::talk;
 
     #[test]
-    fn what_follows_a_switch_to_websocket_is_told_message_by_message_and_the_switch_is_whole() {
+    fn websocket_messages_are_steps_and_the_switch_is_complete() {
         let addresses = ["192.0.2.1".to_owned(), "192.0.2.2".to_owned()];
         let roles = ConnectionRoles { session: SessionNumber(1), addresses, client: Side::First, port: 80 };
         let response = |status| {

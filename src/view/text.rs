@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_shown_as_it_is() {
+    fn invalid_messages_are_shown_unchanged() {
         let mut invalid = message(1, "starting \u{1b}[31mserver");
         assert_eq!(about(&invalid, None), "starting ␛[31mserver");
         invalid.raw = b"\xff\n".to_vec().into();
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_huge_message_only_the_beginning_is_read() {
+    fn only_the_beginning_of_a_huge_message_is_read() {
         let long = "é\\ud83d\\ude00".repeat(1 << 18);
         let call = message(
             1,
@@ -436,7 +436,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_sent_the_words_are_safe_and_short(
+        fn summaries_of_any_message_are_safe_and_short(
             text in "\\PC{0,8}|[\u{0}-\u{9f}]{0,8}",
             which in 0..ASKED.len(),
             cut in 0..200_usize,

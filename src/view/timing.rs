@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn only_bare_acknowledgments_of_what_was_sent_once_measure() {
+    fn only_acknowledgments_without_data_of_data_sent_once_are_measured() {
         let (client, server) = (Side::First, Side::Second);
         let request = packet(1, 0, client, (0, 100), 0);
         // The response acknowledges, after 50 ms of work.

@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_says_what_counts() {
+    fn a_file_sets_severities_and_the_exit_status() {
         let text = "[check]\nfail-on = \"never\"\nignore = [\"http-*\"]\n[check.severity]\nerror-code-lsp = \"error\"";
         let config = Config::parse(text).expect("a good file");
         assert_eq!(config.fail_on, FailOn::Never);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_misspelt_is_said() {
+    fn misspelt_options_are_errors() {
         for text in ["[check]\nfail-on = \"x\"", "[check]\nignore = [\"no-such\"]", "[check]\nignroe = []"] {
             assert!(Config::parse(text).is_err(), "{text}");
         }

@@ -251,7 +251,7 @@ args = ["own.py"]
     }
 
     #[test]
-    fn what_was_put_in_front_can_be_taken_away_and_leaves_no_trace() {
+    fn a_wrapped_configuration_can_be_unwrapped_without_traces() {
         // In JSON a server without arguments gets a line for them. That line
         // stays after unwrapping.
         let bare = "\"bare\": {\n      \"command\": \"server\"\n    },";

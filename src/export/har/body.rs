@@ -288,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_for_more_than_is_taken_is_cut_and_said() {
+    fn long_decoded_bodies_are_cut_with_a_note() {
         let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
         packed.write_all(&[b'x'; 100_000]).unwrap();
         let packed = packed.finish().unwrap();
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn codings_are_taken_off_and_what_is_none_is_kept_as_sent() {
+    fn codings_are_removed_and_undecodable_bodies_stay_as_sent() {
         let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
         packed.write_all(b"text").unwrap();
         let packed = packed.finish().unwrap();

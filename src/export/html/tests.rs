@@ -80,7 +80,7 @@ proptest! {
 
     /// With any foreign text the page has the same tags, and nothing on it acts or hides.
     #[test]
-    fn what_others_say_is_text(text in hostile()) {
+    fn foreign_text_stays_text(text in hostile()) {
         let page = page(&text);
         prop_assert_eq!(tags(&page), tags(&self::page("a")));
         for line in page.lines() {
@@ -104,7 +104,7 @@ fn every_tag_is_closed() {
 }
 
 #[test]
-fn a_long_text_is_cut_and_says_so() {
+fn a_long_text_is_cut_with_a_note() {
     let long = format!(r#"{{"jsonrpc":"2.0","method":"x","params":{{"a":"{}"}}}}"#, "é".repeat(TEXT));
     let message = talk::read(&format!("-> {long}")).remove(0);
     let mut out = Vec::new();

@@ -422,7 +422,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn a_message_says_what_the_record_says(message in any_message()) {
+    fn a_line_contains_what_the_record_contains(message in any_message()) {
         let line = line(write_message, &message);
         prop_assert!(is_safe(&line), "{line:?}");
         prop_assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), expected(&message));
@@ -469,7 +469,7 @@ fn every_line_is_json_even_with_numbers_beyond_any_type() {
 }
 
 #[test]
-fn what_a_message_goes_on_with() {
+fn a_message_names_its_operation() {
     let link = |why| Some(Link { operation: MessageNumber(3), previous: MessageNumber(5), why });
     let operation = Some(MessageNumber(3));
     let text = |why| line(write_message, &Message { operation, link: link(why), ..message() });

@@ -171,7 +171,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn whatever_others_say_lines_are_spans_and_attributes_are_short(text in ".{0,2000}", token in any::<String>()) {
+    fn any_text_gives_valid_spans_with_short_attributes(text in ".{0,2000}", token in any::<String>()) {
         let (text, token) = (json!(text), json!(token));
         let conversation = format!(
             r#"

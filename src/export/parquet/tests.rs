@@ -85,7 +85,7 @@ proptest! {
 
     /// Rows are found again whole when any value is missing or empty.
     #[test]
-    fn what_is_written_is_read_again(
+    fn written_files_are_read_again(
         records in prop::collection::vec((any::<Option<String>>(), any::<Option<u32>>(), any::<Vec<u8>>(), 0..4_usize), 0..40),
     ) {
         let mut messages = talk::read(&"-> {}\n".repeat(records.len()));

@@ -85,7 +85,7 @@ fn odd_texts_have_no_values_and_can_be_searched() {
 }
 
 #[test]
-fn errors_point_at_the_column_and_say_what_was_expected() {
+fn errors_point_at_the_column_and_name_the_expected_words() {
     let cases = [
         ("metod = tools/call", "there is no field metod\n  metod = tools/call\n  ^^^^^ expected method"),
         ("port = 80", "there is no field port\n  port = 80\n  ^^^^ expected tcp.port"),
@@ -163,7 +163,7 @@ fn depth_length_and_terms_are_bounded() {
 }
 
 #[test]
-fn completion_knows_the_place() {
+fn completion_depends_on_the_context() {
     let offered = |filter: &str| {
         let texts: Vec<String> = complete(filter, filter.len()).into_iter().map(|completion| completion.text).collect();
         texts.join(" ")
@@ -183,7 +183,7 @@ fn completion_knows_the_place() {
 }
 
 #[test]
-fn a_filter_says_when_it_is_settled() {
+fn a_filter_settles_with_its_last_field() {
     let settled = |filter: &str| Filter::parse(filter).unwrap().settled();
     assert_eq!(settled("tool = a or params.b"), Settled::WithMessage);
     assert_eq!(settled("tool = a or not http.status = 200"), Settled::WithExchange);

@@ -203,7 +203,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn what_is_printed_reads_the_same(expression in an_expression()) {
+    fn a_printed_filter_parses_as_the_same_tree(expression in an_expression()) {
         let printed = expression.to_string();
         let read = Filter::parse(&printed).map_err(|error| TestCaseError::fail(error.render(200)))?;
         prop_assert_eq!(read.expression(), &expression, "{}", printed);

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_is_a_line_with_its_reasons_counted_and_answers_are_none() {
+    fn an_operation_is_a_row_that_counts_its_reasons() {
         let progress = Some((1, Why::Progress));
         let links = [None, progress, None, progress, Some((1, Why::Retry)), Some((3, Why::Answer)), None];
         let (reader, capture) = store(&links);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_are_listed_where_there_are_many() {
+    fn only_the_first_of_many_operations_are_listed() {
         let many = 2 * LISTED as u64;
         let links: Vec<_> = (1..=many).map(|_| None).chain((1..=many).map(|of| Some((of, Why::Cursor)))).collect();
         let (reader, capture) = store(&links);

@@ -32,7 +32,7 @@ const NAMED: u16 = 10_000;
 /// Steps with the same first packet are in the order of these variants, then of their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum StepOrigin {
-    /// The `nth` step (from 0) of a connection's own: its handshakes. `at` is its roles in
+    /// The `nth` step (from 0) of a connection's own: its handshakes. `at` is its index in
     /// [`StepTable::connections`].
     Connection { at: u32, nth: u16 },
     /// The request of the exchange with this number.
@@ -70,7 +70,7 @@ impl BodyMessages {
 struct Bodies {
     request: BodyMessages,
     response: BodyMessages,
-    events: bool,
+    has_events: bool,
     is_request_known: bool,
     is_response_known: bool,
 }
@@ -85,10 +85,11 @@ pub struct StepTable {
     bodies: Vec<(u64, Bodies)>,
     /// The sorted index. The steps of young connections are made anew each time it grows.
     order: Vec<StepKey>,
-    open: BTreeSet<u64>,
+    /// Exchanges whose response is not complete yet.
+    open_exchanges: BTreeSet<u64>,
     next_exchange: u64,
     /// The position of the first message that is not in the index yet.
-    next: u64,
+    next_position: u64,
     /// For a session over pipes: the steps of its connections, and the number of lines that follow.
     pipes: Option<(Vec<Step>, usize)>,
 }
@@ -102,9 +103,9 @@ impl StepTable {
             connections: Vec::new(),
             bodies: Vec::new(),
             order: Vec::new(),
-            open: BTreeSet::new(),
+            open_exchanges: BTreeSet::new(),
             next_exchange: 0,
-            next: 1,
+            next_position: 1,
             pipes: None,
         }
     }
@@ -168,6 +169,7 @@ impl StepTable {
         Ok(rows)
     }
 
+    /// The record of the session, and its capture.
     fn stored(&self, reader: &Reader) -> Result<Option<(Session, CaptureId)>> {
         Ok(reader.session(self.session)?.zip(reader.capture_of(self.session)?))
     }
@@ -199,7 +201,7 @@ impl StepTable {
     }
 
     fn add_exchanges(&mut self, reader: &Reader, capture: CaptureId, stop: &dyn Fn() -> bool) -> Result<bool> {
-        for number in self.open.clone() {
+        for number in self.open_exchanges.clone() {
             if let Some(exchange) = reader.exchange(capture, ExchangeNumber(number))? {
                 self.add_exchange(&exchange);
             }
@@ -230,11 +232,11 @@ impl StepTable {
             self.order.push((first(packets), StepOrigin::Response(number)));
         }
         if exchange.response.complete || exchange.status.is_some() {
-            self.open.remove(&number);
+            self.open_exchanges.remove(&number);
         } else {
-            self.open.insert(number);
-            if self.open.len() > OPEN {
-                self.open.pop_first();
+            self.open_exchanges.insert(number);
+            if self.open_exchanges.len() > OPEN {
+                self.open_exchanges.pop_first();
             }
         }
     }
@@ -258,9 +260,9 @@ impl StepTable {
 
     fn add_messages(&mut self, reader: &Reader, stop: &dyn Fn() -> bool) -> Result<bool> {
         loop {
-            let rows = reader.message_rows_at(self.session, self.next, SLICE)?;
+            let rows = reader.message_rows_at(self.session, self.next_position, SLICE)?;
             let Some(last) = rows.last() else { return Ok(false) };
-            self.next = last.position + 1;
+            self.next_position = last.position + 1;
             rows.iter().for_each(|row| self.add_message(row));
             if stop() {
                 return Ok(true);
@@ -275,7 +277,7 @@ impl StepTable {
             Carrier::RequestBody => bodies.request.add(row.number.0),
             Carrier::ResponseBody => bodies.response.add(row.number.0),
             Carrier::SseEvent | Carrier::WebSocket => {
-                bodies.events = true;
+                bodies.has_events = true;
                 self.order.push((first(&row.packets), StepOrigin::Event(row.number.0)));
             }
             Carrier::Line => {}
@@ -352,7 +354,7 @@ impl PageReader<'_> {
         let messages: Vec<&MessageRow> = messages.iter().filter(own).collect();
         Ok(match carrier {
             Carrier::RequestBody => of_request(&roles, exchange, &messages),
-            _ => of_response(&roles, exchange, &messages, bodies.events),
+            _ => of_response(&roles, exchange, &messages, bodies.has_events),
         })
     }
 
