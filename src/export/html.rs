@@ -340,7 +340,7 @@ fn write_message(out: &mut dyn Write, message: &Message, start: Time) -> io::Res
         units::relative(message.time, start)
     )?;
     write!(out, "<span class=\"method\">{}</span>", Escaped(transcript::method(message)))?;
-    let words = part_of(message.link.as_ref(), about(message, message.tool.as_deref()));
+    let words = part_of(message.link.as_ref(), about(message));
     write!(out, "<span class=\"about\">{}", Escaped(&words))?;
     for rule in &message.findings {
         write!(out, " <code class=\"warning\">{rule}</code>")?;

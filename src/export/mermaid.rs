@@ -51,7 +51,7 @@ pub fn message(message: &Message) -> String {
     let words = [
         Some(message.number.0.to_string()),
         message.method.as_deref().map(str::to_owned),
-        Some(safe::fit(&about(message, message.tool.as_deref()), ABOUT)),
+        Some(safe::fit(&about(message), ABOUT)),
         id,
         message.latency.filter(|_| message.answers.is_some()).map(units::duration),
         Some(look(status).mark.to_owned()),

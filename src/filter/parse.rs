@@ -3,7 +3,7 @@
 //! ```text
 //! filter   = [ any ]                              an empty filter selects every message
 //! any      = all { ( "or" | "||" ) all }
-//! all      = operand { [ "and" | "&&" ] operand } "and" is optional between two words to search for
+//! all      = operand { [ "and" | "&&" ] operand } "and" is optional between searched words
 //! operand  = ( "not" | "!" ) operand | "(" any ")" | term
 //! term     = field operator value
 //!          | field "in" "{" value { [ "," ] value } "}"

@@ -219,10 +219,7 @@ impl Library {
 
     fn read_line(&self, row: MessageRow) -> Result<MessageLine> {
         let about = match self.reader.message(row.key()).map(|message| message.filter(|_| row.size <= ABOUT)) {
-            Ok(Some(message)) => {
-                let tool = row.subject.as_deref().filter(|_| row.method.as_deref() == Some("tools/call"));
-                text::about(&message, tool)
-            }
+            Ok(Some(message)) => text::about(&message),
             _ => row.subject.clone().unwrap_or_default(),
         };
         let mut rules: Vec<String> = Vec::new();

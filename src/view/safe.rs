@@ -7,7 +7,8 @@
 //!
 //! ```text
 //!    ESC [ 2 J       ␛[2J            control characters: their Control Pictures
-//!    U+009B          ⟦U+009B⟧        C1 and bidirectional controls, invisible characters, line ends
+//!    U+009B          ⟦U+009B⟧        C1 and bidirectional controls, invisible characters
+//!    U+2028          ⟦U+2028⟧        line and paragraph separators
 //!    byte FF         ⟦FF⟧            bytes that are not UTF-8
 //! ```
 //!

@@ -27,10 +27,9 @@ const ARGUMENTS: usize = 8;
 /// and a screen shows dozens of messages.
 const LOOK: usize = 1 << 20;
 
-/// The summary of a message. `tool` is the tool that was called, which a response does not contain.
-///
-/// The text is safe for a terminal and at most 160 columns wide.
-pub fn about(message: &Message, tool: Option<&str>) -> String {
+/// The summary of a message, safe for a terminal and at most 160 columns wide.
+pub fn about(message: &Message) -> String {
+    let tool = message.tool.as_deref();
     let method = message.method.as_deref().unwrap_or_default();
     let about = match message.kind {
         Kind::Request | Kind::Notification => request_summary(method, part(message, "params").unwrap_or_default()),
@@ -387,26 +386,25 @@ mod tests {
             let params = if params.is_empty() { String::new() } else { format!(r#","params":{params}"#) };
             let id = if method.starts_with("notifications/") { "" } else { r#""id":1,"# };
             let message = message(1, &format!(r#"{{"jsonrpc":"2.0",{id}"method":"{method}"{params}}}"#));
-            assert_eq!(about(&message, None), *words, "{method}");
+            assert_eq!(about(&message), *words, "{method}");
         }
     }
 
     #[test]
     fn answers() {
         for (method, body, words) in ANSWERED {
-            let request = message(1, &format!(r#"{{"id":1,"method":"{method}"}}"#));
+            let request = message(1, &format!(r#"{{"id":1,"method":"{method}","params":{{"name":"add"}}}}"#));
             let answer = answer(2, &request, &format!(r#"{{"id":1,{body}}}"#));
-            let tool = (*method == "tools/call").then_some("add");
-            assert_eq!(about(&answer, tool), *words, "{method}");
+            assert_eq!(about(&answer), *words, "{method}");
         }
     }
 
     #[test]
     fn invalid_messages_are_shown_unchanged() {
         let mut invalid = message(1, "starting \u{1b}[31mserver");
-        assert_eq!(about(&invalid, None), "starting ␛[31mserver");
+        assert_eq!(about(&invalid), "starting ␛[31mserver");
         invalid.raw = b"\xff\n".to_vec().into();
-        assert_eq!(about(&invalid, None), "⟦FF⟧␊");
+        assert_eq!(about(&invalid), "⟦FF⟧␊");
     }
 
     #[test]
@@ -418,7 +416,7 @@ mod tests {
                 r#"{{"id":1,"method":"tools/call","params":{{"name":"add","arguments":{{"a":1,"b":"{long}"}}}}}}"#
             ),
         );
-        assert_eq!(about(&call, None), "add 3.7 MB", "the arguments end beyond what is read");
+        assert_eq!(about(&call), "add 3.7 MB", "the arguments end beyond what is read");
         let text = message(
             2,
             &format!(
@@ -426,12 +424,12 @@ mod tests {
                 &long[..70_000]
             ),
         );
-        assert!(about(&text, None).starts_with("info  \"é😀é😀"));
+        assert!(about(&text).starts_with("info  \"é😀é😀"));
         let tools = format!(r#"{{"id":1,"result":{{"tools":[{}{{}}]}}}}"#, "{},".repeat(300_000));
         let tools = answer(3, &message(1, r#"{"id":1,"method":"tools/list"}"#), &tools);
-        assert_eq!(about(&tools, None), "300001 tools");
+        assert_eq!(about(&tools), "300001 tools");
         let body = format!(r#"{{"id":1,"result":{{"content":[{{"text":"{long}"}}],"isError":true}}}}"#);
-        assert_eq!(about(&answer(4, &call, &body), Some("add")), "add  tool error 3.7 MB");
+        assert_eq!(about(&answer(4, &call, &body)), "add  tool error 3.7 MB");
     }
 
     proptest! {
@@ -449,7 +447,8 @@ mod tests {
             // An envelope that does not fit the text must do no harm either.
             asked.raw = asked.raw[..cut.max(1).min(asked.raw.len())].to_vec().into();
             for kind in [Kind::Request, Kind::Response, Kind::Error, Kind::Invalid] {
-                let words = about(&Message { kind, ..asked.clone() }, Some(&text));
+                let tool = Some(text.as_str().into());
+                let words = about(&Message { kind, tool, ..asked.clone() });
                 prop_assert!(width(&words) <= ROOM);
                 prop_assert_eq!(visible(&words), words.as_str());
             }

@@ -116,7 +116,7 @@ impl LineFormatter {
             paint.paint(tone, &safe::pad(&method, 25, Align::Left)),
             paint.paint(
                 look.about.unwrap_or(Tone::Plain),
-                &safe::pad(&part_of(message.link.as_ref(), about(message, message.tool.as_deref())), room, Align::Left)
+                &safe::pad(&part_of(message.link.as_ref(), about(message)), room, Align::Left)
             ),
             paint.paint(Tone::Dim, &safe::pad(&id, 14, Align::Left)),
             latency,

@@ -94,7 +94,7 @@ pub(super) fn mcp(stored: &StoredSession<'_>, message: &Message) -> Layer {
         Field::new("transport", stored.session.transport.name()),
         Field::new("revision", stored.session.protocol_version.as_deref().unwrap_or("unknown")),
     ];
-    let about = text::about(message, message.tool.as_deref());
+    let about = text::about(message);
     if !about.is_empty() {
         fields.push(Field::new("about", &about));
     }
