@@ -121,11 +121,3 @@ fn finding_line(row: &FindingRow, paint: Paint) -> String {
     let (text, packets) = (safe::visible(&row.text), packets(&row.packets));
     format!("{session}{messages}{text}  {}", paint.paint(Tone::Dim, &packets)).trim_end().to_owned()
 }
-
-/// Whether a rule's id matches a pattern: an id, or the beginning of one followed by `*`.
-fn matches_pattern(pattern: &str, id: &str) -> bool {
-    match pattern.strip_suffix('*') {
-        Some(prefix) => id.starts_with(prefix),
-        None => pattern == id,
-    }
-}

@@ -90,31 +90,21 @@ fn operator_help(sign: &str) -> &'static str {
 
 /// The context behind this part of a filter, or `None` behind a syntax error.
 fn context(before: &str) -> Option<CursorContext> {
-    let mut context = CursorContext::TermStart;
+    use CursorContext::{AfterField, AfterTerm, TermStart, Value};
+    let mut context = TermStart;
     let mut rest = before;
     while let Some((after, token)) = token(rest) {
         rest = after;
         context = match (context, token) {
-            (CursorContext::TermStart, Token::Not | Token::Sign('(')) => CursorContext::TermStart,
-            (CursorContext::TermStart, Token::Word(word)) => {
-                field(word).map_or(CursorContext::AfterTerm, CursorContext::AfterField)
-            }
-            (CursorContext::TermStart | CursorContext::AfterTerm, Token::Quoted) => CursorContext::AfterTerm,
-            (CursorContext::AfterTerm, Token::Word(word)) => {
-                field(word).map_or(CursorContext::AfterTerm, CursorContext::AfterField)
-            }
-            (CursorContext::AfterField(field), Token::Operator(operator)) => {
-                CursorContext::Value(field, operator == Operator::In)
-            }
-            (CursorContext::AfterField(_) | CursorContext::AfterTerm, Token::And | Token::Or) => {
-                CursorContext::TermStart
-            }
-            (CursorContext::AfterField(_) | CursorContext::AfterTerm, Token::Sign(')')) => CursorContext::AfterTerm,
-            (CursorContext::Value(field, true), Token::Sign('{' | ',') | Token::Word(_) | Token::Quoted) => {
-                CursorContext::Value(field, true)
-            }
-            (CursorContext::Value(_, true), Token::Sign('}')) => CursorContext::AfterTerm,
-            (CursorContext::Value(_, false), Token::Word(_) | Token::Quoted) => CursorContext::AfterTerm,
+            (TermStart, Token::Not | Token::Sign('(')) => TermStart,
+            (TermStart | AfterTerm, Token::Word(word)) => field(word).map_or(AfterTerm, AfterField),
+            (TermStart | AfterTerm, Token::Quoted) => AfterTerm,
+            (AfterField(field), Token::Operator(operator)) => Value(field, operator == Operator::In),
+            (AfterField(_) | AfterTerm, Token::And | Token::Or) => TermStart,
+            (AfterField(_) | AfterTerm, Token::Sign(')')) => AfterTerm,
+            (Value(field, true), Token::Sign('{' | ',') | Token::Word(_) | Token::Quoted) => Value(field, true),
+            (Value(_, true), Token::Sign('}')) => AfterTerm,
+            (Value(_, false), Token::Word(_) | Token::Quoted) => AfterTerm,
             _ => return None,
         };
     }

@@ -110,6 +110,13 @@ pub struct StoredSession<'a> {
     pub session: &'a Session,
 }
 
+impl StoredSession<'_> {
+    /// The HTTP exchange that carried a message.
+    fn exchange(&self, message: &Message) -> Result<Option<Exchange>> {
+        Ok(message.exchange.map(|number| self.reader.exchange(self.capture, number)).transpose()?.flatten())
+    }
+}
+
 /// The layers of a message, from the link up. The headers are those of the first packet
 /// that carried it.
 pub fn layers(stored: &StoredSession<'_>, message: &Message) -> Result<Vec<Layer>> {
@@ -125,9 +132,7 @@ pub fn above(stored: &StoredSession<'_>, message: &Message) -> Result<Vec<Layer>
         layers.push(message::pipe(stored, message));
     } else {
         layers.extend(network::tls(stored, message)?);
-        let exchange =
-            message.exchange.map(|number| stored.reader.exchange(stored.capture, number)).transpose()?.flatten();
-        if let Some(exchange) = exchange {
+        if let Some(exchange) = stored.exchange(message)? {
             layers.push(http::head(stored, &exchange, message)?);
             layers.extend(http::frames(stored, &exchange, message)?);
         }

@@ -17,7 +17,6 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::ValueEnum;
 use serde::Deserialize;
 
-use super::matches_pattern;
 use crate::cli::args::{Check, FailOn};
 use crate::cli::toml_error;
 use crate::findings::{self, Severity};
@@ -117,6 +116,14 @@ impl Config {
     /// The severity of a finding for this project.
     pub fn severity(&self, row: &FindingRow) -> Severity {
         self.severities.get(&row.rule).copied().unwrap_or(row.severity)
+    }
+}
+
+/// Whether a rule's id matches a pattern: an id, or the beginning of one followed by `*`.
+fn matches_pattern(pattern: &str, id: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(prefix) => id.starts_with(prefix),
+        None => pattern == id,
     }
 }
 

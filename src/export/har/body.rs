@@ -28,7 +28,6 @@ const WINDOW: usize = 64;
 /// Number of windows in memory, for connections whose exchanges alternate.
 const WINDOWS: usize = 8;
 
-const NOT_KEPT: &str = "the body was not stored";
 const NOT_CAPTURED: &str = "not all of the body was captured";
 const TOO_LONG: &str = "the body was cut after 128 MiB";
 const UNDECODABLE: &str = "the body could not be decoded";
@@ -42,6 +41,12 @@ pub(super) struct DecodedBody {
     pub(super) sent: Option<u64>,
     /// The reason why the body is not complete.
     pub(super) note: Option<&'static str>,
+}
+
+impl DecodedBody {
+    fn not_stored() -> DecodedBody {
+        DecodedBody { note: Some("the body was not stored"), ..DecodedBody::default() }
+    }
 }
 
 /// Reads the bodies of one capture.
@@ -94,7 +99,7 @@ impl<'a> Bodies<'a> {
         side: Side,
     ) -> Result<DecodedBody> {
         let channel = self.exchanges.channel(exchange.connection, side).filter(|_| exchange.h2_stream.is_none());
-        let Some(stream) = channel else { return Ok(DecodedBody { note: Some(NOT_KEPT), ..DecodedBody::default() }) };
+        let Some(stream) = channel else { return Ok(DecodedBody::not_stored()) };
         let mut message = BodyParser::new(direction, &half.fields);
         // A body that is not chunked ends here.
         let whole = half.head_end.saturating_add(half.body_bytes);
@@ -112,11 +117,7 @@ impl<'a> Bodies<'a> {
         // right length behind its head.
         let length = message.decoding.content.bytes.len() as u64;
         let has_right_length = length == half.body_bytes || message.decoding.is_full();
-        Ok(if has_right_length {
-            message.decoding.content
-        } else {
-            DecodedBody { note: Some(NOT_KEPT), ..DecodedBody::default() }
-        })
+        Ok(if has_right_length { message.decoding.content } else { DecodedBody::not_stored() })
     }
 }
 

@@ -123,21 +123,13 @@ fn trouble(facts: &Facts) -> Vec<Field> {
 
 /// The parameters that the TLS handshake agreed on, and the records that carried the message.
 pub(super) fn tls(stored: &StoredSession<'_>, message: &Message) -> Result<Option<Layer>> {
-    let connection = match message
-        .packets
-        .first()
-        .map(|first| stored.reader.packet(stored.capture, *first))
-        .transpose()?
-    {
-        Some(Some(packet)) => stored.reader.connection(stored.capture, packet.connection)?,
+    let packet = message.packets.first().map(|first| stored.reader.packet(stored.capture, *first)).transpose()?;
+    let connection = match packet.flatten() {
+        Some(packet) => Some(packet.connection),
         // The packets were not stored, or there are none: a replay over TLS is recorded above it.
-        _ => {
-            match message.exchange.map(|number| stored.reader.exchange(stored.capture, number)).transpose()?.flatten() {
-                Some(exchange) => stored.reader.connection(stored.capture, exchange.connection)?,
-                None => None,
-            }
-        }
+        None => stored.exchange(message)?.map(|exchange| exchange.connection),
     };
+    let connection = connection.map(|id| stored.reader.connection(stored.capture, id)).transpose()?.flatten();
     let Some(connection) = connection.filter(|connection| !connection.tls.is_empty()) else { return Ok(None) };
     let agreed = connection.agreed.clone().unwrap_or_default();
     let mut fields = agreed_fields(&agreed);
