@@ -29,7 +29,8 @@ pub struct Printer {
     totals: Totals,
     /// The latest record of each session that has not ended. It is printed at the session's end.
     sessions: BTreeMap<SessionNumber, Session>,
-    shown: Option<SessionNumber>,
+    /// Whether the line of a session was printed.
+    has_shown_session: bool,
     progress: Progress,
     began: Instant,
     filter: Option<EventFilter>,
@@ -48,7 +49,7 @@ impl Printer {
             line: Vec::new(),
             totals: Totals::default(),
             sessions: BTreeMap::new(),
-            shown: None,
+            has_shown_session: false,
             progress: Progress::new(),
             began: Instant::now(),
             filter: filter.map(|filter| EventFilter::new(filter, live)),
@@ -146,10 +147,10 @@ impl Printer {
     fn print(&mut self, event: Event) -> Result<()> {
         match event {
             Event::Session(session) => {
-                if !self.json && self.shown.is_none() {
+                if !self.json && !self.has_shown_session {
                     self.lines.start.get_or_insert(session.started);
                     writeln!(self.out, "{}", self.lines.session(&session))?;
-                    self.shown = Some(session.number);
+                    self.has_shown_session = true;
                 } else if !self.json && !self.sessions.contains_key(&session.number) {
                     self.lines.sessions = true;
                     writeln!(self.out, "{}", self.lines.session(&session))?;

@@ -27,6 +27,7 @@ impl<'a> SyntaxError<'a> {
         SyntaxError { at, message: message.into(), expected: Vec::new() }
     }
 
+    /// The same error with the words that would be correct.
     pub fn expected(mut self, words: &[&str]) -> SyntaxError<'a> {
         self.expected = words.iter().map(|&word| word.to_owned()).collect();
         self
@@ -54,6 +55,7 @@ impl<'a, E> nom::error::FromExternalError<&'a str, E> for SyntaxError<'a> {
     }
 }
 
+/// The result of a parser: the rest of the input and a value, or an error.
 pub(super) type Parsed<'a, T> = IResult<&'a str, T, SyntaxError<'a>>;
 
 /// Whether a character can be in a bare word: every one except blanks and the characters
@@ -66,6 +68,7 @@ fn word_ends(input: &str) -> Parsed<'_, ()> {
     not(satisfy(is_word_character)).parse(input)
 }
 
+/// Parses blanks, if there are any.
 pub(super) fn blank(input: &str) -> Parsed<'_, &str> {
     take_while(char::is_whitespace)(input)
 }
@@ -80,6 +83,7 @@ pub(super) fn keyword<'a>(
     delimited(blank, alt((terminated(tag_no_case(word), word_ends), sign)), blank).map(|_| ())
 }
 
+/// Whether a word is `and`, `or` or `not`, in upper or lower case.
 pub(super) fn is_keyword(word: &str) -> bool {
     ["and", "or", "not"].iter().any(|keyword| keyword.eq_ignore_ascii_case(word))
 }

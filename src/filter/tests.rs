@@ -57,9 +57,12 @@ pub(super) fn session() -> Session {
     }
 }
 
+/// A call of the tool `get_weather`.
 pub(crate) const CALL: &str = r#"{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"get_weather","arguments":{"city":"Quito","days":[1,2.0,"x"]},"_meta":{"io.modelcontextprotocol/clientInfo":{"name":"c"}}}}"#;
+/// A result that reports that the tool failed.
 pub(super) const FAILED: &str =
     r#"{"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"text","text":"no such city: Quito\n"}],"isError":true}}"#;
+/// A JSON-RPC error. Its id is a string.
 pub(super) const REFUSED: &str = r#"{"jsonrpc":"2.0","id":"3","error":{"code":-32602,"message":"Invalid params"}}"#;
 
 fn passes(filter: &str, message: &Message) -> bool {

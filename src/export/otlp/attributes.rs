@@ -25,6 +25,7 @@ impl<'a> Attributes<'a> {
         self.0.extend(text.map(|text| (key, Value::Text(text.into()))));
     }
 
+    /// Adds a whole number.
     pub(super) fn number(&mut self, key: &'static str, number: impl Into<i64>) {
         self.0.push((key, Value::Number(number.into())));
     }

@@ -34,10 +34,12 @@ fn word() -> impl Strategy<Value = String> {
     select(WORDS).prop_map(str::to_owned)
 }
 
+/// Some value of a strategy, or none.
 pub(crate) fn maybe<T: std::fmt::Debug + Clone>(some: impl Strategy<Value = T>) -> impl Strategy<Value = Option<T>> {
     proptest::option::of(some)
 }
 
+/// A message with random facts, and the tool that it calls.
 pub(crate) fn a_message() -> impl Strategy<Value = (Message, Option<String>)> {
     let small = || maybe(0..4_u64);
     let facts = (small(), small(), small(), small(), maybe(-2..3_i64), any::<bool>(), 0..4_usize);
@@ -80,6 +82,7 @@ pub(crate) fn a_message() -> impl Strategy<Value = (Message, Option<String>)> {
     })
 }
 
+/// A session over pipes or a network, with random names.
 pub(crate) fn a_session() -> impl Strategy<Value = Session> {
     let party = || maybe(word().prop_map(|name| Party { name, version: String::new() }));
     let peers = prop_oneof![
@@ -103,6 +106,7 @@ pub(crate) fn a_session() -> impl Strategy<Value = Session> {
     )
 }
 
+/// An HTTP exchange with this number and random heads.
 pub(crate) fn an_exchange(number: u64) -> impl Strategy<Value = Exchange> {
     let fields = || {
         let field = (select(&["add", "ADD", "x"][..]), word());
@@ -189,6 +193,7 @@ fn a_term() -> impl Strategy<Value = Expr> {
     prop_oneof![1 => has, 6 => test, 1 => word().prop_map(|word| Expr::Text(Search::new(&word).unwrap()))]
 }
 
+/// An expression of a few random terms.
 pub(crate) fn an_expression() -> impl Strategy<Value = Expr> {
     a_term().prop_recursive(4, 12, 3, |inner| {
         prop_oneof![

@@ -42,6 +42,7 @@ fn within(message: &Message, range: &std::ops::Range<usize>) -> Span {
     Span { stream: message.span.stream, start: at(range.start), end: at(range.end) }
 }
 
+/// The JSON-RPC layer: the envelope, the locations of its members, and the timing of the call.
 pub(super) fn jsonrpc(stored: &StoredSession<'_>, message: &Message) -> Result<Layer> {
     let envelope = &message.envelope;
     let placed = |field: Field, range: &Option<std::ops::Range<usize>>| match range {
@@ -88,6 +89,7 @@ pub(super) fn jsonrpc(stored: &StoredSession<'_>, message: &Message) -> Result<L
     })
 }
 
+/// The MCP layer: the session, a summary, the role of the message, and its findings.
 pub(super) fn mcp(stored: &StoredSession<'_>, message: &Message) -> Layer {
     let mut fields = vec![
         Field::new("session", stored.session.number.0),

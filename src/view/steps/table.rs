@@ -21,7 +21,7 @@ const SLICE: usize = 2_000;
 /// Number of connections, the last ones, whose steps may still change.
 const YOUNG: usize = 256;
 
-/// Maximum number of exchanges that are read again until their response is complete.
+/// Maximum number of exchanges without a response that are read again each time the table grows.
 const OPEN: usize = 4_096;
 
 /// Maximum number of messages of one body that a step names.
@@ -85,7 +85,7 @@ pub struct StepTable {
     bodies: Vec<(u64, Bodies)>,
     /// The sorted index. The steps of young connections are made anew each time it grows.
     order: Vec<StepKey>,
-    /// Exchanges whose response is not complete yet.
+    /// Exchanges without a response so far.
     open_exchanges: BTreeSet<u64>,
     next_exchange: u64,
     /// The position of the first message that is not in the index yet.
