@@ -19,7 +19,8 @@ pub use replay::{Comparing, Diff, Replay, ReportFormat, TransportChoice};
 #[derive(Debug, Parser)]
 #[command(name = "mcptap", version, max_term_width = 100, arg_required_else_help = false)]
 #[command(after_help = "TARGET is a capture file (.pcap, .pcapng, also gzip or zstd; - for standard input), a saved \
-    session (7, latest) or a database file. Exit status: 0 success, 1 the check or comparison failed, 2 an error occurred.")]
+    session (7, latest) or a database file. Exit status: 0 success, 1 done with a negative \
+    result (such as findings or differences), 2 an error occurred.")]
 pub struct Arguments {
     /// The command. Without one, the terminal UI starts.
     #[command(subcommand)]
