@@ -1,4 +1,4 @@
-//! The command line: `mcptap --help` is made from this file.
+//! The command line of mcptap. `mcptap --help` is generated from this file.
 
 mod mock;
 #[cfg(feature = "http")]
@@ -14,119 +14,126 @@ pub use mock::{Fit, Mock, MockPace};
 pub use proxy::Proxy;
 pub use replay::{Comparing, Diff, Replay, ReportFormat, TransportChoice};
 
-/// Wireshark for MCP: every Model Context Protocol message on any transport, with proof down to the packet.
+/// Wireshark for MCP: every Model Context Protocol message on any transport, with proof down
+/// to the packet.
 #[derive(Debug, Parser)]
 #[command(name = "mcptap", version, max_term_width = 100, arg_required_else_help = false)]
 #[command(after_help = "TARGET is a capture file (.pcap, .pcapng, also gzip or zstd; - for standard input), a saved \
-    session (7, latest) or a database file. Exit status: 0 fine, 1 the answer is \"no\", 2 it could not be done.")]
+    session (7, latest) or a database file. Exit status: 0 success, 1 done with a negative \
+    result (such as findings or differences), 2 an error occurred.")]
 pub struct Arguments {
-    /// What to do; without it, the terminal UI.
+    /// The command. Without one, the terminal UI starts.
     #[command(subcommand)]
     pub command: Option<Command>,
-    /// Where sessions are saved [default: $MCPTAP_DB, else mcptap/mcptap.db in the XDG data directory]
+    /// Database for saved sessions [default: $MCPTAP_DB, else mcptap/mcptap.db in the XDG data
+    /// directory]
     #[arg(long, global = true, value_name = "PATH")]
     pub db: Option<PathBuf>,
-    /// Colour: on a terminal unless NO_COLOR is set, always, or never
+    /// When to use colour: on a terminal unless NO_COLOR is set (auto), always, or never
     #[arg(long, global = true, value_enum, default_value_t = Colour::Auto, value_name = "WHEN")]
     pub color: Colour,
 }
 
-/// When to colour.
+/// The condition for coloured output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Colour {
-    /// On a terminal.
+    /// On a terminal, unless NO_COLOR is set.
     Auto,
-    /// Always.
+    /// Colour in every output.
     Always,
-    /// Never.
+    /// No colour in any output.
     Never,
 }
 
-/// The commands.
+/// The commands of mcptap.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Decode captures: one line per message as it is completed, then a summary
+    /// Decode captures: print one line per message as it is completed, then a summary
     Read(Read),
     /// Capture live from an interface: print messages as they complete, and save them
     #[cfg(feature = "live")]
     Sniff(Sniff),
-    /// Run an STDIO server with its pipes teed into the database, undisturbed
+    /// Run an STDIO server and record its pipes in the database, without disturbing it
     Wrap(Wrap),
-    /// Stand before a server that speaks HTTP: pass on what clients say to it and it to them, print and save it
+    /// Forward requests to an HTTP server, and print and save the traffic
     #[cfg(feature = "http")]
     Proxy(Proxy),
-    /// Browse a capture, a saved session or the database, live or saved
+    /// Browse a capture file, a saved session or the database, also while it is being recorded
     #[cfg(feature = "tui")]
     Tui(Tui),
     /// List sessions
     Sessions(Sessions),
-    /// One session as a timeline, or one message whole
+    /// Show a session as a timeline, or one message in full
     Show(Show),
-    /// Layer by layer: the steps of a session, or one message from the link up
+    /// Show the layers: the steps of a session, or one message from the link up
     Layers(Layers),
     /// Write a session in another format
     Export(Export),
-    /// Send a recorded session again to a server, and compare the answers
+    /// Send a recorded session to a server again, and compare the responses
     Replay(Replay),
-    /// Play the recorded server to a client: on standard input and output, or over HTTP
+    /// Play the recorded server to a client, on standard input and output or over HTTP
     Mock(Mock),
-    /// Compare two recordings of the same conversation: which answers differ, and where
+    /// Compare two recordings of the same conversation: which responses differ, and where
     Diff(Diff),
-    /// Findings, for people and for continuous integration: exit 1 where one is bad enough
+    /// Report findings, also for continuous integration: exit 1 if one is severe enough
     Check(Check),
-    /// Every rule that messages are held to, or the manual of one
+    /// List all rules, or show the manual of one rule
     Rules(Rules),
-    /// Record the STDIO servers of a client from now on, by its configuration; without a client, list them
+    /// Record the STDIO servers in a client's configuration from now on; without a client, list
+    /// them
     Install(Install),
-    /// Undo that, for one client or for all
+    /// Undo install, for one client or for all
     Uninstall(Install),
-    /// See at once what there is to see, with recordings that mcptap brings along
+    /// Show what mcptap can do, with recordings that it contains
     Demo(Demo),
-    /// Try whether sniffing, wrapping and saving work here, and say what to do where they do not
+    /// Test whether sniffing, wrapping and saving work here, and explain what to do if they do not
     Doctor,
-    /// Write a completion script for a shell
+    /// Print a completion script for a shell
     Completions(Completions),
 }
 
-/// How captures are decoded.
+/// Options for decoding captures.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Decoding {
-    /// TLS secrets in NSS key log format, as applications write to SSLKEYLOGFILE [default: $SSLKEYLOGFILE]
+    /// TLS secrets in NSS key log format, as applications write them to SSLKEYLOGFILE [default:
+    /// $SSLKEYLOGFILE]
     #[arg(long, value_name = "FILE")]
     pub keylog: Option<PathBuf>,
-    /// Show and save Authorization, Cookie and the like as sent, not masked
+    /// Show and save Authorization, Cookie and similar fields as sent, not masked
     #[arg(long)]
     pub keep_secrets: bool,
 }
 
 impl Decoding {
-    /// The key log: what was asked for, else that of the environment where it exists. Whether it may be missing is told by the source: a
-    /// variable that is set for other programs is no reason to refuse work.
+    /// The key log: the one given as an option, else the one in the environment.
+    ///
+    /// A file that the environment names may be missing, because the variable is often set for
+    /// other programs. A live capture uses it all the same: its applications may still create it.
     pub fn key_log(&self, live: bool) -> Option<PathBuf> {
         let named = std::env::var_os("SSLKEYLOGFILE").filter(|name| !name.is_empty()).map(PathBuf::from);
         self.keylog.clone().or_else(|| named.filter(|path| live || path.is_file()))
     }
 }
 
-/// `mcptap read`.
+/// Arguments of `mcptap read`.
 #[derive(Debug, Args)]
 pub struct Read {
     /// Capture files, read as one capture; - for standard input
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Decoding.
+    /// Options for decoding captures.
     #[command(flatten)]
     pub decoding: Decoding,
-    /// Only messages that fit this filter (docs/filter.md)
+    /// Only messages that match this filter (docs/filter.md)
     #[arg(long, value_name = "EXPR")]
     pub filter: Option<String>,
-    /// Save the sessions in the database too
+    /// Also save the sessions in the database
     #[arg(long)]
     pub save: bool,
-    /// JSON lines instead of text
+    /// Print JSON lines instead of text
     #[arg(long)]
     pub json: bool,
-    /// Say the SHA-256 of the decoded bodies of each exchange
+    /// Add the SHA-256 of the decoded bodies to each exchange
     #[arg(long, requires = "json")]
     pub hash: bool,
     /// Keep reading while the file grows
@@ -134,176 +141,178 @@ pub struct Read {
     pub follow: bool,
 }
 
-/// `mcptap sniff`.
+/// Arguments of `mcptap sniff`.
 #[cfg(feature = "live")]
 #[derive(Debug, Args)]
 pub struct Sniff {
-    /// The interface; any for all of them
+    /// The interface to capture on; any for all interfaces
     #[arg(short, long, value_name = "IFACE", required_unless_present = "list_interfaces")]
     pub interface: Option<String>,
-    /// Capture only what fits this BPF filter, as for tcpdump
+    /// Capture only packets that match this BPF filter, as for tcpdump
     #[arg(short = 'f', long = "capture-filter", value_name = "BPF")]
     pub capture_filter: Option<String>,
-    /// Write the raw packets to this pcapng file too
+    /// Also write the raw packets to this pcapng file
     #[arg(short, long, value_name = "FILE")]
     pub write: Option<PathBuf>,
-    /// List interfaces and stop
+    /// List the interfaces and exit
     #[arg(long)]
     pub list_interfaces: bool,
-    /// See packets that are not for this machine
+    /// Capture also packets that are not for this machine
     #[arg(long)]
     pub promiscuous: bool,
-    /// Kernel buffer in MiB
+    /// Size of the kernel buffer in MiB
     #[arg(long, value_name = "MIB", default_value_t = 64)]
     pub buffer: u32,
-    /// Stop after so many seconds
+    /// Stop after this many seconds
     #[arg(long, value_name = "SECONDS")]
     pub duration: Option<f64>,
-    /// Stop after so many messages
+    /// Stop after this many messages
     #[arg(long, value_name = "N")]
     pub count: Option<u64>,
-    /// Decoding.
+    /// Options for decoding captures.
     #[command(flatten)]
     pub decoding: Decoding,
-    /// Print only messages that fit this filter
+    /// Print only messages that match this filter (docs/filter.md)
     #[arg(long, value_name = "EXPR")]
     pub filter: Option<String>,
-    /// JSON lines instead of text
+    /// Print JSON lines instead of text
     #[arg(long)]
     pub json: bool,
-    /// Do not save
+    /// Do not save to the database
     #[arg(long)]
     pub no_save: bool,
 }
 
-/// `mcptap wrap`.
+/// Arguments of `mcptap wrap`.
 #[derive(Debug, Args)]
 pub struct Wrap {
-    /// A name for the server in lists
+    /// Name of the server in lists
     #[arg(long)]
     pub name: Option<String>,
-    /// Record --token, API_KEY= and the like of the command line as given, not masked
+    /// Record secrets of the command line (--token, API_KEY=) as given, not masked
     #[arg(long)]
     pub keep_secrets: bool,
-    /// The server's command and its arguments
+    /// The command of the server, with its arguments
     #[arg(required = true, last = true, value_name = "CMD")]
     pub command: Vec<std::ffi::OsString>,
 }
 
-/// `mcptap tui`.
+/// Arguments of `mcptap tui`.
 #[cfg(feature = "tui")]
 #[derive(Debug, Default, Args)]
 pub struct Tui {
-    /// What to show; several capture files are read as one; without it, the default database
+    /// Target to show; several capture files are read as one [default: the database]
     #[arg(value_name = "TARGET")]
     pub targets: Vec<String>,
-    /// Decoding.
+    /// Options for decoding captures.
     #[command(flatten)]
     pub decoding: Decoding,
-    /// Colours: dark, light or mono [default: dark; mono where NO_COLOR is set]
+    /// Colour theme: dark, light or mono [default: dark, or mono if NO_COLOR is set]
     #[arg(long, value_name = "NAME")]
     pub theme: Option<String>,
 }
 
-/// `mcptap install` and `mcptap uninstall`.
+/// Arguments of `mcptap install` and `mcptap uninstall`.
 #[derive(Debug, Args)]
 pub struct Install {
-    /// claude-code, claude-desktop, cline, cursor, gemini, lm-studio, vscode, windsurf or zed; or the file of a configuration
+    /// A client (claude-code, claude-desktop, cline, codex, copilot, cursor, gemini, kiro,
+    /// lm-studio, vscode, windsurf, zed), or the path of a configuration file
     pub client: Option<String>,
-    /// Only these servers
+    /// Only these servers [default: all servers of the client]
     #[arg(value_name = "SERVER")]
     pub servers: Vec<String>,
-    /// Say what would change, and change nothing
+    /// Show what would change, and change nothing
     #[arg(long)]
     pub dry_run: bool,
 }
 
-/// `mcptap demo`.
+/// Arguments of `mcptap demo`.
 #[derive(Debug, Args)]
 pub struct Demo {
-    /// As lines of text, not in the terminal UI
+    /// Print text instead of opening the terminal UI
     #[arg(long)]
     pub text: bool,
 }
 
-/// `mcptap sessions`.
+/// Arguments of `mcptap sessions`.
 #[derive(Debug, Args)]
 pub struct Sessions {
-    /// A capture or database instead of the default database
+    /// A capture file or a database to list instead of the default database
     pub target: Option<String>,
-    /// Decoding.
+    /// Options for decoding captures.
     #[command(flatten)]
     pub decoding: Decoding,
-    /// JSON lines instead of a table
+    /// Print JSON lines instead of a table
     #[arg(long)]
     pub json: bool,
 }
 
-/// `mcptap show`.
+/// Arguments of `mcptap show`.
 #[derive(Debug, Args)]
 pub struct Show {
-    /// What to show
+    /// The sessions to show
     pub target: String,
-    /// One message whole
+    /// Show this message in full
     #[arg(long, short, value_name = "N")]
     pub message: Option<u64>,
-    /// What each session is, in place of its messages: revision, capabilities, lists and their cost, timeline
+    /// Show a summary of each session instead of its messages: revision, capabilities, lists and
+    /// their cost, timeline
     #[arg(long, conflicts_with_all = ["message", "filter", "follow"])]
     pub summary: bool,
-    /// One session of a capture with several
+    /// The session to show, if the capture has several
     #[arg(long, value_name = "N")]
     pub session: Option<u32>,
-    /// Only messages that fit this filter (docs/filter.md)
+    /// Only messages that match this filter (docs/filter.md)
     #[arg(long, value_name = "EXPR")]
     pub filter: Option<String>,
-    /// Decoding.
+    /// Options for decoding captures.
     #[command(flatten)]
     pub decoding: Decoding,
-    /// JSON lines instead of text
+    /// Print JSON lines instead of text
     #[arg(long)]
     pub json: bool,
-    /// Keep printing as messages arrive
+    /// Continue printing as messages arrive
     #[arg(long)]
     pub follow: bool,
 }
 
-/// `mcptap layers`.
+/// Arguments of `mcptap layers`.
 #[derive(Debug, Args)]
 pub struct Layers {
-    /// What to show
+    /// The sessions to show
     pub target: String,
-    /// One message from the link up
+    /// Show this message, from the link up
     #[arg(long, short, value_name = "N")]
     pub message: Option<u64>,
-    /// One session of a capture with several
+    /// The session to show, if the capture has several
     #[arg(long, value_name = "N")]
     pub session: Option<u32>,
-    /// Decoding.
+    /// Options for decoding captures.
     #[command(flatten)]
     pub decoding: Decoding,
-    /// JSON lines instead of text
+    /// Print JSON lines instead of text
     #[arg(long)]
     pub json: bool,
 }
 
-/// `mcptap export`.
+/// Arguments of `mcptap export`.
 #[derive(Debug, Args)]
 pub struct Export {
-    /// What to write
+    /// The sessions to export
     pub target: String,
-    /// The format
+    /// The format to write
     #[arg(long, short, value_enum)]
     pub format: Format,
-    /// Where to; standard output otherwise
+    /// The file to write [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// One session of a capture with several
+    /// The session to export, if the capture has several
     #[arg(long, value_name = "N")]
     pub session: Option<u32>,
-    /// Only messages that fit this filter (docs/filter.md); not for pcapng
+    /// Only messages that match this filter (docs/filter.md); not for pcapng
     #[arg(long, value_name = "EXPR")]
     pub filter: Option<String>,
-    /// Decoding.
+    /// Options for decoding captures.
     #[command(flatten)]
     pub decoding: Decoding,
 }
@@ -315,11 +324,11 @@ pub enum Format {
     Jsonl,
     /// HTTP exchanges with their bodies, as browsers and proxies read them (HAR 1.2)
     Har,
-    /// A page for a browser, in one file that fetches nothing: timeline, messages, findings
+    /// A web page in one file that fetches nothing: timeline, messages, findings
     Html,
-    /// Traces for OpenTelemetry: a span for each request with its answer (OTLP/JSON)
+    /// Traces for OpenTelemetry: a span for each request with its response (OTLP/JSON)
     Otlp,
-    /// Messages as a table of columns, for DuckDB, pandas and the like
+    /// Messages as a table of columns, for DuckDB, pandas and similar programs
     #[cfg_attr(not(feature = "parquet"), doc = "(this mcptap was built without it)")]
     Parquet,
     /// The packets, as a capture file
@@ -328,44 +337,45 @@ pub enum Format {
     Mermaid,
 }
 
-/// `mcptap check`.
+/// Arguments of `mcptap check`.
 #[derive(Debug, Args)]
 pub struct Check {
-    /// What to check
+    /// The sessions to check
     pub target: String,
-    /// One session of a capture with several
+    /// The session to check, if the capture has several
     #[arg(long, value_name = "N")]
     pub session: Option<u32>,
-    /// How findings are written
+    /// Format of the report
     #[arg(long, short, value_enum, default_value_t = Findings::Text)]
     pub format: Findings,
-    /// Exit 1 from this severity on [default: error, or what mcptap.toml says]
+    /// Exit with status 1 if there is a finding of this severity or worse [default: error, or
+    /// fail-on in mcptap.toml]
     #[arg(long, value_enum, value_name = "SEVERITY")]
     pub fail_on: Option<FailOn>,
-    /// Only these rules: ids, or beginnings of ids with * behind them
+    /// Only these rules: an id, or the beginning of an id followed by *
     #[arg(long, value_name = "RULE", value_delimiter = ',')]
     pub only: Vec<String>,
-    /// Not these rules
+    /// Ignore these rules, written as for --only
     #[arg(long, value_name = "RULE", value_delimiter = ',')]
     pub ignore: Vec<String>,
-    /// Choices of a project [default: mcptap.toml in the working directory, where it is there]
+    /// Configuration of the project [default: mcptap.toml in the working directory, if it exists]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Compare the tools with those that were accepted in this file
+    /// Compare the tools with those accepted in this file
     #[arg(long, value_name = "FILE")]
     pub baseline: Option<PathBuf>,
-    /// Accept the tools as they are: write them to this file, and check nothing
+    /// Accept the current tools: write them to this file, and check nothing
     #[arg(long, value_name = "FILE", conflicts_with = "baseline")]
     pub write_baseline: Option<PathBuf>,
-    /// Decoding.
+    /// Options for decoding captures.
     #[command(flatten)]
     pub decoding: Decoding,
 }
 
-/// How findings are written.
+/// Formats of findings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Findings {
-    /// By rule, with the first places
+    /// Text, sorted by rule, with the first places of each
     Text,
     /// JSON lines
     Json,
@@ -375,29 +385,29 @@ pub enum Findings {
     Junit,
 }
 
-/// From which severity on `mcptap check` says no.
+/// The least severity with which `mcptap check` exits with status 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum FailOn {
-    /// Errors.
+    /// Only errors
     Error,
-    /// Warnings and errors.
+    /// Warnings and errors
     Warning,
-    /// Any finding.
+    /// Any finding
     Info,
-    /// None: the exit status is 0 whatever is found.
+    /// None: the exit status is 0 with any findings
     Never,
 }
 
-/// `mcptap rules`.
+/// Arguments of `mcptap rules`.
 #[derive(Debug, Args)]
 pub struct Rules {
-    /// One rule
+    /// The id of the rule to explain
     pub rule: Option<String>,
 }
 
-/// `mcptap completions`.
+/// Arguments of `mcptap completions`.
 #[derive(Debug, Args)]
 pub struct Completions {
-    /// The shell
+    /// The shell to complete for
     pub shell: clap_complete::Shell,
 }

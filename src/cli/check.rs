@@ -1,11 +1,11 @@
-//! `mcptap check`: findings, for people and for continuous integration.
+//! `mcptap check`: reports findings, for people and for continuous integration.
 
 mod baseline;
 mod config;
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -21,7 +21,7 @@ use crate::view::transcript::packets;
 use crate::view::{safe, units};
 use config::Config;
 
-/// Places of one rule that the text shows.
+/// Maximum number of places of one rule in the text report.
 const SHOWN: usize = 5;
 
 pub fn run(arguments: Check, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
@@ -31,10 +31,10 @@ pub fn run(arguments: Check, db: Option<PathBuf>, colour: Colour) -> Result<Exit
         let tools = baseline::tools(&opened)?;
         let text = serde_json::to_string_pretty(&tools)? + "\n";
         std::fs::write(path, text).with_context(|| format!("cannot write the baseline {}", path.display()))?;
-        eprintln!("mcptap: the tools of {} servers are accepted in {}", tools.len(), path.display());
+        eprintln!("mcptap: accepted the tools of {} in {}", units::count(tools.len() as u64, "server"), path.display());
         return Ok(ExitCode::SUCCESS);
     }
-    let mut findings = saved(&opened)?;
+    let mut findings = all_findings(&opened)?;
     if let Some(path) = config.baseline.as_deref() {
         findings.extend(baseline::drift(&opened, path)?);
     }
@@ -62,22 +62,21 @@ pub fn run(arguments: Check, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     Ok(if fails { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
-/// The findings of what was asked for, in order.
-fn saved(opened: &Opened) -> Result<Vec<FindingRow>> {
+/// All findings of the target, in order.
+fn all_findings(opened: &Opened) -> Result<Vec<FindingRow>> {
     opened.reader.all_findings(opened.session.map_or(Scope::All, Scope::Session)).collect()
 }
 
 fn json(out: &mut Output, findings: &[(Severity, FindingRow)]) -> Result<()> {
     let mut line = Vec::new();
     for (severity, row) in findings {
-        line.clear();
-        jsonl::write_finding_row(&mut line, row, *severity);
-        out.write_all(&line)?;
+        output::json_line(out, &mut line, |line| jsonl::write_finding_row(line, row, *severity))?;
     }
     Ok(())
 }
 
-/// Rules, worst first and then most frequent first, each with its first places.
+/// Writes the report as text: the worst and then the most frequent rules first, each with
+/// its first places.
 fn text(out: &mut Output, paint: Paint, findings: &[(Severity, FindingRow)]) -> Result<()> {
     let mut rules: BTreeMap<&str, Vec<&(Severity, FindingRow)>> = BTreeMap::new();
     for finding in findings {
@@ -92,7 +91,7 @@ fn text(out: &mut Output, paint: Paint, findings: &[(Severity, FindingRow)]) -> 
         let head = paint.paint(severity.into(), &format!("{:<8}", severity.name()));
         writeln!(out, "{head} {rule}  ({})  {}", count(of_rule), safe::visible(&of_rule[0].1.title))?;
         for (_, row) in of_rule.iter().take(SHOWN) {
-            writeln!(out, "         {}", place(row, paint))?;
+            writeln!(out, "         {}", finding_line(row, paint))?;
         }
         if of_rule.len() > SHOWN {
             writeln!(out, "         … {} more", count(of_rule) - SHOWN as u64)?;
@@ -110,31 +109,15 @@ fn text(out: &mut Output, paint: Paint, findings: &[(Severity, FindingRow)]) -> 
     let [errors, warnings] = [units::count(errors, "error"), units::count(warnings, "warning")];
     writeln!(out, "{broken} broken: {errors}, {warnings}, {}", units::count(infos, "info"))?;
     if !rules.is_empty() {
-        writeln!(out, "{}", paint.paint(Tone::Dim, "mcptap rules RULE says what a rule means and what to do"))?;
+        writeln!(out, "{}", paint.paint(Tone::Dim, "\"mcptap rules RULE\" explains a rule and what to do"))?;
     }
     Ok(())
 }
 
-fn place(row: &FindingRow, paint: Paint) -> String {
+fn finding_line(row: &FindingRow, paint: Paint) -> String {
     let session = row.session.map(|session| format!("session {}  ", session.0)).unwrap_or_default();
     let numbers: Vec<String> = row.messages.iter().take(4).map(|number| number.0.to_string()).collect();
     let messages = if numbers.is_empty() { String::new() } else { format!("message {}  ", numbers.join(" ")) };
     let (text, packets) = (safe::visible(&row.text), packets(&row.packets));
     format!("{session}{messages}{text}  {}", paint.paint(Tone::Dim, &packets)).trim_end().to_owned()
-}
-
-/// Whether a rule's id fits a pattern: `*` stands for any characters, at the end.
-fn fits(pattern: &str, id: &str) -> bool {
-    match pattern.strip_suffix('*') {
-        Some(prefix) => id.starts_with(prefix),
-        None => pattern == id,
-    }
-}
-
-/// Where the choices of a project stand, unless told otherwise.
-const CONFIG: &str = "mcptap.toml";
-
-fn default_config() -> Option<&'static Path> {
-    let path = Path::new(CONFIG);
-    path.is_file().then_some(path)
 }

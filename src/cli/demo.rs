@@ -1,4 +1,4 @@
-//! `mcptap demo`: what there is to see, with recordings that the program brings along.
+//! `mcptap demo`: shows recordings that are part of the program.
 
 use std::fs;
 use std::io::{IsTerminal, stdout};
@@ -10,22 +10,23 @@ use anyhow::{Context, Result};
 use super::args::{Colour, Decoding, Demo, Read};
 use super::read;
 
-/// `samples/weather`, where all is well, and `samples/helpdesk`: an assistant and three servers, one of them on pipes, where much is not.
+/// `samples/weather`, without problems, and `samples/helpdesk`: an assistant and three servers, one
+/// of them over pipes, with many problems.
 const RECORDINGS: [(&str, &[u8]); 3] = [
     ("weather.pcapng", include_bytes!("../../samples/weather/capture.pcapng")),
     ("helpdesk.pcapng", include_bytes!("../../samples/helpdesk/capture.pcapng")),
     ("helpdesk-stdio.pcapng", include_bytes!("../../samples/helpdesk/stdio.pcapng")),
 ];
 
-/// What to do next.
+/// The next steps for a new user.
 const NEXT: &str = "
-Those were recordings that mcptap brings along. Now yours:
+These recordings are part of mcptap. To record your own servers:
   mcptap install CLIENT      record the STDIO servers in a client's configuration
   mcptap wrap -- CMD         record one of them
   mcptap sniff -i lo         record HTTP servers on this machine
-  mcptap proxy --help        record one without the right to capture, or behind TLS
-  mcptap FILE                open a capture of tcpdump or Wireshark
-  mcptap doctor              try whether all of that works here";
+    mcptap proxy --help        record one without permission to capture, or behind TLS
+    mcptap FILE                open a capture made with tcpdump or Wireshark
+    mcptap doctor              test whether all of this works here";
 
 pub fn run(arguments: Demo, colour: Colour) -> Result<ExitCode> {
     let folder = tempfile::Builder::new().prefix("mcptap-demo-").tempdir();

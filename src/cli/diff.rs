@@ -1,4 +1,4 @@
-//! `mcptap diff`: two recordings of the same conversation.
+//! `mcptap diff`: compares two recordings of the same conversation.
 
 use std::hash::RandomState;
 use std::io::Write;
@@ -29,7 +29,7 @@ pub fn run(arguments: Diff, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
     print(&report, &arguments.comparing, colour)
 }
 
-/// The one session of a target.
+/// Reads the session of a target that is compared.
 fn read(
     target: &str,
     session: Option<u32>,
@@ -42,13 +42,13 @@ fn read(
     Compared::read(&opened.reader, session, hashes)
 }
 
-/// What a comparison sets aside, from its options.
+/// The differences that the options set aside.
 pub fn rules(comparing: &Comparing) -> Result<Rules> {
     let read = |texts: &[String]| texts.iter().map(|text| text.parse()).collect::<Result<Vec<_>, _>>();
     Ok(Rules { ignored: read(&comparing.ignore)?, unordered: read(&comparing.unordered)? })
 }
 
-/// Prints a report; the exit status says whether anything differs.
+/// Prints a report. The exit status is 1 if anything differs.
 pub fn print(report: &Report, comparing: &Comparing, colour: Colour) -> Result<ExitCode> {
     let mut out = output::stdout();
     match comparing.format {

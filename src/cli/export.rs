@@ -1,4 +1,4 @@
-//! `mcptap export`: a session in another format.
+//! `mcptap export`: writes sessions in other formats.
 
 mod file;
 
@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 
 use super::args::{Export, Format};
 use super::filter;
+use super::output::json_line;
 use super::target::{self, Opened};
 use crate::export::har::Har;
 use crate::export::html::{self, Html};
@@ -26,7 +27,7 @@ use crate::view::units;
 pub fn run(arguments: Export, db: Option<PathBuf>) -> Result<ExitCode> {
     let filter = filter::parse(arguments.filter.as_deref())?;
     if arguments.format == Format::Pcapng && filter.is_some() {
-        bail!("a filter chooses messages, not packets: leave it out for pcapng");
+        bail!("a filter selects messages, not packets: pcapng cannot be combined with --filter");
     }
     if arguments.format == Format::Parquet && cfg!(not(feature = "parquet")) {
         bail!("this mcptap was built without Parquet: use --format jsonl, or build it with the feature parquet");
@@ -48,32 +49,26 @@ pub fn run(arguments: Export, db: Option<PathBuf>) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A session as JSON lines: messages, exchanges, findings, and the session last.
+/// Writes a session as JSON lines: messages, exchanges, findings, and last the session.
 fn lines(opened: &Opened, session: &Session, filter: Option<&Filter>, out: &mut dyn Write) -> Result<()> {
     let scope = Scope::Session(session.number);
     let mut line = Vec::new();
     messages(opened, session.number, scope, filter, &mut |message| {
-        line.clear();
-        jsonl::write_message(&mut line, message);
-        Ok(out.write_all(&line)?)
+        Ok(json_line(out, &mut line, |line| jsonl::write_message(line, message))?)
     })?;
     for exchange in opened.reader.all_exchanges(session.number) {
-        line.clear();
-        jsonl::write_exchange(&mut line, &exchange?);
-        out.write_all(&line)?;
+        let exchange = exchange?;
+        json_line(out, &mut line, |line| jsonl::write_exchange(line, &exchange))?;
     }
     for row in opened.reader.all_findings(Scope::Session(session.number)) {
         let Some(finding) = row?.finding() else { continue };
-        line.clear();
-        jsonl::write_finding(&mut line, &finding);
-        out.write_all(&line)?;
+        json_line(out, &mut line, |line| jsonl::write_finding(line, &finding))?;
     }
-    line.clear();
-    jsonl::write_session(&mut line, session);
-    Ok(out.write_all(&line)?)
+    Ok(json_line(out, &mut line, |line| jsonl::write_session(line, session))?)
 }
 
-/// The HTTP exchanges of the sessions; with a filter those that carried a message that fits it.
+/// Writes the HTTP exchanges of the sessions. With a filter, only those that carried
+/// a matching message.
 fn exchanges(opened: &Opened, filter: Option<&Filter>, out: &mut dyn Write) -> Result<()> {
     let sessions = opened.sessions()?;
     let (http, stdio): (Vec<_>, Vec<_>) = sessions.iter().partition(|session| session.transport != Transport::Stdio);
@@ -82,7 +77,7 @@ fn exchanges(opened: &Opened, filter: Option<&Filter>, out: &mut dyn Write) -> R
         (_, 0) => {}
         (_, left_out) => {
             eprintln!(
-                "mcptap: {} over STDIO left out: there is no HTTP in them",
+                "mcptap: skipped {} over STDIO: there is no HTTP to export",
                 units::count(left_out as u64, "session")
             );
         }
@@ -95,7 +90,8 @@ fn exchanges(opened: &Opened, filter: Option<&Filter>, out: &mut dyn Write) -> R
     Ok(har.finish()?)
 }
 
-/// The requests of the sessions as spans; with a filter those that fit it, or whose answer does.
+/// Writes the requests of the sessions as spans. With a filter, only requests that match or
+/// whose response does.
 fn traces(opened: &Opened, filter: Option<&Filter>, out: &mut dyn Write) -> Result<()> {
     for session in opened.sessions()? {
         let request = |message: &Message| message.answers.or(Some(message.number));
@@ -105,7 +101,8 @@ fn traces(opened: &Opened, filter: Option<&Filter>, out: &mut dyn Write) -> Resu
     Ok(())
 }
 
-/// What the messages of a session that fit the filter name; without a filter nothing is chosen.
+/// The results of `name` for the messages of a session that match the filter. `None`
+/// without a filter.
 fn chosen<T: Ord>(
     opened: &Opened,
     session: &Session,
@@ -121,7 +118,7 @@ fn chosen<T: Ord>(
     Ok(Some(chosen))
 }
 
-/// The messages of the sessions as rows.
+/// Writes the messages of the sessions as rows.
 #[cfg(feature = "parquet")]
 fn rows(opened: &Opened, filter: Option<&Filter>, out: &mut (dyn Write + Send)) -> Result<()> {
     let mut parquet = Parquet::new(out)?;
@@ -133,7 +130,7 @@ fn rows(opened: &Opened, filter: Option<&Filter>, out: &mut (dyn Write + Send)) 
     Ok(parquet.finish()?)
 }
 
-/// The sessions as a page for a browser.
+/// Writes the sessions as a web page.
 fn page(opened: &Opened, filter: Option<(&Filter, &str)>, out: &mut dyn Write) -> Result<()> {
     let sessions = opened.sessions()?;
     let mut html = Html::new(&opened.reader, out, &sessions, filter.map(|(_, text)| text))?;
@@ -148,12 +145,15 @@ fn page(opened: &Opened, filter: Option<(&Filter, &str)>, out: &mut dyn Write) -
         html.end_session(session)?;
     }
     if shown > html::SHOWN {
-        eprintln!("mcptap: {shown} messages are much for a browser: choose with --filter or --session");
+        eprintln!(
+            "mcptap: a page with {shown} messages may be slow in a browser: select some with --filter or --session"
+        );
     }
     Ok(html.finish()?)
 }
 
-/// The messages of a scope that fit the filter, in order. The session is one of its capture.
+/// Passes the messages of a scope that match the filter to `take`, in order. The session
+/// identifies the capture.
 fn messages(
     opened: &Opened,
     session: SessionNumber,
@@ -165,7 +165,8 @@ fn messages(
     opened.reader.all_messages(capture, scope, filter, None).try_for_each(|message| take(&message?))
 }
 
-/// Sessions as one diagram. Those of one capture went on at the same time, so their messages stand in the order of the capture.
+/// Writes the sessions as one diagram. Sessions of one capture ran at the same time, so their
+/// messages are in the order of the capture.
 fn diagram(opened: &Opened, filter: Option<&Filter>, out: &mut dyn Write) -> Result<()> {
     let sessions = opened.sessions()?;
     let head = mermaid::head(&sessions);
@@ -190,14 +191,15 @@ fn diagram(opened: &Opened, filter: Option<&Filter>, out: &mut dyn Write) -> Res
     }
     if characters > mermaid::DRAWN {
         eprintln!(
-            "mcptap: {characters} characters; Mermaid draws {} unless maxTextSize says otherwise: choose with --filter or --session",
+            "mcptap: the diagram has {characters} characters, but Mermaid draws {} unless maxTextSize is raised: select messages with --filter or --session",
             mermaid::DRAWN
         );
     }
     Ok(())
 }
 
-/// The packets that were kept, as a capture file; secrets in them are masked unless they were kept.
+/// Writes the stored packets as a capture file. Secrets are masked as they were when the
+/// packets were stored.
 fn packets(opened: &Opened, out: &mut dyn Write) -> Result<()> {
     let mut writer = pcapng::Writer::new(out)?;
     let place = opened.reader.place().clone();
@@ -210,7 +212,7 @@ fn packets(opened: &Opened, out: &mut dyn Write) -> Result<()> {
         while let Some(item) = stored.next()? {
             match item {
                 Item::Packet(packet) => writer.packet(&packet, None)?,
-                // There are some only where secrets were kept.
+                // The store contains secrets only if the recording used --keep-secrets.
                 Item::Secrets(lines) => writer.secrets(lines)?,
                 Item::Damage(_) | Item::Dropped(_) | Item::Idle => {}
             }

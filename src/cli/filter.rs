@@ -1,11 +1,11 @@
-//! `--filter`: the display filter, and its errors with a caret under the column.
+//! `--filter`: the display filter. Errors have a caret under the column.
 
 use anyhow::{Result, anyhow};
 
 use super::output;
 use crate::filter::Filter;
 
-/// Reads a filter, where there is one.
+/// Parses a filter if there is one.
 pub fn parse(text: Option<&str>) -> Result<Option<Filter>> {
     let Some(text) = text else { return Ok(None) };
     let filter = Filter::parse(text);

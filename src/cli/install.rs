@@ -1,4 +1,5 @@
-//! `mcptap install` and `mcptap uninstall`: the servers of a client's configuration, recorded from now on, or no longer.
+//! `mcptap install` and `mcptap uninstall`: change a client's configuration so that its servers are
+//! recorded, or no longer recorded.
 
 mod clients;
 mod config;
@@ -19,21 +20,21 @@ use super::args::Install;
 use super::output::{self, Output};
 use crate::view::{command_line, safe, units};
 
-/// What to do with the servers.
+/// The action for each server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Order {
+enum Action {
     List,
     Wrap,
     Unwrap,
 }
 
-/// The words that record a server: this program, and what it is told.
-struct Recorder {
+/// The words before a server's command that record it: this program and its arguments.
+struct WrapCommand {
     program: PathBuf,
     db: Option<PathBuf>,
 }
 
-/// What became of the servers of all files.
+/// Counts over the servers of all files.
 #[derive(Debug, Default)]
 struct Tally {
     names: Vec<String>,
@@ -41,50 +42,51 @@ struct Tally {
     recorded: u64,
 }
 
-/// `mcptap install`: without a client, which there are.
+/// Runs `mcptap install`. Without a client it lists the configurations of all clients.
 pub fn install(arguments: Install, db: Option<PathBuf>) -> Result<ExitCode> {
     let Some(client) = &arguments.client else {
-        run(&arguments, db, Order::List)?;
+        run(&arguments, db, Action::List)?;
         return Ok(ExitCode::SUCCESS);
     };
-    let tally = run(&arguments, db, Order::Wrap)?;
+    let tally = run(&arguments, db, Action::Wrap)?;
     match tally.changed {
         0 if tally.recorded == 0 => {
             eprintln!("mcptap: no server to record");
             return Ok(ExitCode::from(1));
         }
-        0 => eprintln!("mcptap: recorded already"),
+        0 => eprintln!("mcptap: already recorded"),
         _ if arguments.dry_run => eprintln!("mcptap: nothing was changed (--dry-run)"),
         servers => eprintln!(
-            "mcptap: {} recorded from the next start of the client on; \"mcptap\" shows them, \"mcptap uninstall {client}\" undoes it",
+            "mcptap: {} will be recorded from the next start of the client; \"mcptap\" shows the sessions, \"mcptap uninstall {client}\" undoes this",
             units::count(servers, "server")
         ),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// `mcptap uninstall`: without a client, for all of them.
+/// Runs `mcptap uninstall`. Without a client it changes the configurations of all clients.
 pub fn uninstall(arguments: Install) -> Result<ExitCode> {
-    let tally = run(&arguments, None, Order::Unwrap)?;
+    let tally = run(&arguments, None, Action::Unwrap)?;
     match tally.changed {
         0 => eprintln!("mcptap: no server is recorded"),
         _ if arguments.dry_run => eprintln!("mcptap: nothing was changed (--dry-run)"),
         servers => eprintln!(
-            "mcptap: {} no longer recorded from the next start of the client on; what was recorded is kept",
+            "mcptap: {} will not be recorded from the next start of the client; existing recordings stay",
             units::count(servers, "server")
         ),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn run(arguments: &Install, db: Option<PathBuf>, order: Order) -> Result<Tally> {
-    let program = env::current_exe().context("cannot find out where this program is")?;
-    let db = db.map(std::path::absolute).transpose().context("cannot tell the database's full path")?;
-    let recorder = Recorder { program, db };
+fn run(arguments: &Install, db: Option<PathBuf>, action: Action) -> Result<Tally> {
+    let program = env::current_exe().context("cannot determine the path of this program")?;
+    let db = db.map(std::path::absolute).transpose().context("cannot determine the full path of the database")?;
+    let wrap = WrapCommand { program, db };
     let mut out = output::stdout();
     let mut tally = Tally::default();
     let files = files(arguments.client.as_deref())?;
-    // All is read before anything is written: a mistake in one file is no half-done work.
+    // All files are read before anything is written, so that a mistake in one of them leaves no
+    // work half done.
     let mut changes = Vec::new();
     for (client, path) in &files {
         writeln!(out, "{client:<16}  {}", path.display())?;
@@ -94,7 +96,7 @@ fn run(arguments: &Install, db: Option<PathBuf>, order: Order) -> Result<Tally> 
         for server in config.servers() {
             let name = server.name().to_owned();
             if arguments.servers.is_empty() || arguments.servers.contains(&name) {
-                one(&mut config, &server, &recorder, order, &mut tally, &mut out)?;
+                apply(&mut config, &server, &wrap, action, &mut tally, &mut out)?;
             }
             tally.names.push(name);
         }
@@ -103,11 +105,11 @@ fn run(arguments: &Install, db: Option<PathBuf>, order: Order) -> Result<Tally> 
         }
     }
     if let Some(unknown) = arguments.servers.iter().find(|name| !tally.names.contains(name)) {
-        bail!("there is no server {unknown:?} there; there are: {}", tally.names.join(", "));
+        bail!("the configuration has no server {unknown:?}; it has: {}", tally.names.join(", "));
     }
-    if order == Order::List && files.is_empty() {
+    if action == Action::List && files.is_empty() {
         let known: Vec<&str> = CLIENTS.iter().map(|client| client.id).collect();
-        writeln!(out, "no configuration of {} is here: name the file of one", known.join(", "))?;
+        writeln!(out, "found no configuration of {}: give the path of a configuration file", known.join(", "))?;
     }
     for (path, before, after) in changes.into_iter().filter(|_| !arguments.dry_run) {
         replace(path, &before, &after).with_context(|| format!("cannot change {}", path.display()))?;
@@ -116,36 +118,36 @@ fn run(arguments: &Install, db: Option<PathBuf>, order: Order) -> Result<Tally> 
     Ok(tally)
 }
 
-/// Does what is ordered with a server, and says so.
-fn one(
+/// Applies the action to a server, and prints its state.
+fn apply(
     config: &mut Config,
     server: &Server,
-    recorder: &Recorder,
-    order: Order,
+    wrap: &WrapCommand,
+    action: Action,
     tally: &mut Tally,
     out: &mut Output,
 ) -> Result<()> {
-    let launch = server.launch(&recorder.program);
+    let launch = server.launch(&wrap.program);
     tally.recorded += u64::from(matches!(launch, Launch::Wrapped(_)));
-    let state = match (&launch, order) {
-        (Launch::Command(_), Order::Wrap) => {
-            config.put_in_front(server, &recorder.words(server.name()));
+    let state = match (&launch, action) {
+        (Launch::Command(_), Action::Wrap) => {
+            config.put_in_front(server, &wrap.words(server.name()));
             tally.changed += 1;
             "is recorded now"
         }
-        (Launch::Wrapped(_), Order::Unwrap) => {
+        (Launch::Wrapped(_), Action::Unwrap) => {
             config.take_from_front(server);
             tally.changed += 1;
             "is no longer recorded"
         }
         (Launch::Wrapped(_), _) => "is recorded",
         (Launch::Command(_), _) => "is not recorded",
-        (Launch::Url, _) => "is reached over HTTP: \"mcptap sniff\" sees it",
+        (Launch::Url, _) => "is reached over HTTP: \"mcptap sniff\" can capture it",
         (Launch::Unknown, _) => "has no command that could be recorded",
     };
     let command = match launch {
         Launch::Command(words) | Launch::Wrapped(words) => {
-            // What is shown goes into chats and tickets.
+            // People paste this output into chats and tickets.
             let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
             command_line::masked(&words).join(" ")
         }
@@ -155,7 +157,7 @@ fn one(
     Ok(writeln!(out, "{}", safe::visible(line.trim_end()))?)
 }
 
-impl Recorder {
+impl WrapCommand {
     fn words(&self, name: &str) -> Vec<String> {
         let mut words = vec![self.program.display().to_string()];
         if let Some(db) = &self.db {
@@ -166,7 +168,8 @@ impl Recorder {
     }
 }
 
-/// The configurations that are meant, each with its client: those of a client, one by its path, or all that are here.
+/// The configuration files, each with the name of its client: those of one client, one given by its
+/// path, or all that exist.
 fn files(client: Option<&str>) -> Result<Vec<(String, PathBuf)>> {
     let folders = folders()?;
     let here = |client: &Client| {
@@ -181,7 +184,7 @@ fn files(client: Option<&str>) -> Result<Vec<(String, PathBuf)>> {
     };
     let files = here(client);
     let paths: Vec<String> = client.paths(&folders).iter().map(|path| path.display().to_string()).collect();
-    ensure!(!files.is_empty(), "there is no configuration of {name}: {}", paths.join(", "));
+    ensure!(!files.is_empty(), "found no configuration of {name} at {}", paths.join(", "));
     Ok(files)
 }
 
@@ -191,7 +194,7 @@ fn folders() -> Result<Folders> {
     Ok(Folders { home: base.home_dir().to_owned(), config, project: env::current_dir()? })
 }
 
-/// Puts a new text in place of the old one, at once: nobody sees half of it, and it keeps its rights. A link stays one.
+/// Replaces the text of a file atomically and retains its permissions. A symbolic link is followed.
 fn replace(path: &Path, before: &str, after: &str) -> Result<()> {
     let path = fs::canonicalize(path)?;
     let folder = path.parent().context("it is in no folder")?;
@@ -199,7 +202,7 @@ fn replace(path: &Path, before: &str, after: &str) -> Result<()> {
     file.write_all(after.as_bytes())?;
     file.as_file().set_permissions(fs::metadata(&path)?.permissions())?;
     file.as_file().sync_all()?;
-    ensure!(fs::read_to_string(&path)? == before, "somebody else changed it meanwhile: try again");
+    ensure!(fs::read_to_string(&path)? == before, "another program changed it in the meantime: try again");
     file.persist(&path)?;
     Ok(())
 }

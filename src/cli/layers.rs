@@ -12,12 +12,12 @@ use super::target::{self, Opened};
 use crate::capture::PacketNumber;
 use crate::export::jsonl;
 use crate::mcp::{MessageNumber, Session};
-use crate::view::layers::{self, Place};
+use crate::view::layers::{self, StoredSession};
 use crate::view::paint::Tone;
 use crate::view::safe::{self, Align};
-use crate::view::steps::{Index, Step};
+use crate::view::steps::{Step, StepTable};
 
-/// Steps that are read at once.
+/// Number of steps read at once.
 const ROWS: usize = 1_000;
 
 pub fn run(arguments: Layers, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
@@ -27,7 +27,10 @@ pub fn run(arguments: Layers, db: Option<PathBuf>, colour: Colour) -> Result<Exi
         Some(number) => message(&opened, MessageNumber(number), arguments.json, colour, &mut out)?,
         None => {
             let sessions = opened.sessions()?;
-            anyhow::ensure!(!sessions.is_empty(), "no MCP session in it: \"mcptap read\" says what there is");
+            anyhow::ensure!(
+                !sessions.is_empty(),
+                "no MCP session found: \"mcptap read\" shows what the capture contains"
+            );
             for session in sessions {
                 table(&opened, &session, arguments.json, colour, &mut out)?;
             }
@@ -38,17 +41,14 @@ pub fn run(arguments: Layers, db: Option<PathBuf>, colour: Colour) -> Result<Exi
 }
 
 fn message(opened: &Opened, number: MessageNumber, json: bool, colour: Colour, out: &mut Output) -> Result<()> {
-    let session = opened.session.map(|_| opened.one_session()).transpose()?;
-    let (session, message) = super::show::find(opened, session, number)?;
+    let (session, message) = super::show::find(opened, number)?;
     let capture = opened.reader.capture_of(session.number)?.context("the session belongs to no capture")?;
-    let place = Place { reader: &opened.reader, capture, session: &session };
+    let stored = StoredSession { reader: &opened.reader, capture, session: &session };
     let paint = output::paint(colour);
     let mut line = Vec::new();
-    for layer in layers::layers(&place, &message)? {
+    for layer in layers::layers(&stored, &message)? {
         if json {
-            line.clear();
-            jsonl::write_layer(&mut line, &layer);
-            out.write_all(&line)?;
+            output::json_line(out, &mut line, |line| jsonl::write_layer(line, &layer))?;
         } else {
             let block = layers::block(&layer);
             let (head, rest) = block.split_once('\n').unwrap_or((&block, ""));
@@ -60,22 +60,20 @@ fn message(opened: &Opened, number: MessageNumber, json: bool, colour: Colour, o
 }
 
 fn table(opened: &Opened, session: &Session, json: bool, colour: Colour, out: &mut Output) -> Result<()> {
-    let mut index = Index::new(session.number, usize::MAX);
+    let mut index = StepTable::new(session.number, usize::MAX);
     index.grow(&opened.reader, &|| false)?;
     let pages = (0..index.total()).step_by(ROWS).map(|first| index.steps(&opened.reader, first, ROWS));
     if json {
         let mut line = Vec::new();
         for steps in pages {
             for step in &steps? {
-                line.clear();
-                jsonl::write_step(&mut line, step);
-                out.write_all(&line)?;
+                output::json_line(out, &mut line, |line| jsonl::write_step(line, step))?;
             }
         }
         return Ok(());
     }
     let paint = output::paint(colour);
-    let lines = crate::view::transcript::Lines { paint, width: output::width(), start: None, sessions: false };
+    let lines = crate::view::transcript::LineFormatter { paint, width: output::width(), start: None, sessions: false };
     writeln!(out, "{}", lines.session(session))?;
     let mut columns: Option<Columns> = None;
     for steps in pages {
@@ -96,19 +94,20 @@ fn table(opened: &Opened, session: &Session, json: bool, colour: Colour, out: &m
     Ok(())
 }
 
-/// Widths of the columns: those of the first steps, which are most often all.
+/// Widths of the columns. They fit the first page of steps, which is mostly the only one.
 struct Columns {
     ends: usize,
     packets: usize,
-    /// Packets of a step that are listed one by one.
+    /// Maximum number of packets of a step that are listed one by one.
     listed: usize,
     detail: usize,
 }
 
-/// Columns of a terminal on which the packets of a step may be listed one by one, and so many of them.
+/// Columns of a terminal from which on up to [`LISTED`] packets of a step are listed one by one.
 const WIDE: usize = 160;
+/// Maximum number of packets of a step that are listed on a wide terminal or in a file.
 const LISTED: usize = 12;
-/// How many on one that is narrower: the details say more.
+/// The same on a narrower terminal, where the details need the room.
 const LISTED_NARROW: usize = 3;
 
 impl Columns {
@@ -120,7 +119,7 @@ impl Columns {
         let listed = if terminal.is_some_and(|width| width < WIDE) { LISTED_NARROW } else { LISTED };
         let (ends, packets) = (widest(&Step::ends, 9), widest(&|step| packets(&step.packets, listed), 7).min(48));
         let roles = widest(&role, 0).min(40);
-        // On a terminal the details give way; in a file nothing has to.
+        // On a terminal the details are cut. In a file nothing is cut.
         let room = terminal.map_or(usize::MAX, |width| {
             width.saturating_sub(4 + 2 + 5 + 2 + ends + 2 + 5 + 2 + packets + 2 + 2 + roles)
         });
@@ -158,7 +157,7 @@ fn role(step: &Step) -> String {
     step.role.map_or("-".to_owned(), |role| format!("{role}: {}", step.about))
 }
 
-/// The packets in a column: all of them up to `listed`, else the first and last.
+/// The packets in a column: all of them up to `listed`, else the first and the last.
 fn packets(packets: &[PacketNumber], listed: usize) -> String {
     match packets {
         [] => "-".to_owned(),
@@ -174,8 +173,8 @@ mod tests {
 
     #[test]
     fn a_narrow_terminal_names_the_first_and_the_last_of_many_packets() {
-        let said = |last, listed| packets(&(1..=last).map(PacketNumber).collect::<Vec<_>>(), listed);
-        assert_eq!([said(0, 3), said(1, 3), said(3, 3), said(4, 3)], ["-", "1", "1,2,3", "1…4 (4)"]);
-        assert_eq!([said(4, 12), said(13, 12)], ["1,2,3,4", "1…13 (13)"]);
+        let shown = |last, listed| packets(&(1..=last).map(PacketNumber).collect::<Vec<_>>(), listed);
+        assert_eq!([shown(0, 3), shown(1, 3), shown(3, 3), shown(4, 3)], ["-", "1", "1,2,3", "1…4 (4)"]);
+        assert_eq!([shown(4, 12), shown(13, 12)], ["1,2,3,4", "1…13 (13)"]);
     }
 }

@@ -1,4 +1,4 @@
-//! `mcptap mock`: the recorded server, for a client that is there.
+//! `mcptap mock`: plays the recorded server to a live client.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,7 +16,7 @@ pub fn run(arguments: Mock, db: Option<PathBuf>) -> Result<ExitCode> {
     let script = Script::new(Recording::load(&opened.reader, opened.one_session()?)?);
     drop(opened);
     if !script.turns.iter().any(|turn| turn.is_request) {
-        bail!("nothing to play: the client asked nothing in {}", arguments.target);
+        bail!("nothing to play: the client sent no request in {}", arguments.target);
     }
     let fit = match arguments.fit {
         Fit::Exact => Match::Exact,

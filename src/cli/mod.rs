@@ -1,4 +1,4 @@
-//! The command line: one file a command.
+//! The command line. Each command has a file.
 
 pub mod args;
 mod check;
@@ -40,13 +40,13 @@ use args::{Arguments, Command};
 
 use crate::view::safe;
 
-/// Runs the program. A closed pipe at the reader's end is success: `mcptap read x | head`.
+/// Runs the program. A pipe that its reader closed is not an error: `mcptap read x | head`.
 pub fn main() -> ExitCode {
     let arguments = match Arguments::try_parse_from(with_command(std::env::args_os().collect())) {
         Ok(arguments) => arguments,
         Err(error) => {
             let _ = error.print();
-            // clap's own codes: 0 for help and version, 2 for a bad argument.
+            // clap's exit codes: 0 for help and version, 2 for a bad argument.
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
@@ -54,7 +54,7 @@ pub fn main() -> ExitCode {
         Ok(code) => code,
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            // An error may quote what a file, a server or a configuration says.
+            // An error may contain text of a file, a server or a configuration.
             let lines = format!("{error:#}");
             let lines: Vec<_> = lines.lines().map(safe::visible).collect();
             eprintln!("mcptap: {}", lines.join("\n"));
@@ -63,13 +63,16 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// What is wrong with a text in TOML, in one line.
+/// An error in a text in TOML, in one line.
 fn toml_error(text: &str, message: &str, place: Option<Range<usize>>) -> anyhow::Error {
     let before = place.and_then(|place| text.get(..place.start)).unwrap_or_default();
     anyhow!("line {}: {}", before.matches('\n').count() + 1, message.trim_end().replace('\n', ", "))
 }
 
-/// `mcptap FILE` stands for `mcptap tui FILE`, wherever among its options the file stands; so do `mcptap latest` and `mcptap --theme light`.
+/// Inserts the command `tui` where it was left out.
+///
+/// `mcptap FILE` means `mcptap tui FILE`, with options before or after the file. So do `mcptap
+/// latest` and `mcptap --theme light`.
 fn with_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
     let program = Arguments::command();
     let Some(tui) = program.find_subcommand("tui") else { return arguments };
@@ -91,7 +94,7 @@ fn with_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
         match own.or(general) {
             Some(true) if !has_value => drop(words.next()),
             Some(_) => {}
-            // --help, --version, or unknown: said about the whole program.
+            // --help, --version or an unknown option: clap handles it for the whole program.
             None => return arguments,
         }
     }
@@ -101,14 +104,15 @@ fn with_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
     arguments
 }
 
-/// Whether a word names something to look at, and is not a command that somebody misspelt.
+/// Whether a word is a target, and not a misspelt command.
 fn is_target(word: &str) -> bool {
     word == "latest" || word.parse::<u32>().is_ok() || word.contains(['.', '/', '\\']) || Path::new(word).is_file()
 }
 
 fn run(arguments: Arguments) -> Result<ExitCode> {
     let Arguments { command, db, color } = arguments;
-    // Read here: where clap reads it, an error's usage line says that `--db` is required.
+    // Read here and not by clap: clap's usage line would then show `--db` as required
+    // in every error.
     let db = db.or_else(|| std::env::var_os("MCPTAP_DB").filter(|path| !path.is_empty()).map(PathBuf::from));
     match command {
         Some(Command::Read(read)) => read::run(read, db, color),
@@ -158,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_opens_the_terminal_ui_wherever_it_stands() {
+    fn a_file_opens_the_terminal_ui_in_any_position() {
         for line in [
             "mcptap a.pcap",
             "mcptap a.pcap --keylog keys.log",

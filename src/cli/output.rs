@@ -1,23 +1,30 @@
-//! Standard output and error, as a terminal or as a file.
+//! Standard output and standard error, which may be a terminal or a file.
 
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 
 use super::args::Colour;
 use crate::view::paint::Paint;
-use crate::view::transcript::Lines;
+use crate::view::transcript::LineFormatter;
 
-/// Standard output, buffered; flushed when nothing comes for the moment.
+/// Buffered standard output. It is flushed when no input is waiting.
 pub type Output = BufWriter<Stdout>;
 
-/// Bytes collected before a write: few enough to be in the processor's second-level cache still when they are written over.
+/// Size of the buffer in bytes: small enough to stay in the processor's second-level cache.
 const BUFFER: usize = 16 << 10;
 
-/// Standard output.
+/// Standard output with its buffer.
 pub fn stdout() -> Output {
     BufWriter::with_capacity(BUFFER, io::stdout())
 }
 
-/// Whether to colour what goes to standard output (<https://no-color.org>).
+/// Writes one JSON line, made in `buffer` so that many lines need no memory of their own.
+pub fn json_line(out: &mut dyn Write, buffer: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+    buffer.clear();
+    write(buffer);
+    out.write_all(buffer)
+}
+
+/// Whether standard output is coloured (<https://no-color.org>).
 pub fn paint(colour: Colour) -> Paint {
     let on = match colour {
         Colour::Always => true,
@@ -27,18 +34,18 @@ pub fn paint(colour: Colour) -> Paint {
     Paint { on }
 }
 
-/// Columns of the terminal on standard output, where it is one.
+/// Columns of the terminal on standard output. `None` where it is not a terminal.
 pub fn terminal_width() -> Option<usize> {
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
     size.map(|size| usize::from(size.ws_col)).filter(|columns| *columns > 0)
 }
 
-/// Columns to fill.
+/// Columns to fill: those of the terminal, or a default.
 pub fn width() -> usize {
-    terminal_width().unwrap_or(Lines::WIDTH)
+    terminal_width().unwrap_or(LineFormatter::WIDTH)
 }
 
-/// A line of progress on standard error, where that is a terminal.
+/// A line of progress on standard error, if that is a terminal.
 #[derive(Debug)]
 pub struct Progress {
     shown: bool,
@@ -47,12 +54,13 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Shows nothing unless standard error is a terminal and standard output is not (lines would run into each other).
+    /// Makes a progress line. It is shown only if standard error is a terminal and standard output
+    /// is not, so that lines do not mix.
     pub fn new() -> Progress {
         Progress { shown: false, on: io::stderr().is_terminal() && !io::stdout().is_terminal(), tenths: u64::MAX }
     }
 
-    /// So far.
+    /// Shows the progress so far.
     pub fn set(&mut self, read: u64, total: Option<u64>) {
         let Some(total) = total.filter(|total| self.on && *total > 0) else { return };
         let tenths = read.saturating_mul(1_000) / total;
@@ -63,7 +71,7 @@ impl Progress {
         }
     }
 
-    /// Takes the line away.
+    /// Removes the line.
     pub fn clear(&mut self) {
         if std::mem::take(&mut self.shown) {
             let _ = write!(io::stderr(), "\r                \r");

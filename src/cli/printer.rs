@@ -1,4 +1,4 @@
-//! Events to lines on standard output: text for people, or JSON lines.
+//! Prints events on standard output, as text for people or as JSON lines.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,33 +12,36 @@ use super::output::{self, Output, Progress};
 use crate::engine::Listener;
 use crate::event::Event;
 use crate::export::jsonl::{self, Summary};
-use crate::filter::{Filter, Stream};
+use crate::filter::{EventFilter, Filter};
 use crate::findings::Severity;
 use crate::mcp::{Session, SessionNumber};
 use crate::pipeline::Counts;
-use crate::view::transcript::{Lines, Totals};
+use crate::view::transcript::{LineFormatter, Totals};
 
-/// Prints events as they come.
+/// Prints events as they arrive.
 #[derive(Debug)]
 pub struct Printer {
     out: Output,
     json: bool,
-    lines: Lines,
-    /// A line of JSON being written.
+    lines: LineFormatter,
+    /// The buffer for a line of JSON.
     line: Vec<u8>,
     totals: Totals,
-    /// The last record of each session that is not over, said at its end.
+    /// The latest record of each session that has not ended. It is printed at the session's end.
     sessions: BTreeMap<SessionNumber, Session>,
-    shown: Option<SessionNumber>,
+    /// Whether the line of a session was printed.
+    has_shown_session: bool,
     progress: Progress,
     began: Instant,
-    filter: Option<Stream>,
+    filter: Option<EventFilter>,
 }
 
 impl Printer {
-    /// To standard output: what `filter` lets through, as far as it can be judged while a live capture goes on.
+    /// Makes a printer to standard output. Messages are printed if they match the filter, as far as
+    /// a live capture can decide that.
     pub fn new(json: bool, colour: Colour, filter: Option<Filter>, live: bool) -> Printer {
-        let lines = Lines { paint: output::paint(colour), width: output::width(), start: None, sessions: false };
+        let lines =
+            LineFormatter { paint: output::paint(colour), width: output::width(), start: None, sessions: false };
         Printer {
             out: output::stdout(),
             json,
@@ -46,14 +49,14 @@ impl Printer {
             line: Vec::new(),
             totals: Totals::default(),
             sessions: BTreeMap::new(),
-            shown: None,
+            has_shown_session: false,
             progress: Progress::new(),
             began: Instant::now(),
-            filter: filter.map(|filter| Stream::new(filter, live)),
+            filter: filter.map(|filter| EventFilter::new(filter, live)),
         }
     }
 
-    /// The sessions and the summary.
+    /// Prints the remaining sessions and the summary.
     pub fn finish(&mut self, counts: &Counts) -> Result<()> {
         if let Some(mut filter) = self.filter.take() {
             let mut passed = Vec::new();
@@ -80,7 +83,7 @@ impl Printer {
         Ok(())
     }
 
-    /// The last record of a session.
+    /// Prints the last record of a session.
     fn session(&mut self, session: &Session) -> Result<()> {
         self.totals.session(session);
         if self.json {
@@ -110,10 +113,7 @@ impl Printer {
     }
 
     fn write(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
-        self.line.clear();
-        write(&mut self.line);
-        self.out.write_all(&self.line)?;
-        Ok(())
+        Ok(output::json_line(&mut self.out, &mut self.line, write)?)
     }
 }
 
@@ -147,10 +147,10 @@ impl Printer {
     fn print(&mut self, event: Event) -> Result<()> {
         match event {
             Event::Session(session) => {
-                if !self.json && self.shown.is_none() {
+                if !self.json && !self.has_shown_session {
                     self.lines.start.get_or_insert(session.started);
                     writeln!(self.out, "{}", self.lines.session(&session))?;
-                    self.shown = Some(session.number);
+                    self.has_shown_session = true;
                 } else if !self.json && !self.sessions.contains_key(&session.number) {
                     self.lines.sessions = true;
                     writeln!(self.out, "{}", self.lines.session(&session))?;
@@ -162,7 +162,7 @@ impl Printer {
         Ok(())
     }
 
-    /// Prints an event that is no session's record.
+    /// Prints an event that is not the record of a session.
     fn show(&mut self, event: &Event) -> Result<()> {
         match event {
             Event::Ended(number) => {
@@ -185,7 +185,7 @@ impl Printer {
                 if self.json {
                     self.write(|line| jsonl::write_finding(line, finding))?;
                 } else if finding.messages.is_empty() {
-                    // A message's own line names its findings.
+                    // The line of a message already names its findings.
                     writeln!(self.out, "{}", self.lines.finding(finding))?;
                 }
             }
@@ -195,10 +195,10 @@ impl Printer {
     }
 }
 
-/// Why there is nothing to see, where nothing was seen.
+/// An explanation for a capture without messages.
 fn nothing(counts: &Counts) -> String {
     let skipped: Vec<String> = counts.skipped.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
-    let skipped = if skipped.is_empty() { String::new() } else { format!("; passed over: {}", skipped.join(", ")) };
+    let skipped = if skipped.is_empty() { String::new() } else { format!("; skipped: {}", skipped.join(", ")) };
     format!(
         "no MCP in {} packets, {} TCP connections, {} HTTP exchanges{skipped}",
         counts.packets, counts.tcp_connections, counts.exchanges

@@ -1,6 +1,7 @@
-//! `mcptap proxy`: before a server that speaks HTTP, to lines and into the database.
+//! `mcptap proxy`: forwards traffic to an HTTP server, prints it and saves it.
 //!
-//! Clients are served from the first moment to the last, whatever becomes of the record: what is wrong with that is said.
+//! Clients are served from the first moment to the last, even if recording fails. Failures of
+//! recording are reported.
 
 use std::env;
 use std::path::PathBuf;
@@ -19,7 +20,7 @@ use super::{filter, stop, target};
 use crate::capture::{Limits, Packet};
 use crate::decode::uri;
 use crate::engine::queue::Queue;
-use crate::engine::saver::{self, Saver};
+use crate::engine::saver::Saver;
 use crate::engine::{self, Both, Listener};
 use crate::event::{Detail, Event};
 use crate::http::{connect, listen};
@@ -28,13 +29,14 @@ use crate::proxy::{Proxy, Record};
 use crate::source;
 use crate::source::overflow::Overflow;
 use crate::source::tape::{self, Loss};
-use crate::store::{self, CaptureInfo, CaptureKind, Place, Writer};
+use crate::store::{self, CaptureKind, Place, Writer};
 use crate::view::command_line;
 
-/// How long a connection to the server may take to be made.
+/// Maximum time for connecting to the server.
 const CONNECTING: Duration = Duration::from_secs(10);
 
-/// How long connections may take to end once told to. Those that are still being made are not waited for.
+/// Time that open connections have to end after a signal. Connections that are still being made are
+/// not waited for.
 const GRACE: Duration = Duration::from_secs(1);
 
 pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
@@ -45,7 +47,8 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     let listener = listen::bind(&arguments.listen).with_context(|| format!("cannot listen at {}", arguments.listen))?;
     let address = listener.local_addr().context("cannot listen")?;
     let place = if arguments.no_save { None } else { Some(Place::file(target::database(db)?)) };
-    // What is decoded and saved more slowly than it passes waits beside the database, which has to find room there too.
+    // Traffic that is not decoded and saved yet waits beside the database, because that place needs
+    // free space anyway.
     let folder = place.as_ref().and_then(|place| place.create_folder().ok()).unwrap_or_else(env::temp_dir);
     let (stop, signal) = stop::with_descriptor()?;
     let ended = Arc::new(AtomicBool::new(false));
@@ -60,7 +63,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     };
     announce(&arguments, address);
     let serving = thread::Builder::new().name("proxy".to_owned()).spawn(serve).context("cannot start a thread")?;
-    // This thread decodes and saves from here on.
+    // From here on this thread decodes and saves.
     source::give_way();
 
     let writer = place.map(|place| writer(&arguments, place, &stop));
@@ -74,11 +77,11 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
         Options { limits: Limits::live(), detail, keep_secrets: arguments.keep_secrets, ..Options::default() };
     let mut pipeline = Pipeline::new(options);
     let printer = Printer::new(arguments.json, colour, filter, true);
-    let mut listeners = Both(Watched(Some(printer)), saver);
-    // A signal ends the connections, and that the queue: what is in it is still decoded.
+    let mut listeners = Both(OptionalPrinter(Some(printer)), saver);
+    // A signal ends the connections, and thereby the queue. Its remaining content is still decoded.
     let run = engine::run(&mut queue, &mut pipeline, &mut listeners, &AtomicBool::new(false));
     if let Err(error) = &run {
-        eprintln!("mcptap: nothing more is recorded: {error:#}");
+        eprintln!("mcptap: recording has stopped: {error:#}");
     }
     drop((queue, recording));
     serving.join().map_err(|_| anyhow!("the proxy crashed"))??;
@@ -86,13 +89,13 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     let mut counts = pipeline.counts().clone();
     let dropped = gauge.dropped().map_or(0, |dropped| dropped.packets);
     counts.skipped.extend((dropped > 0).then_some(("dropped by mcptap", dropped)));
-    let Both(Watched(printer), saver) = listeners;
+    let Both(OptionalPrinter(printer), saver) = listeners;
     let saved = saver.map(|saver| saver.finish(target::summary(&counts))).transpose();
-    // Nobody may be there to read it.
+    // Standard output may be closed.
     let _ = printer.map(|mut printer| printer.finish(&counts));
     if dropped > 0 || loss.bytes() > 0 {
         let bytes = loss.bytes();
-        eprintln!("mcptap: recording did not keep up: {dropped} packets and {bytes} bytes passed unrecorded");
+        eprintln!("mcptap: recording could not keep up: {dropped} packets and {bytes} bytes were not recorded");
     }
     run?;
     match refused {
@@ -114,43 +117,44 @@ fn proxy(arguments: &args::Proxy, record: Record) -> Result<Proxy> {
     Proxy::new(&arguments.to, &options, arguments.allow_host.clone(), record)
 }
 
-/// Says where clients find it, and what a person should know of that.
+/// Prints the address for clients, and warnings about it.
 fn announce(arguments: &args::Proxy, address: std::net::SocketAddr) {
     let (to, path) = (&arguments.to, uri::origin_form(&arguments.to));
     eprintln!("mcptap: give clients http://{address}{path} in place of {to}; Ctrl-C ends it");
     if !address.ip().is_loopback() {
         eprintln!(
-            "mcptap: whoever reaches this machine reaches the server through it, unencrypted: only an address of 127.0.0.0/8 or ::1 is its own"
+            "mcptap: every machine that reaches this address can use the server, unencrypted: listen on 127.0.0.1 or ::1 to prevent that"
         );
     }
     if arguments.insecure {
-        eprintln!("mcptap: --insecure: whoever answers for {to} is believed");
+        eprintln!("mcptap: --insecure: the certificate of {to} is not checked");
     }
 }
 
-/// Begins a capture in the database. Another program may hold it locked: traffic waits in the queue meanwhile.
+/// Begins a capture in the database. Another program may have it locked. In the meantime traffic
+/// waits in the queue.
 fn writer(arguments: &args::Proxy, place: Place, stop: &AtomicBool) -> Result<Writer> {
     let source = if arguments.keep_secrets {
         arguments.to.clone()
     } else {
         command_line::masked(&[arguments.to.clone().into()]).concat()
     };
-    let (process, started) = (std::process::id(), saver::now());
-    let info = CaptureInfo { kind: CaptureKind::Proxy, source, process, started };
+    let info = target::capture_info(CaptureKind::Proxy, source);
     let options = store::Options { keep_secrets: arguments.keep_secrets, ..store::Options::default() };
-    let mut is_told = false;
+    let mut is_reported = false;
     target::create_patiently(&place, &info, options, |error| {
-        if !std::mem::replace(&mut is_told, true) {
-            eprintln!("mcptap: not recorded yet, clients are served all the same: {error:#}");
+        if !std::mem::replace(&mut is_reported, true) {
+            eprintln!("mcptap: recording has not started, but clients are served: {error:#}");
         }
         !stop.load(Ordering::Relaxed)
     })
 }
 
-/// Lines for whoever watches. That nobody does any more ends neither the proxy nor the record.
-struct Watched(Option<Printer>);
+/// Prints lines as long as standard output is open. When it closes, the proxy and its
+/// recording go on.
+struct OptionalPrinter(Option<Printer>);
 
-impl Watched {
+impl OptionalPrinter {
     fn show(&mut self, show: impl FnOnce(&mut Printer) -> Result<()>) -> Result<()> {
         if self.0.as_mut().is_some_and(|printer| show(printer).is_err()) {
             self.0 = None;
@@ -159,7 +163,7 @@ impl Watched {
     }
 }
 
-impl Listener for Watched {
+impl Listener for OptionalPrinter {
     fn packet(&mut self, packet: &Packet<'_>) -> Result<()> {
         self.show(|printer| printer.packet(packet))
     }

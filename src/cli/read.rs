@@ -1,21 +1,21 @@
-//! `mcptap read`: captures to lines, as messages are completed.
+//! `mcptap read`: decodes captures and prints messages as they are completed.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
 
-use super::args::{Colour, Decoding, Read};
+use super::args::{Colour, Read};
 use super::printer::Printer;
 use super::{filter, stop, target};
 use crate::capture::Limits;
-use crate::engine::saver::{self, Saver};
+use crate::engine::saver::Saver;
 use crate::engine::{self, Both};
 use crate::event::Detail;
 use crate::pipeline::{Options, Pipeline};
 use crate::source::file::Files;
 use crate::source::keylog::WithKeyLog;
-use crate::store::{CaptureInfo, CaptureKind, Place, Writer};
+use crate::store::{CaptureKind, Place, Writer};
 
 pub fn run(arguments: Read, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
     let filter = filter::parse(arguments.filter.as_deref())?;
@@ -24,13 +24,12 @@ pub fn run(arguments: Read, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
     let keys = arguments.decoding.key_log(arguments.follow);
     let mut source = WithKeyLog::new(files, keys.as_deref(), arguments.follow)?;
     let detail = if arguments.save { Detail::Store } else { Detail::Messages };
-    let mut pipeline = Pipeline::new(Options { limits, ..options(&arguments.decoding, arguments.hash, detail) });
+    let mut pipeline =
+        Pipeline::new(Options { limits, ..target::pipeline_options(&arguments.decoding, arguments.hash, detail) });
     let mut printer = Printer::new(arguments.json, colour, filter, arguments.follow);
     let stop = stop::on_signals()?;
     if arguments.save {
-        let names: Vec<String> = arguments.files.iter().map(|file| file.display().to_string()).collect();
-        let (process, started) = (std::process::id(), saver::now());
-        let info = CaptureInfo { kind: CaptureKind::Import, source: names.join(" "), process, started };
+        let info = target::capture_info(CaptureKind::Import, target::joined(&arguments.files));
         let place = Place::file(target::database(db)?);
         let writer = Writer::create(place, &info, target::store_options(&arguments.decoding))?;
         let mut both = Both(printer, Saver::new(writer, false));
@@ -45,9 +44,4 @@ pub fn run(arguments: Read, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
         printer.finish(pipeline.counts())?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// How the pipeline works for a command.
-pub fn options(decoding: &Decoding, hash: bool, detail: Detail) -> Options {
-    Options { limits: Limits::default(), detail, hash, keep_secrets: decoding.keep_secrets }
 }

@@ -1,4 +1,4 @@
-//! `mcptap replay`: a recording sent again, and what is answered otherwise.
+//! `mcptap replay`: sends a recording again and compares the responses.
 
 use std::collections::HashSet;
 use std::io::{IsTerminal, Write};
@@ -33,7 +33,7 @@ pub fn run(arguments: Replay, db: Option<PathBuf>, colour: Colour) -> Result<Exi
     let masked = masked_headers(&opened.reader, &session)?;
     let script = Script::read(&opened.reader, session)?;
     if script.plan.steps.is_empty() {
-        bail!("nothing to replay: the client said nothing in {}", arguments.target);
+        bail!("nothing to replay: the client sent no message in {}", arguments.target);
     }
     let only = match wanted {
         Some(wanted) => {
@@ -62,7 +62,7 @@ pub fn run(arguments: Replay, db: Option<PathBuf>, colour: Colour) -> Result<Exi
     let load = Load { repeat: arguments.repeat.max(1), parallel: arguments.parallel.max(1) };
     let mut outcomes = load::run(&job, load)?;
     let unsendable = job.script.plan.unsendable.iter();
-    outcomes.report.notes.extend(unsendable.map(|number| format!("#{} is no message: not sent", number.0)));
+    outcomes.report.notes.extend(unsendable.map(|number| format!("#{} is not a message: not sent", number.0)));
     outcomes.report.old = arguments.target.clone();
     let many = load.repeat.saturating_mul(load.parallel) > 1;
     if let [session] = outcomes.saved.as_slice()
@@ -87,7 +87,7 @@ pub fn run(arguments: Replay, db: Option<PathBuf>, colour: Colour) -> Result<Exi
     }
 }
 
-/// The messages that `--only` lets through.
+/// The messages that `--only` selects; `None` without that option.
 fn wanted(reader: &Reader, session: &Session, only: Option<&str>) -> Result<Option<HashSet<MessageNumber>>> {
     let Some(filter) = filter::parse(only)? else { return Ok(None) };
     let rows = reader.all_matching(&filter, Scope::Session(session.number));
@@ -105,7 +105,7 @@ fn settings(arguments: &Replay, only: Vec<bool>) -> Result<Settings> {
     Ok(Settings { revision: arguments.revision.clone(), pace, timeout, policy, only, ..Settings::default() })
 }
 
-/// The server, and the names of the header fields that are supplied for it.
+/// The server, and the names of the header fields that the options supply for it.
 fn server(arguments: &Replay) -> Result<(Target, Vec<String>)> {
     let Some(url) = &arguments.to else {
         return Ok((Target::command(arguments.command.clone()), Vec::new()));
@@ -129,7 +129,7 @@ fn server(arguments: &Replay) -> Result<(Target, Vec<String>)> {
         let certificates = certificates(arguments.cacert.as_deref())?;
         if arguments.insecure {
             eprintln!(
-                "mcptap: --insecure: whoever answers for {url} is believed; what is sent may be read by anybody in between"
+                "mcptap: --insecure: the certificate of {url} is not checked, so others on the network may read what is sent"
             );
         }
         let supplied = fields.iter().map(|(name, _)| name.clone()).collect();
@@ -146,7 +146,7 @@ fn server(arguments: &Replay) -> Result<(Target, Vec<String>)> {
     bail!("--to {url}: this mcptap was built without HTTP; name a command instead: -- CMD ARG...")
 }
 
-/// Says which secrets the recording had and the replay has not.
+/// Prints the names of secrets that the recording had and the replay does not send.
 fn name_masked(masked: &[String], supplied: &[String], is_command: bool) {
     if is_command {
         return;
@@ -158,12 +158,12 @@ fn name_masked(masked: &[String], supplied: &[String], is_command: bool) {
             format!("--header \"{name}: ...\"")
         };
         eprintln!(
-            "mcptap: the recorded client sent {name}, whose value was not kept and is not sent: {option} supplies it"
+            "mcptap: the recorded client sent {name}, whose value was not stored and is not sent: {option} supplies it"
         );
     }
 }
 
-/// Asks, on a terminal, about each tool that would be left out.
+/// Asks about each tool that would be skipped, if there is a terminal.
 fn ask(script: &Script, settings: &mut Settings) -> Result<()> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Ok(());
@@ -184,7 +184,7 @@ fn ask(script: &Script, settings: &mut Settings) -> Result<()> {
     Ok(())
 }
 
-/// The plan, and nothing sent.
+/// Prints the plan without sending anything.
 fn dry_run(script: &Script, settings: &Settings) -> Result<ExitCode> {
     let mut out = output::stdout();
     planned(script, settings, &mut |row| {
@@ -209,7 +209,7 @@ fn dry_run(script: &Script, settings: &Settings) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Latencies against the recording.
+/// Prints the latencies, compared with those of the recording.
 fn table(outcomes: &Outcomes) -> Result<()> {
     let mut out = output::stdout();
     writeln!(out, "\n{} replays", outcomes.replays)?;

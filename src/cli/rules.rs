@@ -1,4 +1,4 @@
-//! `mcptap rules`: every rule, or the manual of one.
+//! `mcptap rules`: lists the rules, or shows the manual of one.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -21,7 +21,7 @@ pub fn run(arguments: Rules, colour: Colour) -> Result<ExitCode> {
         }
         Some(id) => match findings::rule(id) {
             Some(rule) => page(&mut out, paint, rule)?,
-            None => bail!("there is no rule {id:?}: \"mcptap rules\" lists them"),
+            None => bail!("there is no rule {id:?}: \"mcptap rules\" lists all rules"),
         },
     }
     out.flush()?;

@@ -1,6 +1,7 @@
-//! `mcptap sessions`: which there are.
+//! `mcptap sessions`: lists sessions.
 //!
-//! Their state is `live`, `died` (the server ended with an error, or of a signal), or `cut` (whoever recorded it was killed: what came then is not known).
+//! Their state is `live`, `died` (the server ended with an error or by a signal), or `cut` (the
+//! recorder was killed, so the rest of the session is unknown).
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -25,9 +26,7 @@ pub fn run(arguments: Sessions, db: Option<PathBuf>, colour: Colour) -> Result<E
     if arguments.json {
         let mut line = Vec::new();
         for session in &sessions {
-            line.clear();
-            jsonl::write_session(&mut line, session);
-            out.write_all(&line)?;
+            output::json_line(&mut out, &mut line, |line| jsonl::write_session(line, session))?;
         }
         out.flush()?;
         return Ok(ExitCode::SUCCESS);
@@ -47,7 +46,7 @@ pub fn run(arguments: Sessions, db: Option<PathBuf>, colour: Colour) -> Result<E
     Ok(ExitCode::SUCCESS)
 }
 
-/// What became of a session, in a word; nothing where all went well.
+/// The state of a session in a word; empty where nothing is unusual.
 fn state(reader: &Reader, session: &Session) -> Result<&'static str> {
     if is_live(reader, session)? {
         return Ok("live");
@@ -59,7 +58,7 @@ fn state(reader: &Reader, session: &Session) -> Result<&'static str> {
     })
 }
 
-/// Whether its capture is still being written, and its server did not end.
+/// Whether a session's capture is still being written and its server has not ended.
 pub fn is_live(reader: &Reader, session: &Session) -> Result<bool> {
     Ok(session.exit.is_none() && capture(reader, session)?.is_some_and(|capture| capture.is_live(saver::now())))
 }

@@ -1,4 +1,4 @@
-//! `mcptap show`: sessions as timelines, or one message whole.
+//! `mcptap show`: shows sessions as timelines, or one message in full.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -21,16 +21,17 @@ use crate::view::paint::Tone;
 use crate::view::safe::{self, Align};
 use crate::view::times::Times;
 use crate::view::timing::{Clock, Timing};
-use crate::view::transcript::{Lines, Totals};
+use crate::view::transcript::{LineFormatter, Totals};
 use crate::view::{json_tree, overview};
 
-/// Messages of an operation that are listed with one of them: a screen.
+/// Maximum number of messages of an operation that are listed with one of them: about a screen.
 const OPERATION: usize = 40;
 
-/// How often a followed database is looked at: a person sees a message within a tenth of a second.
+/// Time between two looks at a followed database. A person sees a message within a tenth
+/// of a second.
 const LOOK: Duration = Duration::from_millis(30);
 
-/// Looks after which it is asked whether the writer lives though nothing was written.
+/// Number of looks after which a check follows that the writer still lives, if it wrote nothing.
 const ASSURE: u32 = 32;
 
 pub fn run(arguments: Show, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
@@ -38,42 +39,40 @@ pub fn run(arguments: Show, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
     let opened = target::open(Some(&arguments.target), arguments.session, &arguments.decoding, db)?;
     let mut timeline = Timeline::new(arguments.json, colour, filter);
     if let Some(number) = arguments.message {
-        let session = match opened.session {
-            Some(_) => Some(opened.one_session()?),
-            None => None,
-        };
-        let (session, message) = find(&opened, session, MessageNumber(number))?;
+        let (session, message) = find(&opened, MessageNumber(number))?;
         timeline.whole(&opened, &session, &message)?;
         return Ok(ExitCode::SUCCESS);
     }
     let sessions = opened.sessions()?;
     if sessions.is_empty() && !arguments.follow {
-        bail!("no MCP session in {}: \"mcptap read\" says what there is", arguments.target);
+        bail!("no MCP session in {}: \"mcptap read\" shows what it contains", arguments.target);
     }
     if arguments.summary {
         sessions.iter().try_for_each(|session| timeline.summary(&opened, session))?;
         timeline.out.flush()?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut seen = None;
+    let mut last = None;
     for session in &sessions {
-        seen = timeline.session(&opened, session)?;
+        last = timeline.session(&opened, session)?;
     }
     if arguments.follow {
-        timeline.follow(&opened, seen)?;
+        timeline.follow(&opened, last)?;
     } else {
         timeline.totals()?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The message of this number: of the session, or of the only capture of the store.
-pub fn find(opened: &Opened, session: Option<Session>, number: MessageNumber) -> Result<(Session, Message)> {
+/// The message with this number and its session: in the session of the target, or in the only
+/// capture of the store.
+pub fn find(opened: &Opened, number: MessageNumber) -> Result<(Session, Message)> {
+    let session = opened.session.map(|_| opened.one_session()).transpose()?;
     let message = match &session {
         Some(session) => opened.reader.message_of(session.number, number)?,
         None => opened.reader.message(Key::new(CaptureId(1), number.0))?,
     };
-    let Some(message) = message else { bail!("there is no message {} in it: \"mcptap show\" lists them", number.0) };
+    let Some(message) = message else { bail!("there is no message {}: \"mcptap show\" lists all messages", number.0) };
     let session = match session {
         Some(session) => session,
         None => match opened.reader.session(message.session)? {
@@ -84,17 +83,17 @@ pub fn find(opened: &Opened, session: Option<Session>, number: MessageNumber) ->
     Ok((session, message))
 }
 
-/// Where the time of the call went that a message belongs to.
+/// The timing of the call that a message belongs to.
 fn timing(opened: &Opened, message: &Message) -> Result<Option<Timing>> {
     let capture = opened.reader.capture_of(message.session)?;
     Ok(capture.map(|capture| Clock::new(&opened.reader, capture).of_message(message)).transpose()?.flatten())
 }
 
-/// Prints sessions.
+/// Prints sessions as timelines.
 struct Timeline {
     out: Output,
     json: bool,
-    lines: Lines,
+    lines: LineFormatter,
     filter: Option<Filter>,
     line: Vec<u8>,
     totals: Totals,
@@ -102,11 +101,12 @@ struct Timeline {
 
 impl Timeline {
     fn new(json: bool, colour: Colour, filter: Option<Filter>) -> Timeline {
-        let lines = Lines { paint: output::paint(colour), width: output::width(), start: None, sessions: false };
+        let lines =
+            LineFormatter { paint: output::paint(colour), width: output::width(), start: None, sessions: false };
         Timeline { out: output::stdout(), json, lines, filter, line: Vec::new(), totals: Totals::default() }
     }
 
-    /// A session up to now; returns the last message's key.
+    /// Prints a session as far as it is stored. Returns the key of the last message.
     fn session(&mut self, opened: &Opened, session: &Session) -> Result<Option<Key>> {
         self.lines.start = Some(session.started);
         if !self.json {
@@ -116,7 +116,7 @@ impl Timeline {
         for row in opened.reader.all_findings(Scope::Session(session.number)) {
             let row = row?;
             self.totals.finding(row.severity, row.repeated.max(1));
-            // A rule of another version has no entry here; its messages still name it.
+            // A rule of another version has no entry here, but the messages still name it.
             let Some(finding) = row.finding() else { continue };
             if self.json {
                 self.write(|line| jsonl::write_finding(line, &finding))?;
@@ -131,7 +131,7 @@ impl Timeline {
         Ok(last)
     }
 
-    /// What a session is, beside its messages.
+    /// Prints the summary of a session.
     fn summary(&mut self, opened: &Opened, session: &Session) -> Result<()> {
         let overview = overview::read(&opened.reader, session)?;
         let times = Times::read(&opened.reader, session)?;
@@ -152,33 +152,34 @@ impl Timeline {
         Ok(writeln!(self.out)?)
     }
 
-    /// The messages of a session behind `after`; returns the last one's key.
+    /// Prints the messages of a session behind `after`. Returns the key of the last one.
     fn messages(&mut self, opened: &Opened, session: &Session, after: Option<Key>) -> Result<Option<Key>> {
         let Some(capture) = opened.reader.capture_of(session.number)? else { return Ok(after) };
         let mut clock = Clock::new(&opened.reader, capture);
-        let mut last = after;
+        let mut newest = after;
         let filter = self.filter.clone();
         for message in opened.reader.all_messages(capture, Scope::Session(session.number), filter.as_ref(), after) {
             let message = message?;
-            last = Some(Key::new(capture, message.number.0));
+            newest = Some(Key::new(capture, message.number.0));
             self.totals.message(&message);
             if self.json {
-                // Once for each call: at its answer.
+                // The timing of a call is written once: with its response.
                 let timing = if message.answers.is_some() { clock.of_message(&message)? } else { None };
                 self.write(|line| jsonl::write_call(line, &message, timing.as_ref()))?;
             } else {
                 writeln!(self.out, "{}", self.lines.message(&message))?;
             }
         }
-        Ok(last)
+        Ok(newest)
     }
 
-    /// Goes on printing what is new, until the capture is over or the reader of the output goes.
-    fn follow(&mut self, opened: &Opened, mut seen: Option<Key>) -> Result<()> {
+    /// Prints new messages until the session ends.
+    fn follow(&mut self, opened: &Opened, mut last: Option<Key>) -> Result<()> {
         let mut version = None;
         for look in 0u32.. {
             let now = opened.reader.data_version()?;
-            // A writer that was killed says no more.
+            // A writer that was killed makes no further change, so its state is checked from
+            // time to time.
             if version != Some(now) || look.is_multiple_of(ASSURE) {
                 version = Some(now);
                 let session = match opened.session {
@@ -186,9 +187,9 @@ impl Timeline {
                     None => opened.reader.latest_session()?,
                 };
                 if let Some(session) = session {
-                    // Asked first: once it has ended, what is read next is all.
+                    // Read before the messages: if it has ended, they are complete.
                     let live = super::sessions::is_live(&opened.reader, &session)?;
-                    seen = self.messages(opened, &session, seen)?;
+                    last = self.messages(opened, &session, last)?;
                     if !live {
                         return self.ended(&session);
                     }
@@ -200,7 +201,7 @@ impl Timeline {
         Ok(())
     }
 
-    /// What became of a session that was followed.
+    /// Prints the last record of a followed session.
     fn ended(&mut self, session: &Session) -> Result<()> {
         if self.json {
             self.write(|line| jsonl::write_session(line, session))?;
@@ -210,7 +211,7 @@ impl Timeline {
         Ok(self.out.flush()?)
     }
 
-    /// One message with everything.
+    /// Prints one message in full.
     fn whole(&mut self, opened: &Opened, session: &Session, message: &Message) -> Result<()> {
         if self.json {
             let timing = self::timing(opened, message)?;
@@ -237,7 +238,8 @@ impl Timeline {
         Ok(self.out.flush()?)
     }
 
-    /// The operation that a message is part of: its messages, each with why it belongs to it.
+    /// Prints the operation that a message is part of: its messages, each with the reason why it
+    /// belongs to it.
     fn operation(&mut self, opened: &Opened, message: &Message) -> Result<()> {
         let Some(capture) = opened.reader.capture_of(message.session)? else { return Ok(()) };
         let scope = Scope::Session(message.session);
@@ -271,8 +273,6 @@ impl Timeline {
     }
 
     fn write(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Result<()> {
-        self.line.clear();
-        write(&mut self.line);
-        Ok(self.out.write_all(&self.line)?)
+        Ok(output::json_line(&mut self.out, &mut self.line, write)?)
     }
 }

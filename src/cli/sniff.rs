@@ -1,4 +1,4 @@
-//! `mcptap sniff`: live from an interface to lines and into the database.
+//! `mcptap sniff`: captures live from an interface, prints messages and saves them.
 
 use std::env;
 use std::fs::File;
@@ -14,11 +14,10 @@ use anyhow::{Context, Result};
 
 use super::args::{Colour, Sniff};
 use super::printer::Printer;
-use super::read::options;
 use super::{filter, output, stop, target};
 use crate::capture::{Limits, Packet};
 use crate::engine::queue::{Gauge, Queue};
-use crate::engine::saver::{self, Saver};
+use crate::engine::saver::Saver;
 use crate::engine::{self, Both, Listener};
 use crate::event::{Detail, Event};
 use crate::export::pcapng;
@@ -26,7 +25,7 @@ use crate::pipeline::{Options, Pipeline};
 use crate::source::keylog::WithKeyLog;
 use crate::source::live::{self, Live, LiveOptions, Statistics};
 use crate::source::overflow::Overflow;
-use crate::store::{CaptureInfo, CaptureKind, Place, Writer};
+use crate::store::{CaptureKind, Place, Writer};
 use crate::view::units;
 
 pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
@@ -42,17 +41,18 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
         buffer_size: (arguments.buffer as usize) << 20,
         ..LiveOptions::default()
     })?;
-    // The interface is open: nothing below needs more than the person's own rights, and what is written is theirs.
+    // The interface is open. The rest needs only the user's own rights, and written files belong
+    // to the user.
     live::drop_privileges()?;
     let stop = stop::on_signals()?;
-    let raw = arguments.write.as_ref().map(|path| Raw::create(path)).transpose()?;
-    // What is captured faster than it is decoded waits beside the database, which has to find room there too.
+    let raw = arguments.write.as_ref().map(|path| PacketFile::create(path)).transpose()?;
+    // Packets that are not decoded yet wait beside the database, because that place needs
+    // free space anyway.
     let mut folder = env::temp_dir();
     let saver = if arguments.no_save {
         None
     } else {
-        let (process, started) = (std::process::id(), saver::now());
-        let info = CaptureInfo { kind: CaptureKind::Sniff, source: interface.clone(), process, started };
+        let info = target::capture_info(CaptureKind::Sniff, interface.clone());
         let place = Place::file(target::database(db)?);
         folder = place.path().parent().map_or(folder, Path::to_owned);
         let writer = Writer::create(place, &info, target::store_options(&arguments.decoding))?;
@@ -60,19 +60,19 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     };
     eprintln!("mcptap: capturing on {interface}; Ctrl-C ends it");
     let detail = if saver.is_some() { Detail::Store } else { Detail::Messages };
-    let options = Options { limits: Limits::live(), ..options(&arguments.decoding, false, detail) };
+    let options = Options { limits: Limits::live(), ..target::pipeline_options(&arguments.decoding, false, detail) };
     let mut pipeline = Pipeline::new(options);
     let queue = Queue::start(live, Arc::clone(&stop), Overflow::new(&folder, true))?;
     let gauge = queue.gauge();
     if let Some(seconds) = arguments.duration {
         stop_after(Duration::from_secs_f64(seconds.clamp(0.0, 1e9)), Arc::clone(&stop))?;
     }
-    let limit = Limit { messages: arguments.count, stop: Arc::clone(&stop), waiting: Some(gauge.clone()) };
+    let limit = MessageLimit { messages: arguments.count, stop: Arc::clone(&stop), waiting: Some(gauge.clone()) };
     let printer = Printer::new(arguments.json, colour, filter, true);
     let mut listeners = Both(Both(printer, limit), Both(raw, saver));
     let keys = arguments.decoding.key_log(true);
     let mut source = WithKeyLog::new(queue, keys.as_deref(), true)?;
-    // A signal ends the capture, and that the queue: what is in it is still decoded.
+    // A signal ends the capture, and thereby the queue. Its remaining content is still decoded.
     let run = engine::run(&mut source, &mut pipeline, &mut listeners, &AtomicBool::new(false));
     stop.store(true, Ordering::Relaxed);
     let statistics = source.into_inner().finish().and_then(|mut live| live.statistics());
@@ -85,7 +85,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     }
     let Both(Both(mut printer, _), Both(raw, saver)) = listeners;
     let saved = saver.map(|saver| saver.finish(target::summary(&counts))).transpose();
-    raw.map(Raw::finish).transpose()?;
+    raw.map(|mut raw| raw.0.flush()).transpose()?;
     run?;
     printer.finish(&counts)?;
     let Statistics { captured, dropped: by_kernel, dropped_by_interface: by_interface } = statistics?;
@@ -94,7 +94,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     );
     if let Some((first, last)) = times {
         eprintln!(
-            "mcptap: it did not keep up, and dropped packets from {} to {}",
+            "mcptap: decoding could not keep up: packets were dropped from {} to {}",
             units::clock(first),
             units::clock(last)
         );
@@ -107,7 +107,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     Ok(ExitCode::SUCCESS)
 }
 
-/// Name, state, addresses and description of each interface.
+/// Prints the name, state, addresses and description of each interface.
 fn list() -> Result<ExitCode> {
     let mut out = output::stdout();
     for interface in live::interfaces()? {
@@ -125,7 +125,7 @@ fn list() -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Sets the flag after a time: then nothing more is captured, and what was captured before is decoded.
+/// Sets the flag after a time. It ends the capture; packets captured before are still decoded.
 fn stop_after(time: Duration, stop: Arc<AtomicBool>) -> Result<()> {
     let wait = move || {
         thread::sleep(time);
@@ -136,14 +136,15 @@ fn stop_after(time: Duration, stop: Arc<AtomicBool>) -> Result<()> {
 }
 
 /// Ends a capture after a number of messages.
-struct Limit {
+struct MessageLimit {
     messages: Option<u64>,
     stop: Arc<AtomicBool>,
-    /// Where the capture's end may be long before that of the decoding, which the person is told once.
+    /// The queue, until the user was informed once that decoding goes on after the
+    /// end of capturing.
     waiting: Option<Gauge>,
 }
 
-impl Listener for Limit {
+impl Listener for MessageLimit {
     fn event(&mut self, event: Event) -> Result<()> {
         self.hear(&event)
     }
@@ -159,7 +160,7 @@ impl Listener for Limit {
         if self.stop.load(Ordering::Relaxed)
             && let Some(waiting) = self.waiting.take().map(|gauge| gauge.waiting()).filter(|packets| *packets > 0)
         {
-            eprintln!("mcptap: {waiting} packets captured are still to be decoded; Ctrl-C ends without them");
+            eprintln!("mcptap: {waiting} captured packets still have to be decoded; Ctrl-C ends without them");
         }
         Ok(())
     }
@@ -169,21 +170,17 @@ impl Listener for Limit {
     }
 }
 
-/// The raw packets, into a file.
-struct Raw(pcapng::Writer<BufWriter<File>>);
+/// Writes the raw packets to a file.
+struct PacketFile(pcapng::Writer<BufWriter<File>>);
 
-impl Raw {
-    fn create(path: &Path) -> Result<Raw> {
+impl PacketFile {
+    fn create(path: &Path) -> Result<PacketFile> {
         let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
-        Ok(Raw(pcapng::Writer::new(BufWriter::new(file))?))
-    }
-
-    fn finish(mut self) -> Result<()> {
-        Ok(self.0.flush()?)
+        Ok(PacketFile(pcapng::Writer::new(BufWriter::new(file))?))
     }
 }
 
-impl Listener for Raw {
+impl Listener for PacketFile {
     fn packet(&mut self, packet: &Packet<'_>) -> Result<()> {
         self.0.packet(packet, None).context("cannot write the raw packets")?;
         Ok(())

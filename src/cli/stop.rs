@@ -1,4 +1,4 @@
-//! How a person ends what would go on by itself: with Ctrl-C, once for an end in good order, twice for an end at once.
+//! Signals that end a command. The first one ends it in good order, the second one at once.
 
 #[cfg(feature = "http")]
 use std::os::{fd::OwnedFd, unix::net::UnixStream};
@@ -12,18 +12,18 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use signal_hook::{flag, low_level};
 
-/// A flag that the first signal to end sets. The second has its usual effect.
+/// A flag that the first signal sets. The second signal has its usual effect.
 pub fn on_signals() -> Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        // In this order: the first signal finds the flag not set yet.
+        // The order matters: when the first signal arrives, the flag is not set yet.
         let end_at_once = flag::register_conditional_default(signal, Arc::clone(&stop));
         end_at_once.and_then(|_| flag::register(signal, Arc::clone(&stop))).context("cannot catch signals")?;
     }
     Ok(stop)
 }
 
-/// The same, and a descriptor that is readable from then on, for those who wait for descriptors.
+/// The same flag, and a descriptor that becomes readable with it, for code that polls descriptors.
 #[cfg(feature = "http")]
 pub fn with_descriptor() -> Result<(Arc<AtomicBool>, OwnedFd)> {
     let stop = on_signals()?;
@@ -35,14 +35,15 @@ pub fn with_descriptor() -> Result<(Arc<AtomicBool>, OwnedFd)> {
     Ok((stop, read.into()))
 }
 
-/// A channel on which the first signal to end arrives, for those who wait for several things at once. The second has its usual effect.
+/// A channel on which the first signal arrives, for code that waits for several events. The second
+/// signal has its usual effect.
 pub fn channel() -> Result<Receiver<()>> {
     let (send, stop) = bounded(1);
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot catch signals")?;
     let wait = move || {
         for (count, signal) in signals.forever().enumerate() {
             if count > 0 || send.send(()).is_err() {
-                // Where that fails there is nothing left to try.
+                // If this fails, nothing else can be done.
                 let _ = low_level::emulate_default_handler(signal);
             }
         }

@@ -1,4 +1,4 @@
-//! What a command works on: a capture file, a saved session, a database.
+//! The target of a command: a capture file, a saved session or a database.
 
 use std::fs::File;
 use std::io::Read;
@@ -7,36 +7,36 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::args::Decoding;
 use super::output::Progress;
-use super::read::options;
+use crate::capture::Limits;
 use crate::engine::saver::{self, Saver};
 use crate::engine::{self, Both, Listener};
 use crate::event::{Detail, Event};
 use crate::mcp::{Session, SessionNumber};
-use crate::pipeline::{Counts, Pipeline};
+use crate::pipeline::{self, Counts, Pipeline};
 use crate::source::file::Files;
 use crate::source::keylog::WithKeyLog;
 use crate::store::{self, CaptureInfo, CaptureKind, Options, Place, Reader, Summary, Writer};
 
-/// How often a database that cannot be opened is tried again, and how long to wait in between: another program may hold it locked. What is observed
-/// meanwhile waits in the queue.
+/// Number of attempts to open a locked database, and the pause between them. In the meantime
+/// observed traffic waits in the queue.
 const ATTEMPTS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// A target, opened.
+/// An opened target.
 pub struct Opened {
-    /// The store that holds it: the database, or a temporary one for a capture file.
+    /// The store that contains it: a database, or a temporary store for a capture file.
     pub reader: Reader,
-    /// The session that was asked for; `None`: all of the store.
+    /// The chosen session; `None` means all sessions of the store.
     pub session: Option<SessionNumber>,
 }
 
-/// What a target's name says.
+/// The kind of a target, by its name.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Named {
+pub enum TargetKind {
     /// The session that began last.
     Latest,
     /// A saved session.
@@ -47,50 +47,54 @@ pub enum Named {
     Capture(PathBuf),
 }
 
-/// Reads a target's name. A number is a session; a file with that name is `./7`.
-pub fn named(target: &str) -> Result<Named> {
+/// Interprets the name of a target. A number means a session; a file with such a name is written
+/// `./7`.
+pub fn target_kind(target: &str) -> Result<TargetKind> {
     if target == "latest" {
-        return Ok(Named::Latest);
+        return Ok(TargetKind::Latest);
     }
     if let Ok(number) = target.parse() {
-        return Ok(Named::Session(SessionNumber(number)));
+        return Ok(TargetKind::Session(SessionNumber(number)));
     }
     let path = PathBuf::from(target);
-    if target != "-" && is_database(&path)? { Ok(Named::Database(path)) } else { Ok(Named::Capture(path)) }
+    if target != "-" && is_database(&path)? { Ok(TargetKind::Database(path)) } else { Ok(TargetKind::Capture(path)) }
 }
 
-/// Opens a target; without one, the default database.
+/// Opens a target, or the default database if there is none.
 pub fn open(target: Option<&str>, session: Option<u32>, decoding: &Decoding, db: Option<PathBuf>) -> Result<Opened> {
-    let default = || Ok::<_, anyhow::Error>(Place::file(database(db.clone())?));
-    let named = target.map(named).transpose()?;
-    let place = match &named {
-        None | Some(Named::Latest | Named::Session(_)) => existing(default()?)?,
-        Some(Named::Database(path)) => Place::file(path),
-        Some(Named::Capture(path)) => {
+    let kind = target.map(target_kind).transpose()?;
+    let place = match &kind {
+        None | Some(TargetKind::Latest | TargetKind::Session(_)) => Place::file(existing(database(db)?)?),
+        Some(TargetKind::Database(path)) => Place::file(path),
+        Some(TargetKind::Capture(path)) => {
             let place = Place::temporary()?;
             import(std::slice::from_ref(path), place.clone(), decoding)?;
             place
         }
     };
     let reader = Reader::open(place)?;
-    let session = match (named, session) {
-        (Some(Named::Latest), _) => match reader.latest_session()? {
-            Some(session) => Some(session.number),
-            None => bail!("no session is saved yet: wrap a server, or read a capture with --save"),
-        },
-        (Some(Named::Session(number)), _) => Some(number),
+    let session = match (kind, session) {
+        (Some(TargetKind::Latest), _) => Some(latest(&reader)?),
+        (Some(TargetKind::Session(number)), _) => Some(number),
         (_, number) => number.map(SessionNumber),
     };
     if let Some(number) = session
         && reader.session(number)?.is_none()
     {
-        bail!("there is no session {}: \"mcptap sessions\" lists them", number.0);
+        bail!("there is no session {}: \"mcptap sessions\" lists all sessions", number.0);
     }
     Ok(Opened { reader, session })
 }
 
+/// The session that began last.
+pub fn latest(reader: &Reader) -> Result<SessionNumber> {
+    let latest = reader.latest_session()?;
+    let latest = latest.context("no session is saved yet: wrap a server, or read a capture with --save")?;
+    Ok(latest.number)
+}
+
 impl Opened {
-    /// The sessions asked for, in order.
+    /// The chosen sessions, in order.
     pub fn sessions(&self) -> Result<Vec<Session>> {
         if let Some(number) = self.session {
             return Ok(self.reader.session(number)?.into_iter().collect());
@@ -98,34 +102,29 @@ impl Opened {
         self.reader.all_sessions().collect()
     }
 
-    /// The one session asked for; an error that lists them where there are several.
+    /// The only session of the target. If there are several, the error names the option
+    /// that chooses one.
     pub fn one_session(&self) -> Result<Session> {
         let mut sessions = self.sessions()?;
         match sessions.len() {
-            0 => bail!("no MCP session in it: \"mcptap read\" says what there is"),
+            0 => bail!("no MCP session found: \"mcptap read\" shows what the capture contains"),
             1 => Ok(sessions.remove(0)),
-            count => bail!("it holds {count} sessions: choose one with --session 1 to --session {count}"),
+            count => bail!("there are {count} sessions: choose one with --session N; \"mcptap sessions\" lists them"),
         }
     }
 }
 
-/// Decodes captures into a store.
+/// Decodes capture files into a store.
 pub fn import(files: &[PathBuf], place: Place, decoding: &Decoding) -> Result<Counts> {
     let keys = decoding.key_log(false);
     let mut source = WithKeyLog::new(Files::open(files, false)?, keys.as_deref(), false)?;
-    let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
-    let info = CaptureInfo {
-        kind: CaptureKind::Import,
-        source: names.join(" "),
-        process: std::process::id(),
-        started: saver::now(),
-    };
-    let options = options(decoding, false, Detail::Store);
+    let info = capture_info(CaptureKind::Import, joined(files));
+    let options = pipeline_options(decoding, false, Detail::Store);
     let writer = Writer::create(place, &info, store_options(decoding))?;
     let mut pipeline = Pipeline::new(options);
-    let mut listeners = Both(Watch(Progress::new()), Saver::new(writer, false));
+    let mut listeners = Both(ImportProgress(Progress::new()), Saver::new(writer, false));
     let run = engine::run(&mut source, &mut pipeline, &mut listeners, &AtomicBool::new(false));
-    let Both(Watch(mut progress), saver) = listeners;
+    let Both(ImportProgress(mut progress), saver) = listeners;
     progress.clear();
     let saved = saver.finish(summary(pipeline.counts()));
     run?;
@@ -133,40 +132,56 @@ pub fn import(files: &[PathBuf], place: Place, decoding: &Decoding) -> Result<Co
     Ok(pipeline.counts().clone())
 }
 
-/// How the store is written for a command.
+/// The record with which a capture begins: this process, now. `source` is its name in lists.
+pub fn capture_info(kind: CaptureKind, source: String) -> CaptureInfo {
+    CaptureInfo { kind, source, process: std::process::id(), started: saver::now() }
+}
+
+/// The names of files, separated by blanks.
+pub fn joined(files: &[PathBuf]) -> String {
+    files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(" ")
+}
+
+/// The options of the pipeline for a command.
+pub fn pipeline_options(decoding: &Decoding, hash: bool, detail: Detail) -> pipeline::Options {
+    pipeline::Options { limits: Limits::default(), detail, hash, keep_secrets: decoding.keep_secrets }
+}
+
+/// The options of the store for a command.
 pub fn store_options(decoding: &Decoding) -> Options {
     Options { keep_secrets: decoding.keep_secrets, ..Options::default() }
 }
 
-/// Begins a capture while others may hold the database locked. Each failure is told to `goes_on`, which says whether to try again.
-/// A refusal, as of a database of a newer version, is not tried again.
+/// Begins a capture although other programs may have the database locked. After each failure
+/// `retry` decides whether to try again. A permanent error, such as a database of a newer
+/// version, is returned at once.
 pub fn create_patiently(
     place: &Place,
     info: &CaptureInfo,
     options: Options,
-    mut goes_on: impl FnMut(&anyhow::Error) -> bool,
+    mut retry: impl FnMut(&anyhow::Error) -> bool,
 ) -> Result<Writer> {
     let mut attempt = 1;
     loop {
         match Writer::create(place.clone(), info, options) {
-            Err(error) if goes_on(&error) && store::may_pass(&error) && attempt < ATTEMPTS => attempt += 1,
+            Err(error) if retry(&error) && store::may_pass(&error) && attempt < ATTEMPTS => attempt += 1,
             result => return result,
         }
         thread::sleep(PAUSE);
     }
 }
 
-/// What a store is told at the end.
+/// The summary that a store saves at the end of a capture.
 pub fn summary(counts: &Counts) -> Summary {
     let skipped = counts.skipped.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect();
     Summary { ended: saver::now(), skipped, damage: Vec::new() }
 }
 
-/// Shows progress.
+/// Shows progress during an import.
 #[derive(Debug)]
-struct Watch(Progress);
+struct ImportProgress(Progress);
 
-impl Listener for Watch {
+impl Listener for ImportProgress {
     fn event(&mut self, _: Event) -> Result<()> {
         Ok(())
     }
@@ -180,24 +195,24 @@ impl Listener for Watch {
     }
 }
 
-/// The database: what was asked for, else the XDG data directory's.
-pub fn database(asked: Option<PathBuf>) -> Result<PathBuf> {
+/// The path of the database: the given one, else the default in the XDG data directory.
+pub fn database(given: Option<PathBuf>) -> Result<PathBuf> {
     use etcetera::BaseStrategy;
-    if let Some(path) = asked {
+    if let Some(path) = given {
         return Ok(path);
     }
     let directories = etcetera::choose_base_strategy().context("cannot find the home directory: give --db PATH")?;
     Ok(directories.data_dir().join("mcptap").join("mcptap.db"))
 }
 
-fn existing(place: Place) -> Result<Place> {
-    if !place.path().exists() {
-        bail!(
-            "there is no database {} yet: wrap a server with \"mcptap wrap\", or read a capture with --save; \"mcptap demo\" has some",
-            place.path().display()
-        );
-    }
-    Ok(place)
+/// The path of a database, or an error with advice if it does not exist.
+pub fn existing(path: PathBuf) -> Result<PathBuf> {
+    ensure!(
+        path.exists(),
+        "there is no database {} yet: record a server with \"mcptap wrap\", or read a capture with --save; \"mcptap demo\" shows examples",
+        path.display()
+    );
+    Ok(path)
 }
 
 /// Whether a file is an SQLite database, by its first bytes.
@@ -206,7 +221,7 @@ fn is_database(path: &Path) -> Result<bool> {
     let mut file = File::open(path).with_context(|| {
         format!("cannot open {:?}: neither a file nor a session (a number, or latest)", path.display().to_string())
     })?;
-    // Other than from a regular file, the bytes would be gone.
+    // Bytes read from anything but a regular file would be lost.
     if !file.metadata()?.is_file() {
         return Ok(false);
     }

@@ -1,4 +1,4 @@
-//! `mcptap tui`, which `mcptap` alone and `mcptap FILE` stand for.
+//! `mcptap tui`, also as `mcptap` alone and `mcptap FILE`.
 
 use std::io::{IsTerminal, stdout};
 use std::path::PathBuf;
@@ -7,13 +7,13 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 
 use super::args::{Colour, Tui};
-use super::target::{Named, database, named};
+use super::target::{TargetKind, database, existing, latest, target_kind};
 use crate::store::Reader;
 use crate::tui::import::Decoding;
 use crate::tui::theme::Theme;
 use crate::tui::{self, Options, Target};
 
-/// Shows the target until the person quits.
+/// Shows the target until the user quits.
 pub fn run(arguments: Tui, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
     if !stdout().is_terminal() {
         bail!(
@@ -24,7 +24,7 @@ pub fn run(arguments: Tui, db: Option<PathBuf>, colour: Colour) -> Result<ExitCo
     let theme = match &arguments.theme {
         Some(name) => match Theme::named(name) {
             Some(theme) => theme,
-            None => bail!("there is no theme \"{name}\": dark, light or mono"),
+            None => bail!("there is no theme \"{name}\": choose dark, light or mono"),
         },
         // https://no-color.org: "when present and not an empty string (regardless of its value)".
         None if colour == Colour::Never => Theme::Mono,
@@ -46,27 +46,14 @@ fn target(targets: &[String], db: Option<PathBuf>) -> Result<Target> {
             several => Ok(Target::Files(several.iter().map(PathBuf::from).collect())),
         };
     };
-    Ok(match named(one)? {
-        Named::Capture(path) => Target::Files(vec![path]),
-        Named::Database(path) => Target::Database(path),
-        Named::Session(number) => Target::Session(existing(database(db)?)?, number.0),
-        Named::Latest => {
+    Ok(match target_kind(one)? {
+        TargetKind::Capture(path) => Target::Files(vec![path]),
+        TargetKind::Database(path) => Target::Database(path),
+        TargetKind::Session(number) => Target::Session(existing(database(db)?)?, number.0),
+        TargetKind::Latest => {
             let path = existing(database(db)?)?;
-            match Reader::open(path.clone())?.latest_session()? {
-                Some(session) => Target::Session(path, session.number.0),
-                None => bail!("no session is saved yet: wrap a server, or read a capture with --save"),
-            }
+            let number = latest(&Reader::open(path.clone())?)?;
+            Target::Session(path, number.0)
         }
     })
-}
-
-fn existing(path: PathBuf) -> Result<PathBuf> {
-    if !path.exists() {
-        bail!(
-            "there is no database {} yet: record a server with \"mcptap wrap -- CMD\", open a capture with \"mcptap FILE\", or see \
-             \"mcptap --help\"",
-            path.display()
-        );
-    }
-    Ok(path)
 }

@@ -1,4 +1,4 @@
-//! `mcptap wrap`: an STDIO server with its pipes teed into the database.
+//! `mcptap wrap`: runs an STDIO server and records its pipes in the database.
 
 use std::env;
 use std::path::PathBuf;
@@ -10,11 +10,11 @@ use anyhow::Result;
 use super::args::Wrap;
 use super::target;
 use crate::engine;
-use crate::engine::saver::{self, Recorder};
+use crate::engine::saver::Recorder;
 use crate::event::Detail;
 use crate::pipeline::{Options, Pipeline};
 use crate::source::stdio::{self, Observations, Server};
-use crate::store::{self, CaptureInfo, CaptureKind, Place};
+use crate::store::{self, CaptureKind, Place};
 use crate::view::command_line;
 
 pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
@@ -26,17 +26,17 @@ pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
     let source = recorded.join(" ");
     let server = Server { command: arguments.command, recorded, name: arguments.name };
     let place = target::database(db).map(Place::file);
-    // Observations wait beside the database, which has to find room there too. Where that cannot be, the recorder will say why.
+    // Observations wait beside the database, because that place needs free space anyway. If the
+    // folder cannot be created, the recorder reports the reason.
     let folder = place.as_ref().ok().and_then(|place| place.create_folder().ok());
     let folder = folder.unwrap_or_else(env::temp_dir);
     let code = stdio::wrap(&server, &folder, move |observations| record(observations, source, place?));
     Ok(ExitCode::from(code))
 }
 
-/// Decodes and saves what is observed until the server has ended. Nothing here can reach the server.
+/// Decodes and saves observations until the server has ended. Nothing here can affect the server.
 fn record(mut observations: Observations, source: String, place: Place) -> Result<()> {
-    let (process, started) = (std::process::id(), saver::now());
-    let info = CaptureInfo { kind: CaptureKind::Wrap, source, process, started };
+    let info = target::capture_info(CaptureKind::Wrap, source);
     let writer = target::create_patiently(&place, &info, store::Options::default(), |_| true)?;
     let mut pipeline = Pipeline::new(Options { detail: Detail::Store, ..Options::default() });
     let mut recorder = Recorder::new(writer);

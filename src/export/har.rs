@@ -1,11 +1,12 @@
-//! HAR 1.2, the HTTP archive that network panels of browsers and proxies read
-//! (<http://www.softwareishard.com/blog/har-12-spec/>): every HTTP exchange of the sessions, MCP or not.
+//! HAR 1.2, the HTTP archive that the network panels of browsers and proxies read
+//! (<http://www.softwareishard.com/blog/har-12-spec/>).
 //!
-//! What the format has no place for stands in `_mcp`, as it allows: "Custom fields and elements MUST start with an underscore". One
-//! exchange is held at a time.
+//! It contains every HTTP exchange of the sessions, MCP or not. Facts that the format has no member
+//! for are in `_mcp`: "Custom fields and elements MUST start with an underscore". Only one exchange
+//! is in memory at a time.
 
 mod body;
-mod index;
+mod exchange_map;
 
 use std::collections::HashSet;
 use std::io::{self, Write};
@@ -23,24 +24,25 @@ use crate::event::{Connection, ConnectionKind};
 use crate::mcp::{Session, SessionNumber};
 use crate::store::{CaptureId, Key, Page, Reader, Scope};
 
-use body::{Bodies, Content};
-use index::Index;
+use body::{Bodies, DecodedBody};
+use exchange_map::ExchangeMap;
 
-/// An archive that is being written.
+/// Writes an archive.
 pub struct Har<'a> {
     out: &'a mut dyn Write,
     reader: &'a Reader,
-    /// The capture that is being written.
-    index: Option<Index>,
-    /// Its connections of which exchanges without messages were written: sessions may share one.
+    /// The exchanges of the capture that is being written.
+    exchanges: Option<ExchangeMap>,
+    /// Connections whose exchanges without messages were written. Several sessions may
+    /// share a connection.
     written: HashSet<ConnectionId>,
     line: Vec<u8>,
     is_first: bool,
 }
 
-/// What an exchange is for MCP.
+/// The MCP messages of an exchange.
 #[derive(Debug, Default)]
-struct Spoken {
+struct McpContent {
     session: SessionNumber,
     messages: Vec<u64>,
     method: Option<String>,
@@ -51,42 +53,42 @@ impl<'a> Har<'a> {
     /// Begins an archive.
     ///
     /// # Errors
-    /// It cannot be written; so for all that follow.
+    /// The output fails. The same holds for the functions below.
     pub fn new(reader: &'a Reader, out: &'a mut dyn Write) -> io::Result<Har<'a>> {
         let version = env!("CARGO_PKG_VERSION");
         let creator = format!(r#"{{"name":"mcptap","version":"{version}"}}"#);
         write!(out, r#"{{"log":{{"version":"1.2","creator":{creator},"entries":["#)?;
-        Ok(Har { out, reader, index: None, written: HashSet::new(), line: Vec::new(), is_first: true })
+        Ok(Har { out, reader, exchanges: None, written: HashSet::new(), line: Vec::new(), is_first: true })
     }
 
-    /// Ends it.
+    /// Ends the archive.
     pub fn finish(self) -> io::Result<()> {
         self.out.write_all(b"\n]}}\n")
     }
 
-    /// The exchanges of a session that are `wanted`: those that carried messages of it, and those on its connections that carried none of
-    /// any session, once.
+    /// Writes the `wanted` exchanges of a session: those that carried its messages, and those on
+    /// its connections that carried no message of any session. The latter are written only once.
     ///
     /// # Errors
-    /// As above, or the store cannot be read.
+    /// The output fails, or the store cannot be read.
     pub fn session(&mut self, session: &Session, wanted: &dyn Fn(ExchangeNumber) -> bool) -> Result<()> {
         let Some(capture) = self.reader.capture_of(session.number)? else { return Ok(()) };
-        let index = match self.index.take().filter(|index| index.capture == capture) {
-            Some(index) => index,
+        let exchanges = match self.exchanges.take().filter(|exchanges| exchanges.capture == capture) {
+            Some(exchanges) => exchanges,
             None => {
                 self.written.clear();
-                Index::read(self.reader, capture)?
+                ExchangeMap::read(self.reader, capture)?
             }
         };
-        let mut bodies = Bodies::new(self.reader, &index);
+        let mut bodies = Bodies::new(self.reader, &exchanges);
         let mut connection = None;
         for exchange in self.reader.all_exchanges(session.number) {
             let exchange = &exchange?;
             if !wanted(exchange.number) {
                 continue;
             }
-            let spoken = index.messages(exchange.number);
-            let is_own = match spoken {
+            let carried = exchanges.messages(exchange.number);
+            let is_own = match carried {
                 [] => !self.written.contains(&exchange.connection),
                 some => some.iter().any(|(_, _, number)| *number == session.number),
             };
@@ -96,50 +98,55 @@ impl<'a> Har<'a> {
             if connection.as_ref().is_none_or(|known: &Connection| known.id != exchange.connection) {
                 connection = self.reader.connection(capture, exchange.connection)?;
             }
-            let spoken = self.spoken(capture, session.number, spoken)?;
+            let mcp = self.mcp_content(capture, session.number, carried)?;
             let connection = connection.as_ref();
             let side = connection.and_then(|connection| connection.client).unwrap_or(Side::First);
             let request = bodies.read(exchange, Direction::ClientToServer, side)?;
             let response = bodies.read(exchange, Direction::ServerToClient, side.other())?;
             self.line.clear();
-            let url = url(exchange, connection, index.spoke_https);
-            write_entry(&mut self.line, exchange, (&url, connection), [&request, &response], &spoken);
+            let url = url(exchange, connection, exchanges.recorded_https);
+            write_entry(&mut self.line, exchange, (&url, connection), [&request, &response], &mcp);
             self.out.write_all(if self.is_first { b"\n" } else { b",\n" })?;
             self.is_first = false;
             self.out.write_all(&self.line)?;
         }
         self.written.extend(&session.connections);
-        self.index = Some(index);
+        self.exchanges = Some(exchanges);
         Ok(())
     }
 
-    fn spoken(&self, capture: CaptureId, session: SessionNumber, carried: &[index::Carried]) -> Result<Spoken> {
-        let mut spoken = Spoken { session, ..Spoken::default() };
+    fn mcp_content(
+        &self,
+        capture: CaptureId,
+        session: SessionNumber,
+        carried: &[exchange_map::ExchangeMessage],
+    ) -> Result<McpContent> {
+        let mut mcp = McpContent { session, ..McpContent::default() };
         for (_, message, _) in carried {
-            spoken.messages.push(message.0);
+            mcp.messages.push(message.0);
             let key = Key::new(capture, message.0);
             let Some(row) = self.reader.message_rows(Scope::Capture(capture), Page::from(key, 1))?.pop() else {
                 continue;
             };
-            spoken.method = spoken.method.or(row.method);
+            mcp.method = mcp.method.or(row.method);
             if row.findings > 0 {
                 let rules = self.reader.message_findings(key)?.into_iter().map(|finding| finding.rule);
-                spoken.findings.extend(rules);
+                mcp.findings.extend(rules);
             }
         }
-        spoken.findings.sort_unstable();
-        spoken.findings.dedup();
-        Ok(spoken)
+        mcp.findings.sort_unstable();
+        mcp.findings.dedup();
+        Ok(mcp)
     }
 }
 
-/// Writes an entry: request, response, and the times between their bytes.
+/// Writes an entry: the request, the response, and the times between their bytes.
 fn write_entry(
     out: &mut Vec<u8>,
     exchange: &Exchange,
     (url, connection): (&str, Option<&Connection>),
-    bodies: [&Content; 2],
-    spoken: &Spoken,
+    bodies: [&DecodedBody; 2],
+    mcp: &McpContent,
 ) {
     let Exchange { request, response, .. } = exchange;
     let mut entry = Object::inside(out);
@@ -165,19 +172,19 @@ fn write_entry(
     }
     entry.display("connection", &exchange.connection.0);
     entry.object("_mcp", |object| {
-        object.number("session", spoken.session.0);
+        object.number("session", mcp.session.0);
         object.number("exchange", exchange.number.0);
-        object.numbers("messages", spoken.messages.iter().copied());
-        object.maybe(&spoken.method, |object, method| object.text("method", method));
-        object.array("findings", &spoken.findings, |out, rule| write_string(out, rule));
+        object.numbers("messages", mcp.messages.iter().copied());
+        object.maybe(&mcp.method, |object, method| object.text("method", method));
+        object.array("findings", &mcp.findings, |out, rule| write_string(out, rule));
         object.maybe(&exchange.h2_stream, |object, stream| object.number("h2Stream", *stream));
         object.truth("complete", request.complete && response.complete);
     });
     entry.end();
 }
 
-/// Nanoseconds. "The send, wait and receive timings are not optional and must have non-negative values": an answer may come before its
-/// question is over.
+/// The nanoseconds between two times, at least 0: "The send, wait and receive timings are not
+/// optional and must have non-negative values". A response may begin before its request ends.
 fn between(from: Option<Time>, to: Option<Time>) -> i64 {
     from.zip(to).map_or(0, |(from, to)| to.since(from).max(0))
 }
@@ -193,7 +200,7 @@ fn server(connection: &Connection) -> Option<SocketAddr> {
     Some(facts.endpoints[side.index()])
 }
 
-fn write_request(request: &mut Object<'_>, exchange: &Exchange, url: &str, body: &Content) {
+fn write_request(request: &mut Object<'_>, exchange: &Exchange, url: &str, body: &DecodedBody) {
     let query = url.split_once('?').map(|(_, query)| query.split('#').next().unwrap_or_default());
     request.text("method", exchange.method.as_deref().unwrap_or_default());
     request.text("url", url);
@@ -205,7 +212,7 @@ fn write_request(request: &mut Object<'_>, exchange: &Exchange, url: &str, body:
         request.object("postData", |data| {
             data.text("mimeType", exchange.request.fields.get("content-type").unwrap_or_default());
             data.array("params", [], write_pair);
-            // The format has no encoding here.
+            // HAR defines `encoding` for the content of a response only.
             write_text(data, "_encoding", &body.bytes);
             data.maybe(&body.note, |data, note| data.text("comment", note));
         });
@@ -218,7 +225,7 @@ fn write_request(request: &mut Object<'_>, exchange: &Exchange, url: &str, body:
     }
 }
 
-fn write_response(response: &mut Object<'_>, exchange: &Exchange, body: &Content) {
+fn write_response(response: &mut Object<'_>, exchange: &Exchange, body: &DecodedBody) {
     let half = &exchange.response;
     response.number("status", exchange.status.unwrap_or(0));
     response.text("statusText", exchange.reason.as_deref().unwrap_or_default());
@@ -236,15 +243,16 @@ fn write_response(response: &mut Object<'_>, exchange: &Exchange, body: &Content
     }
 }
 
-/// What both have. Cookies are not taken apart: they are secrets, masked in their fields.
+/// Writes the members that requests and responses share. The list of cookies is empty: cookies are
+/// secrets, masked in the header fields.
 fn write_head(object: &mut Object<'_>, exchange: &Exchange, half: &Half) {
     object.text("httpVersion", &format!("HTTP/{}", exchange.http_version));
     object.array("cookies", [], write_pair);
     object.array("headers", half.fields.iter(), write_pair);
 }
 
-/// Bytes as transmitted, of HTTP/2 as it packs them; -1 where unknown.
-fn write_sizes(object: &mut Object<'_>, half: &Half, body: &Content) {
+/// Writes the sizes as transmitted (of HTTP/2 as compressed), or -1 where they are unknown.
+fn write_sizes(object: &mut Object<'_>, half: &Half, body: &DecodedBody) {
     let head = half.head_end.checked_sub(half.head_start).filter(|length| *length > 0);
     let size = |size: Option<u64>| size.and_then(|size| i64::try_from(size).ok()).unwrap_or(-1);
     object.signed("headersSize", size(head));
@@ -258,7 +266,7 @@ fn write_pair(out: &mut Vec<u8>, (name, value): (&str, &str)) {
     pair.end();
 }
 
-/// A body as text, or in base64 where it is none.
+/// Writes a body as text, or in base64 if it is not UTF-8.
 fn write_text(object: &mut Object<'_>, encoding: &'static str, bytes: &[u8]) {
     match std::str::from_utf8(bytes) {
         Ok(text) => object.text("text", text),
@@ -269,16 +277,16 @@ fn write_text(object: &mut Object<'_>, encoding: &'static str, bytes: &[u8]) {
     }
 }
 
-/// The absolute URL of the request.
-fn url(exchange: &Exchange, connection: Option<&Connection>, spoke_https: bool) -> String {
+/// The absolute URL of a request.
+fn url(exchange: &Exchange, connection: Option<&Connection>, recorded_https: bool) -> String {
     let target = exchange.target.as_deref().unwrap_or("/");
     if uri::split_scheme(target).is_some() {
         return target.to_owned();
     }
     let fields = &exchange.request.fields;
     let address = connection.and_then(server);
-    // What others recorded above TLS shows none: its port nearly always tells.
-    let is_secret = spoke_https
+    // A capture that another program recorded above TLS shows no TLS. The port mostly reveals it.
+    let is_secret = recorded_https
         || connection.is_some_and(|connection| !connection.tls.is_empty())
         || fields.get(":scheme") == Some("https")
         || address.is_some_and(|address| address.port() == 443);
@@ -298,15 +306,15 @@ mod tests {
 
     use super::*;
 
-    fn entry(exchange: &Exchange, bodies: [&Content; 2]) -> Value {
+    fn entry(exchange: &Exchange, bodies: [&DecodedBody; 2]) -> Value {
         let mut line = Vec::new();
-        write_entry(&mut line, exchange, ("http://h/", None), bodies, &Spoken::default());
+        write_entry(&mut line, exchange, ("http://h/", None), bodies, &McpContent::default());
         serde_json::from_slice(&line).expect("an entry is JSON")
     }
 
     #[test]
-    fn what_is_no_text_is_base64_on_both_sides() {
-        let binary = Content { bytes: b"\xff\0".to_vec(), sent: Some(2), note: None };
+    fn binary_bodies_are_base64_on_both_sides() {
+        let binary = DecodedBody { bytes: b"\xff\0".to_vec(), sent: Some(2), note: None };
         let written = entry(&Exchange::default(), [&binary, &binary]);
         assert_eq!(
             (&written["request"]["postData"]["text"], &written["request"]["postData"]["_encoding"]),
@@ -317,8 +325,8 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_captured_is_said_and_every_member_is_there() {
-        let written = entry(&Exchange::default(), [&Content::default(), &Content::default()]);
+    fn missing_parts_have_comments_and_every_member_is_present() {
+        let written = entry(&Exchange::default(), [&DecodedBody::default(), &DecodedBody::default()]);
         assert_eq!(written["request"]["comment"], "the request was not captured");
         assert_eq!((&written["response"]["status"], &written["response"]["bodySize"]), (&json!(0), &json!(-1)));
         assert_eq!(written["timings"]["wait"], 0);

@@ -1,9 +1,11 @@
-//! One page that shows sessions to whoever has a browser: who talked, every message with its text, what was found, the exchanges.
+//! An HTML page that shows sessions in a browser: the parties, every message with its text, the
+//! findings, and the exchanges.
 //!
-//! The page is one file that fetches nothing and runs nothing: its policy allows the one style that stands in it. What came from the
-//! network reaches it through [`Shown`] alone, so that no text of it can be anything but text.
+//! The page is one file that fetches nothing and runs nothing: its content security policy allows
+//! only its own style. Text from the network is written through [`Escaped`] alone, so that it
+//! cannot become markup.
 
-mod shown;
+mod escaped;
 
 use std::io::{self, Write};
 use std::iter;
@@ -20,44 +22,46 @@ use crate::findings::{self, Severity};
 use crate::mcp::{Message, MessageNumber, Peers, Session, SessionNumber, facts};
 use crate::store::{FindingRow, Reader, Scope};
 use crate::view::outcome::look;
-use crate::view::overview::{self, Line};
+use crate::view::overview::{self, SummaryRow};
 use crate::view::paint::Tone;
 use crate::view::text::about;
 use crate::view::times::Times;
 use crate::view::transcript::{self, part_of};
 use crate::view::{json_tree, parties, units};
 
-use shown::Shown;
+use escaped::Escaped;
 
-/// Messages that a browser shows without a pause.
+/// Number of messages that a browser shows without a noticeable pause.
 pub const SHOWN: u64 = 20_000;
 
-/// Bytes of a message's text that are shown: a page of many long ones would be too much for a browser.
+/// Bytes of a message's text that are shown. A page with many longer texts would be too much
+/// for a browser.
 const TEXT: usize = 64 << 10;
 
-/// Findings that are shown at once.
+/// Number of findings up to which the list is unfolded.
 const UNFOLDED: u64 = 20;
 
-/// The width of a latency's bar, in its own units.
+/// The width of a latency bar in units of its SVG.
 const BAR: f64 = 60.0;
 
-/// The only style that the page allows itself.
+/// The only style that the page's policy allows.
 const STYLE: &str = include_str!("html/style.css");
 
-/// A page that is being written.
+/// Writes a page.
 pub struct Html<'a> {
     out: &'a mut dyn Write,
     reader: &'a Reader,
-    /// Only some messages are on it: others are not linked to.
+    /// Whether only some messages are on the page, so that links to messages may lead nowhere.
     is_filtered: bool,
     start: Time,
 }
 
 impl<'a> Html<'a> {
-    /// Begins a page about these sessions. `filter` says which of their messages are on it.
+    /// Begins a page for these sessions. `filter` is the text of the filter that selects the
+    /// messages on it.
     ///
     /// # Errors
-    /// It cannot be written; so for all that follow.
+    /// The output fails. The same holds for the functions below.
     pub fn new(
         reader: &'a Reader,
         out: &'a mut dyn Write,
@@ -68,7 +72,7 @@ impl<'a> Html<'a> {
             [one] => format!("Session {}: {}", one.number.0, parties::server(one)),
             some => units::count(some.len() as u64, "session"),
         };
-        // The style is allowed by its hash: nothing that comes in between could add another.
+        // The policy allows the style by its hash, so that injected markup cannot add another one.
         let hash = STANDARD.encode(digest::digest(&digest::SHA256, STYLE.as_bytes()));
         writeln!(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">")?;
         writeln!(
@@ -77,10 +81,10 @@ impl<'a> Html<'a> {
         )?;
         writeln!(out, "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">")?;
         writeln!(out, "<meta name=\"referrer\" content=\"no-referrer\">")?;
-        writeln!(out, "<title>{} - mcptap</title>\n<style>{STYLE}</style>\n</head>\n<body>", Shown(&title))?;
-        writeln!(out, "<header><h1>{}</h1>", Shown(&title))?;
+        writeln!(out, "<title>{} - mcptap</title>\n<style>{STYLE}</style>\n</head>\n<body>", Escaped(&title))?;
+        writeln!(out, "<header><h1>{}</h1>", Escaped(&title))?;
         if let Some(filter) = filter {
-            writeln!(out, "<p class=\"dim\">only messages that fit <code>{}</code></p>", Shown(filter))?;
+            writeln!(out, "<p class=\"dim\">only messages that match <code>{}</code></p>", Escaped(filter))?;
         }
         if sessions.len() > 1 {
             writeln!(out, "<nav><ul>")?;
@@ -90,7 +94,7 @@ impl<'a> Html<'a> {
                 writeln!(
                     out,
                     "<li><a href=\"#s{number}\">Session {number}</a> {} <span class=\"dim\">{messages}</span></li>",
-                    Shown(&server)
+                    Escaped(&server)
                 )?;
             }
             writeln!(out, "</ul></nav>")?;
@@ -99,7 +103,7 @@ impl<'a> Html<'a> {
         Ok(Html { out, reader, is_filtered: filter.is_some(), start: Time::default() })
     }
 
-    /// Ends it.
+    /// Ends the page.
     pub fn finish(self) -> io::Result<()> {
         writeln!(
             self.out,
@@ -108,10 +112,11 @@ impl<'a> Html<'a> {
         )
     }
 
-    /// Begins a session: what it is, and what was found. Its messages follow, then [`Html::end_session`].
+    /// Begins a session with its facts and findings. Its messages follow, then
+    /// [`Html::end_session`].
     ///
     /// # Errors
-    /// As above, or the store cannot be read.
+    /// The output fails, or the store cannot be read.
     pub fn session(&mut self, session: &Session) -> Result<()> {
         let overview = overview::read(self.reader, session)?;
         let times = Times::read(self.reader, session)?;
@@ -119,9 +124,9 @@ impl<'a> Html<'a> {
         let number = session.number.0;
         writeln!(self.out, "<section id=\"s{number}\">\n<h2>Session {number}</h2>\n<dl>")?;
         for (name, value) in facts_of(session) {
-            writeln!(self.out, "<div><dt>{name}</dt><dd>{}</dd></div>", Shown(&value))?;
+            writeln!(self.out, "<div><dt>{name}</dt><dd>{}</dd></div>", Escaped(&value))?;
         }
-        writeln!(self.out, "</dl>\n<details class=\"more\"><summary>More about it</summary>\n<table>")?;
+        writeln!(self.out, "</dl>\n<details class=\"more\"><summary>Summary</summary>\n<table>")?;
         for line in overview.lines(session).into_iter().chain(times.lines()) {
             self.line(session.number, &line)?;
         }
@@ -130,15 +135,15 @@ impl<'a> Html<'a> {
         Ok(writeln!(self.out, "<h3>Messages</h3>\n<div class=\"timeline\">")?)
     }
 
-    /// A line of the overview.
-    fn line(&mut self, session: SessionNumber, line: &Line) -> io::Result<()> {
+    /// Writes a row of the summary.
+    fn line(&mut self, session: SessionNumber, line: &SummaryRow) -> io::Result<()> {
         let class = if line.depth == 0 { " class=\"head\"" } else { "" };
-        write!(self.out, "<tr{class}><th>{}</th><td>{}", Shown(&line.name), Shown(&line.value))?;
+        write!(self.out, "<tr{class}><th>{}</th><td>{}", Escaped(&line.name), Escaped(&line.value))?;
         self.links(session, line.message.as_slice())?;
         writeln!(self.out, "</td></tr>")
     }
 
-    /// A message by number, which leads to it.
+    /// Writes the number of a message as a link to it.
     fn link(&mut self, session: SessionNumber, message: MessageNumber) -> io::Result<()> {
         match (self.is_filtered, session.0, message.0) {
             (true, _, number) => write!(self.out, "{number}"),
@@ -146,7 +151,7 @@ impl<'a> Html<'a> {
         }
     }
 
-    /// The messages that something is about.
+    /// Writes links to several messages.
     fn links(&mut self, session: SessionNumber, messages: &[MessageNumber]) -> io::Result<()> {
         for (message, before) in messages.iter().zip(iter::once(" · message ").chain(iter::repeat(", "))) {
             write!(self.out, "{before}")?;
@@ -155,13 +160,13 @@ impl<'a> Html<'a> {
         Ok(())
     }
 
-    /// What was found, folded away where it is more than one looks through.
+    /// Writes the findings. The list is folded if it is long.
     fn findings(&mut self, session: &Session) -> Result<()> {
         let scope = Scope::Session(session.number);
         let counts = self.reader.finding_counts(scope)?;
         let all: u64 = counts.iter().map(|(_, count)| count).sum();
         if all == 0 {
-            return Ok(writeln!(self.out, "<p class=\"dim\">Nothing was found that breaks a rule.</p>")?);
+            return Ok(writeln!(self.out, "<p class=\"dim\">No rule was broken.</p>")?);
         }
         let counted = counts.iter().rev().map(|(severity, count)| match severity {
             Severity::Info => format!("{count} info"),
@@ -176,29 +181,29 @@ impl<'a> Html<'a> {
         Ok(writeln!(self.out, "</details>")?)
     }
 
-    /// What was found, with the manual of its rule.
+    /// Writes a finding with the manual of its rule.
     fn finding(&mut self, session: SessionNumber, row: &FindingRow) -> io::Result<()> {
         let severity = row.severity.name();
         write!(
             self.out,
             "<details class=\"{severity}\"><summary><b>{severity}</b> <code>{}</code> {}",
-            Shown(&row.rule),
-            Shown(&row.text)
+            Escaped(&row.rule),
+            Escaped(&row.text)
         )?;
         self.links(session, &row.messages)?;
         let packets = transcript::packets(&row.packets);
         let repeated = if row.repeated > 1 { format!("{} times", row.repeated) } else { String::new() };
         writeln!(self.out, " <span class=\"dim\">{packets} {repeated}</span></summary>")?;
         if let Some(rule) = findings::rule(&row.rule) {
-            writeln!(self.out, "<p>{}</p>\n<p>{}</p>", Shown(rule.why), Shown(rule.remedy))?;
+            writeln!(self.out, "<p>{}</p>\n<p>{}</p>", Escaped(rule.why), Escaped(rule.remedy))?;
         }
-        writeln!(self.out, "<p class=\"dim\">{}</p></details>", Shown(&row.spec))
+        writeln!(self.out, "<p class=\"dim\">{}</p></details>", Escaped(&row.spec))
     }
 
-    /// A message: one line, and its text behind it.
+    /// Writes a message: one line, which unfolds to its text.
     ///
     /// # Errors
-    /// It cannot be written.
+    /// The output fails.
     pub fn message(&mut self, message: &Message) -> io::Result<()> {
         write_message(self.out, message, self.start)?;
         let details = [
@@ -209,7 +214,7 @@ impl<'a> Html<'a> {
             message.line.map(|line| format!("line {line}")),
         ];
         let details: Vec<String> = details.into_iter().flatten().collect();
-        write!(self.out, "<p class=\"dim\">{}", Shown(&details.join(" · ")))?;
+        write!(self.out, "<p class=\"dim\">{}", Escaped(&details.join(" · ")))?;
         if let Some(exchange) = message.exchange {
             write!(self.out, " · <a href=\"#x{}-{1}\">exchange {1}</a>", message.session.0, exchange.0)?;
         }
@@ -227,7 +232,7 @@ impl<'a> Html<'a> {
     /// Ends a session with its HTTP exchanges.
     ///
     /// # Errors
-    /// As above, or the store cannot be read.
+    /// The output fails, or the store cannot be read.
     pub fn end_session(&mut self, session: &Session) -> Result<()> {
         writeln!(self.out, "</div>")?;
         let mut is_first = true;
@@ -253,7 +258,7 @@ impl<'a> Html<'a> {
         let at = started.map(|time| units::relative(time, session.started)).unwrap_or_default();
         let took = started.zip(response.ended).map(|(from, to)| units::duration(to.since(from))).unwrap_or_default();
         let words = [exchange.method.as_deref(), exchange.target.as_deref()];
-        let asked = words.map(|word| word.unwrap_or("?")).join(" ");
+        let request_line = words.map(|word| word.unwrap_or("?")).join(" ");
         let status = match (exchange.status, &exchange.reason) {
             (Some(status), Some(reason)) => format!("{status} {reason}"),
             (Some(status), None) => status.to_string(),
@@ -265,8 +270,8 @@ impl<'a> Html<'a> {
             self.out,
             "<tr id=\"x{}-{number}\"><td>{number}</td><td>{at}</td><td><code>{}</code></td><td>{}{incomplete}</td><td>{}</td><td>{}</td><td>{took}</td></tr>",
             session.number.0,
-            Shown(&asked),
-            Shown(&status),
+            Escaped(&request_line),
+            Escaped(&status),
             units::size(request.body_bytes),
             units::size(response.body_bytes),
             number = exchange.number.0,
@@ -274,7 +279,7 @@ impl<'a> Html<'a> {
     }
 }
 
-/// What a session is, in a few facts.
+/// The main facts about a session, as names and values.
 fn facts_of(session: &Session) -> Vec<(&'static str, String)> {
     let unknown = || "unknown".to_owned();
     let (place, at) = match &session.peers {
@@ -285,9 +290,6 @@ fn facts_of(session: &Session) -> Vec<(&'static str, String)> {
         Peers::Process { process, command, .. } => ("command", format!("{} (process {process})", command.join(" "))),
     };
     let calls = session.responses + session.errors + session.unanswered;
-    // Never claim wholeness by rounding.
-    let complete = session.completeness() * 100.0;
-    let complete = if complete < 100.0 { complete.min(99.9) } else { complete };
     let mut facts = vec![
         ("client", parties::party(&session.client).unwrap_or_else(unknown)),
         ("server", parties::party(&session.server).unwrap_or_else(unknown)),
@@ -306,13 +308,13 @@ fn facts_of(session: &Session) -> Vec<(&'static str, String)> {
                 session.unanswered
             ),
         ),
-        ("captured", format!("{complete:.1} % of its bytes")),
+        ("captured", format!("{} of its bytes", units::percent(session.completeness()))),
     ];
     facts.extend(session.session_id.iter().map(|id| ("session id", id.clone())));
     facts
 }
 
-/// `2026-11-21 01:55:46.342 UTC`.
+/// A time in the form `2026-11-21 01:55:46.342 UTC`.
 fn moment(time: Time) -> String {
     let mut text = Vec::new();
     write_time(&mut text, time);
@@ -320,7 +322,7 @@ fn moment(time: Time) -> String {
     format!("{} {} UTC", &text[..10], &text[11..23])
 }
 
-/// Opens a message with its line; what stands behind it and its end follow.
+/// Begins a message with its line. The caller writes its text and ends it.
 fn write_message(out: &mut dyn Write, message: &Message, start: Time) -> io::Result<()> {
     let (arrow, side) = transcript::arrow(message);
     let side = if side == Tone::Client { "client" } else { "server" };
@@ -337,17 +339,17 @@ fn write_message(out: &mut dyn Write, message: &Message, start: Time) -> io::Res
         "<span class=\"at\">{}</span><span class=\"arrow\">{arrow}</span>",
         units::relative(message.time, start)
     )?;
-    write!(out, "<span class=\"method\">{}</span>", Shown(transcript::method(message)))?;
-    let words = part_of(message.link.as_ref(), about(message, message.tool.as_deref()));
-    write!(out, "<span class=\"about\">{}", Shown(&words))?;
+    write!(out, "<span class=\"method\">{}</span>", Escaped(transcript::method(message)))?;
+    let words = part_of(message.link.as_ref(), about(message));
+    write!(out, "<span class=\"about\">{}", Escaped(&words))?;
     for rule in &message.findings {
         write!(out, " <code class=\"warning\">{rule}</code>")?;
     }
-    writeln!(out, "</span><span class=\"id\">{}</span>", Shown(&id))?;
+    writeln!(out, "</span><span class=\"id\">{}</span>", Escaped(&id))?;
     let latency = message.latency.filter(|_| message.answers.is_some());
     write!(out, "<span class=\"took\">")?;
     if let Some(latency) = latency {
-        // From a tenth of a millisecond to a hundred seconds, each decade as wide as the next.
+        // The bar covers 0.1 ms to 100 s, with the same width for each decade.
         let width = (((latency.max(1) as f64).log10() - 5.0) / 6.0).clamp(0.0, 1.0) * BAR;
         write!(
             out,
@@ -360,16 +362,16 @@ fn write_message(out: &mut dyn Write, message: &Message, start: Time) -> io::Res
     writeln!(out, "<div class=\"text\" id=\"m{}-{}\">", message.session.0, message.number.0)
 }
 
-/// The text of a message, over several lines where it is JSON.
+/// Writes the text of a message, indented if it is JSON.
 fn write_text(out: &mut dyn Write, message: &Message) -> io::Result<()> {
     let raw: &[u8] = &message.raw;
     let shown = raw.get(..TEXT).unwrap_or(raw);
     match (shown.len() == raw.len()).then(|| json_tree::shown(raw)).flatten() {
         Some(pretty) => {
             write!(out, "<pre>")?;
-            pretty.lines().try_for_each(|line| writeln!(out, "{}", Shown(line)))?;
+            pretty.lines().try_for_each(|line| writeln!(out, "{}", Escaped(line)))?;
         }
-        None => write!(out, "<pre>{}", Shown(&String::from_utf8_lossy(shown)))?,
+        None => write!(out, "<pre>{}", Escaped(&String::from_utf8_lossy(shown)))?,
     }
     writeln!(out, "</pre>")?;
     if shown.len() < raw.len() {

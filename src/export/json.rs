@@ -1,4 +1,4 @@
-//! JSON as it is written here: straight into a buffer, and safe to look at on a terminal.
+//! A JSON writer. It writes into a buffer, and its output is safe to look at on a terminal.
 
 mod object;
 pub(super) mod text;

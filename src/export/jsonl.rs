@@ -1,8 +1,9 @@
-//! JSON lines: one object per line, `type` first, then the members in the order of `docs/cli.md`; those without a value are
-//! left out.
+//! JSON lines: one object a line. `type` comes first, then the other members in the order of
+//! `docs/cli.md`. Members without a value are left out.
 //!
-//! Whatever could move a terminal's cursor or turn its text around is escaped: a line is safe to look at, and says the same
-//! when parsed. Messages are most of the output, so lines are written straight into a buffer that the caller uses again.
+//! Every character that could move a terminal's cursor or reverse its text is escaped. So a line is
+//! safe to look at, and a parser reads the same text. Messages are most of the output, so lines are
+//! written straight into a buffer that the caller reuses.
 
 mod summary;
 
@@ -31,9 +32,10 @@ pub fn write_message(out: &mut Vec<u8>, message: &Message) {
     write_call(out, message, None);
 }
 
-/// The same with where the time of its call went, which only a store tells.
+/// Writes the `message` line of a message, with the timing of its call. Timings need a store.
 pub fn write_call(out: &mut Vec<u8>, message: &Message, timing: Option<&Timing>) {
-    // Quotes and backslashes make a message about a sixth longer; room for that saves moving it while it is written.
+    // Quotes and backslashes make a message about a sixth longer. Reserving room for them avoids
+    // moving the line while it grows.
     out.reserve(message.raw.len() + message.raw.len() / 4 + 512);
     let mut line = Object::line(out, "message");
     line.number("session", message.session.0);
@@ -72,7 +74,8 @@ pub fn write_call(out: &mut Vec<u8>, message: &Message, timing: Option<&Timing>)
     if let Some(timing) = timing {
         line.object("timing", |object| write_timing(object, timing));
     }
-    // The packets of a pipe are chunks that the wrapper read: a number that says nothing to anybody.
+    // The packets of a pipe are chunks that the wrapper read. Their numbers are of no
+    // use to anybody.
     if message.transport != Transport::Stdio {
         line.numbers("packets", message.packets.iter().map(|packet| packet.0));
     }
@@ -100,15 +103,15 @@ fn write_timing(object: &mut Object<'_>, timing: &Timing) {
 pub fn write_overview(out: &mut Vec<u8>, session: SessionNumber, overview: &Overview, times: &Times) {
     let mut line = Object::line(out, "overview");
     line.number("session", session.0);
-    line.maybe(&overview.asked, |line, (version, _)| line.text("revision_asked", version));
-    line.maybe(&overview.given, |line, (version, _)| line.text("revision_given", version));
+    line.maybe(&overview.requested_revision, |line, (version, _)| line.text("revision_asked", version));
+    line.maybe(&overview.selected_revision, |line, (version, _)| line.text("revision_given", version));
     line.maybe(&overview.instructions, |line, (text, _)| line.text("instructions", text));
     for (name, side) in [("client_capabilities", Declarer::Client), ("server_capabilities", Declarer::Server)] {
-        line.array(name, overview.capabilities(side), |out, standing| {
+        line.array(name, overview.capabilities(side), |out, usage| {
             let mut object = Object::inside(out);
-            object.word("capability", standing.capability.path());
-            object.maybe(&standing.declared, |object, number| object.number("declared", number.0));
-            object.number("used", standing.used.map_or(0, |(times, _)| times));
+            object.word("capability", usage.capability.path());
+            object.maybe(&usage.declared, |object, number| object.number("declared", number.0));
+            object.number("used", usage.used.map_or(0, |(times, _)| times));
             object.end();
         });
     }
@@ -232,7 +235,7 @@ fn write_peers(object: &mut Object<'_>, peers: &Peers) {
     }
 }
 
-/// A share from 0 to 1 with six digits; 1 only where nothing at all is missing.
+/// A share from 0 to 1 with six digits. It is 1 only where nothing at all is missing.
 fn rounded_share(share: f64) -> f64 {
     let rounded = (share.clamp(0.0, 1.0) * 1e6).round() / 1e6;
     if share < 1.0 { rounded.min(0.999_999) } else { rounded }
@@ -243,7 +246,8 @@ pub fn write_finding(out: &mut Vec<u8>, finding: &Finding) {
     write_finding_of(out, finding.rule.id, finding.severity, finding.rule.spec, finding);
 }
 
-/// The same of a saved one, whose rule this program need not know, with the severity that a project gives it.
+/// Writes the `finding` line of a stored finding with the severity that a project gives it. This
+/// program need not know its rule.
 pub fn write_finding_row(out: &mut Vec<u8>, row: &FindingRow, severity: Severity) {
     let finding = Finding {
         session: row.session,
@@ -275,7 +279,7 @@ fn write_finding_of(out: &mut Vec<u8>, rule: &str, severity: Severity, spec: &st
     line.end_line();
 }
 
-/// Writes the `step` line of a row of the layer table.
+/// Writes the `step` line of a row of the step table.
 pub fn write_step(out: &mut Vec<u8>, step: &Step) {
     let mut line = Object::line(out, "step");
     line.number("step", step.number as u64);
@@ -291,7 +295,7 @@ pub fn write_step(out: &mut Vec<u8>, step: &Step) {
     line.end_line();
 }
 
-/// Writes the `layer` line of one layer of a message.
+/// Writes the `layer` line of a layer of a message.
 pub fn write_layer(out: &mut Vec<u8>, layer: &Layer) {
     let mut line = Object::line(out, "layer");
     line.word("layer", layer.layer);

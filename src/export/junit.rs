@@ -1,13 +1,15 @@
-//! JUnit XML: findings as continuous-integration services show test results. One test case a rule that was broken.
+//! Findings as JUnit XML, for continuous integration. Each rule that was broken is a test case.
 
 use crate::findings::Severity;
 use crate::store::FindingRow;
 use crate::view::junit::{self, Case, Outcome};
 
-/// Findings of one rule that a test case tells of; services cut long texts themselves, and worse.
-const TOLD: usize = 100;
+/// Maximum number of findings of a rule that its test case lists. Services cut long texts
+/// in worse ways.
+const SHOWN: usize = 100;
 
-/// A suite named `target`; findings from `fail_on` on are failures, milder ones output.
+/// A suite named `target`. Findings of severity `fail_on` or worse are failures; the others are
+/// output of passed cases.
 pub fn suite(target: &str, findings: &[(Severity, FindingRow)], fail_on: Option<Severity>) -> String {
     let mut rules: Vec<&str> = findings.iter().map(|(_, row)| row.rule.as_str()).collect();
     rules.sort_unstable();
@@ -23,7 +25,7 @@ pub fn suite(target: &str, findings: &[(Severity, FindingRow)], fail_on: Option<
 fn case(rule: &str, findings: &[(Severity, FindingRow)], fail_on: Option<Severity>) -> Case {
     let of_rule: Vec<_> = findings.iter().filter(|(_, row)| row.rule == rule).collect();
     let worst = of_rule.iter().map(|(severity, _)| *severity).max().unwrap_or(Severity::Info);
-    let text: Vec<String> = of_rule.iter().take(TOLD).map(|(severity, row)| line(*severity, row)).collect();
+    let text: Vec<String> = of_rule.iter().take(SHOWN).map(|(severity, row)| line(*severity, row)).collect();
     let text = text.join("\n");
     let layer = crate::findings::rule(rule).map_or("", |rule| rule.layer);
     let outcome = if fail_on.is_some_and(|bound| worst >= bound) {

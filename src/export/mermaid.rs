@@ -1,4 +1,4 @@
-//! Mermaid sequence diagrams, which code hosts draw where they stand in an issue or a document
+//! Mermaid sequence diagrams, which code hosts draw in issues and documents
 //! (<https://mermaid.js.org/syntax/sequenceDiagram.html>).
 
 use std::fmt::Write;
@@ -11,13 +11,13 @@ use crate::view::outcome::look;
 use crate::view::text::about;
 use crate::view::{parties, safe, units};
 
-/// Characters of a diagram that are drawn where nobody says otherwise (`maxTextSize`).
+/// Maximum length of a diagram in characters by Mermaid's default (`maxTextSize`).
 pub const DRAWN: usize = 50_000;
 
-/// Columns of what a message is about: an arrow is as long as its text.
+/// Maximum width of a message's summary in columns. An arrow is as long as its text.
 const ABOUT: usize = 60;
 
-/// The first line, and who takes part: a client and a server for each session.
+/// The first line and the participants: a client and a server for each session.
 pub fn head(sessions: &[Session]) -> String {
     let mut text = "sequenceDiagram\n".to_owned();
     for session in sessions {
@@ -30,7 +30,7 @@ pub fn head(sessions: &[Session]) -> String {
     text
 }
 
-/// An arrow from its sender, and below it the rules that the message breaks.
+/// An arrow for a message and, below it, the rules that the message breaks.
 pub fn message(message: &Message) -> String {
     let number = message.session.0;
     let (from, to) = match message.direction {
@@ -38,7 +38,8 @@ pub fn message(message: &Message) -> String {
         Direction::ServerToClient => ('S', 'C'),
     };
     let status = facts::status(message);
-    // Solid is asked and dashed answered; an open head expects no answer, and a cross stands for what went wrong.
+    // Requests are solid and responses dashed. An open head expects no response, and a cross
+    // means an error.
     let arrow = match message.kind {
         Kind::Request => "->>",
         Kind::Notification => "-)",
@@ -50,7 +51,7 @@ pub fn message(message: &Message) -> String {
     let words = [
         Some(message.number.0.to_string()),
         message.method.as_deref().map(str::to_owned),
-        Some(safe::fit(&about(message, message.tool.as_deref()), ABOUT)),
+        Some(safe::fit(&about(message), ABOUT)),
         id,
         message.latency.filter(|_| message.answers.is_some()).map(units::duration),
         Some(look(status).mark.to_owned()),
@@ -63,8 +64,10 @@ pub fn message(message: &Message) -> String {
     text
 }
 
-/// Text in which nothing acts: neither on a terminal nor in Mermaid, for which `#` and `;` stand around the code of a character, `;` and a line's end
-/// end a statement, `%%` begins a comment, and `<` an element of HTML.
+/// Escapes a text so that nothing in it acts on a terminal or in Mermaid.
+///
+/// In Mermaid `#` and `;` enclose the code of a character, `;` and the end of a line end a
+/// statement, `%%` begins a comment, and `<` begins an HTML element.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in safe::visible(text).chars() {

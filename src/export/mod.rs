@@ -1,4 +1,4 @@
-//! What was observed, in forms that others read: one file per format.
+//! Exports of sessions in formats that other programs read: one file per format.
 
 pub mod har;
 pub mod html;

@@ -1,14 +1,16 @@
-//! OTLP/JSON: requests with their answers as spans, as the OpenTelemetry collector's file exporter writes them and its file receiver reads
-//! them (<https://opentelemetry.io/docs/specs/otel/protocol/file-exporter/>): one `TracesData` a line.
+//! OTLP/JSON: requests with their responses as spans. The OpenTelemetry collector's file exporter
+//! writes this format, and its file receiver reads it
+//! (<https://opentelemetry.io/docs/specs/otel/protocol/file-exporter/>): one `TracesData` a line.
 //!
 //! Names and attributes are those of the semantic conventions for MCP
-//! (<https://opentelemetry.io/docs/specs/semconv/gen-ai/mcp/>), from the side of whoever asks; what they have no name for begins with
-//! `mcptap.`. Ids are hashes of what was captured: the same session has the same ones each time, wherever it is read from.
+//! (<https://opentelemetry.io/docs/specs/semconv/gen-ai/mcp/>), from the view of the side that
+//! sends the request. Attributes without a name there begin with `mcptap.`. Ids are hashes of
+//! captured facts, so a session has the same ids in every export.
 //!
 //! ```text
-//! session                    the trace: all of a session, unless a request says which trace it belongs to
-//! ├─ initialize
-//! └─ tools/call get_weather  a request and its answer; its progress and its cancellation are events
+//!    session                    the trace: a whole session, unless a request names its own trace
+//!    ├─ initialize
+//!    └─ tools/call get_weather  a request and its response; progress and cancellation are events
 //! ```
 
 mod attributes;
@@ -33,29 +35,33 @@ use crate::store::{CaptureId, Key, Page, Reader, Scope};
 
 use attributes::{Attributes, LONGEST, cut};
 
-/// Requests that wait for their answer. Of more the oldest is written with the answer that is known of it, and later events are not in it.
+/// Maximum number of requests that wait for their response. Beyond it the oldest is written with
+/// the response that the store names, and without later events.
 const OPEN: usize = 4_096;
 
-/// Events of a span, as OpenTelemetry's own programs limit them (EventCountLimit); how many more there were is said.
+/// Maximum number of events of a span, as in OpenTelemetry's own programs (EventCountLimit). The
+/// span contains the number of dropped events.
 const EVENTS: u32 = 128;
 
-/// Bytes of the events of all open spans: those for which there is no room are counted as those above [`EVENTS`] are.
-const HELD: usize = 16 << 20;
+/// Maximum bytes of the events of all open spans. Further events are dropped and counted as those
+/// above [`EVENTS`] are.
+const MAX_EVENT_BYTES: usize = 16 << 20;
 
 /// Bytes of spans after which a line is written.
 const LINE: usize = 256 << 10;
 
-/// SPAN_KIND_INTERNAL and SPAN_KIND_CLIENT: "Values of enum fields MUST be encoded as integer values" (OTLP, JSON Protobuf Encoding).
+/// SPAN_KIND_INTERNAL and SPAN_KIND_CLIENT: "Values of enum fields MUST be encoded as integer
+/// values" (OTLP, JSON Protobuf Encoding).
 const INTERNAL: u32 = 1;
 const CLIENT: u32 = 3;
 
-/// STATUS_CODE_ERROR.
+/// The status code STATUS_CODE_ERROR of a span.
 const ERROR: u32 = 2;
 
-/// Writes the spans of a session: of all requests, or of those that are `wanted`.
+/// Writes the spans of a session: of all requests, or of the `wanted` ones.
 ///
 /// # Errors
-/// They cannot be written, or the store cannot be read.
+/// The output fails, or the store cannot be read.
 pub fn write_session(
     reader: &Reader,
     session: &Session,
@@ -65,7 +71,7 @@ pub fn write_session(
     let Some(capture) = reader.capture_of(session.number)? else { return Ok(()) };
     let http = reader.exchanges(session.number, Page::first(1))?.first().map(|exchange| exchange.http_version);
     let resources = [Direction::ClientToServer, Direction::ServerToClient].map(|side| Resource::new(session, side));
-    let mut trace = Trace { session, seed: seed(session), http, open: BTreeMap::new(), resources, held: 0, out };
+    let mut trace = Trace { session, seed: seed(session), http, open: BTreeMap::new(), resources, event_bytes: 0, out };
     for message in reader.all_messages(capture, Scope::Session(session.number), None, None) {
         let message = message?;
         if message.redelivered {
@@ -74,7 +80,7 @@ pub fn write_session(
         if message.kind == Kind::Request && wanted.is_none_or(|wanted| wanted.contains(&message.number)) {
             trace.open.insert(message.number, Span::of(&message));
         } else if message.kind == Kind::Notification {
-            trace.hear(&message);
+            trace.add_event(&message);
         } else if let Some(span) = message.answers.and_then(|request| trace.open.remove(&request)) {
             trace.end(span, Some(&message))?;
         }
@@ -85,51 +91,51 @@ pub fn write_session(
     while !trace.open.is_empty() {
         trace.end_oldest(reader, capture)?;
     }
-    trace.whole()?;
+    trace.write_session_span()?;
     trace.resources[0].flush(trace.out)?;
     trace.resources[1].flush(trace.out)
 }
 
-/// What tells a session from all others, whatever number it has where it is read.
+/// The facts that identify a session in every database.
 fn seed(session: &Session) -> Vec<u8> {
     let id = session.session_id.as_deref().unwrap_or_default();
     format!("{} {:?} {id}", session.started.0, session.peers).into_bytes()
 }
 
-/// The spans of a session, as they end.
+/// Writes the spans of a session in the order in which they end.
 struct Trace<'a> {
     session: &'a Session,
     seed: Vec<u8>,
     /// The version of HTTP.
     http: Option<&'static str>,
     open: BTreeMap<MessageNumber, Span>,
-    /// Whose spans: the client's, the server's.
+    /// The spans of the client and those of the server.
     resources: [Resource; 2],
-    /// Bytes of the events of those that are open.
-    held: usize,
+    /// Bytes of the events of all open spans.
+    event_bytes: usize,
     out: &'a mut dyn Write,
 }
 
-/// A request, and what was heard of it so far.
+/// A request, with the notifications about it so far.
 struct Span {
     request: MessageNumber,
     sender: Direction,
     start: Time,
     method: Arc<str>,
-    /// The tool, prompt or resource: the attribute, and its value.
+    /// The attribute for the tool, prompt or resource, and its value.
     subject: Option<(&'static str, String)>,
-    /// As JSON text.
+    /// The id as JSON text.
     id: Option<Arc<str>>,
     answered_by: Option<MessageNumber>,
-    /// `progressToken`, as JSON text.
+    /// The `progressToken` as JSON text.
     token: Option<String>,
     parent: Option<TraceParent>,
     state: Option<String>,
     findings: Vec<&'static str>,
     events: Vec<u8>,
-    /// How many events there were, and how many of them are kept.
-    heard: u32,
-    kept: u32,
+    /// The number of notifications about the request, and of those in `events`.
+    events_seen: u32,
+    events_written: u32,
 }
 
 impl Span {
@@ -158,12 +164,13 @@ impl Span {
             state: state.map(Cow::into_owned),
             findings: request.findings.clone(),
             events: Vec::new(),
-            heard: 0,
-            kept: 0,
+            events_seen: 0,
+            events_written: 0,
         }
     }
 
-    /// `{mcp.method.name} {target}`, where the target is a tool or a prompt: "there is no low-cardinality target" else.
+    /// `{mcp.method.name} {target}` for tools and prompts. For others "there is no low-cardinality
+    /// target".
     fn name(&self) -> String {
         match &self.subject {
             Some((key, name)) if *key != "mcp.resource.uri" => format!("{} {name}", cut(&self.method)),
@@ -171,9 +178,9 @@ impl Span {
         }
     }
 
-    /// A notification that names the request, and what it says.
-    fn hear(&mut self, notification: &Message, attributes: Attributes<'_>) {
-        self.kept += 1;
+    /// Adds a notification about the request as an event.
+    fn add_event(&mut self, notification: &Message, attributes: Attributes<'_>) {
+        self.events_written += 1;
         if !self.events.is_empty() {
             self.events.push(b',');
         }
@@ -186,8 +193,8 @@ impl Span {
 }
 
 impl Trace<'_> {
-    /// A notification that may name a request which is open.
-    fn hear(&mut self, notification: &Message) {
+    /// Adds a notification to the open request that it names, if there is one.
+    fn add_event(&mut self, notification: &Message) {
         let params = body(notification);
         let mut attributes = Attributes::default();
         let mut open = self.open.values_mut().rev();
@@ -208,24 +215,24 @@ impl Trace<'_> {
             _ => None,
         };
         let Some(span) = span else { return };
-        span.heard = span.heard.saturating_add(1);
-        if span.kept < EVENTS && self.held < HELD {
+        span.events_seen = span.events_seen.saturating_add(1);
+        if span.events_written < EVENTS && self.event_bytes < MAX_EVENT_BYTES {
             let before = span.events.len();
-            span.hear(notification, attributes);
-            self.held += span.events.len() - before;
+            span.add_event(notification, attributes);
+            self.event_bytes += span.events.len() - before;
         }
     }
 
-    /// Writes the oldest of the open spans, with its answer where the store has one.
+    /// Writes the oldest open span, with its response if the store has one.
     fn end_oldest(&mut self, reader: &Reader, capture: CaptureId) -> Result<()> {
         let Some((_, span)) = self.open.pop_first() else { return Ok(()) };
         let answer = span.answered_by.map(|number| reader.message(Key::new(capture, number.0))).transpose()?.flatten();
         self.end(span, answer.as_ref())
     }
 
-    /// Writes a span. Without an answer it lasts as long as the session waited for one.
+    /// Writes a span. Without a response it lasts until the end of the session.
     fn end(&mut self, span: Span, answer: Option<&Message>) -> Result<()> {
-        self.held -= span.events.len();
+        self.event_bytes -= span.events.len();
         let failure = answer.and_then(Failure::of);
         let attributes = self.attributes(&span, answer, failure.as_ref());
         let end = answer.map_or(self.session.ended, |answer| answer.time).max(span.start);
@@ -246,13 +253,13 @@ impl Trace<'_> {
             }
             write_times(object, &span.name(), CLIENT, span.start, end);
             attributes.write(object);
-            if span.heard > 0 {
+            if span.events_seen > 0 {
                 object.entry("events", |out| {
                     out.push(b'[');
                     out.extend_from_slice(&span.events);
                     out.push(b']');
                 });
-                object.number("droppedEventsCount", span.heard - span.kept);
+                object.number("droppedEventsCount", span.events_seen - span.events_written);
             }
             object.maybe(&failure, |object, failure| {
                 object.object("status", |object| {
@@ -282,7 +289,7 @@ impl Trace<'_> {
         attributes.text("rpc.response.status_code", failure.and_then(|failure| failure.code));
         attributes.text("error.type", failure.map(|failure| failure.code.unwrap_or("tool_error")));
         attributes.text("service.peer.name", party(session, span.sender.reversed()).map(|party| party.name.clone()));
-        self.place(&mut attributes, span.sender);
+        self.add_session_attributes(&mut attributes, span.sender);
         let outcome = answer.and_then(facts::status).map_or("unanswered", Status::name);
         attributes.text("mcptap.outcome", Some(outcome));
         attributes.number("mcptap.request", span.request.0 as i64);
@@ -294,11 +301,11 @@ impl Trace<'_> {
         attributes
     }
 
-    /// The span of the session, of which those of its requests are parts.
-    fn whole(&mut self) -> Result<()> {
+    /// Writes the span of the session, the parent of the spans of its requests.
+    fn write_session_span(&mut self) -> Result<()> {
         let session = self.session;
         let mut attributes = Attributes::default();
-        self.place(&mut attributes, Direction::ClientToServer);
+        self.add_session_attributes(&mut attributes, Direction::ClientToServer);
         attributes.number("mcptap.messages", session.messages as i64);
         attributes.fraction("mcptap.completeness", Some(session.completeness()));
         let (trace, own) = (self.hash("trace", 0), self.hash("span", 0));
@@ -310,8 +317,8 @@ impl Trace<'_> {
         })
     }
 
-    /// Which session, and what carries it.
-    fn place(&self, attributes: &mut Attributes<'_>, sender: Direction) {
+    /// Adds attributes of the session and its transport.
+    fn add_session_attributes(&self, attributes: &mut Attributes<'_>, sender: Direction) {
         let session = self.session;
         attributes.text("mcp.protocol.version", session.protocol_version.clone());
         attributes.text("mcp.session.id", session.session_id.clone());
@@ -329,7 +336,7 @@ impl Trace<'_> {
         }
     }
 
-    /// Bytes for an id: of the trace, of the session's span (0), of that of a request.
+    /// The bytes of an id: of the trace, of the session's span (number 0), or of a request's span.
     fn hash(&self, what: &str, number: u64) -> [u8; digest::SHA256_OUTPUT_LEN] {
         let mut context = digest::Context::new(&digest::SHA256);
         context.update(format!("mcptap {what} {number} ").as_bytes());
@@ -338,9 +345,9 @@ impl Trace<'_> {
     }
 }
 
-/// What went wrong with a call.
+/// The failure of a call.
 struct Failure<'a> {
-    /// Of a JSON-RPC error; `None`: the tool failed.
+    /// The code of a JSON-RPC error. `None`: the tool failed.
     code: Option<&'a str>,
     message: Option<Cow<'a, str>>,
 }
@@ -360,9 +367,9 @@ impl<'a> Failure<'a> {
     }
 }
 
-/// Spans of one side, until they are a line.
+/// Collects the spans of one side until they fill a line.
 struct Resource {
-    /// The line up to its spans.
+    /// The beginning of the line, up to its spans.
     head: Vec<u8>,
     spans: Vec<u8>,
 }
@@ -371,7 +378,8 @@ impl Resource {
     fn new(session: &Session, side: Direction) -> Resource {
         let party = party(session, side);
         let mut attributes = Attributes::default();
-        // "If the process executable name is not available, the value MUST be set to unknown_service" (service.name).
+        // "If the process executable name is not available, the value MUST be set to
+        // unknown_service" (service.name).
         attributes.text("service.name", Some(party.map_or("unknown_service", |party| &party.name)));
         attributes.text("service.version", party.map(|party| &*party.version));
         let mut head = br#"{"resourceSpans":[{"resource":"#.to_vec();
@@ -384,7 +392,7 @@ impl Resource {
         Resource { head, spans: Vec::new() }
     }
 
-    /// One more span.
+    /// Adds a span.
     fn span(&mut self, out: &mut dyn Write, write: impl FnOnce(&mut Object<'_>)) -> Result<()> {
         if !self.spans.is_empty() {
             self.spans.push(b',');
@@ -395,7 +403,7 @@ impl Resource {
         if self.spans.len() > LINE { self.flush(out) } else { Ok(()) }
     }
 
-    /// Writes the spans so far as a line.
+    /// Writes the collected spans as a line.
     fn flush(&mut self, out: &mut dyn Write) -> Result<()> {
         if !self.spans.is_empty() {
             out.write_all(&self.head)?;
@@ -407,7 +415,7 @@ impl Resource {
     }
 }
 
-/// Who sends what goes this way.
+/// The party that sends in this direction.
 fn party(session: &Session, sender: Direction) -> Option<&Party> {
     match sender {
         Direction::ClientToServer => session.client.as_ref(),
@@ -422,7 +430,8 @@ fn write_times(object: &mut Object<'_>, name: &str, kind: u32, start: Time, end:
     object.display("endTimeUnixNano", &nanoseconds(end));
 }
 
-/// 64-bit numbers are strings in JSON; there is none before 1970.
+/// Nanoseconds since 1970 for a 64-bit number, which is a string in this JSON. There are no
+/// times before 1970.
 fn nanoseconds(time: Time) -> i64 {
     time.0.max(0)
 }

@@ -1,6 +1,8 @@
-//! Parquet: messages as rows, for DuckDB, pandas and whatever else asks columns (<https://parquet.apache.org/docs/file-format/>).
+//! Parquet: messages as rows, for DuckDB, pandas and other programs that read columns
+//! (<https://parquet.apache.org/docs/file-format/>).
 //!
-//! One table says which columns there are ([`COLUMNS`]). Rows are gathered column by column and written a group at a time.
+//! The table [`COLUMNS`] defines the columns. Rows are collected column by column and
+//! written in groups.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -17,29 +19,31 @@ use ::parquet::schema::types::ColumnPath;
 use crate::mcp::facts::{self, Status};
 use crate::mcp::{Message, Party, Session};
 
-/// Rows of a group at most: readers share work by groups, and DuckDB's own have 122,880.
+/// Maximum number of rows in a group. Readers divide their work by groups, and DuckDB's own groups
+/// have 122,880.
 const ROWS: usize = 122_880;
 
-/// Bytes of text after which a group is written all the same.
+/// Bytes of text after which a group is written earlier.
 const BYTES: usize = 32 << 20;
 
-/// Columns whose values hardly repeat: they are kept as they are, and no smallest and largest of them is looked for.
+/// Columns whose values hardly repeat. They have no dictionary and no minimum and maximum.
 const TEXTS: [&str; 2] = ["text", "bytes"];
 
-/// What a row is made from.
+/// A row: a message and its session.
 struct Row<'m> {
     session: &'m Session,
     message: &'m Message,
 }
 
-/// How a column is declared, and what a row has in it.
+/// A column: its declaration in the schema, and its value in a row.
 type Column = (&'static str, Take);
 
+/// The value of a column in a row.
 enum Take {
     Number(fn(&Row<'_>) -> Option<i64>),
     Truth(fn(&Row<'_>) -> bool),
     Text(for<'m> fn(&Row<'m>) -> Option<Cow<'m, [u8]>>),
-    /// A list, empty rather than missing.
+    /// A list. It may be empty, but it is never missing.
     Words(for<'m> fn(&Row<'m>) -> &'m [&'static str]),
 }
 
@@ -73,7 +77,7 @@ const COLUMNS: &[Column] = &[
     ("optional binary server (STRING)", Take::Text(|row| party(&row.session.server))),
     ("required int64 size", Take::Number(|row| number(row.message.raw.len() as u64))),
     ("optional binary text (STRING)", Take::Text(|row| word(row.message.raw.text()?))),
-    // What is not UTF-8.
+    // A text that is not UTF-8.
     (
         "optional binary bytes",
         Take::Text(|row| row.message.raw.text().is_none().then_some(Cow::Borrowed(&row.message.raw))),
@@ -93,8 +97,10 @@ fn party(party: &Option<Party>) -> Option<Cow<'_, [u8]>> {
     Some(Cow::Owned(format!("{name} {version}").trim_end().as_bytes().to_vec()))
 }
 
-/// The values of a column, until their group is written. Levels as Dremel means them: whether a value is there, and whether it goes on
-/// with a list.
+/// The values of a column until their group is written.
+///
+/// Definition and repetition levels are those of Dremel: whether a value is present, and whether it
+/// continues a list.
 #[derive(Default)]
 struct Values {
     numbers: Vec<i64>,
@@ -136,7 +142,7 @@ impl Values {
     }
 }
 
-/// A file that is being written.
+/// Writes a Parquet file.
 pub struct Parquet<W: Write + Send> {
     writer: SerializedFileWriter<W>,
     columns: Vec<Values>,
@@ -148,7 +154,7 @@ impl<W: Write + Send> Parquet<W> {
     /// Begins a file.
     ///
     /// # Errors
-    /// It cannot be written; so for all that follow.
+    /// The output fails. The same holds for the functions below.
     pub fn new(out: W) -> Result<Parquet<W>> {
         let columns: Vec<String> = COLUMNS.iter().map(|(declared, _)| declaration(declared)).collect();
         let schema = parse_message_type(&format!("message messages {{ {} }}", columns.join(" ")))?;
@@ -166,7 +172,7 @@ impl<W: Write + Send> Parquet<W> {
         Ok(Parquet { writer, columns, rows: 0, bytes: 0 })
     }
 
-    /// A message of a session.
+    /// Adds a message of a session.
     pub fn message(&mut self, session: &Session, message: &Message) -> Result<()> {
         let row = Row { session, message };
         for ((_, take), values) in COLUMNS.iter().zip(&mut self.columns) {
@@ -185,7 +191,7 @@ impl<W: Write + Send> Parquet<W> {
         self.writer.close().map(drop)
     }
 
-    /// Writes the rows so far as a group.
+    /// Writes the collected rows as a group.
     fn group(&mut self) -> Result<()> {
         let mut group = self.writer.next_row_group()?;
         for ((declared, take), values) in COLUMNS.iter().zip(&mut self.columns) {
@@ -214,7 +220,7 @@ impl<W: Write + Send> Parquet<W> {
     }
 }
 
-/// A declaration as the schema has it: groups end by themselves.
+/// A declaration as the schema needs it. Only groups end without a semicolon.
 fn declaration(declared: &str) -> String {
     if declared.ends_with('}') { declared.to_owned() } else { format!("{declared};") }
 }

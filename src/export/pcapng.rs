@@ -1,4 +1,4 @@
-//! Packets as a pcapng file (draft-ietf-opsawg-pcapng), which Wireshark and `mcptap` itself read.
+//! A writer for pcapng files (draft-ietf-opsawg-pcapng), which Wireshark and mcptap read.
 
 use std::io::{self, Write};
 
@@ -17,15 +17,15 @@ const INTERFACE_NAME: u16 = 2;
 const TIME_RESOLUTION: u16 = 9;
 const APPLICATION: u16 = 4;
 
-/// Writes one section, in little-endian byte order, with times in nanoseconds.
+/// Writes one section in little-endian byte order, with times in nanoseconds.
 ///
-/// An interface is described when its first packet comes, one for each link type: a file may mix them. The file is whole after every
-/// call, up to what `out` itself buffers.
+/// A file may mix link types. There is one interface for each link type, described before its first
+/// packet. After every call the file is complete, except for what `out` buffers.
 #[derive(Debug)]
 pub struct Writer<W> {
     out: W,
     interfaces: Vec<LinkType>,
-    /// The block being written; it goes out in one piece.
+    /// The block that is being written. It is output in one piece.
     block: Vec<u8>,
 }
 
@@ -33,8 +33,7 @@ impl<W: Write> Writer<W> {
     /// Begins the file.
     ///
     /// # Errors
-    ///
-    /// Those of `out`, here as everywhere.
+    /// The errors of `out`, as for all functions below.
     pub fn new(out: W) -> io::Result<Writer<W>> {
         let mut writer = Writer { out, interfaces: Vec::new(), block: Vec::new() };
         writer.begin(SECTION);
@@ -47,7 +46,8 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Describes the interface of all packets of a link type, to give it a name; without effect once it is described.
+    /// Describes the interface of all packets with a link type, in order to name it. Has no effect
+    /// if it is already described.
     pub fn interface(&mut self, link: LinkType, name: Option<&str>) -> io::Result<u32> {
         if let Some(known) = self.interfaces.iter().position(|known| *known == link) {
             return Ok(known as u32);
@@ -65,8 +65,10 @@ impl<W: Write> Writer<W> {
         Ok(self.interfaces.len() as u32 - 1)
     }
 
-    /// Writes a packet. Its number is its place in the file. The format has no times before 1970: they are written in two's complement, as
-    /// others do, and so read again here.
+    /// Writes a packet. Its number is its position in the file.
+    ///
+    /// The format has no times before 1970. They are written in two's complement, as other programs
+    /// do and as mcptap reads them.
     pub fn packet(&mut self, packet: &Packet<'_>, comment: Option<&str>) -> io::Result<()> {
         let interface = self.interface(packet.link, None)?;
         let captured = u32::try_from(packet.data.len()).map_err(|_| too_long("a packet"))?;
@@ -95,12 +97,12 @@ impl<W: Write> Writer<W> {
         self.end()
     }
 
-    /// Hands on what `out` buffers.
+    /// Flushes `out`.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 
-    /// Ends the file, and gives `out` back.
+    /// Ends the file and returns `out`.
     pub fn finish(mut self) -> io::Result<W> {
         self.out.flush()?;
         Ok(self.out)
@@ -116,7 +118,7 @@ impl<W: Write> Writer<W> {
         self.block.resize(self.block.len().next_multiple_of(4), 0);
     }
 
-    /// An option's length has 16 bits: a longer text is cut, between two characters.
+    /// Writes an option. Its length has 16 bits, so a longer text is cut between two characters.
     fn option(&mut self, code: u16, value: &[u8]) {
         let mut length = value.len().min(usize::from(u16::MAX));
         while length < value.len() && value[length] & 0xc0 == 0x80 {
@@ -160,20 +162,26 @@ mod tests {
     use crate::source::{Item, Source};
 
     #[derive(Clone, Debug)]
-    enum Entry {
+    enum WriteCall {
         Packet { time: i64, link: u16, beyond: u32, data: Vec<u8>, comment: Option<String> },
         Secrets(Vec<u8>),
         Name(u16, String),
     }
 
-    fn entries() -> impl Strategy<Value = Vec<Entry>> {
+    fn entries() -> impl Strategy<Value = Vec<WriteCall>> {
         let link = prop::sample::select(vec![0u16, 1, 101, 113, 147, 276]);
         let comment = prop::option::of(".{0,20}");
         let packet = (any::<i64>(), link.clone(), any::<u16>(), vec(any::<u8>(), 0..80), comment).prop_map(
-            |(time, link, beyond, data, comment)| Entry::Packet { time, link, beyond: beyond.into(), data, comment },
+            |(time, link, beyond, data, comment)| WriteCall::Packet {
+                time,
+                link,
+                beyond: beyond.into(),
+                data,
+                comment,
+            },
         );
-        let secrets = vec(any::<u8>(), 0..50).prop_map(Entry::Secrets);
-        let name = (link, ".{0,9}").prop_map(|(link, name)| Entry::Name(link, name));
+        let secrets = vec(any::<u8>(), 0..50).prop_map(WriteCall::Secrets);
+        let name = (link, ".{0,9}").prop_map(|(link, name)| WriteCall::Name(link, name));
         vec(prop_oneof![6 => packet, 1 => secrets, 1 => name], 0..20)
     }
 
@@ -181,11 +189,11 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(128))]
 
         #[test]
-        fn what_is_written_is_read_again(entries in entries()) {
+        fn written_files_are_read_again(entries in entries()) {
             let mut writer = Writer::new(Vec::new()).unwrap();
             for entry in &entries {
                 match entry {
-                    Entry::Packet { time, link, beyond, data, comment } => {
+                    WriteCall::Packet { time, link, beyond, data, comment } => {
                         let packet = Packet {
                             number: PacketNumber(0),
                             time: Time(*time),
@@ -196,8 +204,8 @@ mod tests {
                         };
                         writer.packet(&packet, comment.as_deref()).unwrap();
                     }
-                    Entry::Secrets(lines) => writer.secrets(lines).unwrap(),
-                    Entry::Name(link, name) => drop(writer.interface(LinkType(*link), Some(name)).unwrap()),
+                    WriteCall::Secrets(lines) => writer.secrets(lines).unwrap(),
+                    WriteCall::Name(link, name) => drop(writer.interface(LinkType(*link), Some(name)).unwrap()),
                 }
             }
             let file = writer.finish().unwrap();
@@ -206,13 +214,13 @@ mod tests {
             let mut number = 0;
             for entry in &entries {
                 match entry {
-                    Entry::Name(link, _) if !links.contains(link) => links.push(*link),
-                    Entry::Name(..) => {}
-                    Entry::Secrets(lines) => {
+                    WriteCall::Name(link, _) if !links.contains(link) => links.push(*link),
+                    WriteCall::Name(..) => {}
+                    WriteCall::Secrets(lines) => {
                         let item = reader.next().unwrap();
                         prop_assert!(matches!(item, Some(Item::Secrets(read)) if read == lines));
                     }
-                    Entry::Packet { time, link, beyond, data, .. } => {
+                    WriteCall::Packet { time, link, beyond, data, .. } => {
                         if !links.contains(link) {
                             links.push(*link);
                         }

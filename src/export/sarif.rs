@@ -1,12 +1,12 @@
-//! SARIF 2.1.0: findings as code-scanning services and editors take them.
+//! SARIF 2.1.0: findings for code-scanning services and editors.
 
 use serde_json::{Value, json};
 
 use crate::findings::{Rule, Severity};
 use crate::store::FindingRow;
 
-/// A log of one run over `target`: the rules that were broken with their manuals, and a result for each finding. `level` gives
-/// the severity that a project wants a finding to have.
+/// A log of one run over `target`: the broken rules with their manuals, and a result for each
+/// finding with the severity that the project gives it.
 pub fn log(target: &str, version: &str, findings: &[(Severity, FindingRow)]) -> Value {
     let mut rules: Vec<(&str, &FindingRow)> = Vec::new();
     for (_, row) in findings {
@@ -54,7 +54,7 @@ fn level(severity: Severity) -> &'static str {
     }
 }
 
-/// A rule with its manual, where this program knows it.
+/// A rule, with its manual if this program knows it.
 fn describe(id: &str, row: &FindingRow) -> Value {
     let known: Option<&Rule> = crate::findings::rule(id);
     let level = level(known.map_or(row.severity, |rule| rule.severity));

@@ -1,11 +1,11 @@
-//! A store with what a test says, for exports that ask one.
+//! A store for tests of exports that read one.
 
 use crate::capture::Time;
 use crate::event::Event;
 use crate::mcp::{Message, Session};
 use crate::store::{CaptureInfo, CaptureKind, Options, Place, Reader, Writer};
 
-/// A store of one capture, and in it one session.
+/// A store of one capture with one session.
 pub(super) fn store(session: &Session, messages: &[Message], more: impl IntoIterator<Item = Event>) -> Reader {
     let place = Place::temporary().expect("a place");
     let info = CaptureInfo { kind: CaptureKind::Import, source: "test".into(), process: 1, started: Time(0) };

@@ -1,39 +1,38 @@
-//! A filter as a tree, and printed: `parse(print(expression))` gives the same tree.
+//! The tree of a filter, and how it is printed: `parse(print(expression))` gives the same tree.
 
 use std::fmt;
 
-use super::Field;
-use super::fields::Type;
-use super::literal::print_duration;
+use super::fields::{Field, Type};
+use super::print::{print_duration, print_time, quote};
 use crate::capture::Time;
 
-/// A filter expression. Its depth is bounded by the parser, so walking it by recursion is safe.
+/// A filter expression. The parser bounds its depth, so that it is safe to walk it by recursion.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expr {
-    /// All of these; of none at all: true.
+    /// All of these terms. An empty list is true.
     All(Vec<Expr>),
-    /// At least one of these.
+    /// At least one of these terms.
     Any(Vec<Expr>),
-    /// Not this.
+    /// The opposite of this term.
     Not(Box<Expr>),
     /// The field has a value.
     Has(Field),
     /// A value of the field passes the test.
     Test(Field, Test),
-    /// The message's text as transmitted contains this, in any case.
+    /// The text of the message, as transmitted, contains this word in upper or lower case.
     Text(Search),
 }
 
-/// What is asked of a field's value.
+/// A condition on the value of a field.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Test {
-    /// An order between the value and this one.
+    /// A comparison with a value.
     Compare(Comparison, Value),
-    /// It is one of these.
+    /// The field's value is in this list.
     In(Vec<Value>),
-    /// It contains this text, letter for letter.
+    /// The field's value contains this text; upper and lower case differ.
     Contains(String),
-    /// A part of it matches this regular expression.
+    /// A part of the field's value matches this regular expression.
     Matches(Pattern),
 }
 
@@ -42,7 +41,7 @@ pub enum Test {
 pub enum Comparison {
     /// `=`
     Equal,
-    /// `!=`: there is a value, and none equals this one.
+    /// `!=`: the field has a value, and none of its values equals this one.
     NotEqual,
     /// `<`
     Less,
@@ -55,7 +54,7 @@ pub enum Comparison {
 }
 
 impl Comparison {
-    /// As written in a filter. SQL writes it the same way.
+    /// The operator as a filter writes it. SQL writes it in the same way.
     pub fn symbol(self) -> &'static str {
         match self {
             Comparison::Equal => "=",
@@ -68,36 +67,36 @@ impl Comparison {
     }
 }
 
-/// A value to compare with, of the field's type.
+/// A value to compare with. It has the type of the field.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// Text, or one of the field's words.
     Text(String),
-    /// A number; bytes of a size; nanoseconds of a duration; nanoseconds since 1970 of a time.
+    /// A number, bytes of a size, nanoseconds of a duration, or nanoseconds since 1970 of a time.
     Integer(i64),
-    /// Yes or no.
+    /// `true` or `false`.
     Flag(bool),
     /// A JSON value.
     Json(Scalar),
 }
 
-/// A JSON value that is neither object nor array.
+/// A JSON value that is neither an object nor an array.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Scalar {
     /// `null`
     Null,
     /// `true` or `false`
     Bool(bool),
-    /// A number, as written.
+    /// A number, as it was written.
     Number(String),
-    /// A string.
+    /// The content of a string, without quotes and escapes.
     Text(String),
 }
 
-/// Heap for one compiled expression. A filter has few, and none that a person writes comes near.
+/// Bytes of memory for one compiled expression. No expression that a person writes comes near.
 const COMPILED: usize = 4 << 20;
 
-/// A regular expression; letters match in either case unless it says `(?-i)`, as in Wireshark.
+/// A regular expression. As in Wireshark, case does not matter unless the expression has `(?-i)`.
 #[derive(Clone, Debug)]
 pub struct Pattern {
     source: String,
@@ -105,7 +104,7 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Compiles it, or says in a few words why not.
+    /// Compiles the expression. The error is the reason in a few words.
     pub fn new(source: &str) -> Result<Pattern, String> {
         let regex = regex::RegexBuilder::new(source)
             .case_insensitive(true)
@@ -117,13 +116,14 @@ impl Pattern {
         Ok(Pattern { source: source.to_owned(), regex })
     }
 
-    /// Whether a part of the text matches. Time is linear in the text, whatever the expression.
+    /// Whether a part of the text matches. The time is linear in the text for every expression.
     pub fn is_match(&self, text: &str) -> bool {
         self.regex.is_match(text)
     }
 }
 
-/// The last line of what the regex crate says; the lines before draw the expression, which our own error does.
+/// The last line of an error of the regex crate. The lines before it draw the expression, as
+/// [`FilterError::render`](super::FilterError::render) does.
 fn why(error: &regex::Error) -> String {
     match error {
         regex::Error::CompiledTooBig(_) => "too large once compiled".to_owned(),
@@ -141,7 +141,7 @@ impl PartialEq for Pattern {
     }
 }
 
-/// A word searched for in bytes, letters in either case (Unicode simple case folding).
+/// A search for a word in bytes. Case does not matter (Unicode simple case folding).
 #[derive(Clone, Debug)]
 pub struct Search {
     word: String,
@@ -149,7 +149,7 @@ pub struct Search {
 }
 
 impl Search {
-    /// Prepares the search, or says why it cannot.
+    /// Compiles the search. The error is the reason in a few words.
     pub fn new(word: &str) -> Result<Search, String> {
         let regex = regex::bytes::RegexBuilder::new(&regex::escape(word))
             .case_insensitive(true)
@@ -160,7 +160,7 @@ impl Search {
         Ok(Search { word: word.to_owned(), regex })
     }
 
-    /// Whether the bytes, UTF-8 or not, contain the word.
+    /// Whether the bytes contain the word. They need not be UTF-8.
     pub fn is_match(&self, bytes: &[u8]) -> bool {
         self.regex.is_match(bytes)
     }
@@ -170,24 +170,6 @@ impl PartialEq for Search {
     fn eq(&self, other: &Search) -> bool {
         self.word == other.word
     }
-}
-
-/// A text in double quotes, so that the parser reads the same text back.
-pub(super) fn quote(text: &str) -> String {
-    let mut quoted = String::with_capacity(text.len() + 2);
-    quoted.push('"');
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            '\n' => quoted.push_str("\\n"),
-            '\r' => quoted.push_str("\\r"),
-            '\t' => quoted.push_str("\\t"),
-            c if c.is_control() => quoted.extend(c.escape_unicode()),
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
 }
 
 impl fmt::Display for Expr {
@@ -231,7 +213,8 @@ fn joined(f: &mut fmt::Formatter<'_>, terms: &[Expr], word: &str) -> fmt::Result
     Ok(())
 }
 
-/// Inside another expression `and` and `or` stand in parentheses: nobody has to know which binds tighter.
+/// Prints a term inside another one. `and` and `or` get parentheses, so that a reader need not know
+/// which binds tighter.
 fn operand(f: &mut fmt::Formatter<'_>, term: &Expr) -> fmt::Result {
     match term {
         Expr::All(_) | Expr::Any(_) => write!(f, "({term})"),
@@ -245,9 +228,7 @@ impl Value {
             Value::Text(word) if kind == Type::Word => f.write_str(word),
             Value::Text(text) | Value::Json(Scalar::Text(text)) => f.write_str(&quote(text)),
             Value::Integer(nanoseconds) if kind == Type::Duration => f.write_str(&print_duration(*nanoseconds)),
-            Value::Integer(nanoseconds) if kind == Type::Time => {
-                f.write_str(&super::literal::print_time(Time(*nanoseconds)))
-            }
+            Value::Integer(nanoseconds) if kind == Type::Time => f.write_str(&print_time(Time(*nanoseconds))),
             Value::Integer(number) => write!(f, "{number}"),
             Value::Flag(flag) | Value::Json(Scalar::Bool(flag)) => write!(f, "{flag}"),
             Value::Json(Scalar::Null) => f.write_str("null"),

@@ -1,120 +1,114 @@
-//! What can follow: for the filter line of the terminal UI.
+//! Completion for the filter line of the terminal UI.
 
 use super::fields::{FIELDS, Field, HEADER};
 use super::lex::{Operator, Token, is_word_character, token};
 use super::path::ROOTS;
-use super::{ast, lex, parse};
+use super::print::quote;
+use super::{lex, parse};
 
-/// One way to go on.
+/// One text that can be inserted at the cursor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// The byte of the filter from which on, up to the cursor, `text` takes its place.
+    /// The byte of the filter where the word at the cursor begins. `text` replaces it from there
+    /// to the cursor.
     pub start: usize,
-    /// The word in full.
+    /// The whole word.
     pub text: String,
-    /// What it is, in one line.
+    /// An explanation in one line.
     pub help: &'static str,
 }
 
-/// What stands at the cursor.
-enum Place {
-    /// A term begins.
-    Term,
-    /// A field was named: an operator may follow.
-    Operator(Field),
-    /// A value follows; in braces where the flag is set.
+/// The part of a filter that the cursor is in.
+enum CursorContext {
+    /// The beginning of a term.
+    TermStart,
+    /// Behind a field: an operator may follow.
+    AfterField(Field),
+    /// Behind an operator: a value follows. The flag is set inside the braces of `in`.
     Value(Field, bool),
-    /// A term is whole.
-    Next,
+    /// Behind a whole term.
+    AfterTerm,
 }
 
-/// Ways to go on from byte `cursor` of a filter, best first; none inside quotes or where the filter makes no sense.
+/// The completions at byte `cursor` of a filter, best first. There are none inside quotes and none
+/// behind a syntax error.
 pub fn complete(filter: &str, cursor: usize) -> Vec<Completion> {
     let Some(before) = filter.get(..cursor) else {
         return Vec::new();
     };
-    // The word that the cursor touches is still being written.
+    // The word that touches the cursor is still being written.
     let start =
         before.char_indices().rev().take_while(|(_, c)| is_word_character(*c)).last().map_or(cursor, |(at, _)| at);
-    let Some(place) = place(&before[..start]) else {
+    let Some(context) = context(&before[..start]) else {
         return Vec::new();
     };
     let written = &before[start..];
-    let offered: Vec<(String, &'static str)> = match place {
-        Place::Term => FIELDS
+    let offered: Vec<(String, &'static str)> = match context {
+        CursorContext::TermStart => FIELDS
             .iter()
-            .map(|entry| (entry.name.to_owned(), entry.help))
-            .chain(ROOTS.iter().map(|root| (format!("{root}."), "a path into the message's JSON")))
+            .map(|definition| (definition.name.to_owned(), definition.help))
+            .chain(ROOTS.iter().map(|root| (format!("{root}."), "a value inside the message's JSON")))
             .chain([
                 (HEADER.to_owned(), "a header field of the HTTP exchange"),
                 ("not".to_owned(), "the opposite of what follows"),
             ])
             .collect(),
-        Place::Operator(field) => {
+        CursorContext::AfterField(field) => {
             let operators = field.kind().operators().iter().map(|&sign| (sign.to_owned(), operator_help(sign)));
             operators.chain(conjunctions()).collect()
         }
-        Place::Value(field, _) => {
-            // A bare word that the language would read as something else needs its quotes.
+        CursorContext::Value(field, _) => {
+            // A value with characters of the language's own needs quotes.
             let plain = |text: &str| text.chars().all(is_word_character);
-            let value = |&text: &&'static str| if plain(text) { text.to_owned() } else { ast::quote(text) };
-            field.values().iter().map(|text| (value(text), value_help(&field))).collect()
+            let value = |&text: &&'static str| if plain(text) { text.to_owned() } else { quote(text) };
+            field.values().iter().map(|text| (value(text), field.help())).collect()
         }
-        Place::Next => conjunctions().collect(),
+        CursorContext::AfterTerm => conjunctions().collect(),
     };
     let begins = |text: &str| text.len() > written.len() && text.starts_with(written);
     offered.into_iter().filter(|(text, _)| begins(text)).map(|(text, help)| Completion { start, text, help }).collect()
 }
 
 fn conjunctions() -> impl Iterator<Item = (String, &'static str)> {
-    [("and".to_owned(), "both"), ("or".to_owned(), "either")].into_iter()
+    [("and".to_owned(), "both are true"), ("or".to_owned(), "at least one is true")].into_iter()
 }
 
 fn operator_help(sign: &str) -> &'static str {
     match sign {
         "=" => "equals",
-        "!=" => "has a value that differs",
+        "!=" => "has a value, and it differs",
         "<" => "less than",
         "<=" => "at most",
         ">" => "more than",
         ">=" => "at least",
         "in" => "one of, as in {a, b}",
-        "contains" => "contains this text, letter for letter",
-        "matches" => "matches this regular expression, in any case",
+        "contains" => "contains this text; case matters",
+        "matches" => "matches this regular expression; case does not matter",
         _ => "",
     }
 }
 
-fn value_help(field: &Field) -> &'static str {
-    match field {
-        Field::Known(entry) => entry.help,
-        Field::Header(_) | Field::Path(_) => "",
-    }
-}
-
-/// Where a filter stands behind these tokens.
-fn place(before: &str) -> Option<Place> {
-    let mut place = Place::Term;
+/// The context behind this part of a filter, or `None` behind a syntax error.
+fn context(before: &str) -> Option<CursorContext> {
+    use CursorContext::{AfterField, AfterTerm, TermStart, Value};
+    let mut context = TermStart;
     let mut rest = before;
     while let Some((after, token)) = token(rest) {
         rest = after;
-        place = match (place, token) {
-            (Place::Term, Token::Not | Token::Sign('(')) => Place::Term,
-            (Place::Term, Token::Word(word)) => field(word).map_or(Place::Next, Place::Operator),
-            (Place::Term | Place::Next, Token::Quoted) => Place::Next,
-            (Place::Next, Token::Word(word)) => field(word).map_or(Place::Next, Place::Operator),
-            (Place::Operator(field), Token::Operator(operator)) => Place::Value(field, operator == Operator::In),
-            (Place::Operator(_) | Place::Next, Token::And | Token::Or) => Place::Term,
-            (Place::Operator(_) | Place::Next, Token::Sign(')')) => Place::Next,
-            (Place::Value(field, true), Token::Sign('{' | ',') | Token::Word(_) | Token::Quoted) => {
-                Place::Value(field, true)
-            }
-            (Place::Value(_, true), Token::Sign('}')) => Place::Next,
-            (Place::Value(_, false), Token::Word(_) | Token::Quoted) => Place::Next,
+        context = match (context, token) {
+            (TermStart, Token::Not | Token::Sign('(')) => TermStart,
+            (TermStart | AfterTerm, Token::Word(word)) => field(word).map_or(AfterTerm, AfterField),
+            (TermStart | AfterTerm, Token::Quoted) => AfterTerm,
+            (AfterField(field), Token::Operator(operator)) => Value(field, operator == Operator::In),
+            (AfterField(_) | AfterTerm, Token::And | Token::Or) => TermStart,
+            (AfterField(_) | AfterTerm, Token::Sign(')')) => AfterTerm,
+            (Value(field, true), Token::Sign('{' | ',') | Token::Word(_) | Token::Quoted) => Value(field, true),
+            (Value(_, true), Token::Sign('}')) => AfterTerm,
+            (Value(_, false), Token::Word(_) | Token::Quoted) => AfterTerm,
             _ => return None,
         };
     }
-    Some(place)
+    Some(context)
 }
 
 fn field(word: &str) -> Option<Field> {

@@ -1,27 +1,30 @@
-//! What is wrong with a filter, and where.
+//! Errors in a filter, with their position.
 
 use std::fmt;
 
 use unicode_width::UnicodeWidthChar;
 
-/// A filter that cannot be read: points at the column and says what was expected.
+/// A syntax error in a filter: its column, the message and the expected words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FilterError {
-    /// The filter.
+    /// The text of the filter.
     pub filter: String,
-    /// The character where it stops making sense, 1-based; one behind the last where it ends too early.
+    /// The column of the error in characters, 1-based; one more than the length where the filter
+    /// ends too early.
     pub column: usize,
-    /// So many characters are meant; 0 at the end.
+    /// The number of characters that are wrong; 0 at the end of the filter.
     pub length: usize,
-    /// What is wrong.
+    /// The error in a few words.
     pub message: String,
-    /// What would have been right; empty where the message says it.
+    /// The words that would be correct here; empty where the message already names them.
     pub expected: Vec<String>,
 }
 
 impl FilterError {
-    /// The message with the filter below it and a caret under the column, in lines no wider than `width` columns, as
-    /// far as the message allows. A long filter is shown around the column.
+    /// The message, below it the filter, and a caret under the wrong part.
+    ///
+    /// Lines are at most `width` columns wide, except for the message. Of a long filter the part
+    /// around the column is shown.
     ///
     /// ```text
     /// no field is called "metod"
@@ -60,7 +63,7 @@ impl fmt::Display for FilterError {
 
 impl std::error::Error for FilterError {}
 
-/// `a, b or c`
+/// The words as a list: `a, b or c`.
 fn alternatives(words: &[String]) -> String {
     match words {
         [] => String::new(),
@@ -69,7 +72,8 @@ fn alternatives(words: &[String]) -> String {
     }
 }
 
-/// One character in a line: what has no width of its own would move the caret.
+/// A character as it is shown in a line. One without a width would move the caret, so
+/// U+FFFD replaces it.
 fn visible(c: char) -> char {
     if c.width().unwrap_or(0) == 0 { '\u{fffd}' } else { c }
 }
@@ -78,7 +82,8 @@ fn columns(text: &[char]) -> usize {
     text.iter().map(|c| c.width().unwrap_or(0)).sum()
 }
 
-/// The characters to show: all, or as many around `column` as fit beside two ellipses.
+/// The range of characters to show: all of them, or as many around `column` as fit
+/// between two ellipses.
 fn window(text: &[char], column: usize, room: usize) -> (usize, usize) {
     if columns(text) <= room {
         return (0, text.len());
@@ -99,8 +104,8 @@ fn window(text: &[char], column: usize, room: usize) -> (usize, usize) {
     }
 }
 
-/// The names closest to a misspelt one, best first: at most three, none that needs more than a third of its letters
-/// changed.
+/// The names most similar to a misspelt word, best first: at most three. None needs changes to more
+/// than a third of its letters.
 pub(super) fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
     const LONGEST: usize = 48;
     if word.chars().count() > LONGEST {
@@ -109,7 +114,7 @@ pub(super) fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> V
     let lower = word.to_lowercase();
     let mut near: Vec<(usize, &str)> = names
         .filter_map(|name| {
-            // Half a name is often remembered: `port` for `tcp.port`.
+            // People often remember half of a name: `port` for `tcp.port`.
             let part = name.rsplit_once('.').is_some_and(|(_, last)| last == lower);
             let steps = if part { 1 } else { strsim::levenshtein(&lower, &name.to_lowercase()) };
             (steps <= (name.chars().count() / 3).max(1)).then_some((steps, name))
@@ -133,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn the_caret_stands_under_wide_characters_and_long_filters_are_cut() {
+    fn the_caret_is_under_wide_characters_and_long_filters_are_cut() {
         let error = |filter: &str, column, length| FilterError {
             filter: filter.into(),
             column,

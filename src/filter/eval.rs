@@ -1,4 +1,4 @@
-//! Judging one message.
+//! Evaluation of a filter on one message.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 
 use super::Row;
 use super::ast::{Comparison, Expr, Scalar, Test, Value};
-use super::fields::{Entry, Field, Key};
+use super::fields::{Field, FieldDefinition, FieldId};
 use crate::decode::json;
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::facts;
@@ -18,23 +18,23 @@ enum Datum<'a> {
     Integer(i64),
     Flag(bool),
     Text(&'a str),
-    /// JSON text of a JSON-RPC id: `1` and `1.0` differ.
+    /// The JSON text of a JSON-RPC id: `1` and `1.0` differ.
     Id(&'a str),
-    /// JSON text of a value inside the message: `1` and `1.0` are one number.
+    /// The JSON text of a value inside the message: `1` and `1.0` are the same number.
     Json(&'a str),
 }
 
-type Asked<'f> = &'f mut dyn FnMut(Datum<'_>) -> bool;
+type Predicate<'f> = &'f mut dyn FnMut(Datum<'_>) -> bool;
 
 impl Expr {
-    /// Whether the filter lets this message through.
+    /// Whether the message passes.
     pub fn matches(&self, row: &Row<'_>) -> bool {
         match self {
             Expr::All(terms) => terms.iter().all(|term| term.matches(row)),
             Expr::Any(terms) => terms.iter().any(|term| term.matches(row)),
             Expr::Not(term) => !term.matches(row),
-            Expr::Has(field) => judge(None, |asked| any(field, row, asked)),
-            Expr::Test(field, test) => judge(Some(test), |asked| any(field, row, asked)),
+            Expr::Has(field) => evaluate(None, |predicate| any_value(field, row, predicate)),
+            Expr::Test(field, test) => evaluate(Some(test), |predicate| any_value(field, row, predicate)),
             Expr::Text(search) => search.is_match(&row.message.raw),
         }
     }
@@ -50,36 +50,39 @@ impl Expr {
         let Ok(text) = std::str::from_utf8(subject) else {
             return false;
         };
-        judge(test, |asked| match field {
-            Field::Path(path) => path.any(text, &mut |value| asked(Datum::Json(value))),
-            Field::Header(_) => asked(Datum::Text(text)),
-            Field::Known(entry) => match entry.key {
-                Key::Id => asked(Datum::Id(text)),
-                Key::IpAddr | Key::TcpPort => text.parse().is_ok_and(|address| any_address(entry.key, &address, asked)),
-                _ => asked(Datum::Text(text)),
+        evaluate(test, |predicate| match field {
+            Field::Path(path) => path.any(text, &mut |value| predicate(Datum::Json(value))),
+            Field::Header(_) => predicate(Datum::Text(text)),
+            Field::Known(definition) => match definition.key {
+                FieldId::Id => predicate(Datum::Id(text)),
+                FieldId::IpAddr | FieldId::TcpPort => {
+                    text.parse().is_ok_and(|address| any_address(definition.key, &address, predicate))
+                }
+                _ => predicate(Datum::Text(text)),
             },
         })
     }
 }
 
 impl Test {
-    /// Whether one of a field's words passes: where there are few values, each can be asked beforehand.
+    /// Whether one of a field's words passes. The store tests each word in advance.
     pub(crate) fn passes_word(&self, word: &str) -> bool {
         passes(Datum::Text(word), self)
     }
 }
 
-/// A field may have no value, one or many (packets, header fields, `[*]`): one that passes is enough.
+/// Applies a test to all values of a field: none, one or many (packets, header fields, `[*]`). One
+/// value that passes is enough.
 ///
-/// "Differs" is the exception: there is a value and none is this one, as in Wireshark. `not (a = b)` is there for the
-/// rest.
-fn judge(test: Option<&Test>, any: impl Fn(Asked<'_>) -> bool) -> bool {
+/// `!=` is the exception, as in Wireshark: there has to be a value, and none may equal the given
+/// one. `not (a = b)` also finds messages without a value. Without a test any value passes.
+fn evaluate(test: Option<&Test>, any_value: impl Fn(Predicate<'_>) -> bool) -> bool {
     match test {
-        None => any(&mut |_| true),
+        None => any_value(&mut |_| true),
         Some(Test::Compare(Comparison::NotEqual, value)) => {
-            any(&mut |_| true) && !any(&mut |datum| order(datum, value) == Some(Ordering::Equal))
+            any_value(&mut |_| true) && !any_value(&mut |datum| order(datum, value) == Some(Ordering::Equal))
         }
-        Some(test) => any(&mut |datum| passes(datum, test)),
+        Some(test) => any_value(&mut |datum| passes(datum, test)),
     }
 }
 
@@ -92,7 +95,7 @@ fn passes(datum: Datum<'_>, test: &Test) -> bool {
     }
 }
 
-/// Values of different types have no order: they differ, and nothing else.
+/// Applies a comparison. Values of different types have no order: only `!=` holds for them.
 fn holds(comparison: Comparison, order: Option<Ordering>) -> bool {
     match comparison {
         Comparison::Equal => order == Some(Ordering::Equal),
@@ -110,8 +113,8 @@ fn order(datum: Datum<'_>, value: &Value) -> Option<Ordering> {
         (Datum::Flag(one), Value::Flag(other)) => Some(one.cmp(other)),
         (Datum::Text(one), Value::Text(other)) => Some(one.cmp(other.as_str())),
         (Datum::Json(one), Value::Json(other)) => order_json(one, other),
-        // JSON-RPC 2.0 section 4: the answer's id "MUST be the same as the value of the id member in the Request", and
-        // peers compare what they sent: 1.0 answers no 1.
+        // JSON-RPC 2.0 section 4: the id of a response "MUST be the same as the value of the id
+        // member in the Request". Peers compare the text that they sent: 1.0 does not answer 1.
         (Datum::Id(one), Value::Json(other)) => order_json(one, other).filter(|order| match other {
             Scalar::Number(other) => order.is_ne() || one == other,
             _ => true,
@@ -136,7 +139,8 @@ fn order_json(value: &str, other: &Scalar) -> Option<Ordering> {
     }
 }
 
-/// What `contains` and `matches` look at: what a string says, any other JSON value as written.
+/// The text that `contains` and `matches` search: the content of a string, any other JSON
+/// value as written.
 fn text(datum: Datum<'_>) -> Option<Cow<'_, str>> {
     match datum {
         Datum::Text(text) => Some(Cow::Borrowed(text)),
@@ -145,91 +149,95 @@ fn text(datum: Datum<'_>) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Shows the values of a field until one passes.
-fn any(field: &Field, row: &Row<'_>, asked: Asked<'_>) -> bool {
+/// Whether one of the field's values passes the predicate.
+fn any_value(field: &Field, row: &Row<'_>, predicate: Predicate<'_>) -> bool {
     match field {
-        Field::Known(entry) => any_known(entry, row, asked),
+        Field::Known(definition) => any_known(definition, row, predicate),
         Field::Header(name) => row.exchange.is_some_and(|exchange| {
             let mut fields = exchange.request.fields.iter().chain(exchange.response.fields.iter());
             // RFC 9110 section 5.1: "Field names are case-insensitive".
-            fields.any(|(known, value)| known.eq_ignore_ascii_case(name) && asked(Datum::Text(value)))
+            fields.any(|(known, value)| known.eq_ignore_ascii_case(name) && predicate(Datum::Text(value)))
         }),
         Field::Path(path) => {
-            row.message.raw.text().is_some_and(|text| path.any(text, &mut |value| asked(Datum::Json(value))))
+            row.message.raw.text().is_some_and(|text| path.any(text, &mut |value| predicate(Datum::Json(value))))
         }
     }
 }
 
-fn any_known(entry: &Entry, row: &Row<'_>, asked: Asked<'_>) -> bool {
-    let Row { message, tool, answered, findings, severities, session, exchange } = *row;
+fn any_known(definition: &FieldDefinition, row: &Row<'_>, predicate: Predicate<'_>) -> bool {
+    let Row { message, answered, findings, severities, session, exchange } = *row;
     let integer = |value: u64| Datum::Integer(i64::try_from(value).unwrap_or(i64::MAX));
-    let one = match entry.key {
-        Key::Method => message.method.as_deref().map(Datum::Text),
-        Key::Tool => tool.map(Datum::Text),
-        Key::Kind => Some(Datum::Text(message.kind.name())),
-        Key::Id => message.id.as_deref().map(Datum::Id),
-        Key::Status => facts::status(message).map(|status| Datum::Text(status.name())),
-        Key::Latency => message.latency.filter(|_| is_answer(message)).map(Datum::Integer),
-        Key::Direction => Some(Datum::Text(message.direction.name())),
-        Key::Number => Some(integer(message.number.0)),
-        Key::Time => Some(Datum::Integer(message.time.0)),
-        Key::Elapsed => session.map(|session| Datum::Integer(message.time.since(session.started))),
-        Key::Size => Some(integer(message.raw.len() as u64)),
-        Key::Session => Some(integer(message.session.0.into())),
-        Key::SessionId => session.and_then(|session| session.session_id.as_deref()).map(Datum::Text),
-        Key::Client => session.and_then(|session| session.client.as_ref()).map(|party| Datum::Text(&party.name)),
-        Key::Revision => session.and_then(|session| session.protocol_version.as_deref()).map(Datum::Text),
-        Key::Transport => Some(Datum::Text(message.transport.name())),
-        Key::Carrier => Some(Datum::Text(message.carrier.name())),
-        Key::Batch => message.batch.map(|(number, _)| integer(number)),
-        Key::Operation => message.operation.map(|first| integer(first.0)),
-        Key::Answers => message.answers.map(|request| integer(request.0)),
-        Key::Answered => (message.kind == Kind::Request).then_some(Datum::Flag(answered)),
-        Key::Redelivered => Some(Datum::Flag(message.redelivered)),
-        Key::Line => message.line.map(integer),
-        Key::SseId => message.sse_id.as_deref().map(Datum::Text),
-        Key::Exchange => message.exchange.map(|exchange| integer(exchange.0)),
-        Key::HttpMethod => exchange.and_then(|exchange| exchange.method.as_deref()).map(Datum::Text),
-        Key::HttpTarget => exchange.and_then(|exchange| exchange.target.as_deref()).map(Datum::Text),
-        Key::HttpStatus => exchange.and_then(|exchange| exchange.status).map(|status| integer(status.into())),
-        Key::TcpConnection => exchange.map(|exchange| integer(exchange.connection.0.into())),
-        Key::Packet => return message.packets.iter().any(|packet| asked(integer(packet.0))),
-        Key::Severity => return severities.iter().any(|severity| asked(Datum::Text(severity.name()))),
-        Key::Finding => return findings.iter().any(|rule| asked(Datum::Text(rule))),
-        Key::Server | Key::Host | Key::Process | Key::IpAddr | Key::TcpPort => {
+    let one = match definition.key {
+        FieldId::Method => message.method.as_deref().map(Datum::Text),
+        FieldId::Tool => message.tool.as_deref().map(Datum::Text),
+        FieldId::Kind => Some(Datum::Text(message.kind.name())),
+        FieldId::Id => message.id.as_deref().map(Datum::Id),
+        FieldId::Status => facts::status(message).map(|status| Datum::Text(status.name())),
+        FieldId::Latency => message.latency.filter(|_| is_answer(message)).map(Datum::Integer),
+        FieldId::Direction => Some(Datum::Text(message.direction.name())),
+        FieldId::Number => Some(integer(message.number.0)),
+        FieldId::Time => Some(Datum::Integer(message.time.0)),
+        FieldId::Elapsed => session.map(|session| Datum::Integer(message.time.since(session.started))),
+        FieldId::Size => Some(integer(message.raw.len() as u64)),
+        FieldId::Session => Some(integer(message.session.0.into())),
+        FieldId::SessionId => session.and_then(|session| session.session_id.as_deref()).map(Datum::Text),
+        FieldId::Client => session.and_then(|session| session.client.as_ref()).map(|party| Datum::Text(&party.name)),
+        FieldId::Revision => session.and_then(|session| session.protocol_version.as_deref()).map(Datum::Text),
+        FieldId::Transport => Some(Datum::Text(message.transport.name())),
+        FieldId::Carrier => Some(Datum::Text(message.carrier.name())),
+        FieldId::Batch => message.batch.map(|(number, _)| integer(number)),
+        FieldId::Operation => message.operation.map(|first| integer(first.0)),
+        FieldId::Answers => message.answers.map(|request| integer(request.0)),
+        FieldId::Answered => (message.kind == Kind::Request).then_some(Datum::Flag(answered)),
+        FieldId::Redelivered => Some(Datum::Flag(message.redelivered)),
+        FieldId::Line => message.line.map(integer),
+        FieldId::SseId => message.sse_id.as_deref().map(Datum::Text),
+        FieldId::Exchange => message.exchange.map(|exchange| integer(exchange.0)),
+        FieldId::HttpMethod => exchange.and_then(|exchange| exchange.method.as_deref()).map(Datum::Text),
+        FieldId::HttpTarget => exchange.and_then(|exchange| exchange.target.as_deref()).map(Datum::Text),
+        FieldId::HttpStatus => exchange.and_then(|exchange| exchange.status).map(|status| integer(status.into())),
+        FieldId::TcpConnection => exchange.map(|exchange| integer(exchange.connection.0.into())),
+        FieldId::Packet => return message.packets.iter().any(|packet| predicate(integer(packet.0))),
+        FieldId::Severity => return severities.iter().any(|severity| predicate(Datum::Text(severity.name()))),
+        FieldId::Finding => return findings.iter().any(|rule| predicate(Datum::Text(rule))),
+        FieldId::Server | FieldId::Host | FieldId::Process | FieldId::IpAddr | FieldId::TcpPort => {
             return session.is_some_and(|session| {
                 let account = session.server.as_ref().map(|party| party.name.as_str());
-                any_peer(entry.key, account, &session.peers, asked)
+                any_peer(definition.key, account, &session.peers, predicate)
             });
         }
     };
-    one.is_some_and(asked)
+    one.is_some_and(predicate)
 }
 
-/// The fields that say between whom a session is. `account` is the server's name by its own account.
-fn any_peer(key: Key, account: Option<&str>, peers: &Peers, asked: Asked<'_>) -> bool {
+/// Whether a value of a field about the two sides of a session passes. `account` is the name that
+/// the server gave itself.
+fn any_peer(key: FieldId, account: Option<&str>, peers: &Peers, predicate: Predicate<'_>) -> bool {
     match (key, peers) {
-        (Key::Server, Peers::Process { name, .. }) => {
-            account.into_iter().chain(name.as_deref()).any(|name| asked(Datum::Text(name)))
+        (FieldId::Server, Peers::Process { name, .. }) => {
+            account.into_iter().chain(name.as_deref()).any(|name| predicate(Datum::Text(name)))
         }
-        (Key::Server, Peers::Network { .. }) => account.is_some_and(|name| asked(Datum::Text(name))),
-        (Key::Host, Peers::Network { host, .. }) => host.as_deref().is_some_and(|host| asked(Datum::Text(host))),
-        (Key::IpAddr | Key::TcpPort, Peers::Network { client, server, .. }) => {
-            [client, server].iter().any(|address| any_address(key, address, asked))
+        (FieldId::Server, Peers::Network { .. }) => account.is_some_and(|name| predicate(Datum::Text(name))),
+        (FieldId::Host, Peers::Network { host, .. }) => {
+            host.as_deref().is_some_and(|host| predicate(Datum::Text(host)))
         }
-        (Key::Process, Peers::Process { process, .. }) => asked(Datum::Integer((*process).into())),
+        (FieldId::IpAddr | FieldId::TcpPort, Peers::Network { client, server, .. }) => {
+            [client, server].iter().any(|address| any_address(key, address, predicate))
+        }
+        (FieldId::Process, Peers::Process { process, .. }) => predicate(Datum::Integer((*process).into())),
         _ => false,
     }
 }
 
-fn any_address(key: Key, address: &SocketAddr, asked: Asked<'_>) -> bool {
+fn any_address(key: FieldId, address: &SocketAddr, predicate: Predicate<'_>) -> bool {
     match key {
-        Key::TcpPort => asked(Datum::Integer(address.port().into())),
-        _ => asked(Datum::Text(&address.ip().to_string())),
+        FieldId::TcpPort => predicate(Datum::Integer(address.port().into())),
+        _ => predicate(Datum::Text(&address.ip().to_string())),
     }
 }
 
-/// A request's latency is its answer's; only the answer has it on a stream, so only the answer has it anywhere.
+/// Whether the message has a latency. A request gets its latency only with its response, so a
+/// filter on events cannot see it: `latency` is a field of responses everywhere.
 fn is_answer(message: &Message) -> bool {
     matches!(message.kind, Kind::Response | Kind::Error)
 }

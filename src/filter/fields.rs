@@ -1,34 +1,35 @@
-//! The fields: one table for the parser, the completion, both evaluators and the manual.
+//! The fields of the language: one table for the parser, completion, both evaluators
+//! and the manual.
 
 use std::fmt;
 
 use super::path::Path;
 
-/// What a field's values are.
+/// The type of a field's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Type {
     /// A whole number.
     Number,
-    /// Bytes.
+    /// A number of bytes.
     Size,
-    /// Nanoseconds, written with a unit.
+    /// A duration in nanoseconds. A filter writes it with a unit.
     Duration,
-    /// A moment.
+    /// A point in time.
     Time,
-    /// Any text.
+    /// Text without a fixed list of words.
     Text,
-    /// One of the field's words.
+    /// One of a fixed list of words.
     Word,
-    /// Yes or no.
+    /// `true` or `false`.
     Flag,
-    /// A JSON-RPC id: `1`, `1.0` and `"1"` are three.
+    /// A JSON-RPC id: `1`, `1.0` and `"1"` are three different ids.
     Id,
     /// Any JSON value.
     Json,
 }
 
 impl Type {
-    /// The word for it in messages and in the manual.
+    /// The name of the type in messages and in the manual.
     pub fn name(self) -> &'static str {
         match self {
             Type::Number => "number",
@@ -43,7 +44,7 @@ impl Type {
         }
     }
 
-    /// The operators that make sense.
+    /// The operators that this type has.
     pub fn operators(self) -> &'static [&'static str] {
         match self {
             Type::Number | Type::Size | Type::Duration | Type::Time => &["=", "!=", "<", "<=", ">", ">=", "in"],
@@ -54,22 +55,22 @@ impl Type {
     }
 }
 
-/// When the last fact that a field rests on is known.
+/// The moment from which on the value of a field is final.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Settled {
     /// With the message itself.
     #[default]
     WithMessage,
-    /// When the message's HTTP exchange is over.
+    /// When the HTTP exchange of the message is over.
     WithExchange,
-    /// Only when the capture is over: later messages may still change it.
+    /// When the capture is over: until then later messages may change the value.
     AtEnd,
 }
 
-/// Names a field of the table.
+/// Identifies a field of the table [`FIELDS`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the table says what each is")]
-pub enum Key {
+#[allow(missing_docs, reason = "the table FIELDS describes each field")]
+pub enum FieldId {
     Method,
     Tool,
     Kind,
@@ -109,48 +110,54 @@ pub enum Key {
     TcpConnection,
 }
 
-/// One field of the table.
+/// The definition of a field: a row of the table [`FIELDS`].
 #[derive(PartialEq, Eq)]
-pub struct Entry {
-    /// Which.
-    pub key: Key,
-    /// As written in a filter.
+pub struct FieldDefinition {
+    /// Identifies the field.
+    pub key: FieldId,
+    /// The name in a filter.
     pub name: &'static str,
-    /// What its values are.
+    /// The type of its values.
     pub kind: Type,
-    /// The values it can have ([`Type::Word`]), or some that it often has.
+    /// All values that the field can have ([`Type::Word`]), or frequent ones to offer.
     pub values: &'static [&'static str],
-    /// When its value is final.
+    /// The moment from which on its value is final.
     pub settled: Settled,
-    /// What it is, in one line.
+    /// An explanation in one line, for the manual and for completion.
     pub help: &'static str,
-    /// A filter that uses it.
+    /// A filter that uses the field.
     pub example: &'static str,
 }
 
-impl fmt::Debug for Entry {
+impl fmt::Debug for FieldDefinition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
     }
 }
 
-const fn entry(key: Key, name: &'static str, kind: Type, help: &'static str, example: &'static str) -> Entry {
-    Entry { key, name, kind, values: &[], settled: Settled::WithMessage, help, example }
+const fn field(
+    key: FieldId,
+    name: &'static str,
+    kind: Type,
+    help: &'static str,
+    example: &'static str,
+) -> FieldDefinition {
+    FieldDefinition { key, name, kind, values: &[], settled: Settled::WithMessage, help, example }
 }
 
-impl Entry {
-    const fn values(mut self, values: &'static [&'static str]) -> Entry {
+impl FieldDefinition {
+    const fn values(mut self, values: &'static [&'static str]) -> FieldDefinition {
         self.values = values;
         self
     }
 
-    const fn settled(mut self, settled: Settled) -> Entry {
+    const fn settled(mut self, settled: Settled) -> FieldDefinition {
         self.settled = settled;
         self
     }
 }
 
-/// Methods worth offering; any other can be written as well.
+/// Methods to offer. A filter can name any other method as well.
 const METHODS: &[&str] = &[
     "initialize",
     "ping",
@@ -185,102 +192,111 @@ const METHODS: &[&str] = &[
     "notifications/roots/list_changed",
 ];
 
-/// Revisions worth offering.
+/// Revisions to offer.
 const REVISIONS: &[&str] = &["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"];
 
-/// Every field, those that people ask for most first.
+/// All fields, the most useful ones first.
 #[rustfmt::skip]
-pub static FIELDS: &[Entry] = &[
-    entry(Key::Method, "method", Type::Text, "the method; for an answer that of its request", "method = tools/call").values(METHODS),
-    entry(Key::Tool, "tool", Type::Text, "the tool that is called, for the call and its answer", "tool = get_weather"),
-    entry(Key::Kind, "kind", Type::Word, "what the message is", "kind = request").values(&["request", "notification", "response", "error", "invalid"]),
-    entry(Key::Id, "id", Type::Id, "the JSON-RPC id with its JSON type: 1 is a number, \"1\" a string", "id = 7"),
-    entry(Key::Status, "status", Type::Word, "how a request was answered, for the answer; negative: the tool's data says no", "status != ok").values(&["ok", "error", "tool-error", "negative"]),
-    entry(Key::Latency, "latency", Type::Duration, "from request to answer, for the answer", "latency > 200ms"),
-    entry(Key::Direction, "direction", Type::Word, "which way; c2s and s2c for short", "direction = s2c").values(&["client-to-server", "server-to-client"]),
-    entry(Key::Number, "number", Type::Number, "the message's number in the capture", "number <= 100"),
-    entry(Key::Time, "time", Type::Time, "when its last byte was captured", "time >= 2025-11-25T14:03:20Z"),
-    entry(Key::Elapsed, "elapsed", Type::Duration, "since the first message of the session", "elapsed < 2.5s"),
-    entry(Key::Size, "size", Type::Size, "bytes of its text", "size > 4KB"),
-    entry(Key::Session, "session", Type::Number, "the session's number", "session = 2"),
-    entry(Key::SessionId, "session_id", Type::Text, "the Mcp-Session-Id, or that of the SSE endpoint", "session_id contains 8b56").settled(Settled::AtEnd),
-    entry(Key::Server, "server", Type::Text, "the server's name: by its own account, or as given to wrap", "server = files").settled(Settled::AtEnd),
-    entry(Key::Client, "client", Type::Text, "the client's name, by its own account", "client matches claude").settled(Settled::AtEnd),
-    entry(Key::Revision, "revision", Type::Text, "the protocol revision in force in the session", "revision >= 2025-06-18").values(REVISIONS).settled(Settled::AtEnd),
-    entry(Key::Transport, "transport", Type::Word, "how the session travels", "transport = stdio").values(&["stdio", "http-sse", "streamable-http", "http"]),
-    entry(Key::Carrier, "carrier", Type::Word, "what carried the message", "carrier = sse-event").values(&["request-body", "response-body", "sse-event", "line"]),
-    entry(Key::Host, "host", Type::Text, "the server's name on the network (DNS, Host, SNI)", "host = mcp.example.com").settled(Settled::AtEnd),
-    entry(Key::Process, "process", Type::Number, "the process id of a wrapped server", "process = 4711"),
-    entry(Key::Packet, "packet", Type::Number, "a packet that carried bytes of it", "packet = 52"),
-    entry(Key::Batch, "batch", Type::Number, "the batch it is a member of", "batch"),
-    entry(Key::Operation, "operation", Type::Number, "the number of the first request of its operation, where several calls are one thing", "operation = 12").settled(Settled::AtEnd),
-    entry(Key::Answers, "answers", Type::Number, "the number of the request it answers", "answers = 12"),
-    entry(Key::Answered, "answered", Type::Flag, "whether a request has its answer, for the request", "answered = false").values(&["true", "false"]).settled(Settled::AtEnd),
-    entry(Key::Redelivered, "redelivered", Type::Flag, "whether a resumed SSE stream delivered it again", "not redelivered").values(&["true", "false"]),
-    entry(Key::Finding, "finding", Type::Text, "a rule that it breaks", "finding contains jsonrpc").settled(Settled::AtEnd),
-    entry(Key::Severity, "severity", Type::Word, "how bad a finding about it is", "severity = error").values(&["error", "warning", "info"]).settled(Settled::AtEnd),
-    entry(Key::Line, "line", Type::Number, "its line on the pipe", "line = 3"),
-    entry(Key::SseId, "sse_id", Type::Text, "the id of its server-sent event", "sse_id"),
-    entry(Key::Exchange, "exchange", Type::Number, "the number of its HTTP exchange", "exchange = 5"),
-    entry(Key::HttpMethod, "http.method", Type::Text, "the method of its HTTP request", "http.method = GET").values(&["POST", "GET", "DELETE"]).settled(Settled::WithExchange),
-    entry(Key::HttpTarget, "http.target", Type::Text, "the target of its HTTP request", "http.target contains /mcp").settled(Settled::WithExchange),
-    entry(Key::HttpStatus, "http.status", Type::Number, "the status of its HTTP response", "http.status >= 400").settled(Settled::WithExchange),
-    entry(Key::IpAddr, "ip.addr", Type::Text, "the client's or the server's address", "ip.addr = 127.0.0.1"),
-    entry(Key::TcpPort, "tcp.port", Type::Number, "the client's or the server's port", "tcp.port = 8080"),
-    entry(Key::TcpConnection, "tcp.connection", Type::Number, "the number of the connection that carried it over HTTP", "tcp.connection = 3").settled(Settled::WithExchange),
+pub static FIELDS: &[FieldDefinition] = &[
+    field(FieldId::Method, "method", Type::Text, "the method; for a response the method of its request", "method = tools/call").values(METHODS),
+    field(FieldId::Tool, "tool", Type::Text, "the tool of a call, for the request and its response", "tool = get_weather"),
+    field(FieldId::Kind, "kind", Type::Word, "the kind of message", "kind = request").values(&["request", "notification", "response", "error", "invalid"]),
+    field(FieldId::Id, "id", Type::Id, "the JSON-RPC id with its JSON type: 1 is a number, \"1\" a string", "id = 7"),
+    field(FieldId::Status, "status", Type::Word, "the outcome of a call, for its response; negative: the tool worked, but its data reports a no (found: false)", "status != ok").values(&["ok", "error", "tool-error", "negative"]),
+    field(FieldId::Latency, "latency", Type::Duration, "the time from request to response, for the response", "latency > 200ms"),
+    field(FieldId::Direction, "direction", Type::Word, "the direction; c2s and s2c for short", "direction = s2c").values(&["client-to-server", "server-to-client"]),
+    field(FieldId::Number, "number", Type::Number, "the message's number in the capture", "number <= 100"),
+    field(FieldId::Time, "time", Type::Time, "the time when its last byte was captured", "time >= 2025-11-25T14:03:20Z"),
+    field(FieldId::Elapsed, "elapsed", Type::Duration, "the time since the first message of the session", "elapsed < 2.5s"),
+    field(FieldId::Size, "size", Type::Size, "the length of its text in bytes", "size > 4KB"),
+    field(FieldId::Session, "session", Type::Number, "the session's number", "session = 2"),
+    field(FieldId::SessionId, "session_id", Type::Text, "the Mcp-Session-Id, or the session id in the URL of the SSE endpoint", "session_id contains 8b56").settled(Settled::AtEnd),
+    field(FieldId::Server, "server", Type::Text, "the server's name: its own, or the one given to wrap", "server = files").settled(Settled::AtEnd),
+    field(FieldId::Client, "client", Type::Text, "the client's name", "client matches claude").settled(Settled::AtEnd),
+    field(FieldId::Revision, "revision", Type::Text, "the protocol revision in force in the session", "revision >= 2025-06-18").values(REVISIONS).settled(Settled::AtEnd),
+    field(FieldId::Transport, "transport", Type::Word, "the transport of the session", "transport = stdio").values(&["stdio", "http-sse", "streamable-http", "http"]),
+    field(FieldId::Carrier, "carrier", Type::Word, "what carried the message", "carrier = sse-event").values(&["request-body", "response-body", "sse-event", "line"]),
+    field(FieldId::Host, "host", Type::Text, "the server's name on the network (DNS, Host, SNI)", "host = mcp.example.com").settled(Settled::AtEnd),
+    field(FieldId::Process, "process", Type::Number, "the process id of a wrapped server", "process = 4711"),
+    field(FieldId::Packet, "packet", Type::Number, "a packet that carried bytes of the message", "packet = 52"),
+    field(FieldId::Batch, "batch", Type::Number, "the number of the batch that contains it", "batch"),
+    field(FieldId::Operation, "operation", Type::Number, "the number of the first request of its operation, if several calls belong together", "operation = 12").settled(Settled::AtEnd),
+    field(FieldId::Answers, "answers", Type::Number, "the number of the request that it responds to", "answers = 12"),
+    field(FieldId::Answered, "answered", Type::Flag, "whether a response was captured, for requests", "answered = false").values(&["true", "false"]).settled(Settled::AtEnd),
+    field(FieldId::Redelivered, "redelivered", Type::Flag, "whether it is a second delivery, by a resumed SSE stream", "not redelivered").values(&["true", "false"]),
+    field(FieldId::Finding, "finding", Type::Text, "the id of a rule that it breaks", "finding contains jsonrpc").settled(Settled::AtEnd),
+    field(FieldId::Severity, "severity", Type::Word, "the severity of a finding about it", "severity = error").values(&["error", "warning", "info"]).settled(Settled::AtEnd),
+    field(FieldId::Line, "line", Type::Number, "the number of its line on the pipe", "line = 3"),
+    field(FieldId::SseId, "sse_id", Type::Text, "the id of its server-sent event", "sse_id"),
+    field(FieldId::Exchange, "exchange", Type::Number, "the number of its HTTP exchange", "exchange = 5"),
+    field(FieldId::HttpMethod, "http.method", Type::Text, "the method of its HTTP request", "http.method = GET").values(&["POST", "GET", "DELETE"]).settled(Settled::WithExchange),
+    field(FieldId::HttpTarget, "http.target", Type::Text, "the target of its HTTP request", "http.target contains /mcp").settled(Settled::WithExchange),
+    field(FieldId::HttpStatus, "http.status", Type::Number, "the status of its HTTP response", "http.status >= 400").settled(Settled::WithExchange),
+    field(FieldId::IpAddr, "ip.addr", Type::Text, "the client's or the server's address", "ip.addr = 127.0.0.1"),
+    field(FieldId::TcpPort, "tcp.port", Type::Number, "the client's or the server's port", "tcp.port = 8080"),
+    field(FieldId::TcpConnection, "tcp.connection", Type::Number, "the number of the TCP connection that carried its exchange", "tcp.connection = 3").settled(Settled::WithExchange),
 ];
 
-/// What every header field's name begins with.
+/// The beginning of the name of every header field.
 pub const HEADER: &str = "http.header.";
 
-/// What a filter can ask for.
+/// A field of a message: everything that a filter can test.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Field {
-    /// A field of the table.
-    Known(&'static Entry),
-    /// A header field of the HTTP exchange, of either direction; its name in lower case.
+    /// A field of the table [`FIELDS`].
+    Known(&'static FieldDefinition),
+    /// A header field of the HTTP exchange, of the request or of the response. The name is
+    /// in lower case.
     Header(String),
-    /// A value inside the message.
+    /// A value inside the JSON of the message.
     Path(Path),
 }
 
 impl Field {
-    /// What its values are.
+    /// The type of the field's values.
     pub fn kind(&self) -> Type {
         match self {
-            Field::Known(entry) => entry.kind,
+            Field::Known(definition) => definition.kind,
             Field::Header(_) => Type::Text,
             Field::Path(_) => Type::Json,
         }
     }
 
-    /// When its value is final.
+    /// The moment from which on the field's value is final.
     pub fn settled(&self) -> Settled {
         match self {
-            Field::Known(entry) => entry.settled,
+            Field::Known(definition) => definition.settled,
             Field::Header(_) => Settled::WithExchange,
             Field::Path(_) => Settled::WithMessage,
         }
     }
 
-    /// The values it can have, or some that it often has.
+    /// All values that the field can have, or frequent ones to offer.
     pub fn values(&self) -> &'static [&'static str] {
         match self {
-            Field::Known(entry) => entry.values,
+            Field::Known(definition) => definition.values,
             Field::Header(_) | Field::Path(_) => &[],
+        }
+    }
+
+    /// An explanation in one line; empty for header fields and paths.
+    pub fn help(&self) -> &'static str {
+        match self {
+            Field::Known(definition) => definition.help,
+            Field::Header(_) | Field::Path(_) => "",
         }
     }
 
     /// The field of the table with this name.
     pub fn known(name: &str) -> Option<Field> {
-        FIELDS.iter().find(|entry| entry.name == name).map(Field::Known)
+        FIELDS.iter().find(|definition| definition.name == name).map(Field::Known)
     }
 }
 
 impl fmt::Display for Field {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Field::Known(entry) => f.write_str(entry.name),
+            Field::Known(definition) => f.write_str(definition.name),
             Field::Header(name) => write!(f, "{HEADER}{name}"),
             Field::Path(path) => path.fmt(f),
         }

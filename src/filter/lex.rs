@@ -1,4 +1,4 @@
-//! The words of the language.
+//! The lexer: words, quoted texts, names, operators and tokens.
 
 use nom::branch::alt;
 use nom::bytes::complete::{tag, tag_no_case, take_while, take_while1};
@@ -11,51 +11,55 @@ use nom::{IResult, Parser};
 
 use super::ast::Comparison;
 use super::literal::Literal;
-use super::path::{Step, is_member_character};
+use super::path::{Selector, is_member_character};
 
-/// Why a parser stopped: at which piece of the filter, what is wrong, what would be right.
+/// A parser's error: the wrong piece of the filter, the message, and the words that
+/// would be correct.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Fault<'a> {
+pub(super) struct SyntaxError<'a> {
     pub at: &'a str,
     pub message: String,
     pub expected: Vec<String>,
 }
 
-impl<'a> Fault<'a> {
-    pub fn new(at: &'a str, message: impl Into<String>) -> Fault<'a> {
-        Fault { at, message: message.into(), expected: Vec::new() }
+impl<'a> SyntaxError<'a> {
+    pub fn new(at: &'a str, message: impl Into<String>) -> SyntaxError<'a> {
+        SyntaxError { at, message: message.into(), expected: Vec::new() }
     }
 
-    pub fn expected(mut self, words: &[&str]) -> Fault<'a> {
+    /// The same error with the words that would be correct.
+    pub fn expected(mut self, words: &[&str]) -> SyntaxError<'a> {
         self.expected = words.iter().map(|&word| word.to_owned()).collect();
         self
     }
 
-    /// No other reading of the text is to be tried.
+    /// The error as a final one: the parser tries no alternative.
     pub fn fatal<T>(self) -> Parsed<'a, T> {
         Err(nom::Err::Failure(self))
     }
 }
 
-impl<'a> ParseError<&'a str> for Fault<'a> {
-    fn from_error_kind(at: &'a str, _: nom::error::ErrorKind) -> Fault<'a> {
-        Fault::new(at, "")
+impl<'a> ParseError<&'a str> for SyntaxError<'a> {
+    fn from_error_kind(at: &'a str, _: nom::error::ErrorKind) -> SyntaxError<'a> {
+        SyntaxError::new(at, "")
     }
 
-    fn append(_: &'a str, _: nom::error::ErrorKind, fault: Fault<'a>) -> Fault<'a> {
-        fault
-    }
-}
-
-impl<'a, E> nom::error::FromExternalError<&'a str, E> for Fault<'a> {
-    fn from_external_error(at: &'a str, kind: nom::error::ErrorKind, _: E) -> Fault<'a> {
-        Fault::from_error_kind(at, kind)
+    fn append(_: &'a str, _: nom::error::ErrorKind, error: SyntaxError<'a>) -> SyntaxError<'a> {
+        error
     }
 }
 
-pub(super) type Parsed<'a, T> = IResult<&'a str, T, Fault<'a>>;
+impl<'a, E> nom::error::FromExternalError<&'a str, E> for SyntaxError<'a> {
+    fn from_external_error(at: &'a str, kind: nom::error::ErrorKind, _: E) -> SyntaxError<'a> {
+        SyntaxError::from_error_kind(at, kind)
+    }
+}
 
-/// A character of a bare word: all but blanks and those that the language itself uses.
+/// The result of a parser: the rest of the input and a value, or an error.
+pub(super) type Parsed<'a, T> = IResult<&'a str, T, SyntaxError<'a>>;
+
+/// Whether a character can be in a bare word: every one except blanks and the characters
+/// of the language.
 pub(super) fn is_word_character(c: char) -> bool {
     !c.is_whitespace() && !"()\"'{}=!<>~,&|".contains(c)
 }
@@ -64,38 +68,37 @@ fn word_ends(input: &str) -> Parsed<'_, ()> {
     not(satisfy(is_word_character)).parse(input)
 }
 
+/// Parses blanks, if there are any.
 pub(super) fn blank(input: &str) -> Parsed<'_, &str> {
     take_while(char::is_whitespace)(input)
 }
 
-/// `and`, `or`, `not`, in any case, or the sign that means the same.
+/// Parses `and`, `or` or `not` in upper or lower case, or the sign with the same meaning.
 pub(super) fn keyword<'a>(
     word: &'static str,
     sign: &'static str,
-) -> impl Parser<&'a str, Output = (), Error = Fault<'a>> {
-    // The `!` of `!=` is no `not`.
+) -> impl Parser<&'a str, Output = (), Error = SyntaxError<'a>> {
+    // The `!` of `!=` is not a `not`.
     let sign = terminated(tag(sign), not(char('=')));
     delimited(blank, alt((terminated(tag_no_case(word), word_ends), sign)), blank).map(|_| ())
 }
 
+/// Whether a word is `and`, `or` or `not`, in upper or lower case.
 pub(super) fn is_keyword(word: &str) -> bool {
     ["and", "or", "not"].iter().any(|keyword| keyword.eq_ignore_ascii_case(word))
 }
 
-/// A run of word characters.
+/// Parses a run of word characters.
 pub(super) fn word(input: &str) -> Parsed<'_, &str> {
     take_while1(is_word_character)(input)
 }
 
-/// A text in double or single quotes.
+/// Parses a text in double or single quotes.
 ///
-/// `\n`, `\r`, `\t`, `\u{202e}`, `\\` and a quote behind a backslash mean what they mean elsewhere; before anything
-/// else a backslash stays, so that `"\d+\.json"` need not be written with eight of them.
+/// The escapes are `\n`, `\r`, `\t`, `\u{202e}`, `\\` and a backslash before a quote. Before any
+/// other character a backslash is an ordinary character, so that a regular expression such as
+/// `"\d+\.json"` needs no doubled backslashes.
 pub(super) fn quoted(input: &str) -> Parsed<'_, String> {
-    enum Fragment<'a> {
-        Run(&'a str),
-        Escaped(char),
-    }
     let (rest, quote) = one_of("\"'")(input)?;
     let code = map_opt(
         map_res(delimited(tag("u{"), take_while1(|c: char| c.is_ascii_hexdigit()), char('}')), |digits| {
@@ -105,39 +108,32 @@ pub(super) fn quoted(input: &str) -> Parsed<'_, String> {
     );
     let escape = alt((value('\n', char('n')), value('\r', char('r')), value('\t', char('t')), one_of("\\\"'"), code));
     let fragment = alt((
-        take_while1(|c| c != quote && c != '\\').map(Fragment::Run),
-        preceded(char('\\'), escape).map(Fragment::Escaped),
-        tag("\\").map(Fragment::Run),
+        take_while1(|c| c != quote && c != '\\').map(str::to_owned),
+        preceded(char('\\'), escape).map(String::from),
+        tag("\\").map(str::to_owned),
     ));
-    let (rest, text) = fold_many0(fragment, String::new, |mut text, fragment| {
-        match fragment {
-            Fragment::Run(run) => text.push_str(run),
-            Fragment::Escaped(c) => text.push(c),
-        }
-        text
-    })
-    .parse(rest)?;
+    let (rest, text) = fold_many0(fragment, String::new, |text, fragment: String| text + &fragment).parse(rest)?;
     match rest.strip_prefix(quote) {
         Some(rest) => Ok((rest, text)),
-        None => Fault::new(&input[..quote.len_utf8()], format!("this {quote} is not closed")).fatal(),
+        None => SyntaxError::new(&input[..quote.len_utf8()], format!("this {quote} is not closed")).fatal(),
     }
 }
 
-/// A value, as written and what it is: a quoted text or a bare word.
+/// Parses a value: a quoted text or a bare word. Returns it as written, and its content.
 pub(super) fn literal(input: &str) -> Parsed<'_, (&str, Literal)> {
     let bare = word.map(|word: &str| Literal { text: word.to_owned(), quoted: false });
     let quoted = quoted.map(|text| Literal { text, quoted: true });
     consumed(alt((quoted, bare))).parse(input)
 }
 
-/// A name that may be a field's: as written, and its steps.
-pub(super) fn name(input: &str) -> Parsed<'_, (&str, Vec<Step>)> {
-    let member = || take_while1(is_member_character).map(|name: &str| Step::Member(name.to_owned()));
-    let each = || value(Step::Each, char('*'));
-    let index = map_res(digit1, str::parse).map(Step::Index);
+/// Parses a name that may be a field's. Returns it as written, and as selectors of a path.
+pub(super) fn name(input: &str) -> Parsed<'_, (&str, Vec<Selector>)> {
+    let member = || take_while1(is_member_character).map(|name: &str| Selector::Name(name.to_owned()));
+    let each = || value(Selector::Wildcard, char('*'));
+    let index = map_res(digit1, str::parse).map(Selector::Index);
     let step = alt((
         preceded(char('.'), alt((each(), member()))),
-        delimited(char('['), alt((each(), index, quoted.map(Step::Member))), char(']')),
+        delimited(char('['), alt((each(), index, quoted.map(Selector::Name))), char(']')),
     ));
     let first = preceded(peek(satisfy(|c| c.is_ascii_alphabetic() || c == '_')), member());
     let path = (first, many0(step)).map(|(first, mut rest)| {
@@ -147,7 +143,7 @@ pub(super) fn name(input: &str) -> Parsed<'_, (&str, Vec<Step>)> {
     terminated(consumed(path), word_ends).parse(input)
 }
 
-/// What stands between a field and its value.
+/// An operator between a field and its value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Operator {
     Compare(Comparison),
@@ -157,7 +153,7 @@ pub(super) enum Operator {
 }
 
 impl Operator {
-    /// As the table of types spells it.
+    /// The operator's name in [`Type::operators`](super::fields::Type::operators).
     pub fn name(self) -> &'static str {
         match self {
             Operator::Compare(comparison) => comparison.symbol(),
@@ -168,7 +164,8 @@ impl Operator {
     }
 }
 
-/// An operator, as written and what it is. Wireshark's words for the comparisons are understood too.
+/// Parses an operator. Returns it as written, and its meaning. Wireshark's words for comparisons
+/// are accepted too.
 pub(super) fn operator(input: &str) -> Parsed<'_, (&str, Operator)> {
     use Comparison::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
     let sign = |sign, comparison| value(Operator::Compare(comparison), tag(sign));
@@ -199,23 +196,23 @@ pub(super) fn operator(input: &str) -> Parsed<'_, (&str, Operator)> {
     .parse(input)
 }
 
-/// What a term begins with, as far as completion has to know: see [`token`].
+/// A token of a filter, as precisely as completion needs it. See [`token`].
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Token<'a> {
-    /// A field's name or a bare word; whether it is a name or a value its place decides.
+    /// The name of a field or a bare word. Its position decides which of them it is.
     Word(&'a str),
     Quoted,
     Operator(Operator),
-    /// `(`, `)`, `{`, `}`, `,`
+    /// `(`, `)`, `{`, `}` or `,`.
     Sign(char),
     And,
     Or,
     Not,
-    /// A quote that is not closed, or a character with no meaning.
+    /// A quote that is not closed, or a character without a meaning.
     Broken,
 }
 
-/// The next token of a filter that need not be whole, blanks before it skipped; `None` at the end.
+/// The next token of an unfinished filter, after blanks; `None` at the end.
 pub(super) fn token(input: &str) -> Option<(&str, Token<'_>)> {
     let input = input.trim_start();
     let first = input.chars().next()?;

@@ -3,37 +3,35 @@
 use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
-use nom::character::complete::{char, digit1, one_of};
-use nom::combinator::{all_consuming, opt, recognize};
-use nom::{IResult, Parser};
 
 use super::ast::{Scalar, Value};
-use super::fields::{Key, Type};
-use super::{Field, error};
-use crate::capture::Time;
+use super::error;
+use super::fields::{Field, FieldId, Type};
+use super::print::{SECOND, quote};
+use crate::decode::json::is_json;
 
-/// A value as it stands in a filter.
+/// A value in a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Literal {
-    /// Its text, quotes and escapes taken off.
+    /// The content, without quotes and escapes.
     pub text: String,
-    /// Whether it stood in quotes.
+    /// Whether the value was in quotes.
     pub quoted: bool,
 }
 
-/// Why a literal is no value of a field: what is wrong, and what would be right.
+/// The reason why a literal is not a value of a field's type.
 pub(super) struct Mismatch {
-    /// What is wrong.
+    /// The error in a few words.
     pub message: String,
-    /// What was expected.
+    /// The words or forms that would be correct.
     pub expected: Vec<String>,
 }
 
-/// Reads a literal as a value of a field's type.
+/// Reads a literal as a value of the field's type.
 pub(super) fn read(field: &Field, literal: &Literal) -> Result<Value, Mismatch> {
     let text = literal.text.as_str();
     let wrong = |expected: &str| Mismatch {
-        message: format!("{} is no {} for {field}", super::ast::quote(text), field.kind().name()),
+        message: format!("{} is not a {}, the type of {field}", quote(text), field.kind().name()),
         expected: vec![expected.to_owned()],
     };
     let integer = |value: Option<i64>, expected: &str| value.map(Value::Integer).ok_or_else(|| wrong(expected));
@@ -59,8 +57,8 @@ pub(super) fn read(field: &Field, literal: &Literal) -> Result<Value, Mismatch> 
 
 fn word(field: &Field, text: &str) -> Result<Value, Mismatch> {
     let text = match (field, text) {
-        (Field::Known(entry), "c2s" | "→") if entry.key == Key::Direction => "client-to-server",
-        (Field::Known(entry), "s2c" | "←") if entry.key == Key::Direction => "server-to-client",
+        (Field::Known(definition), "c2s" | "→") if definition.key == FieldId::Direction => "client-to-server",
+        (Field::Known(definition), "s2c" | "←") if definition.key == FieldId::Direction => "server-to-client",
         _ => text,
     };
     if field.values().contains(&text) {
@@ -68,29 +66,25 @@ fn word(field: &Field, text: &str) -> Result<Value, Mismatch> {
     }
     let near = error::nearest(text, field.values().iter().copied());
     let expected = if near.is_empty() { field.values().iter().map(|&word| word.to_owned()).collect() } else { near };
-    Err(Mismatch { message: format!("{field} is never {}", super::ast::quote(text)), expected })
+    Err(Mismatch { message: format!("{field} has no value {}", quote(text)), expected })
 }
 
-/// Without quotes a value is what JSON would call it; what JSON has no name for is text.
+/// The JSON value of a bare word: a JSON number, `true`, `false` or `null`. Any other word
+/// is a string.
 fn scalar(text: &str) -> Scalar {
     match text {
         "null" => Scalar::Null,
         "true" => Scalar::Bool(true),
         "false" => Scalar::Bool(false),
-        number if all_consuming(json_number).parse(number).is_ok() => Scalar::Number(number.to_owned()),
+        number if number.starts_with(|c: char| c == '-' || c.is_ascii_digit()) && is_json(number) => {
+            Scalar::Number(number.to_owned())
+        }
         text => Scalar::Text(text.to_owned()),
     }
 }
 
-/// A number of JSON (RFC 8259 section 6): `[ minus ] int [ frac ] [ exp ]`, no leading zeros.
-fn json_number(input: &str) -> IResult<&str, &str> {
-    let whole = recognize((one_of("123456789"), opt(digit1))).or(recognize(char('0')));
-    let fraction = (char('.'), digit1);
-    let exponent = (one_of("eE"), opt(one_of("+-")), digit1);
-    recognize((opt(char('-')), whole, opt(fraction), opt(exponent))).parse(input)
-}
-
-/// A decimal number of units, in units of `1 / scale`, what is finer cut off. `None` where it does not fit.
+/// Reads a decimal number and multiplies it by `scale`. Digits beyond the smallest unit are cut
+/// off. `None` where the result does not fit.
 fn decimal(number: &str, scale: i64) -> Option<i64> {
     let (negative, number) = number.strip_prefix('-').map_or((false, number), |rest| (true, rest));
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
@@ -103,7 +97,7 @@ fn decimal(number: &str, scale: i64) -> Option<i64> {
     i64::try_from(if negative { -value } else { value }).ok()
 }
 
-/// Splits `1.5MiB` into number and unit.
+/// Splits `1.5MiB` into the number and the unit.
 fn unit(text: &str) -> (&str, &str) {
     let end = text.find(|c: char| !matches!(c, '0'..='9' | '.' | '-')).unwrap_or(text.len());
     text.split_at(end)
@@ -124,8 +118,6 @@ fn size(text: &str) -> Option<i64> {
     decimal(number, scale)
 }
 
-const SECOND: i64 = 1_000_000_000;
-
 fn duration(text: &str) -> Option<i64> {
     let (number, unit) = unit(text);
     let scale = match unit {
@@ -135,22 +127,16 @@ fn duration(text: &str) -> Option<i64> {
         "s" => SECOND,
         "m" | "min" => 60 * SECOND,
         "h" => 3_600 * SECOND,
-        // Nothing is nothing in any unit; any other bare number would be a guess.
+        // Zero is the same in every unit. For any other number without a unit, the unit would
+        // be a guess.
         "" if decimal(number, 1) == Some(0) => 1,
         _ => return None,
     };
     decimal(number, scale)
 }
 
-/// A duration in the largest unit that says it exactly.
-pub(super) fn print_duration(nanoseconds: i64) -> String {
-    [(SECOND, "s"), (1_000_000, "ms"), (1_000, "us")]
-        .iter()
-        .find(|(scale, _)| nanoseconds % scale == 0)
-        .map_or_else(|| format!("{nanoseconds}ns"), |(scale, unit)| format!("{}{unit}", nanoseconds / scale))
-}
-
-/// RFC 3339; a date alone is its midnight; without an offset it is UTC, as in the JSON lines.
+/// Reads a time in RFC 3339. A date alone means midnight. Without an offset it is UTC, as in
+/// the JSON lines.
 fn time(text: &str) -> Option<i64> {
     let moment = text.parse::<Timestamp>().ok().or_else(|| {
         let civil = text.parse::<DateTime>().or_else(|_| text.parse::<Date>().map(|date| date.at(0, 0, 0, 0))).ok()?;
@@ -159,15 +145,11 @@ fn time(text: &str) -> Option<i64> {
     i64::try_from(moment.as_nanosecond()).ok()
 }
 
-/// A moment as RFC 3339 in UTC.
-pub(super) fn print_time(time: Time) -> String {
-    // 64-bit nanoseconds end in the year 2262, well inside the range of `Timestamp`.
-    Timestamp::from_nanosecond(i128::from(time.0)).map_or_else(|_| time.0.to_string(), |moment| moment.to_string())
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::print::print_time;
     use super::*;
+    use crate::capture::Time;
 
     #[test]
     fn units() {

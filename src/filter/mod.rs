@@ -1,4 +1,4 @@
-//! Filters: the language in which people say which messages they want to see.
+//! Display filters: a language that selects messages.
 //!
 //! ```text
 //! tool = get_weather and latency > 200ms
@@ -7,91 +7,94 @@
 //! quito                                                    a word in the message's text
 //! ```
 //!
-//! `docs/filter.md` is the manual. One table ([`fields`]) says which fields there are; [`parse`](Filter::parse) makes a
-//! tree of a text, which is evaluated on a message with what is known around it ([`Row`]). [`Stream`] is for messages that
-//! pass by once: it holds them until the records that a filter asks for are there. The store makes its own condition of the tree
-//! (`store/filter/`), which lets the same messages through.
+//! `docs/filter.md` is the manual. The table [`fields`] defines the fields. [`Filter::parse`] makes
+//! a tree of a text. The tree is evaluated on a message together with its context ([`Row`]).
+//!
+//! [`EventFilter`] is for events as they arrive: it holds messages until the facts that a filter
+//! needs are available. The store translates the tree into a condition of SQL (`store/filter/`),
+//! which selects the same messages.
 
 mod ast;
 mod complete;
 mod error;
 mod eval;
+mod event_filter;
 pub mod fields;
 mod lex;
 mod literal;
 mod parse;
 mod path;
-mod stream;
+mod print;
 #[cfg(test)]
 pub(crate) mod tests;
 
 use std::fmt;
-use std::str::FromStr;
 
 pub use ast::{Comparison, Expr, Pattern, Scalar, Search, Test, Value};
 pub use complete::{Completion, complete};
 pub use error::FilterError;
+pub use event_filter::EventFilter;
 pub use fields::{FIELDS, Field, Settled};
-pub use path::{Path, Step};
-pub use stream::Stream;
+pub use path::{Path, Selector};
 
 use crate::decode::exchange::Exchange;
 use crate::findings::Severity;
 use crate::mcp::{Message, Session};
 
-/// A message and what is known around it.
+/// A message together with the facts about it that a filter can test.
 #[derive(Clone, Copy, Debug)]
 pub struct Row<'a> {
-    /// The message.
+    /// The message that is tested.
     pub message: &'a Message,
-    /// The tool that is called: [`facts::tool`](crate::mcp::facts::tool) of the request, for the request and for its answer.
-    pub tool: Option<&'a str>,
-    /// Whether an answer to it is known.
+    /// Whether a response to it was captured so far.
     pub answered: bool,
-    /// The rules that it breaks, as far as is known.
+    /// The ids of the rules that it breaks, as far as findings have been emitted.
     pub findings: &'a [&'static str],
-    /// How bad what breaks them is, as far as is known.
+    /// The severities of these findings.
     pub severities: &'a [Severity],
-    /// The message's session.
+    /// The record of its session.
     pub session: Option<&'a Session>,
-    /// The message's HTTP exchange.
+    /// The record of its HTTP exchange.
     pub exchange: Option<&'a Exchange>,
 }
 
-/// A filter, ready to run.
+/// A parsed filter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Filter {
     expression: Expr,
 }
 
 impl Filter {
-    /// Reads a filter. One of nothing but blanks lets every message through.
+    /// Parses a filter. A filter of blanks only selects every message.
     pub fn parse(text: &str) -> Result<Filter, FilterError> {
         parse::filter(text).map(|expression| Filter { expression })
     }
 
-    /// The filter as a tree.
+    /// The tree of the filter.
     pub fn expression(&self) -> &Expr {
         &self.expression
     }
 
-    /// Whether the filter lets this message through.
+    /// Whether the message passes.
     pub fn matches(&self, row: &Row<'_>) -> bool {
         self.expression.matches(row)
     }
 
-    /// Judges a filter of one term by its subject alone: for a path or a search the text of the message, else a value of the field as
-    /// stored. The store asks for what it cannot compare itself, so that both ways to run a filter share the code that decides.
+    /// Evaluates a filter of one term on one value. For a path or a search the subject is the text
+    /// of the message, else a value of the field as stored.
+    ///
+    /// The store calls this for everything that SQLite cannot compare. So both ways to run a filter
+    /// share the code that decides.
     pub fn matches_subject(&self, subject: &[u8]) -> bool {
         self.expression.matches_subject(subject)
     }
 
-    /// When the last fact that the filter rests on is known; before that its answer may still change.
+    /// The moment from which on the filter's result for a message is final.
     pub fn settled(&self) -> Settled {
         self.fields().iter().map(|field| field.settled()).max().unwrap_or_default()
     }
 
-    /// The fields that the filter asks for.
+    /// The fields that the filter tests.
     fn fields(&self) -> Vec<&Field> {
         fn collect<'a>(expression: &'a Expr, fields: &mut Vec<&'a Field>) {
             match expression {
@@ -107,29 +110,24 @@ impl Filter {
     }
 }
 
-impl FromStr for Filter {
-    type Err = FilterError;
-
-    fn from_str(text: &str) -> Result<Filter, FilterError> {
-        Filter::parse(text)
-    }
-}
-
 impl fmt::Display for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.expression.fmt(f)
     }
 }
 
-/// The body of the fuzz target: no text makes the parser, the printer, the renderer or the completion fail; an error
-/// points into the text; what was read prints as a text that reads the same.
+/// The body of the fuzz target.
+///
+/// No text may make the parser, the printer, the renderer or the completion panic. The position of
+/// an error has to be inside the text. A parsed filter, printed, has to parse as the same tree.
 pub fn fuzz_filter(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let characters = text.chars().count();
     match Filter::parse(&text) {
         Ok(filter) => {
             let printed = filter.to_string();
-            // Printing adds parentheses, quotes and escapes; what then is too long is refused, never misread.
+            // Printing adds parentheses, quotes and escapes. A text that gets too long by them
+            // may be refused.
             match Filter::parse(&printed) {
                 Ok(again) => assert_eq!(again, filter, "{printed}"),
                 Err(error) => assert!(printed.len() > parse::LENGTH, "{printed}: {error}"),

@@ -1,14 +1,14 @@
-//! The grammar.
+//! The parser and its grammar.
 //!
 //! ```text
-//! filter   = [ any ]                                    an empty filter lets everything through
+//! filter   = [ any ]                              an empty filter selects every message
 //! any      = all { ( "or" | "||" ) all }
-//! all      = operand { [ "and" | "&&" ] operand }       "and" may be left out between two words to search for
+//! all      = operand { [ "and" | "&&" ] operand } "and" is optional between searched words
 //! operand  = ( "not" | "!" ) operand | "(" any ")" | term
 //! term     = field operator value
 //!          | field "in" "{" value { [ "," ] value } "}"
-//!          | field                                      it has a value
-//!          | word | quoted                              text to search for
+//!          | field                                the field has a value
+//!          | word | quoted                        text to search for
 //! ```
 
 use nom::character::complete::char;
@@ -21,43 +21,43 @@ use super::ast::{Comparison, Expr, Pattern, Search, Test, Value};
 use super::error::{FilterError, nearest};
 use super::fields::{FIELDS, Field, HEADER, Type};
 use super::lex::{
-    Fault, Operator, Parsed, blank, is_keyword, is_word_character, keyword, literal as value, name, operator, quoted,
-    word,
+    Operator, Parsed, SyntaxError, blank, is_keyword, is_word_character, keyword, literal as value, name, operator,
+    quoted, word,
 };
 use super::literal::{self, Literal, Mismatch};
-use super::path::{Path, ROOTS, Step};
+use super::path::{Path, ROOTS, Selector};
 
-/// Characters of a filter. The longest that people write are a few hundred.
+/// Maximum length of a filter in characters. The longest ones that people write have a few hundred.
 pub const LENGTH: usize = 8_192;
-/// Parentheses and `not`s inside one another: the parser and the evaluators call themselves so deep.
+/// Maximum nesting of parentheses and `not`s. The parser and the evaluators recurse as deep.
 pub const DEPTH: usize = 64;
-/// Terms and listed values. SQLite refuses expressions deeper than 1,000, and a chain of `and` is as deep as it is
-/// long.
+/// Maximum number of terms and listed values. SQLite refuses expressions deeper than 1,000, and a
+/// chain of `and` is as deep as it is long.
 pub const TERMS: usize = 512;
 
-/// What a term can begin with.
+/// The words for the beginning of a term in error messages.
 const TERM: &[&str] = &["a field", "a word to search for", "not", "("];
 
-/// Reads a filter.
+/// Parses a whole filter.
 pub(super) fn filter(text: &str) -> Result<Expr, FilterError> {
     if text.chars().count() > LENGTH {
-        return Err(located(text, Fault::new(text, format!("a filter has at most {LENGTH} characters"))));
+        return Err(located(text, SyntaxError::new(text, format!("a filter has at most {LENGTH} characters"))));
     }
     let start = text.trim_start();
     if start.is_empty() {
         return Ok(Expr::All(Vec::new()));
     }
     let (rest, expression) = any(start, 0).map_err(|error| match error {
-        nom::Err::Error(fault) | nom::Err::Failure(fault) => located(text, fault),
+        nom::Err::Error(error) | nom::Err::Failure(error) => located(text, error),
         // Parsers of complete input never ask for more.
-        nom::Err::Incomplete(_) => located(text, Fault::new("", "the filter ends too early")),
+        nom::Err::Incomplete(_) => located(text, SyntaxError::new("", "the filter ends too early")),
     })?;
     let rest = rest.trim_start();
     if !rest.is_empty() {
         return Err(located(text, trailing(text, rest)));
     }
     if terms(&expression) > TERMS {
-        return Err(located(text, Fault::new(text, format!("a filter has at most {TERMS} terms"))));
+        return Err(located(text, SyntaxError::new(text, format!("a filter has at most {TERMS} terms"))));
     }
     Ok(expression)
 }
@@ -77,7 +77,7 @@ fn all(input: &str, depth: usize) -> Parsed<'_, Expr> {
             (after, Some(())) => operand(after, depth)?,
             (after, None) if matches!(before, Expr::Text(_)) => match preceded(blank, term).parse(after) {
                 Ok((after, word @ Expr::Text(_))) => (after, word),
-                Err(fault @ nom::Err::Failure(_)) => return Err(fault),
+                Err(error @ nom::Err::Failure(_)) => return Err(error),
                 _ => break,
             },
             _ => break,
@@ -100,7 +100,7 @@ fn operand(input: &str, depth: usize) -> Parsed<'_, Expr> {
     let (inside, negated) = opt(keyword("not", "!")).parse(input)?;
     let group = input.strip_prefix('(');
     if depth >= DEPTH && (negated.is_some() || group.is_some()) {
-        return Fault::new(first(input), format!("nested deeper than {DEPTH}")).fatal();
+        return SyntaxError::new(first(input), format!("nested deeper than {DEPTH}")).fatal();
     }
     if negated.is_some() {
         let (rest, term) = operand(inside, depth + 1)?;
@@ -111,7 +111,7 @@ fn operand(input: &str, depth: usize) -> Parsed<'_, Expr> {
         let rest = rest.trim_start();
         return match rest.strip_prefix(')') {
             Some(rest) => Ok((rest, expression)),
-            None if rest.is_empty() => Fault::new(first(input), "this ( is not closed").fatal(),
+            None if rest.is_empty() => SyntaxError::new(first(input), "this ( is not closed").fatal(),
             None => unexpected(rest, &["and", "or", ")"]).fatal(),
         };
     }
@@ -125,13 +125,13 @@ fn term(input: &str) -> Parsed<'_, Expr> {
     if let (rest, Some(text)) = opt(quoted).parse(input)? {
         let written = &input[..input.len() - rest.len()];
         return match preceded(blank, operator).parse(rest) {
-            Ok(_) => Fault::new(written, "a text in quotes is searched for: it has no value to compare").fatal(),
+            Ok(_) => SyntaxError::new(written, "a text in quotes is a search: it cannot be compared").fatal(),
             Err(_) => search(rest, written, &text),
         };
     }
     let (rest, written, field) = match name(input) {
-        Ok((rest, (written, steps))) => (rest, written, resolve(written, steps)),
-        Err(fault @ nom::Err::Failure(_)) => return Err(fault),
+        Ok((rest, (written, selectors))) => (rest, written, resolve(written, selectors)),
+        Err(error @ nom::Err::Failure(_)) => return Err(error),
         Err(_) => word(input).map(|(rest, written)| (rest, written, None))?,
     };
     if is_keyword(written) {
@@ -140,12 +140,12 @@ fn term(input: &str) -> Parsed<'_, Expr> {
     match (preceded(blank, operator).parse(rest), field) {
         (Ok((rest, (sign, operator))), Some(field)) => test(rest, field, sign, operator),
         (Ok(_), None) => unknown(written).fatal(),
-        // A yes-or-no field alone asks for yes: whether it is known at all is no question.
+        // A yes-or-no field alone means "is true". Whether it has a value is not a useful question.
         (Err(_), Some(field)) if field.kind() == Type::Flag => {
             Ok((rest, Expr::Test(field, Test::Compare(Comparison::Equal, Value::Flag(true)))))
         }
         (Err(_), Some(field)) => Ok((rest, Expr::Has(field))),
-        (Err(_), None) if is_broken_path(written) => Fault::new(written, format!("{written} is no path"))
+        (Err(_), None) if is_broken_path(written) => SyntaxError::new(written, format!("{written} is not a path"))
             .expected(&["a path such as params.arguments.city, result.content[0].text or params[\"two words\"]"])
             .fatal(),
         (Err(_), None) => search(rest, written, written),
@@ -155,37 +155,37 @@ fn term(input: &str) -> Parsed<'_, Expr> {
 fn search<'a>(rest: &'a str, written: &'a str, text: &str) -> Parsed<'a, Expr> {
     match Search::new(text) {
         Ok(search) => Ok((rest, Expr::Text(search))),
-        Err(why) => Fault::new(written, why).fatal(),
+        Err(why) => SyntaxError::new(written, why).fatal(),
     }
 }
 
-/// Whether this begins as a path does: whoever writes that does not search for a word.
+/// Whether a word begins like a path. Such a word is an error, not a text to search for.
 fn is_broken_path(word: &str) -> bool {
     ROOTS.iter().any(|root| word.strip_prefix(root).is_some_and(|rest| rest.starts_with(['.', '['])))
 }
 
-/// The field of this name, as written and as steps.
-pub(super) fn resolve(written: &str, steps: Vec<Step>) -> Option<Field> {
+/// The field with this name, which is given as written and as selectors.
+pub(super) fn resolve(written: &str, selectors: Vec<Selector>) -> Option<Field> {
     if let Some(field) = Field::known(written) {
         return Some(field);
     }
     match written.strip_prefix(HEADER) {
         Some(header) if !header.contains(['[', '*']) => Some(Field::Header(header.to_ascii_lowercase())),
-        _ => Path::new(steps).map(Field::Path),
+        _ => Path::new(selectors).map(Field::Path),
     }
 }
 
-/// A field's test: `input` follows the operator, `sign` is the operator as written.
+/// Parses the value of a test. `input` follows the operator, and `sign` is the operator as written.
 fn test<'a>(input: &'a str, field: Field, sign: &'a str, operator: Operator) -> Parsed<'a, Expr> {
     let kind = field.kind();
     if !kind.operators().contains(&operator.name()) {
-        let message = format!("{field} is a {}: it has no {}", kind.name(), operator.name());
-        return Fault::new(sign, message).expected(kind.operators()).fatal();
+        let message = format!("{field} is of type {}, which does not support {}", kind.name(), operator.name());
+        return SyntaxError::new(sign, message).expected(kind.operators()).fatal();
     }
     let wanted = wanted(&field);
     let read = |(at, literal): (&'a str, Literal)| {
         literal::read(&field, &literal)
-            .map_err(|Mismatch { message, expected }| nom::Err::Failure(Fault { at, message, expected }))
+            .map_err(|Mismatch { message, expected }| nom::Err::Failure(SyntaxError { at, message, expected }))
     };
     let input = input.trim_start();
     if operator == Operator::In {
@@ -207,13 +207,13 @@ fn test<'a>(input: &'a str, field: Field, sign: &'a str, operator: Operator) -> 
         Operator::Contains | Operator::In => Test::Contains(literal.text),
         Operator::Matches => match Pattern::new(&literal.text) {
             Ok(pattern) => Test::Matches(pattern),
-            Err(why) => return Fault::new(at, format!("not a regular expression: {why}")).fatal(),
+            Err(why) => return SyntaxError::new(at, format!("not a regular expression: {why}")).fatal(),
         },
     };
     Ok((rest, Expr::Test(field, test)))
 }
 
-/// What a field is compared with, in words.
+/// The values that a field can be compared with, in words for an error message.
 fn wanted(field: &Field) -> String {
     match field.kind() {
         Type::Word | Type::Flag => field.values().join(", "),
@@ -225,54 +225,54 @@ fn wanted(field: &Field) -> String {
     }
 }
 
-/// The first character.
+/// The first character, or nothing.
 fn first(input: &str) -> &str {
     &input[..input.chars().next().map_or(0, char::len_utf8)]
 }
 
-/// Something else stands at `input`, or nothing does.
-fn unexpected<'a>(input: &'a str, expected: &[&str]) -> Fault<'a> {
+/// The error for something else at `input`, or for the end of the filter.
+fn unexpected<'a>(input: &'a str, expected: &[&str]) -> SyntaxError<'a> {
     let input = input.trim_start();
     let at = match word(input) {
         Ok((_, word)) => word,
         Err(_) => first(input),
     };
-    let message =
-        if at.is_empty() { "the filter ends too early".to_owned() } else { format!("{at} makes no sense here") };
-    Fault::new(at, message).expected(expected)
+    let message = if at.is_empty() { "the filter ends too early".to_owned() } else { format!("unexpected {at}") };
+    SyntaxError::new(at, message).expected(expected)
 }
 
-/// Gives a mere mismatch its words; a fault that has its own keeps them.
-fn expecting<'a>(error: nom::Err<Fault<'a>>, input: &'a str, expected: &[&str]) -> nom::Err<Fault<'a>> {
+/// Adds the expected words to an error that alternatives could have avoided. A final error keeps
+/// its own words.
+fn expecting<'a>(error: nom::Err<SyntaxError<'a>>, input: &'a str, expected: &[&str]) -> nom::Err<SyntaxError<'a>> {
     match error {
         nom::Err::Error(_) => nom::Err::Failure(unexpected(input, expected)),
-        fault => fault,
+        error => error,
     }
 }
 
-fn unknown(written: &str) -> Fault<'_> {
-    let mut fault = Fault::new(written, format!("no field is called {written}"));
-    fault.expected = nearest(written, FIELDS.iter().map(|entry| entry.name).chain(ROOTS));
-    if fault.expected.is_empty() {
-        fault.expected = vec!["a field, or a path that begins with params, result, error or json".to_owned()];
+fn unknown(written: &str) -> SyntaxError<'_> {
+    let mut error = SyntaxError::new(written, format!("there is no field {written}"));
+    error.expected = nearest(written, FIELDS.iter().map(|definition| definition.name).chain(ROOTS));
+    if error.expected.is_empty() {
+        error.expected = vec!["a field, or a path that begins with params, result, error or json".to_owned()];
     }
-    fault
+    error
 }
 
-/// What stands behind a whole filter.
-fn trailing<'a>(text: &str, rest: &'a str) -> Fault<'a> {
+/// The error for text behind a complete filter.
+fn trailing<'a>(text: &str, rest: &'a str) -> SyntaxError<'a> {
     let touches = text[..text.offset(rest)].chars().next_back().is_some_and(is_word_character);
     match rest.chars().next() {
-        Some(')') => Fault::new(first(rest), "this ) closes nothing").expected(&["and", "or", "the end"]),
+        Some(')') => SyntaxError::new(first(rest), "this ) has no matching (").expected(&["and", "or", "the end"]),
         Some('"' | '\'' | '=' | '!' | '<' | '>' | '~' | '{' | '}' | ',' | '&' | '|') if touches => {
-            Fault::new(first(rest), "this sign ends the word before it")
-                .expected(&["quotes around a value with such signs"])
+            SyntaxError::new(first(rest), "a value without quotes cannot contain this character")
+                .expected(&["quotes around the value"])
         }
         _ => unexpected(rest, &["and", "or", "the end"]),
     }
 }
 
-/// Terms and listed values of an expression.
+/// The number of terms and listed values of an expression.
 fn terms(expression: &Expr) -> usize {
     match expression {
         Expr::All(terms_of) | Expr::Any(terms_of) => terms_of.iter().map(terms).sum(),
@@ -282,15 +282,15 @@ fn terms(expression: &Expr) -> usize {
     }
 }
 
-/// A fault with its place in characters.
-fn located(text: &str, fault: Fault<'_>) -> FilterError {
-    let inside = !fault.at.is_empty();
-    let start = if inside { text.offset(fault.at) } else { text.len() };
+/// Converts an error's piece of text to a column and a length in characters.
+fn located(text: &str, error: SyntaxError<'_>) -> FilterError {
+    let inside = !error.at.is_empty();
+    let start = if inside { text.offset(error.at) } else { text.len() };
     FilterError {
         filter: text.to_owned(),
         column: text[..start].chars().count() + 1,
-        length: fault.at.chars().count(),
-        message: fault.message,
-        expected: fault.expected,
+        length: error.at.chars().count(),
+        message: error.message,
+        expected: error.expected,
     }
 }

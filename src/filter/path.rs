@@ -1,70 +1,73 @@
-//! Paths into a message's JSON: `params.arguments.city`, `result.content[0].text`, `result.tools[*].name`,
-//! `params._meta["io.modelcontextprotocol/clientInfo"].name`.
+//! Paths into a message's JSON: `params.arguments.city`, `result.content[0].text`,
+//! `result.tools[*].name`, `params._meta["io.modelcontextprotocol/clientInfo"].name`.
 
 use std::fmt;
 use std::ops::ControlFlow;
 
-use super::ast::quote;
+use super::print::quote;
 use crate::decode::json::{self, elements, member, members};
 
-/// Where every path begins: a member that messages have, or `json` for the message itself.
+/// The first name of every path: a member of messages, or `json` for the message itself.
 pub const ROOTS: [&str; 4] = ["params", "result", "error", "json"];
 
-/// Steps of one path: evaluating it costs at most one pass over the text for each.
-pub const STEPS: usize = 32;
+/// Maximum number of selectors in one path. Each of them costs at most one pass over the text.
+pub const MAX_SELECTORS: usize = 32;
 
-/// One step.
+/// One part of a path. The names are those of JSONPath (RFC 9535 section 2.3).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
-    /// A member of an object; where its name is a number, an element of an array too.
-    Member(String),
-    /// An element of an array, from 0.
+pub enum Selector {
+    /// A member of an object. A name that is a number selects an element of an array too.
+    Name(String),
+    /// An element of an array, counted from 0.
     Index(u32),
-    /// Every element of an array, every member of an object.
-    Each,
+    /// Every element of an array, or every member of an object.
+    Wildcard,
 }
 
-/// A path, from the root of a message.
+/// A path from the root of a message to values inside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Path(Vec<Step>);
+pub struct Path(Vec<Selector>);
 
 impl Path {
-    /// The path of these steps as written: the first is one of [`ROOTS`], at most [`STEPS`] in all.
-    pub fn new(mut steps: Vec<Step>) -> Option<Path> {
-        match steps.first()? {
-            Step::Member(root) if !ROOTS.contains(&root.as_str()) || steps.len() > STEPS => return None,
-            Step::Member(root) if root == "json" => drop(steps.remove(0)),
-            Step::Member(_) => {}
-            Step::Index(_) | Step::Each => return None,
+    /// Makes a path of selectors as written. The first has to be one of [`ROOTS`], and there may be
+    /// at most [`MAX_SELECTORS`].
+    pub fn new(mut selectors: Vec<Selector>) -> Option<Path> {
+        match selectors.first()? {
+            Selector::Name(root) if !ROOTS.contains(&root.as_str()) || selectors.len() > MAX_SELECTORS => return None,
+            Selector::Name(root) if root == "json" => drop(selectors.remove(0)),
+            Selector::Name(_) => {}
+            Selector::Index(_) | Selector::Wildcard => return None,
         }
-        Some(Path(steps))
+        Some(Path(selectors))
     }
 
-    /// Whether any value at this path, given as JSON text, passes. A text that is no JSON has no values.
+    /// Whether any value at this path passes the test, which receives it as JSON text. A text that
+    /// is not JSON has no values.
     pub fn any(&self, text: &str, test: &mut dyn FnMut(&str) -> bool) -> bool {
         json::is_json(text) && walk(text.trim_matches(json::BLANK), &self.0, test)
     }
 }
 
-/// The depth of the recursion is the number of steps, whatever the text.
-fn walk(value: &str, steps: &[Step], test: &mut dyn FnMut(&str) -> bool) -> bool {
-    let Some((step, rest)) = steps.split_first() else {
+/// Follows the selectors from a value. The recursion is as deep as the path is long,
+/// for every text.
+fn walk(value: &str, selectors: &[Selector], test: &mut dyn FnMut(&str) -> bool) -> bool {
+    let Some((selector, rest)) = selectors.split_first() else {
         return test(value);
     };
-    match (step, value.as_bytes().first()) {
-        (Step::Member(name), Some(b'{')) => member(value, name).is_some_and(|value| walk(value, rest, test)),
-        (Step::Member(name), Some(b'[')) => {
+    match (selector, value.as_bytes().first()) {
+        (Selector::Name(name), Some(b'{')) => member(value, name).is_some_and(|value| walk(value, rest, test)),
+        (Selector::Name(name), Some(b'[')) => {
             name.parse().is_ok_and(|index| element(value, index).is_some_and(|value| walk(value, rest, test)))
         }
-        (Step::Index(index), Some(b'[')) => element(value, *index).is_some_and(|value| walk(value, rest, test)),
-        (Step::Each, Some(b'[')) => {
+        (Selector::Index(index), Some(b'[')) => element(value, *index).is_some_and(|value| walk(value, rest, test)),
+        (Selector::Wildcard, Some(b'[')) => {
             let mut passed = false;
             elements(value, &mut |value| {
                 passed = passed || walk(value, rest, test);
                 ControlFlow::Continue(())
             }) && passed
         }
-        (Step::Each, Some(b'{')) => {
+        (Selector::Wildcard, Some(b'{')) => {
             let mut passed = false;
             members(value, &mut |_, value| {
                 passed = passed || walk(value, rest, test);
@@ -87,29 +90,29 @@ fn element(array: &str, index: u32) -> Option<&str> {
     found.filter(|_| whole)
 }
 
-/// Whether a member's name can stand behind a dot as it is.
+/// Whether a character of a member's name can follow a dot without brackets and quotes.
 pub(super) fn is_member_character(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '-' | '$' | '@')
 }
 
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut steps = self.0.iter();
+        let mut selectors = self.0.iter();
         match self.0.first() {
-            Some(Step::Member(root)) if ROOTS[..3].contains(&root.as_str()) => {
+            Some(Selector::Name(root)) if ROOTS[..3].contains(&root.as_str()) => {
                 f.write_str(root)?;
-                steps.next();
+                selectors.next();
             }
             _ => f.write_str("json")?,
         }
-        for step in steps {
-            match step {
-                Step::Member(name) if !name.is_empty() && name.chars().all(is_member_character) => {
+        for selector in selectors {
+            match selector {
+                Selector::Name(name) if !name.is_empty() && name.chars().all(is_member_character) => {
                     write!(f, ".{name}")?
                 }
-                Step::Member(name) => write!(f, "[{}]", quote(name))?,
-                Step::Index(index) => write!(f, "[{index}]")?,
-                Step::Each => f.write_str("[*]")?,
+                Selector::Name(name) => write!(f, "[{}]", quote(name))?,
+                Selector::Index(index) => write!(f, "[{index}]")?,
+                Selector::Wildcard => f.write_str("[*]")?,
             }
         }
         Ok(())

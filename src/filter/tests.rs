@@ -1,9 +1,10 @@
-//! The language by example, and its laws: what is printed reads the same; nothing panics.
+//! Tests of the language by examples and by its laws: a printed filter parses as the same tree,
+//! and nothing panics.
 
+mod event_filter;
 mod language;
 mod manual;
 pub(crate) mod random;
-mod streams;
 
 use super::*;
 use crate::capture::{PacketNumber, Time};
@@ -13,7 +14,7 @@ use crate::decode::jsonrpc::Kind;
 use crate::mcp::{Carrier, MessageNumber, Peers, SessionNumber, Transport};
 use crate::talk;
 
-/// A message with this text, its kind and members read off it.
+/// A message with this text. Its kind and members are read from the text.
 pub(crate) fn message(number: u64, raw: &str) -> Message {
     let time = Time(1_764_000_000_000_000_000 + number as i64 * 1_000_000);
     let message = talk::message(number, time, Direction::ClientToServer, raw);
@@ -21,7 +22,6 @@ pub(crate) fn message(number: u64, raw: &str) -> Message {
     Message {
         transport: Transport::StreamableHttp,
         direction: if answer { Direction::ServerToClient } else { Direction::ClientToServer },
-        tool: None,
         packets: vec![PacketNumber(number), PacketNumber(number + 10)],
         carrier: if answer { Carrier::SseEvent } else { Carrier::RequestBody },
         exchange: Some(ExchangeNumber(number)),
@@ -30,12 +30,13 @@ pub(crate) fn message(number: u64, raw: &str) -> Message {
     }
 }
 
-/// The same, as the answer to a request.
+/// The same for a response to a request.
 pub(crate) fn answer(number: u64, request: &Message, raw: &str) -> Message {
     let message = message(number, raw);
     Message {
         answers: Some(request.number),
         method: request.method.clone(),
+        tool: request.tool.clone(),
         latency: Some(message.time.since(request.time)),
         ..message
     }
@@ -56,16 +57,18 @@ pub(super) fn session() -> Session {
     }
 }
 
+/// A call of the tool `get_weather`.
 pub(crate) const CALL: &str = r#"{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"get_weather","arguments":{"city":"Quito","days":[1,2.0,"x"]},"_meta":{"io.modelcontextprotocol/clientInfo":{"name":"c"}}}}"#;
+/// A result that reports that the tool failed.
 pub(super) const FAILED: &str =
     r#"{"jsonrpc":"2.0","id":3,"result":{"content":[{"type":"text","text":"no such city: Quito\n"}],"isError":true}}"#;
+/// A JSON-RPC error. Its id is a string.
 pub(super) const REFUSED: &str = r#"{"jsonrpc":"2.0","id":"3","error":{"code":-32602,"message":"Invalid params"}}"#;
 
-fn passes(filter: &str, message: &Message, tool: Option<&str>) -> bool {
+fn passes(filter: &str, message: &Message) -> bool {
     let session = session();
     let row = Row {
         message,
-        tool,
         answered: message.answered_by.is_some(),
         findings: &message.findings,
         severities: &[],

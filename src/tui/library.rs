@@ -71,7 +71,7 @@ pub struct Library {
     helpers: Option<Vec<Reader>>,
     /// Of the session whose figures were looked at last, and of the one whose steps were.
     figures: Option<calls::Figures>,
-    steps: Option<steps::Index>,
+    steps: Option<steps::StepTable>,
     /// Of the session whose stderr was looked at last.
     stderr: Option<stderr::Lines>,
 }
@@ -219,10 +219,7 @@ impl Library {
 
     fn read_line(&self, row: MessageRow) -> Result<MessageLine> {
         let about = match self.reader.message(row.key()).map(|message| message.filter(|_| row.size <= ABOUT)) {
-            Ok(Some(message)) => {
-                let tool = row.subject.as_deref().filter(|_| row.method.as_deref() == Some("tools/call"));
-                text::about(&message, tool)
-            }
+            Ok(Some(message)) => text::about(&message),
             _ => row.subject.clone().unwrap_or_default(),
         };
         let mut rules: Vec<String> = Vec::new();
@@ -330,7 +327,7 @@ impl Library {
 
     fn steps(&mut self, session: SessionNumber, page: usize) -> Result<Rows<Step>> {
         let known = self.steps.take().filter(|index| index.is_of(session));
-        let mut index = known.unwrap_or_else(|| steps::Index::new(session, STEPS));
+        let mut index = known.unwrap_or_else(|| steps::StepTable::new(session, STEPS));
         // What is left is taken in when the page is asked for again.
         let until = Instant::now() + TURN;
         let complete = index.grow(&self.reader, &|| Instant::now() >= until)?;

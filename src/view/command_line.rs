@@ -1,6 +1,7 @@
-//! The command line of a server as it is recorded and shown: secrets among its words are masked.
+//! The command line of a server as it is recorded and shown, with its secrets masked.
 //!
-//! Servers are given keys and tokens in many ways. A value counts as a secret by the name that stands before it, as that of a header does:
+//! Servers receive keys and tokens in many ways. A value counts as a secret if the name before it
+//! is that of a secret, as for header fields:
 //!
 //! ```text
 //!  --api-key abc          the word behind an option
@@ -16,13 +17,13 @@ use std::ops::Range;
 
 use crate::decode::http::{self, MASK};
 
-/// The words, each byte of a secret replaced.
+/// The words with each byte of a secret replaced.
 pub fn masked(words: &[OsString]) -> Vec<String> {
     let mut value_of_secret = false;
     let mut shown = Vec::with_capacity(words.len());
     for word in words {
         let mut word = word.to_string_lossy().into_owned();
-        // `--token --verbose`: that token is none.
+        // In `--token --verbose` the option `--token` has no value.
         if value_of_secret && !word.starts_with("--") {
             word = mask(&word);
         } else {
@@ -37,8 +38,10 @@ pub fn masked(words: &[OsString]) -> Vec<String> {
     shown
 }
 
-/// The words of a command line as a shell separates them, with its two kinds of quotes and the backslash (POSIX Shell Command Language 2.2), and
-/// nothing else of a shell; `None` where a quote is not closed.
+/// Splits a command line into words as a shell does (POSIX Shell Command Language section 2.2).
+///
+/// It interprets both kinds of quotes and the backslash, but no other feature of a shell. `None`
+/// where a quote is not closed.
 pub fn words(line: &str) -> Option<Vec<String>> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -67,7 +70,7 @@ pub fn words(line: &str) -> Option<Vec<String>> {
     Some(words)
 }
 
-/// The words as one line, from which [`words`] and a shell make them again.
+/// The words as one line. [`words`] and a shell split it into the same words again.
 pub fn quoted(words: &[String]) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "-_./:=@%+,".contains(c);
     let word = |word: &String| match !word.is_empty() && word.chars().all(is_plain) {
@@ -78,11 +81,11 @@ pub fn quoted(words: &[String]) -> String {
 }
 
 fn mask(secret: &str) -> String {
-    // Byte for byte: ranges of the word stay true.
+    // As many bytes as the secret has, so that ranges of the word stay correct.
     char::from(MASK).to_string().repeat(secret.len())
 }
 
-/// An option or variable whose name alone says it: `--api-key`, `API_KEY`.
+/// Whether an option or a variable with this name has a secret value: `--api-key`, `API_KEY`.
 fn is_secret(name: &str) -> bool {
     name.bytes().all(is_of_name) && http::is_secret(name.as_bytes())
 }
@@ -91,7 +94,7 @@ fn is_of_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')
 }
 
-/// Where the secrets of a word are, in order.
+/// The ranges of the secrets in a word, in order.
 fn secrets(word: &str) -> Vec<Range<usize>> {
     let mut found: Vec<Range<usize>> = password_of_url(word).into_iter().collect();
     for (at, _) in word.match_indices(['=', ':']) {
@@ -109,7 +112,9 @@ fn secrets(word: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// The value that begins behind `start`: what is quoted; where its name began the word, the rest; else up to what ends a value in a URL or a list.
+/// The range of the value that begins at or behind `start`. In quotes it is what they enclose.
+/// Where its name began the word it is the rest of the word. Otherwise it ends at a character that
+/// ends a value in a URL or a list.
 fn value(word: &str, start: usize, named_the_word: bool) -> Range<usize> {
     let rest = &word[start..];
     let start = start + rest.len() - rest.trim_start().len();
@@ -123,7 +128,8 @@ fn value(word: &str, start: usize, named_the_word: bool) -> Range<usize> {
     start..end.unwrap_or(word.len())
 }
 
-/// RFC 3986 section 3.2.1: "the use of the format 'user:password' in the userinfo field is deprecated. Applications should not render as clear
+/// The password in the userinfo of a URL. RFC 3986 section 3.2.1: "the use of the format
+/// 'user:password' in the userinfo field is deprecated. Applications should not render as clear
 /// text any data after the first colon character found within a userinfo subcomponent".
 fn password_of_url(word: &str) -> Option<Range<usize>> {
     let start = word.find("://")? + 3;
@@ -176,13 +182,13 @@ mod tests {
     }
 
     proptest! {
-        /// What is written as one line is read as the same words.
+        /// A line made of words is split into the same words.
         #[test]
         fn quoting_is_undone_by_reading(given in prop::collection::vec("([a-z]|'|\"|\\\\| |\n|\\$|é){0,6}", 0..4)) {
             prop_assert_eq!(words(&quoted(&given)), Some(given));
         }
 
-        /// Nothing but a value changes, and no word grows or shrinks.
+        /// Only values change, and no word becomes longer or shorter.
         #[test]
         fn any_words_are_shown(words in prop::collection::vec("(token|a|=|:|--|\"|'|&| |é|://|@){0,8}", 0..4)) {
             let given: Vec<OsString> = words.iter().map(OsString::from).collect();

@@ -1,21 +1,24 @@
-//! JSON over several lines and on one: only blanks change, so that numbers, escapes and the order of members stay as they were written.
+//! JSON on several lines or on one. Only blanks change: numbers, escapes and the order of members
+//! stay as they were written.
 
 use crate::decode::json::{closing_quote, is_json};
 
 use super::safe;
 
-/// Columns by which what is inside stands further right, and the levels that still do: beyond them no screen has room.
+/// Columns of one level of indentation, and the number of levels that are indented. Deeper levels
+/// would leave the screen.
 const INDENT: usize = 2;
 const LEVELS: usize = 60;
 
-/// One member or element a line, safe for a terminal; `None` where the text is no JSON.
+/// The JSON text with one member or element a line, safe for a terminal. `None` where it
+/// is not JSON.
 pub fn shown(text: &[u8]) -> Option<String> {
     let text = std::str::from_utf8(text).ok().filter(|text| is_json(text))?;
     let lines: Vec<_> = pretty(text).split('\n').map(|line| safe::visible(line).into_owned()).collect();
     Some(lines.join("\n"))
 }
 
-/// One member or element a line.
+/// The JSON text with one member or element a line.
 pub fn pretty(text: &str) -> String {
     let mut out = String::with_capacity(text.len() * 2);
     let mut depth = 0_usize;
@@ -52,13 +55,15 @@ pub fn pretty(text: &str) -> String {
     out
 }
 
-/// Without blanks between values: on STDIO a message is one line ("Messages are delimited by newlines, and MUST NOT contain embedded
-/// newlines", 2025-06-18 basic/transports).
+/// The JSON text without blanks between its values. On STDIO a message has to be one line:
+/// "Messages are delimited by newlines, and MUST NOT contain embedded newlines" (2025-06-18
+/// basic/transports).
 pub fn compact(text: &str) -> String {
     tokens(text).collect()
 }
 
-/// The strings of a text, and one by one the other characters, without the blanks between them.
+/// The tokens of a JSON text: a whole string, or one other character. Blanks between tokens
+/// are left out.
 fn tokens(text: &str) -> impl Iterator<Item = &str> {
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -108,7 +113,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is written, JSON or not: the same text but for blanks, on one line.
+        /// Any text, JSON or not, keeps everything but its blanks. JSON becomes one line.
         #[test]
         fn nothing_is_lost(text in r#"[\[\]{}:, \n"\\a1]{0,40}"#) {
             prop_assert_eq!(compact(&pretty(&text)), compact(&text));

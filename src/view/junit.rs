@@ -1,4 +1,4 @@
-//! JUnit XML, as build servers and continuous-integration services read it.
+//! JUnit XML for build servers and continuous integration.
 
 use std::fmt::Write;
 
@@ -7,30 +7,30 @@ use super::safe;
 /// A test case.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// The group that services list it in.
+    /// The group in which services list the case.
     pub class: String,
-    /// Its name.
+    /// The name of the case.
     pub name: String,
-    /// How long it took, where that is known.
+    /// The duration in seconds, where it is known.
     pub seconds: Option<f64>,
-    /// How it came out.
+    /// The result of the case.
     pub outcome: Outcome,
 }
 
-/// How a test case came out.
+/// The result of a test case.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// It passed, with this output.
+    /// The case passed, with this output.
     Passed(String),
-    /// It was left out, for this reason.
+    /// The case was skipped for this reason.
     Skipped(String),
-    /// It failed.
+    /// The case failed.
     Failed {
         /// A word for the kind of failure.
         kind: &'static str,
-        /// What is wrong, in one line.
+        /// The failure in one line.
         message: String,
-        /// What is wrong, at length.
+        /// The failure in full.
         text: String,
     },
 }
@@ -68,7 +68,8 @@ fn write_case(out: &mut String, case: &Case) {
     let _ = writeln!(out, "    <testcase classname=\"{class}\" name=\"{name}\"{time}>{body}</testcase>");
 }
 
-/// XML 1.0 section 2.2 forbids most control characters, escaped or not: what acts is made visible first.
+/// Escapes a text. XML 1.0 section 2.2 forbids most control characters even when escaped, so they
+/// become symbols first.
 fn escaped(text: &str) -> String {
     let lines: Vec<_> = text.split('\n').map(safe::visible).collect();
     let mut escaped = String::with_capacity(text.len());

@@ -1,43 +1,45 @@
-//! Latencies and their percentiles, in a bounded amount of memory.
+//! A sample of latencies and its percentiles, in bounded memory.
 
-/// Latencies kept; beyond, every other one goes and every other one is passed over, and again whenever they are full.
-const KEPT: usize = 65_536;
+/// Maximum number of samples. When it is reached, every second sample is discarded and only every
+/// second latency is sampled from then on.
+const MAX_SAMPLES: usize = 65_536;
 
 /// Latencies in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Latencies {
-    kept: Vec<i64>,
+    samples: Vec<i64>,
     sorted: bool,
-    /// Of how many that come one is kept.
+    /// One of so many latencies is sampled.
     step: u64,
-    seen: u64,
+    added: u64,
 }
 
 impl Latencies {
-    /// One more.
+    /// Adds a latency.
     pub fn add(&mut self, latency: i64) {
-        if self.seen.is_multiple_of(self.step.max(1)) {
-            self.kept.push(latency);
+        if self.added.is_multiple_of(self.step.max(1)) {
+            self.samples.push(latency);
             self.sorted = false;
-            if self.kept.len() >= KEPT {
+            if self.samples.len() >= MAX_SAMPLES {
                 let mut keep = false;
-                self.kept.retain(|_| {
+                self.samples.retain(|_| {
                     keep = !keep;
                     keep
                 });
                 self.step = self.step.max(1) * 2;
             }
         }
-        self.seen += 1;
+        self.added += 1;
     }
 
-    /// The latency that so many percent of those kept do not exceed (nearest rank below); `None` where there are none.
+    /// The latency that so many percent of the samples do not exceed (nearest rank below).
+    /// `None` without samples.
     pub fn percentile(&mut self, percent: usize) -> Option<i64> {
         if !self.sorted {
-            self.kept.sort_unstable();
+            self.samples.sort_unstable();
             self.sorted = true;
         }
-        self.kept.get(self.kept.len().checked_sub(1)? * percent.min(100) / 100).copied()
+        self.samples.get(self.samples.len().checked_sub(1)? * percent.min(100) / 100).copied()
     }
 }
 
@@ -54,12 +56,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_right_and_stay_near_when_there_are_too_many_to_keep() {
+    fn percentiles_are_exact_and_stay_close_when_samples_are_discarded() {
         let mut few: Latencies = (1..=100).rev().collect();
         assert_eq!((few.percentile(0), few.percentile(50), few.percentile(95)), (Some(1), Some(50), Some(95)));
         assert_eq!(few.percentile(100), Some(100));
         let mut many: Latencies = (0..1_000_000).collect();
-        assert!(many.kept.len() < KEPT);
+        assert!(many.samples.len() < MAX_SAMPLES);
         assert!(many.percentile(50).is_some_and(|median| (median - 500_000).abs() < 100));
         assert_eq!(Latencies::default().percentile(50), None);
     }

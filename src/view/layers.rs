@@ -1,8 +1,10 @@
-//! One message from the link up: each layer with its fields, the place of its bytes, and the packets that carried them.
+//! One message from the link layer up: each layer with its fields, the range of its bytes, and the
+//! packets that carried them.
 //!
-//! The one tree of layers: `layers --message` and its JSON lines take their text from it, and the terminal UI its nodes, each with its place.
+//! This is the only tree of layers. `layers --message` and its JSON lines print it, and the
+//! terminal UI makes its nodes of it, each with the location of its bytes.
 
-mod carried;
+mod http;
 mod message;
 mod network;
 
@@ -17,66 +19,66 @@ use crate::store::{CaptureId, Reader};
 
 pub use network::of_packet;
 
-/// What the layer of the message's own text is called: a tree begins with it.
+/// The name of the layer of the message's own text. The terminal UI selects this layer first.
 pub const JSON_RPC: &str = "JSON-RPC 2.0";
 
 /// A layer of a message.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Layer {
     /// `link`, `network`, `transport`, `tls`, `http`, `sse`, `json-rpc`, `mcp`; `pipe` for STDIO.
     pub layer: &'static str,
-    /// `Ethernet II`, `IPv4`, `TCP`, `HTTP/1.1` ...
+    /// The protocol: `Ethernet II`, `IPv4`, `TCP`, `HTTP/1.1` ...
     pub protocol: String,
     /// The layer in a few words, for trees.
     pub summary: String,
-    /// What it says, in order.
+    /// The fields, in order.
     pub fields: Vec<Field>,
-    /// The stream that its bytes stand in; `None` for headers, which stand in the packet.
+    /// The stream that contains its bytes. `None` for the headers of a packet.
     pub stream: Option<StreamId>,
-    /// Where: offsets in the stream, or in the packet.
+    /// The range of its bytes: offsets in the stream or, for headers, in the packet.
     pub range: Option<(u64, u64)>,
-    /// The packets.
+    /// The packets that carried it.
     pub packets: Vec<PacketNumber>,
-    /// Whether something is wrong with it.
+    /// Whether it shows a problem.
     pub odd: bool,
 }
 
 /// A field of a layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
-    /// Its name.
+    /// The name of the field.
     pub name: String,
-    /// Its value.
+    /// Its value, for people.
     pub value: String,
-    /// Where its bytes stand, where it has bytes of its own.
+    /// The location of its bytes, if it has bytes of its own.
     pub place: Option<At>,
-    /// Whether something is wrong with it.
+    /// Whether it shows a problem.
     pub odd: bool,
 }
 
-/// Where bytes stand.
+/// The location of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
-    /// In a packet, from this offset up to this one.
+    /// In a packet, from the first offset up to the second.
     Packet(PacketNumber, u64, u64),
     /// In a stream.
     Stream(Span),
-    /// In the HTTP head: the line that begins with the field's name.
+    /// In the HTTP head: the line that begins with the name of the field.
     Head,
 }
 
 impl Field {
-    /// A field that has no bytes of its own: it was found out.
+    /// A field without bytes of its own, such as a computed value.
     pub fn new(name: impl Into<String>, value: impl ToString) -> Field {
         Field { name: name.into(), value: value.to_string(), place: None, odd: false }
     }
 
-    /// A field whose bytes stand there.
+    /// The same field with the location of its bytes.
     pub fn at(self, place: At) -> Field {
         Field { place: Some(place), ..self }
     }
 
-    /// A field that says that something is wrong.
+    /// The same field, marked as a problem.
     pub fn odd(self) -> Field {
         Field { odd: true, ..self }
     }
@@ -85,19 +87,10 @@ impl Field {
 impl Layer {
     /// A layer without fields and bytes.
     fn new(layer: &'static str, protocol: impl Into<String>) -> Layer {
-        Layer {
-            layer,
-            protocol: protocol.into(),
-            summary: String::new(),
-            fields: Vec::new(),
-            stream: None,
-            range: None,
-            packets: Vec::new(),
-            odd: false,
-        }
+        Layer { layer, protocol: protocol.into(), ..Layer::default() }
     }
 
-    /// Where its bytes stand.
+    /// The location of its bytes.
     pub fn place(&self) -> Option<At> {
         let (start, end) = self.range?;
         match (self.stream, self.packets.first()) {
@@ -107,42 +100,48 @@ impl Layer {
     }
 }
 
-/// What the layers of a message are read from.
-pub struct Place<'a> {
-    /// The store.
+/// A session in a store, with all that its layers are read from.
+pub struct StoredSession<'a> {
+    /// The reader of the store.
     pub reader: &'a Reader,
-    /// The capture.
+    /// The capture that contains the session.
     pub capture: CaptureId,
-    /// The session.
+    /// The record of the session.
     pub session: &'a Session,
 }
 
-/// The layers of a message, from the link up: of the packets that carried it those of the first.
-pub fn layers(place: &Place<'_>, message: &Message) -> Result<Vec<Layer>> {
-    let mut layers = network::of_first_packet(place, message)?;
-    layers.extend(above(place, message)?);
+impl StoredSession<'_> {
+    /// The HTTP exchange that carried a message.
+    fn exchange(&self, message: &Message) -> Result<Option<Exchange>> {
+        Ok(message.exchange.map(|number| self.reader.exchange(self.capture, number)).transpose()?.flatten())
+    }
+}
+
+/// The layers of a message, from the link up. The headers are those of the first packet
+/// that carried it.
+pub fn layers(stored: &StoredSession<'_>, message: &Message) -> Result<Vec<Layer>> {
+    let mut layers = network::of_first_packet(stored, message)?;
+    layers.extend(above(stored, message)?);
     Ok(layers)
 }
 
-/// The layers above the transport; for STDIO all there are.
-pub fn above(place: &Place<'_>, message: &Message) -> Result<Vec<Layer>> {
+/// The layers above the transport. For STDIO there are no others.
+pub fn above(stored: &StoredSession<'_>, message: &Message) -> Result<Vec<Layer>> {
     let mut layers = Vec::new();
     if message.carrier == Carrier::Line {
-        layers.push(message::pipe(place, message));
+        layers.push(message::pipe(stored, message));
     } else {
-        layers.extend(network::tls(place, message)?);
-        let exchange =
-            message.exchange.map(|number| place.reader.exchange(place.capture, number)).transpose()?.flatten();
-        if let Some(exchange) = exchange {
-            layers.push(carried::http(place, &exchange, message)?);
-            layers.extend(carried::frames(place, &exchange, message)?);
+        layers.extend(network::tls(stored, message)?);
+        if let Some(exchange) = stored.exchange(message)? {
+            layers.push(http::head(stored, &exchange, message)?);
+            layers.extend(http::frames(stored, &exchange, message)?);
         }
         if message.carrier == Carrier::SseEvent {
-            layers.push(carried::sse(place, message)?);
+            layers.push(http::event(stored, message)?);
         }
     }
-    layers.push(message::jsonrpc(place, message)?);
-    layers.push(message::mcp(place, message));
+    layers.push(message::jsonrpc(stored, message)?);
+    layers.push(message::mcp(stored, message));
     Ok(layers)
 }
 
@@ -151,9 +150,9 @@ pub fn half<'e>(exchange: &'e Exchange, message: &Message) -> &'e Half {
     if message.carrier == Carrier::RequestBody { &exchange.request } else { &exchange.response }
 }
 
-/// The spans one layer below.
-fn below(place: &Place<'_>, span: Span) -> Result<Vec<Span>> {
-    let parts = place.reader.parts(place.capture, span)?;
+/// The spans of the layer below that a span was made from.
+fn below(stored: &StoredSession<'_>, span: Span) -> Result<Vec<Span>> {
+    let parts = stored.reader.parts(stored.capture, span)?;
     let down = |part: Part| match part.origin {
         Origin::Copied { stream, offset } => Some(Span { stream, start: offset, end: offset + part.end - part.start }),
         Origin::Derived(span) => Some(span),
@@ -162,7 +161,7 @@ fn below(place: &Place<'_>, span: Span) -> Result<Vec<Span>> {
     Ok(parts.into_iter().filter_map(down).collect())
 }
 
-/// Layers as blocks of text.
+/// A layer as a block of text.
 pub fn block(layer: &Layer) -> String {
     let mut place = Vec::new();
     if let Some((start, end)) = layer.range {

@@ -1,4 +1,4 @@
-//! What people see, as plain text: rows, words and numbers, without knowing where they are shown.
+//! Plain text for people: rows, words and numbers, independent of where they are shown.
 
 pub mod command_line;
 pub mod json_tree;

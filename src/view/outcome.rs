@@ -1,34 +1,37 @@
-//! How a call came out, as it looks everywhere: a protocol error, a tool that failed, an answer that says no, and an answer are four
-//! different things.
+//! The outcome of a call, in the same words and colours everywhere.
+//!
+//! There are four outcomes: a protocol error, a failed tool, a negative result, and success.
+//! A negative result is one whose data reports a "no" (`"found": false`), although the tool
+//! did its work.
 
 use super::paint::Tone;
 use crate::mcp::facts::Status;
 
-/// How an outcome looks in a line.
+/// The appearance of an outcome in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Look {
-    /// In a word; empty where nothing was answered.
+    /// A word for the outcome; empty where the message is no response.
     pub word: &'static str,
-    /// The mark at the line's end.
+    /// A symbol at the end of the line.
     pub mark: &'static str,
-    /// The tone of the method, and of the mark: an error of the protocol has reddened the whole line.
+    /// The tone of the method. Only a protocol error has one: its whole line is red.
     pub method: Option<Tone>,
-    /// The tone of what the answer says.
+    /// The tone of the summary of the response.
     pub about: Option<Tone>,
 }
 
-/// How the outcome of an answer looks; `None`: it answers nothing.
+/// The appearance of a response's outcome. `None` is for messages that are no response.
 pub fn look(status: Option<Status>) -> Look {
     match status {
         Some(Status::Error) => Look { word: "error", mark: "✗", method: Some(Tone::Error), about: Some(Tone::Error) },
         Some(Status::ToolError) => Look { word: "tool error", mark: "⊘", method: None, about: Some(Tone::Error) },
-        Some(Status::Negative) => Look { word: "says no", mark: "∅", method: None, about: Some(Tone::Warning) },
+        Some(Status::Negative) => Look { word: "negative", mark: "∅", method: None, about: Some(Tone::Warning) },
         Some(Status::Ok) => Look { word: "ok", mark: "", method: None, about: None },
         None => Look { word: "", mark: "", method: None, about: None },
     }
 }
 
-/// Whether it says that something failed. An answer that says no is none of these: the tool did its work.
+/// Whether the call failed. A negative result is not a failure: the tool did its work.
 pub fn is_failure(status: Option<Status>) -> bool {
     matches!(status, Some(Status::Error | Status::ToolError))
 }

@@ -1,5 +1,5 @@
-//! What a session is, beside its messages: who agreed on what, what each side declared and used, what the lists of the server cost a
-//! model's context, when what happened, and how it ended.
+//! The summary of a session apart from its messages: the revision, capabilities declared and used,
+//! the cost of the server's lists in a model's context, a timeline, and the end.
 
 mod operations;
 
@@ -24,8 +24,8 @@ use crate::mcp::{Message, MessageNumber, Session};
 use crate::store::{Key, MessageRow, MethodCount, Page, Reader, Scope};
 use operations::Operation;
 
-/// The messages that say what a session is: handshakes, lists, and what the timeline names.
-const TELLING: [&str; 10] = [
+/// Methods whose messages the summary is made from: handshakes, lists, and changes of lists.
+const SUMMARISED_METHODS: [&str; 10] = [
     "initialize",
     "server/discover",
     "notifications/initialized",
@@ -38,43 +38,45 @@ const TELLING: [&str; 10] = [
     "notifications/resources/list_changed",
 ];
 
-/// Messages at the beginning among which a client without a handshake says who it is.
+/// Number of messages at the beginning among which a client without a handshake identifies itself.
 const FIRST: usize = 100;
 
-/// Messages read at once.
+/// Number of messages read at once.
 const SLICE: u64 = 10_000;
 
-/// Texts that are read whole: handshakes and lists; a server that changes its tools all the time would have one after the other.
+/// Maximum number of texts that are read whole. A server that changes its tools all the time would
+/// have no end of them.
 const TEXTS: usize = 1_000;
 
-/// Bytes of a text that is read.
+/// Maximum length of a text that is read, in bytes.
 const LONGEST: u64 = 4 << 20;
 
-/// Items of a list that are counted.
+/// Maximum number of items of a list that are counted.
 const ITEMS: usize = 100_000;
 
-/// Changes of lists that the timeline names.
+/// Maximum number of events in the timeline.
 const EVENTS: usize = 40;
 
-/// Exchanges, the last ones, among which the end of the session is looked for.
+/// Number of exchanges, the last ones, among which the end of the session is searched for.
 const LAST: usize = 50;
 
-/// Bytes of JSON that make a token. Tokenizers differ; for English and JSON those in use need one for about four bytes.
+/// Estimated bytes of JSON in a token. Tokenizers differ; those in use need one token for about
+/// four bytes of English or JSON.
 const BYTES_A_TOKEN: u64 = 4;
 
-/// A list of the server, as last given: all its pages.
+/// A list of the server in its latest state, with all its pages.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listed {
-    /// Items.
+    /// The number of items.
     pub items: u64,
     /// Bytes of their definitions, as sent.
     pub bytes: u64,
-    /// The answer that gave the first page.
+    /// The response with the first page.
     pub message: MessageNumber,
 }
 
 impl Listed {
-    /// Tokens of a model's context that the definitions take, estimated at four bytes a token.
+    /// Tokens that the definitions take in a model's context, estimated at four bytes each.
     pub fn tokens(&self) -> u64 {
         self.bytes.div_ceil(BYTES_A_TOKEN)
     }
@@ -84,29 +86,29 @@ fn is(count: &MethodCount, method: Method) -> bool {
     count.method.as_deref().is_some_and(|name| Method::named(name) == method)
 }
 
-/// A capability of one side.
+/// A capability of one side: whether it was declared, and how much it was used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
-    /// Which.
+pub struct CapabilityUse {
+    /// The capability that was declared or used.
     pub capability: Capability,
     /// The message that declared it.
     pub declared: Option<MessageNumber>,
-    /// How many messages used it, and the first of them.
+    /// The number of messages that used it, and the first of them.
     pub used: Option<(u64, MessageNumber)>,
 }
 
-impl Standing {
-    /// Whether a method of its own uses it.
+impl CapabilityUse {
+    /// Whether use of the capability can be observed: it has a method of its own.
     fn is_observable(&self) -> bool {
         Method::KNOWN.iter().any(|method| method.gate(Revisions::ALL) == Some(self.capability))
     }
 
-    /// In words.
+    /// A description in words.
     pub fn words(&self) -> String {
         match (self.declared, self.used) {
             (Some(_), Some((times, _))) => format!("declared, used {}", self::times(times)),
             (Some(_), None) if self.is_observable() => "declared, not used".to_owned(),
-            // What is allowed inside other messages.
+            // Such a capability is used inside other messages.
             (Some(_), None) => "declared".to_owned(),
             (None, Some((times, _))) => format!("used {} undeclared", self::times(times)),
             (None, None) => String::new(),
@@ -114,43 +116,43 @@ impl Standing {
     }
 }
 
-/// One line for people.
+/// A row of the summary: a name and a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
-    /// 0 for a heading.
+pub struct SummaryRow {
+    /// The level of indentation; 0 for a heading.
     pub depth: usize,
-    /// What it is.
+    /// The name of the row.
     pub name: String,
-    /// What it says; as transmitted, not yet safe for a terminal.
+    /// The value, as transmitted. It is not yet safe for a terminal.
     pub value: String,
-    /// The message that said it.
+    /// The message that the value comes from.
     pub message: Option<MessageNumber>,
 }
 
-/// All of it.
+/// The summary of a session.
 #[derive(Clone, Debug, Default)]
 pub struct Overview {
-    /// The revision that the client asked for, or said in its requests.
-    pub asked: Option<(String, MessageNumber)>,
-    /// The revision that the server gave.
-    pub given: Option<(String, MessageNumber)>,
-    /// What the server says of its use.
+    /// The revision that the client requested or, without a handshake, put into its requests.
+    pub requested_revision: Option<(String, MessageNumber)>,
+    /// The revision that the server selected. For `server/discover` all that it supports.
+    pub selected_revision: Option<(String, MessageNumber)>,
+    /// The server's instructions for its use.
     pub instructions: Option<(String, MessageNumber)>,
-    /// What client and server declared.
+    /// The capabilities that the client and the server declared.
     declared: [Option<(Capabilities, MessageNumber)>; 2],
     used: BTreeMap<Capability, (u64, MessageNumber)>,
-    /// Lists by the member that holds them.
+    /// The server's lists, by the member that contains them.
     pub lists: BTreeMap<&'static str, Listed>,
-    /// What happened when, in order.
+    /// Events with their time and message, in order.
     pub timeline: Vec<(Time, String, MessageNumber)>,
     /// The first operations, and whether there are more.
     pub operations: (Vec<Operation>, bool),
-    /// How it ended.
+    /// The end of the session, in words.
     pub end: String,
     texts: usize,
 }
 
-/// Reads the overview of a session.
+/// Reads the summary of a session.
 ///
 /// # Errors
 /// The database cannot be read, or is damaged.
@@ -161,24 +163,26 @@ pub fn read(reader: &Reader, session: &Session) -> Result<Overview> {
     let counts = reader.method_counts(session.number)?;
     overview.count(&counts, revisions);
     let Some(capture) = reader.capture_of(session.number)? else { return Ok(overview) };
-    let filter: Filter = TELLING.map(|method| format!("method = {method}")).join(" or ").parse()?;
-    // How many there are is known: the calls that mostly follow them are not gone through.
-    let is_telling = |count: &&MethodCount| count.method.as_deref().is_some_and(|method| TELLING.contains(&method));
-    let mut telling: u64 = counts.iter().filter(is_telling).map(|count| count.count).sum();
+    let filter = Filter::parse(&SUMMARISED_METHODS.map(|method| format!("method = {method}")).join(" or "))?;
+    // Their number is known, so the search ends at the last one, before the many calls
+    // that mostly follow.
+    let is_summarised =
+        |count: &&MethodCount| count.method.as_deref().is_some_and(|method| SUMMARISED_METHODS.contains(&method));
+    let mut left: u64 = counts.iter().filter(is_summarised).map(|count| count.count).sum();
     let first_call = counts.iter().find(|count| count.kind == Kind::Request && is(count, Method::ToolsCall));
-    let mut page = Page::first(telling.min(SLICE) as usize);
-    while telling > 0 {
+    let mut page = Page::first(left.min(SLICE) as usize);
+    while left > 0 {
         let rows = reader.matching(&filter, Scope::Session(session.number), page)?;
         let Some(last) = rows.last() else { break };
-        telling = telling.saturating_sub(rows.len() as u64);
-        page = Page::from(last.key().next(), telling.min(SLICE) as usize);
+        left = left.saturating_sub(rows.len() as u64);
+        page = Page::from(last.key().next(), left.min(SLICE) as usize);
         for row in &rows {
-            overview.passed(row);
-            if overview.tells(row) {
-                overview.hear(reader, row)?;
+            overview.add_to_timeline(row);
+            if overview.needs_text(row) {
+                overview.read_text(reader, row)?;
             }
         }
-        // A server that says all the time that its lists have changed tells nothing new.
+        // A server that announces changes of its lists all the time adds nothing new.
         if overview.texts >= TEXTS && overview.timeline.len() >= EVENTS {
             break;
         }
@@ -190,15 +194,18 @@ pub fn read(reader: &Reader, session: &Session) -> Result<Overview> {
         overview.timeline.push((row.time, "first call of a tool".to_owned(), row.number));
         overview.timeline.sort_by_key(|(_, _, number)| *number);
     }
-    // Without a handshake the client's first requests say who it is.
+    // Without a handshake the client identifies itself in its first requests.
     for row in reader.message_rows_at(session.number, 1, FIRST)? {
-        if overview.asked.is_none() && row.kind == Kind::Request && row.direction == Direction::ClientToServer {
-            overview.hear(reader, &row)?;
+        if overview.requested_revision.is_none()
+            && row.kind == Kind::Request
+            && row.direction == Direction::ClientToServer
+        {
+            overview.read_text(reader, &row)?;
         }
     }
     for number in reader.asked_for_input(session.number, TEXTS)? {
         if let Some(message) = reader.message(Key::new(capture, number.0))? {
-            overview.asked_back(&message);
+            overview.count_input_requests(&message);
         }
     }
     overview.operations = operations::read(reader, capture, session.number)?;
@@ -207,7 +214,7 @@ pub fn read(reader: &Reader, session: &Session) -> Result<Overview> {
 }
 
 impl Overview {
-    /// Which capabilities were used, how often, and where first.
+    /// Counts the uses of capabilities, and finds the first use of each.
     fn count(&mut self, counts: &[MethodCount], revisions: Revisions) {
         for count in counts.iter().filter(|count| matches!(count.kind, Kind::Request | Kind::Notification)) {
             let method = count.method.as_deref().map_or(Method::Other, Method::named);
@@ -222,8 +229,9 @@ impl Overview {
         *used = (used.0 + times, used.1.min(first));
     }
 
-    /// What a result asked the client for (`inputRequests`, 2026-07-28), where the client went on with it.
-    fn asked_back(&mut self, message: &Message) {
+    /// Counts the requests that a result made to the client (`inputRequests`, 2026-07-28). The
+    /// caller passes only results after which the client went on.
+    fn count_input_requests(&mut self, message: &Message) {
         let requests = body(message).object("inputRequests");
         for (_, request) in requests.iter().take(ITEMS) {
             let name = Object::read(request).text("method");
@@ -235,7 +243,7 @@ impl Overview {
     }
 
     /// Whether the text of a message has to be read.
-    fn tells(&self, row: &MessageRow) -> bool {
+    fn needs_text(&self, row: &MessageRow) -> bool {
         let Some(method) = row.method.as_deref() else { return false };
         match row.kind {
             Kind::Request => method == "initialize",
@@ -244,20 +252,20 @@ impl Overview {
         }
     }
 
-    /// Reads a message, within bounds.
-    fn hear(&mut self, reader: &Reader, row: &MessageRow) -> Result<()> {
+    /// Reads the text of a message, within bounds.
+    fn read_text(&mut self, reader: &Reader, row: &MessageRow) -> Result<()> {
         if self.texts < TEXTS
             && row.size <= LONGEST
             && let Some(message) = reader.message(row.key())?
         {
             self.texts += 1;
-            self.said(&message);
+            self.add_text(&message);
         }
         Ok(())
     }
 
-    /// A message that the timeline may name, without its text.
-    fn passed(&mut self, row: &MessageRow) {
+    /// Adds a message to the timeline if it belongs there. Its text is not needed.
+    fn add_to_timeline(&mut self, row: &MessageRow) {
         let Some(name) = row.method.as_deref() else { return };
         let method = Method::named(name);
         let what = match (row.kind, method) {
@@ -278,8 +286,8 @@ impl Overview {
         }
     }
 
-    /// A handshake or a list.
-    fn said(&mut self, message: &Message) {
+    /// Adds the facts in the text of a handshake or a list.
+    fn add_text(&mut self, message: &Message) {
         let number = message.number;
         match (message.kind, message.method.as_deref()) {
             (Kind::Request, Some(method)) => {
@@ -290,7 +298,8 @@ impl Overview {
                 } else {
                     (meta.text(meta::VERSION), meta.get(meta::CAPABILITIES))
                 };
-                self.asked = version.map(|version| (version.into_owned(), number)).or(self.asked.take());
+                self.requested_revision =
+                    version.map(|version| (version.into_owned(), number)).or(self.requested_revision.take());
                 if let Some(capabilities) = capabilities {
                     self.declared[0] = Some((Capabilities::read(Declarer::Client, capabilities), number));
                 }
@@ -298,11 +307,12 @@ impl Overview {
             (Kind::Response, Some(method @ ("initialize" | "server/discover"))) => {
                 let result = body(message);
                 if method == "initialize" {
-                    self.given = result.text("protocolVersion").map(|version| (version.into_owned(), number));
+                    self.selected_revision =
+                        result.text("protocolVersion").map(|version| (version.into_owned(), number));
                 } else {
                     let versions = array(result.get("supportedVersions").unwrap_or_default(), 16);
                     let versions: Vec<&str> = versions.into_iter().map(|version| version.trim_matches('"')).collect();
-                    self.given = Some((versions.join(" or "), number));
+                    self.selected_revision = Some((versions.join(" or "), number));
                 }
                 if let Some(text) = result.text("instructions") {
                     self.instructions = Some((text.into_owned(), number));
@@ -315,10 +325,10 @@ impl Overview {
                 let Some(member) = list(method) else { return };
                 let result = body(message);
                 let items = array(result.get(member).unwrap_or_default(), ITEMS);
-                // A page belongs to the list before it, anything else begins a list.
-                let goes_on = message.link.is_some_and(|link| link.why == Why::Answer);
+                // A page belongs to the list before it. Anything else begins a list.
+                let continues = message.link.is_some_and(|link| link.why == Why::Answer);
                 let listed = self.lists.entry(member).or_default();
-                if !goes_on || listed.message == MessageNumber::default() {
+                if !continues || listed.message == MessageNumber::default() {
                     *listed = Listed { message: number, ..Listed::default() };
                 }
                 listed.items += items.len() as u64;
@@ -328,19 +338,19 @@ impl Overview {
         }
     }
 
-    /// The capabilities of a side that were declared or used, in the order of the specification's table.
-    pub fn capabilities(&self, side: Declarer) -> Vec<Standing> {
+    /// The capabilities that a side declared or used, in the order of the specification's table.
+    pub fn capabilities(&self, side: Declarer) -> Vec<CapabilityUse> {
         let declared = &self.declared[side as usize];
         let mut all: Vec<Capability> = declared.iter().flat_map(|(declared, _)| declared.iter()).collect();
         all.extend(self.used.keys().copied().filter(|capability| capability.declarer() == side));
         all.sort_unstable();
         all.dedup();
-        let standing = |capability| Standing {
+        let usage = |capability| CapabilityUse {
             capability,
-            declared: declared.as_ref().filter(|(said, _)| said.has(capability)).map(|(_, number)| *number),
+            declared: declared.as_ref().filter(|(declared, _)| declared.has(capability)).map(|(_, number)| *number),
             used: self.used.get(&capability).copied(),
         };
-        all.into_iter().map(standing).collect()
+        all.into_iter().map(usage).collect()
     }
 
     /// The ids of the extensions that a side declared.
@@ -348,24 +358,26 @@ impl Overview {
         self.declared[side as usize].as_ref().map_or(&[], |(declared, _)| declared.extensions.as_slice())
     }
 
-    /// Extensions that both sides declared: they are in force.
+    /// The extensions that both sides declared: these are in force.
     pub fn negotiated(&self) -> impl Iterator<Item = &str> {
         let server = self.extensions(Declarer::Server);
         self.extensions(Declarer::Client).iter().filter(|id| server.contains(id)).map(String::as_str)
     }
 
-    /// For people.
-    pub fn lines(&self, session: &Session) -> Vec<Line> {
+    /// The summary as rows for people.
+    pub fn lines(&self, session: &Session) -> Vec<SummaryRow> {
         let mut lines = Vec::new();
         let mut line = |depth, name: &str, value: String, message| {
-            lines.push(Line { depth, name: name.to_owned(), value, message });
+            lines.push(SummaryRow { depth, name: name.to_owned(), value, message });
         };
         for (name, party) in [("client", &session.client), ("server", &session.server)] {
             let party = party.as_ref().map(|party| format!("{} {}", party.name, party.version));
             line(0, name, party.unwrap_or_else(|| "unknown".to_owned()), None);
         }
-        for (name, said) in [("revision asked", &self.asked), ("revision given", &self.given)] {
-            if let Some((version, number)) = said {
+        for (name, revision) in
+            [("revision asked", &self.requested_revision), ("revision given", &self.selected_revision)]
+        {
+            if let Some((version, number)) = revision {
                 line(0, name, version.clone(), Some(*number));
             }
         }
@@ -376,13 +388,13 @@ impl Overview {
         for (name, side) in
             [("capabilities of the client", Declarer::Client), ("capabilities of the server", Declarer::Server)]
         {
-            let standing = self.capabilities(side);
+            let uses = self.capabilities(side);
             let unknown = self.declared[side as usize].is_none();
-            let all = if unknown { "no declaration was seen".to_owned() } else { standing.len().to_string() };
+            let all = if unknown { "no declaration was captured".to_owned() } else { uses.len().to_string() };
             line(0, name, all, self.declared[side as usize].as_ref().map(|(_, number)| *number));
-            for one in standing {
+            for one in uses {
                 let place = one.used.map(|(_, number)| number).or(one.declared);
-                // Where no declaration was seen nothing is known to be undeclared.
+                // Where no declaration was captured, no use can be called undeclared.
                 let words = if unknown { one.words().replace(" undeclared", "") } else { one.words() };
                 line(1, one.capability.path(), words, place);
             }
@@ -413,7 +425,7 @@ impl Overview {
     }
 }
 
-/// The member that holds the items of a list.
+/// The member of a list's result that contains the items.
 fn list(method: &str) -> Option<&'static str> {
     Some(match method {
         "tools/list" => "tools",
@@ -424,7 +436,7 @@ fn list(method: &str) -> Option<&'static str> {
     })
 }
 
-/// Bytes and tokens.
+/// The cost of a list, in bytes and tokens.
 fn costs(listed: &Listed) -> String {
     format!("{}, about {}", size(listed.bytes), count(listed.tokens(), "token"))
 }
@@ -433,7 +445,7 @@ fn times(number: u64) -> String {
     if number == 1 { "once".to_owned() } else { format!("{number} times") }
 }
 
-/// How a session ended, as far as the capture says.
+/// The end of a session, as far as the capture shows it.
 fn end(reader: &Reader, session: &Session) -> Result<String> {
     let waiting = match session.unanswered {
         0 => String::new(),
@@ -447,8 +459,8 @@ fn end(reader: &Reader, session: &Session) -> Result<String> {
         },
         (None, Some(id)) => {
             let last = reader.exchanges(session.number, Page::last(LAST))?;
-            // "Clients that no longer need a particular session SHOULD send an HTTP DELETE" (2025-03-26 basic/transports,
-            // Session Management).
+            // "Clients that no longer need a particular session SHOULD send an HTTP DELETE"
+            // (2025-03-26 basic/transports, Session Management).
             let names_it = |exchange: &Exchange| {
                 let mut fields = exchange.request.fields.iter();
                 fields.any(|(name, value)| name.eq_ignore_ascii_case("mcp-session-id") && value == id)
@@ -479,18 +491,18 @@ mod tests {
     #[test]
     fn a_capability_is_declared_or_used_or_both() {
         let mut overview = Overview::default();
-        let said = Capabilities::read(Declarer::Server, r#"{"tools":{},"logging":{},"extensions":{"a/b":{}}}"#);
-        overview.declared[1] = Some((said, MessageNumber(2)));
+        let declared = Capabilities::read(Declarer::Server, r#"{"tools":{},"logging":{},"extensions":{"a/b":{}}}"#);
+        overview.declared[1] = Some((declared, MessageNumber(2)));
         overview.used.insert(Capability::Tools, (3, MessageNumber(4)));
         overview.used.insert(Capability::Prompts, (1, MessageNumber(9)));
         overview.used.insert(Capability::Sampling, (1, MessageNumber(7)));
-        let said: Vec<String> = overview
+        let words: Vec<String> = overview
             .capabilities(Declarer::Server)
             .into_iter()
             .map(|one| format!("{}: {}", one.capability.path(), one.words()))
             .collect();
         assert_eq!(
-            said,
+            words,
             ["tools: declared, used 3 times", "prompts: used once undeclared", "logging: declared, not used"]
         );
         assert_eq!(overview.negotiated().count(), 0, "the client declared no extension");

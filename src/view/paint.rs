@@ -1,27 +1,28 @@
-//! Colour with a meaning: direction, outcome, and dim for plumbing. Off, it changes nothing.
+//! Colours with a meaning: direction, outcome, and dim for details. Without colour the text stays
+//! as it is.
 
 use anstyle::{AnsiColor, Style};
 
 use crate::findings::Severity;
 
-/// What a piece of text means.
+/// The meaning of a piece of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
-    /// From the client.
+    /// The client sent it.
     Client,
-    /// From the server.
+    /// The server sent it.
     Server,
-    /// Failed, lost, against a MUST.
+    /// An error: a failure, a loss, or a violation of a MUST.
     Error,
-    /// Doubtful.
+    /// A warning, or an outcome that needs attention.
     Warning,
-    /// Done.
+    /// A success, such as a test that passed.
     Good,
-    /// What the eye looks for first.
+    /// The most important text of a line.
     Strong,
-    /// Plumbing.
+    /// A detail that few readers need.
     Dim,
-    /// The rest.
+    /// Any other text.
     Plain,
 }
 
@@ -35,15 +36,15 @@ impl From<Severity> for Tone {
     }
 }
 
-/// Whether and how text is coloured.
+/// Colours text, or leaves it as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Paint {
-    /// Off: text stays as it is.
+    /// Whether text is coloured.
     pub on: bool,
 }
 
 impl Paint {
-    /// `text` in a tone.
+    /// The text in a tone.
     pub fn paint(self, tone: Tone, text: &str) -> String {
         if !self.on || tone == Tone::Plain || text.is_empty() {
             return text.to_owned();

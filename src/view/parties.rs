@@ -1,14 +1,15 @@
-//! Who talks in a session, by the best name there is.
+//! Names of the two sides of a session.
 
 use crate::mcp::{Party, Peers, Session};
 
-/// Name and version, where it said them.
+/// The name and version that a party gave itself.
 pub fn party(party: &Option<Party>) -> Option<String> {
     let party = party.as_ref()?;
     Some(format!("{} {}", party.name, party.version).trim_end().to_owned())
 }
 
-/// The server: what it says it is, else what it was called, started by, or reached at.
+/// The best name of the server: the one that it gave itself, else the name given to `wrap`, its
+/// command, or its address.
 pub fn server(session: &Session) -> String {
     party(&session.server).unwrap_or_else(|| match &session.peers {
         Peers::Process { name: Some(name), .. } => name.clone(),

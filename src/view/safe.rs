@@ -1,47 +1,51 @@
-//! Hostile text made safe for a terminal, and put into columns.
+//! Hostile text made safe for a terminal, and fitted into columns.
 //!
-//! What a server sends can hold escape sequences that rewrite the screen, bidirectional controls that show `exe.txt`
-//! for `txt.exe`, invisible characters that smuggle instructions, and line breaks that forge a line of ours. None of it
-//! reaches the terminal: what does nothing but act or hide is shown as a symbol.
+//! Text from a server can contain escape sequences that rewrite the screen, and bidirectional
+//! controls that show `exe.txt` for `txt.exe`. It can contain invisible characters that smuggle
+//! instructions, and line breaks that forge a line of mcptap. None of these reaches the terminal. A
+//! character that only acts or hides is shown as a symbol:
 //!
 //! ```text
-//! ESC [ 2 J       ␛[2J            control characters: their Control Pictures
-//! U+009B          ⟦U+009B⟧        C1 controls, bidirectional controls, invisible characters, line separators
-//! byte FF         ⟦FF⟧            bytes that are no UTF-8
+//!    ESC [ 2 J       ␛[2J            control characters: their Control Pictures
+//!    U+009B          ⟦U+009B⟧        C1 and bidirectional controls, invisible characters
+//!    U+2028          ⟦U+2028⟧        line and paragraph separators
+//!    byte FF         ⟦FF⟧            bytes that are not UTF-8
 //! ```
 //!
-//! Emoji sequences come apart into emoji, since terminals disagree on how wide the whole is: a variation selector
-//! behind a character and a joiner between two wide ones are left out.
+//! Emoji sequences are split into single emoji, because terminals disagree about the width of a
+//! sequence. A variation selector behind a character and a joiner between two wide characters
+//! are left out.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Combining marks on one character: more than four no script needs, and hundreds paint over the lines around.
+/// Maximum number of combining marks on one character. No script needs more than four, and hundreds
+/// paint over the lines around.
 const MARKS: usize = 4;
 
-/// Where text stands in its column.
+/// The position of text in its column.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Align {
-    /// At the left: words.
+    /// On the left: for words.
     #[default]
     Left,
-    /// At the right: numbers.
+    /// On the right: for numbers.
     Right,
 }
 
-/// The text with nothing in it that acts or hides.
+/// The text with a symbol in place of every character that acts or hides.
 pub fn visible(text: &str) -> Cow<'_, str> {
     if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
         return Cow::Borrowed(text);
     }
-    let mut line = Line::new(usize::MAX);
+    let mut line = VisibleText::new(usize::MAX);
     line.push_str(text);
     Cow::Owned(line.text)
 }
 
-/// The same for bytes that may be no UTF-8.
+/// The same as [`visible`] for bytes that may not be UTF-8.
 pub fn visible_bytes(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
         Ok(text) => visible(text),
@@ -49,26 +53,28 @@ pub fn visible_bytes(bytes: &[u8]) -> Cow<'_, str> {
     }
 }
 
-/// Columns that a visible text takes.
+/// The columns that a visible text takes.
 pub fn width(text: &str) -> usize {
     text.width()
 }
 
-/// The visible text in at most `limit` columns; where it is longer it ends in `…`. Work is bounded by the limit, not
-/// the text.
+/// The visible text in at most `limit` columns. A longer text ends in `…`. The limit bounds the
+/// work, however long the text is.
 pub fn fit(text: &str, limit: usize) -> String {
-    let mut line = Line::new(limit);
+    let mut line = VisibleText::new(limit);
     line.push_str(text);
     line.finish()
 }
 
-/// The same for bytes that may be no UTF-8.
+/// The same as [`fit`] for bytes that may not be UTF-8.
 pub fn fit_bytes(bytes: &[u8], limit: usize) -> String {
     bytes_line(bytes, limit).finish()
 }
 
-/// The visible text in lines of at most `columns` columns (a character that is wider than that stands alone), broken at blanks where
-/// one is in the second half of a line. Marks and joined characters stay with what carries them.
+/// The visible text in lines of at most `columns` columns. A wider character has a line of its own.
+///
+/// A line breaks at a blank if there is one in its second half. Combining marks and joined
+/// characters stay with their base character.
 pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     let (mut taken, mut joined) = (0, false);
@@ -92,7 +98,7 @@ pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     lines
 }
 
-/// The visible text in exactly `columns` columns: cut, or filled up with blanks.
+/// The visible text in exactly `columns` columns: cut, or filled with blanks.
 pub fn pad(text: &str, columns: usize, align: Align) -> String {
     let text = fit(text, columns);
     let blanks = " ".repeat(columns.saturating_sub(width(&text)));
@@ -102,8 +108,8 @@ pub fn pad(text: &str, columns: usize, align: Align) -> String {
     }
 }
 
-fn bytes_line(bytes: &[u8], limit: usize) -> Line {
-    let mut line = Line::new(limit);
+fn bytes_line(bytes: &[u8], limit: usize) -> VisibleText {
+    let mut line = VisibleText::new(limit);
     for chunk in bytes.utf8_chunks() {
         line.push_str(chunk.valid());
         for byte in chunk.invalid() {
@@ -116,23 +122,24 @@ fn bytes_line(bytes: &[u8], limit: usize) -> Line {
     line
 }
 
-/// A visible text being made.
-struct Line {
+/// Builds a visible text of limited width.
+struct VisibleText {
     text: String,
     limit: usize,
-    /// Columns taken; at least what the whole takes, since letters that join only become narrower.
+    /// Columns taken by the single characters. The whole text may take fewer, because letters that
+    /// join become narrower.
     columns: usize,
-    /// Where to cut so that an ellipsis still fits.
+    /// The length in bytes up to which an ellipsis still fits behind the text.
     cut: usize,
-    /// Combining marks on the last character; `None` where there is no character to carry them.
+    /// Combining marks on the last character; `None` where no character can carry them.
     marks: Option<usize>,
-    /// Something did not fit.
+    /// Whether something did not fit.
     full: bool,
 }
 
-impl Line {
-    fn new(limit: usize) -> Line {
-        Line { text: String::new(), limit, columns: 0, cut: 0, marks: None, full: false }
+impl VisibleText {
+    fn new(limit: usize) -> VisibleText {
+        VisibleText { text: String::new(), limit, columns: 0, cut: 0, marks: None, full: false }
     }
 
     fn push_str(&mut self, text: &str) {
@@ -145,9 +152,9 @@ impl Line {
             match c {
                 '\0'..='\u{1f}' => self.picture(char::from_u32(0x2400 + c as u32)),
                 '\u{7f}' => self.picture(Some('␡')),
-                // Text and emoji presentation.
+                // The selectors of text and emoji presentation.
                 '\u{fe0e}' | '\u{fe0f}' if self.marks == Some(0) => {}
-                // Zero width joiner.
+                // The zero width joiner.
                 '\u{200d}' if wide(before) && wide(characters.peek().copied()) => {}
                 c if is_hidden(c) => self.symbol(format_args!("⟦U+{:04X}⟧", c as u32)),
                 c => self.character(c),
@@ -161,7 +168,7 @@ impl Line {
         self.marks = None;
     }
 
-    /// A symbol is shown whole or not at all.
+    /// Adds a symbol as a whole, or not at all.
     fn symbol(&mut self, symbol: std::fmt::Arguments<'_>) {
         let mut text = String::new();
         // Writing to a string cannot fail.
@@ -183,7 +190,8 @@ impl Line {
             (Some(0), Some(_)) => {
                 self.symbol(format_args!("⟦U+{:04X}⟧", c as u32));
             }
-            // A mark with nothing to stand on would land on what is left of the text: it gets a dotted circle.
+            // A mark without a base character would go onto the text before it, so a dotted
+            // circle carries it.
             (Some(0), None) => {
                 self.put('◌', 1);
                 self.put(c, 0);
@@ -219,9 +227,11 @@ impl Line {
     }
 }
 
-/// What has no shape of its own but acts on what is around it, or merely hides: C1 controls,
-/// Default_Ignorable_Code_Point (Unicode, DerivedCoreProperties.txt; it includes the bidirectional controls), line and
-/// paragraph separators, interlinear annotations.
+/// Whether a character has no shape of its own but acts on others or hides.
+///
+/// These are C1 controls, Default_Ignorable_Code_Point (Unicode,
+/// DerivedCoreProperties.txt; it includes the bidirectional controls), line and paragraph
+/// separators, and interlinear annotations.
 fn is_hidden(c: char) -> bool {
     matches!(c,
         '\u{80}'..='\u{9f}'
@@ -250,7 +260,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_acts_or_hides_becomes_a_symbol() {
+    fn characters_that_act_or_hide_become_symbols() {
         let cases = [
             ("plain", "plain"),
             ("\u{1b}[2J\r\n\t\0\u{7f}", "␛[2J␍␊␉␀␡"),
@@ -334,7 +344,7 @@ mod tests {
     }
 
     proptest! {
-        /// Nothing is lost, and nothing is wider than it may be.
+        /// Nothing is lost, and no line is too wide.
         #[test]
         fn wrapped_lines_are_the_text(text in any::<String>(), words in "[a-z天 ]{0,60}", columns in 2usize..20) {
             prop_assert_eq!(wrap(&text, columns).concat(), visible(&text));

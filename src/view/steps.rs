@@ -1,6 +1,6 @@
-//! The step table of a session: what happened layer by layer, in capture order.
+//! The step table of a session: events layer by layer, in the order of the capture.
 
-mod index;
+mod table;
 
 use crate::capture::PacketNumber;
 use crate::decode::exchange::{Exchange, Half};
@@ -13,52 +13,53 @@ use crate::mcp::{Carrier, MessageNumber, Peers, Session, SessionNumber};
 use crate::store::MessageRow;
 use crate::view::{safe, units};
 
-pub use index::Index;
+pub use table::StepTable;
 
-/// A row of the table.
-#[derive(Clone, Debug, PartialEq)]
+/// A row of the step table: one event on one layer.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Step {
-    /// 1-based.
+    /// The position in the table, 1-based.
     pub number: usize,
-    /// The session.
+    /// The session that the step is part of.
     pub session: SessionNumber,
-    /// `L4`, `TLS`, `L7`; a dash where there is no network.
+    /// `L4`, `TLS` or `L7`; a dash where there is no network.
     pub layer: &'static str,
-    /// Who speaks: an address, or `host` and `server` for pipes.
+    /// The sender: an address, or `host` or `server` for pipes.
     pub from: String,
-    /// To whom.
+    /// The receiver, in the same form.
     pub to: String,
-    /// Which way; `None`: both speak.
+    /// The direction; `None` where both sides send.
     pub direction: Option<Direction>,
     /// The server's port.
     pub port: Option<u16>,
-    /// The packets.
+    /// The packets that carried it.
     pub packets: Vec<PacketNumber>,
-    /// What happened.
+    /// A description of the event.
     pub detail: String,
-    /// `synchronization`, `request`, `response`, `notification`, where it carries JSON-RPC.
+    /// The role in JSON-RPC: `synchronization`, `request`, `response` or `notification`.
     pub role: Option<&'static str>,
-    /// The messages it carries.
+    /// The messages that it carried.
     pub messages: Vec<MessageNumber>,
-    /// The first of them in words, for people: `initialize id 1`.
+    /// The first of these messages in words, for people: `initialize id 1`.
     pub about: String,
 }
 
-/// What a connection is by itself: its handshakes, or that there is none. Of one whose packets are made up nothing else is told of them.
+/// The steps of a connection itself: its handshakes, or the fact that there is no network. Where
+/// the packets are made up, their details are left out.
 pub fn of_connection(session: &Session, connection: &Connection, is_made_up: bool) -> Vec<Step> {
-    match (&connection.kind, Place::new(session.number, connection)) {
-        (ConnectionKind::Tcp(facts), Some(place)) => {
-            let mut steps = handshake(facts, &place, is_made_up);
-            steps.extend(tls(connection, &place));
+    match (&connection.kind, ConnectionRoles::new(session.number, connection)) {
+        (ConnectionKind::Tcp(facts), Some(roles)) => {
+            let mut steps = handshake(facts, &roles, is_made_up);
+            steps.extend(tls(connection, &roles));
             steps
         }
         _ => vec![pipe(session)],
     }
 }
 
-/// Who is who on a connection of a session.
+/// The two ends of a session's connection, and which of them is the client.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct ConnectionRoles {
     session: SessionNumber,
     addresses: [String; 2],
     client: Side,
@@ -66,25 +67,29 @@ pub struct Place {
 }
 
 impl Step {
-    /// `192.0.2.1 → 192.0.2.2`
+    /// Both ends with an arrow: `192.0.2.1 → 192.0.2.2`.
     pub fn ends(&self) -> String {
         let arrow = if self.direction.is_none() { "↔" } else { "→" };
         format!("{} {arrow} {}", self.from, self.to)
     }
 }
 
-impl Place {
-    /// On a TCP connection.
-    pub fn new(session: SessionNumber, connection: &Connection) -> Option<Place> {
+impl ConnectionRoles {
+    /// The ends of a TCP connection; `None` for any other.
+    pub fn new(session: SessionNumber, connection: &Connection) -> Option<ConnectionRoles> {
         let ConnectionKind::Tcp(facts) = &connection.kind else { return None };
         let client = connection.client.unwrap_or(Side::First);
         let port = facts.endpoints[client.other().index()].port();
-        Some(Place { session, addresses: facts.endpoints.map(|endpoint| endpoint.ip().to_string()), client, port })
+        Some(ConnectionRoles {
+            session,
+            addresses: facts.endpoints.map(|endpoint| endpoint.ip().to_string()),
+            client,
+            port,
+        })
     }
 
     fn step(&self, layer: &'static str, from: Side, packets: Vec<PacketNumber>, detail: String) -> Step {
         Step {
-            number: 0,
             session: self.session,
             layer,
             from: self.addresses[from.index()].clone(),
@@ -93,20 +98,18 @@ impl Place {
             port: Some(self.port),
             packets,
             detail,
-            role: None,
-            messages: Vec::new(),
-            about: String::new(),
+            ..Step::default()
         }
     }
 }
 
-fn handshake(facts: &Facts, ends: &Place, is_made_up: bool) -> Vec<Step> {
+fn handshake(facts: &Facts, roles: &ConnectionRoles, is_made_up: bool) -> Vec<Step> {
     let [syn, syn_ack, ack] = facts.handshake;
     let offered = |side: Side| options(&facts.ends[side.index()].options);
     let mut steps = Vec::new();
-    let mut step = |side, packet, flags, told: String| {
-        let told = if is_made_up { "  (made up: mcptap saw no network)".to_owned() } else { told };
-        steps.push(ends.step("L4", side, vec![packet], format!("TCP {flags}{told}")));
+    let mut step = |side, packet, flags, details: String| {
+        let details = if is_made_up { "  (made up: mcptap saw no network)".to_owned() } else { details };
+        steps.push(roles.step("L4", side, vec![packet], format!("TCP {flags}{details}")));
     };
     if let Some(syn) = syn {
         step(Side::First, syn.packet, "SYN", offered(Side::First));
@@ -138,16 +141,18 @@ fn options(options: &Options) -> String {
     if words.is_empty() { String::new() } else { format!("  {}", words.join(", ")) }
 }
 
-fn tls(connection: &Connection, ends: &Place) -> Vec<Step> {
-    let from = ends.client;
-    let spoke = connection.tls.iter().any(|step| matches!(step.kind, StepKind::ApplicationData | StepKind::Decrypted));
-    // Tickets are plumbing, and so is the alert that closes; one that came instead of data is the story.
-    let told = connection.tls.iter().filter(|step| match step.kind {
+fn tls(connection: &Connection, roles: &ConnectionRoles) -> Vec<Step> {
+    let from = roles.client;
+    let has_data =
+        connection.tls.iter().any(|step| matches!(step.kind, StepKind::ApplicationData | StepKind::Decrypted));
+    // Session tickets and a closing alert are details. An alert without any data explains why
+    // there is none.
+    let shown = connection.tls.iter().filter(|step| match step.kind {
         StepKind::Handshake | StepKind::ApplicationData | StepKind::Decrypted => true,
         StepKind::SessionTickets => false,
-        StepKind::Alert => !spoke,
+        StepKind::Alert => !has_data,
     });
-    let steps = told.map(|step| {
+    let steps = shown.map(|step| {
         let what = match step.kind {
             StepKind::Handshake => "TLS handshake",
             StepKind::ApplicationData => "TLS application data, encrypted",
@@ -156,58 +161,60 @@ fn tls(connection: &Connection, ends: &Place) -> Vec<Step> {
             StepKind::Alert => "TLS alert",
         };
         let detail = if step.detail.is_empty() { what.to_owned() } else { format!("{what}  {}", step.detail) };
-        Step { direction: None, ..ends.step("TLS", from, step.packets.clone(), detail) }
+        Step { direction: None, ..roles.step("TLS", from, step.packets.clone(), detail) }
     });
     steps.collect()
 }
 
-/// The request of an exchange, where it was seen, with the messages that its body carried.
-pub fn of_request(place: &Place, exchange: &Exchange, messages: &[&MessageRow]) -> Option<Step> {
+/// The request of an exchange, if it was captured, with the messages in its body.
+pub fn of_request(roles: &ConnectionRoles, exchange: &Exchange, messages: &[&MessageRow]) -> Option<Step> {
     let method = exchange.method.as_ref()?;
     let target = safe::visible(exchange.target.as_deref().unwrap_or_default());
     let detail = format!("HTTP {} {target}{}", safe::visible(method), content(&exchange.request, true));
-    let step = place.step("L7", place.client, exchange.request.packets.clone(), detail);
+    let step = roles.step("L7", roles.client, exchange.request.packets.clone(), detail);
     Some(with_messages(step, messages))
 }
 
-/// The response, where it was seen, with the messages that its body carried; events are steps of their own.
-pub fn of_response(place: &Place, exchange: &Exchange, messages: &[&MessageRow], has_events: bool) -> Option<Step> {
+/// The response of an exchange, if it was captured, with the messages in its body. Server-sent
+/// events are steps of their own.
+pub fn of_response(
+    roles: &ConnectionRoles,
+    exchange: &Exchange,
+    messages: &[&MessageRow],
+    has_events: bool,
+) -> Option<Step> {
     let status = exchange.status?;
     let reason = safe::visible(exchange.reason.as_deref().unwrap_or_default());
-    let location = field(&exchange.response, "location").map(|to| format!(" → {}", safe::visible(to)));
-    // What follows a switch of protocols is no content of the response, so that there is no end of it.
+    let location = exchange.response.fields.get("location").map(|to| format!(" → {}", safe::visible(to)));
+    // The bytes behind a switch of protocols are not content of the response, so it has no end.
     let switched = status == 101;
     let detail =
         format!("HTTP {status} {reason}{}{}", location.unwrap_or_default(), content(&exchange.response, !switched));
     let packets = if has_events { &exchange.response.head_packets } else { &exchange.response.packets };
-    Some(with_messages(place.step("L7", place.client.other(), packets.clone(), detail), messages))
+    Some(with_messages(roles.step("L7", roles.client.other(), packets.clone(), detail), messages))
 }
 
-/// A message with a frame of its own: a server-sent event, or what a WebSocket carried.
-pub fn of_frame(place: &Place, message: &MessageRow) -> Step {
+/// A message in a frame of its own: a server-sent event or a WebSocket message.
+pub fn of_frame(roles: &ConnectionRoles, message: &MessageRow) -> Step {
     let id = message.sse_id.as_deref().map(|id| format!("  id {}", safe::visible(id))).unwrap_or_default();
     let what = if message.carrier == Carrier::WebSocket { "WebSocket message" } else { "SSE event" };
     let detail = format!("{what}{id}  {}", units::size(message.size));
     let from = match message.direction {
-        Direction::ClientToServer => place.client,
-        Direction::ServerToClient => place.client.other(),
+        Direction::ClientToServer => roles.client,
+        Direction::ServerToClient => roles.client.other(),
     };
-    with_messages(place.step("L7", from, message.packets.clone(), detail), &[message])
-}
-
-fn field<'e>(half: &'e Half, name: &str) -> Option<&'e str> {
-    half.fields.get(name)
+    with_messages(roles.step("L7", from, message.packets.clone(), detail), &[message])
 }
 
 fn content(half: &Half, has_end: bool) -> String {
-    let media = field(half, "content-type").map(|value| value.split(';').next().unwrap_or(value));
+    let media = half.fields.get("content-type").map(|value| value.split(';').next().unwrap_or(value));
     let media = media.map(|media| format!("  {}", safe::visible(media))).unwrap_or_default();
     let size = if half.body_bytes > 0 { format!("  {}", units::size(half.body_bytes)) } else { String::new() };
     let cut = if half.complete || half.head_end == 0 || !has_end { "" } else { "  (cut)" };
     format!("{media}{size}{cut}")
 }
 
-/// That there is no network below a session of pipes.
+/// The first step of a session over pipes: there is no network.
 fn pipe(session: &Session) -> Step {
     let detail = match &session.peers {
         Peers::Process { process, command, .. } => {
@@ -216,24 +223,17 @@ fn pipe(session: &Session) -> Step {
         }
         Peers::Network { .. } => "link, network, transport: none".to_owned(),
     };
-    let (from, to) = ("host".to_owned(), "server".to_owned());
     Step {
-        number: 0,
         session: session.number,
         layer: "-",
-        from,
-        to,
-        direction: None,
-        port: None,
-        packets: Vec::new(),
+        from: "host".to_owned(),
+        to: "server".to_owned(),
         detail,
-        role: None,
-        messages: Vec::new(),
-        about: String::new(),
+        ..Step::default()
     }
 }
 
-/// A line on a pipe.
+/// A message that is a line on a pipe.
 pub fn of_line(message: &MessageRow) -> Step {
     let (from, to, pipe) = match message.direction {
         Direction::ClientToServer => ("host", "server", "stdin"),
@@ -242,18 +242,13 @@ pub fn of_line(message: &MessageRow) -> Step {
     let line = message.line.unwrap_or_default();
     let (start, end) = (message.span.start, message.span.end);
     let step = Step {
-        number: 0,
         session: message.session,
         layer: "L7",
         from: from.to_owned(),
         to: to.to_owned(),
         direction: Some(message.direction),
-        port: None,
-        packets: Vec::new(),
         detail: format!("{pipe}, line {line}, bytes {start}..{end}"),
-        role: None,
-        messages: Vec::new(),
-        about: String::new(),
+        ..Step::default()
     };
     with_messages(step, &[message])
 }
@@ -271,7 +266,7 @@ fn with_messages(step: Step, messages: &[&MessageRow]) -> Step {
     }
 }
 
-/// What a message does for the session.
+/// The role of a message in JSON-RPC; `None` for a text that is not a message.
 pub fn role(kind: Kind, method: Option<&str>) -> Option<&'static str> {
     const SYNCHRONIZATION: [&str; 4] = ["initialize", "notifications/initialized", "ping", "server/discover"];
     match (kind, method) {
@@ -294,13 +289,13 @@ mod tests {
     use crate::talk;
 
     #[test]
-    fn what_follows_a_switch_to_websocket_is_told_message_by_message_and_the_switch_is_whole() {
+    fn websocket_messages_are_steps_and_the_switch_is_complete() {
         let addresses = ["192.0.2.1".to_owned(), "192.0.2.2".to_owned()];
-        let place = Place { session: SessionNumber(1), addresses, client: Side::First, port: 80 };
+        let roles = ConnectionRoles { session: SessionNumber(1), addresses, client: Side::First, port: 80 };
         let response = |status| {
             let response = Half { head_end: 90, packets: vec![PacketNumber(2)], ..Half::default() };
             let exchange = Exchange { status: Some(status), response, ..Exchange::default() };
-            of_response(&place, &exchange, &[], true).map(|step| step.detail)
+            of_response(&roles, &exchange, &[], true).map(|step| step.detail)
         };
         assert_eq!(response(101).as_deref(), Some("HTTP 101 "));
         assert_eq!(response(200).as_deref(), Some("HTTP 200   (cut)"));
@@ -317,10 +312,10 @@ mod tests {
         }
         writer.finish(&Summary::default()).unwrap();
         let rows = Reader::open(store).unwrap().message_rows(Scope::All, Page::<Key>::first(10)).unwrap();
-        let steps = rows.iter().map(|row| of_frame(&place, row));
-        let told: Vec<_> = steps.map(|step| (step.ends(), step.detail, step.messages)).collect();
+        let steps = rows.iter().map(|row| of_frame(&roles, row));
+        let shown: Vec<_> = steps.map(|step| (step.ends(), step.detail, step.messages)).collect();
         let expected =
             |ends: &str, number| (ends.to_owned(), "WebSocket message  40 B".to_owned(), vec![MessageNumber(number)]);
-        assert_eq!(told, [expected("192.0.2.1 → 192.0.2.2", 1), expected("192.0.2.2 → 192.0.2.1", 2)]);
+        assert_eq!(shown, [expected("192.0.2.1 → 192.0.2.2", 1), expected("192.0.2.2 → 192.0.2.1", 2)]);
     }
 }

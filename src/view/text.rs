@@ -1,8 +1,8 @@
-//! What a message is about, in a few words.
+//! A message summarised in a few words.
 //!
 //! ```text
 //! tools/call                get_weather city=Quito
-//! the answer to it          get_weather  "5"                 get_weather  tool error "no such city"
+//! its response              get_weather  "5"        or    get_weather  tool error "no such city"
 //! initialize                2025-11-25  corpus-client 1.0
 //! notifications/progress    3/10 for 4
 //! ```
@@ -11,47 +11,49 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use super::safe::{fit, fit_bytes};
+use super::units::count;
 use crate::decode::json::{elements, members, string, string_equals};
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::Message;
 use crate::mcp::facts::{Status, part, status};
 
-/// Columns of the whole: more than any screen shows of it.
+/// Maximum width of the summary in columns. No screen shows more of it.
 const ROOM: usize = 160;
-/// Columns of one value in it.
+/// Maximum width of one value in it.
 const VALUE: usize = 60;
-/// Arguments shown.
+/// Maximum number of arguments that are shown.
 const ARGUMENTS: usize = 8;
-/// How far to look into a long message: it may hold a hundred megabytes, and a screen shows dozens.
+/// Bytes of a message that are searched for its members. A message may have a hundred megabytes,
+/// and a screen shows dozens of messages.
 const LOOK: usize = 1 << 20;
 
-/// What a message is about. `tool` is the tool that was called, which an answer itself does not say.
-///
-/// The text is safe for a terminal and at most 160 columns wide.
-pub fn about(message: &Message, tool: Option<&str>) -> String {
+/// The summary of a message, safe for a terminal and at most 160 columns wide.
+pub fn about(message: &Message) -> String {
+    let tool = message.tool.as_deref();
     let method = message.method.as_deref().unwrap_or_default();
     let about = match message.kind {
-        Kind::Request | Kind::Notification => asked(method, part(message, "params").unwrap_or_default()),
+        Kind::Request | Kind::Notification => request_summary(method, part(message, "params").unwrap_or_default()),
         Kind::Response => {
             let result = part(message, "result").unwrap_or_default();
-            let answer = answered(method, result);
-            // Asked of the whole result: the member often stands behind a long content.
+            let answer = result_summary(method, result);
+            // The status comes from the whole result, because the member often follows
+            // a long content.
             let words = match status(message) {
                 Some(Status::ToolError) if answer == "ok" => "tool error".to_owned(),
                 Some(Status::ToolError) => format!("tool error {answer}"),
-                Some(Status::Negative) => format!("says no {answer}"),
+                Some(Status::Negative) => format!("negative {answer}"),
                 _ => answer,
             };
             join(tool.map(Cow::Borrowed), words)
         }
-        Kind::Error => join(tool.map(Cow::Borrowed), refused(part(message, "error").unwrap_or_default())),
+        Kind::Error => join(tool.map(Cow::Borrowed), error_summary(part(message, "error").unwrap_or_default())),
         Kind::Invalid => return fit_bytes(&message.raw, ROOM),
     };
     fit(&about, ROOM)
 }
 
-/// A request or notification.
-fn asked(method: &str, params: &str) -> String {
+/// The summary of a request's or notification's parameters.
+fn request_summary(method: &str, params: &str) -> String {
     match method {
         "initialize" => {
             let [revision, client] = some(params, ["protocolVersion", "clientInfo"]);
@@ -105,7 +107,7 @@ fn asked(method: &str, params: &str) -> String {
     }
 }
 
-/// Lists and what they hold.
+/// Methods with lists: the method, the member with the list, and the name of an item.
 const LISTS: [(&str, &str, &str); 9] = [
     ("tools/list", "tools", "tool"),
     ("resources/list", "resources", "resource"),
@@ -118,8 +120,8 @@ const LISTS: [(&str, &str, &str); 9] = [
     ("completion/complete", "completion", "value"),
 ];
 
-/// A result.
-fn answered(method: &str, result: &str) -> String {
+/// The summary of a result.
+fn result_summary(method: &str, result: &str) -> String {
     let [kind, task] = some(result, ["resultType", "task"]);
     if kind.is_some_and(|kind| string_equals(kind, "input_required")) {
         return "input required".to_owned();
@@ -155,8 +157,8 @@ fn answered(method: &str, result: &str) -> String {
             list.map(content).unwrap_or_default().into_owned()
         }
         "sampling/createMessage" => {
-            let [model, said] = some(result, ["model", "content"]);
-            join(model.map(plain), said.map(content).unwrap_or_default().into())
+            let [model, content] = some(result, ["model", "content"]);
+            join(model.map(plain), content.map(self::content).unwrap_or_default().into())
         }
         "elicitation/create" => words(some(result, ["action"]).map(|action| action.map(plain))),
         _ => String::new(),
@@ -164,23 +166,24 @@ fn answered(method: &str, result: &str) -> String {
     if words.is_empty() { ok(result) } else { words }
 }
 
-/// A result of which there is nothing to say, or nothing in reach.
+/// The summary of a result without anything to show, or whose members are beyond
+/// the bytes searched.
 fn ok(result: &str) -> String {
     too_long(result).unwrap_or_else(|| "ok".to_owned())
 }
 
-/// The size of what is not looked at in full.
+/// The size of a text that is not searched in full.
 fn too_long(text: &str) -> Option<String> {
     (text.len() > LOOK).then(|| format!("{:.1} MB", text.len() as f64 / 1e6))
 }
 
-/// An error.
-fn refused(error: &str) -> String {
+/// The summary of an error.
+fn error_summary(error: &str) -> String {
     let [code, message] = some(error, ["code", "message"]);
     words([Some("error".into()), code.map(value), message.map(plain)])
 }
 
-/// Content of a tool's result or of a model's message: one item, or a list of which the first is shown.
+/// Content of a tool's result or of a model's message: one item, or the first item of a list.
 fn content(content: &str) -> Cow<'static, str> {
     let (mut first, mut number) = (None, 0_usize);
     if content.starts_with('{') {
@@ -201,12 +204,12 @@ fn content(content: &str) -> Cow<'static, str> {
     if number > 1 { format!("{shown} and {} more", number - 1).into() } else { shown.into() }
 }
 
-/// `clientInfo` or `serverInfo`.
+/// The name and version in `clientInfo` or `serverInfo`.
 fn party(party: &str) -> String {
     words(some(party, ["name", "version"]).map(|value| value.map(plain)))
 }
 
-/// `city=Quito days=3`
+/// Arguments in the form `city=Quito days=3`.
 fn arguments(object: &str) -> String {
     let mut shown: Vec<Cow<'_, str>> = Vec::new();
     members(object, &mut |name, argument| {
@@ -220,7 +223,8 @@ fn arguments(object: &str) -> String {
     shown.join(" ")
 }
 
-/// Members of an object. Of a long one only the beginning is read: what does not end in it is not found.
+/// The members of an object with these names. Only the beginning of a long object is searched: a
+/// member that does not end in it is not found.
 fn some<'a, const N: usize>(object: &'a str, names: [&str; N]) -> [Option<&'a str>; N] {
     let mut found = [None; N];
     let beginning = &object[..object.floor_char_boundary(LOOK)];
@@ -234,17 +238,18 @@ fn some<'a, const N: usize>(object: &'a str, names: [&str; N]) -> [Option<&'a st
     found
 }
 
-/// `3 tools`
+/// The number of elements of a list with their noun: `3 tools`.
 fn number_of(list: &str, noun: &str) -> String {
-    let mut number = 0_usize;
+    let mut number = 0;
     elements(list, &mut |_| {
         number += 1;
         ControlFlow::Continue(())
     });
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+    count(number, noun)
 }
 
-/// A value: a string as it is where it is one word, else in quotes; of an object or array only that it is one.
+/// A JSON value in one word. A string has quotes only where it is more than one word. Of an object
+/// or an array only its kind is shown.
 fn value(json: &str) -> Cow<'_, str> {
     match json.as_bytes().first() {
         Some(b'"') => {
@@ -259,35 +264,35 @@ fn value(json: &str) -> Cow<'_, str> {
     }
 }
 
-/// What a string says, without quotes; anything else as [`value`] shows it.
+/// The content of a string without quotes, or any other value as [`value`] shows it.
 fn plain(json: &str) -> Cow<'_, str> {
     if json.starts_with('"') { fit(&beginning(json), VALUE).into() } else { value(json) }
 }
 
-/// What a string says, in quotes; anything else as [`value`] shows it.
+/// The content of a string in quotes, or any other value as [`value`] shows it.
 fn quoted(json: &str) -> Cow<'_, str> {
     if json.starts_with('"') { format!("\"{}\"", fit(&beginning(json), VALUE)).into() } else { value(json) }
 }
 
-/// What the beginning of a string says, as much as is ever shown.
+/// The content of the beginning of a string, as much as is ever shown.
 fn beginning(json: &str) -> Cow<'_, str> {
     const SHOWN: usize = 4_096;
     if json.len() <= SHOWN {
         return string(json).unwrap_or_default();
     }
-    // The cut may go through an escape, whose longest form has twelve characters (a pair of surrogates).
+    // The cut may split an escape, whose longest form has twelve characters (a pair of surrogates).
     let cut = &json[..json.floor_char_boundary(SHOWN)];
     let whole = (0..12).find_map(|less| serde_json::from_str(&format!("{}\"", cut.get(..cut.len() - less)?)).ok());
     whole.map_or_else(|| cut[1..].to_owned().into(), Cow::Owned)
 }
 
-/// Words with a blank between, what is missing left out.
+/// Words with a blank between them. Missing ones are left out.
 fn words<'a, const N: usize>(words: [Option<Cow<'a, str>>; N]) -> String {
     let words: Vec<Cow<'a, str>> = words.into_iter().flatten().filter(|word| !word.is_empty()).collect();
     words.join(" ")
 }
 
-/// Two things with two blanks between.
+/// Two texts with two blanks between them.
 fn join(first: Option<Cow<'_, str>>, second: String) -> String {
     match first {
         Some(first) if !first.is_empty() && !second.is_empty() => format!("{first}  {second}"),
@@ -304,7 +309,7 @@ mod tests {
     use crate::filter::tests::{answer, message};
     use crate::view::safe::{visible, width};
 
-    /// A request or notification, and what it is about.
+    /// Methods and parameters of requests and notifications, with the expected summary.
     const ASKED: &[(&str, &str, &str)] = &[
         (
             "initialize",
@@ -341,7 +346,7 @@ mod tests {
         ("vendor/thing", r#"{"name":"x"}"#, ""),
     ];
 
-    /// A method, the answer to it, and what that is about.
+    /// Methods and the responses to them, with the expected summary.
     const ANSWERED: &[(&str, &str, &str)] = &[
         (
             "initialize",
@@ -381,30 +386,29 @@ mod tests {
             let params = if params.is_empty() { String::new() } else { format!(r#","params":{params}"#) };
             let id = if method.starts_with("notifications/") { "" } else { r#""id":1,"# };
             let message = message(1, &format!(r#"{{"jsonrpc":"2.0",{id}"method":"{method}"{params}}}"#));
-            assert_eq!(about(&message, None), *words, "{method}");
+            assert_eq!(about(&message), *words, "{method}");
         }
     }
 
     #[test]
     fn answers() {
         for (method, body, words) in ANSWERED {
-            let request = message(1, &format!(r#"{{"id":1,"method":"{method}"}}"#));
+            let request = message(1, &format!(r#"{{"id":1,"method":"{method}","params":{{"name":"add"}}}}"#));
             let answer = answer(2, &request, &format!(r#"{{"id":1,{body}}}"#));
-            let tool = (*method == "tools/call").then_some("add");
-            assert_eq!(about(&answer, tool), *words, "{method}");
+            assert_eq!(about(&answer), *words, "{method}");
         }
     }
 
     #[test]
-    fn what_is_no_message_is_shown_as_it_is() {
+    fn invalid_messages_are_shown_unchanged() {
         let mut invalid = message(1, "starting \u{1b}[31mserver");
-        assert_eq!(about(&invalid, None), "starting ␛[31mserver");
+        assert_eq!(about(&invalid), "starting ␛[31mserver");
         invalid.raw = b"\xff\n".to_vec().into();
-        assert_eq!(about(&invalid, None), "⟦FF⟧␊");
+        assert_eq!(about(&invalid), "⟦FF⟧␊");
     }
 
     #[test]
-    fn of_a_huge_message_only_the_beginning_is_read() {
+    fn only_the_beginning_of_a_huge_message_is_read() {
         let long = "é\\ud83d\\ude00".repeat(1 << 18);
         let call = message(
             1,
@@ -412,7 +416,7 @@ mod tests {
                 r#"{{"id":1,"method":"tools/call","params":{{"name":"add","arguments":{{"a":1,"b":"{long}"}}}}}}"#
             ),
         );
-        assert_eq!(about(&call, None), "add 3.7 MB", "the arguments end beyond what is read");
+        assert_eq!(about(&call), "add 3.7 MB", "the arguments end beyond what is read");
         let text = message(
             2,
             &format!(
@@ -420,17 +424,17 @@ mod tests {
                 &long[..70_000]
             ),
         );
-        assert!(about(&text, None).starts_with("info  \"é😀é😀"));
+        assert!(about(&text).starts_with("info  \"é😀é😀"));
         let tools = format!(r#"{{"id":1,"result":{{"tools":[{}{{}}]}}}}"#, "{},".repeat(300_000));
         let tools = answer(3, &message(1, r#"{"id":1,"method":"tools/list"}"#), &tools);
-        assert_eq!(about(&tools, None), "300001 tools");
+        assert_eq!(about(&tools), "300001 tools");
         let body = format!(r#"{{"id":1,"result":{{"content":[{{"text":"{long}"}}],"isError":true}}}}"#);
-        assert_eq!(about(&answer(4, &call, &body), Some("add")), "add  tool error 3.7 MB");
+        assert_eq!(about(&answer(4, &call, &body)), "add  tool error 3.7 MB");
     }
 
     proptest! {
         #[test]
-        fn whatever_is_sent_the_words_are_safe_and_short(
+        fn summaries_of_any_message_are_safe_and_short(
             text in "\\PC{0,8}|[\u{0}-\u{9f}]{0,8}",
             which in 0..ASKED.len(),
             cut in 0..200_usize,
@@ -440,10 +444,11 @@ mod tests {
             let params = params.replace("\"Quito\"", &quoted).replace("\"half\"", &quoted).replace("\"t1\"", &quoted);
             let params = if params.is_empty() { "1" } else { &params };
             let mut asked = message(1, &format!(r#"{{"id":1,"method":"{method}","params":{params}}}"#));
-            // An envelope that lies must do no harm either.
+            // An envelope that does not fit the text must do no harm either.
             asked.raw = asked.raw[..cut.max(1).min(asked.raw.len())].to_vec().into();
             for kind in [Kind::Request, Kind::Response, Kind::Error, Kind::Invalid] {
-                let words = about(&Message { kind, ..asked.clone() }, Some(&text));
+                let tool = Some(text.as_str().into());
+                let words = about(&Message { kind, tool, ..asked.clone() });
                 prop_assert!(width(&words) <= ROOM);
                 prop_assert_eq!(visible(&words), words.as_str());
             }

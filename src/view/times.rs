@@ -1,51 +1,52 @@
-//! Where the time of a session's calls went, by method and tool.
+//! The parts of the time of a session's calls, by method and tool.
 
 use std::collections::HashMap;
 
 use anyhow::Result;
 
 use super::latencies::Latencies;
-use super::overview::Line;
+use super::overview::SummaryRow;
 use super::timing::{Clock, Medians, Shares};
 use super::units::{count, duration};
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::Session;
 use crate::store::Reader;
 
-/// Messages that are looked at, evenly spread: medians settle long before.
+/// Number of messages that are read. For longer sessions they are an evenly spread sample: medians
+/// settle long before.
 const LOOKED_AT: u64 = 2_000;
 
-/// Methods and tools that are told apart.
+/// Maximum number of methods and tools that are counted separately.
 const NAMES: usize = 200;
 
-/// Of those, how many people are told of: the ones with most time.
-const TOLD: usize = 12;
+/// Number of methods and tools that people see: those that took most time.
+const SHOWN: usize = 12;
 
-/// Calls of one method, or of one tool.
+/// The times of calls of one method or tool.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallTimes {
-    /// The method, and the tool.
+    /// The method, followed by the tool for `tools/call`.
     pub name: String,
-    /// Calls that were timed.
+    /// The number of calls that were timed.
     pub timed: u64,
     /// The median of their latencies, in nanoseconds.
     pub latency: i64,
-    /// Medians of the parts.
+    /// Medians of the parts of the latency.
     pub parts: Medians,
     total: i64,
 }
 
-/// All of them, the one with most time first.
+/// The times of a session's calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Times {
-    /// They.
+    /// Methods and tools, the one that took most time first.
     pub calls: Vec<CallTimes>,
-    /// Whether a sample of the messages stands for all.
+    /// Whether the calls are only a sample of the session.
     pub sampled: bool,
 }
 
 impl Times {
-    /// Reads those of a session.
+    /// Reads the times of a session.
     ///
     /// # Errors
     /// The database cannot be read, or is damaged.
@@ -85,15 +86,15 @@ impl Times {
         Ok(Times { calls, sampled: step > 1 })
     }
 
-    /// For people.
-    pub fn lines(&self) -> Vec<Line> {
+    /// The times as rows for people. There are none without timed calls.
+    pub fn lines(&self) -> Vec<SummaryRow> {
         if self.calls.is_empty() {
             return Vec::new();
         }
-        let line = |depth, name: &str, value| Line { depth, name: name.to_owned(), value, message: None };
+        let line = |depth, name: &str, value| SummaryRow { depth, name: name.to_owned(), value, message: None };
         let what = if self.sampled { "medians of a sample of the calls" } else { "medians" };
         let mut lines = vec![line(0, "time of calls", what.to_owned())];
-        for call in self.calls.iter().take(TOLD) {
+        for call in self.calls.iter().take(SHOWN) {
             let parts = [
                 ("upload", call.parts.upload),
                 ("network", call.parts.network),

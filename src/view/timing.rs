@@ -1,14 +1,18 @@
-//! Where the time of a call went, as far as packets tell.
+//! The parts of a call's time, as far as packets show them.
 //!
 //! ```text
-//!    capture      request ██████████                                answer ██████████████
+//!    capture      request ██████████                              response ██████████████
 //!                        │ upload  │◄─── network ───►│◄── server ──►│    stream     │
 //!                                  │◄─────────────────── latency ──────────────────►│
 //! ```
 //!
-//! *Upload* is from the first byte of the request, its HTTP head included, to the last. *Network* is the round trip between the place of
-//! the capture and the side that answers; *server* is the rest of the time to the first byte of the answer; *stream* is from there to the
-//! answer's last byte. The latency of a call is the sum of the last three. On a pipe there is no network, and all times are those of the wrapper.
+//! - *Upload*: from the first byte of the request, including its HTTP head, to the last.
+//! - *Network*: the round trip between the place of the capture and the side that responds.
+//! - *Server*: the rest of the time until the first byte of the response.
+//! - *Stream*: from that byte to the last byte of the response.
+//!
+//! The latency of a call is the sum of the last three. On a pipe there is no network, and all times
+//! are those of the wrapper.
 
 use std::collections::HashMap;
 
@@ -23,46 +27,54 @@ use crate::event::ConnectionKind;
 use crate::mcp::{Carrier, Message, MessageNumber};
 use crate::store::{CaptureId, KeptPacket, Key, MessageRow, Page, Reader, Scope};
 
-/// Connections whose round trips are remembered: of a server that keeps none open each call has its own.
+/// Maximum number of connections whose round trips are remembered. Some servers need a new
+/// connection for each call.
 const REMEMBERED: usize = 4_096;
 
-/// Packets, the first ones of a connection, among which acknowledgments are looked for where its handshake was not captured.
+/// Number of packets, the first ones of a connection, in which acknowledgments are searched for if
+/// the handshake was not captured.
 const LOOKED_AT: usize = 256;
 
-/// How a round trip was measured.
+/// The method by which a round trip was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measure {
-    /// By the handshake: from SYN to SYN and ACK towards the server, from there to the ACK towards the client.
+    /// The handshake: from SYN to SYN+ACK for the server, from there to the ACK for the client.
     Handshake,
-    /// By the quickest acknowledgment of data that came without data of its own: it may have been delayed, but not for long.
+    /// The quickest acknowledgment of data that carried no data itself. It may have been delayed,
+    /// but not for long.
     Acknowledgment,
 }
 
-/// The round trip between the place of the capture and one side of a connection, in nanoseconds, and how it was measured.
+/// The round trip between the place of the capture and one side of a connection in nanoseconds, and
+/// how it was measured.
 pub type RoundTrip = (i64, Measure);
 
-/// The time of a call in parts, each in nanoseconds.
+/// The parts of a call's time, each in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// The request.
+    /// The number of the request.
     pub request: MessageNumber,
-    /// The answer.
+    /// The number of the response.
     pub answer: MessageNumber,
-    /// Which way the request went.
+    /// The direction of the request.
     pub direction: Direction,
-    /// From the first to the last byte of the request; `None` where its packets were not kept.
+    /// From the first to the last byte of the request. `None` where its packets were not stored.
     pub upload: Option<i64>,
-    /// There and back; never more than the answer took to begin. `None` where the packets do not tell, and on a pipe.
+    /// The round trip, at most as long as the response took to begin. `None` where the packets do
+    /// not show it, and on a pipe.
     pub network: Option<RoundTrip>,
-    /// From the last byte of the request to the first of the answer, less the network.
+    /// From the last byte of the request to the first byte of the response, without the network.
     pub server: i64,
-    /// From the first byte of the answer to its last. Of an answer in the response to its request, the first byte is that of the response's
-    /// head: a stream that is opened at once and answers later is a long stream.
+    /// From the first to the last byte of the response.
+    ///
+    /// If the message is in the HTTP response to its request, the first byte is that of
+    /// the response's head. So a stream that opens at once and carries the message later
+    /// is a long stream.
     pub stream: i64,
 }
 
 impl Timing {
-    /// Names and nanoseconds of the parts that are known, in order of time.
+    /// Names and nanoseconds of the known parts, in order of time.
     pub fn parts(&self) -> impl Iterator<Item = (&'static str, i64)> {
         let server = match self.direction {
             Direction::ClientToServer => "server",
@@ -74,7 +86,7 @@ impl Timing {
         parts.into_iter().filter_map(|(name, time)| Some((name, time?)))
     }
 
-    /// The parts as names and values, each with what it is.
+    /// The parts as names and values, each with an explanation.
     pub fn fields(&self) -> Vec<(String, String)> {
         let what = |name: &str| match (name, self.network) {
             ("upload", _) => "first to last byte of the request",
@@ -87,15 +99,16 @@ impl Timing {
         self.parts().map(|(name, time)| (name.to_owned(), format!("{}, {}", duration(time), what(name)))).collect()
     }
 
-    /// For people: `upload 12 µs, network 30.0 ms, server 4.1 ms, stream 17 µs`.
+    /// The parts in a line for people: `upload 12 µs, network 30.0 ms, server 4.1 ms, stream 17
+    /// µs`.
     pub fn words(&self) -> String {
         self.parts().map(|(name, time)| format!("{name} {}", duration(time))).collect::<Vec<_>>().join(", ")
     }
 }
 
-/// What timing needs of a message.
+/// The facts about a message that timing needs.
 #[derive(Clone, Copy)]
-struct Sent<'a> {
+struct TimedMessage<'a> {
     number: MessageNumber,
     time: Time,
     direction: Direction,
@@ -105,46 +118,47 @@ struct Sent<'a> {
     span: Span,
 }
 
-impl<'a> From<&'a Message> for Sent<'a> {
-    fn from(message: &'a Message) -> Sent<'a> {
+impl<'a> From<&'a Message> for TimedMessage<'a> {
+    fn from(message: &'a Message) -> TimedMessage<'a> {
         let Message { number, time, direction, carrier, exchange, ref packets, span, .. } = *message;
-        Sent { number, time, direction, carrier, exchange, packets, span }
+        TimedMessage { number, time, direction, carrier, exchange, packets, span }
     }
 }
 
-impl<'a> From<&'a MessageRow> for Sent<'a> {
-    fn from(row: &'a MessageRow) -> Sent<'a> {
+impl<'a> From<&'a MessageRow> for TimedMessage<'a> {
+    fn from(row: &'a MessageRow) -> TimedMessage<'a> {
         let MessageRow { number, time, direction, carrier, exchange, ref packets, span, .. } = *row;
-        Sent { number, time, direction, carrier, exchange, packets, span }
+        TimedMessage { number, time, direction, carrier, exchange, packets, span }
     }
 }
 
-/// Times the calls of one capture.
+/// Measures the calls of one capture.
 pub struct Clock<'r> {
     reader: &'r Reader,
     capture: CaptureId,
-    /// The capture saw a network; unknown until that is asked.
+    /// Whether the capture saw a network. `None` until it is needed.
     has_network: Option<bool>,
-    /// Round trips from the place of the capture, by connection: to the client, to the server.
+    /// Round trips from the place of the capture, by connection: to the client, and to the server.
     round_trips: HashMap<ConnectionId, [Option<RoundTrip>; 2]>,
 }
 
 impl<'r> Clock<'r> {
-    /// For this capture.
+    /// Makes a clock for a capture.
     pub fn new(reader: &'r Reader, capture: CaptureId) -> Clock<'r> {
         Clock { reader, capture, has_network: None, round_trips: HashMap::new() }
     }
 
-    /// The timing of the call that a message is the request or the answer of; `None` where the other was not captured.
+    /// The timing of the call that a message begins or responds to. `None` where the other message
+    /// was not captured.
     ///
     /// # Errors
-    /// The database cannot be read, or is damaged; so for all that follow.
+    /// The database cannot be read or is damaged. The same holds for the functions below.
     pub fn of_message(&mut self, message: &Message) -> Result<Option<Timing>> {
-        let (own, Some(other)) = (Sent::from(message), message.answers.or(message.answered_by)) else {
+        let (own, Some(other)) = (TimedMessage::from(message), message.answers.or(message.answered_by)) else {
             return Ok(None);
         };
         let Some(other) = self.row(other)? else { return Ok(None) };
-        let other = Sent::from(&other);
+        let other = TimedMessage::from(&other);
         if message.answers.is_some() { self.of(other, own) } else { self.of(own, other) }.map(Some)
     }
 
@@ -155,36 +169,36 @@ impl<'r> Clock<'r> {
         self.of(request.into(), (&answer).into()).map(Some)
     }
 
-    fn of(&mut self, request: Sent<'_>, answer: Sent<'_>) -> Result<Timing> {
-        let asked = self.exchange(request)?;
-        let same = asked.is_some() && request.exchange == answer.exchange;
-        let answered = if same { None } else { self.exchange(answer)? };
-        let began = match request.carrier {
-            Carrier::RequestBody => asked.as_ref().and_then(|exchange| exchange.request.started),
+    fn of(&mut self, request: TimedMessage<'_>, answer: TimedMessage<'_>) -> Result<Timing> {
+        let request_exchange = self.exchange(request)?;
+        let same = request_exchange.is_some() && request.exchange == answer.exchange;
+        let response_exchange = if same { None } else { self.exchange(answer)? };
+        let request_start = match request.carrier {
+            Carrier::RequestBody => request_exchange.as_ref().and_then(|exchange| exchange.request.started),
             _ => self.first_packet(request)?,
         };
-        let answered_from = match (same, answer.carrier) {
+        let response_start = match (same, answer.carrier) {
             (true, Carrier::ResponseBody | Carrier::SseEvent) => {
-                asked.as_ref().and_then(|asked| asked.response.started)
+                request_exchange.as_ref().and_then(|exchange| exchange.response.started)
             }
-            (_, Carrier::RequestBody) => answered.and_then(|exchange| exchange.request.started),
+            (_, Carrier::RequestBody) => response_exchange.and_then(|exchange| exchange.request.started),
             _ => self.first_packet(answer)?,
         };
-        // A server may begin to answer before it has read the whole request.
-        let first = answered_from.unwrap_or(answer.time).max(request.time).min(answer.time.max(request.time));
+        // A server may begin its response before it has read the whole request.
+        let first = response_start.unwrap_or(answer.time).max(request.time).min(answer.time.max(request.time));
         let waited = first.since(request.time);
-        let connection = asked.map(|exchange| exchange.connection);
+        let connection = request_exchange.map(|exchange| exchange.connection);
         let network = match connection {
             Some(connection) if self.has_network()? => self.round_trip(connection, request.direction)?,
             _ => None,
         };
-        // The path may have become quicker since the handshake.
+        // The path may have become faster since the handshake.
         let network = network.map(|(time, measure)| (time.min(waited), measure));
         Ok(Timing {
             request: request.number,
             answer: answer.number,
             direction: request.direction,
-            upload: began.map(|began| request.time.since(began).max(0)),
+            upload: request_start.map(|start| request.time.since(start).max(0)),
             network,
             server: waited - network.map_or(0, |(time, _)| time),
             stream: answer.time.since(first).max(0),
@@ -206,15 +220,15 @@ impl<'r> Clock<'r> {
         Ok(row.filter(|row| row.number == number))
     }
 
-    fn exchange(&self, sent: Sent<'_>) -> Result<Option<Exchange>> {
+    fn exchange(&self, sent: TimedMessage<'_>) -> Result<Option<Exchange>> {
         Ok(sent.exchange.map(|number| self.reader.exchange(self.capture, number)).transpose()?.flatten())
     }
 
-    /// When the first packet came that carried a message.
-    fn first_packet(&self, sent: Sent<'_>) -> Result<Option<Time>> {
+    /// The time of the first packet that carried a message.
+    fn first_packet(&self, sent: TimedMessage<'_>) -> Result<Option<Time>> {
         let mut packets = sent.packets.first().copied().zip(sent.packets.last().copied());
         if sent.carrier == Carrier::Line {
-            // The chunks that a wrapper read are not listed with the message.
+            // The chunks that the wrapper read are not listed with the message.
             let chunks = self.reader.packet_ranges(self.capture, sent.span)?;
             packets = chunks.first().zip(chunks.last()).map(|(first, last)| (first.packet, last.packet));
         }
@@ -225,7 +239,7 @@ impl<'r> Clock<'r> {
         }
     }
 
-    /// The round trip from the place of the capture to the side that a message in this direction goes to.
+    /// The round trip from the place of the capture to the receiver of a message in this direction.
     fn round_trip(&mut self, id: ConnectionId, towards: Direction) -> Result<Option<RoundTrip>> {
         let side = match towards {
             Direction::ServerToClient => 0,
@@ -247,7 +261,7 @@ impl<'r> Clock<'r> {
         let ConnectionKind::Tcp(facts) = &connection.kind else { return Ok([None; 2]) };
         if let [Some(syn), Some(accepted), Some(acknowledged)] = facts.handshake {
             let round_trip = |time: i64| Some((time.max(0), Measure::Handshake));
-            // Whoever opens a connection is the client.
+            // The side that opens a connection is the client.
             return Ok([round_trip(acknowledged.time.since(accepted.time)), round_trip(accepted.time.since(syn.time))]);
         }
         let packets = self.reader.packets(self.capture, id, PacketNumber(0), LOOKED_AT)?;
@@ -257,11 +271,14 @@ impl<'r> Clock<'r> {
     }
 }
 
-/// The least time from data to its acknowledgment by `side`. Data that is sent again tells nothing ("RTT samples MUST NOT be made using
-/// segments that were retransmitted", RFC 6298 section 3), and an acknowledgment that waited for data to travel with tells how long that took.
+/// The shortest time from data to its acknowledgment by `side`.
+///
+/// Retransmitted data measures nothing: "RTT samples MUST NOT be made using segments that were
+/// retransmitted" (RFC 6298 section 3). An acknowledgment with data may have waited for that data,
+/// so it measures nothing either.
 fn quickest_acknowledgment(packets: &[KeptPacket], side: Side) -> Option<i64> {
     let mut quickest: Option<i64> = None;
-    // The last segment with data towards the side: where it ends, and when it came.
+    // The last segment with data towards the side: its end, and its time.
     let mut sent: Option<(u64, Time)> = None;
     let mut furthest = 0;
     for packet in packets {
@@ -285,27 +302,27 @@ fn quickest_acknowledgment(packets: &[KeptPacket], side: Side) -> Option<i64> {
     quickest
 }
 
-/// The parts of many calls.
+/// The parts of the time of many calls.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shares {
     parts: [Latencies; 4],
 }
 
-/// Medians of the parts, in nanoseconds; `None` where no call has the part.
+/// Medians of the parts in nanoseconds; `None` where no call has the part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Medians {
-    /// Of the upload.
+    /// The median of the uploads.
     pub upload: Option<i64>,
-    /// Of the network.
+    /// The median of the network's share.
     pub network: Option<i64>,
-    /// Of the server.
+    /// The median of the server's share.
     pub server: Option<i64>,
-    /// Of the stream.
+    /// The median of the streams.
     pub stream: Option<i64>,
 }
 
 impl Shares {
-    /// One more call.
+    /// Adds a call.
     pub fn add(&mut self, timing: &Timing) {
         let network = timing.network.map(|(time, _)| time);
         let parts = [timing.upload, network, Some(timing.server), Some(timing.stream)];
@@ -316,7 +333,7 @@ impl Shares {
         }
     }
 
-    /// The medians of what was added.
+    /// The medians of the calls added.
     pub fn medians(&mut self) -> Medians {
         let [upload, network, server, stream] = &mut self.parts;
         let [upload, network, server, stream] = [upload, network, server, stream].map(|part| part.percentile(50));
@@ -324,26 +341,27 @@ impl Shares {
     }
 }
 
-/// Calls whose parts stand for those of a session: each takes some look-ups, and medians settle long before.
+/// Maximum number of calls of a session that are timed. Each takes some look-ups, and medians
+/// settle long before.
 const TIMED: u64 = 2_000;
 
-/// Which requests of a session are timed: all, or of a long one so many, evenly spread.
+/// Selects the requests of a session that are timed: all, or [`TIMED`] that are evenly spread.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     step: u64,
-    seen: u64,
+    requests: u64,
 }
 
 impl Sample {
-    /// Of so many requests.
+    /// Makes a sample of so many requests.
     pub fn of(requests: u64) -> Sample {
-        Sample { step: requests / TIMED + 1, seen: 0 }
+        Sample { step: requests / TIMED + 1, requests: 0 }
     }
 
-    /// Whether the next request is one of them.
+    /// Whether the next request is in the sample.
     pub fn takes(&mut self) -> bool {
-        self.seen += 1;
-        (self.seen - 1).is_multiple_of(self.step)
+        self.requests += 1;
+        (self.requests - 1).is_multiple_of(self.step)
     }
 }
 
@@ -353,7 +371,8 @@ mod tests {
     use crate::capture::LinkType;
     use crate::event::Segment;
 
-    /// A packet at a time in milliseconds: who sent it, the stream offset and length of its data, what it acknowledges.
+    /// A packet at a time in milliseconds: its sender, the stream offset and length of its data,
+    /// and the offset that it acknowledges.
     fn packet(number: u64, at: i64, side: Side, (offset, length): (u64, u32), acknowledged: u64) -> KeptPacket {
         let segment = Segment {
             connection: ConnectionId(1),
@@ -381,17 +400,17 @@ mod tests {
     }
 
     #[test]
-    fn only_bare_acknowledgments_of_what_was_sent_once_measure() {
+    fn only_acknowledgments_without_data_of_data_sent_once_are_measured() {
         let (client, server) = (Side::First, Side::Second);
-        let asked = packet(1, 0, client, (0, 100), 0);
-        // The answer acknowledges, after 50 ms of work.
-        assert_eq!(quickest_acknowledgment(&[asked.clone(), packet(2, 50, server, (0, 10), 100)], server), None);
+        let request = packet(1, 0, client, (0, 100), 0);
+        // The response acknowledges, after 50 ms of work.
+        assert_eq!(quickest_acknowledgment(&[request.clone(), packet(2, 50, server, (0, 10), 100)], server), None);
         let bare = packet(3, 9, server, (0, 0), 100);
-        assert_eq!(quickest_acknowledgment(&[asked.clone(), bare.clone()], server), Some(9_000_000));
-        // Sent again: which copy is acknowledged?
-        assert_eq!(quickest_acknowledgment(&[asked.clone(), packet(2, 8, client, (0, 100), 0), bare], server), None);
+        assert_eq!(quickest_acknowledgment(&[request.clone(), bare.clone()], server), Some(9_000_000));
+        // Retransmitted: it is not known which copy was acknowledged.
+        assert_eq!(quickest_acknowledgment(&[request.clone(), packet(2, 8, client, (0, 100), 0), bare], server), None);
         let part = packet(4, 9, server, (0, 0), 60);
-        assert_eq!(quickest_acknowledgment(&[asked, part], server), None, "part of it is not it");
+        assert_eq!(quickest_acknowledgment(&[request, part], server), None, "part of it is not it");
     }
 
     #[test]

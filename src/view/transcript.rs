@@ -1,4 +1,4 @@
-//! A session as lines for people: the call first, the plumbing second.
+//! A session as lines for people.
 //!
 //! ```text
 //!    4  0.013400 →  tools/call   get_weather city=Quito              id 3                   #31
@@ -10,7 +10,7 @@ use super::outcome::look;
 use super::paint::{Paint, Tone};
 use super::safe::{self, Align};
 use super::text::about;
-use super::units::{count, duration, relative};
+use super::units::{count, duration, percent, relative};
 use crate::capture::pipe::Exit;
 use crate::capture::{PacketNumber, Time};
 use crate::decode::Direction;
@@ -20,24 +20,24 @@ use crate::mcp::facts::{self, Status};
 use crate::mcp::operations::{Link, Why};
 use crate::mcp::{Message, Party, Peers, Session};
 
-/// How lines are drawn.
+/// Formats sessions, messages and findings as lines.
 #[derive(Clone, Copy, Debug)]
-pub struct Lines {
-    /// Colour or none.
+pub struct LineFormatter {
+    /// Colour, or none.
     pub paint: Paint,
-    /// Columns of the terminal; where there is none, [`Lines::WIDTH`].
+    /// Columns of the terminal. Without a terminal, [`LineFormatter::WIDTH`].
     pub width: usize,
-    /// Time zero: that of the first thing shown.
+    /// Time zero: the time of the first message or session shown.
     pub start: Option<Time>,
-    /// Name the session on each line: several are interleaved.
+    /// Whether each line names the session, because several are interleaved.
     pub sessions: bool,
 }
 
-impl Lines {
-    /// Columns where no terminal says: wide enough for a call and its packets.
+impl LineFormatter {
+    /// Columns without a terminal: enough for a call and its packets.
     pub const WIDTH: usize = 120;
 
-    /// What a session is, in one line: what is not known (yet) is left out.
+    /// A session in one line. Facts that are unknown so far are left out.
     pub fn session(&self, session: &Session) -> String {
         let paint = self.paint;
         let party = |party: &Option<Party>, unknown: &str| match party {
@@ -97,7 +97,8 @@ impl Lines {
             (false, true) if message.redelivered => "↻",
             (false, true) => "",
         };
-        // Fixed columns: number 6, time 11, arrow 1, method 25, id 14, latency 9, mark 1, and the blanks between.
+        // Columns: number 6, time 11, arrow 1, method 25, id 14, latency 9, mark 1, and
+        // the blanks between.
         let left = 6 + 2 + 11 + 1 + session.len() + 1 + 2 + 25 + 1;
         let right = 1 + 14 + 1 + 9 + 2 + 1 + 2;
         let packets = packets(&message.packets);
@@ -115,7 +116,7 @@ impl Lines {
             paint.paint(tone, &safe::pad(&method, 25, Align::Left)),
             paint.paint(
                 look.about.unwrap_or(Tone::Plain),
-                &safe::pad(&part_of(message.link.as_ref(), about(message, message.tool.as_deref())), room, Align::Left)
+                &safe::pad(&part_of(message.link.as_ref(), about(message)), room, Align::Left)
             ),
             paint.paint(Tone::Dim, &safe::pad(&id, 14, Align::Left)),
             latency,
@@ -139,7 +140,7 @@ impl Lines {
     }
 }
 
-/// Which way a message goes, and the tone of its sender.
+/// An arrow in the direction of a message, and the tone of its sender.
 pub fn arrow(message: &Message) -> (&'static str, Tone) {
     match (message.direction, message.kind) {
         (Direction::ClientToServer, Kind::Notification) => ("⇢", Tone::Client),
@@ -149,7 +150,7 @@ pub fn arrow(message: &Message) -> (&'static str, Tone) {
     }
 }
 
-/// Its method, as transmitted, or what it is without one.
+/// The method of a message, as transmitted, or a text in its place.
 pub fn method(message: &Message) -> &str {
     match (&message.method, message.kind) {
         (Some(method), _) => method,
@@ -158,7 +159,7 @@ pub fn method(message: &Message) -> &str {
     }
 }
 
-/// Packets as people name them: `#18 #19`, `#18 … #44 (27 packets)`.
+/// Packets in the form for people: `#18 #19`, or `#18 … #44 (27 packets)`.
 pub fn packets(packets: &[PacketNumber]) -> String {
     match packets {
         [] => String::new(),
@@ -169,7 +170,8 @@ pub fn packets(packets: &[PacketNumber]) -> String {
     }
 }
 
-/// What a message is about, behind the operation that it goes on with: `↳12 next page  from c2`. An answer follows its request.
+/// The summary of a message behind the operation that it continues: `↳12 next page  from c2`. A
+/// response gets none, as it follows its request.
 pub fn part_of(link: Option<&Link>, about: String) -> String {
     match link {
         Some(Link { operation, why, .. }) if *why != Why::Answer => {
@@ -179,7 +181,7 @@ pub fn part_of(link: Option<&Link>, about: String) -> String {
     }
 }
 
-/// The head and tail of a long id.
+/// The beginning and end of a long id.
 fn shortened(id: &str) -> String {
     let length = id.chars().count();
     if length <= 13 {
@@ -190,33 +192,33 @@ fn shortened(id: &str) -> String {
     format!("{head}…{tail}")
 }
 
-/// The figures of some sessions, for the last line.
+/// The totals of some sessions, for the last line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Totals {
-    /// Sessions.
+    /// The number of sessions.
     pub sessions: u64,
-    /// Messages.
+    /// The number of messages.
     pub messages: u64,
-    /// Answers with a result.
+    /// Responses with a result.
     pub responses: u64,
-    /// Answers with an error.
+    /// Responses with an error.
     pub errors: u64,
-    /// Results that say that the tool failed.
+    /// Results with `isError`: the tool failed.
     pub tool_errors: u64,
-    /// Results whose data says no.
+    /// Negative results: their data reports a "no", although the tool did its work.
     pub negatives: u64,
-    /// Requests without an answer.
+    /// Requests without a response.
     pub unanswered: u64,
-    /// Latencies of answers.
+    /// Latencies of responses.
     latencies: Latencies,
-    /// Bytes seen and sent.
+    /// Bytes that were captured, and bytes that were sent.
     pub bytes: (u64, u64),
-    /// Findings, by severity: info, warning, error.
+    /// Findings by severity: info, warning, error.
     pub findings: [u64; 3],
 }
 
 impl Totals {
-    /// One more message.
+    /// Adds a message.
     pub fn message(&mut self, message: &Message) {
         self.messages += 1;
         self.responses += u64::from(message.kind == Kind::Response);
@@ -231,7 +233,7 @@ impl Totals {
         }
     }
 
-    /// The last record of a session.
+    /// Adds a session by its last record.
     pub fn session(&mut self, session: &Session) {
         self.sessions += 1;
         self.unanswered += session.unanswered;
@@ -239,13 +241,13 @@ impl Totals {
         self.bytes.1 += session.bytes.1;
     }
 
-    /// One more finding.
+    /// Adds findings of one severity.
     pub fn finding(&mut self, severity: Severity, count: u64) {
         let so_far = &mut self.findings[severity as usize];
         *so_far = so_far.saturating_add(count);
     }
 
-    /// The last line.
+    /// The totals as a line.
     pub fn line(&mut self, paint: Paint) -> String {
         let mut percentile = |percent| self.latencies.percentile(percent).map(duration);
         let latency = match (percentile(50), percentile(95)) {
@@ -253,9 +255,7 @@ impl Totals {
             _ => String::new(),
         };
         let (seen, sent) = self.bytes;
-        let complete = if sent == 0 { 100.0 } else { seen as f64 * 100.0 / sent as f64 };
-        // Never claim wholeness by rounding.
-        let complete = if seen < sent { complete.min(99.9) } else { complete };
+        let complete = percent(if sent == 0 { 1.0 } else { seen as f64 / sent as f64 });
         let findings: u64 = self.findings.iter().sum();
         let errors = match self.findings[Severity::Error as usize] {
             0 => String::new(),
@@ -263,14 +263,14 @@ impl Totals {
         };
         let some = |number: u64, words: String| if number == 0 { String::new() } else { format!(", {words}") };
         let text = format!(
-            "{} · {} · {} ({} ok, {}{}{}, {} unanswered){latency} · complete {complete:.1} % · {}{errors}",
+            "{} · {} · {} ({} ok, {}{}{}, {} unanswered){latency} · complete {complete} · {}{errors}",
             count(self.sessions, "session"),
             count(self.messages, "message"),
             count(self.responses + self.errors + self.unanswered, "call"),
             self.responses.saturating_sub(self.tool_errors + self.negatives),
             count(self.errors, "error"),
             some(self.tool_errors, count(self.tool_errors, "tool error")),
-            some(self.negatives, format!("{} saying no", self.negatives)),
+            some(self.negatives, format!("{} negative", self.negatives)),
             self.unanswered,
             count(findings, "finding"),
         );

@@ -2,7 +2,7 @@
 
 use crate::capture::Time;
 
-/// Nanoseconds as people say them: `340 ns`, `17 µs`, `5.7 ms`, `1.24 s`, `3 min 05 s`, `2 h 07 min`.
+/// Nanoseconds for people: `340 ns`, `17 µs`, `5.7 ms`, `1.24 s`, `3 min 05 s`, `2 h 07 min`.
 pub fn duration(nanoseconds: i64) -> String {
     let sign = if nanoseconds < 0 { "-" } else { "" };
     let n = nanoseconds.unsigned_abs();
@@ -25,7 +25,7 @@ pub fn duration(nanoseconds: i64) -> String {
     format!("{sign}{text}")
 }
 
-/// Bytes as people say them: `417 B`, `12.3 KB`, `5.0 GB` (powers of ten).
+/// Bytes for people: `417 B`, `12.3 KB`, `5.0 GB` (powers of ten).
 pub fn size(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["B", "KB", "MB", "GB", "TB", "PB"];
     let mut unit = 0;
@@ -46,7 +46,13 @@ pub fn count(number: u64, noun: &str) -> String {
     if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
-/// Seconds since the beginning: `12.004310`.
+/// A share from 0 to 1 in percent, with one digit: `100.0` only where nothing at all is missing.
+pub fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    format!("{:.1} %", if percent < 100.0 { percent.min(99.9) } else { percent })
+}
+
+/// Seconds since a start: `12.004310`.
 pub fn relative(time: Time, start: Time) -> String {
     let nanoseconds = time.since(start);
     let sign = if nanoseconds < 0 { "-" } else { "" };
@@ -54,7 +60,7 @@ pub fn relative(time: Time, start: Time) -> String {
     format!("{sign}{}.{:06}", micros / 1_000_000, micros % 1_000_000)
 }
 
-/// A moment as the clock on the wall says it: `2026-11-20 07:14:13`.
+/// A time in the local time zone: `2026-11-20 07:14:13`.
 pub fn clock(time: Time) -> String {
     let zone = jiff::tz::TimeZone::system();
     match jiff::Timestamp::from_nanosecond(time.0.into()) {
@@ -69,20 +75,20 @@ mod tests {
 
     #[test]
     fn durations_have_two_or_three_digits() {
-        let said =
+        let shown =
             [0, 999, 1_000, 17_049, 250_000, 5_700_000, 240_000_000, 1_240_000_000, 185_000_000_000, 7_620_000_000_000];
-        let said: Vec<String> = said.into_iter().map(duration).collect();
+        let shown: Vec<String> = shown.into_iter().map(duration).collect();
         let wanted =
             ["0 ns", "999 ns", "1.0 µs", "17.0 µs", "250 µs", "5.7 ms", "240 ms", "1.24 s", "3 min 05 s", "2 h 07 min"];
-        assert_eq!(said, wanted);
+        assert_eq!(shown, wanted);
         assert_eq!(duration(-1_500), "-1.5 µs");
         assert_eq!(duration(i64::MIN).chars().next(), Some('-'));
     }
 
     #[test]
     fn sizes_never_show_four_digits() {
-        let said = [0, 999, 1_000, 12_345, 999_600, 5_000_000_000].map(size);
-        assert_eq!(said, ["0 B", "999 B", "1.0 KB", "12.3 KB", "1.0 MB", "5.0 GB"]);
+        let shown = [0, 999, 1_000, 12_345, 999_600, 5_000_000_000].map(size);
+        assert_eq!(shown, ["0 B", "999 B", "1.0 KB", "12.3 KB", "1.0 MB", "5.0 GB"]);
         assert_eq!(size(u64::MAX), "18447 PB");
     }
 

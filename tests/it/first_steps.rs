@@ -43,20 +43,20 @@ fn the_doctor_tries_everything() {
     let done = mcptap().arg("doctor").arg("--db").arg(&db).finished();
     let said = String::from_utf8(done.stdout).unwrap();
     assert!(
-        said.contains("good  wrap      a line went through a wrapped \"cat\", and was recorded both ways\n"),
+        said.contains("ok    wrap      a line passed through a wrapped \"cat\" and was recorded in both directions\n"),
         "{said}"
     );
-    assert!(said.contains("is made with the first recording"), "{said}");
+    assert!(said.contains("will be created with the first recording"), "{said}");
     // Whether this machine lets us capture is its own matter; that we are told is ours.
-    let can_capture = said.contains("good  sniff     a packet that was sent over ");
-    assert!(can_capture || said.contains("bad   sniff     no permission to capture on "), "{said}");
+    let can_capture = said.contains("ok    sniff     captured a packet that was sent over ");
+    assert!(can_capture || said.contains("fail  sniff     no permission to capture on "), "{said}");
     assert_eq!(done.status.code(), Some(i32::from(!can_capture)), "{said}");
     assert!(!db.exists(), "it leaves nothing behind");
     // What cannot be is said, and is the answer "no".
     fs::write(&db, "no database").unwrap();
     let done = mcptap().arg("doctor").arg("--db").arg(&db).finished();
     let said = String::from_utf8(done.stdout).unwrap();
-    assert!(said.contains("bad   database  "), "{said}");
+    assert!(said.contains("fail  database  "), "{said}");
     assert_eq!(done.status.code(), Some(1));
 }
 
@@ -120,7 +120,7 @@ fn the_servers_of_a_client_are_recorded_until_that_is_undone() {
     let (code, _, told) = home.run(&["install", "cursor", "nobody"]);
     assert_eq!(
         (code, told.as_str()),
-        (Some(2), "mcptap: there is no server \"nobody\" there; there are: echo, other, remote\n")
+        (Some(2), "mcptap: the configuration has no server \"nobody\"; it has: echo, other, remote\n")
     );
     let (code, said, told) = home.run(&["install", "--db", db, "cursor"]);
     assert!(code == Some(0) && told.starts_with("mcptap: 2 servers recorded"), "{told}");
@@ -149,10 +149,10 @@ fn the_servers_of_a_client_are_recorded_until_that_is_undone() {
     assert!(sessions.contains("echo"), "{sessions}");
     // Once more changes nothing; undone, nothing is left of it.
     let wrapped = home.configuration();
-    assert_eq!(home.run(&["install", "cursor"]).2, "mcptap: recorded already\n");
+    assert_eq!(home.run(&["install", "cursor"]).2, "mcptap: already recorded\n");
     assert_eq!(home.configuration(), wrapped);
     let (code, _, told) = home.run(&["uninstall"]);
-    assert!(code == Some(0) && told.starts_with("mcptap: 2 servers no longer recorded"), "{told}");
+    assert!(code == Some(0) && told.starts_with("mcptap: 2 servers will not be recorded"), "{told}");
     assert_eq!(home.configuration(), Home::CONFIGURATION);
     assert_eq!(fs::metadata(home.path("kept.json")).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(fs::symlink_metadata(home.path(".cursor/mcp.json")).unwrap().is_symlink());

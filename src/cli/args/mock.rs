@@ -1,52 +1,52 @@
-//! The command line of `mock`.
+//! The command line of `mcptap mock`.
 
 use clap::{Args, ValueEnum};
 
 use super::Decoding;
 
-/// `mcptap mock`.
+/// Arguments of `mcptap mock`.
 #[derive(Debug, Args)]
 pub struct Mock {
-    /// The recording
+    /// The recording to play
     pub target: String,
-    /// Serve over HTTP here, instead of on standard input and output: a port, or an address and a port
+    /// Serve over HTTP at this port, or address and port [default: standard input and output]
     #[arg(long, value_name = "ADDR")]
     pub listen: Option<String>,
-    /// A name by which the server may be called, besides localhost and addresses
+    /// Accept this host name in requests, besides localhost and addresses
     #[arg(long, value_name = "NAME", requires = "listen")]
     pub allow_host: Vec<String>,
-    /// One session of a capture with several
+    /// The session to play, if the capture has several
     #[arg(long, value_name = "N")]
     pub session: Option<u32>,
-    /// How much of a request has to be as it was recorded
+    /// Required match between a request and the recorded one
     #[arg(long = "match", value_enum, default_value_t, value_name = "HOW")]
     pub fit: Fit,
-    /// With the recorded pauses, or without any
+    /// Speed of the responses
     #[arg(long, value_enum, default_value_t, value_name = "PACE")]
     pub pace: MockPace,
-    /// Decoding.
+    /// Options for decoding captures.
     #[command(flatten)]
     pub decoding: Decoding,
 }
 
-/// How requests are matched.
+/// Degrees of match between a request and a recorded one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Fit {
-    /// Method and parameters
+    /// Same method and same parameters
     Exact,
-    /// Not _meta, nor members that are null
+    /// The same, but ignore _meta and members that are null
     Loose,
-    /// Otherwise the next one of the same tool, prompt, resource or method
+    /// As loose; if none matches, the next one of the same tool, prompt, resource or method
     #[default]
     Order,
 }
 
-/// How fast answers are.
+/// Speeds of the responses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum MockPace {
-    /// At once
+    /// Respond immediately
     #[default]
     Fast,
-    /// As in the recording
+    /// Respond with the recorded pauses
     Recorded,
 }

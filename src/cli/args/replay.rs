@@ -1,4 +1,4 @@
-//! The command line of `replay` and `diff`.
+//! The command line of `mcptap replay` and `mcptap diff`.
 
 use std::path::PathBuf;
 
@@ -6,22 +6,23 @@ use clap::{Args, ValueEnum};
 
 use super::Decoding;
 
-/// How answers are compared.
+/// Options for comparing responses.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Comparing {
-    /// Set aside what stands here: /pointer/into/result, * any step, ** any number; METHOD:/… or TOOL:/… for some answers
+    /// Ignore differences at this path: /pointer/into/result, with * for one step and ** for any
+    /// number; METHOD:/… or TOOL:/… limits it to some responses
     #[arg(long, value_name = "PATH")]
     pub ignore: Vec<String>,
-    /// The order of the array that stands here means nothing
+    /// Ignore the order of the array at this path
     #[arg(long, value_name = "PATH")]
     pub unordered: Vec<String>,
-    /// How the comparison is written
+    /// Format of the report
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     pub format: ReportFormat,
-    /// Old and new beside each other instead of below
+    /// Show old and new values side by side
     #[arg(long)]
     pub side_by_side: bool,
-    /// List what is the same too
+    /// Also list what is the same
     #[arg(long, short)]
     pub all: bool,
 }
@@ -38,83 +39,83 @@ pub enum ReportFormat {
     Junit,
 }
 
-/// `mcptap replay`.
+/// Arguments of `mcptap replay`.
 #[derive(Debug, Args)]
 pub struct Replay {
-    /// The recording
+    /// The recording to send
     pub target: String,
-    /// The server's URL
+    /// URL of the server
     #[arg(long, value_name = "URL", required_unless_present_any = ["command", "dry_run"], conflicts_with = "command")]
     pub to: Option<String>,
-    /// One session of a capture with several
+    /// The session to send, if the capture has several
     #[arg(long, value_name = "N")]
     pub session: Option<u32>,
     /// Show what would be sent, and send nothing
     #[arg(long)]
     pub dry_run: bool,
-    /// Send only requests that fit this filter (docs/filter.md); the handshake always
+    /// Send only requests that match this filter (docs/filter.md); the handshake is always sent
     #[arg(long, value_name = "EXPR")]
     pub only: Option<String>,
-    /// Run twice first: what differs between those runs varies by itself, and is set aside
+    /// Run twice first: ignore what differs between these two runs, because it varies by itself
     #[arg(long)]
     pub calibrate: bool,
-    /// How fast: fast, recorded, or xN for N times as fast as recorded
+    /// Speed: fast, recorded, or xN for N times the recorded speed
     #[arg(long, default_value = "fast", value_name = "PACE")]
     pub pace: String,
-    /// How long an answer may take
+    /// Seconds to wait for each response
     #[arg(long, default_value_t = 30.0, value_name = "SECONDS")]
     pub timeout: f64,
-    /// How often
+    /// Number of runs, one after the other
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub repeat: u64,
-    /// How many sessions at once, as load
+    /// Number of sessions at the same time, as a load test
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000))]
     pub parallel: u64,
-    /// The protocol revision to speak, instead of negotiating it
+    /// Use this protocol revision instead of negotiating it
     #[arg(long, value_name = "DATE")]
     pub revision: Option<String>,
-    /// Leave out tools of unknown effect too, not only those that say that they destroy
+    /// Skip tools of unknown effect too, not only those declared as destructive
     #[arg(long)]
     pub safe: bool,
-    /// Send the calls of this tool although it destroys, or may
+    /// Call this tool although it is destructive, or may be
     #[arg(long, value_name = "TOOL")]
     pub allow: Vec<String>,
-    /// Send everything
+    /// Call all tools, destructive ones too
     #[arg(long)]
     pub allow_destructive: bool,
-    /// A header field for every HTTP request, as "Name: value"
+    /// Add this header field to every HTTP request, as "Name: value"
     #[arg(long, value_name = "FIELD", requires = "to")]
     pub header: Vec<String>,
     /// Send "Authorization: Bearer" with the value of this environment variable
     #[arg(long, value_name = "VAR", requires = "to")]
     pub bearer_env: Option<String>,
-    /// Trust the certificates in this PEM file, and no others
+    /// Trust only the certificates in this PEM file
     #[arg(long, value_name = "FILE", requires = "to")]
     pub cacert: Option<PathBuf>,
-    /// Trust every certificate
+    /// Accept any certificate
     #[arg(long, requires = "to")]
     pub insecure: bool,
-    /// How HTTP is spoken
+    /// Transport over HTTP
     #[arg(long, value_enum, default_value_t, value_name = "TRANSPORT")]
     pub transport: TransportChoice,
-    /// Do not save what is said
+    /// Do not save the replay to the database
     #[arg(long)]
     pub no_save: bool,
-    /// Comparing.
+    /// Options for comparing responses.
     #[command(flatten)]
     pub comparing: Comparing,
-    /// Decoding.
+    /// Options for decoding captures.
     #[command(flatten)]
     pub decoding: Decoding,
-    /// The server's command and its arguments
+    /// The command of the server, with its arguments
     #[arg(last = true, value_name = "CMD")]
     pub command: Vec<std::ffi::OsString>,
 }
 
-/// Ways of speaking HTTP.
+/// Transports over HTTP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum TransportChoice {
-    /// Streamable HTTP, or HTTP+SSE where the server does not know that
+    /// Streamable HTTP, or HTTP+SSE if the server does not support it
     #[default]
     Auto,
     /// Streamable HTTP (2025-03-26 and later)
@@ -123,7 +124,7 @@ pub enum TransportChoice {
     Sse,
 }
 
-/// `mcptap diff`.
+/// Arguments of `mcptap diff`.
 #[derive(Debug, Args)]
 pub struct Diff {
     /// The first recording
@@ -132,16 +133,16 @@ pub struct Diff {
     /// The second recording
     #[arg(value_name = "NEW")]
     pub new: String,
-    /// One session of a capture with several, in both
+    /// The session to compare, if the captures have several
     #[arg(long, value_name = "N")]
     pub session: Option<u32>,
-    /// The session of the second recording, where it has another number
+    /// The session of the second recording, if its number differs
     #[arg(long, value_name = "N")]
     pub other_session: Option<u32>,
-    /// Comparing.
+    /// Options for comparing responses.
     #[command(flatten)]
     pub comparing: Comparing,
-    /// Decoding.
+    /// Options for decoding captures.
     #[command(flatten)]
     pub decoding: Decoding,
 }

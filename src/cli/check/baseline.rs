@@ -1,5 +1,6 @@
-//! The tools that a project accepted, and what became of them: a description that changed under a model's feet is an attack
-//! until explained.
+//! The tools that a project accepted, and the changes since then.
+//!
+//! A changed description of a tool is treated as an attack on the model until it is explained.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,25 +19,25 @@ use crate::mcp::facts::part;
 use crate::mcp::{Message, Peers, Session, SessionNumber};
 use crate::store::{CaptureId, FindingRow, Scope};
 
-/// Servers by name, and their tools by name.
+/// The tools of each server, both by name.
 pub type Servers = BTreeMap<String, BTreeMap<String, Value>>;
 
-/// Where a tool was listed.
+/// The message that listed tools, and its session.
 struct Listed {
     session: Session,
     message: Message,
 }
 
-/// The tools of each server as last listed.
+/// The tools of each server in its last listing.
 pub fn tools(opened: &Opened) -> Result<Servers> {
     Ok(listings(opened)?.into_iter().map(|(server, (tools, _))| (server, tools)).collect())
 }
 
-/// What differs from the accepted state.
+/// The differences from the accepted tools, as findings.
 pub fn drift(opened: &Opened, path: &Path) -> Result<Vec<FindingRow>> {
     let text = std::fs::read_to_string(path).with_context(|| format!("cannot read the baseline {}", path.display()))?;
     let accepted: Servers = serde_json::from_str(&text)
-        .with_context(|| format!("{} is no baseline: write one with --write-baseline", path.display()))?;
+        .with_context(|| format!("{} is not a baseline: write one with --write-baseline", path.display()))?;
     let mut found = Vec::new();
     for (server, (tools, listed)) in listings(opened)? {
         let nothing = BTreeMap::new();
@@ -64,7 +65,8 @@ fn row(opened: &Opened, server: &str, drift: Drift, listed: &Listed) -> FindingR
     }
 }
 
-/// The name by which a server is known again: its own, else the command or the host.
+/// The name that identifies a server in the baseline: the one it gave itself, else its command
+/// or its host.
 fn name(session: &Session) -> String {
     match (&session.server, &session.peers) {
         (Some(server), _) => server.name.clone(),
@@ -75,18 +77,19 @@ fn name(session: &Session) -> String {
     }
 }
 
-/// Servers by name: their tools, and where those were listed.
+/// Servers by name: their tools, and the message that listed them.
 type Listings = BTreeMap<String, (BTreeMap<String, Value>, Listed)>;
 
-/// Each server's tools, and the message that listed them last. A page that follows another adds to it.
+/// Reads each server's tools and the message that listed them last. A page of a list adds to the
+/// pages before it.
 fn listings(opened: &Opened) -> Result<Listings> {
-    let filter: Filter = "method = tools/list and kind = response".parse()?;
+    let filter = Filter::parse("method = tools/list and kind = response")?;
     let sessions: BTreeMap<SessionNumber, Session> =
         opened.sessions()?.into_iter().map(|session| (session.number, session)).collect();
-    // Of all sessions at once: asking for each would take as long as there are sessions.
+    // One query over all sessions: one for each would take time in proportion to their number.
     let scope = opened.session.map_or(Scope::All, Scope::Session);
     let mut servers: Listings = BTreeMap::new();
-    // Sessions whose last page said that there is more.
+    // Sessions whose last page had a cursor to another one.
     let mut open = BTreeSet::new();
     for row in opened.reader.all_matching(&filter, scope) {
         let row = row?;
@@ -99,19 +102,19 @@ fn listings(opened: &Opened) -> Result<Listings> {
             let value: Value = serde_json::from_str(tool).ok()?;
             Some((value.get("name")?.as_str()?.to_owned(), value))
         });
-        let goes_on = open.remove(&session.number);
+        let continues = open.remove(&session.number);
         if result.get("nextCursor").is_some_and(|cursor| cursor != "null") {
             open.insert(session.number);
         }
         let tools: Vec<(String, Value)> = tools.collect();
         let listed = Listed { session: session.clone(), message };
         match servers.entry(name(session)) {
-            Entry::Vacant(place) => {
-                place.insert((tools.into_iter().collect(), listed));
+            Entry::Vacant(entry) => {
+                entry.insert((tools.into_iter().collect(), listed));
             }
             Entry::Occupied(mut known) => {
                 let (known, at) = known.get_mut();
-                if !goes_on {
+                if !continues {
                     known.clear();
                 }
                 known.extend(tools);

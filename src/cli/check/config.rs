@@ -1,4 +1,4 @@
-//! `mcptap.toml`: what a project wants to hear of.
+//! `mcptap.toml`: the findings that a project wants to see.
 //!
 //! ```toml
 //! [check]
@@ -13,25 +13,25 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
+use clap::ValueEnum;
 use serde::Deserialize;
 
-use super::fits;
 use crate::cli::args::{Check, FailOn};
 use crate::cli::toml_error;
 use crate::findings::{self, Severity};
 use crate::store::FindingRow;
 
-/// The whole file; other commands may have tables of their own.
+/// The whole file. Other commands may have sections of their own.
 #[derive(Debug, Default, Deserialize)]
 struct File {
     #[serde(default)]
-    check: Table,
+    check: CheckSection,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
-struct Table {
+struct CheckSection {
     fail_on: Option<String>,
     #[serde(default)]
     only: Vec<String>,
@@ -42,7 +42,7 @@ struct Table {
     severity: BTreeMap<String, String>,
 }
 
-/// What is looked for, and what it is worth.
+/// The findings to report, and their severities.
 #[derive(Debug)]
 pub struct Config {
     pub fail_on: FailOn,
@@ -53,13 +53,15 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads the file that was asked for, else `mcptap.toml` in the working directory where there is one.
+    /// Reads the given file, else `mcptap.toml` in the working directory if it exists.
     pub fn read(path: Option<&Path>) -> Result<Config> {
-        let default = super::default_config();
-        let Some(path) = path.or(default) else { return Config::of(Table::default()) };
+        let default = Path::new("mcptap.toml");
+        let Some(path) = path.or(default.is_file().then_some(default)) else {
+            return Config::from_section(CheckSection::default());
+        };
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let mut config = Config::parse(&text).with_context(|| format!("cannot use {}", path.display()))?;
-        // A path in the file is meant from where the file stands.
+        // A path in the file is relative to the folder of the file.
         if let (Some(baseline), Some(folder)) = (&config.baseline, path.parent()) {
             config.baseline = Some(folder.join(baseline));
         }
@@ -69,34 +71,33 @@ impl Config {
     fn parse(text: &str) -> Result<Config> {
         let file: File =
             toml_edit::de::from_str(text).map_err(|error| toml_error(text, error.message(), error.span()))?;
-        Config::of(file.check)
+        Config::from_section(file.check)
     }
 
-    fn of(table: Table) -> Result<Config> {
-        let fail_on = match table.fail_on.as_deref() {
-            None | Some("error") => FailOn::Error,
-            Some("warning") => FailOn::Warning,
-            Some("info") => FailOn::Info,
-            Some("never") => FailOn::Never,
-            Some(other) => bail!("fail-on is error, warning, info or never, not {other:?}"),
+    fn from_section(section: CheckSection) -> Result<Config> {
+        let fail_on = match section.fail_on.as_deref() {
+            None => FailOn::Error,
+            Some(name) => FailOn::from_str(name, false)
+                .map_err(|_| anyhow!("fail-on must be error, warning, info or never, not {name:?}"))?,
         };
         let mut severities = BTreeMap::new();
-        for (rule, name) in table.severity {
+        for (rule, name) in section.severity {
             let Some((severity, _)) = Severity::NAMES.into_iter().find(|(_, known)| *known == name) else {
-                bail!("a severity is error, warning or info, not {name:?}");
+                bail!("a severity must be error, warning or info, not {name:?}");
             };
             severities.insert(rule, severity);
         }
-        let Table { only, ignore, baseline, .. } = table;
+        let CheckSection { only, ignore, baseline, .. } = section;
         let config = Config { fail_on, only, ignore, baseline, severities };
         let patterns = config.only.iter().chain(&config.ignore).chain(config.severities.keys());
-        known(patterns)?;
+        check_patterns(patterns)?;
         Ok(config)
     }
 
-    /// What the command line says counts more, or is added.
+    /// Adds the options of the command line. They have precedence over the file; `--ignore` is
+    /// added to it.
     pub fn with(mut self, arguments: &Check) -> Result<Config> {
-        known(arguments.only.iter().chain(&arguments.ignore))?;
+        check_patterns(arguments.only.iter().chain(&arguments.ignore))?;
         self.fail_on = arguments.fail_on.unwrap_or(self.fail_on);
         if !arguments.only.is_empty() {
             self.only.clone_from(&arguments.only);
@@ -106,23 +107,32 @@ impl Config {
         Ok(self)
     }
 
-    /// Whether a finding is to be told.
+    /// Whether a finding is reported.
     pub fn wants(&self, row: &FindingRow) -> bool {
-        let is_in = |patterns: &[String]| patterns.iter().any(|pattern| fits(pattern, &row.rule));
+        let is_in = |patterns: &[String]| patterns.iter().any(|pattern| matches_pattern(pattern, &row.rule));
         (self.only.is_empty() || is_in(&self.only)) && !is_in(&self.ignore)
     }
 
-    /// What it is worth to this project.
+    /// The severity of a finding for this project.
     pub fn severity(&self, row: &FindingRow) -> Severity {
         self.severities.get(&row.rule).copied().unwrap_or(row.severity)
     }
 }
 
-/// A misspelt rule would silence nothing, without a word.
-fn known<'a>(patterns: impl Iterator<Item = &'a String>) -> Result<()> {
+/// Whether a rule's id matches a pattern: an id, or the beginning of one followed by `*`.
+fn matches_pattern(pattern: &str, id: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(prefix) => id.starts_with(prefix),
+        None => pattern == id,
+    }
+}
+
+/// Checks that each pattern matches a rule. Without this check a misspelt rule would
+/// be ignored silently.
+fn check_patterns<'a>(patterns: impl Iterator<Item = &'a String>) -> Result<()> {
     for pattern in patterns {
-        if !findings::all().any(|rule| fits(pattern, rule.id)) {
-            bail!("there is no rule {pattern:?}: \"mcptap rules\" lists them");
+        if !findings::all().any(|rule| matches_pattern(pattern, rule.id)) {
+            bail!("there is no rule {pattern:?}: \"mcptap rules\" lists all rules");
         }
     }
     Ok(())
@@ -133,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_says_what_counts() {
+    fn a_file_sets_severities_and_the_exit_status() {
         let text = "[check]\nfail-on = \"never\"\nignore = [\"http-*\"]\n[check.severity]\nerror-code-lsp = \"error\"";
         let config = Config::parse(text).expect("a good file");
         assert_eq!(config.fail_on, FailOn::Never);
@@ -141,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_misspelt_is_said() {
+    fn misspelt_options_are_errors() {
         for text in ["[check]\nfail-on = \"x\"", "[check]\nignore = [\"no-such\"]", "[check]\nignroe = []"] {
             assert!(Config::parse(text).is_err(), "{text}");
         }

@@ -1,4 +1,4 @@
-//! The file that an export becomes: whole, or not there at all.
+//! The output file of an export. It is written completely or not at all.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -9,8 +9,11 @@ use tempfile::Builder;
 
 use crate::cli::output;
 
-/// Gives `write` standard output, or a file that takes the place of the one at `path` once all is written: nobody sees half of it, and what
-/// was there stays where something fails. A link stays one; a pipe or a device is written to as it is.
+/// Calls `write` with standard output, or with a temporary file that replaces the one at `path`
+/// when all is written.
+///
+/// So nobody sees an incomplete file, and after an error the old file is still there. A symbolic
+/// link is followed. A pipe or a device is written to directly.
 pub(super) fn write(path: Option<&Path>, write: impl FnOnce(&mut (dyn Write + Send)) -> Result<()>) -> Result<()> {
     let Some(path) = path else {
         let mut out = output::stdout();
@@ -30,7 +33,7 @@ pub(super) fn write(path: Option<&Path>, write: impl FnOnce(&mut (dyn Write + Se
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        // As for any new file: less what the umask takes away.
+        // The mode of any new file. The umask removes bits from it.
         builder.permissions(fs::Permissions::from_mode(0o666));
     }
     let file = builder.prefix(".mcptap-export-").tempfile_in(folder).with_context(cannot)?;

@@ -1,30 +1,30 @@
-//! Where clients keep which servers they use.
+//! The paths of the configuration files of known clients.
 
 use std::path::{Path, PathBuf};
 
-/// A client.
+/// A client whose configuration is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Client {
-    /// What it is called on the command line.
+    /// The client's name on the command line.
     pub id: &'static str,
-    /// Its configurations, from the most general one on.
-    files: &'static [Base],
+    /// Its configuration files, the most general one first.
+    files: &'static [Location],
 }
 
-/// A path below a folder.
+/// A path relative to a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Base {
+enum Location {
     /// The home folder.
     Home(&'static str),
-    /// The folder of configurations: `~/.config`, or `~/Library/Application Support` of macOS.
+    /// The folder for configurations: `~/.config`, or `~/Library/Application Support` on macOS.
     Config(&'static str),
-    /// The working directory, where it is that of a project.
+    /// The working directory, which may be that of a project.
     Project(&'static str),
 }
 
-use Base::{Config, Home, Project};
+use Location::{Config, Home, Project};
 
-/// The clients that are known.
+/// All known clients.
 pub const CLIENTS: &[Client] = &[
     Client { id: "claude-code", files: &[Home(".claude.json"), Project(".mcp.json")] },
     Client { id: "claude-desktop", files: &[Config("Claude/claude_desktop_config.json")] },
@@ -43,12 +43,12 @@ pub const CLIENTS: &[Client] = &[
     Client { id: "zed", files: &[Home(".config/zed/settings.json"), Project(".zed/settings.json")] },
 ];
 
-/// The folders that configurations are in.
+/// The folders that contain configurations.
 #[derive(Clone, Debug)]
 pub struct Folders {
     /// The home folder.
     pub home: PathBuf,
-    /// The folder of configurations.
+    /// The folder for configurations of applications.
     pub config: PathBuf,
     /// The working directory.
     pub project: PathBuf,
@@ -60,9 +60,9 @@ impl Client {
         CLIENTS.iter().find(|client| client.id == id)
     }
 
-    /// Where its configurations are, if they are.
+    /// The paths of its configuration files. They need not exist.
     pub fn paths(&self, folders: &Folders) -> Vec<PathBuf> {
-        let path = |base: &Base| {
+        let path = |base: &Location| {
             let (folder, path): (&Path, &str) = match base {
                 Home(path) => (&folders.home, path),
                 Config(path) => (&folders.config, path),
@@ -71,7 +71,7 @@ impl Client {
             folder.join(path)
         };
         let mut paths: Vec<PathBuf> = self.files.iter().map(path).collect();
-        // In the home folder a project's configuration may be the person's own.
+        // In the home folder the file of the project may be the same as that of the user.
         paths.dedup();
         paths
     }

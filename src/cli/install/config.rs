@@ -1,4 +1,5 @@
-//! The servers in a client's configuration. They are changed in place: comments, blanks and everything else stay as they are.
+//! The servers in a client's configuration. They are changed in place: comments, blanks and
+//! everything else stay as they are.
 
 mod json;
 mod toml;
@@ -10,98 +11,100 @@ use anyhow::Result;
 use self::json::Json;
 use self::toml::Toml;
 
-/// Names of the members that list servers: of nearly all clients, of VS Code, of Zed, and of Codex.
+/// Names of the members that list servers: of most clients, of VS Code, of Zed, and of Codex.
 const LISTS: [&str; 4] = ["mcpServers", "servers", "context_servers", "mcp_servers"];
 
-/// Objects around such a list: Claude Code has one for each project, below `projects`.
+/// Maximum depth of such a list. Claude Code has one for each project, below `projects`.
 const DEPTH: usize = 3;
 
-/// Names of the members that say where a server is that is reached over HTTP.
+/// Names of the members with the URL of a server over HTTP.
 const URLS: [&str; 3] = ["url", "serverUrl", "httpUrl"];
 
-/// A configuration, as text that can be changed.
+/// The configuration of a client, as text that can be changed.
 pub struct Config(Box<dyn Document>);
 
-/// A configuration in some format. Servers go by their place in [`Document::servers`].
+/// A configuration in one format. A server is identified by its position in [`Document::servers`].
 trait Document {
-    /// Its servers, in order.
-    fn servers(&self) -> Vec<Entry>;
+    /// The servers, in order.
+    fn servers(&self) -> Vec<ServerSettings>;
 
-    /// Puts another command in the place of a server's.
+    /// Replaces the command of a server.
     fn replace_command(&mut self, server: usize, command: &str);
 
-    /// Puts words in front of a server's arguments, if it has none yet too.
+    /// Inserts words before the arguments of a server. Creates the list of arguments if
+    /// there is none.
     fn add_arguments(&mut self, server: usize, words: &[String]);
 
-    /// Takes so many words away from in front of a server's arguments. Where none is left it has none any more.
+    /// Removes the first `count` arguments of a server. Removes the list if it becomes empty.
     fn remove_arguments(&mut self, server: usize, count: usize);
 
-    /// Its text as it is now.
+    /// The current text.
     fn text(&self) -> String;
 }
 
-/// What a configuration says of a server.
-struct Entry {
+/// The settings of a server in a configuration.
+struct ServerSettings {
     name: String,
-    /// The program that the client runs.
+    /// The program that the client starts.
     command: Option<String>,
-    /// Its arguments; `None` where they are no strings.
+    /// The arguments; `None` where they are not strings.
     arguments: Option<Vec<String>>,
     has_url: bool,
 }
 
 /// A server in a configuration.
 pub struct Server {
-    /// Its place.
+    /// The position in [`Document::servers`].
     at: usize,
-    entry: Entry,
+    settings: ServerSettings,
 }
 
-/// How a client gets at a server.
+/// The way in which a client reaches a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Launch {
-    /// It runs this command.
+    /// The client runs this command.
     Command(Vec<String>),
-    /// It runs mcptap, which runs this command.
+    /// The client runs mcptap, which runs this command.
     Wrapped(Vec<String>),
-    /// It runs nothing: the server is reached over HTTP.
+    /// The client runs nothing: it reaches the server over HTTP.
     Url,
-    /// Some other way.
+    /// The configuration cannot be interpreted.
     Unknown,
 }
 
 impl Config {
-    /// Reads TOML where the file's name ends so, else JSON, with comments where there are any. What is nothing yet (an empty file) has no servers.
+    /// Parses TOML if the file's name ends in `.toml`, else JSON with or without comments. An empty
+    /// file has no servers.
     ///
     /// # Errors
-    /// It is neither.
+    /// The text is not valid in that format.
     pub fn read(path: &Path, text: &str) -> Result<Config> {
         let is_toml = path.extension().is_some_and(|extension| extension == "toml");
         Ok(Config(if is_toml { Box::new(Toml::read(text)?) } else { Box::new(Json::read(text)?) }))
     }
 
-    /// Its servers, in order.
+    /// The servers, in order.
     pub fn servers(&self) -> Vec<Server> {
-        self.0.servers().into_iter().enumerate().map(|(at, entry)| Server { at, entry }).collect()
+        self.0.servers().into_iter().enumerate().map(|(at, settings)| Server { at, settings }).collect()
     }
 
-    /// Its text as it is now.
+    /// The current text.
     pub fn text(&self) -> String {
         self.0.text()
     }
 
-    /// Puts words in front of a server's command: the first is the command from now on.
+    /// Inserts words before the command of a server. The first of them becomes its command.
     pub fn put_in_front(&mut self, server: &Server, words: &[String]) {
-        let (Some((first, others)), Some(command)) = (words.split_first(), &server.entry.command) else { return };
+        let (Some((first, others)), Some(command)) = (words.split_first(), &server.settings.command) else { return };
         let mut added = others.to_vec();
         added.push(command.clone());
         self.0.replace_command(server.at, first);
         self.0.add_arguments(server.at, &added);
     }
 
-    /// Takes everything up to the first `--` away from in front of a server's command.
+    /// Removes everything up to the first `--` before the command of a server.
     pub fn take_from_front(&mut self, server: &Server) {
-        let words = server.entry.arguments.as_deref().unwrap_or_default();
+        let words = server.settings.arguments.as_deref().unwrap_or_default();
         let Some(at) = words.iter().position(|word| word == "--") else { return };
         let Some(command) = words.get(at + 1) else { return };
         self.0.replace_command(server.at, command);
@@ -110,14 +113,14 @@ impl Config {
 }
 
 impl Server {
-    /// Its name.
+    /// The name of the server.
     pub fn name(&self) -> &str {
-        &self.entry.name
+        &self.settings.name
     }
 
-    /// How the client gets at it. `program` is where this program is.
+    /// The way in which the client reaches the server. `program` is the path of this program.
     pub fn launch(&self, program: &Path) -> Launch {
-        let Entry { command, arguments, has_url, .. } = &self.entry;
+        let ServerSettings { command, arguments, has_url, .. } = &self.settings;
         let Some(command) = command else { return if *has_url { Launch::Url } else { Launch::Unknown } };
         let Some(arguments) = arguments else { return Launch::Unknown };
         let own = Path::new(command) == program || Path::new(command).file_name() == Some("mcptap".as_ref());
@@ -137,7 +140,7 @@ mod tests {
 
     const PROGRAM: &str = "/usr/local/bin/mcptap";
 
-    /// Comments, blanks and commas as people leave them.
+    /// Comments, blanks and commas as people write them.
     const JSON: &str = r#"{
   // what the assistant may use
   "theme": "dark",
@@ -159,7 +162,7 @@ mod tests {
 }
 "#;
 
-    /// The same in the other format.
+    /// The same configuration in TOML.
     const TOML: &str = r#"# what the assistant may use
 theme = "dark"
 
@@ -192,7 +195,7 @@ args = ["own.py"]
         Config::read(Path::new(name), text).unwrap()
     }
 
-    /// By name: tables of TOML stand in no order of their own.
+    /// The servers by name: tables of TOML have no order.
     fn launches(config: &Config) -> BTreeMap<String, Launch> {
         let servers = config.servers().into_iter();
         servers.map(|server| (server.name().to_owned(), server.launch(Path::new(PROGRAM)))).collect()
@@ -202,7 +205,7 @@ args = ["own.py"]
         words.iter().map(|word| (*word).to_owned()).collect()
     }
 
-    /// The configuration with each server that it can be put in front of or taken away from.
+    /// The configuration after wrapping or unwrapping all servers for which that is possible.
     fn changed(name: &str, text: &str, wrap: bool) -> String {
         let mut config = read(name, text);
         for server in config.servers() {
@@ -248,8 +251,9 @@ args = ["own.py"]
     }
 
     #[test]
-    fn what_was_put_in_front_can_be_taken_away_and_leaves_no_trace() {
-        // Who had no arguments gets a line for them in JSON, and keeps it.
+    fn a_wrapped_configuration_can_be_unwrapped_without_traces() {
+        // In JSON a server without arguments gets a line for them. That line
+        // stays after unwrapping.
         let bare = "\"bare\": {\n      \"command\": \"server\"\n    },";
         for (name, text) in [("mcp.json", JSON), ("config.toml", TOML)] {
             let wrapped = changed(name, text, true);

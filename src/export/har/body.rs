@@ -1,11 +1,12 @@
-//! The bodies of exchanges: read again from the packets that carried them, or from what TLS carried. Nothing else keeps them whole.
+//! The bodies of exchanges, read again from the stored packets or from the stored plaintext of TLS.
+//! Nothing else in the store has them whole.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use anyhow::Result;
 
-use super::index::Index;
+use super::exchange_map::ExchangeMap;
 use crate::capture::{Limits, Origin, PacketNumber, Span, StreamId};
 use crate::decode::coding::{self, Coding};
 use crate::decode::exchange::{Exchange, Fields, Half};
@@ -15,51 +16,57 @@ use crate::decode::{ConnectionId, Direction, Piece, Side};
 use crate::store::{KeptPacket, Reader};
 
 /// Bytes of a stream that are looked up at once.
-const STEP: u64 = 1 << 20;
+const LOOKUP_BYTES: u64 = 1 << 20;
 
-/// Bytes that are read behind a body that is in chunks, until its end is found.
+/// Bytes of chunk framing that are read behind a body at a time, until its end is found.
 const FRAMING: u64 = 4 << 10;
 
-/// Packets that are read at once: a chunk of them is unpacked for each, however few are wanted.
+/// Number of packets read at once. The store unpacks a whole chunk of packets even for
+/// a single one.
 const WINDOW: usize = 64;
 
-/// Windows that are kept: those of connections that take turns.
+/// Number of windows in memory, for connections whose exchanges alternate.
 const WINDOWS: usize = 8;
 
-const NOT_KEPT: &str = "the body was not kept";
 const NOT_CAPTURED: &str = "not all of the body was captured";
-const TOO_LONG: &str = "the body goes on: what is above 128 MiB is left out";
-const BAD_CODING: &str = "the coding of the body could not be taken off";
+const TOO_LONG: &str = "the body was cut after 128 MiB";
+const UNDECODABLE: &str = "the body could not be decoded";
 
-/// A body.
+/// A body without its codings.
 #[derive(Debug, Default)]
-pub(super) struct Content {
-    /// As decoded, transfer and content codings taken off.
+pub(super) struct DecodedBody {
+    /// The bytes, with transfer coding and content coding removed.
     pub(super) bytes: Vec<u8>,
-    /// Bytes as sent, where known.
+    /// The number of bytes as sent, where it is known.
     pub(super) sent: Option<u64>,
-    /// Why it is not all.
+    /// The reason why the body is not complete.
     pub(super) note: Option<&'static str>,
 }
 
-/// Reads bodies of one capture.
+impl DecodedBody {
+    fn not_stored() -> DecodedBody {
+        DecodedBody { note: Some("the body was not stored"), ..DecodedBody::default() }
+    }
+}
+
+/// Reads the bodies of one capture.
 pub(super) struct Bodies<'a> {
-    index: &'a Index,
+    exchanges: &'a ExchangeMap,
     packets: Packets<'a>,
 }
 
 impl<'a> Bodies<'a> {
-    pub(super) fn new(reader: &'a Reader, index: &'a Index) -> Bodies<'a> {
-        Bodies { index, packets: Packets { reader, index, windows: VecDeque::new() } }
+    pub(super) fn new(reader: &'a Reader, exchanges: &'a ExchangeMap) -> Bodies<'a> {
+        Bodies { exchanges, packets: Packets { reader, exchanges, windows: VecDeque::new() } }
     }
 
-    /// The body that `side` sent.
-    pub(super) fn read(&mut self, exchange: &Exchange, direction: Direction, side: Side) -> Result<Content> {
+    /// Reads the body that `side` sent.
+    pub(super) fn read(&mut self, exchange: &Exchange, direction: Direction, side: Side) -> Result<DecodedBody> {
         let half = if direction == Direction::ClientToServer { &exchange.request } else { &exchange.response };
         if half.body_bytes == 0 {
-            return Ok(Content { sent: half.complete.then_some(0), ..Content::default() });
+            return Ok(DecodedBody { sent: half.complete.then_some(0), ..DecodedBody::default() });
         }
-        let mut content = match self.index.body(exchange.number, direction) {
+        let mut content = match self.exchanges.body(exchange.number, direction) {
             Some(stream) => self.stream(exchange.connection, stream, &half.fields)?,
             None => self.behind_head(exchange, direction, half, side)?,
         };
@@ -69,11 +76,11 @@ impl<'a> Bodies<'a> {
         Ok(content)
     }
 
-    /// All of a stream.
-    fn stream(&mut self, connection: ConnectionId, stream: StreamId, fields: &Fields) -> Result<Content> {
+    /// Reads a whole stream.
+    fn stream(&mut self, connection: ConnectionId, stream: StreamId, fields: &Fields) -> Result<DecodedBody> {
         let mut decoding = Decoding::new(fields);
-        for start in (0..).step_by(STEP as usize) {
-            let span = Span { stream, start, end: start + STEP };
+        for start in (0..).step_by(LOOKUP_BYTES as usize) {
+            let span = Span { stream, start, end: start + LOOKUP_BYTES };
             let reached = self.packets.walk(connection, span, &mut |piece| decoding.push(piece))?;
             if reached < span.end || decoding.is_full() {
                 break;
@@ -82,16 +89,23 @@ impl<'a> Bodies<'a> {
         Ok(decoding.content)
     }
 
-    /// A body in which nothing was looked for, so that no stream of its own was kept: HTTP/1 is read again from its head on.
-    fn behind_head(&mut self, exchange: &Exchange, direction: Direction, half: &Half, side: Side) -> Result<Content> {
-        let channel = self.index.channel(exchange.connection, side).filter(|_| exchange.h2_stream.is_none());
-        let Some(stream) = channel else { return Ok(Content { note: Some(NOT_KEPT), ..Content::default() }) };
-        let mut message = Message::new(direction, &half.fields);
-        // Without chunks it ends there.
+    /// Reads a body without a stream of its own: the decoder looked for nothing in it. HTTP/1 is
+    /// parsed again from the head on.
+    fn behind_head(
+        &mut self,
+        exchange: &Exchange,
+        direction: Direction,
+        half: &Half,
+        side: Side,
+    ) -> Result<DecodedBody> {
+        let channel = self.exchanges.channel(exchange.connection, side).filter(|_| exchange.h2_stream.is_none());
+        let Some(stream) = channel else { return Ok(DecodedBody::not_stored()) };
+        let mut message = BodyParser::new(direction, &half.fields);
+        // A body that is not chunked ends here.
         let whole = half.head_end.saturating_add(half.body_bytes);
         let mut start = half.head_start;
         loop {
-            let end = if start < whole { whole.min(start + STEP) } else { start + FRAMING };
+            let end = if start < whole { whole.min(start + LOOKUP_BYTES) } else { start + FRAMING };
             let span = Span { stream, start, end };
             let reached = self.packets.walk(exchange.connection, span, &mut |piece| message.push(piece))?;
             if message.is_over || reached < end || message.decoding.is_full() {
@@ -99,18 +113,19 @@ impl<'a> Bodies<'a> {
             }
             start = end;
         }
-        // Through a tunnel a connection has several such streams: the body is where the head is.
+        // Through a tunnel a connection has several such streams. The right one has a body of the
+        // right length behind its head.
         let length = message.decoding.content.bytes.len() as u64;
-        let is_it = length == half.body_bytes || message.decoding.is_full();
-        Ok(if is_it { message.decoding.content } else { Content { note: Some(NOT_KEPT), ..Content::default() } })
+        let has_right_length = length == half.body_bytes || message.decoding.is_full();
+        Ok(if has_right_length { message.decoding.content } else { DecodedBody::not_stored() })
     }
 }
 
-/// A body whose coding is taken off as it comes.
+/// Removes the coding of a body while its bytes arrive.
 struct Decoding {
     coding: Option<Coding>,
-    content: Content,
-    /// Bytes that are taken at most: what is coded may stand for a thousand times as much.
+    content: DecodedBody,
+    /// Maximum number of decoded bytes. Compressed data can expand a thousandfold.
     most: usize,
 }
 
@@ -118,9 +133,13 @@ impl Decoding {
     fn new(fields: &Fields) -> Decoding {
         let list = |name| list(fields, name);
         let names = coding::names(list("content-encoding"), list("transfer-encoding").as_deref());
-        // What has an unknown coding stays as it was sent: the head says which.
+        // A body with an unknown coding stays as it was sent. Its head names the coding.
         let coding = names.and_then(|names| Coding::new(&names, Limits::default()).ok().flatten());
-        Decoding { coding, content: Content { sent: Some(0), ..Content::default() }, most: Limits::default().message }
+        Decoding {
+            coding,
+            content: DecodedBody { sent: Some(0), ..DecodedBody::default() },
+            most: Limits::default().message,
+        }
     }
 
     fn push(&mut self, piece: &[u8]) {
@@ -128,20 +147,21 @@ impl Decoding {
         let Some(mut coding) = self.coding.take() else { return self.take(piece) };
         let decoded = coding.push(piece, &mut |decoded| self.take(decoded));
         if decoded.is_err() && self.content.bytes.is_empty() {
-            // Where nothing could be decoded it is kept as sent; behind damage there is nothing to be had.
+            // Data that cannot be decoded from its beginning on is taken as sent. Behind damage
+            // nothing more can be decoded.
             self.take(coding.undecoded());
             self.take(piece);
         } else {
             self.coding = Some(coding);
         }
         if decoded.is_err() {
-            self.content.note = Some(BAD_CODING);
+            self.content.note = Some(UNDECODABLE);
         }
     }
 
-    /// Takes as much as there is room for.
+    /// Appends as much as there is room for.
     fn take(&mut self, decoded: &[u8]) {
-        let Content { bytes, note, .. } = &mut self.content;
+        let DecodedBody { bytes, note, .. } = &mut self.content;
         let room = self.most - bytes.len();
         if decoded.len() > room {
             *note = Some(TOO_LONG);
@@ -149,27 +169,27 @@ impl Decoding {
         bytes.extend_from_slice(&decoded[..decoded.len().min(room)]);
     }
 
-    /// Whether something was left out.
+    /// Whether a part was left out.
     fn is_full(&self) -> bool {
         self.content.note == Some(TOO_LONG)
     }
 }
 
-/// A message of HTTP/1 that is read again.
-struct Message {
+/// Parses an HTTP/1 message again for its body.
+struct BodyParser {
     http: Http1,
     direction: Direction,
     decoding: Decoding,
     is_over: bool,
 }
 
-impl Message {
-    fn new(direction: Direction, fields: &Fields) -> Message {
-        Message { http: Http1::new(Limits::default()), direction, decoding: Decoding::new(fields), is_over: false }
+impl BodyParser {
+    fn new(direction: Direction, fields: &Fields) -> BodyParser {
+        BodyParser { http: Http1::new(Limits::default()), direction, decoding: Decoding::new(fields), is_over: false }
     }
 
     fn push(&mut self, piece: &[u8]) {
-        let Message { decoding, is_over, .. } = self;
+        let BodyParser { decoding, is_over, .. } = self;
         self.http.push(self.direction, Piece::Data(piece), Seen::default(), &mut |event| match event {
             HttpEvent::Content { bytes, .. } if !*is_over => decoding.push(bytes),
             HttpEvent::End { .. } => *is_over = true,
@@ -178,7 +198,7 @@ impl Message {
     }
 }
 
-/// All values of a field.
+/// All values of a header field, joined.
 fn list<'f>(fields: &'f Fields, name: &str) -> Option<Cow<'f, str>> {
     let values: Vec<&str> =
         fields.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value).collect();
@@ -189,20 +209,21 @@ fn list<'f>(fields: &'f Fields, name: &str) -> Option<Cow<'f, str>> {
     }
 }
 
-/// Packets of a capture, read in windows.
+/// The packets of a capture, read in windows.
 struct Packets<'a> {
     reader: &'a Reader,
-    index: &'a Index,
-    /// The one used last first.
+    exchanges: &'a ExchangeMap,
+    /// The windows, the one used last first.
     windows: VecDeque<(ConnectionId, Vec<KeptPacket>)>,
 }
 
 impl Packets<'_> {
-    /// Gives the bytes of a span to `take`, up to the first that is not there: its offset.
+    /// Passes the bytes of a span to `take`, up to the first missing one. Returns the offset
+    /// that it reached.
     fn walk(&mut self, connection: ConnectionId, span: Span, take: &mut dyn FnMut(&[u8])) -> Result<u64> {
-        let capture = self.index.capture;
+        let capture = self.exchanges.capture;
         let mut at = span.start;
-        if self.index.is_plaintext(span.stream) {
+        if self.exchanges.is_plaintext(span.stream) {
             for (start, piece) in self.reader.plaintext(capture, span)? {
                 if start != at {
                     break;
@@ -228,7 +249,8 @@ impl Packets<'_> {
                         None => 0,
                     }
                 }
-                // A stream is made of streams that were there before it: what says otherwise is damaged, and might never end.
+                // A stream is made only of streams with smaller ids. A damaged store may break this
+                // rule, and the walk might never end.
                 Origin::Copied { stream, offset } if stream < span.stream => {
                     let below = Span { stream, start: offset, end: offset + length };
                     self.walk(connection, below, take)? - below.start
@@ -249,7 +271,7 @@ impl Packets<'_> {
             Some(window) => window,
             None => {
                 self.windows.truncate(WINDOWS - 1);
-                (connection, self.reader.packets(self.index.capture, connection, number, WINDOW)?)
+                (connection, self.reader.packets(self.exchanges.capture, connection, number, WINDOW)?)
             }
         };
         self.windows.push_front(window);
@@ -267,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_stands_for_more_than_is_taken_is_cut_and_said() {
+    fn long_decoded_bodies_are_cut_with_a_note() {
         let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
         packed.write_all(&[b'x'; 100_000]).unwrap();
         let packed = packed.finish().unwrap();
@@ -282,14 +304,14 @@ mod tests {
         }
     }
 
-    fn decoded(fields: &[(&str, &str)], pieces: &[&[u8]]) -> Content {
+    fn decoded(fields: &[(&str, &str)], pieces: &[&[u8]]) -> DecodedBody {
         let mut decoding = Decoding::new(&fields.iter().copied().collect());
         pieces.iter().for_each(|piece| decoding.push(piece));
         decoding.content
     }
 
     #[test]
-    fn codings_are_taken_off_and_what_is_none_is_kept_as_sent() {
+    fn codings_are_removed_and_undecodable_bodies_stay_as_sent() {
         let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
         packed.write_all(b"text").unwrap();
         let packed = packed.finish().unwrap();
@@ -301,7 +323,7 @@ mod tests {
             assert_eq!(content.sent, Some(packed.len() as u64));
         }
         let content = decoded(&gzip, &[b"no ", b"gzip"]);
-        assert_eq!((content.bytes.as_slice(), content.note), (&b"no gzip"[..], Some(BAD_CODING)));
+        assert_eq!((content.bytes.as_slice(), content.note), (&b"no gzip"[..], Some(UNDECODABLE)));
         let content = decoded(&[("Content-Encoding", "rot13")], &[b"grkg"]);
         assert_eq!((content.bytes.as_slice(), content.note), (&b"grkg"[..], None));
     }

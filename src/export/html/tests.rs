@@ -11,10 +11,10 @@ use crate::mcp::Party;
 use crate::talk;
 use crate::view::safe;
 
-/// A page on which everything that somebody else chooses is this text.
+/// A page on which everything that a peer can choose is this text.
 fn page(text: &str) -> String {
     let quoted = json!(text).to_string();
-    let said = format!(
+    let conversation = format!(
         r#"
         -> {{"jsonrpc":"2.0","id":{quoted},"method":"tools/call","params":{{"name":{quoted},"arguments":{{{quoted}:{quoted}}}}}}}
         <- {{"jsonrpc":"2.0","id":{quoted},"result":{{"content":[{{"type":"text","text":{quoted}}}]}}}}
@@ -23,7 +23,7 @@ fn page(text: &str) -> String {
         <- no {quoted}
         "#
     );
-    let mut messages = talk::read(&said);
+    let mut messages = talk::read(&conversation);
     messages[1].sse_id = Some(text.to_owned());
     messages[1].exchange = Some(ExchangeNumber(1));
     let party = Some(Party { name: text.to_owned(), version: text.to_owned() });
@@ -60,7 +60,7 @@ fn page(text: &str) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// The tags of a page, without the values of their attributes: `details`, `a href`, `/a`.
+/// The tags of a page without the values of their attributes: `details`, `a href`, `/a`.
 fn tags(page: &str) -> Vec<String> {
     let tags = page.split('<').skip(1).map(|rest| rest.split_once('>').expect("tags end").0);
     tags.map(|tag| tag.split('"').step_by(2).collect()).collect()
@@ -78,9 +78,9 @@ fn hostile() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever others say, a page has the tags that this program wrote, and nothing on it acts or hides.
+    /// With any foreign text the page has the same tags, and nothing on it acts or hides.
     #[test]
-    fn what_others_say_is_text(text in hostile()) {
+    fn foreign_text_stays_text(text in hostile()) {
         let page = page(&text);
         prop_assert_eq!(tags(&page), tags(&self::page("a")));
         for line in page.lines() {
@@ -104,7 +104,7 @@ fn every_tag_is_closed() {
 }
 
 #[test]
-fn a_long_text_is_cut_and_says_so() {
+fn a_long_text_is_cut_with_a_note() {
     let long = format!(r#"{{"jsonrpc":"2.0","method":"x","params":{{"a":"{}"}}}}"#, "é".repeat(TEXT));
     let message = talk::read(&format!("-> {long}")).remove(0);
     let mut out = Vec::new();

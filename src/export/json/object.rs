@@ -1,4 +1,4 @@
-//! One JSON object, member by member, straight into a buffer.
+//! One JSON object, written member by member into a buffer.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -6,14 +6,14 @@ use std::io::Write;
 use super::text::{write_digits, write_json, write_string, write_time, write_value};
 use crate::capture::Time;
 
-/// An object being written.
+/// An object that is being written.
 pub(in crate::export) struct Object<'a> {
     out: &'a mut Vec<u8>,
     empty: bool,
 }
 
 impl Object<'_> {
-    /// Begins a line; [`Object::end_line`] ends it.
+    /// Begins an object that is a line, with its `type`. [`Object::end_line`] ends it.
     pub(in crate::export) fn line<'a>(out: &'a mut Vec<u8>, kind: &str) -> Object<'a> {
         out.push(b'{');
         let mut object = Object { out, empty: true };
@@ -21,7 +21,7 @@ impl Object<'_> {
         object
     }
 
-    /// Begins an object where a value stands; [`Object::end`] ends it.
+    /// Begins an object in the place of a value. [`Object::end`] ends it.
     pub(in crate::export) fn inside(out: &mut Vec<u8>) -> Object<'_> {
         out.push(b'{');
         Object { out, empty: true }
@@ -44,7 +44,7 @@ impl Object<'_> {
         self.empty = false;
     }
 
-    /// A member of any name, `write` writing its value.
+    /// Writes a member with any name. `write` writes its value.
     pub(in crate::export) fn entry(&mut self, name: &str, write: impl FnOnce(&mut Vec<u8>)) {
         self.comma();
         write_string(self.out, name);
@@ -52,8 +52,11 @@ impl Object<'_> {
         write(self.out);
     }
 
-    /// The names of all other members are words of the program's own, which need no escapes. Where it is called their length is known, and
-    /// to write so few bytes takes less than a call.
+    /// Writes the name of a member. The names of all other members are constants that
+    /// need no escapes.
+    ///
+    /// Their lengths are known where this is called, and writing so few bytes is cheaper
+    /// than a call.
     #[inline(always)]
     fn name(&mut self, name: &'static str) {
         self.comma();
@@ -62,7 +65,7 @@ impl Object<'_> {
         self.out.extend_from_slice(b"\":");
     }
 
-    /// What `write` writes of a value, where there is one.
+    /// Calls `write` for a value if there is one.
     #[inline]
     pub(in crate::export) fn maybe<T>(&mut self, value: &Option<T>, write: impl FnOnce(&mut Self, &T)) {
         if let Some(value) = value {
@@ -70,7 +73,7 @@ impl Object<'_> {
         }
     }
 
-    /// A word of the program's own, which needs no escapes.
+    /// Writes a word of the program's own, which needs no escapes.
     #[inline]
     pub(in crate::export) fn word(&mut self, name: &'static str, word: &str) {
         self.name(name);
@@ -79,19 +82,19 @@ impl Object<'_> {
         self.out.push(b'"');
     }
 
-    /// Any text.
+    /// Writes any text.
     #[inline]
     pub(in crate::export) fn text(&mut self, name: &'static str, text: &str) {
         self.name(name);
         write_string(self.out, text);
     }
 
-    /// What is shown in plain words and digits, such as an address.
+    /// Writes a value that displays as plain words and digits, such as an address.
     pub(in crate::export) fn display(&mut self, name: &'static str, value: &impl Display) {
         self.text(name, &value.to_string());
     }
 
-    /// A moment.
+    /// Writes a time.
     #[inline]
     pub(in crate::export) fn time(&mut self, name: &'static str, time: Time) {
         self.name(name);
@@ -100,7 +103,7 @@ impl Object<'_> {
         self.out.push(b'"');
     }
 
-    /// A JSON text as it stands; left out where it is none.
+    /// Writes a JSON text as it is, or nothing if it is not JSON.
     pub(in crate::export) fn json(&mut self, name: &'static str, json: &str) {
         if serde_json::from_str::<&serde_json::value::RawValue>(json).is_ok() {
             self.name(name);
@@ -108,21 +111,21 @@ impl Object<'_> {
         }
     }
 
-    /// A count or a number of the program's own.
+    /// Writes a count or another number that is not negative.
     #[inline]
     pub(in crate::export) fn number(&mut self, name: &'static str, number: impl Into<u64>) {
         self.name(name);
         write_digits(self.out, number.into());
     }
 
-    /// A number that may be negative.
+    /// Writes a number that may be negative.
     #[inline]
     pub(in crate::export) fn signed(&mut self, name: &'static str, number: impl Into<i64>) {
         self.name(name);
         write_value(self.out, &number.into());
     }
 
-    /// A fraction; left out where it is no number.
+    /// Writes a fraction, or nothing if it is not finite.
     pub(in crate::export) fn float(&mut self, name: &'static str, number: f64) {
         if number.is_finite() {
             self.name(name);
@@ -131,13 +134,13 @@ impl Object<'_> {
         }
     }
 
-    /// True or false.
+    /// Writes `true` or `false`.
     pub(in crate::export) fn truth(&mut self, name: &'static str, truth: bool) {
         self.name(name);
         self.out.extend_from_slice(if truth { b"true" } else { b"false" });
     }
 
-    /// Bytes as hexadecimal digits.
+    /// Writes bytes as hexadecimal digits.
     pub(in crate::export) fn hexadecimal(&mut self, name: &'static str, bytes: &[u8]) {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         self.name(name);
@@ -148,13 +151,13 @@ impl Object<'_> {
         self.out.push(b'"');
     }
 
-    /// A list of numbers.
+    /// Writes a list of numbers.
     #[inline]
     pub(in crate::export) fn numbers(&mut self, name: &'static str, numbers: impl IntoIterator<Item = u64>) {
         self.array(name, numbers, write_digits);
     }
 
-    /// A list, `write` writing each element.
+    /// Writes a list. `write` writes each element.
     pub(in crate::export) fn array<T>(
         &mut self,
         name: &'static str,
@@ -172,7 +175,7 @@ impl Object<'_> {
         self.out.push(b']');
     }
 
-    /// An object in this one, `write` writing its members.
+    /// Writes an object inside this one. `write` writes its members.
     pub(in crate::export) fn object(&mut self, name: &'static str, write: impl FnOnce(&mut Object<'_>)) {
         self.name(name);
         self.out.push(b'{');

@@ -1,9 +1,11 @@
-//! Strings, JSON texts, moments and digits.
+//! Strings, JSON texts, times and digits.
 //!
-//! RFC 8259 section 7 wants quotation mark, backslash and U+0000 to U+001F escaped, which serde_json does. Escaped as well is what a
-//! terminal or a reader could be misled by: DEL and the C1 controls (U+007F to U+009F), which begin escape sequences; the line and
-//! paragraph separators (U+2028, U+2029), which end a line for some readers; and the controls that turn text around (U+202A
-//! to U+202E, U+2066 to U+2069). The string stays the same when parsed.
+//! RFC 8259 section 7 requires escapes for the quotation mark, the backslash and U+0000 to U+001F;
+//! serde_json writes them. Further characters are escaped because they could mislead a terminal or
+//! a reader: DEL and the C1 controls (U+007F to U+009F), which begin escape sequences, and the line
+//! and paragraph separators (U+2028, U+2029), which some readers take as the end of a line. The
+//! bidirectional controls (U+202A to U+202E, U+2066 to U+2069) are the third group. A parser reads
+//! the same string.
 
 use std::io::Write;
 
@@ -15,7 +17,8 @@ use crate::capture::Time;
 
 /// Writes a JSON string, quotes included.
 pub(in crate::export) fn write_string(out: &mut Vec<u8>, text: &str) {
-    // 0xC2 leads U+0080 to U+00BF, 0xE2 leads U+2000 to U+2FFF. Written so that it compiles to comparisons of whole vectors.
+    // 0xC2 leads U+0080 to U+00BF, and 0xE2 leads U+2000 to U+2FFF. This form compiles to
+    // comparisons of whole vectors.
     let may_mislead = text.bytes().fold(false, |any, byte| any | (byte == 0x7f) | (byte & 0xdf == 0xc2));
     if may_mislead {
         write_json(out, &serde_json::to_string(text).unwrap_or_default());
@@ -24,13 +27,13 @@ pub(in crate::export) fn write_string(out: &mut Vec<u8>, text: &str) {
     }
 }
 
-/// Writes a value as serde_json does.
+/// Writes a value in the form of serde_json.
 pub(super) fn write_value(out: &mut Vec<u8>, value: &(impl Serialize + ?Sized)) {
     serde_json::to_writer(out, value).expect("writing numbers and strings into a vector cannot fail");
 }
 
-/// Writes a JSON text on one line. Outside its strings a control can only be a blank; inside, only DEL and what is no ASCII
-/// stand unescaped.
+/// Writes a JSON text on one line. Outside its strings a control can only be a blank. Inside them
+/// only DEL and characters beyond ASCII are unescaped.
 pub(in crate::export) fn write_json(out: &mut Vec<u8>, json: &str) {
     for character in json.chars() {
         match character {
@@ -48,7 +51,7 @@ pub(in crate::export) fn write_digits(out: &mut Vec<u8>, number: u64) {
     write_value(out, &number);
 }
 
-/// Writes a moment as RFC 3339 in UTC, with nanoseconds: `2026-11-20T07:14:13.123456789Z`.
+/// Writes a time as RFC 3339 in UTC with nanoseconds: `2026-11-20T07:14:13.123456789Z`.
 pub(in crate::export) fn write_time(out: &mut Vec<u8>, time: Time) {
     const PRINTER: DateTimePrinter = DateTimePrinter::new().precision(Some(9));
     // 64-bit nanoseconds end in the year 2262, well inside the range of `Timestamp`.

@@ -1,4 +1,4 @@
-//! The last line: what a capture held altogether.
+//! The last line: the totals of a capture.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -7,30 +7,30 @@ use crate::capture::Time;
 use crate::export::json::{Object, write_digits};
 use crate::findings::Severity;
 
-/// Counts over a whole capture.
+/// The totals of a capture.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Summary {
-    /// Packets read.
+    /// Packets that were read.
     pub packets: u64,
-    /// Bytes of them as captured.
+    /// Bytes of these packets, as captured.
     pub bytes: u64,
-    /// Packets not looked into, by reason.
+    /// Packets that were not decoded, by reason.
     pub skipped: BTreeMap<Cow<'static, str>, u64>,
-    /// TCP connections seen.
+    /// TCP connections that were captured.
     pub tcp_connections: u64,
-    /// HTTP exchanges.
+    /// HTTP exchanges that were found.
     pub exchanges: u64,
-    /// MCP sessions.
+    /// MCP sessions that were found.
     pub sessions: u64,
-    /// Messages, members of batches counted each.
+    /// Messages; each member of a batch counts.
     pub messages: u64,
     /// Findings by severity.
     pub findings: BTreeMap<Severity, u64>,
-    /// Time of the first packet in the capture.
+    /// The time of the first packet of the capture.
     pub first_time: Option<Time>,
-    /// Time of the last packet.
+    /// The time of the last packet.
     pub last_time: Option<Time>,
-    /// What reading took, by the clock, in seconds.
+    /// Seconds that reading took.
     pub elapsed_seconds: f64,
 }
 

@@ -250,7 +250,7 @@ fn a_summary() {
     assert!(!line(write_summary, &Summary { elapsed_seconds: f64::NAN, ..summary }).contains("elapsed"));
 }
 
-/// Text with every kind of character that asks for care, among others.
+/// Text with many of the characters that need care.
 fn hostile() -> impl Strategy<Value = String> {
     let care = "\0\x07\x08\t\n\x0b\x0c\r\x1b\x1f \"\\/\x7e\x7f\u{80}\u{85}\u{9b}\u{9f}\u{a0}\u{bf}\u{2000}\u{2027}\
                 \u{2028}\u{2029}\u{202a}\u{202e}\u{202f}\u{2065}\u{2066}\u{2069}\u{206a}\u{feff}\u{1f600}aé";
@@ -319,7 +319,7 @@ prop_compose! {
     }
 }
 
-/// The contract, said the slow way.
+/// The line that the contract prescribes, made in the simplest way.
 fn expected(message: &Message) -> Value {
     let mut object = Map::new();
     let mut put = |name: &str, value: Value| {
@@ -356,13 +356,13 @@ fn expected(message: &Message) -> Value {
     Value::Object(object)
 }
 
-/// One line that neither moves a cursor nor turns text around.
+/// Whether a line moves no cursor and reverses no text.
 fn is_safe(line: &str) -> bool {
     let content = line.strip_suffix('\n').unwrap_or(line);
     !content.chars().any(|c| c.is_control() || matches!(c, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'))
 }
 
-/// Any texts, figures and time, in records of all kinds but messages.
+/// Checks records of all kinds except messages with any texts, figures and time.
 fn records_parse_and_are_safe(texts: [String; 6], figures: [u64; 4], time: i64) -> Result<(), TestCaseError> {
     let [a, b, c, d, e, f] = texts;
     let fields = [(a.clone(), b.clone()), (c.clone(), d.clone())].into_iter().collect();
@@ -410,7 +410,7 @@ fn records_parse_and_are_safe(texts: [String; 6], figures: [u64; 4], time: i64) 
     Ok(())
 }
 
-/// Found by the law below.
+/// A regression of the law below.
 #[test]
 fn a_text_of_nothing_but_nul() {
     let mut texts = [const { String::new() }; 6];
@@ -422,7 +422,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn a_message_says_what_the_record_says(message in any_message()) {
+    fn a_line_contains_what_the_record_contains(message in any_message()) {
         let line = line(write_message, &message);
         prop_assert!(is_safe(&line), "{line:?}");
         prop_assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), expected(&message));
@@ -469,7 +469,7 @@ fn every_line_is_json_even_with_numbers_beyond_any_type() {
 }
 
 #[test]
-fn what_a_message_goes_on_with() {
+fn a_message_names_its_operation() {
     let link = |why| Some(Link { operation: MessageNumber(3), previous: MessageNumber(5), why });
     let operation = Some(MessageNumber(3));
     let text = |why| line(write_message, &Message { operation, link: link(why), ..message() });

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::export::json::Object;
 
-/// Bytes of a text: what somebody else chose may be of any length.
+/// Maximum length of a text in bytes. Peers can send texts of any length.
 pub(super) const LONGEST: usize = 1_024;
 
 /// Attributes of a span, an event or a resource.
@@ -20,28 +20,29 @@ enum Value<'a> {
 }
 
 impl<'a> Attributes<'a> {
-    /// A text, where there is one.
+    /// Adds a text if there is one.
     pub(super) fn text(&mut self, key: &'static str, text: Option<impl Into<Cow<'a, str>>>) {
         self.0.extend(text.map(|text| (key, Value::Text(text.into()))));
     }
 
+    /// Adds a whole number.
     pub(super) fn number(&mut self, key: &'static str, number: impl Into<i64>) {
         self.0.push((key, Value::Number(number.into())));
     }
 
-    /// A fraction, where there is one and it is a number.
+    /// Adds a fraction if there is one and it is finite.
     pub(super) fn fraction(&mut self, key: &'static str, number: Option<f64>) {
         self.0.extend(number.filter(|number| number.is_finite()).map(|number| (key, Value::Fraction(number))));
     }
 
-    /// Words, where there are some.
+    /// Adds a list of words unless it is empty.
     pub(super) fn words(&mut self, key: &'static str, words: BTreeSet<&'a str>) {
         if !words.is_empty() {
             self.0.push((key, Value::Words(words)));
         }
     }
 
-    /// Writes them as a member of `object`.
+    /// Writes the attributes as a member of `object`.
     pub(super) fn write(self, object: &mut Object<'_>) {
         object.array("attributes", self.0, |out, (key, value)| {
             let mut attribute = Object::inside(out);
@@ -56,7 +57,7 @@ impl Value<'_> {
     fn write(&self, object: &mut Object<'_>) {
         match self {
             Value::Text(text) => object.text("stringValue", cut(text)),
-            // 64-bit numbers are strings in JSON.
+            // 64-bit numbers are strings in this JSON.
             Value::Number(number) => object.display("intValue", number),
             Value::Fraction(number) => object.float("doubleValue", *number),
             Value::Words(words) => object.object("arrayValue", |object| {
@@ -70,7 +71,7 @@ impl Value<'_> {
     }
 }
 
-/// The text, or as much of it as is written.
+/// The beginning of a text, at most [`LONGEST`] bytes.
 pub(super) fn cut(text: &str) -> &str {
     &text[..text.floor_char_boundary(LONGEST)]
 }

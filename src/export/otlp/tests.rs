@@ -6,7 +6,7 @@ use crate::export::testing::store;
 use crate::mcp::SessionNumber;
 use crate::talk;
 
-/// The lines of a conversation.
+/// The lines that are exported for a conversation.
 fn lines(session: &Session, messages: &[Message], wanted: Option<&BTreeSet<MessageNumber>>) -> Vec<serde_json::Value> {
     let reader = store(session, messages, []);
     let saved = reader.session(SessionNumber(1)).unwrap().expect("it was saved");
@@ -16,7 +16,7 @@ fn lines(session: &Session, messages: &[Message], wanted: Option<&BTreeSet<Messa
     text.lines().map(|line| serde_json::from_str(line).expect("lines are JSON")).collect()
 }
 
-/// The spans of a conversation, but for the one of the session: whose they are, and they.
+/// The spans of a conversation except that of the session, each with the name of its resource.
 fn spans(conversation: &str) -> Vec<(String, serde_json::Value)> {
     let messages = talk::read(conversation);
     let party = |name: &str| Some(Party { name: name.to_owned(), version: "1".to_owned() });
@@ -123,7 +123,8 @@ fn a_request_that_belongs_to_a_trace_stays_in_it() {
     assert_eq!(unknown.get("traceState"), None);
 }
 
-/// However many wait, each request is one span with its answer; ids tell them apart, and are the same the next time.
+/// Each of very many requests is one span with its response. Its id is unique and the same
+/// in every export.
 #[test]
 fn more_requests_than_are_held_are_spans_all_the_same() {
     let requests = OPEN + 100;
@@ -144,42 +145,42 @@ fn more_requests_than_are_held_are_spans_all_the_same() {
     assert_eq!(spans_of(&lines(&session, &messages, Some(&wanted))).len(), 2);
 }
 
-/// However much is said of calls that go on, memory for it is bounded, and what there was no room for is counted.
+/// The memory for notifications about open calls is bounded, and dropped ones are counted.
 #[test]
 fn more_events_than_are_held_are_counted() {
     let (requests, each, text) = (150, 100, "x".repeat(LONGEST));
     let asked = (0..requests)
         .map(|id| format!(r#"-> {{"id":{id},"method":"ping","params":{{"_meta":{{"progressToken":{id}}}}}}}"#));
-    let said = (0..requests * each).map(|at| {
+    let notifications = (0..requests * each).map(|at| {
         let (token, method) = (at % requests, "notifications/progress");
         format!(r#"<- {{"method":"{method}","params":{{"progressToken":{token},"progress":1,"message":"{text}"}}}}"#)
     });
-    let messages = talk::read(&asked.chain(said).collect::<Vec<_>>().join("\n"));
-    let (mut kept, mut bytes, mut dropped) = (0, 0, 0);
+    let messages = talk::read(&asked.chain(notifications).collect::<Vec<_>>().join("\n"));
+    let (mut written, mut bytes, mut dropped) = (0, 0, 0);
     for (_, span) in spans_of(&lines(&talk::session(&messages), &messages, None)) {
         let events = span["events"].as_array().expect("events");
-        kept += events.len();
+        written += events.len();
         bytes += events.iter().map(|event| event.to_string().len()).sum::<usize>();
         dropped += span["droppedEventsCount"].as_u64().expect("a number") as usize;
     }
-    assert_eq!(kept + dropped, requests * each);
-    assert!(dropped > 0 && bytes < HELD + 2 * LONGEST && bytes > HELD / 2, "{bytes}");
+    assert_eq!(written + dropped, requests * each);
+    assert!(dropped > 0 && bytes < MAX_EVENT_BYTES + 2 * LONGEST && bytes > MAX_EVENT_BYTES / 2, "{bytes}");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn whatever_others_say_lines_are_spans_and_attributes_are_short(text in ".{0,2000}", token in any::<String>()) {
+    fn any_text_gives_valid_spans_with_short_attributes(text in ".{0,2000}", token in any::<String>()) {
         let (text, token) = (json!(text), json!(token));
-        let said = format!(
+        let conversation = format!(
             r#"
             -> {{"jsonrpc":"2.0","id":{text},"method":"tools/call","params":{{"name":{text},"_meta":{{"progressToken":{token},"traceparent":{text}}}}}}}
             <- {{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},"message":{text},"progress":1e999}}}}
             <- {{"jsonrpc":"2.0","id":{text},"error":{{"code":{text},"message":{text}}}}}
             "#
         );
-        let messages = talk::read(&said);
+        let messages = talk::read(&conversation);
         for (_, span) in spans_of(&lines(&talk::session(&messages), &messages, None)) {
             let event = span["events"].as_array().into_iter().flatten();
             for attribute in event.chain([&span]).flat_map(|of| of["attributes"].as_array().expect("attributes")) {

@@ -6,7 +6,7 @@ use super::*;
 use crate::mcp::{MessageNumber, Session};
 use crate::talk;
 
-/// The rows of a file as this program writes it, column by column, and how many groups there are.
+/// The rows of the written file, column by column, and the number of groups.
 fn read(session: &Session, messages: &[Message]) -> (Vec<Vec<(String, Field)>>, usize) {
     let file = tempfile::tempfile().unwrap();
     let mut parquet = Parquet::new(file.try_clone().unwrap()).unwrap();
@@ -38,33 +38,33 @@ fn a_message_is_a_row() {
     messages[2].raw = b"\xff".to_vec().into();
     let server = Some(Party { name: "server".to_owned(), version: "2".to_owned() });
     let (rows, _) = read(&Session { server, ..talk::session(&messages) }, &messages);
-    let [asked, answered, told] = rows.as_slice() else { panic!("three rows: {rows:?}") };
+    let [request, response, notification] = rows.as_slice() else { panic!("three rows: {rows:?}") };
     for (row, name, value) in [
-        (asked, "number", Field::Long(1)),
-        (asked, "kind", text("request")),
-        (asked, "id", text("1")),
-        (asked, "answered_by", Field::Long(2)),
-        (asked, "status", Field::Null),
-        (asked, "server", text("server 2")),
-        (asked, "client", Field::Null),
-        (answered, "method", text("tools/call")),
-        (answered, "status", text("tool-error")),
-        (answered, "latency_ns", Field::Long(talk::TICK)),
-        (answered, "answers", Field::Long(1)),
-        (answered, "redelivered", Field::Bool(false)),
-        (answered, "bytes", Field::Null),
-        (told, "text", Field::Null),
-        (told, "size", Field::Long(1)),
-        (told, "id", Field::Null),
+        (request, "number", Field::Long(1)),
+        (request, "kind", text("request")),
+        (request, "id", text("1")),
+        (request, "answered_by", Field::Long(2)),
+        (request, "status", Field::Null),
+        (request, "server", text("server 2")),
+        (request, "client", Field::Null),
+        (response, "method", text("tools/call")),
+        (response, "status", text("tool-error")),
+        (response, "latency_ns", Field::Long(talk::TICK)),
+        (response, "answers", Field::Long(1)),
+        (response, "redelivered", Field::Bool(false)),
+        (response, "bytes", Field::Null),
+        (notification, "text", Field::Null),
+        (notification, "size", Field::Long(1)),
+        (notification, "id", Field::Null),
     ] {
         assert_eq!(*field(row, name), value, "{name}");
     }
-    assert!(matches!(field(told, "bytes"), Field::Bytes(bytes) if bytes.data() == b"\xff"));
+    assert!(matches!(field(notification, "bytes"), Field::Bytes(bytes) if bytes.data() == b"\xff"));
     let found = |row| match field(row, "findings") {
         Field::ListInternal(list) => list.elements().to_vec(),
         other => panic!("a list: {other:?}"),
     };
-    assert_eq!((found(asked), found(answered)), (vec![], vec![text("schema-result-invalid"), text("a")]));
+    assert_eq!((found(request), found(response)), (vec![], vec![text("schema-result-invalid"), text("a")]));
 }
 
 #[test]
@@ -83,9 +83,9 @@ fn long_texts_end_a_group() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever is missing or empty, each row is found again whole.
+    /// Rows are found again whole when any value is missing or empty.
     #[test]
-    fn what_is_written_is_read_again(
+    fn written_files_are_read_again(
         records in prop::collection::vec((any::<Option<String>>(), any::<Option<u32>>(), any::<Vec<u8>>(), 0..4_usize), 0..40),
     ) {
         let mut messages = talk::read(&"-> {}\n".repeat(records.len()));

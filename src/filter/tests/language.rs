@@ -1,4 +1,4 @@
-//! What filters mean, what errors say, what completion offers.
+//! Filters and what they select, error messages, and completion.
 
 use super::*;
 
@@ -68,8 +68,7 @@ fn a_call_and_its_answers() {
         ("\"error\"", false, true, true),
     ];
     for (filter, of_call, of_failed, of_refused) in cases {
-        let tool = Some("get_weather");
-        let found = [passes(filter, &call, tool), passes(filter, &failed, tool), passes(filter, &refused, tool)];
+        let found = [&call, &failed, &refused].map(|message| passes(filter, message));
         assert_eq!(found, [of_call, of_failed, of_refused], "{filter}");
     }
 }
@@ -78,51 +77,51 @@ fn a_call_and_its_answers() {
 fn odd_texts_have_no_values_and_can_be_searched() {
     let mut odd = message(1, "{}");
     odd.raw = b"\xff{\"params\":1} na\xc3\xafve".to_vec().into();
-    assert!(passes("not params and not json and NAÏVE", &odd, None));
+    assert!(passes("not params and not json and NAÏVE", &odd));
     odd.raw = br#"{"params":{"a":1},"params":{"a":2}}"#.to_vec().into();
-    assert!(passes("params.a = 2 and not params.a = 1", &odd, None));
+    assert!(passes("params.a = 2 and not params.a = 1", &odd));
     odd.raw = br#"{"params":{"a":18446744073709551617}}"#.to_vec().into();
-    assert!(passes("params.a > 18446744073709551616 and not params.a > 18446744073709551617", &odd, None));
+    assert!(passes("params.a > 18446744073709551616 and not params.a > 18446744073709551617", &odd));
 }
 
 #[test]
-fn errors_point_at_the_column_and_say_what_was_expected() {
+fn errors_point_at_the_column_and_name_the_expected_words() {
     let cases = [
-        ("metod = tools/call", "no field is called metod\n  metod = tools/call\n  ^^^^^ expected method"),
-        ("port = 80", "no field is called port\n  port = 80\n  ^^^^ expected tcp.port"),
+        ("metod = tools/call", "there is no field metod\n  metod = tools/call\n  ^^^^^ expected method"),
+        ("port = 80", "there is no field port\n  port = 80\n  ^^^^ expected tcp.port"),
         (
             "zzz > 1",
-            "no field is called zzz\n  zzz > 1\n  ^^^ expected a field, or a path that begins with params, result, error or json",
+            "there is no field zzz\n  zzz > 1\n  ^^^ expected a field, or a path that begins with params, result, error or json",
         ),
         (
             "result.content[0",
-            "result.content[0 is no path\n  result.content[0\n  ^^^^^^^^^^^^^^^^ expected a path such as params.arguments.city, \
+            "result.content[0 is not a path\n  result.content[0\n  ^^^^^^^^^^^^^^^^ expected a path such as params.arguments.city, \
              result.content[0].text or params[\"two words\"]",
         ),
         ("tool =", "the filter ends too early\n  tool =\n        ^ expected a value, in quotes if it has blanks"),
         (
             "tool = add latency",
-            "latency makes no sense here\n  tool = add latency\n             ^^^^^^^ expected and, or or the end",
+            "unexpected latency\n  tool = add latency\n             ^^^^^^^ expected and, or or the end",
         ),
         (
             "latency > 200",
-            "\"200\" is no duration for latency\n  latency > 200\n            ^^^ expected a duration such as 200ms, 1.5s, 30us or 2m",
+            "\"200\" is not a duration, the type of latency\n  latency > 200\n            ^^^ expected a duration such as 200ms, 1.5s, 30us or 2m",
         ),
         (
             "status = fine",
-            "status is never \"fine\"\n  status = fine\n           ^^^^ expected ok, error, tool-error or negative",
+            "status has no value \"fine\"\n  status = fine\n           ^^^^ expected ok, error, tool-error or negative",
         ),
         (
             "kind in {request, eror}",
-            "kind is never \"eror\"\n  kind in {request, eror}\n                    ^^^^ expected error",
+            "kind has no value \"eror\"\n  kind in {request, eror}\n                    ^^^^ expected error",
         ),
         (
             "kind in request",
-            "request makes no sense here\n  kind in request\n          ^^^^^^^ expected values in braces, as in {1, 2}",
+            "unexpected request\n  kind in request\n          ^^^^^^^ expected values in braces, as in {1, 2}",
         ),
         (
             "kind in {}",
-            "} makes no sense here\n  kind in {}\n           ^ expected request, notification, response, error, invalid",
+            "unexpected }\n  kind in {}\n           ^ expected request, notification, response, error, invalid",
         ),
         (
             "kind in {error",
@@ -130,18 +129,18 @@ fn errors_point_at_the_column_and_say_what_was_expected() {
         ),
         (
             "number contains 1",
-            "number is a number: it has no contains\n  number contains 1\n         ^^^^^^^^ expected =, !=, <, <=, >, >= or in",
+            "number is of type number, which does not support contains\n  number contains 1\n         ^^^^^^^^ expected =, !=, <, <=, >, >= or in",
         ),
         ("method ~ \"a(\"", "not a regular expression: unclosed group\n  method ~ \"a(\"\n           ^^^^"),
         ("(a or b", "this ( is not closed\n  (a or b\n  ^"),
-        ("a or b)", "this ) closes nothing\n  a or b)\n        ^ expected and, or or the end"),
+        ("a or b)", "this ) has no matching (\n  a or b)\n        ^ expected and, or or the end"),
         ("a or", "the filter ends too early\n  a or\n      ^ expected a field, a word to search for, not or ("),
-        ("and b", "and makes no sense here\n  and b\n  ^^^ expected a field, a word to search for, not or ("),
+        ("and b", "unexpected and\n  and b\n  ^^^ expected a field, a word to search for, not or ("),
         ("\"open", "this \" is not closed\n  \"open\n  ^"),
-        ("\"a\" = 1", "a text in quotes is searched for: it has no value to compare\n  \"a\" = 1\n  ^^^"),
+        ("\"a\" = 1", "a text in quotes is a search: it cannot be compared\n  \"a\" = 1\n  ^^^"),
         (
             "http.target = /mcp?a=b",
-            "this sign ends the word before it\n  http.target = /mcp?a=b\n                      ^ expected quotes around a value with such signs",
+            "a value without quotes cannot contain this character\n  http.target = /mcp?a=b\n                      ^ expected quotes around the value",
         ),
     ];
     for (filter, rendered) in cases {
@@ -160,11 +159,11 @@ fn depth_length_and_terms_are_bounded() {
     assert_eq!(error("a ".repeat(5_000)).message, "a filter has at most 8192 characters");
     assert_eq!(error("a ".repeat(513)).message, "a filter has at most 512 terms");
     assert_eq!(error(format!("number in {{{}}}", "1,".repeat(513))).message, "a filter has at most 512 terms");
-    assert!(error(format!("params{} = 1", ".a".repeat(40))).message.starts_with("no field is called params.a"));
+    assert!(error(format!("params{} = 1", ".a".repeat(40))).message.starts_with("there is no field params.a"));
 }
 
 #[test]
-fn completion_knows_the_place() {
+fn completion_depends_on_the_context() {
     let offered = |filter: &str| {
         let texts: Vec<String> = complete(filter, filter.len()).into_iter().map(|completion| completion.text).collect();
         texts.join(" ")
@@ -184,7 +183,7 @@ fn completion_knows_the_place() {
 }
 
 #[test]
-fn a_filter_says_when_it_is_settled() {
+fn a_filter_settles_with_its_last_field() {
     let settled = |filter: &str| Filter::parse(filter).unwrap().settled();
     assert_eq!(settled("tool = a or params.b"), Settled::WithMessage);
     assert_eq!(settled("tool = a or not http.status = 200"), Settled::WithExchange);
@@ -193,11 +192,11 @@ fn a_filter_says_when_it_is_settled() {
 
 #[test]
 fn the_examples_of_the_table_are_filters() {
-    for entry in FIELDS {
-        let filter = Filter::parse(entry.example).unwrap_or_else(|error| panic!("{error}"));
-        assert!(filter.to_string().contains(entry.name), "{}", entry.example);
-        for value in entry.values {
-            Filter::parse(&format!("{} = {value}", entry.name)).unwrap();
+    for definition in FIELDS {
+        let filter = Filter::parse(definition.example).unwrap_or_else(|error| panic!("{error}"));
+        assert!(filter.to_string().contains(definition.name), "{}", definition.example);
+        for value in definition.values {
+            Filter::parse(&format!("{} = {value}", definition.name)).unwrap();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The manual's table is the table of fields.
+//! The table in `docs/filter.md` is generated from the table of fields.
 
 use std::path::Path;
 
@@ -9,17 +9,22 @@ const END: &str = "<!-- end of fields -->";
 
 fn table() -> String {
     let mut table = String::from("| field | type | what it is | example | known |\n|---|---|---|---|---|\n");
-    for entry in FIELDS {
-        let kind = match entry.kind {
-            fields::Type::Word => entry.values.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", "),
+    for definition in FIELDS {
+        let kind = match definition.kind {
+            fields::Type::Word => {
+                definition.values.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+            }
             kind => kind.name().to_owned(),
         };
-        let known = known(entry.settled);
-        table.push_str(&format!("| `{}` | {kind} | {} | `{}` | {known} |\n", entry.name, entry.help, entry.example));
+        let known = known(definition.settled);
+        table.push_str(&format!(
+            "| `{}` | {kind} | {} | `{}` | {known} |\n",
+            definition.name, definition.help, definition.example
+        ));
     }
     let header = Field::Header(String::new()).settled();
     table.push_str(&format!(
-        "| `http.header.NAME` | text | a header field of the exchange, of either direction | `http.header.mcp-session-id` | {} |\n\
+        "| `http.header.NAME` | text | a header field of the exchange, of the request or the response | `http.header.mcp-session-id` | {} |\n\
          | `params…`, `result…`, `error…`, `json…` | JSON value | a value inside the message | `params.arguments.city = Quito` | with the message |\n",
         known(header)
     ));
@@ -34,7 +39,7 @@ fn known(settled: Settled) -> &'static str {
     }
 }
 
-/// `UPDATE_EXPECT=1 cargo test --lib filter` writes the table anew.
+/// Run `UPDATE_EXPECT=1 cargo test --lib filter` to write the table again.
 #[test]
 fn the_table_of_the_manual_is_up_to_date() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/filter.md");
@@ -49,7 +54,7 @@ fn the_table_of_the_manual_is_up_to_date() {
     }
 }
 
-/// Every line of the manual's examples, up to the explanation behind two blanks, is a filter.
+/// Every line of the manual's examples is a filter, up to an explanation behind several blanks.
 #[test]
 fn the_examples_of_the_manual_are_filters() {
     let page =

@@ -1,4 +1,4 @@
-//! Random filters, messages and what is known around them, and the laws of the language over them.
+//! Random filters, messages and facts, and the laws of the language tested with them.
 
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -8,11 +8,11 @@ use crate::capture::PacketNumber;
 use crate::decode::ConnectionId;
 use crate::decode::exchange::{Exchange, Half};
 use crate::filter::fields::Type;
-use crate::filter::path::Step;
+use crate::filter::path::Selector;
 use crate::mcp::Party;
 use crate::mcp::operations::{Link, Why};
 
-/// Few words, so that filters hit; among them what SQL, JSON and regular expressions stumble over.
+/// A few words, so that filters often match. Some are hard for SQL, JSON or regular expressions.
 const WORDS: &[&str] =
     &["add", "Add", "", "a'b", "a\"b\\", "ü天", "%", "x\0y", "tools/call", "1", "null", "(?-i)a", "\n"];
 
@@ -34,10 +34,12 @@ fn word() -> impl Strategy<Value = String> {
     select(WORDS).prop_map(str::to_owned)
 }
 
+/// Some value of a strategy, or none.
 pub(crate) fn maybe<T: std::fmt::Debug + Clone>(some: impl Strategy<Value = T>) -> impl Strategy<Value = Option<T>> {
     proptest::option::of(some)
 }
 
+/// A message with random facts, and the tool that it calls.
 pub(crate) fn a_message() -> impl Strategy<Value = (Message, Option<String>)> {
     let small = || maybe(0..4_u64);
     let facts = (small(), small(), small(), small(), maybe(-2..3_i64), any::<bool>(), 0..4_usize);
@@ -75,10 +77,12 @@ pub(crate) fn a_message() -> impl Strategy<Value = (Message, Option<String>)> {
             message.raw = [&*message.raw, b"\xff"].concat().into();
         }
         let tool = tool.filter(|_| message.method.as_deref() == Some("tools/call"));
+        message.tool = tool.as_deref().map(Into::into);
         (message, tool)
     })
 }
 
+/// A session over pipes or a network, with random names.
 pub(crate) fn a_session() -> impl Strategy<Value = Session> {
     let party = || maybe(word().prop_map(|name| Party { name, version: String::new() }));
     let peers = prop_oneof![
@@ -102,6 +106,7 @@ pub(crate) fn a_session() -> impl Strategy<Value = Session> {
     )
 }
 
+/// An HTTP exchange with this number and random heads.
 pub(crate) fn an_exchange(number: u64) -> impl Strategy<Value = Exchange> {
     let fields = || {
         let field = (select(&["add", "ADD", "x"][..]), word());
@@ -125,12 +130,12 @@ pub(crate) fn an_exchange(number: u64) -> impl Strategy<Value = Exchange> {
 fn a_field() -> impl Strategy<Value = Field> {
     let step = prop_oneof![
         select(&["add", "content", "code", "arguments", "list", "n", "x", "a b", "0"][..])
-            .prop_map(|name| Step::Member(name.into())),
-        (0..3_u32).prop_map(Step::Index),
-        Just(Step::Each),
+            .prop_map(|name| Selector::Name(name.into())),
+        (0..3_u32).prop_map(Selector::Index),
+        Just(Selector::Wildcard),
     ];
     let path = (select(&path::ROOTS[..]), prop::collection::vec(step, 0..4)).prop_map(|(root, mut steps)| {
-        steps.insert(0, Step::Member(root.into()));
+        steps.insert(0, Selector::Name(root.into()));
         Field::Path(Path::new(steps).unwrap())
     });
     prop_oneof![
@@ -188,6 +193,7 @@ fn a_term() -> impl Strategy<Value = Expr> {
     prop_oneof![1 => has, 6 => test, 1 => word().prop_map(|word| Expr::Text(Search::new(&word).unwrap()))]
 }
 
+/// An expression of a few random terms.
 pub(crate) fn an_expression() -> impl Strategy<Value = Expr> {
     a_term().prop_recursive(4, 12, 3, |inner| {
         prop_oneof![
@@ -202,7 +208,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn what_is_printed_reads_the_same(expression in an_expression()) {
+    fn a_printed_filter_parses_as_the_same_tree(expression in an_expression()) {
         let printed = expression.to_string();
         let read = Filter::parse(&printed).map_err(|error| TestCaseError::fail(error.render(200)))?;
         prop_assert_eq!(read.expression(), &expression, "{}", printed);

@@ -7,7 +7,7 @@
 
 use rusqlite::types::Value as Parameter;
 
-use crate::filter::fields::{Field, Key, Type};
+use crate::filter::fields::{Field, FieldId, Type};
 use crate::filter::{Comparison, Expr, Filter, Test, Value};
 
 /// The name of the SQL function: `mcptap_filter(value, term)`.
@@ -57,67 +57,67 @@ const ADDRESSES: &str = "SELECT client_address AS value FROM session WHERE id = 
      UNION ALL SELECT server_address FROM session WHERE id = message.session";
 
 /// Field by field: the only place that knows the tables.
-fn column(key: Key) -> Column {
+fn column(key: FieldId) -> Column {
     match key {
-        Key::Method => Column::One("message.method"),
-        Key::Tool => Column::One("CASE message.method WHEN 'tools/call' THEN message.subject END"),
-        Key::Kind => Column::Word("message.kind", 0),
-        Key::Id => Column::One("message.json_id"),
+        FieldId::Method => Column::One("message.method"),
+        FieldId::Tool => Column::One("CASE message.method WHEN 'tools/call' THEN message.subject END"),
+        FieldId::Kind => Column::Word("message.kind", 0),
+        FieldId::Id => Column::One("message.json_id"),
         // The store notes an answer's status and latency on its request too; a stream cannot.
-        Key::Status => Column::Word("CASE WHEN message.kind IN (2, 3) THEN message.status END", 1),
-        Key::Latency => Column::One("CASE WHEN message.kind IN (2, 3) THEN message.latency END"),
-        Key::Direction => Column::Word("message.direction", 0),
-        Key::Number => Column::One("message.number"),
-        Key::Time => Column::One("message.time"),
-        Key::Elapsed => Column::One("message.time - (SELECT started FROM session WHERE id = message.session)"),
-        Key::Size => Column::One("message.size"),
-        Key::Session => Column::One("message.session"),
-        Key::SessionId => Column::One("(SELECT session_id FROM session WHERE id = message.session)"),
-        Key::Server => Column::Many(
+        FieldId::Status => Column::Word("CASE WHEN message.kind IN (2, 3) THEN message.status END", 1),
+        FieldId::Latency => Column::One("CASE WHEN message.kind IN (2, 3) THEN message.latency END"),
+        FieldId::Direction => Column::Word("message.direction", 0),
+        FieldId::Number => Column::One("message.number"),
+        FieldId::Time => Column::One("message.time"),
+        FieldId::Elapsed => Column::One("message.time - (SELECT started FROM session WHERE id = message.session)"),
+        FieldId::Size => Column::One("message.size"),
+        FieldId::Session => Column::One("message.session"),
+        FieldId::SessionId => Column::One("(SELECT session_id FROM session WHERE id = message.session)"),
+        FieldId::Server => Column::Many(
             "SELECT server_name AS value FROM session WHERE id = message.session \
              UNION ALL SELECT process_name FROM session WHERE id = message.session",
         ),
-        Key::Client => Column::One("(SELECT client_name FROM session WHERE id = message.session)"),
-        Key::Revision => Column::One("(SELECT protocol_version FROM session WHERE id = message.session)"),
-        Key::Transport => Column::Word("message.transport", 0),
-        Key::Carrier => Column::Word("message.carrier", 0),
-        Key::Host => Column::One("(SELECT host FROM session WHERE id = message.session)"),
-        Key::Process => Column::One("(SELECT process FROM session WHERE id = message.session)"),
-        Key::Packet => Column::Many("SELECT value FROM json_each(numbers(message.packets))"),
-        Key::Batch => Column::One("message.batch"),
+        FieldId::Client => Column::One("(SELECT client_name FROM session WHERE id = message.session)"),
+        FieldId::Revision => Column::One("(SELECT protocol_version FROM session WHERE id = message.session)"),
+        FieldId::Transport => Column::Word("message.transport", 0),
+        FieldId::Carrier => Column::Word("message.carrier", 0),
+        FieldId::Host => Column::One("(SELECT host FROM session WHERE id = message.session)"),
+        FieldId::Process => Column::One("(SELECT process FROM session WHERE id = message.session)"),
+        FieldId::Packet => Column::Many("SELECT value FROM json_each(numbers(message.packets))"),
+        FieldId::Batch => Column::One("message.batch"),
         // The first request of an operation is not linked, and neither is its answer.
-        Key::Operation => Column::One(
+        FieldId::Operation => Column::One(
             "(coalesce((SELECT operation FROM link WHERE link.message = message.id), \
              (SELECT operation FROM link WHERE link.operation = message.id), \
              (SELECT operation FROM link WHERE link.operation = message.capture << 40 | message.answers)) & 0xFFFFFFFFFF)",
         ),
-        Key::Answers => Column::One("message.answers"),
-        Key::Answered => Column::One("CASE message.kind WHEN 0 THEN message.answered_by IS NOT NULL END"),
-        Key::Redelivered => Column::One("message.redelivered"),
-        Key::Finding => Column::Many(
+        FieldId::Answers => Column::One("message.answers"),
+        FieldId::Answered => Column::One("CASE message.kind WHEN 0 THEN message.answered_by IS NOT NULL END"),
+        FieldId::Redelivered => Column::One("message.redelivered"),
+        FieldId::Finding => Column::Many(
             "SELECT rule AS value FROM finding_message JOIN finding ON finding.id = finding_message.finding \
              WHERE finding_message.message = message.id",
         ),
-        Key::Severity => Column::Many(
+        FieldId::Severity => Column::Many(
             "SELECT CASE finding_message.severity WHEN 0 THEN 'info' WHEN 1 THEN 'warning' ELSE 'error' END AS value \
              FROM finding_message WHERE finding_message.message = message.id",
         ),
-        Key::Line => Column::One("message.line"),
-        Key::SseId => Column::One("message.sse_id"),
-        Key::Exchange => Column::One("message.exchange"),
-        Key::HttpMethod => {
+        FieldId::Line => Column::One("message.line"),
+        FieldId::SseId => Column::One("message.sse_id"),
+        FieldId::Exchange => Column::One("message.exchange"),
+        FieldId::HttpMethod => {
             Column::One("(SELECT method FROM exchange WHERE id = message.capture << 40 | message.exchange)")
         }
-        Key::HttpTarget => {
+        FieldId::HttpTarget => {
             Column::One("(SELECT target FROM exchange WHERE id = message.capture << 40 | message.exchange)")
         }
-        Key::HttpStatus => {
+        FieldId::HttpStatus => {
             Column::One("(SELECT status FROM exchange WHERE id = message.capture << 40 | message.exchange)")
         }
-        Key::TcpConnection => Column::One(
+        FieldId::TcpConnection => Column::One(
             "(SELECT connection & 0xFFFFFFFFFF FROM exchange WHERE id = message.capture << 40 | message.exchange)",
         ),
-        Key::IpAddr | Key::TcpPort => Column::Inside(ADDRESSES),
+        FieldId::IpAddr | FieldId::TcpPort => Column::Inside(ADDRESSES),
     }
 }
 

@@ -193,10 +193,9 @@ proptest! {
             prop_assert_eq!(condition.sql.matches('?').count(), condition.parameters.len(), "{}", condition.sql);
             let passing: Vec<i64> = (0..)
                 .zip(&messages)
-                .filter(|(_, (message, tool))| {
+                .filter(|(_, (message, _))| {
                     filter.matches(&Row {
                         message,
-                        tool: tool.as_deref(),
                         answered: message.answered_by.is_some(),
                         findings: &message.findings,
                         severities: if message.findings.is_empty() { &[] } else { &[Severity::Error] },
@@ -228,7 +227,6 @@ fn the_longest_chains_and_deepest_nestings_run_in_sqlite() {
         let filter = Filter::parse(&filter).unwrap();
         let row = Row {
             message: &message(1, CALL),
-            tool: None,
             answered: false,
             findings: &[],
             severities: &[],

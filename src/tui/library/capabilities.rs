@@ -8,7 +8,7 @@ use crate::decode::jsonrpc::Kind;
 use crate::mcp::facts::part;
 use crate::mcp::{Message, SessionNumber};
 use crate::store::{Key, MessageRow, Reader};
-use crate::view::overview::{self, Line};
+use crate::view::overview::{self, SummaryRow};
 
 /// Messages in which the lists are looked for: they come at the beginning.
 const LOOK: usize = 5_000;
@@ -24,7 +24,7 @@ pub(super) fn read(reader: &Reader, session: SessionNumber) -> Result<Vec<Capabi
     let Some(record) = reader.session(session)? else { return Ok(Vec::new()) };
     let lines = overview::read(reader, &record)?.lines(&record).into_iter();
     let mut rows: Vec<CapabilityRow> =
-        lines.map(|Line { depth, name, value, message }| CapabilityRow { depth, name, value, message }).collect();
+        lines.map(|SummaryRow { depth, name, value, message }| CapabilityRow { depth, name, value, message }).collect();
     let tells = |row: &MessageRow| {
         let method = row.method.as_deref().is_some_and(|method| METHODS.contains(&method));
         method && row.size <= LONGEST && row.kind == Kind::Response

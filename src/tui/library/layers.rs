@@ -10,7 +10,7 @@ use crate::capture::{PacketNumber, Span};
 use crate::findings::Severity;
 use crate::mcp::{Carrier, Session};
 use crate::store::Key;
-use crate::view::layers::{self, At, Field, Layer, Place};
+use crate::view::layers::{self, At, Field, Layer, StoredSession};
 use crate::view::units;
 
 type Nodes = Vec<LayerNode>;
@@ -27,7 +27,7 @@ pub(super) fn nodes(parts: &mut Parts<'_>, session: &Session) -> Result<Nodes> {
     if parts.message.carrier != Carrier::Line {
         packets(parts, &mut nodes)?;
     }
-    let place = Place { reader: parts.reader, capture: parts.capture, session };
+    let place = StoredSession { reader: parts.reader, capture: parts.capture, session };
     for layer in layers::above(&place, &parts.message)? {
         let is_event = layer.layer == "sse";
         add_stream(parts, &layer)?;

@@ -1,8 +1,8 @@
-//! The message itself: JSON-RPC, what MCP makes of it, and the pipe that carried it.
+//! The message itself: its pipe, if one carried it, JSON-RPC and MCP.
 
 use anyhow::Result;
 
-use super::{At, Field, JSON_RPC, Layer, Place};
+use super::{At, Field, JSON_RPC, Layer, StoredSession};
 use crate::capture::Span;
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
@@ -11,9 +11,9 @@ use crate::view::timing::Clock;
 use crate::view::units::{duration, size};
 use crate::view::{steps, text};
 
-/// STDIO: there is no link, network or transport.
-pub(super) fn pipe(place: &Place<'_>, message: &Message) -> Layer {
-    let (process, command) = match &place.session.peers {
+/// The pipe of a message over STDIO, which has no link, network or transport layer.
+pub(super) fn pipe(stored: &StoredSession<'_>, message: &Message) -> Layer {
+    let (process, command) = match &stored.session.peers {
         Peers::Process { process, command, .. } => (*process, command.join(" ")),
         Peers::Network { .. } => (0, String::new()),
     };
@@ -36,13 +36,14 @@ pub(super) fn pipe(place: &Place<'_>, message: &Message) -> Layer {
     }
 }
 
-/// A range of the message's text, in the stream that it stands in.
+/// The span of a part of the message's text.
 fn within(message: &Message, range: &std::ops::Range<usize>) -> Span {
     let at = |offset: usize| message.span.start.saturating_add(offset as u64);
     Span { stream: message.span.stream, start: at(range.start), end: at(range.end) }
 }
 
-pub(super) fn jsonrpc(place: &Place<'_>, message: &Message) -> Result<Layer> {
+/// The JSON-RPC layer: the envelope, the locations of its members, and the timing of the call.
+pub(super) fn jsonrpc(stored: &StoredSession<'_>, message: &Message) -> Result<Layer> {
     let envelope = &message.envelope;
     let placed = |field: Field, range: &Option<std::ops::Range<usize>>| match range {
         Some(range) => field.at(At::Stream(within(message, range))),
@@ -73,7 +74,7 @@ pub(super) fn jsonrpc(place: &Place<'_>, message: &Message) -> Result<Layer> {
     fields.extend(message.answers.map(|answers| Field::new("answers", format!("message {}", answers.0))));
     fields.extend(message.answered_by.map(|answer| Field::new("answered by", format!("message {}", answer.0))));
     fields.extend(message.latency.map(|latency| Field::new("latency", duration(latency))));
-    if let Some(timing) = Clock::new(place.reader, place.capture).of_message(message)? {
+    if let Some(timing) = Clock::new(stored.reader, stored.capture).of_message(message)? {
         fields.extend(timing.fields().into_iter().map(|(name, value)| Field::new(name, value)));
     }
     let id = message.id.as_deref().map(|id| format!("  id {id}")).unwrap_or_default();
@@ -88,15 +89,16 @@ pub(super) fn jsonrpc(place: &Place<'_>, message: &Message) -> Result<Layer> {
     })
 }
 
-pub(super) fn mcp(place: &Place<'_>, message: &Message) -> Layer {
+/// The MCP layer: the session, a summary, the role of the message, and its findings.
+pub(super) fn mcp(stored: &StoredSession<'_>, message: &Message) -> Layer {
     let mut fields = vec![
-        Field::new("session", place.session.number.0),
-        Field::new("transport", place.session.transport.name()),
-        Field::new("revision", place.session.protocol_version.as_deref().unwrap_or("unknown")),
+        Field::new("session", stored.session.number.0),
+        Field::new("transport", stored.session.transport.name()),
+        Field::new("revision", stored.session.protocol_version.as_deref().unwrap_or("unknown")),
     ];
-    let said = text::about(message, message.tool.as_deref());
-    if !said.is_empty() {
-        fields.push(Field::new("about", &said));
+    let about = text::about(message);
+    if !about.is_empty() {
+        fields.push(Field::new("about", &about));
     }
     fields.extend(steps::role(message.kind, message.method.as_deref()).map(|role| Field::new("role", role)));
     fields.extend(message.findings.iter().map(|rule| Field::new("finding", rule).odd()));
@@ -104,7 +106,7 @@ pub(super) fn mcp(place: &Place<'_>, message: &Message) -> Layer {
     let own = [&envelope.params, &envelope.result, &envelope.error].into_iter().flatten().next();
     let own = own.map(|range| within(message, range));
     Layer {
-        summary: said,
+        summary: about,
         fields,
         stream: own.map(|span| span.stream),
         range: own.map(|span| (span.start, span.end)),

@@ -1,8 +1,8 @@
-//! The layers below HTTP: the headers of packets, what TCP knows of them, and TLS.
+//! The layers below HTTP: the headers of packets, TCP's analysis of them, and TLS.
 
 use anyhow::Result;
 
-use super::{Field, Layer, Place, below};
+use super::{Field, Layer, StoredSession, below};
 use crate::capture::Span;
 use crate::decode::Side;
 use crate::decode::packet::{Header, headers};
@@ -16,24 +16,25 @@ use crate::view::units::{count, duration, size};
 
 use super::At;
 
-/// Packets of a message whose analysis is told beside the headers of the first.
+/// Maximum number of packets of a message whose TCP analysis is shown. The headers are those of
+/// the first one.
 const ANALYSED: usize = 32;
 
-/// Headers of the first packet that carried the message, and what TCP knows of all of them.
-pub(super) fn of_first_packet(place: &Place<'_>, message: &Message) -> Result<Vec<Layer>> {
+/// The headers of the first packet that carried the message, and TCP's analysis of all its packets.
+pub(super) fn of_first_packet(stored: &StoredSession<'_>, message: &Message) -> Result<Vec<Layer>> {
     let Some(first) = message.packets.first().filter(|_| message.carrier != Carrier::Line) else {
         return Ok(Vec::new());
     };
-    let Some(packet) = place.reader.packet(place.capture, *first)? else {
-        return Ok(vec![Layer { packets: message.packets.clone(), ..Layer::new("link", "packets not kept") }]);
+    let Some(packet) = stored.reader.packet(stored.capture, *first)? else {
+        return Ok(vec![Layer { packets: message.packets.clone(), ..Layer::new("link", "packets not stored") }]);
     };
     let mut layers = of_packet(&packet);
-    let is_made_up = place.reader.is_made_up(place.capture)?;
+    let is_made_up = stored.reader.is_made_up(stored.capture)?;
     if is_made_up {
-        let said = "mcptap itself read and wrote what these packets carry; it saw no network";
-        layers.iter_mut().for_each(|layer| layer.fields.insert(0, Field::new("made up", said)));
+        let note = "mcptap itself read and wrote what these packets carry; it saw no network";
+        layers.iter_mut().for_each(|layer| layer.fields.insert(0, Field::new("made up", note)));
     }
-    let connection = place.reader.connection(place.capture, packet.connection)?;
+    let connection = stored.reader.connection(stored.capture, packet.connection)?;
     if let Some(layer) = layers.iter_mut().find(|layer| layer.layer == "transport") {
         layer.packets = message.packets.clone();
         if let Some(Connection { kind: ConnectionKind::Tcp(facts), id, .. }) = &connection {
@@ -41,7 +42,7 @@ pub(super) fn of_first_packet(place: &Place<'_>, message: &Message) -> Result<Ve
             let round_trip = facts.round_trip().filter(|_| !is_made_up);
             layer.fields.extend(round_trip.map(|time| Field::new("round trip of the handshake", duration(time))));
             for number in message.packets.iter().skip(1).take(ANALYSED) {
-                let other = place.reader.packet(place.capture, *number)?;
+                let other = stored.reader.packet(stored.capture, *number)?;
                 layer.fields.extend(other.and_then(|other| analysis(&other)));
             }
             layer.fields.extend(trouble(facts));
@@ -58,7 +59,8 @@ pub fn of_packet(packet: &KeptPacket) -> Vec<Layer> {
         let mut fields: Vec<Field> =
             header.fields.into_iter().map(|(name, value)| Field::new(name, value).at(place)).collect();
         if let (Some(segment), "TCP") = (&packet.segment, header.protocol.as_str()) {
-            // Wireshark's relative numbers: the SYN takes the first, so the stream's first byte has number 1.
+            // Relative numbers as Wireshark shows them: the SYN takes number 0, so the first byte
+            // of the stream has number 1.
             fields.push(Field::new("relative sequence number", segment.offset + 1).at(place));
             let acknowledged = segment.acknowledged.map(|acknowledged| acknowledged + 1);
             fields.extend(acknowledged.map(|number| Field::new("relative acknowledgment number", number).at(place)));
@@ -89,14 +91,14 @@ fn summary(header: &Header) -> String {
     }
 }
 
-/// What TCP's analysis says of a packet, where it says something.
+/// TCP's analysis of a packet, such as a retransmission. `None` where nothing is unusual.
 fn analysis(packet: &KeptPacket) -> Option<Field> {
     let names: Vec<&str> = packet.segment.as_ref()?.analysis.names().collect();
     let name = format!("analysis of packet {}", packet.number);
     (!names.is_empty()).then(|| Field::new(name, names.join(", ")).odd())
 }
 
-/// What went wrong on a connection, by its senders.
+/// Problems of a connection, one field for each sender.
 fn trouble(facts: &Facts) -> Vec<Field> {
     let mut fields = Vec::new();
     for side in [Side::First, Side::Second] {
@@ -119,24 +121,19 @@ fn trouble(facts: &Facts) -> Vec<Field> {
     fields
 }
 
-/// What TLS agreed on, and the records that carried the message.
-pub(super) fn tls(place: &Place<'_>, message: &Message) -> Result<Option<Layer>> {
-    let connection =
-        match message.packets.first().map(|first| place.reader.packet(place.capture, *first)).transpose()? {
-            Some(Some(packet)) => place.reader.connection(place.capture, packet.connection)?,
-            // The packets were not kept, or there are none: a replay over TLS is recorded above it.
-            _ => {
-                match message.exchange.map(|number| place.reader.exchange(place.capture, number)).transpose()?.flatten()
-                {
-                    Some(exchange) => place.reader.connection(place.capture, exchange.connection)?,
-                    None => None,
-                }
-            }
-        };
+/// The parameters that the TLS handshake agreed on, and the records that carried the message.
+pub(super) fn tls(stored: &StoredSession<'_>, message: &Message) -> Result<Option<Layer>> {
+    let packet = message.packets.first().map(|first| stored.reader.packet(stored.capture, *first)).transpose()?;
+    let connection = match packet.flatten() {
+        Some(packet) => Some(packet.connection),
+        // The packets were not stored, or there are none: a replay over TLS is recorded above it.
+        None => stored.exchange(message)?.map(|exchange| exchange.connection),
+    };
+    let connection = connection.map(|id| stored.reader.connection(stored.capture, id)).transpose()?.flatten();
     let Some(connection) = connection.filter(|connection| !connection.tls.is_empty()) else { return Ok(None) };
     let agreed = connection.agreed.clone().unwrap_or_default();
     let mut fields = agreed_fields(&agreed);
-    let records = records(place, message)?;
+    let records = records(stored, message)?;
     let range = records.first().zip(records.last()).map(|(first, last)| (first.start, last.end));
     if let Some((start, end)) = range {
         let sealed: u64 = records.iter().map(Span::len).sum();
@@ -154,7 +151,7 @@ pub(super) fn tls(place: &Place<'_>, message: &Message) -> Result<Option<Layer>>
     }))
 }
 
-/// What TLS agreed on, as names and values.
+/// The parameters that the TLS handshake agreed on, as fields.
 fn agreed_fields(agreed: &Agreed) -> Vec<Field> {
     let named = [("cipher suite", &agreed.cipher_suite), ("server name", &agreed.server_name), ("ALPN", &agreed.alpn)];
     let mut fields: Vec<Field> =
@@ -165,18 +162,19 @@ fn agreed_fields(agreed: &Agreed) -> Vec<Field> {
     fields
 }
 
-/// The TLS records that a message stands in, in order, each once.
-fn records(place: &Place<'_>, message: &Message) -> Result<Vec<Span>> {
+/// The TLS records that contain a message, in order, each once.
+fn records(stored: &StoredSession<'_>, message: &Message) -> Result<Vec<Span>> {
     let mut records: Vec<Span> = Vec::new();
     let mut open = vec![message.span];
     while let Some(span) = open.pop() {
-        let stream = place.reader.stream(place.capture, span.stream)?;
+        let stream = stored.reader.stream(stored.capture, span.stream)?;
         let is_plaintext = stream.is_some_and(|stream| matches!(stream.kind, StreamKind::Plaintext(_)));
-        let below = below(place, span)?;
+        let below = below(stored, span)?;
         if is_plaintext {
             records.extend(below);
         } else {
-            // A stream is made of streams that were there before it: in a file that says otherwise the walk might never end.
+            // A stream is made only of streams with smaller ids. A damaged file may break this
+            // rule, and then the walk might never end.
             open.extend(below.into_iter().filter(|from| from.stream < span.stream));
         }
     }

@@ -1,4 +1,4 @@
-//! The operations of a session: calls that are one thing, each in a line.
+//! The operations of a session: calls that belong together, each in one row.
 
 use anyhow::Result;
 
@@ -7,22 +7,22 @@ use crate::mcp::{MessageNumber, SessionNumber};
 use crate::store::{CaptureId, Key, Page, Reader, Scope};
 use crate::view::units::count;
 
-/// Operations that are listed: the first ones.
+/// Maximum number of operations that are listed: the first ones.
 const LISTED: usize = 40;
 
-/// An operation.
+/// An operation, with the reasons that link its messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Operation {
     /// Its first request.
     pub first: MessageNumber,
-    /// Its method, and what it is about.
+    /// Its method and the subject of its first request.
     pub name: String,
-    /// How many messages later ones are tied to it by each reason.
+    /// The reasons why later messages belong to it, and the number of messages for each.
     pub links: Vec<(Why, u64)>,
 }
 
 impl Operation {
-    /// `2 × progress, 1 × with input`
+    /// The reasons in words: `2 × progress, 1 × with input`.
     pub fn words(&self) -> String {
         let words: Vec<String> = self.links.iter().map(|(why, times)| format!("{times} × {}", why.word())).collect();
         words.join(", ")
@@ -42,7 +42,7 @@ pub fn read(reader: &Reader, capture: CaptureId, session: SessionNumber) -> Resu
             let parts = [row.method, row.subject].into_iter().flatten();
             parts.collect::<Vec<_>>().join(" ")
         });
-        // What answers says nothing that its request does not.
+        // That a response belongs to it adds nothing to its request.
         let links: Vec<_> = links.into_iter().filter(|(why, _)| *why != Why::Answer).collect();
         if !links.is_empty() {
             operations.push(Operation { first, name: name.unwrap_or_default(), links });
@@ -51,7 +51,7 @@ pub fn read(reader: &Reader, capture: CaptureId, session: SessionNumber) -> Resu
     Ok((operations, more))
 }
 
-/// How many they are, for people.
+/// The number of operations, for people.
 pub fn total(operations: &[Operation], more: bool) -> String {
     let shown = count(operations.len() as u64, "operation");
     if more { format!("the first {shown}") } else { shown }
@@ -68,7 +68,7 @@ mod tests {
     use crate::store::{CaptureInfo, CaptureKind, Options, Place, Summary, Writer};
     use crate::talk;
 
-    /// A store of one session; each message is linked to these.
+    /// A store with one session. Each message has the given link.
     fn store(links: &[Option<(u64, Why)>]) -> (Reader, CaptureId) {
         let place = Place::temporary().unwrap();
         let info = CaptureInfo { kind: CaptureKind::Import, source: "one".into(), process: 1, started: Time(0) };
@@ -91,19 +91,19 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_is_a_line_with_its_reasons_counted_and_answers_are_none() {
+    fn an_operation_is_a_row_that_counts_its_reasons() {
         let progress = Some((1, Why::Progress));
         let links = [None, progress, None, progress, Some((1, Why::Retry)), Some((3, Why::Answer)), None];
         let (reader, capture) = store(&links);
         let (operations, more) = read(&reader, capture, SessionNumber(1)).unwrap();
-        let told: Vec<_> = operations.iter().map(|one| (one.first.0, one.name.as_str(), one.words())).collect();
-        assert_eq!(told, [(1, "tools/call add", "2 × progress, 1 × likely retry".to_owned())]);
+        let rows: Vec<_> = operations.iter().map(|one| (one.first.0, one.name.as_str(), one.words())).collect();
+        assert_eq!(rows, [(1, "tools/call add", "2 × progress, 1 × likely retry".to_owned())]);
         assert_eq!(total(&operations, more), "1 operation");
         assert_eq!(read(&reader, capture, SessionNumber(2)).unwrap(), (Vec::new(), false));
     }
 
     #[test]
-    fn the_first_are_listed_where_there_are_many() {
+    fn only_the_first_of_many_operations_are_listed() {
         let many = 2 * LISTED as u64;
         let links: Vec<_> = (1..=many).map(|_| None).chain((1..=many).map(|of| Some((of, Why::Cursor)))).collect();
         let (reader, capture) = store(&links);

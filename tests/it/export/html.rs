@@ -47,7 +47,7 @@ fn a_page_holds_everything_and_fetches_nothing() {
 #[test]
 fn a_filter_says_so_and_links_to_nothing_that_is_not_there() {
     let page = exported(&sample("weather/capture.pcapng"), "html", &["--filter", "method = tools/call"]);
-    assert!(page.contains("only messages that fit <code>method = tools/call</code>"));
+    assert!(page.contains("only messages that match <code>method = tools/call</code>"));
     assert_eq!(values(&page, "id").iter().filter(|place| place.starts_with('m')).count(), 2);
     assert!(!values(&page, "href").iter().any(|link| link.starts_with("#m")));
 }

@@ -94,7 +94,7 @@ fn the_database_may_be_locked_or_none_and_clients_are_served() {
     holder.execute_batch("BEGIN EXCLUSIVE").expect("it is free");
     let mut proxying = Proxying::start(&db, &served.url("/mcp"), &[]);
     conversation(&scene, &proxying.url);
-    assert!(proxying.said().starts_with("mcptap: not recorded yet, clients are served all the same: "));
+    assert!(proxying.said().starts_with("mcptap: recording has not started, but clients are served: "));
     holder.execute_batch("COMMIT").expect("it is ours");
     conversation(&scene, &proxying.url);
     let ended = proxying.end();
@@ -105,7 +105,7 @@ fn the_database_may_be_locked_or_none_and_clients_are_served() {
     for db in ["text", "text/below", "."] {
         let mut proxying = Proxying::start(&folder.path().join(db), &served.url("/mcp"), &[]);
         conversation(&scene, &proxying.url);
-        assert!(proxying.said().contains("not recorded yet"));
+        assert!(proxying.said().contains("recording has not started"));
         let ended = proxying.end();
         assert_eq!(ended.status, Some(2), "{db}");
         assert!(ended.stderr.starts_with("mcptap: nothing was saved: "), "{}", ended.stderr);
@@ -149,7 +149,7 @@ fn where_it_listens_and_what_cannot_be() {
         assert!(proxying.url.starts_with("http://[::1]:") && proxying.url.ends_with("/mcp"), "{}", proxying.url);
     }
     let mut open = Proxying::listening("0.0.0.0:0", &db, &url, &[]);
-    assert!(open.said().starts_with("mcptap: whoever reaches this machine reaches the server"));
+    assert!(open.said().starts_with("mcptap: every machine that reaches this address can use the server"));
     let taken = open.address().replace("0.0.0.0", "127.0.0.1");
     for (listen, to, why) in [
         (taken.as_str(), url.as_str(), "cannot listen at"),

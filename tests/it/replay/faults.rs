@@ -85,7 +85,7 @@ fn authorization_is_asked_for_and_supplied() {
     // That replay is a recording whose secret was masked: it is named, and never sent.
     let done = scene.run(&["replay", "latest", "--to", &served.url("/mcp")]);
     assert!(
-        stderr(&done).contains("sent Authorization, whose value was not kept and is not sent: --bearer-env VAR"),
+        stderr(&done).contains("sent Authorization, whose value was not stored and is not sent: --bearer-env VAR"),
         "{}",
         stderr(&done)
     );
@@ -137,7 +137,7 @@ fn tls_needs_a_certificate_that_is_trusted() {
     for options in [&["--cacert", &pem][..], &["--insecure"]] {
         let done = scene.replay_to(&here, options);
         assert_eq!(done.status.code(), Some(0), "{}{}", stdout(&done), stderr(&done));
-        assert_eq!(stderr(&done).contains("whoever answers for https://"), options == ["--insecure"]);
+        assert_eq!(stderr(&done).contains("the certificate of https://"), options == ["--insecure"]);
     }
 }
 

@@ -1,20 +1,22 @@
-//! A configuration in JSON, with comments where there are any.
+//! A configuration in JSON, with or without comments.
 
 use anyhow::{Result, anyhow};
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstArray, CstNode, CstObject, CstObjectProp, CstRootNode};
 
-use super::{DEPTH, Document, Entry, LISTS, URLS};
+use super::{DEPTH, Document, LISTS, ServerSettings, URLS};
 
-/// The file, and its servers.
+/// The document and its servers.
 pub(super) struct Json {
     root: CstRootNode,
     servers: Vec<(String, CstObject)>,
 }
 
 impl Json {
+    /// Parses the text.
+    ///
     /// # Errors
-    /// It is no JSON.
+    /// It is not JSON.
     pub(super) fn read(text: &str) -> Result<Json> {
         let root = CstRootNode::parse(text, &ParseOptions::default()).map_err(|error| anyhow!("{error}"))?;
         let mut servers = Vec::new();
@@ -38,8 +40,8 @@ fn collect(object: &CstObject, depth: usize, found: &mut Vec<(String, CstObject)
 }
 
 impl Document for Json {
-    fn servers(&self) -> Vec<Entry> {
-        let entry = |(name, object): &(String, CstObject)| Entry {
+    fn servers(&self) -> Vec<ServerSettings> {
+        let settings = |(name, object): &(String, CstObject)| ServerSettings {
             name: name.clone(),
             command: object.get("command").and_then(|command| text(&command.value()?)),
             arguments: match object.get("args") {
@@ -48,7 +50,7 @@ impl Document for Json {
             },
             has_url: URLS.iter().any(|name| object.get(name).is_some()),
         };
-        self.servers.iter().map(entry).collect()
+        self.servers.iter().map(settings).collect()
     }
 
     fn replace_command(&mut self, server: usize, command: &str) {
@@ -95,7 +97,8 @@ fn words(array: &CstArray) -> Option<Vec<String>> {
     array.elements().iter().map(text).collect()
 }
 
-/// Whether an array is a line of words and nothing else. Such a one is written anew: what is taken out of it would leave blanks.
+/// Whether an array is on one line and has no comments. Such an array is written anew, because
+/// removing elements would leave blanks.
 fn is_one_line(array: &CstArray) -> bool {
     !array.children().iter().any(|child| child.is_newline() || child.is_comment())
 }

@@ -3,18 +3,20 @@
 use anyhow::Result;
 use toml_edit::{Array, DocumentMut, Item, TableLike, TomlError, Value, value};
 
-use super::{DEPTH, Document, Entry, LISTS, URLS};
+use super::{DEPTH, Document, LISTS, ServerSettings, URLS};
 use crate::cli::toml_error;
 
-/// The file, and the names that lead to each of its servers.
+/// The document, and the keys that lead to each of its servers.
 pub(super) struct Toml {
     document: DocumentMut,
     servers: Vec<Vec<String>>,
 }
 
 impl Toml {
+    /// Parses the text.
+    ///
     /// # Errors
-    /// It is no TOML.
+    /// It is not TOML.
     pub(super) fn read(text: &str) -> Result<Toml> {
         let wrong = |error: TomlError| toml_error(text, error.message(), error.span());
         let document: DocumentMut = text.parse().map_err(wrong)?;
@@ -47,13 +49,13 @@ fn collect(table: &dyn TableLike, path: &[String], found: &mut Vec<Vec<String>>)
 }
 
 impl Document for Toml {
-    fn servers(&self) -> Vec<Entry> {
-        let entry = |path: &Vec<String>| {
+    fn servers(&self) -> Vec<ServerSettings> {
+        let settings = |path: &Vec<String>| {
             let mut table: &dyn TableLike = self.document.as_table();
             for name in path {
                 table = table.get(name)?.as_table_like()?;
             }
-            Some(Entry {
+            Some(ServerSettings {
                 name: path.last()?.clone(),
                 command: table.get("command").and_then(Item::as_str).map(str::to_owned),
                 arguments: match table.get("args") {
@@ -63,7 +65,7 @@ impl Document for Toml {
                 has_url: URLS.iter().any(|name| table.contains_key(name)),
             })
         };
-        self.servers.iter().filter_map(entry).collect()
+        self.servers.iter().filter_map(settings).collect()
     }
 
     fn replace_command(&mut self, server: usize, command: &str) {
@@ -78,7 +80,7 @@ impl Document for Toml {
     fn add_arguments(&mut self, server: usize, added: &[String]) {
         let Some(table) = self.server(server) else { return };
         if !table.contains_key("args") {
-            // Between braces the blank before the last of them belongs to the last value.
+            // In an inline table the blank before the closing brace belongs to the last value.
             let blank = last(table).and_then(take_blank).unwrap_or_default();
             table.insert("args", value(Value::from(Array::new()).decorated(" ", blank)));
         }
@@ -120,7 +122,7 @@ fn words(array: &Array) -> Option<Vec<String>> {
     array.iter().map(|value| value.as_str().map(str::to_owned)).collect()
 }
 
-/// What stands in front of a value: blanks, ends of lines, comments.
+/// The text before a value: blanks, line ends and comments.
 fn prefix(value: &Value) -> &str {
     value.decor().prefix().and_then(|prefix| prefix.as_str()).unwrap_or_default()
 }
@@ -129,7 +131,7 @@ fn last(table: &mut dyn TableLike) -> Option<&mut Value> {
     table.iter_mut().last()?.1.as_value_mut()
 }
 
-/// The blanks behind a value, which has none then.
+/// Removes the blanks behind a value and returns them.
 fn take_blank(value: &mut Value) -> Option<String> {
     let suffix = value.decor().suffix().and_then(|suffix| suffix.as_str()).filter(|suffix| !suffix.is_empty())?;
     let blank = suffix.trim().is_empty().then(|| suffix.to_owned())?;
@@ -137,7 +139,8 @@ fn take_blank(value: &mut Value) -> Option<String> {
     Some(blank)
 }
 
-/// What stands between two words, where this stands in front of the first: an end of a line with what follows it, or a blank.
+/// The text between two words of an array, given the text before the first word: a line end with
+/// its indentation, or a blank.
 fn between(first: &str) -> String {
     match first.rfind('\n') {
         Some(at) => first[at..].to_owned(),

@@ -6,10 +6,10 @@ use super::*;
 use crate::mcp::MessageNumber;
 use crate::store::{Key, Page, Scope};
 use crate::tui::data::PAGE;
-use crate::view::steps::{Index, Step};
+use crate::view::steps::{Step, StepTable};
 
 /// All pages as they are by now; each step once, in order of first packet.
-fn paged(index: &mut Index, reader: &Reader) -> Vec<Step> {
+fn paged(index: &mut StepTable, reader: &Reader) -> Vec<Step> {
     index.grow(reader, &|| false).unwrap();
     let pages = (0..index.total()).step_by(PAGE).map(|first| index.steps(reader, first, PAGE).unwrap());
     let steps: Vec<Step> = pages.flatten().collect();
@@ -31,7 +31,7 @@ fn a_table_that_grew_is_the_whole_one_and_names_every_message_once() {
         let path = samples.join(format!("{name}.pcapng"));
         let place = Place::temporary().unwrap();
         let import = Import::new(&[path], place.clone(), Decoding::default()).unwrap();
-        let mut growing: Option<(Reader, Vec<(SessionNumber, Index)>)> = None;
+        let mut growing: Option<(Reader, Vec<(SessionNumber, StepTable)>)> = None;
         import.run(
             &mut |_| {
                 // As far as the store is by now.
@@ -39,7 +39,7 @@ fn a_table_that_grew_is_the_whole_one_and_names_every_message_once() {
                     growing.get_or_insert_with(|| (Reader::open(place.clone()).unwrap(), Vec::new()));
                 for session in reader.sessions(Page::<SessionNumber>::first(10)).unwrap() {
                     if !indexes.iter().any(|(number, _)| *number == session.number) {
-                        indexes.push((session.number, Index::new(session.number, usize::MAX)));
+                        indexes.push((session.number, StepTable::new(session.number, usize::MAX)));
                     }
                 }
                 indexes.iter_mut().for_each(|(_, index)| drop(paged(index, reader)));
@@ -50,7 +50,7 @@ fn a_table_that_grew_is_the_whole_one_and_names_every_message_once() {
         assert!(!indexes.is_empty());
         for (session, index) in &mut indexes {
             let steps = paged(index, &reader);
-            assert_eq!(paged(&mut Index::new(*session, usize::MAX), &reader), steps, "{name}");
+            assert_eq!(paged(&mut StepTable::new(*session, usize::MAX), &reader), steps, "{name}");
             let messages = reader.message_rows(Scope::Session(*session), Page::<Key>::first(10_000)).unwrap();
             let known: BTreeSet<MessageNumber> = messages.iter().map(|message| message.number).collect();
             let named = named(&steps);

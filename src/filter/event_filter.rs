@@ -1,13 +1,15 @@
-//! A filter on events as they come.
+//! A filter on events as they arrive.
 //!
-//! Some facts come after the message they are about: the status of its HTTP exchange, the server's name for the
-//! `initialize` that asks for it. A stored message is judged by all of them. So that a stream gives the same answer,
-//! messages wait here, in order, until what the filter asks for is known ([`Filter::settled`]); a filter that asks for
-//! nothing of the kind never makes one wait. On a live capture nothing waits for the end: there the answer rests on
-//! what is known.
+//! Some facts arrive after the message that they are about: the status of its HTTP exchange, or the
+//! server's name for the `initialize` that asks for it. A stored message is tested with all facts.
+//! To get the same result, this filter holds messages, in order, until the facts that it needs are
+//! available ([`Filter::settled`]).
+//!
+//! A filter that needs no later facts holds nothing. On a live capture nothing is held until
+//! the end of the capture. Fields that are final only at the end are tested with the facts
+//! available by then.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::sync::Arc;
 
 use rustc_hash::FxBuildHasher;
 
@@ -15,73 +17,71 @@ use super::{Filter, Row, Settled};
 use crate::decode::exchange::{Exchange, ExchangeNumber, Half};
 use crate::event::Event;
 use crate::findings::Severity;
-use crate::mcp::facts;
 use crate::mcp::{Message, MessageNumber, Session, SessionNumber};
 
-/// Bytes of messages that wait, and of tool names remembered for answers to come. Beyond, the oldest message is judged
-/// by what is known and the oldest name forgotten.
-const HELD: usize = 64 << 20;
+/// Maximum bytes of held messages. Beyond it the oldest message is tested with the facts available.
+const MAX_HELD_BYTES: usize = 64 << 20;
 
-/// What a waiting message costs beside its text.
+/// Bytes that a held message costs in addition to its text.
 const OVERHEAD: usize = 512;
 
-/// Operations remembered; the oldest are forgotten first. They take less memory than the messages that wait.
+/// Maximum number of operations remembered; the oldest are evicted first. They take less memory
+/// than the held messages.
 const OPERATIONS: usize = 1 << 20;
 
-/// Sessions remembered; the oldest are forgotten first. As many as there may be open connections.
+/// Maximum number of sessions remembered; the oldest are evicted first. As many connections may be
+/// open at once.
 const SESSIONS: usize = 65_536;
 
-/// A message, and what was learnt of it since.
+/// A held message, with the facts that arrived after it.
 #[derive(Debug)]
-struct Waiting {
+struct HeldMessage {
     message: Box<Message>,
-    tool: Option<Arc<str>>,
     answered: bool,
     findings: Vec<&'static str>,
     severities: Vec<Severity>,
 }
 
-/// Lets the messages through that a filter wants, with every other event.
+/// Passes on the messages that a filter selects, and every other event.
 #[derive(Debug)]
-pub struct Stream {
+pub struct EventFilter {
     filter: Filter,
+    /// The moment that messages are held for. It is never `AtEnd` on a live capture.
     settled: Settled,
-    /// In order of their numbers.
-    waiting: VecDeque<Waiting>,
-    waiting_bytes: usize,
+    /// Held messages, in the order of their numbers.
+    held: VecDeque<HeldMessage>,
+    held_bytes: usize,
     sessions: BTreeMap<SessionNumber, Session>,
-    /// Of the messages that wait: how many of this exchange, and its record once it is over.
+    /// Exchanges of held messages: the number of these messages, and the exchange's record once
+    /// it is over.
     exchanges: HashMap<ExchangeNumber, (usize, Option<Exchange>), FxBuildHasher>,
-    /// First requests of operations, as far as later messages told.
+    /// First requests of operations, as far as later messages have linked to them.
     operations: BTreeSet<MessageNumber>,
-    tools: BTreeMap<MessageNumber, Arc<str>>,
-    tools_bytes: usize,
 }
 
-impl Stream {
-    /// Filters a capture that is read from a file (`live` false) or as it is made.
-    pub fn new(filter: Filter, live: bool) -> Stream {
+impl EventFilter {
+    /// Makes the filter for a capture file (`live` is false) or for a live capture.
+    pub fn new(filter: Filter, live: bool) -> EventFilter {
         let awaited = filter.fields().into_iter().map(|field| field.settled());
         let settled = awaited.filter(|settled| !live || *settled != Settled::AtEnd).max().unwrap_or_default();
-        Stream {
+        EventFilter {
             filter,
             settled,
-            waiting: VecDeque::new(),
-            waiting_bytes: 0,
+            held: VecDeque::new(),
+            held_bytes: 0,
             sessions: BTreeMap::new(),
             exchanges: HashMap::default(),
             operations: BTreeSet::new(),
-            tools: BTreeMap::new(),
-            tools_bytes: 0,
         }
     }
 
-    /// The next event. Messages that pass come out in order; every other event comes out at once.
+    /// Takes the next event. Messages that pass are emitted in order; every other event is
+    /// emitted at once.
     pub fn push(&mut self, event: Event, sink: &mut impl FnMut(Event)) {
         match event {
             Event::Message(message) => {
                 self.hold(message);
-                self.release(HELD, sink);
+                self.release(MAX_HELD_BYTES, sink);
             }
             Event::Session(session) => {
                 self.sessions.insert(session.number, (*session).clone());
@@ -92,21 +92,21 @@ impl Stream {
             }
             Event::Exchange(exchange) => {
                 if let Some((_, record)) = self.exchanges.get_mut(&exchange.number) {
-                    let before = record.replace(told(&exchange));
-                    self.waiting_bytes += record.as_ref().map_or(0, cost);
-                    self.waiting_bytes -= before.as_ref().map_or(0, cost);
+                    let before = record.replace(without_packets(&exchange));
+                    self.held_bytes += record.as_ref().map_or(0, memory_of);
+                    self.held_bytes -= before.as_ref().map_or(0, memory_of);
                 }
                 sink(Event::Exchange(exchange));
-                self.release(HELD, sink);
+                self.release(MAX_HELD_BYTES, sink);
             }
             Event::Finding(finding) => {
                 for number in &finding.messages {
-                    let Some(waiting) = self.waiting(*number) else { continue };
-                    if !waiting.findings.contains(&finding.rule.id) {
-                        waiting.findings.push(finding.rule.id);
+                    let Some(held) = self.held_message(*number) else { continue };
+                    if !held.findings.contains(&finding.rule.id) {
+                        held.findings.push(finding.rule.id);
                     }
-                    if !waiting.severities.contains(&finding.severity) {
-                        waiting.severities.push(finding.severity);
+                    if !held.severities.contains(&finding.severity) {
+                        held.severities.push(finding.severity);
                     }
                 }
                 sink(Event::Finding(finding));
@@ -115,17 +115,12 @@ impl Stream {
         }
     }
 
-    /// The capture is over: what waits is judged by what is known.
+    /// Ends the capture: held messages are tested with the facts available.
     pub fn finish(&mut self, sink: &mut impl FnMut(Event)) {
         self.release(0, sink);
     }
 
     fn hold(&mut self, message: Box<Message>) {
-        let tool = facts::tool(&message);
-        if let Some(tool) = &tool {
-            self.remember(message.number, Arc::clone(tool));
-        }
-        let tool = tool.or_else(|| self.tools.get(&message.answers?).cloned());
         if let Some(link) = message.link
             && self.settled == Settled::AtEnd
         {
@@ -135,42 +130,34 @@ impl Stream {
             }
         }
         if let Some(request) = message.answers
-            && let Some(waiting) = self.waiting(request)
+            && let Some(held) = self.held_message(request)
         {
-            waiting.answered = true;
+            held.answered = true;
         }
         if let Some(exchange) = message.exchange {
             self.exchanges.entry(exchange).or_default().0 += 1;
         }
-        self.waiting_bytes += message.raw.len() + OVERHEAD;
+        self.held_bytes += message.raw.len() + OVERHEAD;
         let (answered, findings) = (message.answered_by.is_some(), message.findings.clone());
-        self.waiting.push_back(Waiting { message, tool, answered, findings, severities: Vec::new() });
+        self.held.push_back(HeldMessage { message, answered, findings, severities: Vec::new() });
     }
 
-    /// The first request of a message's operation; the first one itself and its answer have no link.
+    /// The operation of a message, named by its first request. That request and its response carry
+    /// no link themselves.
     fn operation(&self, message: &Message) -> Option<MessageNumber> {
         let first = |number: &MessageNumber| self.operations.contains(number);
         message.operation.or_else(|| Some(message.number).filter(first)).or_else(|| message.answers.filter(first))
     }
 
-    fn waiting(&mut self, number: MessageNumber) -> Option<&mut Waiting> {
-        let position = self.waiting.binary_search_by_key(&number, |waiting| waiting.message.number).ok()?;
-        self.waiting.get_mut(position)
+    fn held_message(&mut self, number: MessageNumber) -> Option<&mut HeldMessage> {
+        let position = self.held.binary_search_by_key(&number, |held| held.message.number).ok()?;
+        self.held.get_mut(position)
     }
 
-    fn remember(&mut self, call: MessageNumber, tool: Arc<str>) {
-        self.tools_bytes += tool.len() + OVERHEAD;
-        self.tools.insert(call, tool);
-        while self.tools_bytes > HELD
-            && let Some((_, oldest)) = self.tools.pop_first()
-        {
-            self.tools_bytes -= oldest.len() + OVERHEAD;
-        }
-    }
-
-    /// Judges the messages at the front that need not wait, and as many more as hold more than `limit` bytes.
+    /// Tests the messages at the front that are no longer held, and more of them while they hold
+    /// more than `limit` bytes.
     fn release(&mut self, limit: usize, sink: &mut impl FnMut(Event)) {
-        while let Some(first) = self.waiting.front() {
+        while let Some(first) = self.held.front() {
             let exchange = first.message.exchange;
             let settled = match self.settled {
                 Settled::WithMessage => true,
@@ -178,19 +165,18 @@ impl Stream {
                     .is_none_or(|exchange| self.exchanges.get(&exchange).is_some_and(|(_, record)| record.is_some())),
                 Settled::AtEnd => false,
             };
-            if !settled && limit > 0 && self.waiting_bytes <= limit {
+            if !settled && limit > 0 && self.held_bytes <= limit {
                 return;
             }
-            let Some(Waiting { mut message, tool, answered, findings, severities }) = self.waiting.pop_front() else {
+            let Some(HeldMessage { mut message, answered, findings, severities }) = self.held.pop_front() else {
                 return;
             };
             if let Some(first) = self.operation(&message) {
                 message.joins(first);
             }
-            self.waiting_bytes -= message.raw.len() + OVERHEAD;
+            self.held_bytes -= message.raw.len() + OVERHEAD;
             let passes = self.filter.matches(&Row {
                 message: &message,
-                tool: tool.as_deref(),
                 answered,
                 findings: &findings,
                 severities: &severities,
@@ -203,7 +189,7 @@ impl Stream {
                 *count -= 1;
                 if *count == 0 {
                     let over = self.exchanges.remove(&exchange).and_then(|(_, record)| record);
-                    self.waiting_bytes -= over.as_ref().map_or(0, cost);
+                    self.held_bytes -= over.as_ref().map_or(0, memory_of);
                 }
             }
             if passes {
@@ -213,8 +199,9 @@ impl Stream {
     }
 }
 
-/// What filters ask of an exchange: not its packets, of which a long stream has many.
-fn told(exchange: &Exchange) -> Exchange {
+/// A copy of an exchange with the facts that filters test. A long stream has many packets, so they
+/// are left out.
+fn without_packets(exchange: &Exchange) -> Exchange {
     let half = |half: &Half| Half { fields: half.fields.clone(), ..Half::default() };
     Exchange {
         number: exchange.number,
@@ -228,7 +215,7 @@ fn told(exchange: &Exchange) -> Exchange {
     }
 }
 
-fn cost(exchange: &Exchange) -> usize {
+fn memory_of(exchange: &Exchange) -> usize {
     let texts = exchange.target.as_ref().map_or(0, String::len);
     OVERHEAD + texts + exchange.request.fields.size() + exchange.response.fields.size()
 }

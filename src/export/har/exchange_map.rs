@@ -1,4 +1,5 @@
-//! What belongs to an exchange, over a whole capture: found out in one pass over each list, some 20 bytes for each message and body.
+//! The messages, bodies and streams of each exchange of a capture. They are read in one pass over
+//! each list and take about 20 bytes for each message and body.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,26 +12,26 @@ use crate::decode::{ConnectionId, Direction, Side};
 use crate::mcp::{MessageNumber, SessionNumber};
 use crate::store::{CaptureId, Reader};
 
-/// A message that an exchange carried, and its session.
-pub(super) type Carried = (ExchangeNumber, MessageNumber, SessionNumber);
+/// A message that an exchange carried, with its session.
+pub(super) type ExchangeMessage = (ExchangeNumber, MessageNumber, SessionNumber);
 
 /// The messages and streams of a capture, by exchange.
 #[derive(Debug)]
-pub(super) struct Index {
+pub(super) struct ExchangeMap {
     pub(super) capture: CaptureId,
-    /// mcptap itself spoke HTTPS, and recorded what stood inside TLS.
-    pub(super) spoke_https: bool,
-    /// In order.
-    carried: Vec<Carried>,
-    /// The streams of contents as sent, in order.
+    /// Whether mcptap itself spoke HTTPS and recorded above TLS.
+    pub(super) recorded_https: bool,
+    /// Messages in the order of their exchanges.
+    carried: Vec<ExchangeMessage>,
+    /// Streams of bodies with their content coding, sorted. The flag marks a response.
     bodies: Vec<(ExchangeNumber, bool, StreamId)>,
-    /// The stream that heads stand in: of TCP, or of what TLS carried.
+    /// Streams that contain heads, by connection and side: of TCP, or of decrypted TLS.
     channels: HashMap<(ConnectionId, usize), StreamId>,
     plaintext: HashSet<StreamId>,
 }
 
-impl Index {
-    pub(super) fn read(reader: &Reader, capture: CaptureId) -> Result<Index> {
+impl ExchangeMap {
+    pub(super) fn read(reader: &Reader, capture: CaptureId) -> Result<ExchangeMap> {
         let mut carried = Vec::new();
         reader.carried(capture, |exchange, session, message| carried.push((exchange, message, session)))?;
         carried.sort_unstable();
@@ -46,18 +47,18 @@ impl Index {
         })?;
         bodies.sort_unstable();
         let info = reader.capture(capture)?.map(|capture| capture.info);
-        let spoke_https = info.is_some_and(|info| info.kind.is_made_up() && info.source.starts_with("https://"));
-        Ok(Index { capture, spoke_https, carried, bodies, channels, plaintext })
+        let recorded_https = info.is_some_and(|info| info.kind.is_made_up() && info.source.starts_with("https://"));
+        Ok(ExchangeMap { capture, recorded_https, carried, bodies, channels, plaintext })
     }
 
     /// The messages that an exchange carried, in order.
-    pub(super) fn messages(&self, exchange: ExchangeNumber) -> &[Carried] {
+    pub(super) fn messages(&self, exchange: ExchangeNumber) -> &[ExchangeMessage] {
         let start = self.carried.partition_point(|(number, ..)| *number < exchange);
         let length = self.carried[start..].partition_point(|(number, ..)| *number == exchange);
         &self.carried[start..start + length]
     }
 
-    /// The stream of a content, transfer coding taken off.
+    /// The stream of a body without its transfer coding.
     pub(super) fn body(&self, exchange: ExchangeNumber, direction: Direction) -> Option<StreamId> {
         let wanted = (exchange, is_response(direction));
         let at = self.bodies.partition_point(|(number, response, _)| (*number, *response) < wanted);
@@ -65,12 +66,12 @@ impl Index {
         ((number, response) == wanted).then_some(stream)
     }
 
-    /// The stream that the heads of a side stand in.
+    /// The stream that contains the heads that a side sent.
     pub(super) fn channel(&self, connection: ConnectionId, side: Side) -> Option<StreamId> {
         self.channels.get(&(connection, side.index())).copied()
     }
 
-    /// Whether TLS carried a stream.
+    /// Whether a stream is decrypted TLS.
     pub(super) fn is_plaintext(&self, stream: StreamId) -> bool {
         self.plaintext.contains(&stream)
     }

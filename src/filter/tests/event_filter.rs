@@ -1,4 +1,4 @@
-//! Messages wait for what the filter asks for, in order, and for nothing else.
+//! Messages are held, in order, for the facts that the filter needs, and for nothing else.
 
 use super::*;
 use crate::decode::exchange::{Exchange, Half};
@@ -9,9 +9,9 @@ fn exchange(number: u64, status: u16) -> Event {
     Event::Exchange(Box::new(Exchange { request: Half::default(), ..exchange }))
 }
 
-/// The numbers of the messages that came out after each event, then at the end.
+/// The numbers of the messages that were emitted after each event, and at the end.
 fn run(filter: &str, live: bool, events: Vec<Event>) -> Vec<Vec<u64>> {
-    let mut stream = Stream::new(Filter::parse(filter).unwrap(), live);
+    let mut stream = EventFilter::new(Filter::parse(filter).unwrap(), live);
     let mut out = Vec::new();
     for event in events.into_iter().map(Some).chain([None]) {
         let mut numbers = Vec::new();
@@ -44,7 +44,7 @@ fn conversation() -> Vec<Event> {
 }
 
 #[test]
-fn what_is_known_at_once_passes_at_once() {
+fn messages_with_all_facts_pass_immediately() {
     assert_eq!(
         run("tool = get_weather", false, conversation()),
         [vec![1], vec![2], vec![], vec![], vec![], vec![], vec![]]
@@ -52,7 +52,7 @@ fn what_is_known_at_once_passes_at_once() {
 }
 
 #[test]
-fn http_facts_are_waited_for_in_order() {
+fn messages_are_held_in_order_for_facts_of_their_exchange() {
     let expected = [vec![], vec![], vec![], vec![], vec![], vec![1], vec![]];
     assert_eq!(run("http.status >= 400", false, conversation()), expected);
     assert_eq!(run("http.status >= 400", true, conversation()), expected);
@@ -61,7 +61,7 @@ fn http_facts_are_waited_for_in_order() {
 }
 
 #[test]
-fn facts_of_the_session_are_waited_for_in_a_file_only() {
+fn messages_are_held_for_facts_of_the_session_only_in_a_file() {
     let expected = [vec![], vec![], vec![], vec![], vec![], vec![], vec![1, 2, 3]];
     assert_eq!(run("server = weather", false, conversation()), expected);
     let expected = [vec![], vec![], vec![], vec![], vec![], vec![], vec![1]];

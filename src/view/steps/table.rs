@@ -1,11 +1,13 @@
-//! The step table, row by row: which steps there are is known from an index that grows with the session; what a step says is read when it
-//! is looked at.
+//! The step table, one page at a time.
+//!
+//! An index of all steps grows with the session. The text of a step is read from the store only
+//! when the step is shown.
 
 use std::collections::{BTreeSet, HashMap};
 
 use anyhow::Result;
 
-use super::{Place, Step, of_connection, of_frame, of_line, of_request, of_response};
+use super::{ConnectionRoles, Step, of_connection, of_frame, of_line, of_request, of_response};
 use crate::capture::PacketNumber;
 use crate::decode::ConnectionId;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
@@ -13,145 +15,118 @@ use crate::event::Connection;
 use crate::mcp::{Carrier, Peers, Session, SessionNumber};
 use crate::store::{CaptureId, Key, MessageRow, Page, Reader, Scope};
 
-/// Messages, exchanges or connections that are read at once.
+/// Number of messages, exchanges or connections read at once.
 const SLICE: usize = 2_000;
 
-/// Connections whose steps may still change: those that came last.
+/// Number of connections, the last ones, whose steps may still change.
 const YOUNG: usize = 256;
 
-/// Exchanges that are asked for again until their response is complete.
+/// Maximum number of exchanges without a response that are read again each time the table grows.
 const OPEN: usize = 4_096;
 
-/// Messages of one body that a step names.
-const NAMED: u64 = 10_000;
+/// Maximum number of messages of one body that a step names.
+const NAMED: u16 = 10_000;
 
-/// Where a step comes from. What shares its first packet stands in this order.
+/// The record that a step is made from.
+///
+/// Steps with the same first packet are in the order of these variants, then of their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum From {
-    /// The `nth` step of a connection by itself.
+enum StepOrigin {
+    /// The `nth` step (from 0) of a connection's own: its handshakes. `at` is its index in
+    /// [`StepTable::connections`].
     Connection { at: u32, nth: u16 },
-    /// The request of an exchange.
+    /// The request of the exchange with this number.
     Request(u64),
-    /// The response.
+    /// The response of the exchange with this number.
     Response(u64),
-    /// A message that is an event, or a frame of a WebSocket.
+    /// The message with this number: a server-sent event, or a frame of a WebSocket.
     Event(u64),
 }
 
-/// A step in the order of the table: its first packet (0: none), and where it comes from, both as numbers. A session of a million messages
-/// has a million of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Entry {
-    packet: u64,
-    from: u64,
-}
+/// The sort key of a step: its first packet (0 where it has none), then its origin.
+type StepKey = (PacketNumber, StepOrigin);
 
-impl Entry {
-    /// The kind stands in the upper two bits: entries are in the order of [`From`].
-    fn new(packet: Option<PacketNumber>, from: From) -> Entry {
-        let (kind, number) = match from {
-            From::Connection { at, nth } => (0, u64::from(at) << 16 | u64::from(nth)),
-            From::Request(exchange) => (1, exchange),
-            From::Response(exchange) => (2, exchange),
-            From::Event(message) => (3, message),
-        };
-        Entry { packet: packet.map_or(0, |packet| packet.0), from: kind << 62 | number }
-    }
-
-    fn from(self) -> From {
-        let number = self.from & (u64::MAX >> 2);
-        match self.from >> 62 {
-            0 => From::Connection { at: (number >> 16) as u32, nth: number as u16 },
-            1 => From::Request(number),
-            2 => From::Response(number),
-            _ => From::Event(number),
-        }
-    }
-}
-
-/// Messages of a body: the number of the first and, in the lower 16 bits, how many there are.
+/// The messages of one body: the number of the first, and how many there are.
+///
+/// Members of a batch have consecutive numbers, so no list of them is needed.
 #[derive(Clone, Copy, Debug, Default)]
-struct Carried(u64);
+struct BodyMessages {
+    first: u64,
+    count: u16,
+}
 
-impl Carried {
+impl BodyMessages {
     fn add(&mut self, message: u64) {
-        match self.0 {
-            0 => self.0 = message << 16 | 1,
-            // More than are ever named are not counted.
-            _ if self.count() < NAMED => self.0 += 1,
-            _ => {}
+        if self.count == 0 {
+            self.first = message;
         }
-    }
-
-    fn first(self) -> u64 {
-        self.0 >> 16
-    }
-
-    fn count(self) -> u64 {
-        self.0 & 0xFFFF
+        // A step names no more than this.
+        self.count = (self.count + 1).min(NAMED);
     }
 }
 
-/// What bodies of an exchange carried.
+/// The messages that the bodies of an exchange carried, and which steps of it exist.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bodies {
-    request: Carried,
-    response: Carried,
-    events: bool,
+    request: BodyMessages,
+    response: BodyMessages,
+    has_events: bool,
     is_request_known: bool,
     is_response_known: bool,
 }
 
-/// The steps of one session.
-pub struct Index {
+/// The step table of one session.
+pub struct StepTable {
     session: SessionNumber,
-    /// Steps that are listed at most.
+    /// Maximum number of steps.
     most: usize,
     connections: Vec<ConnectionId>,
-    /// By exchange.
+    /// The bodies of each exchange, in order of the exchange numbers.
     bodies: Vec<(u64, Bodies)>,
-    /// Those of connections are set anew each time.
-    order: Vec<Entry>,
-    open: BTreeSet<u64>,
+    /// The sorted index. The steps of young connections are made anew each time it grows.
+    order: Vec<StepKey>,
+    /// Exchanges without a response so far.
+    open_exchanges: BTreeSet<u64>,
     next_exchange: u64,
-    /// Position of the first message that was not looked at.
-    next: u64,
-    /// Of a session of pipes: what its connections are by themselves, and how many lines follow.
+    /// The position of the first message that is not in the index yet.
+    next_position: u64,
+    /// For a session over pipes: the steps of its connections, and the number of lines that follow.
     pipes: Option<(Vec<Step>, usize)>,
 }
 
-impl Index {
-    /// Of this session, with so many steps at most.
-    pub fn new(session: SessionNumber, most: usize) -> Index {
-        Index {
+impl StepTable {
+    /// Makes an empty table for a session. It will have at most `most` steps.
+    pub fn new(session: SessionNumber, most: usize) -> StepTable {
+        StepTable {
             session,
             most,
             connections: Vec::new(),
             bodies: Vec::new(),
             order: Vec::new(),
-            open: BTreeSet::new(),
+            open_exchanges: BTreeSet::new(),
             next_exchange: 0,
-            next: 1,
+            next_position: 1,
             pipes: None,
         }
     }
 
-    /// Whether it is that of this session.
+    /// Whether this is the table of the session.
     pub fn is_of(&self, session: SessionNumber) -> bool {
         self.session == session
     }
 
-    /// Steps that are known.
+    /// The number of steps in the index.
     pub fn total(&self) -> usize {
         self.pipes.as_ref().map_or(self.order.len(), |(above, lines)| above.len() + lines)
     }
 
-    /// Takes in what came since, until it is told to stop; what is left is taken in the next time. Says whether that was all.
+    /// Adds what has been stored since the last call, until `stop` returns true. The next call adds
+    /// the rest. Returns whether that was all.
     ///
     /// # Errors
-    /// The store cannot be read, or is damaged; so for what follows.
+    /// The store cannot be read or is damaged. The same holds for the functions below.
     pub fn grow(&mut self, reader: &Reader, stop: &dyn Fn() -> bool) -> Result<bool> {
-        let Some((record, capture)) = self.place(reader)? else { return Ok(true) };
+        let Some((record, capture)) = self.stored(reader)? else { return Ok(true) };
         if matches!(record.peers, Peers::Process { .. }) {
             let pipes = reader.connections(self.session, Page::<ConnectionId>::first(SLICE))?;
             let above = pipes.iter().flat_map(|connection| of_connection(&record, connection, false)).collect();
@@ -159,45 +134,48 @@ impl Index {
             return Ok(true);
         }
         let old = self.connections.len().saturating_sub(YOUNG);
-        self.order.retain(|entry| !matches!(entry.from(), From::Connection { at, .. } if at as usize >= old));
+        self.order.retain(|entry| !matches!(entry.1, StepOrigin::Connection { at, .. } if at as usize >= old));
         self.connections.truncate(old);
         let is_full = self.order.len() >= self.most;
-        // Of each kind there is some, or none would ever be done.
+        // A part of each kind is added in every call, so that each of them gets done.
         let more_connections = !is_full && self.add_connections(reader, &record, stop)?;
         let more_exchanges = !is_full && self.add_exchanges(reader, capture, stop)?;
         let more_messages = !is_full && self.add_messages(reader, stop)?;
-        // Nearly sorted already: what is new came last.
+        // Nearly sorted already, because new steps were added at the end.
         self.order.sort();
         Ok(!(more_connections || more_exchanges || more_messages))
     }
 
-    /// The steps from this row on (from 0), as far as they are known.
+    /// The steps of a page: at most `limit`, beginning with the row `first` (from 0).
     pub fn steps(&self, reader: &Reader, first: usize, limit: usize) -> Result<Vec<Step>> {
-        let Some((record, capture)) = self.place(reader)? else { return Ok(Vec::new()) };
+        let Some((record, capture)) = self.stored(reader)? else { return Ok(Vec::new()) };
         if let Some((above, _)) = &self.pipes {
             return lines(reader, &record, above, first, limit);
         }
         let is_made_up = reader.is_made_up(capture)?;
-        let mut made = Made { reader, record: &record, capture, is_made_up, places: HashMap::new(), exchange: None };
+        let mut page =
+            PageReader { reader, record: &record, capture, is_made_up, roles: HashMap::new(), exchange: None };
         let mut rows = Vec::new();
         for (at, entry) in self.order.iter().enumerate().skip(first).take(limit) {
-            let bodies = |exchange| self.place_of(exchange).map_or(Bodies::default(), |at| self.bodies[at].1);
-            let step = match entry.from() {
-                From::Connection { at, nth } => made.connection(self.connections.get(at as usize), nth.into())?,
-                From::Request(exchange) => made.exchange(exchange, Carrier::RequestBody, bodies(exchange))?,
-                From::Response(exchange) => made.exchange(exchange, Carrier::ResponseBody, bodies(exchange))?,
-                From::Event(message) => made.event(message)?,
+            let bodies = |exchange| self.position_of(exchange).map_or(Bodies::default(), |at| self.bodies[at].1);
+            let step = match entry.1 {
+                StepOrigin::Connection { at, nth } => page.connection(self.connections.get(at as usize), nth.into())?,
+                StepOrigin::Request(exchange) => page.exchange(exchange, Carrier::RequestBody, bodies(exchange))?,
+                StepOrigin::Response(exchange) => page.exchange(exchange, Carrier::ResponseBody, bodies(exchange))?,
+                StepOrigin::Event(message) => page.event(message)?,
             };
             rows.extend(step.map(|step| Step { number: at + 1, ..step }));
         }
         Ok(rows)
     }
 
-    fn place(&self, reader: &Reader) -> Result<Option<(Session, CaptureId)>> {
+    /// The record of the session, and its capture.
+    fn stored(&self, reader: &Reader) -> Result<Option<(Session, CaptureId)>> {
         Ok(reader.session(self.session)?.zip(reader.capture_of(self.session)?))
     }
 
-    /// Says whether there are more; so for those that follow.
+    /// Adds connections. Returns whether there are more. The functions below do the same for
+    /// exchanges and messages.
     fn add_connections(&mut self, reader: &Reader, record: &Session, stop: &dyn Fn() -> bool) -> Result<bool> {
         loop {
             let page = match self.connections.last() {
@@ -211,9 +189,9 @@ impl Index {
             for connection in connections {
                 let at = self.connections.len() as u32;
                 self.connections.push(connection.id);
-                // Which there are, and where, is the same where they are made up.
+                // For packets that are made up, the steps and their packets are the same.
                 let own = of_connection(record, &connection, false);
-                let entry = |(nth, step): (u16, &Step)| Entry::new(first(&step.packets), From::Connection { at, nth });
+                let entry = |(nth, step): (u16, &Step)| (first(&step.packets), StepOrigin::Connection { at, nth });
                 self.order.extend((0..).zip(&own).map(entry));
             }
             if stop() {
@@ -223,7 +201,7 @@ impl Index {
     }
 
     fn add_exchanges(&mut self, reader: &Reader, capture: CaptureId, stop: &dyn Fn() -> bool) -> Result<bool> {
-        for number in self.open.clone() {
+        for number in self.open_exchanges.clone() {
             if let Some(exchange) = reader.exchange(capture, ExchangeNumber(number))? {
                 self.add_exchange(&exchange);
             }
@@ -245,30 +223,31 @@ impl Index {
         let is_new_request = exchange.method.is_some() && !std::mem::replace(&mut bodies.is_request_known, true);
         let is_new_response = exchange.status.is_some() && !std::mem::replace(&mut bodies.is_response_known, true);
         if is_new_request {
-            self.order.push(Entry::new(first(&exchange.request.packets), From::Request(number)));
+            self.order.push((first(&exchange.request.packets), StepOrigin::Request(number)));
         }
         if is_new_response {
             let response = &exchange.response;
-            let packet = first(&response.head_packets).or(first(&response.packets));
-            self.order.push(Entry::new(packet, From::Response(number)));
+            let head = &response.head_packets;
+            let packets = if head.is_empty() { &response.packets } else { head };
+            self.order.push((first(packets), StepOrigin::Response(number)));
         }
         if exchange.response.complete || exchange.status.is_some() {
-            self.open.remove(&number);
+            self.open_exchanges.remove(&number);
         } else {
-            self.open.insert(number);
-            if self.open.len() > OPEN {
-                self.open.pop_first();
+            self.open_exchanges.insert(number);
+            if self.open_exchanges.len() > OPEN {
+                self.open_exchanges.pop_first();
             }
         }
     }
 
-    /// Where the bodies of an exchange are kept.
-    fn place_of(&self, exchange: u64) -> Option<usize> {
+    /// The position of an exchange in `bodies`.
+    fn position_of(&self, exchange: u64) -> Option<usize> {
         self.bodies.binary_search_by_key(&exchange, |(number, _)| *number).ok()
     }
 
     fn bodies(&mut self, exchange: u64) -> &mut Bodies {
-        // Nearly always the last one, or one behind it.
+        // Nearly always the last exchange or the one behind it.
         let at = match self.bodies.binary_search_by_key(&exchange, |(number, _)| *number) {
             Ok(at) => at,
             Err(at) => {
@@ -281,9 +260,9 @@ impl Index {
 
     fn add_messages(&mut self, reader: &Reader, stop: &dyn Fn() -> bool) -> Result<bool> {
         loop {
-            let rows = reader.message_rows_at(self.session, self.next, SLICE)?;
+            let rows = reader.message_rows_at(self.session, self.next_position, SLICE)?;
             let Some(last) = rows.last() else { return Ok(false) };
-            self.next = last.position + 1;
+            self.next_position = last.position + 1;
             rows.iter().for_each(|row| self.add_message(row));
             if stop() {
                 return Ok(true);
@@ -298,19 +277,19 @@ impl Index {
             Carrier::RequestBody => bodies.request.add(row.number.0),
             Carrier::ResponseBody => bodies.response.add(row.number.0),
             Carrier::SseEvent | Carrier::WebSocket => {
-                bodies.events = true;
-                self.order.push(Entry::new(first(&row.packets), From::Event(row.number.0)));
+                bodies.has_events = true;
+                self.order.push((first(&row.packets), StepOrigin::Event(row.number.0)));
             }
             Carrier::Line => {}
         }
     }
 }
 
-fn first(packets: &[PacketNumber]) -> Option<PacketNumber> {
-    packets.iter().min().copied()
+fn first(packets: &[PacketNumber]) -> PacketNumber {
+    packets.iter().min().copied().unwrap_or_default()
 }
 
-/// A session of pipes: no network, then its lines in their order.
+/// A page of a session over pipes: the steps of its connections, then its lines in order.
 fn lines(reader: &Reader, record: &Session, above: &[Step], first: usize, limit: usize) -> Result<Vec<Step>> {
     let mut rows: Vec<Step> = above.iter().skip(first).take(limit).cloned().collect();
     let position = (first + rows.len()).saturating_sub(above.len()) as u64 + 1;
@@ -319,19 +298,21 @@ fn lines(reader: &Reader, record: &Session, above: &[Step], first: usize, limit:
     Ok(rows)
 }
 
-/// What the steps of a page are made from.
-struct Made<'r> {
+/// Reads the steps of one page, and remembers what several of them need.
+struct PageReader<'r> {
     reader: &'r Reader,
     record: &'r Session,
     capture: CaptureId,
-    /// There was no network, see [`CaptureKind::is_made_up`](crate::store::CaptureKind::is_made_up).
+    /// The packets are made up, see
+    /// [`CaptureKind::is_made_up`](crate::store::CaptureKind::is_made_up).
     is_made_up: bool,
-    places: HashMap<ConnectionId, Option<Place>>,
-    /// The one that was asked for last: its request, its response and its events mostly follow one another.
+    roles: HashMap<ConnectionId, Option<ConnectionRoles>>,
+    /// The last exchange that was read: its request, its response and its events mostly
+    /// follow one another.
     exchange: Option<Exchange>,
 }
 
-impl Made<'_> {
+impl PageReader<'_> {
     fn connection(&mut self, id: Option<&ConnectionId>, nth: usize) -> Result<Option<Step>> {
         let Some(connection) = id.map(|id| self.reader.connection(self.capture, *id)).transpose()?.flatten() else {
             return Ok(None);
@@ -339,40 +320,41 @@ impl Made<'_> {
         Ok(of_connection(self.record, &connection, self.is_made_up).into_iter().nth(nth))
     }
 
-    fn place(&mut self, id: ConnectionId) -> Result<Option<Place>> {
-        if !self.places.contains_key(&id) {
+    fn roles(&mut self, id: ConnectionId) -> Result<Option<ConnectionRoles>> {
+        if !self.roles.contains_key(&id) {
             let connection: Option<Connection> = self.reader.connection(self.capture, id)?;
-            let place = connection.and_then(|connection| Place::new(self.record.number, &connection));
-            self.places.insert(id, place);
+            let roles = connection.and_then(|connection| ConnectionRoles::new(self.record.number, &connection));
+            self.roles.insert(id, roles);
         }
-        Ok(self.places.get(&id).cloned().flatten())
+        Ok(self.roles.get(&id).cloned().flatten())
     }
 
-    /// An exchange, and who is who on its connection.
-    fn within(&mut self, number: ExchangeNumber) -> Result<Option<(&Exchange, Place)>> {
+    /// An exchange, and the ends of its connection.
+    fn exchange_with_roles(&mut self, number: ExchangeNumber) -> Result<Option<(&Exchange, ConnectionRoles)>> {
         if self.exchange.as_ref().is_none_or(|exchange| exchange.number != number) {
             self.exchange = self.reader.exchange(self.capture, number)?;
         }
         let Some(connection) = self.exchange.as_ref().map(|exchange| exchange.connection) else { return Ok(None) };
-        let place = self.place(connection)?;
-        Ok(self.exchange.as_ref().zip(place))
+        let roles = self.roles(connection)?;
+        Ok(self.exchange.as_ref().zip(roles))
     }
 
     fn exchange(&mut self, number: u64, carrier: Carrier, bodies: Bodies) -> Result<Option<Step>> {
         let (reader, capture) = (self.reader, self.capture);
-        let Some((exchange, place)) = self.within(ExchangeNumber(number))? else { return Ok(None) };
+        let Some((exchange, roles)) = self.exchange_with_roles(ExchangeNumber(number))? else { return Ok(None) };
         let carried = if carrier == Carrier::RequestBody { bodies.request } else { bodies.response };
-        // Members of a batch are complete at the same time, so that their numbers follow one another.
-        let page = Page::from(Key::new(capture, carried.first()), carried.count() as usize);
-        let messages = match carried.count() {
+        // The members of a batch are complete at the same time, so their numbers
+        // follow one another.
+        let page = Page::from(Key::new(capture, carried.first), carried.count.into());
+        let messages = match carried.count {
             0 => Vec::new(),
             _ => reader.message_rows(Scope::Capture(capture), page)?,
         };
         let own = |message: &&MessageRow| (message.exchange, message.carrier) == (Some(exchange.number), carrier);
         let messages: Vec<&MessageRow> = messages.iter().filter(own).collect();
         Ok(match carrier {
-            Carrier::RequestBody => of_request(&place, exchange, &messages),
-            _ => of_response(&place, exchange, &messages, bodies.events),
+            Carrier::RequestBody => of_request(&roles, exchange, &messages),
+            _ => of_response(&roles, exchange, &messages, bodies.has_events),
         })
     }
 
@@ -385,7 +367,7 @@ impl Made<'_> {
         else {
             return Ok(None);
         };
-        Ok(self.within(exchange)?.map(|(_, place)| of_frame(&place, &message)))
+        Ok(self.exchange_with_roles(exchange)?.map(|(_, roles)| of_frame(&roles, &message)))
     }
 }
 
@@ -394,24 +376,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_keep_the_order_of_what_they_stand_for() {
-        let most = (1 << 40) - 1;
-        let all = [
-            From::Connection { at: 0, nth: 0 },
-            From::Connection { at: 0, nth: u16::MAX },
-            From::Connection { at: u32::MAX, nth: 7 },
-            From::Request(0),
-            From::Request(most),
-            From::Response(3),
-            From::Event(most),
+    fn steps_are_sorted_by_packet_then_by_origin() {
+        let sorted = [
+            StepOrigin::Connection { at: 0, nth: 0 },
+            StepOrigin::Connection { at: 0, nth: u16::MAX },
+            StepOrigin::Connection { at: u32::MAX, nth: 7 },
+            StepOrigin::Request(0),
+            StepOrigin::Request(9),
+            StepOrigin::Response(3),
+            StepOrigin::Event(1),
         ];
-        for pair in all.windows(2) {
-            assert!(Entry::new(None, pair[0]) < Entry::new(None, pair[1]), "{pair:?}");
-            assert!(Entry::new(None, pair[1]) < Entry::new(Some(PacketNumber(1)), pair[0]), "{pair:?}");
-        }
-        assert_eq!(all.map(|from| Entry::new(None, from).from()), all);
-        let mut carried = Carried::default();
-        (most..most + NAMED + 2).for_each(|message| carried.add(message));
-        assert_eq!((carried.first(), carried.count()), (most, NAMED));
+        assert!(sorted.is_sorted());
+        assert!((PacketNumber(0), sorted[6]) < (PacketNumber(1), sorted[0]));
+    }
+
+    #[test]
+    fn messages_of_a_body_are_counted_up_to_those_that_are_named() {
+        let mut messages = BodyMessages::default();
+        (5..5 + u64::from(NAMED) + 2).for_each(|message| messages.add(message));
+        assert_eq!((messages.first, messages.count), (5, NAMED));
     }
 }

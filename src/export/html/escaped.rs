@@ -1,13 +1,14 @@
-//! Text of others on a page.
+//! Foreign text on the page.
 
 use std::fmt;
 
 use crate::view::safe;
 
-/// A text as text: nothing in it acts, hides, or ends what it stands in, be that an element or the value of an attribute.
-pub(super) struct Shown<'t>(pub(super) &'t str);
+/// Displays a text so that nothing in it acts, hides, or ends the element or the attribute
+/// that contains it.
+pub(super) struct Escaped<'t>(pub(super) &'t str);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = safe::visible(self.0);
         let mut rest = &*text;
