@@ -37,7 +37,7 @@ use self::heads::Places;
 use self::relay::Relay;
 use crate::capture::Time;
 use crate::http::connect::{Connector, Options};
-use crate::http::listen::Crowd;
+use crate::http::listen;
 use crate::http::origin::Origin;
 use crate::http::socket::Socket;
 use crate::source::tape::{Loss, Tape, Track};
@@ -107,7 +107,7 @@ impl Proxy {
             let (proxy, stop) = &*shared;
             proxy.relay(stop.as_fd(), client);
         };
-        Crowd::new(CONNECTIONS).serve(listener, Some(stop.as_fd()), serve);
+        listen::serve(listener, CONNECTIONS, Some(stop.as_fd()), serve);
         Ok(())
     }
 

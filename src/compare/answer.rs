@@ -1,50 +1,14 @@
 //! One answer against another.
 
-use std::fmt;
-
 use serde_json::Value;
 
 use super::difference::{Change, Difference, differences};
+use super::label::Label;
 use super::report::Outcome;
 use super::rules::{Rules, VARIES};
-use crate::decode::json::{member, string};
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::Message;
-use crate::mcp::facts::{self, part};
-
-/// What a request is called: its method, and the tool, prompt or resource it is about.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Label {
-    /// The method.
-    pub method: String,
-    /// `params.name`, or `params.uri`.
-    pub subject: Option<String>,
-}
-
-impl Label {
-    /// Of a request or notification.
-    pub fn of(message: &Message) -> Label {
-        let method = message.method.as_deref().unwrap_or_default().to_owned();
-        Label { subject: subject(&method, part(message, "params").unwrap_or_default()), method }
-    }
-}
-
-/// What a request is about, where its method says that it is about something.
-pub fn subject(method: &str, params: &str) -> Option<String> {
-    let name = match method {
-        "tools/call" | "prompts/get" => "name",
-        "resources/read" | "resources/subscribe" | "resources/unsubscribe" => "uri",
-        _ => return None,
-    };
-    Some(string(member(params, name)?)?.into_owned())
-}
-
-impl fmt::Display for Label {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.method)?;
-        self.subject.as_ref().map_or(Ok(()), |subject| write!(f, " {subject}"))
-    }
-}
+use crate::mcp::facts::part;
 
 /// How a request was answered.
 #[derive(Clone, Debug, PartialEq)]
@@ -103,15 +67,19 @@ impl Answer {
         }
     }
 
-    /// Of an answer's message.
+    /// The answer in a response or an error.
     pub fn of(message: &Message) -> Answer {
-        let name = if message.kind == Kind::Error { "error" } else { "result" };
-        let text = part(message, name).unwrap_or("null");
-        let Ok(value) = serde_json::from_str(text) else { return Answer::Unreadable(text.to_owned()) };
-        match facts::status(message) {
-            Some(facts::Status::Error) => Answer::Error(value),
-            Some(facts::Status::ToolError) => Answer::ToolError(value),
-            _ => Answer::Result(value),
+        let is_error = message.kind == Kind::Error;
+        Answer::parse(is_error, part(message, if is_error { "error" } else { "result" }).unwrap_or("null"))
+    }
+
+    /// An answer from the JSON text of its `error` or `result`.
+    pub fn parse(is_error: bool, text: &str) -> Answer {
+        match serde_json::from_str::<Value>(text) {
+            Err(_) => Answer::Unreadable(text.to_owned()),
+            Ok(error) if is_error => Answer::Error(error),
+            Ok(result) if result.get("isError") == Some(&Value::Bool(true)) => Answer::ToolError(result),
+            Ok(result) => Answer::Result(result),
         }
     }
 

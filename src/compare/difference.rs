@@ -48,6 +48,11 @@ pub fn escaped(name: &str) -> Cow<'_, str> {
     if name.contains(['~', '/']) { name.replace('~', "~0").replace('/', "~1").into() } else { name.into() }
 }
 
+/// A reference token of a JSON Pointer without its escapes (RFC 6901 section 4).
+pub fn unescaped(token: &str) -> String {
+    token.replace("~1", "/").replace("~0", "~")
+}
+
 struct Walk<'a> {
     path: String,
     found: Vec<Difference>,

@@ -14,14 +14,15 @@ pub mod answer;
 pub mod difference;
 pub mod json;
 pub mod junit;
+pub mod label;
 pub mod pairing;
 pub mod report;
 pub mod rules;
-pub mod side_by_side;
 pub mod text;
 pub mod volatile;
 
-pub use answer::{Answer, Held, Label, Verdict, judge};
+pub use answer::{Answer, Held, Verdict, judge};
 pub use difference::{Change, Difference};
+pub use label::Label;
 pub use report::{Outcome, Pair, Party, Report};
 pub use rules::{Rule, RuleError, Rules};

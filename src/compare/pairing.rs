@@ -8,7 +8,8 @@ use std::sync::Arc;
 
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
-use super::answer::{Answer, Label, Verdict, judge};
+use super::answer::{Answer, Verdict, judge};
+use super::label::Label;
 use super::report::{Outcome, Pair, Party, Report};
 use super::rules::Rules;
 use crate::decode::Direction;

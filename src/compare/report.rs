@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::answer::Label;
 use super::difference::Difference;
+use super::label::Label;
 use super::rules::Rule;
 
 /// How much slower is worth a line.

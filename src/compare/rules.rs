@@ -15,8 +15,8 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
-use super::answer::Label;
-use super::difference::escaped;
+use super::difference::{escaped, unescaped};
+use super::label::Label;
 
 /// One step of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,10 +81,6 @@ fn fits(steps: &[Step], path: &[String]) -> bool {
         (Some((Step::Name(name), rest)), Some((first, tail))) => name == first && fits(rest, tail),
         _ => false,
     }
-}
-
-fn unescaped(step: &str) -> String {
-    step.replace("~1", "/").replace("~0", "~")
 }
 
 impl FromStr for Rule {

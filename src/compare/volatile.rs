@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::answer::{Answer, Label};
+use super::answer::Answer;
 use super::difference::{Change, differences};
+use super::label::Label;
 use super::rules::{Rule, words};
 
 /// What varies between two answers to the same request: a rule for each place. Of a text that keeps its words but some, only those.

@@ -42,42 +42,30 @@ pub fn is_own_name(host: &str, names: &[String]) -> bool {
     name.parse::<IpAddr>().is_ok() || is_known("localhost") || names.iter().any(|known| is_known(known))
 }
 
-/// Those who are served, each on a thread of its own.
-#[derive(Clone, Debug)]
-pub struct Crowd {
-    open: Arc<AtomicUsize>,
-    most: usize,
-}
-
-impl Crowd {
-    /// So many at once.
-    pub fn new(most: usize) -> Crowd {
-        Crowd { open: Arc::default(), most }
-    }
-
-    /// Gives each connection a thread, until `stop` is readable; without it, until the program ends. Whoever comes when there is no room is told so.
-    pub fn serve<S>(&self, listener: &TcpListener, stop: Option<BorrowedFd<'_>>, serve: S)
-    where
-        S: Fn(TcpStream) + Clone + Send + 'static,
-    {
-        while is_readable_before(listener, stop) {
-            let Ok((stream, _)) = listener.accept() else {
-                thread::sleep(PAUSE);
-                continue;
-            };
-            if self.open.fetch_add(1, Ordering::AcqRel) >= self.most {
-                self.open.fetch_sub(1, Ordering::AcqRel);
-                turn_away(stream);
-                continue;
-            }
-            let (serve, open) = (serve.clone(), Arc::clone(&self.open));
-            let serve = move || {
-                serve(stream);
-                open.fetch_sub(1, Ordering::AcqRel);
-            };
-            if thread::Builder::new().name("connection".to_owned()).spawn(serve).is_err() {
-                self.open.fetch_sub(1, Ordering::AcqRel);
-            }
+/// Gives each connection a thread of its own, at most `most` at once, until `stop` is readable.
+/// Without `stop` it runs until the program ends. A client beyond the limit gets status 503.
+pub fn serve<S>(listener: &TcpListener, most: usize, stop: Option<BorrowedFd<'_>>, serve: S)
+where
+    S: Fn(TcpStream) + Clone + Send + 'static,
+{
+    let served = Arc::new(AtomicUsize::new(0));
+    while is_readable_before(listener, stop) {
+        let Ok((stream, _)) = listener.accept() else {
+            thread::sleep(PAUSE);
+            continue;
+        };
+        if served.fetch_add(1, Ordering::AcqRel) >= most {
+            served.fetch_sub(1, Ordering::AcqRel);
+            turn_away(stream);
+            continue;
+        }
+        let (serve, here) = (serve.clone(), Arc::clone(&served));
+        let serve = move || {
+            serve(stream);
+            here.fetch_sub(1, Ordering::AcqRel);
+        };
+        if thread::Builder::new().name("connection".to_owned()).spawn(serve).is_err() {
+            served.fetch_sub(1, Ordering::AcqRel);
         }
     }
 }
@@ -156,7 +144,7 @@ mod tests {
             let mut byte = [0];
             stream.read_exact(&mut byte).and_then(|()| stream.write_all(&byte)).unwrap();
         };
-        let serving = thread::spawn(move || Crowd::new(2).serve(&listener, Some(stop.as_fd()), echo));
+        let serving = thread::spawn(move || serve(&listener, 2, Some(stop.as_fd()), echo));
         let mut two = [(); 2].map(|()| patient(TcpStream::connect(address).unwrap()));
         let mut told = String::new();
         patient(TcpStream::connect(address).unwrap()).read_to_string(&mut told).unwrap();
@@ -166,6 +154,6 @@ mod tests {
             client.read_exact(&mut [0]).unwrap();
         }
         signal.write_all(b"X").unwrap();
-        joined(serving, "the crowd to be told to end");
+        joined(serving, "the listener to end");
     }
 }

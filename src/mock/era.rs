@@ -18,15 +18,15 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 
 use super::script::{Line, Role, Script, Turn, TurnIndex, Way};
-use crate::capture::Limits;
 use crate::decode::json::member;
-use crate::decode::jsonrpc::{self, Kind, Parsed};
+use crate::decode::jsonrpc::{Kind, Parsed};
 use crate::mcp::facts::part;
 use crate::mcp::meta;
 use crate::mcp::operations::Why;
 use crate::mcp::{Message, MessageNumber};
 use crate::replay::Recording;
 use crate::replay::edit::with_member;
+use crate::replay::messages;
 use crate::replay::translate::{
     Client, Dialect, Era, LEGACY, MODERN, Translated, discovered, legacy_result, modern_result,
 };
@@ -56,8 +56,7 @@ struct Making<'a> {
 impl Making<'_> {
     /// Adds a message in the place of a recorded one.
     fn add(&mut self, place: usize, kind: Kind, raw: String) -> usize {
-        let limits = Limits::default();
-        let envelope = match jsonrpc::parse(raw.as_bytes(), limits.json_depth, limits.batch) {
+        let envelope = match messages::parse(raw.as_bytes()) {
             Parsed::Single(envelope) => envelope,
             // What was put together of members is a message, unless it lies too deep to be read.
             Parsed::Batch(_) | Parsed::Invalid(_) => Default::default(),

@@ -8,15 +8,6 @@ use crate::decode::json::{member, string};
 use crate::mcp::revision::{Revision, Revisions};
 use crate::replay::translate::LEGACY;
 
-/// JSON-RPC 2.0 section 5.1.
-pub const PARSE_ERROR: i64 = -32700;
-/// JSON-RPC 2.0 section 5.1.
-pub const INVALID_REQUEST: i64 = -32600;
-/// JSON-RPC 2.0 section 5.1.
-pub const METHOD_NOT_FOUND: i64 = -32601;
-/// JSON-RPC 2.0 section 5.1.
-pub const INVALID_PARAMS: i64 = -32602;
-
 /// The result for a request that every server has to answer, where the recording has none: `ping`, and `initialize` of a recording that began
 /// later or had no need of it.
 pub fn result(script: &Script, method: &str, params: Option<&str>) -> Option<Value> {

@@ -15,7 +15,7 @@ use crossbeam_channel::{Receiver, bounded};
 
 use super::ledger::Ledger;
 use super::session::Stage;
-use crate::http::listen::{self, Crowd};
+use crate::http::listen;
 use guard::Guard;
 use hub::Hub;
 
@@ -45,7 +45,7 @@ pub fn serve(stage: &Stage, address: &str, names: &[String], stop: &Receiver<()>
     thread::Builder::new()
         .name("accept".to_owned())
         .spawn(move || {
-            Crowd::new(CONNECTIONS).serve(&listener, None, move |stream| connection::serve(stream, &send, &guard));
+            listen::serve(&listener, CONNECTIONS, None, move |stream| connection::serve(stream, &send, &guard));
         })
         .context("cannot start a thread")?;
     Ok(Hub::new(stage).run(&events, stop))

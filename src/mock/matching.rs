@@ -7,7 +7,7 @@ use similar::TextDiff;
 
 use super::script::{Script, Turn, TurnIndex};
 use crate::compare::Label;
-use crate::compare::answer::subject;
+use crate::compare::label::subject;
 use crate::decode::json::member;
 
 /// How well a request fits the recorded one, or has to.

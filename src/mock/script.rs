@@ -304,10 +304,13 @@ impl Reading {
         }
     }
 
+    fn is_listening(&self, turn: TurnIndex) -> bool {
+        self.turns[turn].label.method == "subscriptions/listen"
+    }
+
     /// The request that the server was at work on: the latest of those that are open. One that was answered before its question was did not ask it.
     fn latest(&self, message: &Message) -> Option<TurnIndex> {
-        let is_listening = |turn: TurnIndex| self.turns[turn].label.method == "subscriptions/listen";
-        let open = || self.open.iter().rev().map(|open| open.turn).filter(|turn| !is_listening(*turn));
+        let open = || self.open.iter().rev().map(|open| open.turn).filter(|turn| !self.is_listening(*turn));
         let reply = self.answers.get(&message.number);
         let waited = |turn: &TurnIndex| match (self.answers.get(&self.turns[*turn].number), reply) {
             (Some(answer), Some(reply)) => answer > reply,
@@ -319,14 +322,14 @@ impl Reading {
     /// Why the server said it, by evidence where there is some: the stream that carried it, what it names; otherwise the request that it was at work on,
     /// or what the client had said last.
     fn cause(&self, message: &Message) -> (Option<TurnIndex>, Way) {
-        let is_listening = |turn: TurnIndex| self.turns[turn].label.method == "subscriptions/listen";
         let latest = self.names(message).or_else(|| self.latest(message)).or(self.last);
         let exchange = message.exchange.and_then(|exchange| self.exchanges.get(&exchange).copied());
         // "Notifications … MUST include the subscription id": it is what the client called the request that listens.
-        let listening = || self.open.iter().map(|open| open.turn).find(|turn| is_listening(*turn));
+        let listening = || self.open.iter().map(|open| open.turn).find(|turn| self.is_listening(*turn));
         let subscribed =
             part(message, "params").and_then(|params| member(member(params, "_meta")?, meta::SUBSCRIPTION));
-        let listening = exchange.filter(|turn| is_listening(*turn)).or_else(|| subscribed.and_then(|_| listening()));
+        let listening =
+            exchange.filter(|turn| self.is_listening(*turn)).or_else(|| subscribed.and_then(|_| listening()));
         if let Some(listening) = listening {
             return (latest, if latest == Some(listening) { Way::Own } else { Way::Of(listening) });
         }

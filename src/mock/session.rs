@@ -15,14 +15,13 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::era::{is_modern, translated};
-use super::handshake::{self, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR};
+use super::handshake;
 use super::ledger::{self, Ledger};
 use super::matching::{self, Match, Matcher, Taken, closest};
 use super::script::{Script, TurnIndex};
-use crate::capture::Limits;
 use crate::decode::json::member;
-use crate::decode::jsonrpc::{self, Envelope, Fault, Kind, Parsed};
-use crate::replay::edit::with_member;
+use crate::decode::jsonrpc::{Envelope, Fault, Kind, Parsed};
+use crate::replay::messages::{self, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR};
 use crate::replay::translate::Era;
 use play::Play;
 
@@ -163,15 +162,15 @@ impl Session {
 
     /// A text of the client: a message, or a batch of them.
     pub fn hear(&mut self, stage: &Stage, ledger: &mut Ledger, text: &[u8], post: Post, now: Duration) -> Heard {
-        let limits = Limits::default();
         let mut heard = Heard::default();
-        match jsonrpc::parse(text, limits.json_depth, limits.batch) {
+        let parsed = messages::parse(text);
+        let is_batch = matches!(&parsed, Parsed::Batch(members) if !members.is_empty());
+        self.batches.insert(post, Batch { left: 1, answers: is_batch.then(Vec::new) });
+        match parsed {
             Parsed::Single(envelope) => {
-                self.batches.insert(post, Batch { left: 1, answers: None });
                 self.message(stage, ledger, (text, &envelope), post, now, &mut heard);
             }
-            Parsed::Batch(members) if !members.is_empty() => {
-                self.batches.insert(post, Batch { left: 1, answers: Some(Vec::new()) });
+            Parsed::Batch(members) if is_batch => {
                 for (range, member) in members {
                     match (text.get(range), member) {
                         (Some(text), Ok(envelope)) => {
@@ -189,12 +188,10 @@ impl Session {
                 }
             }
             Parsed::Batch(_) => {
-                self.batches.insert(post, Batch { left: 1, answers: None });
                 self.refuse(ledger, post, INVALID_REQUEST, "an empty batch", &mut heard);
                 heard.is_invalid = true;
             }
             Parsed::Invalid(fault) => {
-                self.batches.insert(post, Batch { left: 1, answers: None });
                 let (code, why) = match fault {
                     Fault::NotUtf8(_) | Fault::NotJson(..) => (PARSE_ERROR, "not JSON"),
                     Fault::TooDeep => (INVALID_REQUEST, "nested too deep"),
@@ -239,9 +236,7 @@ impl Session {
         now: Duration,
         heard: &mut Heard,
     ) {
-        let of = |range: &Option<Range<usize>>| {
-            range.clone().and_then(|range| text.get(range)).and_then(|part| std::str::from_utf8(part).ok())
-        };
+        let of = |range: &Option<Range<usize>>| messages::slice(text, range);
         let (method, params) = (envelope.method_name.as_deref().unwrap_or_default(), of(&envelope.params));
         match envelope.kind {
             Some(Kind::Request) => {
@@ -304,7 +299,7 @@ impl Session {
         // The method may be one that the recording has no need to hold.
         if let Some(result) = handshake::result(script, method, params).filter(|_| !script.has(method)) {
             ledger.own += 1;
-            self.answer(post, format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#), false, None);
+            self.settle(post, Some(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)), false, None);
             return;
         }
         let closest = closest(script, &label, params);
@@ -328,7 +323,7 @@ impl Session {
                 error["data"]["closest"]["params"] = params;
             }
         }
-        self.answer(post, format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#), false, Some(code));
+        self.settle(post, Some(format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)), false, Some(code));
     }
 
     fn notification(
@@ -375,7 +370,7 @@ impl Session {
         }
         // JSON-RPC 2.0 section 5: where the id could not be detected "it MUST be Null".
         let error = json!({"jsonrpc": "2.0", "id": null, "error": {"code": code, "message": why}});
-        self.answer(post, error.to_string(), false, Some(code));
+        self.settle(post, Some(error.to_string()), false, Some(code));
     }
 
     fn start(&mut self, mut play: Play) {
@@ -387,11 +382,6 @@ impl Session {
             self.settle(oldest.post, None, false, None);
         }
         self.plays.push_back(play);
-    }
-
-    /// An answer to one request of a text.
-    fn answer(&mut self, post: Post, text: String, is_event: bool, code: Option<i64>) {
-        self.settle(post, Some(text), is_event, code);
     }
 
     /// One request of a text is done with. Answers to a batch wait for each other; behind the last nothing more comes.
@@ -438,9 +428,4 @@ impl Session {
         self.ids.insert(recorded, id);
         id
     }
-}
-
-/// A message with another id, whether it had one or not.
-fn with_id(text: &str, id: &str) -> String {
-    with_member(text, "id", id)
 }

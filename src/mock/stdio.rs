@@ -9,6 +9,7 @@ use crossbeam_channel::{Receiver, Sender, bounded, select};
 
 use super::ledger::Ledger;
 use super::session::{Session, Stage};
+use crate::replay::messages;
 use crate::view::safe;
 
 /// Bytes of one line: what the decoder takes, too.
@@ -79,10 +80,6 @@ fn read(input: &mut dyn BufRead, lines: &Sender<io::Result<Vec<u8>>>) {
 }
 
 fn write(out: &mut impl Write, text: String) -> io::Result<()> {
-    let mut line = text.into_bytes();
-    // "Messages are delimited by newlines, and MUST NOT contain embedded newlines": between members they mean nothing.
-    line.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
-    line.push(b'\n');
-    out.write_all(&line)?;
+    out.write_all(&messages::line(text))?;
     out.flush()
 }

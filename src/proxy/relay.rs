@@ -196,7 +196,7 @@ impl<'p> Relay<'p> {
                     Ok(server) => none.insert(server),
                     Err(why) => {
                         track.sent(self.came, mem::take(&mut self.out));
-                        return Err(Over::Answered(bad_gateway(why)));
+                        return Err(Over::Answered(Refusal::new(502, why)));
                     }
                 }
             }
@@ -226,7 +226,7 @@ impl<'p> Relay<'p> {
             Err(error) if error.kind() == ErrorKind::UnexpectedEof && !self.talk.is_answering() => self.end_of_server(),
             Err(error) if !self.talk.was_answered() => {
                 let why = format!("the connection broke without an answer: {error}");
-                return Err(Over::Answered(bad_gateway(self.proxy.named(why))));
+                return Err(Over::Answered(Refusal::new(502, self.proxy.named(why))));
             }
             Err(_) => return Err(Over::Broken),
         }
@@ -255,7 +255,7 @@ impl<'p> Relay<'p> {
         if self.ended.1 {
             if !self.talk.was_answered() && self.talk.waiting() > 0 {
                 let why = "it closed the connection without an answer".to_owned();
-                return Err(Over::Answered(bad_gateway(self.proxy.named(why))));
+                return Err(Over::Answered(Refusal::new(502, self.proxy.named(why))));
             }
             self.client.end().map_err(|_| Over::Broken)?;
         }
@@ -326,8 +326,4 @@ impl<'p> Relay<'p> {
             listen::drain(self.client.socket());
         }
     }
-}
-
-fn bad_gateway(why: String) -> Refusal {
-    Refusal::new(502, why)
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use super::edit::replaced;
 use super::plan::StepIndex;
-use crate::compare::difference::name_of;
+use crate::compare::difference::{name_of, unescaped};
 use crate::compare::rules::{bare, with_words, words};
 use crate::decode::json::locate;
 use crate::mcp::MessageNumber;
@@ -141,7 +141,7 @@ fn is_telling(text: &str) -> bool {
     plain && (text.contains("://") || (text.len() >= 6 && digits > 0 && (digits < text.len() || digits >= 8)))
 }
 
-fn text_of(value: &Value) -> String {
+pub(super) fn text_of(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
@@ -196,7 +196,7 @@ fn reach(origin: &Origin, old: &Value, result: &Value) -> Option<Value> {
 fn follow<'v>(path: &str, old: &Value, new: &'v Value) -> Option<&'v Value> {
     let (mut old, mut new) = (old, new);
     for step in path.split('/').skip(1) {
-        let name = step.replace("~1", "/").replace("~0", "~");
+        let name = unescaped(step);
         (old, new) = match (old, new) {
             (Value::Array(olds), Value::Array(news)) => {
                 let index: usize = name.parse().ok()?;

@@ -4,8 +4,8 @@ use std::fmt;
 
 use crossbeam_channel::{Receiver, never};
 
+use super::outcome::Done;
 use super::plan::StepIndex;
-use super::run::Done;
 
 /// What happened.
 #[derive(Clone, Copy, Debug)]

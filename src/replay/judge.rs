@@ -7,8 +7,9 @@ use anyhow::Result;
 use serde_json::Value;
 
 use super::capture::Recorded;
+use super::flow::text_of;
+use super::outcome::{Done, Fate, Reply, Taken};
 use super::plan::Step;
-use super::run::{Done, Fate, Reply, Taken};
 use super::script::Script;
 use super::translate::{Era, set_aside};
 use crate::compare::rules::with_words;
@@ -95,18 +96,14 @@ pub fn calibrate(script: &Script, first: &Taken, second: &Taken) -> Result<Vec<R
 type Renewed = HashMap<String, String>;
 
 fn renewed(script: &Script, taken: &Taken) -> Renewed {
-    let old = |origin: &usize| text(&script.flow.origins[*origin].value);
-    let pairs = taken.values.iter().map(|(origin, value)| (old(origin), text(value)));
+    let old = |origin: &usize| text_of(&script.flow.origins[*origin].value);
+    let pairs = taken.values.iter().map(|(origin, value)| (old(origin), text_of(value)));
     pairs.filter(|(old, new)| old != new).collect()
 }
 
 fn renewed_between(first: &Taken, second: &Taken) -> Renewed {
-    let pair = |(origin, value): (&usize, &Value)| Some((text(value), text(second.values.get(origin)?)));
+    let pair = |(origin, value): (&usize, &Value)| Some((text_of(value), text_of(second.values.get(origin)?)));
     first.values.iter().filter_map(pair).filter(|(first, second)| first != second).collect()
-}
-
-fn text(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 /// An answer in which those values are the new ones, wherever they stand.

@@ -12,7 +12,7 @@ use anyhow::Result;
 
 use super::follow::Follower;
 use super::job::{Job, Replayed};
-use super::run::{Fate, Taken};
+use super::outcome::{Fate, Taken};
 use super::script::Script;
 use crate::compare::{Outcome, Report};
 use crate::mcp::SessionNumber;

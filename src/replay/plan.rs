@@ -242,7 +242,8 @@ impl Planner {
             let question = self.plan.question(part(message, "params"));
             self.asked.insert(message.number, (told.method.clone(), question));
         } else {
-            self.told.extend(Reaction::to(message).into_iter().map(|reaction| (reaction, told.clone())));
+            let caused = REACTIONS.iter().filter(|(notification, ..)| told.method == *notification);
+            self.told.extend(caused.map(|row| (reaction(message, row), told.clone())));
         }
         told
     }
@@ -272,7 +273,8 @@ impl Planner {
         // Steps are numbers in memory: there are fewer than 2^32.
         self.plan.waits.extend(self.arrived.drain(..).map(|step| step as u32));
         let after = start..self.plan.waits.len() as u32;
-        if let Some(told) = Reaction::of(message).and_then(|reaction| self.told.remove(&reaction)) {
+        let cause = REACTIONS.iter().find(|(_, request, _)| message.method.as_deref() == Some(*request));
+        if let Some(told) = cause.and_then(|row| self.told.remove(&reaction(message, row))) {
             self.plan.wait_for(index, told);
         }
         if let Some(request) = cancelled(message).and_then(|id| self.ids.get(id)) {
@@ -288,42 +290,26 @@ impl Planner {
     }
 }
 
-/// What a client does about a notification: a request of this method, about this (a URI, a task).
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Reaction(&'static str, Option<String>);
+/// Requests that a client sends because of a notification. The third column names the member of
+/// `params` that both must have in common.
+const REACTIONS: [(&str, &str, Option<&str>); 7] = [
+    ("notifications/tools/list_changed", "tools/list", None),
+    ("notifications/prompts/list_changed", "prompts/list", None),
+    ("notifications/resources/list_changed", "resources/list", None),
+    ("notifications/resources/list_changed", "resources/templates/list", None),
+    ("notifications/resources/updated", "resources/read", Some("uri")),
+    ("notifications/tasks/status", "tasks/get", Some("taskId")),
+    ("notifications/tasks/status", "tasks/result", Some("taskId")),
+];
 
-impl Reaction {
-    /// What a client may do about a notification.
-    fn to(message: &Message) -> Vec<Reaction> {
-        let about = |name| member(part(message, "params")?, name).map(str::to_owned);
-        match message.method.as_deref().unwrap_or_default() {
-            "notifications/tools/list_changed" => vec![Reaction("tools/list", None)],
-            "notifications/prompts/list_changed" => vec![Reaction("prompts/list", None)],
-            "notifications/resources/list_changed" => {
-                vec![Reaction("resources/list", None), Reaction("resources/templates/list", None)]
-            }
-            "notifications/resources/updated" => vec![Reaction("resources/read", about("uri"))],
-            "notifications/tasks/status" => {
-                ["tasks/get", "tasks/result"].map(|method| Reaction(method, about("taskId"))).into()
-            }
-            _ => Vec::new(),
-        }
-    }
+/// A request that a client sends because of a notification: its method and its subject (a URI, a
+/// task).
+type Reaction = (&'static str, Option<String>);
 
-    /// What a request may be the answer to.
-    fn of(message: &Message) -> Option<Reaction> {
-        let about = |name| member(part(message, "params")?, name).map(str::to_owned);
-        Some(match message.method.as_deref()? {
-            "tools/list" => Reaction("tools/list", None),
-            "prompts/list" => Reaction("prompts/list", None),
-            "resources/list" => Reaction("resources/list", None),
-            "resources/templates/list" => Reaction("resources/templates/list", None),
-            "resources/read" => Reaction("resources/read", about("uri")),
-            "tasks/get" => Reaction("tasks/get", about("taskId")),
-            "tasks/result" => Reaction("tasks/result", about("taskId")),
-            _ => return None,
-        })
-    }
+/// The row of [`REACTIONS`] as this message has it.
+fn reaction(message: &Message, (_, request, subject): &(&str, &'static str, Option<&str>)) -> Reaction {
+    let about = |name: &str| member(part(message, "params")?, name).map(str::to_owned);
+    (request, subject.and_then(about))
 }
 
 /// The id that a cancellation names, as JSON text.

@@ -12,7 +12,6 @@ mod questions;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,121 +21,18 @@ use self::polls::Poll;
 use super::edit::replaced;
 use super::flow::Use;
 use super::follow::{Follower, Progress};
-use super::kept::{Kept, Place};
+use super::kept::Kept;
+use super::outcome::{Done, Fate, Reply, Taken};
 use super::plan::{Step, StepIndex};
-use super::safety::{Effects, Policy};
+use super::safety::Effects;
 use super::script::Script;
+use super::settings::{Pace, Settings};
 use super::texts::Texts;
 use super::translate::{Dialect, Era, Translated, headers, parameter_headers};
 use super::transport::{Failure, FailureKind, Outgoing, Transport};
 use crate::compare::{Answer, Held};
 use crate::decode::Direction;
 use crate::mcp::MessageNumber;
-
-/// How fast the client speaks.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Pace {
-    /// As soon as it may.
-    Fast,
-    /// With the pauses of the recording, divided by this.
-    Recorded(f64),
-}
-
-impl FromStr for Pace {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Pace, String> {
-        match text {
-            "fast" => Ok(Pace::Fast),
-            "recorded" => Ok(Pace::Recorded(1.0)),
-            other => match other.strip_prefix('x').and_then(|times| times.parse::<f64>().ok()) {
-                Some(times) if times.is_finite() && times > 0.001 => Ok(Pace::Recorded(times)),
-                _ => Err(format!("--pace {other}: fast, recorded, or xN for N times as fast")),
-            },
-        }
-    }
-}
-
-/// How a replay is run.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The revision to speak, where it is not to be negotiated.
-    pub revision: Option<String>,
-    /// How fast.
-    pub pace: Pace,
-    /// How long an answer may take.
-    pub timeout: Duration,
-    /// What is not sent.
-    pub policy: Policy,
-    /// Whether a step is wanted (`--only`), by index; empty: all are.
-    pub only: Vec<bool>,
-    /// By step: `params` to be sent instead of the recorded ones, as JSON texts.
-    pub edits: HashMap<StepIndex, String>,
-}
-
-impl Default for Settings {
-    /// All of it, as fast as it may go.
-    fn default() -> Settings {
-        Settings {
-            revision: None,
-            pace: Pace::Fast,
-            timeout: Duration::from_secs(30),
-            policy: Policy::default(),
-            only: Vec::new(),
-            edits: HashMap::new(),
-        }
-    }
-}
-
-/// The new answer to a request; [`Script::reply`] reads it.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Reply {
-    /// The recorded one, letter by letter: it is not held twice.
-    AsRecorded,
-    /// Another, kept in [`Taken::kept`].
-    Other(Answer<Place>),
-}
-
-/// What became of a step.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Fate {
-    /// It was sent; a request with its answer.
-    Sent(Option<Reply>),
-    /// It was not, for this reason.
-    Skipped(String),
-}
-
-/// A step, done.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Done {
-    /// The id of the request that was sent.
-    pub id: Option<u64>,
-    /// What became of it.
-    pub fate: Fate,
-    /// Nanoseconds until the answer was there.
-    pub latency: Option<i64>,
-}
-
-/// A replay, done.
-#[derive(Clone, Debug, Default)]
-pub struct Taken {
-    /// Each step, in order.
-    pub steps: Vec<Done>,
-    /// Answers that are not the recorded ones.
-    pub kept: Arc<Kept>,
-    /// By origin: the new server's value.
-    pub values: HashMap<usize, Value>,
-    /// The server's notifications and requests, by method.
-    pub unasked: BTreeMap<String, u64>,
-    /// The revision that was spoken.
-    pub revision: String,
-    /// What else is to be said.
-    pub notes: Vec<String>,
-    /// The address speaks another transport: nothing was replayed.
-    pub wrong_transport: Option<Failure>,
-    /// The conversation could not be opened: nothing was replayed.
-    pub unopened: Option<String>,
-}
 
 /// How long requests without a recorded answer may still be answered once all others are.
 const LINGER: Duration = Duration::from_millis(300);

@@ -7,13 +7,14 @@ use serde_json::Value;
 
 use super::flow::{Flow, Search};
 use super::kept::Kept;
+use super::outcome::Reply;
 use super::plan::{Plan, Planner, Role, Step, StepIndex};
 use super::rounds::Rounds;
-use super::run::{Reply, Settings};
 use super::safety::{Effects, masked};
+use super::settings::Settings;
 use super::texts::{Early, Texts};
 use super::translate::{Client, Dialect, Era, LEGACY, MODERN, Translated};
-use crate::compare::answer::subject;
+use crate::compare::label::subject;
 use crate::compare::{Answer, Label};
 use crate::decode::Direction;
 use crate::mcp::Session;

@@ -7,8 +7,10 @@ use anyhow::{Context, Result, bail};
 
 use super::capture::Capture;
 use super::follow::Follower;
-use super::run::{self, Settings, Taken};
+use super::outcome::Taken;
+use super::run;
 use super::script::Script;
+use super::settings::Settings;
 #[cfg(feature = "http")]
 use super::transport::http::{Http, Mode};
 use super::transport::stdio::Stdio;

@@ -14,7 +14,7 @@ use crate::decode::uri;
 use crate::http::listen;
 use crate::http::requests::{Refusal, Request, Requests};
 use crate::http::response::head;
-use crate::mock::handshake::INVALID_REQUEST;
+use crate::replay::messages::INVALID_REQUEST;
 
 /// How long a connection may lie idle.
 const IDLE: Duration = Duration::from_secs(120);

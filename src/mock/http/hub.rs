@@ -8,9 +8,9 @@ use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::decode::json::{is, member};
 use crate::mock::era::is_modern;
-use crate::mock::handshake::METHOD_NOT_FOUND;
 use crate::mock::ledger::Ledger;
 use crate::mock::session::{Post, Said, Session, Stage};
+use crate::replay::messages::METHOD_NOT_FOUND;
 use crate::replay::translate::Era;
 use crate::view::safe;
 

@@ -3,13 +3,13 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::{Pace, Post, Said, Session, Stage, with_id};
+use super::{Pace, Post, Said, Session, Stage};
 use crate::decode::json::member;
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::facts::part;
 use crate::mcp::meta;
 use crate::mock::script::{Line, Role, Script, TurnIndex, Way};
-use crate::replay::edit::replaced;
+use crate::replay::edit::{replaced, with_member};
 use crate::replay::translate::Era;
 
 /// A turn, as far as it has been said.
@@ -84,7 +84,7 @@ impl Session {
         match line.role {
             Role::Answer => {
                 let id = play.id.as_deref().unwrap_or("null");
-                text = with_id(&text, id);
+                text = with_member(&text, "id", id);
                 if part(message, "result")
                     .and_then(|result| member(member(result, "_meta")?, meta::SUBSCRIPTION))
                     .is_some()
@@ -94,7 +94,7 @@ impl Session {
                 let error = part(message, "error").filter(|_| message.kind == Kind::Error);
                 let code = error.and_then(|error| member(error, "code")?.parse().ok());
                 play.is_answered = true;
-                return self.answer(play.post, text, line.is_event, code);
+                return self.settle(play.post, Some(text), line.is_event, code);
             }
             // "Progress notifications MUST only reference tokens that … were provided in an active request" (basic/utilities/progress)
             Role::Progress => match &play.token {
@@ -106,7 +106,7 @@ impl Session {
                     text = self.takes_back(script, line.message, &text);
                 }
             }
-            Role::Request => text = with_id(&text, &self.ask(play.number, line.message).to_string()),
+            Role::Request => text = with_member(&text, "id", &self.ask(play.number, line.message).to_string()),
         }
         match line.way {
             Way::Own => {

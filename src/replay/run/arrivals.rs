@@ -1,16 +1,17 @@
 //! Waiting, and what arrives meanwhile.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use super::{Done, Fate, HELD_BACK, Pace, Pending, Reply, Runner};
-use crate::capture::Limits;
 use crate::compare::Answer;
 use crate::decode::Direction;
-use crate::decode::jsonrpc::{self, Envelope, Kind, Parsed};
+use crate::decode::jsonrpc::{Envelope, Kind, Parsed};
 use crate::mcp::MessageNumber;
 use crate::replay::flow::Giver;
+use crate::replay::messages;
 use crate::replay::plan::{Step, StepIndex, Told};
 use crate::replay::translate::Era;
 use crate::replay::transport::{Arrival, Failure, FailureKind, Next, Outgoing};
@@ -116,8 +117,7 @@ impl Runner<'_, '_> {
 
     /// One text of the server: a message, or a batch of them.
     fn hear(&mut self, text: &[u8], at: Instant) {
-        let limits = Limits::default();
-        match jsonrpc::parse(text, limits.json_depth, limits.batch) {
+        match messages::parse(text) {
             Parsed::Single(envelope) => self.message(text, &envelope, at),
             Parsed::Batch(members) => {
                 for (range, member) in members {
@@ -131,9 +131,7 @@ impl Runner<'_, '_> {
     }
 
     fn message(&mut self, text: &[u8], envelope: &Envelope, at: Instant) {
-        let of = |range: &Option<std::ops::Range<usize>>| {
-            range.clone().and_then(|range| text.get(range)).and_then(|part| std::str::from_utf8(part).ok())
-        };
+        let of = |range: &Option<Range<usize>>| messages::slice(text, range);
         match envelope.kind {
             Some(Kind::Response | Kind::Error) => {
                 let id = of(&envelope.id).and_then(|id| id.parse::<u64>().ok());
@@ -147,12 +145,7 @@ impl Runner<'_, '_> {
                     let (fate, latency) = (Fate::Sent(Some(Reply::AsRecorded)), pending.latency(at));
                     return self.conclude(step, Done { id: Some(id), fate, latency });
                 }
-                let answer = match serde_json::from_str::<Value>(value) {
-                    Err(_) => Answer::Unreadable(value.to_owned()),
-                    Ok(error) if is_error => Answer::Error(error),
-                    Ok(result) if result.get("isError") == Some(&Value::Bool(true)) => Answer::ToolError(result),
-                    Ok(result) => Answer::Result(result),
-                };
+                let answer = Answer::parse(is_error, value);
                 if !self.ask_again(&pending, &answer) && !self.asks_later(&pending, &answer) {
                     self.settle(id, pending, &answer, value, at);
                 }

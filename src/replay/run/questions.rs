@@ -7,11 +7,9 @@ use crate::compare::Answer;
 use crate::decode::Direction;
 use crate::replay::edit::with_member;
 use crate::replay::flow::{Giver, Use};
+use crate::replay::messages::METHOD_NOT_FOUND;
 use crate::replay::rounds::Question;
 use crate::replay::translate::Era;
-
-/// JSON-RPC 2.0 section 5.1.
-const METHOD_NOT_FOUND: i64 = -32601;
 
 /// Questions that a server of 2026-07-28 may ask back for one call.
 const ROUNDS: u32 = 16;

@@ -22,11 +22,11 @@ use self::lines::{Heard, Lines, Number};
 use self::stream::Event;
 use self::task::{Task, What};
 use super::{Arrival, Failure, FailureKind, HEED, Outgoing, Transport};
-use crate::capture::Limits;
-use crate::decode::jsonrpc::{self, Kind, Parsed};
+use crate::decode::jsonrpc::{Envelope, Kind, Parsed};
 use crate::http::connect::{Connector, Options};
 use crate::http::origin::{Hops, Origin, resolve};
 use crate::http::reading::Part;
+use crate::replay::messages;
 use crate::replay::translate::{Era, headers};
 use crate::source::tape::Tape;
 
@@ -405,13 +405,12 @@ fn fields(options: &Options, user: Option<&str>) -> Vec<(String, String)> {
 
 /// Whether a text is, or holds, an answer to this request.
 fn answers(text: &[u8], id: Option<u64>) -> bool {
-    let limits = Limits::default();
     let Some(id) = id.map(|id| id.to_string()) else { return false };
-    let is_answer = |text: &[u8], envelope: &jsonrpc::Envelope| {
+    let is_answer = |text: &[u8], envelope: &Envelope| {
         let answers = matches!(envelope.kind, Some(Kind::Response | Kind::Error));
         answers && envelope.id.clone().and_then(|range| text.get(range)) == Some(id.as_bytes())
     };
-    match jsonrpc::parse(text, limits.json_depth, limits.batch) {
+    match messages::parse(text) {
         Parsed::Single(envelope) => is_answer(text, &envelope),
         Parsed::Batch(members) => members.iter().any(|(range, member)| {
             member.as_ref().is_ok_and(|envelope| is_answer(text.get(range.clone()).unwrap_or_default(), envelope))
@@ -422,11 +421,9 @@ fn answers(text: &[u8], id: Option<u64>) -> bool {
 
 /// The error of a message that names no request.
 fn error_without_id(text: &[u8]) -> Option<&str> {
-    let limits = Limits::default();
-    let Parsed::Single(envelope) = jsonrpc::parse(text, limits.json_depth, limits.batch) else { return None };
-    let part = |range: Option<std::ops::Range<usize>>| std::str::from_utf8(text.get(range?)?).ok();
-    let names_one = part(envelope.id.clone()).is_some_and(|id| id != "null");
-    part(envelope.error).filter(|_| !names_one)
+    let Parsed::Single(envelope) = messages::parse(text) else { return None };
+    let names_one = messages::slice(text, &envelope.id).is_some_and(|id| id != "null");
+    messages::slice(text, &envelope.error).filter(|_| !names_one)
 }
 
 #[cfg(test)]

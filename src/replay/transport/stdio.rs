@@ -18,6 +18,7 @@ use rustix::process::Signal;
 
 use super::{Arrival, Failure, FailureKind, HEED, Outgoing, Transport};
 use crate::capture::pipe::{Exit, Pipe};
+use crate::replay::messages;
 use crate::source::now;
 use crate::source::stdio::{self, Observations, Server, Tap};
 
@@ -209,13 +210,9 @@ impl Stdio {
 
 impl Transport for Stdio {
     fn send(&mut self, message: Outgoing) {
-        let mut line = message.text.into_bytes();
-        // "Messages are delimited by newlines, and MUST NOT contain embedded newlines": between members they mean nothing.
-        line.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
-        line.push(b'\n');
         if self.stdin.is_some() {
             let is_first = self.unsent.is_empty();
-            self.unsent.extend(line);
+            self.unsent.extend(messages::line(message.text));
             if is_first {
                 self.write();
             }

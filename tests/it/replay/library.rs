@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{bounded, never};
 use mcptap::compare::{Answer, Outcome};
-use mcptap::replay::run::Fate;
+use mcptap::replay::outcome::Fate;
 use mcptap::replay::target::Target;
 use mcptap::replay::{Follower, Job, Progress};
 use mcptap::store::Place;

@@ -1,0 +1,60 @@
+//! The outcome of a replay.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::kept::{Kept, Place};
+use super::transport::Failure;
+use crate::compare::Answer;
+
+/// The new answer to a request; [`Script::reply`] reads it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// The recorded one, letter by letter: it is not held twice.
+    AsRecorded,
+    /// Another, kept in [`Taken::kept`].
+    Other(Answer<Place>),
+}
+
+/// What became of a step.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fate {
+    /// It was sent; a request with its answer.
+    Sent(Option<Reply>),
+    /// It was not, for this reason.
+    Skipped(String),
+}
+
+/// A step, done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Done {
+    /// The id of the request that was sent.
+    pub id: Option<u64>,
+    /// What became of it.
+    pub fate: Fate,
+    /// Nanoseconds until the answer was there.
+    pub latency: Option<i64>,
+}
+
+/// A replay, done.
+#[derive(Clone, Debug, Default)]
+pub struct Taken {
+    /// Each step, in order.
+    pub steps: Vec<Done>,
+    /// Answers that are not the recorded ones.
+    pub kept: Arc<Kept>,
+    /// By origin: the new server's value.
+    pub values: HashMap<usize, Value>,
+    /// The server's notifications and requests, by method.
+    pub unasked: BTreeMap<String, u64>,
+    /// The revision that was spoken.
+    pub revision: String,
+    /// What else is to be said.
+    pub notes: Vec<String>,
+    /// The address speaks another transport: nothing was replayed.
+    pub wrong_transport: Option<Failure>,
+    /// The conversation could not be opened: nothing was replayed.
+    pub unopened: Option<String>,
+}
