@@ -5,7 +5,7 @@
 //! | `listen` | listening for clients: the address, the number of connections, the names of this program |
 //! | `requests` | the requests of a client, within bounds; the checks of their heads |
 //! | `response` | the text of a response |
-//! | `reading` | one message as it arrives |
+//! | `message_reader` | one message as it arrives |
 //! | `origin` | the server that a URL names, and redirects |
 //! | `connect`, `trust`, `socket` | a connection to a server, with or without TLS |
 //!
@@ -15,9 +15,9 @@
 #[cfg(feature = "http")]
 pub mod connect;
 pub mod listen;
+pub mod message_reader;
 #[cfg(feature = "http")]
 pub mod origin;
-pub mod reading;
 pub mod requests;
 pub mod response;
 #[cfg(feature = "http")]

@@ -33,10 +33,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use self::heads::Places;
+use self::heads::HeadRewriter;
 use self::relay::Relay;
 use crate::capture::Time;
-use crate::http::connect::{Connector, Options};
+use crate::http::connect::{ConnectOptions, Connector};
 use crate::http::listen;
 use crate::http::origin::Origin;
 use crate::http::socket::Socket;
@@ -54,26 +54,26 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// A reverse proxy for one server.
 #[derive(Debug)]
 pub struct Proxy {
-    places: Arc<Places>,
+    heads: Arc<HeadRewriter>,
     /// Scheme and authority of the server, as people write them.
     server: String,
     connector: Connector,
-    record: Record,
+    recorder: TrafficRecorder,
     patience: Duration,
     /// What was said last of what went wrong.
-    said: Mutex<String>,
+    last_warning: Mutex<String>,
 }
 
 /// Where what passes is noted.
 #[derive(Clone, Debug)]
-pub struct Record {
+pub struct TrafficRecorder {
     /// The tape, whose [`Spool`](crate::source::tape::Spool) reads it.
     pub tape: Tape,
     /// What it had no room for.
     pub loss: Loss,
 }
 
-impl Record {
+impl TrafficRecorder {
     fn track(&self, time: Time, client: SocketAddr, server: SocketAddr) -> Track {
         Track::open(&self.tape, &self.loss, time, client, server)
     }
@@ -84,7 +84,7 @@ impl Proxy {
     ///
     /// # Errors
     /// The URL or the options cannot be used.
-    pub fn new(url: &str, options: &Options, names: Vec<String>, record: Record) -> Result<Proxy> {
+    pub fn new(url: &str, options: &ConnectOptions, names: Vec<String>, recorder: TrafficRecorder) -> Result<Proxy> {
         let Some(origin) = Origin::of(url) else {
             bail!("--to {url}: a URL begins with http:// or https:// and names a host")
         };
@@ -93,8 +93,8 @@ impl Proxy {
         }
         let server = format!("{}://{}", if origin.is_https { "https" } else { "http" }, origin.authority);
         let connector = Connector::new(origin.clone(), options)?;
-        let places = Arc::new(Places { server: origin, names });
-        Ok(Proxy { places, server, connector, record, patience: PATIENCE, said: Mutex::default() })
+        let heads = Arc::new(HeadRewriter { server: origin, names });
+        Ok(Proxy { heads, server, connector, recorder, patience: PATIENCE, last_warning: Mutex::default() })
     }
 
     /// Serves clients until `stop` is readable. Those that are served then are cut off at once; their threads may outlive this call for a moment.
@@ -118,25 +118,25 @@ impl Proxy {
         }
     }
 
-    /// Makes a connection to the server, for a client that reached us at `own`.
-    fn connect(&self, own: SocketAddr) -> Result<Socket, String> {
-        let connected = self.connector.connect().map_err(|why| self.named(why))?;
-        if connected.0.peer_addr().is_ok_and(|server| server == own) {
-            return Err(self.named("that is this proxy itself".to_owned()));
+    /// Makes a connection to the server, for a client that reached us at `local`.
+    fn connect(&self, local: SocketAddr) -> Result<Socket, String> {
+        let connected = self.connector.connect().map_err(|why| self.with_server_name(why))?;
+        if connected.0.peer_addr().is_ok_and(|server| server == local) {
+            return Err(self.with_server_name("that is this proxy itself".to_owned()));
         }
-        Socket::new(connected).map_err(|error| self.named(error.to_string()))
+        Socket::new(connected).map_err(|error| self.with_server_name(error.to_string()))
     }
 
     /// What is wrong with the server.
-    fn named(&self, why: String) -> String {
+    fn with_server_name(&self, why: String) -> String {
         format!("{}: {why}", self.server)
     }
 
     /// Tells the person what goes wrong: the same once, however often a client tries.
-    fn say(&self, text: &str) {
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        if *said != text {
-            text.clone_into(&mut said);
+    fn warn(&self, text: &str) {
+        let mut last_warning = self.last_warning.lock().unwrap_or_else(PoisonError::into_inner);
+        if *last_warning != text {
+            text.clone_into(&mut last_warning);
             eprintln!("mcptap: {}", safe::visible(text));
         }
     }

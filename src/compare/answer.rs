@@ -26,7 +26,7 @@ pub enum Answer<V = Value> {
 }
 
 /// An answer as it is held until it is compared: its text takes a tenth of what the value does that is read from it.
-pub type Held = Answer<Box<str>>;
+pub type AnswerText = Answer<Box<str>>;
 
 impl<V> Answer<V> {
     /// The same answer with another form of its value.
@@ -41,7 +41,7 @@ impl<V> Answer<V> {
     }
 }
 
-impl Held {
+impl AnswerText {
     /// The answer with its value.
     pub fn read(&self) -> Answer {
         let value = |text: &str| serde_json::from_str(text).map_err(|_| Answer::Unreadable(text.to_owned()));
@@ -57,7 +57,7 @@ impl Held {
 
 impl Answer {
     /// This answer, whose value was read from `text`, as that text. (Written anew it could be another: numbers have many forms.)
-    pub fn held(&self, text: &str) -> Held {
+    pub fn to_text(&self, text: &str) -> AnswerText {
         match self {
             Answer::Result(_) => Answer::Result(text.into()),
             Answer::ToolError(_) => Answer::ToolError(text.into()),
@@ -92,7 +92,7 @@ impl Answer {
     }
 
     /// The answer in words that follow "answered ".
-    fn said(&self) -> String {
+    fn summary(&self) -> String {
         match self {
             Answer::Error(error) => {
                 let code = error.get("code").unwrap_or(&Value::Null);
@@ -130,7 +130,7 @@ impl Verdict {
 pub fn judge(label: &Label, old: &Answer, new: &Answer, rules: &Rules) -> Verdict {
     match (old, new) {
         (Answer::Nothing(_), Answer::Nothing(_)) => Verdict::new(Outcome::Same, None),
-        (Answer::Nothing(_), new) => Verdict::new(Outcome::Extra, Some(format!("answered {}", new.said()))),
+        (Answer::Nothing(_), new) => Verdict::new(Outcome::Extra, Some(format!("answered {}", new.summary()))),
         (_, Answer::Nothing(why)) => Verdict::new(Outcome::Missing, Some(why.clone())),
         // JSON-RPC 2.0 section 5.1: the code "indicates the error type that occurred"; the message is for people.
         (Answer::Error(old), Answer::Error(new)) if code(old) == code(new) => Verdict::new(Outcome::Same, None),
@@ -141,12 +141,12 @@ pub fn judge(label: &Label, old: &Answer, new: &Answer, rules: &Rules) -> Verdic
             Verdict::new(Outcome::Same, None)
         }
         (Answer::Error(_), Answer::Error(_)) => {
-            let why = format!("{} before, {} now", old.said(), new.said());
+            let why = format!("{} before, {} now", old.summary(), new.summary());
             Verdict::new(Outcome::Different, Some(why))
         }
-        (Answer::Error(_), _) => Verdict::new(Outcome::Result, Some(format!("{} before", old.said()))),
-        (_, Answer::Error(_)) => Verdict::new(Outcome::Error, Some(new.said())),
-        (Answer::Result(_), Answer::ToolError(_)) => Verdict::new(Outcome::ToolError, Some(new.said())),
+        (Answer::Error(_), _) => Verdict::new(Outcome::Result, Some(format!("{} before", old.summary()))),
+        (_, Answer::Error(_)) => Verdict::new(Outcome::Error, Some(new.summary())),
+        (Answer::Result(_), Answer::ToolError(_)) => Verdict::new(Outcome::ToolError, Some(new.summary())),
         (Answer::Unreadable(_), _) | (_, Answer::Unreadable(_)) => texts(old, new),
         (Answer::Result(old) | Answer::ToolError(old), Answer::Result(new) | Answer::ToolError(new)) => {
             values(label, old, new, rules)

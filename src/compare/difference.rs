@@ -109,26 +109,26 @@ impl Walk<'_> {
             }
         }
         let named = |value: &Value| name_of(value).and_then(|name| by_name.get(name).copied());
-        let mut taken = vec![false; new.len()];
+        let mut paired = vec![false; new.len()];
         let partners: Vec<Option<usize>> = old.iter().map(named).collect();
-        partners.iter().flatten().for_each(|index| taken[*index] = true);
+        partners.iter().flatten().for_each(|index| paired[*index] = true);
         // What has no name is paired in order with what has none either.
-        let mut rest = (0..new.len()).filter(|index| !taken[*index] && name_of(&new[*index]).is_none());
+        let mut rest = (0..new.len()).filter(|index| !paired[*index] && name_of(&new[*index]).is_none());
         let partners: Vec<Option<usize>> = old
             .iter()
             .zip(partners)
             .map(|(value, partner)| partner.or_else(|| if name_of(value).is_none() { rest.next() } else { None }))
             .collect();
-        let mut met = vec![false; new.len()];
+        let mut matched = vec![false; new.len()];
         for (index, (value, partner)) in old.iter().zip(partners).enumerate() {
             // Two elements of one name: the second is gone where the new list has one.
-            let partner = partner.filter(|partner| !std::mem::replace(&mut met[*partner], true));
+            let partner = partner.filter(|partner| !std::mem::replace(&mut matched[*partner], true));
             self.at(&(old_start + index).to_string(), |walk| match partner {
                 Some(partner) => walk.values(value, &new[partner]),
                 None => walk.note(Change::Removed(value.clone())),
             });
         }
-        for (index, value) in new.iter().enumerate().filter(|(index, _)| !met[*index]) {
+        for (index, value) in new.iter().enumerate().filter(|(index, _)| !matched[*index]) {
             self.at(&(new_start + index).to_string(), |walk| walk.note(Change::Added(value.clone())));
         }
     }
@@ -144,26 +144,26 @@ impl Walk<'_> {
             }
             _ => false,
         };
-        let gone: Vec<(usize, &Value)> = old.iter().enumerate().filter(|(_, value)| !cancels(value)).collect();
+        let removed: Vec<(usize, &Value)> = old.iter().enumerate().filter(|(_, value)| !cancels(value)).collect();
         // What is left in the counts was not cancelled; the first of equal elements were.
-        let mut come: Vec<(usize, &Value)> = Vec::new();
+        let mut added: Vec<(usize, &Value)> = Vec::new();
         for (index, value) in new.iter().enumerate().rev() {
             if let Some(count) = counts.get_mut(&value.to_string()).filter(|count| **count > 0) {
                 *count -= 1;
-                come.push((index, value));
+                added.push((index, value));
             }
         }
-        come.reverse();
-        for (index, value) in gone {
+        added.reverse();
+        for (index, value) in removed {
             let partner =
-                come.iter().position(|(_, other)| name_of(value).is_some() && name_of(value) == name_of(other));
-            let partner = partner.map(|at| come.remove(at));
+                added.iter().position(|(_, other)| name_of(value).is_some() && name_of(value) == name_of(other));
+            let partner = partner.map(|at| added.remove(at));
             self.at(&index.to_string(), |walk| match partner {
                 Some((_, other)) => walk.values(value, other),
                 None => walk.note(Change::Removed(value.clone())),
             });
         }
-        for (index, value) in come {
+        for (index, value) in added {
             self.at(&index.to_string(), |walk| walk.note(Change::Added(value.clone())));
         }
     }
@@ -207,7 +207,7 @@ mod tests {
 
     use super::*;
 
-    fn said(old: Value, new: Value) -> Vec<String> {
+    fn described(old: Value, new: Value) -> Vec<String> {
         let words = |difference: Difference| match difference.change {
             Change::Changed(old, new) => format!("{} {old} -> {new}", difference.path),
             Change::Removed(old) => format!("{} - {old}", difference.path),
@@ -218,22 +218,25 @@ mod tests {
 
     #[test]
     fn each_difference_stands_at_its_path() {
-        assert_eq!(said(json!({"a": 1, "b/c": [1]}), json!({"a": 2, "b/c": [1]})), ["/a 1 -> 2"]);
-        assert_eq!(said(json!({"b/c~": 1}), json!({"d": 1})), ["/b~1c~0 - 1", "/d + 1"]);
-        assert_eq!(said(json!(1), json!("1")), [" 1 -> \"1\""]);
-        assert_eq!(said(json!({"a": 1}), json!({"a": 1.0})), [""; 0], "one number");
-        assert_eq!(said(json!(u64::MAX), json!(u64::MAX - 1)).len(), 1, "large integers are exact");
+        assert_eq!(described(json!({"a": 1, "b/c": [1]}), json!({"a": 2, "b/c": [1]})), ["/a 1 -> 2"]);
+        assert_eq!(described(json!({"b/c~": 1}), json!({"d": 1})), ["/b~1c~0 - 1", "/d + 1"]);
+        assert_eq!(described(json!(1), json!("1")), [" 1 -> \"1\""]);
+        assert_eq!(described(json!({"a": 1}), json!({"a": 1.0})), [""; 0], "one number");
+        assert_eq!(described(json!(u64::MAX), json!(u64::MAX - 1)).len(), 1, "large integers are exact");
     }
 
     #[test]
     fn a_missing_tool_is_one_difference_wherever_it_stood() {
         let tool = |name: &str, text: &str| json!({"name": name, "description": text});
         let all = json!([tool("a", "x"), tool("b", "y"), tool("c", "z")]);
-        assert_eq!(said(all.clone(), json!([tool("b", "y"), tool("c", "z")])).len(), 1);
-        assert_eq!(said(all.clone(), json!([tool("a", "x"), tool("c", "z")])), [format!("/1 - {}", tool("b", "y"))]);
+        assert_eq!(described(all.clone(), json!([tool("b", "y"), tool("c", "z")])).len(), 1);
+        assert_eq!(
+            described(all.clone(), json!([tool("a", "x"), tool("c", "z")])),
+            [format!("/1 - {}", tool("b", "y"))]
+        );
         let changed = json!([tool("b", "other"), tool("c", "z")]);
         assert_eq!(
-            said(all, changed),
+            described(all, changed),
             [format!("/0 - {}", tool("a", "x")), "/1/description \"y\" -> \"other\"".into()],
             "the tool that is left is held against itself"
         );
@@ -241,8 +244,8 @@ mod tests {
 
     #[test]
     fn order_means_nothing_where_that_is_asked_for() {
-        assert_eq!(said(json!({"set": [1, 2, 2]}), json!({"set": [2, 1, 3]})), ["/set/2 - 2", "/set/2 + 3"]);
-        assert_eq!(said(json!({"list": [1, 2]}), json!({"list": [2, 1]})).len(), 2);
+        assert_eq!(described(json!({"set": [1, 2, 2]}), json!({"set": [2, 1, 3]})), ["/set/2 - 2", "/set/2 + 3"]);
+        assert_eq!(described(json!({"list": [1, 2]}), json!({"list": [2, 1]})).len(), 2);
     }
 
     fn values() -> impl Strategy<Value = Value> {

@@ -20,7 +20,7 @@ use super::label::Label;
 
 /// One step of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Step {
+enum TokenPattern {
     /// A member of this name, or the element of this index.
     Name(String),
     /// `*`: any one.
@@ -33,7 +33,7 @@ enum Step {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rule {
     scope: Option<String>,
-    steps: Vec<Step>,
+    tokens: Vec<TokenPattern>,
     /// Of a text that always has the same words but these (0-based), only these; otherwise the whole value.
     words: Option<BTreeSet<usize>>,
 }
@@ -49,8 +49,8 @@ impl Rule {
     /// At exactly this path of the answers under a label: of their words, where only some vary.
     pub fn at(label: &Label, path: &str, words: Option<BTreeSet<usize>>) -> Rule {
         let scope = label.subject.clone().unwrap_or_else(|| label.method.clone());
-        let steps = path.split('/').skip(1).map(|step| Step::Name(unescaped(step))).collect();
-        Rule { scope: Some(scope), steps, words }
+        let tokens = path.split('/').skip(1).map(|token| TokenPattern::Name(unescaped(token))).collect();
+        Rule { scope: Some(scope), tokens, words }
     }
 
     /// The words that vary, where it is only those.
@@ -67,18 +67,18 @@ impl Rule {
         self.scope.as_ref().is_none_or(|scope| label.method == *scope || label.subject.as_ref() == Some(scope))
     }
 
-    fn fits(&self, path: &[String]) -> bool {
-        fits(&self.steps, path)
+    fn matches(&self, path: &[String]) -> bool {
+        matches(&self.tokens, path)
     }
 }
 
 /// Whether a path fits a pattern. Patterns come from the command line: their few `**` cost a retry each.
-fn fits(steps: &[Step], path: &[String]) -> bool {
-    match (steps.split_first(), path.split_first()) {
+fn matches(tokens: &[TokenPattern], path: &[String]) -> bool {
+    match (tokens.split_first(), path.split_first()) {
         (None, None) => true,
-        (Some((Step::Deep, rest)), _) => (0..=path.len()).any(|skip| fits(rest, &path[skip..])),
-        (Some((Step::Any, rest)), Some((_, tail))) => fits(rest, tail),
-        (Some((Step::Name(name), rest)), Some((first, tail))) => name == first && fits(rest, tail),
+        (Some((TokenPattern::Deep, rest)), _) => (0..=path.len()).any(|skip| matches(rest, &path[skip..])),
+        (Some((TokenPattern::Any, rest)), Some((_, tail))) => matches(rest, tail),
+        (Some((TokenPattern::Name(name), rest)), Some((first, tail))) => name == first && matches(rest, tail),
         _ => false,
     }
 }
@@ -94,12 +94,12 @@ impl FromStr for Rule {
             Some(at) => (Some(text[..at].to_owned()), &text[at + 1..]),
             None => return Err(RuleError(text.to_owned())),
         };
-        let step = |step: &str| match step {
-            "*" => Step::Any,
-            "**" => Step::Deep,
-            name => Step::Name(unescaped(name)),
+        let token = |token: &str| match token {
+            "*" => TokenPattern::Any,
+            "**" => TokenPattern::Deep,
+            name => TokenPattern::Name(unescaped(name)),
         };
-        Ok(Rule { scope, steps: pointer.split('/').skip(1).map(step).collect(), words: None })
+        Ok(Rule { scope, tokens: pointer.split('/').skip(1).map(token).collect(), words: None })
     }
 }
 
@@ -108,11 +108,11 @@ impl fmt::Display for Rule {
         if let Some(scope) = &self.scope {
             write!(f, "{scope}:")?;
         }
-        for step in &self.steps {
-            match step {
-                Step::Name(name) => write!(f, "/{}", escaped(name))?,
-                Step::Any => f.write_str("/*")?,
-                Step::Deep => f.write_str("/**")?,
+        for token in &self.tokens {
+            match token {
+                TokenPattern::Name(name) => write!(f, "/{}", escaped(name))?,
+                TokenPattern::Any => f.write_str("/*")?,
+                TokenPattern::Deep => f.write_str("/**")?,
             }
         }
         Ok(())
@@ -145,14 +145,14 @@ impl Rules {
         let mut rules = self.unordered.iter().filter(|rule| rule.applies_to(label)).peekable();
         rules.peek().is_some() && {
             let path: Vec<String> = path.split('/').skip(1).map(unescaped).collect();
-            rules.any(|rule| rule.fits(&path))
+            rules.any(|rule| rule.matches(&path))
         }
     }
 }
 
 /// Takes away what fits a rule, at `path` and below. An element becomes null, so that those behind it keep their place.
 fn strip(rules: &[&Rule], path: &mut Vec<String>, value: &mut Value) {
-    for rule in rules.iter().filter(|rule| rule.fits(path)) {
+    for rule in rules.iter().filter(|rule| rule.matches(path)) {
         match (&rule.words, &mut *value) {
             (Some(words), Value::String(text)) => *text = without_words(text, words),
             _ => *value = Value::Null,
@@ -161,7 +161,7 @@ fn strip(rules: &[&Rule], path: &mut Vec<String>, value: &mut Value) {
     match value {
         Value::Object(members) => members.retain(|name, value| {
             path.push(name.clone());
-            let whole = rules.iter().any(|rule| rule.words.is_none() && rule.fits(path));
+            let whole = rules.iter().any(|rule| rule.words.is_none() && rule.matches(path));
             if !whole {
                 strip(rules, path, value);
             }

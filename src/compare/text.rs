@@ -161,8 +161,8 @@ fn difference(out: &mut String, difference: &Difference, style: Style) {
         (Some(old), Some(new)) if style.side_by_side => side_by_side(out, &old, &new, style),
         (Some(old), Some(new)) => unified(out, &old, &new, style),
         (old, new) => {
-            old.iter().for_each(|old| run(out, old, '-', style));
-            new.iter().for_each(|new| run(out, new, '+', style));
+            old.iter().for_each(|old| one_sided(out, old, '-', style));
+            new.iter().for_each(|new| one_sided(out, new, '+', style));
         }
     }
 }
@@ -175,7 +175,7 @@ fn lines(value: &Value) -> String {
     }
 }
 
-fn run(out: &mut String, text: &str, sign: char, style: Style) {
+fn one_sided(out: &mut String, text: &str, sign: char, style: Style) {
     let mut lines = text.lines();
     lines.by_ref().take(SHOWN).for_each(|text| line(out, sign, text, style));
     let rest = lines.count();
@@ -186,8 +186,8 @@ fn run(out: &mut String, text: &str, sign: char, style: Style) {
 
 fn unified(out: &mut String, old: &str, new: &str, style: Style) {
     if old.lines().count().max(new.lines().count()) > SHOWN * 10 {
-        run(out, old, '-', style);
-        return run(out, new, '+', style);
+        one_sided(out, old, '-', style);
+        return one_sided(out, new, '+', style);
     }
     let diff = TextDiff::from_lines(old, new);
     for (index, group) in diff.grouped_ops(CONTEXT).iter().enumerate() {
@@ -209,20 +209,20 @@ fn unified(out: &mut String, old: &str, new: &str, style: Style) {
 fn side_by_side(out: &mut String, old: &str, new: &str, style: Style) {
     let columns = (style.width.saturating_sub(9) / 2).clamp(20, 120);
     let diff = TextDiff::from_lines(old, new);
-    let (mut gone, mut come): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+    let (mut removed, mut added): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
     let mut rows: Vec<(Option<&str>, Option<&str>)> = Vec::new();
     for change in diff.iter_all_changes() {
         let text = change.value().trim_end_matches(['\r', '\n']);
         match change.tag() {
-            ChangeTag::Delete => gone.push(text),
-            ChangeTag::Insert => come.push(text),
+            ChangeTag::Delete => removed.push(text),
+            ChangeTag::Insert => added.push(text),
             ChangeTag::Equal => {
-                flush(&mut rows, &mut gone, &mut come);
+                flush(&mut rows, &mut removed, &mut added);
                 rows.push((Some(text), Some(text)));
             }
         }
     }
-    flush(&mut rows, &mut gone, &mut come);
+    flush(&mut rows, &mut removed, &mut added);
     for (old, new) in rows.iter().take(SHOWN) {
         let mark = match (old, new) {
             (Some(_), None) => '<',
@@ -246,11 +246,11 @@ fn side_by_side(out: &mut String, old: &str, new: &str, style: Style) {
 }
 
 /// What went and what came in its place, in the same rows as far as both reach.
-fn flush<'a>(rows: &mut Vec<(Option<&'a str>, Option<&'a str>)>, gone: &mut Vec<&'a str>, come: &mut Vec<&'a str>) {
-    let length = gone.len().max(come.len());
-    rows.extend((0..length).map(|index| (gone.get(index).copied(), come.get(index).copied())));
-    gone.clear();
-    come.clear();
+fn flush<'a>(rows: &mut Vec<(Option<&'a str>, Option<&'a str>)>, removed: &mut Vec<&'a str>, added: &mut Vec<&'a str>) {
+    let length = removed.len().max(added.len());
+    rows.extend((0..length).map(|index| (removed.get(index).copied(), added.get(index).copied())));
+    removed.clear();
+    added.clear();
 }
 
 fn line(out: &mut String, sign: char, text: &str, style: Style) {

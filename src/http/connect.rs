@@ -16,7 +16,7 @@ use super::trust;
 
 /// How a server at a URL is reached.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct ConnectOptions {
     /// Header fields of every request.
     pub fields: Vec<(String, String)>,
     /// Certificates that are trusted, as PEM; empty: those of the system.
@@ -50,7 +50,7 @@ pub struct Connector {
 impl Connector {
     /// # Errors
     /// The certificates given are none, or the host's name can be none of a certificate.
-    pub fn new(origin: Origin, options: &Options) -> Result<Connector> {
+    pub fn new(origin: Origin, options: &ConnectOptions) -> Result<Connector> {
         let tls = if origin.is_https {
             let name =
                 ServerName::try_from(origin.host.clone()).with_context(|| format!("{:?} is no host", origin.host))?;
@@ -76,11 +76,11 @@ impl Connector {
                 None => TcpStream::connect(address),
             };
             match attempt {
-                Ok(socket) => return self.secured(socket).map_err(|error| why(&error)),
+                Ok(socket) => return self.secured(socket).map_err(|error| describe(&error)),
                 Err(error) => last = Some(error),
             }
         }
-        Err(last.map_or_else(|| "the host's name is not known".to_owned(), |error| why(&error)))
+        Err(last.map_or_else(|| "the host's name is not known".to_owned(), |error| describe(&error)))
     }
 
     fn secured(&self, mut socket: TcpStream) -> io::Result<Connected> {
@@ -103,7 +103,7 @@ impl Connector {
 }
 
 /// What an error of a connection means.
-pub fn why(error: &io::Error) -> String {
+pub fn describe(error: &io::Error) -> String {
     match error.kind() {
         ErrorKind::ConnectionRefused => "connection refused: nobody listens there".to_owned(),
         ErrorKind::TimedOut | ErrorKind::WouldBlock => "no connection in time".to_owned(),

@@ -14,11 +14,11 @@ use super::response::head;
 use crate::decode::uri;
 
 /// How long to wait where connections cannot be accepted (no more file descriptors): some of those that are there will end.
-const PAUSE: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
 /// Bytes that are read of what a client still sends behind what was refused, and for how long.
-const DRAINED: usize = 1 << 20;
-const DRAINING: Duration = Duration::from_secs(1);
+const DRAIN_BYTES: usize = 1 << 20;
+const DRAIN_TIME: Duration = Duration::from_secs(1);
 
 /// Listens at a port, or an address and a port. A port alone is one of this machine's own.
 ///
@@ -51,12 +51,12 @@ where
     let served = Arc::new(AtomicUsize::new(0));
     while is_readable_before(listener, stop) {
         let Ok((stream, _)) = listener.accept() else {
-            thread::sleep(PAUSE);
+            thread::sleep(ACCEPT_RETRY);
             continue;
         };
         if served.fetch_add(1, Ordering::AcqRel) >= most {
             served.fetch_sub(1, Ordering::AcqRel);
-            turn_away(stream);
+            send_unavailable(stream);
             continue;
         }
         let (serve, here) = (serve.clone(), Arc::clone(&served));
@@ -82,9 +82,9 @@ fn is_readable_before(listener: &TcpListener, stop: Option<BorrowedFd<'_>>) -> b
     }
 }
 
-fn turn_away(mut stream: TcpStream) {
+fn send_unavailable(mut stream: TcpStream) {
     // Whether it is heard or not, there is no room.
-    let _ = stream.set_write_timeout(Some(PAUSE));
+    let _ = stream.set_write_timeout(Some(ACCEPT_RETRY));
     let _ = stream.write_all(head(503, &[("Connection", "close")], Some(0)).as_bytes());
 }
 
@@ -92,9 +92,9 @@ fn turn_away(mut stream: TcpStream) {
 /// written to it lost.
 pub fn drain(mut stream: &TcpStream) {
     let _ = stream.shutdown(Shutdown::Write);
-    let until = Instant::now() + DRAINING;
+    let until = Instant::now() + DRAIN_TIME;
     let (mut read, mut buffer) = (0, [0; 4096]);
-    while read < DRAINED {
+    while read < DRAIN_BYTES {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() || stream.set_read_timeout(Some(left)).is_err() {
             return;
@@ -146,9 +146,9 @@ mod tests {
         };
         let serving = thread::spawn(move || serve(&listener, 2, Some(stop.as_fd()), echo));
         let mut two = [(); 2].map(|()| patient(TcpStream::connect(address).unwrap()));
-        let mut told = String::new();
-        patient(TcpStream::connect(address).unwrap()).read_to_string(&mut told).unwrap();
-        assert!(told.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{told}");
+        let mut response = String::new();
+        patient(TcpStream::connect(address).unwrap()).read_to_string(&mut response).unwrap();
+        assert!(response.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{response}");
         for client in &mut two {
             client.write_all(b"x").unwrap();
             client.read_exact(&mut [0]).unwrap();

@@ -58,13 +58,13 @@ pub struct Hops {
     /// references to this resource ought to use" it (RFC 9110 section 15.4.2 of 301, 15.4.9 of 308); all others say where it is for now.
     pub settled: Option<String>,
     is_permanent: bool,
-    taken: u32,
+    followed: u32,
 }
 
 impl Hops {
     /// A request to a URL.
     pub fn to(url: &str) -> Hops {
-        Hops { at: url.to_owned(), settled: None, is_permanent: true, taken: 0 }
+        Hops { at: url.to_owned(), settled: None, is_permanent: true, followed: 0 }
     }
 
     /// Goes where a response of this status and `Location` sends it.
@@ -88,8 +88,8 @@ impl Hops {
             self.settled = Some(next.clone());
         }
         self.at = next;
-        self.taken += 1;
-        if self.taken > REDIRECTS {
+        self.followed += 1;
+        if self.followed > REDIRECTS {
             return Err(format!("redirected more than {REDIRECTS} times, the last time to {}", self.at));
         }
         Ok(())

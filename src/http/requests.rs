@@ -5,7 +5,7 @@
 use std::mem;
 use std::ops::Range;
 
-use super::reading::{self, Part, Reading};
+use super::message_reader::{self, MessageReader, Part};
 use super::response;
 use crate::decode::http::{Head, StartLine};
 use crate::decode::{Anomaly, Direction};
@@ -142,7 +142,7 @@ impl Request {
 
     /// Whether the client keeps the connection for more.
     pub fn keeps_alive(&self) -> bool {
-        reading::keeps_alive(&self.head)
+        message_reader::keeps_alive(&self.head)
     }
 }
 
@@ -150,26 +150,26 @@ impl Request {
 #[derive(Debug)]
 pub struct Requests {
     /// Bytes that were not looked at yet.
-    ahead: Vec<u8>,
+    unparsed: Vec<u8>,
     /// The request that is arriving.
-    reading: Reading,
+    reader: MessageReader,
     head: Option<Box<Head>>,
     body: Vec<u8>,
     /// The client waits for a word before it sends the body.
-    expects: bool,
+    expects_continue: bool,
 }
 
 impl Default for Requests {
     fn default() -> Requests {
-        let reading = Reading::new(Direction::ClientToServer);
-        Requests { ahead: Vec::new(), reading, head: None, body: Vec::new(), expects: false }
+        let reader = MessageReader::new(Direction::ClientToServer);
+        Requests { unparsed: Vec::new(), reader, head: None, body: Vec::new(), expects_continue: false }
     }
 }
 
 impl Requests {
     /// Takes bytes of the client.
     pub fn push(&mut self, bytes: &[u8]) {
-        self.ahead.extend_from_slice(bytes);
+        self.unparsed.extend_from_slice(bytes);
     }
 
     /// The next request, once it is whole.
@@ -177,11 +177,11 @@ impl Requests {
     /// # Errors
     /// It is refused, and nothing behind it can be read.
     pub fn take(&mut self) -> Result<Option<Request>, Refusal> {
-        if self.ahead.is_empty() {
+        if self.unparsed.is_empty() {
             return Ok(None);
         }
-        let mut piece = mem::take(&mut self.ahead);
-        for part in self.reading.push(&piece) {
+        let mut piece = mem::take(&mut self.unparsed);
+        for part in self.reader.push(&piece) {
             match part {
                 Part::Head(mut head) => {
                     check(&head)?;
@@ -191,24 +191,24 @@ impl Requests {
                     if !length.is_ok_and(|length: usize| length <= BODY) {
                         return Err(Refusal::new(413, "the body is too long"));
                     }
-                    self.expects =
+                    self.expects_continue =
                         head.value("expect").is_some_and(|expect| expect.eq_ignore_ascii_case("100-continue"));
                     self.head = Some(head);
                 }
                 Part::Content(bytes) => {
-                    self.expects = false;
+                    self.expects_continue = false;
                     self.body.extend(bytes);
                     if self.body.len() > BODY {
                         return Err(Refusal::new(413, "the body is too long"));
                     }
                 }
                 // "a recipient MAY recognize a single LF as a line terminator" (RFC 9112 section 2.2): people type requests by hand.
-                Part::Odd(Anomaly::BareLineFeed { .. }) => {}
-                Part::Odd(anomaly) => return Err(Refusal::of(&anomaly)),
+                Part::Anomaly(Anomaly::BareLineFeed { .. }) => {}
+                Part::Anomaly(anomaly) => return Err(Refusal::of(&anomaly)),
                 Part::End(end) => {
                     end.map_err(|why| Refusal::new(400, why))?;
-                    let ahead = piece.split_off(piece.len() - self.reading.rest());
-                    let Requests { head, body, .. } = mem::replace(self, Requests { ahead, ..Requests::default() });
+                    let unparsed = piece.split_off(piece.len() - self.reader.bytes_after());
+                    let Requests { head, body, .. } = mem::replace(self, Requests { unparsed, ..Requests::default() });
                     return Ok(head.map(|head| Request { head, body }));
                 }
             }
@@ -218,12 +218,12 @@ impl Requests {
 
     /// Whether bytes of a request that is not whole are here.
     pub fn is_begun(&self) -> bool {
-        !self.ahead.is_empty() || self.reading.is_begun()
+        !self.unparsed.is_empty() || self.reader.is_begun()
     }
 
     /// Whether the client waits for "100 Continue" now. True once for each request.
     pub fn awaits_continue(&mut self) -> bool {
-        mem::take(&mut self.expects)
+        mem::take(&mut self.expects_continue)
     }
 }
 

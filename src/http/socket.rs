@@ -20,14 +20,14 @@ pub struct Socket {
     /// What the socket has not taken yet, where there is no TLS, which keeps its own.
     unsent: VecDeque<u8>,
     /// To be ended once all is sent.
-    ends: bool,
+    closes_when_sent: bool,
 }
 
 #[derive(Debug)]
 struct Tls {
     session: Box<ClientConnection>,
     /// Plain bytes that were read from the socket and not asked for yet.
-    held: usize,
+    buffered: usize,
 }
 
 impl Socket {
@@ -38,9 +38,9 @@ impl Socket {
         let tls = session.map(|mut session| {
             // Whoever sends bounds what is unsent.
             session.set_buffer_limit(None);
-            Tls { session: Box::new(session), held: 0 }
+            Tls { session: Box::new(session), buffered: 0 }
         });
-        Ok(Socket { socket, tls, unsent: VecDeque::new(), ends: false })
+        Ok(Socket { socket, tls, unsent: VecDeque::new(), closes_when_sent: false })
     }
 
     /// What is to be waited for.
@@ -90,7 +90,7 @@ impl Socket {
         }
         // The memory of a large message is not kept.
         self.unsent.shrink_to(UNSENT);
-        if mem::take(&mut self.ends) { self.socket.shutdown(Shutdown::Write) } else { Ok(()) }
+        if mem::take(&mut self.closes_when_sent) { self.socket.shutdown(Shutdown::Write) } else { Ok(()) }
     }
 
     /// Nothing more is sent. What comes is still read.
@@ -98,7 +98,7 @@ impl Socket {
     /// # Errors
     /// The connection is broken.
     pub fn end(&mut self) -> io::Result<()> {
-        self.ends = true;
+        self.closes_when_sent = true;
         self.tls.iter_mut().for_each(|tls| tls.session.send_close_notify());
         self.flush()
     }
@@ -124,8 +124,8 @@ impl Socket {
     }
 
     /// Whether there are bytes of which the socket, when it is asked, knows nothing any more.
-    pub fn holds_received(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.held > 0)
+    pub fn has_buffered_plaintext(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.buffered > 0)
     }
 }
 
@@ -143,7 +143,7 @@ impl Tls {
             match self.session.reader().read(buffer) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 read => {
-                    self.held = self.held.saturating_sub(*read.as_ref().unwrap_or(&0));
+                    self.buffered = self.buffered.saturating_sub(*read.as_ref().unwrap_or(&0));
                     return read;
                 }
             }
@@ -151,7 +151,7 @@ impl Tls {
             self.session.read_tls(socket)?;
             let state =
                 self.session.process_new_packets().map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
-            self.held = state.plaintext_bytes_to_read();
+            self.buffered = state.plaintext_bytes_to_read();
         }
     }
 }

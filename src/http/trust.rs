@@ -29,8 +29,9 @@ pub(super) fn config(certificates: &[u8], is_insecure: bool) -> Result<ClientCon
     let config = if certificates.is_empty() && !is_insecure {
         builder.with_root_certificates(system())
     } else {
-        let given = if is_insecure { None } else { Some(Given::new(certificates, Arc::clone(&provider))?) };
-        builder.dangerous().with_custom_certificate_verifier(Arc::new(Verifier { given, provider }))
+        let trusted =
+            if is_insecure { None } else { Some(TrustedCertificates::new(certificates, Arc::clone(&provider))?) };
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(Verifier { trusted, provider }))
     };
     Ok(config.with_no_client_auth())
 }
@@ -60,27 +61,27 @@ fn roots(certificates: &[CertificateDer<'static>]) -> RootCertStore {
 /// Who makes a certificate for a server of their own mostly makes one that is its own authority (`openssl req -x509`), which the rules for chains do not
 /// accept of a server. Given as such it is the one that was meant: it needs no chain, and its dates say nothing.
 #[derive(Debug)]
-struct Given {
+struct TrustedCertificates {
     certificates: Vec<CertificateDer<'static>>,
     chains: Arc<WebPkiServerVerifier>,
 }
 
-impl Given {
-    fn new(pem: &[u8], provider: Arc<CryptoProvider>) -> Result<Given> {
+impl TrustedCertificates {
+    fn new(pem: &[u8], provider: Arc<CryptoProvider>) -> Result<TrustedCertificates> {
         let certificates = certificates(pem);
         let roots = roots(&certificates);
         if roots.is_empty() {
             bail!("--cacert: no certificate in PEM form in it");
         }
         let chains = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
-        Ok(Given { certificates, chains: chains.context("--cacert: its certificates cannot be used")? })
+        Ok(TrustedCertificates { certificates, chains: chains.context("--cacert: its certificates cannot be used")? })
     }
 }
 
 /// Believes those that were given, or every certificate (`--insecure`). Whoever may show any certificate has the key of the one that he shows.
 #[derive(Debug)]
 struct Verifier {
-    given: Option<Given>,
+    trusted: Option<TrustedCertificates>,
     provider: Arc<CryptoProvider>,
 }
 
@@ -89,7 +90,7 @@ impl Verifier {
         &self,
         check: impl FnOnce(&WebPkiServerVerifier) -> Result<HandshakeSignatureValid, Error>,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.given.as_ref().map_or(Ok(HandshakeSignatureValid::assertion()), |given| check(&given.chains))
+        self.trusted.as_ref().map_or(Ok(HandshakeSignatureValid::assertion()), |trusted| check(&trusted.chains))
     }
 }
 
@@ -102,12 +103,12 @@ impl ServerCertVerifier for Verifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let Some(given) = &self.given else { return Ok(ServerCertVerified::assertion()) };
-        if given.certificates.iter().any(|given| given == certificate) {
+        let Some(trusted) = &self.trusted else { return Ok(ServerCertVerified::assertion()) };
+        if trusted.certificates.iter().any(|trusted| trusted == certificate) {
             verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
             return Ok(ServerCertVerified::assertion());
         }
-        given.chains.verify_server_cert(certificate, others, name, ocsp, now)
+        trusted.chains.verify_server_cert(certificate, others, name, ocsp, now)
     }
 
     fn verify_tls12_signature(

@@ -17,7 +17,7 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use super::script::{Line, Role, Script, Turn, TurnIndex, Way};
+use super::script::{Role, Route, Script, ScriptedMessage, Turn, TurnIndex};
 use crate::decode::json::member;
 use crate::decode::jsonrpc::{Kind, Parsed};
 use crate::mcp::facts::part;
@@ -28,72 +28,72 @@ use crate::replay::Recording;
 use crate::replay::edit::with_member;
 use crate::replay::messages;
 use crate::replay::translate::{
-    Client, Dialect, Era, LEGACY, MODERN, Translated, discovered, legacy_result, modern_result,
+    ClientIdentity, Dialect, Era, LEGACY, MODERN, Translated, discovered, legacy_result, modern_result,
 };
 
 /// What a server may ask for in a result (2026-07-28 basic/patterns/mrtr).
-const INPUT: [&str; 3] = ["elicitation/create", "sampling/createMessage", "roots/list"];
+const INPUT_METHODS: [&str; 3] = ["elicitation/create", "sampling/createMessage", "roots/list"];
 
 /// The same script for clients of the other era.
 pub fn translated(script: &Script) -> Script {
     let messages = script.recording.messages.clone();
-    let mut making = Making { script, messages, turns: Vec::new(), opening: Vec::new() };
+    let mut making = Translation { script, messages, turns: Vec::new(), opening: Vec::new() };
     match script.era() {
         Era::Legacy => making.modern(),
         Era::Modern => making.legacy(),
     }
-    let Making { messages, turns, opening, .. } = making;
+    let Translation { messages, turns, opening, .. } = making;
     Script { recording: Recording { session: script.recording.session.clone(), messages }, turns, opening }
 }
 
-struct Making<'a> {
+struct Translation<'a> {
     script: &'a Script,
     messages: Vec<Message>,
     turns: Vec<Turn>,
-    opening: Vec<Line>,
+    opening: Vec<ScriptedMessage>,
 }
 
-impl Making<'_> {
+impl Translation<'_> {
     /// Adds a message in the place of a recorded one.
-    fn add(&mut self, place: usize, kind: Kind, raw: String) -> usize {
+    fn add(&mut self, index: usize, kind: Kind, raw: String) -> usize {
         let envelope = match messages::parse(raw.as_bytes()) {
             Parsed::Single(envelope) => envelope,
             // What was put together of members is a message, unless it lies too deep to be read.
             Parsed::Batch(_) | Parsed::Invalid(_) => Default::default(),
         };
-        let method = envelope.method_name.clone().or_else(|| self.messages[place].method.clone());
-        let message = Message { raw: raw.into(), envelope, kind, method, ..self.messages[place].clone() };
+        let method = envelope.method_name.clone().or_else(|| self.messages[index].method.clone());
+        let message = Message { raw: raw.into(), envelope, kind, method, ..self.messages[index].clone() };
         self.messages.push(message);
         self.messages.len() - 1
     }
 
     /// Adds an answer with another result.
-    fn result(&mut self, place: usize, result: &str) -> usize {
-        self.add(place, Kind::Response, format!(r#"{{"jsonrpc":"2.0","id":0,"result":{result}}}"#))
+    fn result(&mut self, index: usize, result: &str) -> usize {
+        self.add(index, Kind::Response, format!(r#"{{"jsonrpc":"2.0","id":0,"result":{result}}}"#))
     }
 
     /// Adds a request.
-    fn request(&mut self, place: usize, method: &str, params: &str) -> usize {
+    fn request(&mut self, index: usize, method: &str, params: &str) -> usize {
         let method = Value::from(method);
-        self.add(place, Kind::Request, format!(r#"{{"jsonrpc":"2.0","id":0,"method":{method},"params":{params}}}"#))
+        self.add(index, Kind::Request, format!(r#"{{"jsonrpc":"2.0","id":0,"method":{method},"params":{params}}}"#))
     }
 
     /// An answer as the other era gives it.
-    fn answer(&mut self, place: usize, translate: impl FnOnce(&str) -> Option<String>) -> usize {
-        match part(&self.messages[place], "result").map(translate) {
-            None => place,
-            Some(Some(result)) => self.result(place, &result),
+    fn answer(&mut self, index: usize, translate: impl FnOnce(&str) -> Option<String>) -> usize {
+        match part(&self.messages[index], "result").map(translate) {
+            None => index,
+            Some(Some(result)) => self.result(index, &result),
             Some(None) => {
                 let error =
                     json!({"code": -32603, "message": "the recorded answer is a task of another era of the protocol"});
-                self.add(place, Kind::Error, format!(r#"{{"jsonrpc":"2.0","id":0,"error":{error}}}"#))
+                self.add(index, Kind::Error, format!(r#"{{"jsonrpc":"2.0","id":0,"error":{error}}}"#))
             }
         }
     }
 
     /// For clients of 2026-07-28.
     fn modern(&mut self) {
-        let mut dialect = Dialect::new(LEGACY, MODERN, Client::default());
+        let mut dialect = Dialect::new(LEGACY, MODERN, ClientIdentity::default());
         for (at, turn) in self.script.turns.iter().enumerate() {
             if turn.label.method == "initialize" {
                 self.discover(turn);
@@ -101,7 +101,7 @@ impl Making<'_> {
                 dialect.translate(&turn.label, turn.is_request, self.script.params(at)),
                 Translated::Send(_)
             ) {
-                self.ask_back(at, turn);
+                self.add_with_input_requests(at, turn);
             }
         }
     }
@@ -112,12 +112,12 @@ impl Making<'_> {
         let Some(result) = part(self.script.message(line.message), "result").and_then(discovered) else { return };
         let label = crate::compare::Label { method: "server/discover".to_owned(), subject: None };
         let message = self.request(turn.message, &label.method, "{}");
-        let answer = Line { message: self.result(line.message, &result), ..line.clone() };
+        let answer = ScriptedMessage { message: self.result(line.message, &result), ..line.clone() };
         self.turns.push(Turn { message, label, lines: vec![answer], ..turn.clone() });
     }
 
     /// A turn whose questions are asked in results.
-    fn ask_back(&mut self, at: TurnIndex, turn: &Turn) {
+    fn add_with_input_requests(&mut self, at: TurnIndex, turn: &Turn) {
         let mut turn = Turn { lines: Vec::new(), ..turn.clone() };
         let mut asks = Vec::new();
         for line in &self.script.turns[at].lines {
@@ -125,16 +125,16 @@ impl Making<'_> {
                 turn = self.input_required(turn, &std::mem::take(&mut asks), line.delay);
             }
             let method = self.messages[line.message].method.as_deref().unwrap_or_default();
-            let line = Line { after: Vec::new(), ..line.clone() };
+            let line = ScriptedMessage { after: Vec::new(), ..line.clone() };
             match line.role {
-                Role::Request if turn.is_request && INPUT.contains(&method) => asks.push(line.message),
+                Role::Request if turn.is_request && INPUT_METHODS.contains(&method) => asks.push(line.message),
                 Role::Answer => {
                     let method = turn.label.method.clone();
                     let message = self.answer(line.message, |result| modern_result(&method, result));
-                    turn.lines.push(Line { message, ..line });
+                    turn.lines.push(ScriptedMessage { message, ..line });
                 }
                 // What changed is told to those who listen for it, and nobody of this recording does.
-                Role::Progress | Role::Notification if line.way == Way::Own && !method.contains("changed") => {
+                Role::Progress | Role::Notification if line.route == Route::Response && !method.contains("changed") => {
                     turn.lines.push(line);
                 }
                 Role::Request | Role::Progress | Role::Notification => {}
@@ -147,21 +147,28 @@ impl Making<'_> {
     fn input_required(&mut self, mut turn: Turn, asks: &[usize], delay: i64) -> Turn {
         let number = self.messages[asks[0]].number;
         let state = json!(format!("mcptap-{}", number.0)).to_string();
-        let asked = |place: &usize| {
-            let message = &self.messages[*place];
+        let server_requests = |index: &usize| {
+            let message = &self.messages[*index];
             let mut request = json!({"method": message.method.as_deref()});
             if let Some(params) = part(message, "params").and_then(|params| serde_json::from_str(params).ok()) {
                 request["params"] = params;
             }
             (message.number.0.to_string(), request)
         };
-        let requests: serde_json::Map<String, Value> = asks.iter().map(asked).collect();
+        let requests: serde_json::Map<String, Value> = asks.iter().map(server_requests).collect();
         let requests = Value::from(requests);
         let result = format!(r#"{{"resultType":"input_required","inputRequests":{requests},"requestState":{state}}}"#);
         let params = part(&self.messages[turn.message], "params").unwrap_or("{}").to_owned();
         let params = with_member(&with_member(&params, "requestState", &state), "inputResponses", "{}");
         let message = self.result(asks[0], &result);
-        let line = Line { message, role: Role::Answer, way: Way::Own, after: Vec::new(), delay, is_event: false };
+        let line = ScriptedMessage {
+            message,
+            role: Role::Answer,
+            route: Route::Response,
+            after: Vec::new(),
+            delay,
+            is_event: false,
+        };
         turn.lines.push(line);
         let method = turn.label.method.clone();
         let message = self.request(turn.message, &method, &params);
@@ -175,23 +182,23 @@ impl Making<'_> {
     fn legacy(&mut self) {
         let continued = continued(self.script);
         let is_continuation: Vec<TurnIndex> = continued.values().copied().collect();
-        let mut dialect = Dialect::new(MODERN, LEGACY, Client::default());
+        let mut dialect = Dialect::new(MODERN, LEGACY, ClientIdentity::default());
         self.opening = self.script.opening.clone();
         for (at, turn) in self.script.turns.iter().enumerate() {
-            let mut is_said = || dialect.translate(&turn.label, turn.is_request, self.script.params(at));
+            let mut is_translated = || dialect.translate(&turn.label, turn.is_request, self.script.params(at));
             match &*turn.label.method {
                 _ if is_continuation.contains(&at) => {}
-                "subscriptions/listen" => self.unasked(turn),
+                "subscriptions/listen" => self.add_subscribed(turn),
                 // Its answer is what `initialize` is answered with.
-                "server/discover" => self.ask(at, &continued),
-                _ if matches!(is_said(), Translated::Send(_)) => self.ask(at, &continued),
+                "server/discover" => self.add_turn(at, &continued),
+                _ if matches!(is_translated(), Translated::Send(_)) => self.add_turn(at, &continued),
                 _ => {}
             }
         }
     }
 
     /// A turn, and those that go on with it, in which the server asks by itself.
-    fn ask(&mut self, at: TurnIndex, continued: &HashMap<TurnIndex, TurnIndex>) {
+    fn add_turn(&mut self, at: TurnIndex, continued: &HashMap<TurnIndex, TurnIndex>) {
         let mut turn = Turn { lines: Vec::new(), ..self.script.turns[at].clone() };
         let (mut part_of, mut after) = (Some(at), Vec::new());
         while let Some(at) = part_of {
@@ -199,15 +206,16 @@ impl Making<'_> {
             part_of = continued.get(&at).copied().filter(|next| *next > at);
             turn.also.extend(part_of.map(|next| self.script.turns[next].number));
             for line in &self.script.turns[at].lines {
-                let line = Line { after: std::mem::take(&mut after), ..line.clone() };
+                let line = ScriptedMessage { after: std::mem::take(&mut after), ..line.clone() };
                 if line.role != Role::Answer {
-                    let way = if matches!(line.way, Way::Of(_)) { Way::Open } else { line.way };
-                    turn.lines.push(Line { way, ..line });
+                    let route =
+                        if matches!(line.route, Route::Subscription(_)) { Route::ListeningStream } else { line.route };
+                    turn.lines.push(ScriptedMessage { route, ..line });
                 } else if part_of.is_some() {
                     after = self.questions(&line, &mut turn);
                 } else {
                     let message = self.answer(line.message, legacy_result);
-                    turn.lines.push(Line { message, ..line });
+                    turn.lines.push(ScriptedMessage { message, ..line });
                 }
             }
         }
@@ -215,27 +223,31 @@ impl Making<'_> {
     }
 
     /// What an answer asks for, as requests of the server.
-    fn questions(&mut self, line: &Line, turn: &mut Turn) -> Vec<usize> {
+    fn questions(&mut self, line: &ScriptedMessage, turn: &mut Turn) -> Vec<usize> {
         let result = part(self.script.message(line.message), "result");
         let result: Value = result.and_then(|result| serde_json::from_str(result).ok()).unwrap_or_default();
-        let mut asked = Vec::new();
+        let mut server_requests = Vec::new();
         for request in result["inputRequests"].as_object().into_iter().flat_map(|requests| requests.values()) {
             let params = request.get("params").map_or_else(|| "{}".to_owned(), Value::to_string);
             let message = self.request(line.message, request["method"].as_str().unwrap_or_default(), &params);
-            turn.lines.push(Line { message, role: Role::Request, ..line.clone() });
-            asked.push(message);
+            turn.lines.push(ScriptedMessage { message, role: Role::Request, ..line.clone() });
+            server_requests.push(message);
         }
-        asked
+        server_requests
     }
 
     /// What those heard who listened is told unasked, behind what was said before.
-    fn unasked(&mut self, turn: &Turn) {
-        let is_told = |line: &&Line| {
+    fn add_subscribed(&mut self, turn: &Turn) {
+        let is_notification = |line: &&ScriptedMessage| {
             let method = self.script.message(line.message).method.as_deref();
             line.role == Role::Notification && method != Some("notifications/subscriptions/acknowledged")
         };
-        let told = turn.lines.iter().filter(is_told).map(|line| Line { way: Way::Open, ..line.clone() });
-        self.turns.last_mut().map_or(&mut self.opening, |turn| &mut turn.lines).extend(told);
+        let notifications = turn
+            .lines
+            .iter()
+            .filter(is_notification)
+            .map(|line| ScriptedMessage { route: Route::ListeningStream, ..line.clone() });
+        self.turns.last_mut().map_or(&mut self.opening, |turn| &mut turn.lines).extend(notifications);
     }
 }
 

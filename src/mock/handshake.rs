@@ -62,6 +62,6 @@ fn initialize(script: &Script, params: &str) -> Value {
 fn revision(script: &Script, params: &str) -> String {
     let with_handshake = |name: &str| Revision::named(name).is_some_and(|known| Revisions::LEGACY.contains(known));
     let recorded = script.recording.session.protocol_version.clone().filter(|recorded| with_handshake(recorded));
-    let asked = member(params, "protocolVersion").and_then(string).filter(|asked| with_handshake(asked));
-    recorded.or_else(|| asked.map(|asked| asked.into_owned())).unwrap_or_else(|| LEGACY.to_owned())
+    let requested = member(params, "protocolVersion").and_then(string).filter(|requested| with_handshake(requested));
+    recorded.or_else(|| requested.map(|requested| requested.into_owned())).unwrap_or_else(|| LEGACY.to_owned())
 }

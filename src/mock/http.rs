@@ -14,7 +14,7 @@ use anyhow::{Context, Result};
 use crossbeam_channel::{Receiver, bounded};
 
 use super::ledger::Ledger;
-use super::session::Stage;
+use super::session::RecordedServer;
 use crate::http::listen;
 use guard::Guard;
 use hub::Hub;
@@ -29,7 +29,7 @@ const AHEAD: usize = 256;
 ///
 /// # Errors
 /// The address cannot be listened at.
-pub fn serve(stage: &Stage, address: &str, names: &[String], stop: &Receiver<()>) -> Result<Ledger> {
+pub fn serve(server: &RecordedServer, address: &str, names: &[String], stop: &Receiver<()>) -> Result<Ledger> {
     let listener = listen::bind(address).with_context(|| format!("cannot listen at {address}"))?;
     let bound = listener.local_addr().context("cannot listen")?;
     eprintln!(
@@ -41,12 +41,12 @@ pub fn serve(stage: &Stage, address: &str, names: &[String], stop: &Receiver<()>
         );
     }
     let (send, events) = bounded(AHEAD);
-    let guard = Arc::new(Guard::new(names, stage.script().recording.session.protocol_version.clone()));
+    let guard = Arc::new(Guard::new(names, server.script().recording.session.protocol_version.clone()));
     thread::Builder::new()
         .name("accept".to_owned())
         .spawn(move || {
             listen::serve(&listener, CONNECTIONS, None, move |stream| connection::serve(stream, &send, &guard));
         })
         .context("cannot start a thread")?;
-    Ok(Hub::new(stage).run(&events, stop))
+    Ok(Hub::new(server).run(&events, stop))
 }

@@ -9,7 +9,7 @@ use crate::mcp::MessageNumber;
 use crate::view::safe;
 
 /// Kinds of unknown requests that are kept; those beyond are counted.
-const KEPT: usize = 1_000;
+const MAX_KINDS: usize = 1_000;
 
 /// Over all clients.
 #[derive(Clone, Debug, Default)]
@@ -19,7 +19,7 @@ pub struct Ledger {
     /// Requests by how well they fitted.
     fitted: BTreeMap<Match, u64>,
     /// Answered without the recording: `ping`, a handshake that is not in it.
-    pub own: u64,
+    pub unrecorded: u64,
     /// Requests that are not in the recording, by label, with the closest one.
     unknown: BTreeMap<String, (u64, Option<String>)>,
     unknown_count: u64,
@@ -43,14 +43,14 @@ impl Ledger {
     /// A request was not found.
     pub fn unknown(&mut self, label: String, closest: Option<String>) {
         self.unknown_count += 1;
-        if self.unknown.len() < KEPT || self.unknown.contains_key(&label) {
+        if self.unknown.len() < MAX_KINDS || self.unknown.contains_key(&label) {
             self.unknown.entry(label).or_insert((0, closest)).0 += 1;
         }
     }
 
     /// A notification was not found.
     pub fn unexpected(&mut self, method: String) {
-        if self.unexpected.len() < KEPT || self.unexpected.contains_key(&method) {
+        if self.unexpected.len() < MAX_KINDS || self.unexpected.contains_key(&method) {
             *self.unexpected.entry(method).or_default() += 1;
         }
     }
@@ -63,7 +63,7 @@ impl Ledger {
     /// For people.
     pub fn text(&self, script: &Script) -> String {
         let fitted = |fit| self.fitted.get(&fit).copied().unwrap_or(0);
-        let requests = self.fitted.values().sum::<u64>() + self.own + self.unknown_count;
+        let requests = self.fitted.values().sum::<u64>() + self.unrecorded + self.unknown_count;
         let unused: Vec<TurnIndex> = (0..script.turns.len())
             .filter(|turn| script.turns[*turn].is_request && !self.used.contains(&script.turns[*turn].number))
             .collect();
@@ -93,10 +93,10 @@ impl Ledger {
     }
 }
 
-fn line(text: &mut String, what: &str, name: &str, times: u64) {
+fn line(text: &mut String, label: &str, name: &str, times: u64) {
     let times = if times > 1 { format!(", {times} times") } else { String::new() };
     // Writing into a text cannot fail.
-    let _ = writeln!(text, "  {what} {}{times}", safe::visible(name));
+    let _ = writeln!(text, "  {label} {}{times}", safe::visible(name));
 }
 
 /// A recorded message for people: `#5 tools/call echo`.

@@ -71,7 +71,7 @@ pub fn label(method: &str, params: Option<&str>) -> Label {
 
 /// Recorded turns by what they are known by, in order.
 #[derive(Clone, Debug, Default)]
-struct Index {
+struct TurnLists {
     lists: HashMap<(bool, String), usize>,
     turns: Vec<Vec<TurnIndex>>,
 }
@@ -80,14 +80,14 @@ struct Index {
 #[derive(Clone, Debug)]
 pub struct Matcher {
     loosest: Match,
-    indices: [Index; 3],
+    indices: [TurnLists; 3],
     /// Requests that go on, by the state that the server gave for it, as JSON text.
     states: HashMap<String, TurnIndex>,
 }
 
 /// What one client has been answered with so far.
 #[derive(Clone, Debug, Default)]
-pub struct Taken {
+pub struct UsedTurns {
     turns: Vec<bool>,
     /// By kind of match and list: how far it is used up from its beginning.
     starts: HashMap<(usize, usize), usize>,
@@ -96,7 +96,7 @@ pub struct Taken {
 impl Matcher {
     /// Of a script; what fits less well than `loosest` counts as unknown.
     pub fn new(script: &Script, loosest: Match) -> Matcher {
-        let mut indices: [Index; 3] = Default::default();
+        let mut indices: [TurnLists; 3] = Default::default();
         let mut states = HashMap::new();
         let raw = |turn: &Turn| &*script.message(turn.message).raw;
         let answered: HashSet<&[u8]> = script.turns.iter().filter(|turn| turn.is_answered()).map(raw).collect();
@@ -123,7 +123,7 @@ impl Matcher {
     /// they are used up with the last.
     pub fn find(
         &self,
-        taken: &mut Taken,
+        used: &mut UsedTurns,
         is_request: bool,
         label: &Label,
         params: Option<&str>,
@@ -131,7 +131,7 @@ impl Matcher {
         // The state says which one goes on, whatever the input is.
         let state = params.and_then(|params| self.states.get(member(params, "requestState")?));
         if let Some(turn) = state.copied().filter(|_| is_request) {
-            taken.take(turn);
+            used.take(turn);
             return Some((turn, Match::Loose));
         }
         // A handshake says who the client is, and nothing is asked but who the server is. Notifications ask nothing.
@@ -142,15 +142,15 @@ impl Matcher {
             let index = &self.indices[level];
             let Some(list) = index.lists.get(&(is_request, kind.key(label, params))) else { continue };
             let turns = &index.turns[*list];
-            let start = taken.starts.entry((level, *list)).or_default();
-            while turns.get(*start).is_some_and(|turn| taken.turns.get(*turn) == Some(&true)) {
+            let start = used.starts.entry((level, *list)).or_default();
+            while turns.get(*start).is_some_and(|turn| used.turns.get(*turn) == Some(&true)) {
                 *start += 1;
             }
-            let unused = turns.iter().skip(*start).find(|turn| taken.turns.get(**turn) != Some(&true));
+            let unused = turns.iter().skip(*start).find(|turn| used.turns.get(**turn) != Some(&true));
             // What was asked before is answered again rather than with the answer to another question.
             match unused {
                 Some(turn) if again.is_none() || kind < Match::Order => {
-                    taken.take(*turn);
+                    used.take(*turn);
                     return Some((*turn, kind));
                 }
                 _ if kind < Match::Order || is_handshake || !is_request => {
@@ -163,7 +163,7 @@ impl Matcher {
     }
 }
 
-impl Taken {
+impl UsedTurns {
     fn take(&mut self, turn: TurnIndex) {
         if self.turns.len() <= turn {
             self.turns.resize(turn + 1, false);
@@ -178,7 +178,7 @@ const CANDIDATES: usize = 256;
 
 /// The recorded request that a request resembles most: of the same method where there is one, about the same thing where there is one.
 pub fn closest(script: &Script, label: &Label, params: Option<&str>) -> Option<TurnIndex> {
-    let asked = cut(&loose(params.unwrap_or("{}"))).to_owned();
+    let question = cut(&loose(params.unwrap_or("{}"))).to_owned();
     let name = label.to_string();
     let mut compared = HashSet::new();
     let requests = script.turns.iter().enumerate().filter(|(_, turn)| turn.is_request);
@@ -192,7 +192,7 @@ pub fn closest(script: &Script, label: &Label, params: Option<&str>) -> Option<T
         let ratio = |a: &str, b: &str| TextDiff::from_chars(cut(a), cut(b)).ratio();
         compared.insert((turn.label.clone(), known.clone())).then(|| {
             let same_method = turn.label.method == label.method;
-            (same_method, ratio(&name, &turn.label.to_string()), ratio(&asked, &known), at)
+            (same_method, ratio(&name, &turn.label.to_string()), ratio(&question, &known), at)
         })
     };
     let scored = candidates.into_iter().take(CANDIDATES).filter_map(likeness);
@@ -227,10 +227,10 @@ mod tests {
     /// The turns that calls of `echo` with these texts get.
     fn found(loosest: Match, texts: &[&str]) -> Vec<Option<(TurnIndex, Match)>> {
         let script = script(RECORDED);
-        let (matcher, mut taken) = (Matcher::new(&script, loosest), Taken::default());
+        let (matcher, mut used) = (Matcher::new(&script, loosest), UsedTurns::default());
         let find = |text: &&str| {
             let params = format!(r#"{{"arguments":{{"text":"{text}"}},"name":"echo"}}"#);
-            matcher.find(&mut taken, true, &label("tools/call", Some(&params)), Some(&params))
+            matcher.find(&mut used, true, &label("tools/call", Some(&params)), Some(&params))
         };
         texts.iter().map(find).collect()
     }
@@ -251,7 +251,7 @@ mod tests {
         let script = script(RECORDED);
         let matcher = Matcher::new(&script, Match::Loose);
         for params in [None, Some("{}"), Some(r#"{"_meta":{"progressToken":7}}"#), Some(r#"{"cursor":null}"#)] {
-            let found = matcher.find(&mut Taken::default(), true, &label("tools/list", params), params);
+            let found = matcher.find(&mut UsedTurns::default(), true, &label("tools/list", params), params);
             assert_eq!(found.map(|(turn, _)| turn), Some(3), "{params:?}");
         }
     }

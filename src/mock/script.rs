@@ -41,24 +41,24 @@ pub enum Role {
 
 /// Where a line goes, where a client has several ways to be reached (Streamable HTTP).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum Route {
     /// With the answer to the turn's request.
-    Own,
+    Response,
     /// On the stream that is open for what answers nothing.
-    Open,
+    ListeningStream,
     /// With the request of another turn, a `subscriptions/listen`.
-    Of(TurnIndex),
+    Subscription(TurnIndex),
 }
 
 /// One message of the server.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Line {
+pub struct ScriptedMessage {
     /// The index of its message in the recording.
     pub message: usize,
     /// What it is.
     pub role: Role,
     /// Where it goes.
-    pub way: Way,
+    pub route: Route,
     /// The server's requests (indices of their messages) that were answered before it was said.
     pub after: Vec<usize>,
     /// Nanoseconds that the server let pass since it could have said it.
@@ -81,7 +81,7 @@ pub struct Turn {
     /// Other messages of the recording that are played with it.
     pub also: Vec<MessageNumber>,
     /// What the server said.
-    pub lines: Vec<Line>,
+    pub lines: Vec<ScriptedMessage>,
 }
 
 impl Turn {
@@ -99,30 +99,30 @@ pub struct Script {
     /// What the client said, in order.
     pub turns: Vec<Turn>,
     /// What the server said before the client said anything.
-    pub opening: Vec<Line>,
+    pub opening: Vec<ScriptedMessage>,
 }
 
 impl Script {
     /// Of a recording.
     pub fn new(recording: Recording) -> Script {
-        let mut reading = Reading::default();
+        let mut builder = ScriptBuilder::default();
         for (index, message) in recording.messages.iter().enumerate().filter(|(_, message)| !message.redelivered) {
             if let Some(request) = message.answers {
-                reading.answers.entry(request).or_insert(index);
+                builder.answers.entry(request).or_insert(index);
             }
         }
         for (index, message) in recording.messages.iter().enumerate().filter(|(_, message)| !message.redelivered) {
             match message.direction {
-                Direction::ClientToServer => reading.client(index, message),
-                Direction::ServerToClient => reading.server(index, message),
+                Direction::ClientToServer => builder.client(index, message),
+                Direction::ServerToClient => builder.server(index, message),
             }
         }
-        let Reading { turns, opening, .. } = reading;
+        let ScriptBuilder { turns, opening, .. } = builder;
         Script { recording, turns, opening }
     }
 
     /// The lines of a turn; without one those of the opening.
-    pub fn lines(&self, turn: Option<TurnIndex>) -> &[Line] {
+    pub fn lines(&self, turn: Option<TurnIndex>) -> &[ScriptedMessage] {
         turn.map_or(&self.opening, |turn| &self.turns[turn].lines)
     }
 
@@ -154,7 +154,7 @@ impl Script {
 
 /// A turn that may still say something.
 #[derive(Debug)]
-struct Open {
+struct OpenRequest {
     turn: TurnIndex,
     /// Its progress token, as JSON text.
     token: Option<String>,
@@ -162,7 +162,7 @@ struct Open {
 
 /// What a server names in what it says by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Name {
+enum ReferenceKind {
     /// The task that a call became.
     Task,
     /// Its own request.
@@ -172,32 +172,32 @@ enum Name {
 }
 
 #[derive(Debug, Default)]
-struct Reading {
+struct ScriptBuilder {
     turns: Vec<Turn>,
-    opening: Vec<Line>,
+    opening: Vec<ScriptedMessage>,
     /// Requests without an answer so far, in order.
-    open: Vec<Open>,
+    open: Vec<OpenRequest>,
     by_request: HashMap<MessageNumber, TurnIndex>,
     /// By request about a task: the task, as JSON text.
-    waits: HashMap<TurnIndex, String>,
+    awaited_tasks: HashMap<TurnIndex, String>,
     /// By request of either side: the index of the answer, known beforehand.
     answers: HashMap<MessageNumber, usize>,
     /// Whose turn it was that a server's own word names, as JSON text.
-    named: HashMap<(Name, String), TurnIndex>,
+    references: HashMap<(ReferenceKind, String), TurnIndex>,
     /// The server's requests: the index of the message, and whose turn it was.
-    asked: HashMap<MessageNumber, (usize, Option<TurnIndex>)>,
+    server_requests: HashMap<MessageNumber, (usize, Option<TurnIndex>)>,
     /// Since the last line of a turn: the server's requests of it that the client has answered.
     answered: HashMap<Option<TurnIndex>, Vec<usize>>,
     /// When a turn had reason to go on.
-    ready: HashMap<Option<TurnIndex>, Time>,
+    ready_since: HashMap<Option<TurnIndex>, Time>,
     /// The requests that each exchange carried.
     exchanges: HashMap<crate::decode::exchange::ExchangeNumber, TurnIndex>,
     /// Numbers of answers that were taken: a second one to the same request answers nothing.
-    done: HashSet<TurnIndex>,
+    answered_turns: HashSet<TurnIndex>,
     last: Option<TurnIndex>,
 }
 
-impl Reading {
+impl ScriptBuilder {
     fn client(&mut self, index: usize, message: &Message) {
         match message.kind {
             Kind::Request | Kind::Notification => {
@@ -212,14 +212,14 @@ impl Reading {
                     also: Vec::new(),
                     lines: Vec::new(),
                 });
-                self.ready.insert(Some(turn), message.time);
+                self.ready_since.insert(Some(turn), message.time);
                 self.last = Some(turn);
                 if is_request {
                     let task = part(message, "params").and_then(|params| member(params, "taskId"));
-                    self.waits.extend(task.map(|task| (turn, task.to_owned())));
+                    self.awaited_tasks.extend(task.map(|task| (turn, task.to_owned())));
                     let meta = part(message, "params").and_then(|params| member(params, "_meta"));
                     let token = meta.and_then(|meta| member(meta, "progressToken")).map(str::to_owned);
-                    self.open.push(Open { turn, token });
+                    self.open.push(OpenRequest { turn, token });
                     self.by_request.insert(message.number, turn);
                     if let Some(exchange) = message.exchange {
                         self.exchanges.entry(exchange).or_insert(turn);
@@ -227,9 +227,11 @@ impl Reading {
                 }
             }
             Kind::Response | Kind::Error => {
-                if let Some((asked, turn)) = message.answers.and_then(|request| self.asked.remove(&request)) {
-                    self.answered.entry(turn).or_default().push(asked);
-                    self.ready.insert(turn, message.time);
+                if let Some((server_requests, turn)) =
+                    message.answers.and_then(|request| self.server_requests.remove(&request))
+                {
+                    self.answered.entry(turn).or_default().push(server_requests);
+                    self.ready_since.insert(turn, message.time);
                 }
             }
             Kind::Invalid => {}
@@ -240,41 +242,42 @@ impl Reading {
         match message.kind {
             Kind::Response | Kind::Error => {
                 let turn = message.answers.and_then(|request| self.by_request.get(&request).copied());
-                if let Some(turn) = turn.filter(|turn| self.done.insert(*turn)) {
+                if let Some(turn) = turn.filter(|turn| self.answered_turns.insert(*turn)) {
                     let task = part(message, "result").and_then(|result| member(member(result, "task")?, "taskId"));
-                    self.named.extend(task.map(|task| ((Name::Task, task.to_owned()), turn)));
+                    self.references.extend(task.map(|task| ((ReferenceKind::Task, task.to_owned()), turn)));
                     self.open.retain(|open| open.turn != turn);
-                    self.line(Some(turn), Way::Own, Role::Answer, index, message);
+                    self.line(Some(turn), Route::Response, Role::Answer, index, message);
                 }
             }
             Kind::Request => {
-                let (turn, way) = self.cause(message);
-                self.line(turn, way, Role::Request, index, message);
+                let (turn, route) = self.cause(message);
+                self.line(turn, route, Role::Request, index, message);
                 if let Some(turn) = turn {
                     let elicitation = part(message, "params").and_then(|params| member(params, "elicitationId"));
-                    let names = [(Name::Request, message.id.as_deref()), (Name::Elicitation, elicitation)];
-                    let names = names.into_iter().filter_map(|(kind, name)| Some((kind, name?.to_owned())));
-                    self.named.extend(names.map(|name| (name, turn)));
+                    let reference =
+                        [(ReferenceKind::Request, message.id.as_deref()), (ReferenceKind::Elicitation, elicitation)];
+                    let reference = reference.into_iter().filter_map(|(kind, name)| Some((kind, name?.to_owned())));
+                    self.references.extend(reference.map(|name| (name, turn)));
                 }
-                self.asked.insert(message.number, (index, turn));
+                self.server_requests.insert(message.number, (index, turn));
             }
             Kind::Notification => match self.progresses(message) {
-                Some(turn) => self.line(Some(turn), Way::Own, Role::Progress, index, message),
+                Some(turn) => self.line(Some(turn), Route::Response, Role::Progress, index, message),
                 None => {
-                    let (turn, way) = self.cause(message);
-                    self.line(turn, way, Role::Notification, index, message);
+                    let (turn, route) = self.cause(message);
+                    self.line(turn, route, Role::Notification, index, message);
                 }
             },
             Kind::Invalid => {}
         }
     }
 
-    fn line(&mut self, turn: Option<TurnIndex>, way: Way, role: Role, index: usize, message: &Message) {
+    fn line(&mut self, turn: Option<TurnIndex>, route: Route, role: Role, index: usize, message: &Message) {
         let after = self.answered.remove(&turn).unwrap_or_default();
-        let ready = self.ready.insert(turn, message.time);
-        let delay = ready.map_or(0, |ready| message.time.since(ready).max(0));
+        let ready_since = self.ready_since.insert(turn, message.time);
+        let delay = ready_since.map_or(0, |ready_since| message.time.since(ready_since).max(0));
         let is_event = message.transport == Transport::StreamableHttp && message.carrier == Carrier::SseEvent;
-        let line = Line { message: index, role, way, after, delay, is_event };
+        let line = ScriptedMessage { message: index, role, route, after, delay, is_event };
         turn.map_or(&mut self.opening, |turn| &mut self.turns[turn].lines).push(line);
     }
 
@@ -287,19 +290,19 @@ impl Reading {
 
     /// The turn of what a message names: a task (the request that waits for it, or the one that became it), a request that is taken back, an elicitation
     /// that is complete.
-    fn names(&self, message: &Message) -> Option<TurnIndex> {
+    fn reference(&self, message: &Message) -> Option<TurnIndex> {
         let params = part(message, "params")?;
-        let known = |kind, name: &str| self.named.get(&(kind, name.to_owned())).copied();
+        let known = |kind, name: &str| self.references.get(&(kind, name.to_owned())).copied();
         if let Some(task) = member(params, "_meta").and_then(|meta| member(member(meta, meta::RELATED_TASK)?, "taskId"))
         {
-            let waits = |turn: &TurnIndex| self.waits.get(turn).is_some_and(|known| known == task);
-            let waiting = self.open.iter().rev().map(|open| open.turn).find(waits);
-            return waiting.or_else(|| known(Name::Task, task));
+            let awaited_tasks = |turn: &TurnIndex| self.awaited_tasks.get(turn).is_some_and(|known| known == task);
+            let waiting = self.open.iter().rev().map(|open| open.turn).find(awaited_tasks);
+            return waiting.or_else(|| known(ReferenceKind::Task, task));
         }
         match message.method.as_deref()? {
-            "notifications/tasks/status" => known(Name::Task, member(params, "taskId")?),
-            "notifications/cancelled" => known(Name::Request, member(params, "requestId")?),
-            "notifications/elicitation/complete" => known(Name::Elicitation, member(params, "elicitationId")?),
+            "notifications/tasks/status" => known(ReferenceKind::Task, member(params, "taskId")?),
+            "notifications/cancelled" => known(ReferenceKind::Request, member(params, "requestId")?),
+            "notifications/elicitation/complete" => known(ReferenceKind::Elicitation, member(params, "elicitationId")?),
             _ => None,
         }
     }
@@ -321,8 +324,8 @@ impl Reading {
 
     /// Why the server said it, by evidence where there is some: the stream that carried it, what it names; otherwise the request that it was at work on,
     /// or what the client had said last.
-    fn cause(&self, message: &Message) -> (Option<TurnIndex>, Way) {
-        let latest = self.names(message).or_else(|| self.latest(message)).or(self.last);
+    fn cause(&self, message: &Message) -> (Option<TurnIndex>, Route) {
+        let latest = self.reference(message).or_else(|| self.latest(message)).or(self.last);
         let exchange = message.exchange.and_then(|exchange| self.exchanges.get(&exchange).copied());
         // "Notifications … MUST include the subscription id": it is what the client called the request that listens.
         let listening = || self.open.iter().map(|open| open.turn).find(|turn| self.is_listening(*turn));
@@ -331,14 +334,14 @@ impl Reading {
         let listening =
             exchange.filter(|turn| self.is_listening(*turn)).or_else(|| subscribed.and_then(|_| listening()));
         if let Some(listening) = listening {
-            return (latest, if latest == Some(listening) { Way::Own } else { Way::Of(listening) });
+            return (latest, if latest == Some(listening) { Route::Response } else { Route::Subscription(listening) });
         }
         match exchange.filter(|turn| self.open.iter().any(|open| open.turn == *turn)) {
-            Some(turn) => (Some(turn), Way::Own),
+            Some(turn) => (Some(turn), Route::Response),
             // 2025-11-25 basic/transports "Listening for Messages from the Server": what comes on the stream of a GET "SHOULD be unrelated to any
             // concurrently-running JSON-RPC request from the client".
-            None if message.transport == Transport::StreamableHttp => (latest, Way::Open),
-            None => (latest, Way::Own),
+            None if message.transport == Transport::StreamableHttp => (latest, Route::ListeningStream),
+            None => (latest, Route::Response),
         }
     }
 }
@@ -349,12 +352,12 @@ mod tests {
     use crate::mock::session::tests::script;
 
     /// Each turn with what the server said.
-    fn told(text: &str) -> String {
+    fn turns_of(text: &str) -> String {
         let script = script(text);
-        let line = |line: &Line| {
+        let line = |line: &ScriptedMessage| {
             let method = script.message(line.message).method.clone().unwrap_or_default();
             let after = if line.after.is_empty() { String::new() } else { format!(" after {:?}", line.after) };
-            format!("  {:?} {method} {:?}{after}\n", line.role, line.way)
+            format!("  {:?} {method} {:?}{after}\n", line.role, line.route)
         };
         let opening: String = script.opening.iter().map(line).collect();
         let turn = |turn: &Turn| format!("{}\n{}", turn.label, turn.lines.iter().map(line).collect::<String>());
@@ -363,7 +366,7 @@ mod tests {
 
     #[test]
     fn of_several_open_calls_that_one_asked_which_waited_or_is_named() {
-        insta::assert_snapshot!(told(
+        insta::assert_snapshot!(turns_of(
             r#"
             -> {"id":1,"method":"tools/call","params":{"name":"a"}}
             -> {"id":2,"method":"tools/call","params":{"name":"b"}}
@@ -380,22 +383,22 @@ mod tests {
             "#
         ), @r"
         tools/call a
-          Request elicitation/create Own
-          Answer tools/call Own after [2]
-          Notification notifications/elicitation/complete Own
+          Request elicitation/create Response
+          Answer tools/call Response after [2]
+          Notification notifications/elicitation/complete Response
         tools/call b
-          Answer tools/call Own
-          Notification notifications/tasks/status Own
+          Answer tools/call Response
+          Notification notifications/tasks/status Response
         tasks/result
-          Request sampling/createMessage Own
-          Notification notifications/cancelled Own
+          Request sampling/createMessage Response
+          Notification notifications/cancelled Response
         tools/call c
         ");
     }
 
     #[test]
     fn what_the_server_says_has_a_cause() {
-        insta::assert_snapshot!(told(
+        insta::assert_snapshot!(turns_of(
             r#"
             <- {"method":"notifications/message","params":{"data":"up"}}
             -> {"id":1,"method":"tools/call","params":{"name":"a","_meta":{"progressToken":"p"}}}
@@ -410,15 +413,15 @@ mod tests {
             <- {"method":"notifications/tools/list_changed"}
             "#
         ), @r"
-          Notification notifications/message Own
+          Notification notifications/message Response
         tools/call a
-          Progress notifications/progress Own
-          Answer tools/call Own
+          Progress notifications/progress Response
+          Answer tools/call Response
         tools/call b
-          Request elicitation/create Own
-          Answer tools/call Own after [4]
+          Request elicitation/create Response
+          Answer tools/call Response after [4]
         notifications/initialized
-          Notification notifications/tools/list_changed Own
+          Notification notifications/tools/list_changed Response
         ");
     }
 }

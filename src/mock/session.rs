@@ -17,13 +17,13 @@ use serde_json::{Value, json};
 use super::era::{is_modern, translated};
 use super::handshake;
 use super::ledger::{self, Ledger};
-use super::matching::{self, Match, Matcher, Taken, closest};
+use super::matching::{self, Match, Matcher, UsedTurns, closest};
 use super::script::{Script, TurnIndex};
 use crate::decode::json::member;
 use crate::decode::jsonrpc::{Envelope, Fault, Kind, Parsed};
 use crate::replay::messages::{self, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR};
 use crate::replay::translate::Era;
-use play::Play;
+use play::Playback;
 
 /// How fast the server speaks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub enum Pace {
 
 /// The server's part, for clients of one era.
 #[derive(Debug)]
-pub struct Part {
+pub struct EraScript {
     /// What it says.
     pub script: Script,
     /// Finds what a client means.
@@ -46,36 +46,36 @@ pub struct Part {
 
 /// What all clients have in common.
 #[derive(Debug)]
-pub struct Stage {
-    own: Part,
+pub struct RecordedServer {
+    recorded: EraScript,
     /// For clients of the other era, once there is one.
-    other: OnceLock<Part>,
+    other: OnceLock<EraScript>,
     fit: Match,
     pace: Pace,
 }
 
-impl Stage {
+impl RecordedServer {
     /// A recorded server. What fits less well than `fit` counts as unknown.
-    pub fn new(script: Script, fit: Match, pace: Pace) -> Stage {
+    pub fn new(script: Script, fit: Match, pace: Pace) -> RecordedServer {
         let matcher = Matcher::new(&script, fit);
-        Stage { own: Part { script, matcher }, other: OnceLock::new(), fit, pace }
+        RecordedServer { recorded: EraScript { script, matcher }, other: OnceLock::new(), fit, pace }
     }
 
     /// The recording.
     pub fn script(&self) -> &Script {
-        &self.own.script
+        &self.recorded.script
     }
 
     /// The server's part for clients of an era.
-    fn part(&self, era: Era) -> &Part {
-        if era == self.own.script.era() {
-            return &self.own;
+    fn part(&self, era: Era) -> &EraScript {
+        if era == self.recorded.script.era() {
+            return &self.recorded;
         }
         self.other.get_or_init(|| {
-            let script = translated(&self.own.script);
+            let script = translated(&self.recorded.script);
             // What clients of the other era say in `_meta` they could not say to the recorded server.
             let matcher = Matcher::new(&script, self.fit.max(Match::Loose));
-            Part { script, matcher }
+            EraScript { script, matcher }
         })
     }
 }
@@ -85,7 +85,7 @@ pub type Post = u64;
 
 /// Something to be said.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
+pub struct SessionOutput {
     /// To which text of the client it belongs; `None`: to none.
     pub post: Option<Post>,
     /// The message. `None`: nothing more comes that belongs to it.
@@ -98,7 +98,7 @@ pub struct Said {
 
 /// What a text of the client was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Heard {
+pub struct InputSummary {
     /// Requests in it, and what is no message. Each gets an answer, or the end without one.
     pub requests: usize,
     /// One of them opens a session.
@@ -117,7 +117,7 @@ const ASKED: usize = 4_096;
 #[derive(Debug)]
 struct Batch {
     /// Requests to be answered; one more while the text is being read.
-    left: usize,
+    unanswered: usize,
     /// Answers of a batch are given together.
     answers: Option<Vec<String>>,
 }
@@ -128,53 +128,60 @@ pub struct Session {
     /// What the client speaks, where it has said so.
     era: Option<Era>,
     /// By era.
-    taken: [Taken; 2],
-    plays: VecDeque<Play>,
+    used: [UsedTurns; 2],
+    plays: VecDeque<Playback>,
     next_play: u64,
     /// The server's requests by the id that the client was told: whose play asked, and the index of the recorded one.
-    asked: HashMap<u64, (u64, usize)>,
+    server_requests: HashMap<u64, (u64, usize)>,
     next_id: u64,
     /// The ids that recorded requests of the server have now.
     ids: HashMap<usize, u64>,
     /// Which request listens, by turn: its number and its id.
     listening: HashMap<TurnIndex, (Post, String)>,
     batches: HashMap<Post, Batch>,
-    said: Vec<Said>,
+    output: Vec<SessionOutput>,
     /// Sentences for whoever runs the server.
     pub notes: Vec<String>,
 }
 
 impl Session {
     /// A client that has said nothing.
-    pub fn new(stage: &Stage, now: Duration) -> Session {
+    pub fn new(server: &RecordedServer, now: Duration) -> Session {
         let mut session = Session::default();
-        let era = session.era(stage);
-        if !stage.script().opening.is_empty() {
-            session.start(Play::new(era, None, None, None, 0, now));
+        let era = session.era(server);
+        if !server.script().opening.is_empty() {
+            session.start(Playback::new(era, None, None, None, 0, now));
         }
         session
     }
 
     /// What the client speaks: what was recorded, where it has not said it.
-    pub fn era(&self, stage: &Stage) -> Era {
-        self.era.unwrap_or_else(|| stage.script().era())
+    pub fn era(&self, server: &RecordedServer) -> Era {
+        self.era.unwrap_or_else(|| server.script().era())
     }
 
     /// A text of the client: a message, or a batch of them.
-    pub fn hear(&mut self, stage: &Stage, ledger: &mut Ledger, text: &[u8], post: Post, now: Duration) -> Heard {
-        let mut heard = Heard::default();
+    pub fn receive(
+        &mut self,
+        server: &RecordedServer,
+        ledger: &mut Ledger,
+        text: &[u8],
+        post: Post,
+        now: Duration,
+    ) -> InputSummary {
+        let mut summary = InputSummary::default();
         let parsed = messages::parse(text);
         let is_batch = matches!(&parsed, Parsed::Batch(members) if !members.is_empty());
-        self.batches.insert(post, Batch { left: 1, answers: is_batch.then(Vec::new) });
+        self.batches.insert(post, Batch { unanswered: 1, answers: is_batch.then(Vec::new) });
         match parsed {
             Parsed::Single(envelope) => {
-                self.message(stage, ledger, (text, &envelope), post, now, &mut heard);
+                self.message(server, ledger, (text, &envelope), post, now, &mut summary);
             }
             Parsed::Batch(members) if is_batch => {
                 for (range, member) in members {
                     match (text.get(range), member) {
                         (Some(text), Ok(envelope)) => {
-                            self.message(stage, ledger, (text, &envelope), post, now, &mut heard);
+                            self.message(server, ledger, (text, &envelope), post, now, &mut summary);
                         }
                         // JSON-RPC 2.0 section 6: each member that is no request has an answer of its own.
                         _ => self.refuse(
@@ -182,14 +189,14 @@ impl Session {
                             post,
                             INVALID_REQUEST,
                             "a member of the batch is no message",
-                            &mut heard,
+                            &mut summary,
                         ),
                     }
                 }
             }
             Parsed::Batch(_) => {
-                self.refuse(ledger, post, INVALID_REQUEST, "an empty batch", &mut heard);
-                heard.is_invalid = true;
+                self.refuse(ledger, post, INVALID_REQUEST, "an empty batch", &mut summary);
+                summary.is_invalid = true;
             }
             Parsed::Invalid(fault) => {
                 let (code, why) = match fault {
@@ -197,28 +204,28 @@ impl Session {
                     Fault::TooDeep => (INVALID_REQUEST, "nested too deep"),
                     Fault::NotAMessage => (INVALID_REQUEST, "not a JSON-RPC message"),
                 };
-                self.refuse(ledger, post, code, why, &mut heard);
-                heard.is_invalid = true;
+                self.refuse(ledger, post, code, why, &mut summary);
+                summary.is_invalid = true;
             }
         }
         // All of it is read.
-        match heard.requests {
+        match summary.requests {
             0 => drop(self.batches.remove(&post)),
-            _ => self.settle(post, None, false, None),
+            _ => self.finish_request(post, None, false, None),
         }
-        self.advance(stage, now);
-        heard
+        self.advance(server, now);
+        summary
     }
 
     /// What is to be said now, in order.
-    pub fn say(&mut self, stage: &Stage, now: Duration) -> Vec<Said> {
-        self.advance(stage, now);
-        std::mem::take(&mut self.said)
+    pub fn due_output(&mut self, server: &RecordedServer, now: Duration) -> Vec<SessionOutput> {
+        self.advance(server, now);
+        std::mem::take(&mut self.output)
     }
 
     /// When there is something to be said next, if nothing is heard until then.
-    pub fn next(&self, stage: &Stage) -> Option<Duration> {
-        self.plays.iter().filter_map(|play| play.due(stage)).min()
+    pub fn next(&self, server: &RecordedServer) -> Option<Duration> {
+        self.plays.iter().filter_map(|play| play.due(server)).min()
     }
 
     /// Whoever waits for what answers this text is gone.
@@ -229,43 +236,43 @@ impl Session {
 
     fn message(
         &mut self,
-        stage: &Stage,
+        server: &RecordedServer,
         ledger: &mut Ledger,
         (text, envelope): (&[u8], &Envelope),
         post: Post,
         now: Duration,
-        heard: &mut Heard,
+        summary: &mut InputSummary,
     ) {
         let of = |range: &Option<Range<usize>>| messages::slice(text, range);
         let (method, params) = (envelope.method_name.as_deref().unwrap_or_default(), of(&envelope.params));
         match envelope.kind {
             Some(Kind::Request) => {
                 let id = of(&envelope.id).unwrap_or("null");
-                heard.requests += 1;
-                heard.opens |= method == "initialize";
+                summary.requests += 1;
+                summary.opens |= method == "initialize";
                 if let Some(batch) = self.batches.get_mut(&post) {
-                    batch.left += 1;
+                    batch.unanswered += 1;
                 }
-                self.request(stage, ledger, (method, params, id), post, now);
+                self.request(server, ledger, (method, params, id), post, now);
             }
-            Some(Kind::Notification) => self.notification(stage, ledger, method, params, post, now),
+            Some(Kind::Notification) => self.notification(server, ledger, method, params, post, now),
             Some(Kind::Response | Kind::Error) => {
                 let id = of(&envelope.id).and_then(|id| id.parse::<u64>().ok());
-                let Some((play, asked)) = id.and_then(|id| self.asked.remove(&id)) else {
+                let Some((play, server_requests)) = id.and_then(|id| self.server_requests.remove(&id)) else {
                     ledger.unexpected("an answer to nothing".to_owned());
                     return;
                 };
                 if let Some(play) = self.plays.iter_mut().find(|known| known.number == play) {
-                    play.answered(asked, now);
+                    play.answered(server_requests, now);
                 }
             }
-            Some(Kind::Invalid) | None => self.refuse(ledger, post, INVALID_REQUEST, "not a JSON-RPC message", heard),
+            Some(Kind::Invalid) | None => self.refuse(ledger, post, INVALID_REQUEST, "not a JSON-RPC message", summary),
         }
     }
 
     fn request(
         &mut self,
-        stage: &Stage,
+        server: &RecordedServer,
         ledger: &mut Ledger,
         (method, params, id): (&str, Option<&str>, &str),
         post: Post,
@@ -273,15 +280,15 @@ impl Session {
     ) {
         self.era = match method {
             // How it was opened in the recording it can be opened again.
-            "initialize" | "server/discover" if stage.script().has(method) => Some(stage.script().era()),
+            "initialize" | "server/discover" if server.script().has(method) => Some(server.script().era()),
             "initialize" => Some(Era::Legacy),
             "server/discover" => Some(Era::Modern),
             _ if is_modern(params) => Some(Era::Modern),
             _ => self.era,
         };
-        let era = self.era(stage);
-        let (Part { script, matcher }, label) = (stage.part(era), matching::label(method, params));
-        if let Some((turn, fit)) = matcher.find(&mut self.taken[era as usize], true, &label, params) {
+        let era = self.era(server);
+        let (EraScript { script, matcher }, label) = (server.part(era), matching::label(method, params));
+        if let Some((turn, fit)) = matcher.find(&mut self.used[era as usize], true, &label, params) {
             ledger.used(script, turn, fit);
             let token = params.and_then(|params| member(member(params, "_meta")?, "progressToken"));
             if method == "subscriptions/listen" {
@@ -293,19 +300,19 @@ impl Session {
                     ledger::named(script, turn)
                 ));
             }
-            self.start(Play::new(era, Some(turn), Some(id.to_owned()), token.map(str::to_owned), post, now));
+            self.start(Playback::new(era, Some(turn), Some(id.to_owned()), token.map(str::to_owned), post, now));
             return;
         }
         // The method may be one that the recording has no need to hold.
         if let Some(result) = handshake::result(script, method, params).filter(|_| !script.has(method)) {
-            ledger.own += 1;
-            self.settle(post, Some(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)), false, None);
+            ledger.unrecorded += 1;
+            self.finish_request(post, Some(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)), false, None);
             return;
         }
         let closest = closest(script, &label, params);
         // `server/discover` is how a client of both eras finds out what a server speaks: an error is the answer that it expects.
         if method == "server/discover" {
-            ledger.own += 1;
+            ledger.unrecorded += 1;
         } else {
             let named = closest.map(|turn| ledger::named(script, turn));
             let hint = named.as_ref().map(|named| format!(", the closest is {named}")).unwrap_or_default();
@@ -323,12 +330,12 @@ impl Session {
                 error["data"]["closest"]["params"] = params;
             }
         }
-        self.settle(post, Some(format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)), false, Some(code));
+        self.finish_request(post, Some(format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)), false, Some(code));
     }
 
     fn notification(
         &mut self,
-        stage: &Stage,
+        server: &RecordedServer,
         ledger: &mut Ledger,
         method: &str,
         params: Option<&str>,
@@ -342,12 +349,12 @@ impl Session {
             self.cancel(id);
         }
         let label = matching::label(method, params);
-        let era = self.era(stage);
-        let Part { script, matcher } = stage.part(era);
-        match matcher.find(&mut self.taken[era as usize], false, &label, params) {
+        let era = self.era(server);
+        let EraScript { script, matcher } = server.part(era);
+        match matcher.find(&mut self.used[era as usize], false, &label, params) {
             Some((turn, fit)) => {
                 ledger.used(script, turn, fit);
-                self.start(Play::new(era, Some(turn), None, None, post, now));
+                self.start(Playback::new(era, Some(turn), None, None, post, now));
             }
             // The handshake of a recording that has none is no surprise.
             None if method == "notifications/initialized" => {}
@@ -358,37 +365,37 @@ impl Session {
     fn cancel(&mut self, id: &str) {
         let found = self.plays.iter().position(|play| play.id.as_deref() == Some(id) && !play.is_answered);
         if let Some(play) = found.and_then(|at| self.plays.remove(at)) {
-            self.settle(play.post, None, false, None);
+            self.finish_request(play.post, None, false, None);
         }
     }
 
-    fn refuse(&mut self, ledger: &mut Ledger, post: Post, code: i64, why: &str, heard: &mut Heard) {
+    fn refuse(&mut self, ledger: &mut Ledger, post: Post, code: i64, why: &str, summary: &mut InputSummary) {
         ledger.invalid += 1;
-        heard.requests += 1;
+        summary.requests += 1;
         if let Some(batch) = self.batches.get_mut(&post) {
-            batch.left += 1;
+            batch.unanswered += 1;
         }
         // JSON-RPC 2.0 section 5: where the id could not be detected "it MUST be Null".
         let error = json!({"jsonrpc": "2.0", "id": null, "error": {"code": code, "message": why}});
-        self.settle(post, Some(error.to_string()), false, Some(code));
+        self.finish_request(post, Some(error.to_string()), false, Some(code));
     }
 
-    fn start(&mut self, mut play: Play) {
+    fn start(&mut self, mut play: Playback) {
         play.number = self.next_play;
         self.next_play += 1;
         if self.plays.len() >= PLAYS
             && let Some(oldest) = self.plays.pop_front()
         {
-            self.settle(oldest.post, None, false, None);
+            self.finish_request(oldest.post, None, false, None);
         }
         self.plays.push_back(play);
     }
 
     /// One request of a text is done with. Answers to a batch wait for each other; behind the last nothing more comes.
-    fn settle(&mut self, post: Post, text: Option<String>, is_event: bool, code: Option<i64>) {
+    fn finish_request(&mut self, post: Post, text: Option<String>, is_event: bool, code: Option<i64>) {
         let Some(batch) = self.batches.get_mut(&post) else { return };
-        batch.left = batch.left.saturating_sub(1);
-        let is_last = batch.left == 0;
+        batch.unanswered = batch.unanswered.saturating_sub(1);
+        let is_last = batch.unanswered == 0;
         let text = match &mut batch.answers {
             None => text,
             Some(answers) => {
@@ -397,33 +404,33 @@ impl Session {
             }
         };
         if let Some(text) = text {
-            self.said.push(Said { post: Some(post), text: Some(text), is_event, code });
+            self.output.push(SessionOutput { post: Some(post), text: Some(text), is_event, code });
         }
         if is_last {
             self.batches.remove(&post);
-            self.said.push(Said { post: Some(post), text: None, is_event: false, code: None });
+            self.output.push(SessionOutput { post: Some(post), text: None, is_event: false, code: None });
         }
     }
 
     /// Says what is due.
-    fn advance(&mut self, stage: &Stage, now: Duration) {
+    fn advance(&mut self, server: &RecordedServer, now: Duration) {
         let mut plays = std::mem::take(&mut self.plays);
         plays.retain_mut(|play| {
-            while play.due(stage).is_some_and(|due| due <= now) {
-                self.line(stage, play);
+            while play.due(server).is_some_and(|due| due <= now) {
+                self.line(server, play);
             }
-            !play.is_over(stage)
+            !play.is_over(server)
         });
         plays.append(&mut self.plays);
         self.plays = plays;
     }
 
     /// The id of a request of the server that is now asked.
-    fn ask(&mut self, play: u64, recorded: usize) -> u64 {
+    fn send_request(&mut self, play: u64, recorded: usize) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
-        if self.asked.len() < ASKED {
-            self.asked.insert(id, (play, recorded));
+        if self.server_requests.len() < ASKED {
+            self.server_requests.insert(id, (play, recorded));
         }
         self.ids.insert(recorded, id);
         id

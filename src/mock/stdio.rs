@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 use crossbeam_channel::{Receiver, Sender, bounded, select};
 
 use super::ledger::Ledger;
-use super::session::{Session, Stage};
+use super::session::{RecordedServer, Session};
 use crate::replay::messages;
 use crate::view::safe;
 
@@ -22,7 +22,7 @@ const AHEAD: usize = 64;
 ///
 /// # Errors
 /// The input cannot be read, or the output not be written. A client that no longer reads is the end of its own making.
-pub fn serve(stage: &Stage, stop: &Receiver<()>) -> Result<Ledger> {
+pub fn serve(server: &RecordedServer, stop: &Receiver<()>) -> Result<Ledger> {
     let (send, lines) = bounded(AHEAD);
     thread::Builder::new()
         .name("stdin".to_owned())
@@ -31,11 +31,11 @@ pub fn serve(stage: &Stage, stop: &Receiver<()>) -> Result<Ledger> {
     let started = Instant::now();
     let mut out = io::stdout().lock();
     let mut ledger = Ledger::default();
-    let mut session = Session::new(stage, started.elapsed());
+    let mut session = Session::new(server, started.elapsed());
     let mut post = 0;
     loop {
-        for said in session.say(stage, started.elapsed()) {
-            let Some(text) = said.text else { continue };
+        for output in session.due_output(server, started.elapsed()) {
+            let Some(text) = output.text else { continue };
             match write(&mut out, text) {
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(ledger),
                 result => result.context("cannot write to standard output")?,
@@ -44,13 +44,13 @@ pub fn serve(stage: &Stage, stop: &Receiver<()>) -> Result<Ledger> {
         for note in session.notes.drain(..) {
             eprintln!("mcptap: {}", safe::visible(&note));
         }
-        let due = session.next(stage).map(|due| started + due);
+        let due = session.next(server).map(|due| started + due);
         let wake = due.map_or_else(crossbeam_channel::never, crossbeam_channel::at);
         select! {
             recv(lines) -> line => match line {
                 Ok(line) => {
                     let line = line.context("cannot read standard input")?;
-                    session.hear(stage, &mut ledger, &line, post, started.elapsed());
+                    session.receive(server, &mut ledger, &line, post, started.elapsed());
                     post += 1;
                 }
                 Err(_) => return Ok(ledger),

@@ -13,13 +13,13 @@ use crate::http::requests::{self, Refusal};
 
 /// The server, and who the proxy is.
 #[derive(Clone, Debug)]
-pub(super) struct Places {
+pub(super) struct HeadRewriter {
     pub(super) server: Origin,
     /// Names by which clients may call the proxy, besides `localhost` and addresses.
     pub(super) names: Vec<String>,
 }
 
-impl Places {
+impl HeadRewriter {
     /// The head of a request as the server is to have it, and the `Host` that it had.
     ///
     /// # Errors

@@ -9,27 +9,27 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::conversation::Conversation;
-use super::fuzz::{self, Passed, fuzz_proxy, talk_with};
-use super::{Proxy, Record};
+use super::fuzz::{self, PassedBytes, conversation_with, fuzz_proxy};
+use super::{Proxy, TrafficRecorder};
 use crate::decode::Direction::{self, ClientToServer, ServerToClient};
-use crate::http::connect::Options;
+use crate::http::connect::ConnectOptions;
 use crate::source::tape::{Loss, tape};
 use crate::support::pipes::patient;
 use crate::support::waits::joined;
 
-fn talk() -> Conversation {
-    talk_with(&["mine.test"]).unwrap()
+fn conversation() -> Conversation {
+    conversation_with(&["mine.test"]).unwrap()
 }
 
-impl Passed {
+impl PassedBytes {
     fn text(&self, direction: Direction) -> &str {
-        std::str::from_utf8(&self.said[direction as usize]).unwrap()
+        std::str::from_utf8(&self.bytes[direction as usize]).unwrap()
     }
 }
 
 /// Passes on what both sides say, in pieces of at most this size.
-fn pass(said: &[(Direction, &[u8])], size: usize) -> Passed {
-    fuzz::pass(talk(), said, size)
+fn pass(sent: &[(Direction, &[u8])], size: usize) -> PassedBytes {
+    fuzz::pass(conversation(), sent, size)
 }
 
 /// Everything that HTTP/1 has: a length, chunks with trailers, an interim answer, pipelined requests, events, HEAD, no answer body, an upgrade.
@@ -77,7 +77,7 @@ fn names_of_places_change_and_nothing_else() {
     let passed = pass(&long(), usize::MAX);
     let all =
         |wanted| LONG.iter().filter(|(direction, _)| *direction == wanted).map(|(_, text)| *text).collect::<String>();
-    let asked = all(ClientToServer)
+    let requested = all(ClientToServer)
         .replace("  localhost:9000 ", "  api.example:8443 ")
         .replace("[::1]:9000", "api.example:8443")
         .replace("mine.test", "api.example:8443")
@@ -87,7 +87,7 @@ fn names_of_places_change_and_nothing_else() {
     let answered = all(ServerToClient)
         .replace("HTTPS://API.example:8443/mcp/?a#b", "http://localhost:9000/mcp/?a#b")
         .replacen("Location: https://api.example:8443\r\n\r\nHTTP", "Location: http://10.0.0.1\r\n\r\nHTTP", 1);
-    assert_eq!(passed.text(ClientToServer), asked);
+    assert_eq!(passed.text(ClientToServer), requested);
     assert_eq!(passed.text(ServerToClient), answered);
     assert_eq!(passed.refused, None);
 }
@@ -163,25 +163,25 @@ fn redirects_past_the_proxy_are_told_once() {
         ("/mcp", false),
         ("", false),
     ] {
-        let mut talk = talk();
-        talk.push(ClientToServer, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let mut conversation = conversation();
+        conversation.push(ClientToServer, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
         let answer = format!("HTTP/1.1 308 Permanent Redirect\r\nLocation: {place}\r\nContent-Length: 0\r\n\r\n");
-        talk.push(ServerToClient, answer.as_bytes());
+        conversation.push(ServerToClient, answer.as_bytes());
         let mut out = Vec::new();
-        talk.take(ServerToClient, &mut out);
+        conversation.take(ServerToClient, &mut out);
         assert_eq!(String::from_utf8_lossy(&out), answer);
-        assert_eq!(talk.away(), away.then(|| place.to_owned()));
-        assert_eq!(talk.away(), None);
+        assert_eq!(conversation.bypass(), away.then(|| place.to_owned()));
+        assert_eq!(conversation.bypass(), None);
     }
 }
 
 #[test]
 fn only_heads_and_lines_of_framing_are_held() {
-    let mut talk = talk();
+    let mut conversation = conversation();
     let mut taken = |direction, text: &str| {
-        talk.push(direction, text.as_bytes());
+        conversation.push(direction, text.as_bytes());
         let mut out = Vec::new();
-        talk.take(direction, &mut out);
+        conversation.take(direction, &mut out);
         String::from_utf8(out).unwrap()
     };
     assert_eq!(taken(ClientToServer, "GET /sse HTTP/1.1\r\nHost: localhost\r\n"), "");
@@ -198,9 +198,9 @@ fn only_heads_and_lines_of_framing_are_held() {
 
 /// What becomes of a stream of events, in pieces of at most this size.
 fn announced(head: &str, body: &str, size: usize) -> String {
-    let asked = b"GET /sse HTTP/1.1\r\nHost: localhost:90\r\n\r\n";
+    let requested = b"GET /sse HTTP/1.1\r\nHost: localhost:90\r\n\r\n";
     let answer = format!("HTTP/1.1 200 OK\r\n{head}\r\n{body}");
-    let passed = pass(&[(ClientToServer, asked), (ServerToClient, answer.as_bytes())], size);
+    let passed = pass(&[(ClientToServer, requested), (ServerToClient, answer.as_bytes())], size);
     passed.text(ServerToClient).split_once("\r\n\r\n").unwrap().1.to_owned()
 }
 
@@ -255,47 +255,47 @@ fn all_else_in_streams_stays() {
 
 #[test]
 fn a_server_that_is_no_http_is_for_the_client_to_judge() {
-    for said in ["\x16\x03\x01\x02\0", "SSH-2.0-x\r\n", "HTTP/1.1 200 OK\n\nno length", "HTTP/1.1 200 OK\r\nX\r\n\r\n"]
+    for sent in ["\x16\x03\x01\x02\0", "SSH-2.0-x\r\n", "HTTP/1.1 200 OK\n\nno length", "HTTP/1.1 200 OK\r\nX\r\n\r\n"]
     {
         for size in [usize::MAX, 1] {
-            let asked = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
-            let passed = pass(&[(ClientToServer, asked), (ServerToClient, said.as_bytes())], size);
-            assert_eq!(passed.text(ServerToClient), said);
+            let requested = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+            let passed = pass(&[(ClientToServer, requested), (ServerToClient, sent.as_bytes())], size);
+            assert_eq!(passed.text(ServerToClient), sent);
         }
     }
 }
 
 /// What a client that sends this and no more, and keeps the connection, is told by a proxy without any patience.
-fn told(sent: &str) -> String {
+fn response(sent: &str) -> String {
     let (listener, (tape, _spool)) = (TcpListener::bind("127.0.0.1:0").unwrap(), tape());
-    let record = Record { tape, loss: Loss::default() };
-    let mut proxy = Proxy::new("http://127.0.0.1:1/", &Options::default(), Vec::new(), record).unwrap();
+    let recorder = TrafficRecorder { tape, loss: Loss::default() };
+    let mut proxy = Proxy::new("http://127.0.0.1:1/", &ConnectOptions::default(), Vec::new(), recorder).unwrap();
     proxy.patience = Duration::from_millis(20);
     let mut client = patient(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
     client.write_all(sent.as_bytes()).unwrap();
     let (stop, _goes_on) = std::os::unix::net::UnixStream::pair().unwrap();
     let relay = thread::spawn(move || proxy.relay(stop.as_fd(), listener.accept().unwrap().0));
-    let mut told = String::new();
-    client.read_to_string(&mut told).unwrap();
+    let mut response = String::new();
+    client.read_to_string(&mut response).unwrap();
     drop(client);
     joined(relay, "the end of a connection");
-    told
+    response
 }
 
 #[test]
 fn nobody_holds_a_connection_by_being_slow() {
-    assert_eq!(told(""), "");
+    assert_eq!(response(""), "");
     for sent in ["G", "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: localhost\r\n"] {
-        let told = told(sent);
-        assert!(told.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{told}");
+        let response = response(sent);
+        assert!(response.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{response}");
     }
 }
 
 #[test]
 fn a_signal_ends_a_connection() {
     let (listener, (tape, _spool)) = (TcpListener::bind("127.0.0.1:0").unwrap(), tape());
-    let record = Record { tape, loss: Loss::default() };
-    let proxy = Proxy::new("http://127.0.0.1:1/", &Options::default(), Vec::new(), record).unwrap();
+    let recorder = TrafficRecorder { tape, loss: Loss::default() };
+    let proxy = Proxy::new("http://127.0.0.1:1/", &ConnectOptions::default(), Vec::new(), recorder).unwrap();
     let mut client = patient(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
     let (stop, mut signal) = std::os::unix::net::UnixStream::pair().unwrap();
     let relay = thread::spawn(move || proxy.relay(stop.as_fd(), listener.accept().unwrap().0));
@@ -314,9 +314,9 @@ fn fragment() -> impl Strategy<Value = Vec<u8>> {
 }
 
 /// What is said, as the fuzzer scripts it; whether the client says it.
-fn script<'a>(steps: impl Iterator<Item = (bool, &'a [u8])>) -> Vec<u8> {
-    let pieces = steps.flat_map(|(asked, bytes)| bytes.chunks(255).map(move |piece| (asked, piece)));
-    pieces.flat_map(|(asked, piece)| [&[u8::from(!asked), piece.len() as u8], piece].concat()).collect()
+fn encode_script<'a>(steps: impl Iterator<Item = (bool, &'a [u8])>) -> Vec<u8> {
+    let pieces = steps.flat_map(|(requested, bytes)| bytes.chunks(255).map(move |piece| (requested, piece)));
+    pieces.flat_map(|(requested, piece)| [&[u8::from(!requested), piece.len() as u8], piece].concat()).collect()
 }
 
 #[test]
@@ -324,7 +324,7 @@ fn seeds_hold() {
     for seed in
         [long(), vec![(ClientToServer, b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: x\r\n\r\n"), (ServerToClient, b"")]]
     {
-        let seed = script(seed.iter().map(|(direction, bytes)| (*direction == ClientToServer, *bytes)));
+        let seed = encode_script(seed.iter().map(|(direction, bytes)| (*direction == ClientToServer, *bytes)));
         (0..=seed.len()).for_each(|end| fuzz_proxy(&seed[..end]));
     }
 }
@@ -337,7 +337,7 @@ proptest! {
 
     #[test]
     fn any_conversation_holds(steps in proptest::collection::vec((any::<bool>(), fragment()), 0..30)) {
-        fuzz_proxy(&script(steps.iter().map(|(asked, bytes)| (*asked, bytes.as_slice()))));
+        fuzz_proxy(&encode_script(steps.iter().map(|(requested, bytes)| (*requested, bytes.as_slice()))));
     }
 
     #[test]

@@ -21,7 +21,7 @@ use crate::store::{
 /// A recorder on a thread of its own.
 #[derive(Debug)]
 pub struct Capture {
-    thread: JoinHandle<Result<Numbers>>,
+    thread: JoinHandle<Result<RequestNumbers>>,
     place: Place,
     id: CaptureId,
 }
@@ -57,7 +57,7 @@ impl Capture {
 /// What was recorded.
 #[derive(Clone, Debug)]
 pub struct Recorded {
-    numbers: Numbers,
+    numbers: RequestNumbers,
     place: Place,
     id: CaptureId,
 }
@@ -98,12 +98,12 @@ fn session_of(place: &Place, id: CaptureId) -> Result<Option<SessionNumber>> {
 
 /// By id of a request of the client: its number, or 0 where there is none. The ids are our own, counted from 1.
 #[derive(Clone, Debug, Default)]
-struct Numbers(Vec<u64>);
+struct RequestNumbers(Vec<u64>);
 
 /// Ids beyond it are not ours.
-const IDS: usize = 1 << 24;
+const MAX_ID: usize = 1 << 24;
 
-impl Listener for Numbers {
+impl Listener for RequestNumbers {
     fn event(&mut self, event: Event) -> Result<()> {
         self.hear(&event)
     }
@@ -111,7 +111,7 @@ impl Listener for Numbers {
     fn hear(&mut self, event: &Event) -> Result<()> {
         if let Event::Message(message) = event
             && (message.direction, message.kind) == (Direction::ClientToServer, Kind::Request)
-            && let Some(id) = message.id.as_deref().and_then(|id| id.parse::<usize>().ok()).filter(|id| *id < IDS)
+            && let Some(id) = message.id.as_deref().and_then(|id| id.parse::<usize>().ok()).filter(|id| *id < MAX_ID)
         {
             self.0.resize(self.0.len().max(id + 1), 0);
             if self.0[id] == 0 {
@@ -122,9 +122,9 @@ impl Listener for Numbers {
     }
 }
 
-fn record(mut source: impl Source, writer: Writer) -> Result<Numbers> {
+fn record(mut source: impl Source, writer: Writer) -> Result<RequestNumbers> {
     let mut pipeline = Pipeline::new(Options { detail: Detail::Store, ..Options::default() });
-    let mut recorder = Both(Numbers::default(), Recorder::new(writer));
+    let mut recorder = Both(RequestNumbers::default(), Recorder::new(writer));
     let stop = Arc::new(AtomicBool::new(false));
     engine::run(&mut source, &mut pipeline, &mut recorder, &stop)?;
     let skipped = pipeline.counts().skipped.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect();

@@ -28,15 +28,15 @@ pub fn with_member(object: &str, name: &str, value: &str) -> String {
 
 /// The object without the members that `is_unwanted` names.
 pub fn without_members(object: &str, is_unwanted: &dyn Fn(&str) -> bool) -> String {
-    let mut kept = Vec::new();
+    let mut remaining = Vec::new();
     members(object, &mut |name, value| {
         let plain = crate::decode::json::string(name).unwrap_or_default();
         if !is_unwanted(&plain) {
-            kept.push(format!("{name}:{value}"));
+            remaining.push(format!("{name}:{value}"));
         }
         ControlFlow::Continue(())
     });
-    format!("{{{}}}", kept.join(","))
+    format!("{{{}}}", remaining.join(","))
 }
 
 #[cfg(test)]

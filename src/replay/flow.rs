@@ -112,7 +112,7 @@ pub struct Flow {
     /// By message of the server: what it gives.
     pub given: HashMap<Giver, Vec<usize>>,
     /// The notifications that give something, by method and how many of that method there were then: so they are found again.
-    pub told: HashMap<(String, u64), MessageNumber>,
+    pub notifications: HashMap<(String, u64), MessageNumber>,
     /// There were more values than are looked for.
     pub is_full: bool,
 }
@@ -135,7 +135,7 @@ impl Flow {
 }
 
 /// Whether a value that occurs twice is the same thing both times: an identifier, not a word or a small number.
-fn is_telling(text: &str) -> bool {
+fn is_identifier(text: &str) -> bool {
     let digits = text.bytes().filter(u8::is_ascii_digit).count();
     let plain = !text.contains(|c: char| c.is_whitespace() || "{}[]\"<>".contains(c));
     plain && (text.contains("://") || (text.len() >= 6 && digits > 0 && (digits < text.len() || digits >= 8)))
@@ -151,18 +151,18 @@ fn resolve(origin: &Origin, old: &Value, new: &Value) -> Option<Value> {
     let (was, is) = (reach(origin, old, old)?, reach(origin, old, new)?);
     debug_assert_eq!(text_of(&was), text_of(&origin.value));
     let same_kind = std::mem::discriminant(&was) == std::mem::discriminant(&is);
-    (same_kind && (was == is || !is_still_said(origin, new))).then_some(is)
+    (same_kind && (was == is || !still_occurs(origin, new))).then_some(is)
 }
 
 /// Whether the old value of an origin stands anywhere in what the server says now.
-fn is_still_said(origin: &Origin, said: &Value) -> bool {
+fn still_occurs(origin: &Origin, sent: &Value) -> bool {
     let old = text_of(&origin.value);
     // A short token may be the same as anything by accident, but not where it is called the same.
-    let (tells, own_name) = (is_telling(&old), origin.path.rsplit('/').next());
+    let (is_identifier, own_name) = (is_identifier(&old), origin.path.rsplit('/').next());
     let mut found = false;
-    scan_leaves(&said.to_string(), &mut |_, name, text, is_string| {
-        found |= text == old && (tells || Some(name) == own_name);
-        let may_hold = tells && !found && is_string && text.len() <= TEXT && text.contains(&old);
+    scan_leaves(&sent.to_string(), &mut |_, name, text, is_string| {
+        found |= text == old && (is_identifier || Some(name) == own_name);
+        let may_hold = is_identifier && !found && is_string && text.len() <= TEXT && text.contains(&old);
         found |= may_hold && words(text).into_iter().any(|word| bare(word) == old);
     });
     found
@@ -216,18 +216,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::replay::talk;
+    use crate::replay::test_recordings;
 
     fn flow(text: &str) -> Flow {
-        talk::script(text).flow
+        test_recordings::analyzed(text).flow
     }
 
     /// What a call hands back when the answer before it was `old` and is `new`.
-    fn handed_back(old: Value, said: Value, new: Value) -> Vec<(String, Value)> {
+    fn handed_back(old: Value, sent: Value, new: Value) -> Vec<(String, Value)> {
         let flow = flow(&format!(
             r#"-> {{"id":1,"method":"tools/call","params":{{"name":"open","arguments":{{"title":"printer-17a"}}}}}}
                <- {{"id":1,"result":{old}}}
-               -> {{"id":2,"method":"tools/call","params":{said}}}"#
+               -> {{"id":2,"method":"tools/call","params":{sent}}}"#
         ));
         let values: HashMap<usize, Value> = flow.resolve(Giver::Answer(0), &old, &new).collect();
         let uses = flow.uses.get(&1).cloned().unwrap_or_default();
@@ -243,12 +243,12 @@ mod tests {
             -> {"id":2,"method":"tools/call","params":{"name":"say","arguments":{"text":"T-4711 is T-47110, not printer-17a: close T-4711."}}}
             "#,
         );
-        let said = r#"{"arguments":{"text":"T-4711 is T-47110, not printer-17a: close T-4711."}}"#;
+        let sent = r#"{"arguments":{"text":"T-4711 is T-47110, not printer-17a: close T-4711."}}"#;
         let [used] = flow.uses[&1].as_slice() else { panic!("{:?}", flow.uses) };
         let old = json!({"content": [{"type": "text", "text": "Opened ticket T-4711."}]});
         let new = json!({"content": [{"type": "text", "text": "Opened ticket T-9."}]});
         let (_, value) = flow.resolve(Giver::Answer(0), &old, &new).next().unwrap();
-        let renewed = used.renew(said, &flow.origins[used.origin].value, &value);
+        let renewed = used.renew(sent, &flow.origins[used.origin].value, &value);
         assert_eq!(renewed, r#"{"arguments":{"text":"T-9 is T-47110, not printer-17a: close T-9."}}"#);
         let edited = r#"{"arguments":{"text":"none"}}"#;
         assert_eq!(used.renew(edited, &flow.origins[used.origin].value, &value), edited);
@@ -260,14 +260,14 @@ mod tests {
             handed_back(json!({"ticket": "T-4711"}), json!({"arguments": {"id": "T-4711"}}), json!({"ticket": "T-9"}));
         assert_eq!(back, [("/arguments/id".to_owned(), json!("T-9"))]);
         let text = |ticket: &str| json!({"content": [{"text": format!("opened {ticket}, thank you")}]});
-        let said = json!({"ticket": "T-4711"});
-        assert_eq!(handed_back(text("T-4711"), said.clone(), text("X-1")), [("/ticket".to_owned(), json!("X-1"))]);
+        let sent = json!({"ticket": "T-4711"});
+        assert_eq!(handed_back(text("T-4711"), sent.clone(), text("X-1")), [("/ticket".to_owned(), json!("X-1"))]);
         assert_eq!(
-            handed_back(text("T-4711"), said.clone(), json!({"content": [{"text": "no more tickets, sorry"}]})),
+            handed_back(text("T-4711"), sent.clone(), json!({"content": [{"text": "no more tickets, sorry"}]})),
             []
         );
         let inner = |ticket: &str| json!({"content": [{"text": json!({"ticket": ticket}).to_string()}]});
-        assert_eq!(handed_back(inner("T-4711"), said, inner("X-1")), [("/ticket".to_owned(), json!("X-1"))]);
+        assert_eq!(handed_back(inner("T-4711"), sent, inner("X-1")), [("/ticket".to_owned(), json!("X-1"))]);
     }
 
     #[test]
@@ -286,7 +286,10 @@ mod tests {
         );
         let givers: Vec<Giver> = flow.origins.iter().map(|origin| origin.giver).collect();
         assert_eq!(givers, [Giver::Notification(MessageNumber(5)), Giver::Request(MessageNumber(2))]);
-        assert_eq!(flow.told, HashMap::from([(("notifications/resources/updated".to_owned(), 2), MessageNumber(5))]));
+        assert_eq!(
+            flow.notifications,
+            HashMap::from([(("notifications/resources/updated".to_owned(), 2), MessageNumber(5))])
+        );
         let (old, new) = (json!({"uri": "note://1/b"}), json!({"uri": "note://2/b"}));
         assert_eq!(flow.resolve(givers[0], &old, &new).collect::<Vec<_>>(), [(0, json!("note://2/b"))]);
     }
@@ -311,7 +314,7 @@ mod tests {
 
     #[test]
     fn what_may_be_the_same_by_accident_is_left_alone() {
-        let unchanged = |old: Value, said: Value, new: Value| assert_eq!(handed_back(old, said, new), []);
+        let unchanged = |old: Value, sent: Value, new: Value| assert_eq!(handed_back(old, sent, new), []);
         unchanged(json!({"count": 3}), json!({"count": 3}), json!({"count": 4}));
         unchanged(json!({"word": "printer"}), json!({"word": "printer"}), json!({"word": "scanner"}));
         unchanged(json!({"echo": "printer-17a"}), json!({"x": "printer-17a"}), json!({"echo": "other-18b"}));
@@ -334,9 +337,9 @@ mod tests {
     fn an_element_of_a_list_is_found_by_its_name() {
         let list = |names: &[(&str, &str)]| json!({"resources": names.iter().map(|(name, uri)| json!({"name": name, "uri": uri})).collect::<Vec<_>>()});
         let old = list(&[("a", "note://1/a"), ("b", "note://1/b")]);
-        let said = json!({"uri": "note://1/b"});
-        let back = handed_back(old.clone(), said.clone(), list(&[("b", "note://2/b"), ("a", "note://2/a")]));
+        let sent = json!({"uri": "note://1/b"});
+        let back = handed_back(old.clone(), sent.clone(), list(&[("b", "note://2/b"), ("a", "note://2/a")]));
         assert_eq!(back, [("/uri".to_owned(), json!("note://2/b"))]);
-        assert_eq!(handed_back(old, said, list(&[("a", "note://2/a")])), [], "b is gone: nothing stands for it");
+        assert_eq!(handed_back(old, sent, list(&[("a", "note://2/a")])), [], "b is gone: nothing stands for it");
     }
 }

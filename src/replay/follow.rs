@@ -4,7 +4,7 @@ use std::fmt;
 
 use crossbeam_channel::{Receiver, never};
 
-use super::outcome::Done;
+use super::outcome::StepResult;
 use super::plan::StepIndex;
 
 /// What happened.
@@ -15,19 +15,19 @@ pub enum Progress<'a> {
     /// The message of this step is on its way.
     Sent(StepIndex),
     /// Nothing more happens to this step: it was answered, left out, or given up.
-    Done(StepIndex, &'a Done),
+    Done(StepIndex, &'a StepResult),
 }
 
 /// Who is told what happens, on the thread that replays, and whose word ends it.
 pub struct Follower<'a> {
-    told: Box<dyn FnMut(Progress<'_>) + 'a>,
+    on_progress: Box<dyn FnMut(Progress<'_>) + 'a>,
     pub(super) stop: Receiver<()>,
 }
 
 impl<'a> Follower<'a> {
-    /// Calls `told` for all that happens. A word on `stop`, or its end, ends the replay: what was not sent then says so.
-    pub fn new(told: impl FnMut(Progress<'_>) + 'a, stop: Receiver<()>) -> Follower<'a> {
-        Follower { told: Box::new(told), stop }
+    /// Calls `on_progress` for all that happens. A word on `stop`, or its end, ends the replay: what was not sent then says so.
+    pub fn new(on_progress: impl FnMut(Progress<'_>) + 'a, stop: Receiver<()>) -> Follower<'a> {
+        Follower { on_progress: Box::new(on_progress), stop }
     }
 
     /// Nobody watches.
@@ -35,8 +35,8 @@ impl<'a> Follower<'a> {
         Follower::new(|_| {}, never())
     }
 
-    pub(super) fn tell(&mut self, progress: Progress<'_>) {
-        (self.told)(progress);
+    pub(super) fn report(&mut self, progress: Progress<'_>) {
+        (self.on_progress)(progress);
     }
 }
 

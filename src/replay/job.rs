@@ -19,13 +19,13 @@ use anyhow::{Result, bail};
 use crossbeam_channel::RecvTimeoutError;
 use serde_json::Value;
 
+use super::analyzed_recording::AnalyzedRecording;
 use super::capture::Recorded;
 use super::flow::Giver;
 use super::follow::Follower;
 use super::judge;
-use super::outcome::{Fate, Taken};
+use super::outcome::{ReplayResult, StepOutcome};
 use super::plan::StepIndex;
-use super::script::Script;
 use super::settings::Settings;
 use super::target::Target;
 use super::translate::{Dialect, Translated};
@@ -40,7 +40,7 @@ const APART: Duration = Duration::from_millis(1_100);
 #[derive(Clone, Debug)]
 pub struct Job {
     /// The recording, read for replay.
-    pub script: Script,
+    pub recording: AnalyzedRecording,
     /// The server.
     pub target: Target,
     /// How it is run.
@@ -57,7 +57,7 @@ pub struct Job {
 #[derive(Clone, Debug)]
 pub struct Replayed {
     /// Each step with the new answer.
-    pub taken: Taken,
+    pub result: ReplayResult,
     /// Where it was recorded.
     pub recorded: Recorded,
     /// The new answers against the recorded ones.
@@ -66,18 +66,18 @@ pub struct Replayed {
 
 /// What gives a value, by its number in the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Given {
+pub enum ValueSource {
     /// The answer to this request.
     AnswerTo(MessageNumber),
     /// This request or notification of the server.
-    Told(MessageNumber),
+    Message(MessageNumber),
 }
 
-impl fmt::Display for Given {
+impl fmt::Display for ValueSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Given::AnswerTo(number) => write!(f, "the answer to #{}", number.0),
-            Given::Told(number) => write!(f, "#{}", number.0),
+            ValueSource::AnswerTo(number) => write!(f, "the answer to #{}", number.0),
+            ValueSource::Message(number) => write!(f, "#{}", number.0),
         }
     }
 }
@@ -94,26 +94,26 @@ pub struct Planned {
     /// What it waits for: requests whose answers have to come, and what the server told.
     pub after: Vec<MessageNumber>,
     /// JSON Pointers into its `params`, each with what gives the value that is put there.
-    pub takes: Vec<(String, Given)>,
+    pub takes: Vec<(String, ValueSource)>,
     /// Why it is not sent.
     pub refused: Option<String>,
 }
 
 impl Job {
     /// All of a recording, as fast as it may go, compared without exceptions.
-    pub fn new(script: Script, target: Target, place: Place) -> Job {
+    pub fn new(recording: AnalyzedRecording, target: Target, place: Place) -> Job {
         let (settings, rules, volatile) = (Settings::default(), Rules::default(), Vec::new());
-        Job { script, target, settings, rules, volatile, place }
+        Job { recording, target, settings, rules, volatile, place }
     }
 
     /// Only these steps, and those whose answers they need. The handshake is always sent.
     pub fn choose(&mut self, steps: &[StepIndex]) {
-        let mut only = vec![false; self.script.plan.steps.len()];
+        let mut only = vec![false; self.recording.plan.steps.len()];
         let mut open = steps.to_vec();
         while let Some(step) = open.pop() {
             if let Some(chosen) = only.get_mut(step).filter(|chosen| !**chosen) {
                 *chosen = true;
-                open.extend(self.script.flow.sources(step));
+                open.extend(self.recording.flow.sources(step));
             }
         }
         self.settings.only = only;
@@ -126,7 +126,7 @@ impl Job {
     pub fn params(&self, step: StepIndex) -> Result<Option<String>> {
         match self.settings.edits.get(&step) {
             Some(edited) => Ok(Some(edited.clone())),
-            None => Ok(self.script.params(&mut self.script.texts()?, step)?.map(str::to_owned)),
+            None => Ok(self.recording.params(&mut self.recording.texts()?, step)?.map(str::to_owned)),
         }
     }
 
@@ -136,7 +136,7 @@ impl Job {
     /// # Errors
     /// There is no such step, or the text is no JSON object or array (JSON-RPC 2.0 section 4.2).
     pub fn edit(&mut self, step: StepIndex, params: &str) -> Result<()> {
-        if step >= self.script.plan.steps.len() {
+        if step >= self.recording.plan.steps.len() {
             bail!("there is no step {step}");
         }
         match serde_json::from_str(params) {
@@ -154,7 +154,7 @@ impl Job {
     /// The recording cannot be read.
     pub fn planned(&self) -> Result<Vec<Planned>> {
         let mut rows = Vec::new();
-        planned(&self.script, &self.settings, &mut |row| {
+        planned(&self.recording, &self.settings, &mut |row| {
             rows.push(row);
             Ok(())
         })?;
@@ -168,15 +168,15 @@ impl Job {
     pub fn calibrate(&mut self, follower: &mut Follower<'_>) -> Result<()> {
         // What is only measured is not kept among the sessions.
         let place = Place::temporary()?;
-        let (first, capture) = self.target.replay(&self.script, &self.settings, &place, follower)?;
+        let (first, capture) = self.target.replay(&self.recording, &self.settings, &place, follower)?;
         capture.finish()?;
         // From the end of the one to the start of the other: a server that starts slowly the first time would bring them together.
         if follower.stop.recv_timeout(APART) != Err(RecvTimeoutError::Timeout) {
             bail!("ended on request");
         }
-        let (second, capture) = self.target.replay(&self.script, &self.settings, &place, follower)?;
+        let (second, capture) = self.target.replay(&self.recording, &self.settings, &place, follower)?;
         capture.finish()?;
-        self.volatile = judge::calibrate(&self.script, &first, &second)?;
+        self.volatile = judge::calibrate(&self.recording, &first, &second)?;
         self.rules.ignored.extend(self.volatile.iter().cloned());
         Ok(())
     }
@@ -191,13 +191,13 @@ impl Job {
 
     /// The same, recorded in another place.
     pub(super) fn run_in(&self, place: &Place, follower: &mut Follower<'_>) -> Result<Replayed> {
-        let (taken, capture) = self.target.replay(&self.script, &self.settings, place, follower)?;
+        let (result, capture) = self.target.replay(&self.recording, &self.settings, place, follower)?;
         // The recorder may be behind: it catches up meanwhile.
-        let pairs = judge::pairs(&self.script, &taken, &self.rules);
+        let pairs = judge::pairs(&self.recording, &result, &self.rules);
         let recorded = capture.finish()?;
-        let mut report = judge::report(&self.script, &taken, pairs?, &recorded);
+        let mut report = judge::report(&self.recording, &result, pairs?, &recorded);
         (report.new, report.volatile) = (self.target.name(), self.volatile.clone());
-        Ok(Replayed { taken, recorded, report })
+        Ok(Replayed { result, recorded, report })
     }
 
     /// The two answers to a request, the recorded one first; `None` for what is no request or was not sent.
@@ -205,12 +205,12 @@ impl Job {
     /// # Errors
     /// The recording cannot be read.
     pub fn answers(&self, replayed: &Replayed, step: StepIndex) -> Result<Option<(Answer, Answer)>> {
-        let Some(Fate::Sent(Some(reply))) = replayed.taken.steps.get(step).map(|done| &done.fate) else {
+        let Some(StepOutcome::Sent(Some(reply))) = replayed.result.steps.get(step).map(|done| &done.outcome) else {
             return Ok(None);
         };
-        let texts = &mut self.script.texts()?;
-        let new = self.script.reply(texts, &replayed.taken.kept, step, reply);
-        Ok(Some((self.script.answer(texts, step), new)))
+        let texts = &mut self.recording.texts()?;
+        let new = self.recording.reply(texts, &replayed.result.new_answers, step, reply);
+        Ok(Some((self.recording.answer(texts, step), new)))
     }
 }
 
@@ -218,49 +218,53 @@ impl Job {
 ///
 /// # Errors
 /// The recording cannot be read, or `show` ends it.
-pub fn planned(script: &Script, settings: &Settings, show: &mut dyn FnMut(Planned) -> Result<()>) -> Result<()> {
-    let mut texts = script.texts()?;
+pub fn planned(
+    recording: &AnalyzedRecording,
+    settings: &Settings,
+    show: &mut dyn FnMut(Planned) -> Result<()>,
+) -> Result<()> {
+    let mut texts = recording.texts()?;
     // Which revision the server speaks is known beforehand only where it is forced.
-    let revision = settings.revision.as_deref().unwrap_or(&script.revision);
-    let mut dialect = Dialect::new(&script.revision, revision, script.client.clone());
-    for (index, step) in script.plan.steps.iter().enumerate() {
-        let number = |step: StepIndex| script.plan.steps[step].number;
-        let uses = script.flow.uses.get(&index).into_iter().flatten();
-        let params = script.params(&mut texts, index)?;
-        let unsaid = match script.translate(index, &mut dialect, params) {
+    let revision = settings.revision.as_deref().unwrap_or(&recording.revision);
+    let mut dialect = Dialect::new(&recording.revision, revision, recording.client.clone());
+    for (index, step) in recording.plan.steps.iter().enumerate() {
+        let number = |step: StepIndex| recording.plan.steps[step].number;
+        let uses = recording.flow.uses.get(&index).into_iter().flatten();
+        let params = recording.params(&mut texts, index)?;
+        let untranslated = match recording.translate(index, &mut dialect, params) {
             Translated::Send(_) => None,
-            Translated::Said(why) | Translated::Refused(why) => Some(why.to_owned()),
+            Translated::Implied(why) | Translated::Impossible(why) => Some(why.to_owned()),
         };
-        let because = script.plan.because(index).iter().map(|told| told.number);
+        let triggers = recording.plan.triggers(index).iter().map(|told| told.number);
         show(Planned {
             step: index,
             number: step.number,
             label: Arc::clone(&step.label),
-            after: script.plan.after(index).map(number).chain(because).collect(),
+            after: recording.plan.after(index).map(number).chain(triggers).collect(),
             takes: uses
-                .map(|used| (used.path.clone(), given(script, script.flow.origins[used.origin].giver)))
+                .map(|used| (used.path.clone(), given(recording, recording.flow.origins[used.origin].giver)))
                 .collect(),
-            refused: script.reason_to_skip(index, params, settings, &script.effects).or(unsaid),
+            refused: recording.reason_to_skip(index, params, settings, &recording.effects).or(untranslated),
         })?;
     }
     Ok(())
 }
 
-fn given(script: &Script, giver: Giver) -> Given {
+fn given(recording: &AnalyzedRecording, giver: Giver) -> ValueSource {
     match giver {
-        Giver::Answer(step) => Given::AnswerTo(script.plan.steps[step].number),
-        Giver::Request(number) | Giver::Notification(number) => Given::Told(number),
+        Giver::Answer(step) => ValueSource::AnswerTo(recording.plan.steps[step].number),
+        Giver::Request(number) | Giver::Notification(number) => ValueSource::Message(number),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::talk;
+    use crate::replay::test_recordings;
     use crate::source::stdio::Server;
 
     fn job() -> Job {
-        let script = talk::script(
+        let recording = test_recordings::analyzed(
             r#"
             -> {"id":1,"method":"initialize","params":{}}
             <- {"id":1,"result":{}}
@@ -272,7 +276,7 @@ mod tests {
             <- {"id":4,"result":{}}
             "#,
         );
-        Job::new(script, Target::Command(Server::default()), Place::file("unused"))
+        Job::new(recording, Target::Command(Server::default()), Place::file("unused"))
     }
 
     #[test]

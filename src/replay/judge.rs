@@ -6,11 +6,11 @@ use std::sync::Arc;
 use anyhow::Result;
 use serde_json::Value;
 
+use super::analyzed_recording::AnalyzedRecording;
 use super::capture::Recorded;
 use super::flow::text_of;
-use super::outcome::{Done, Fate, Reply, Taken};
-use super::plan::Step;
-use super::script::Script;
+use super::outcome::{ReplayResult, Reply, StepOutcome, StepResult};
+use super::plan::PlannedMessage;
 use super::translate::{Era, set_aside};
 use crate::compare::rules::with_words;
 use crate::compare::{Answer, Outcome, Pair, Party, Report, Rule, Rules, Verdict, judge, pairing, volatile};
@@ -19,53 +19,62 @@ use crate::compare::{Answer, Outcome, Pair, Party, Report, Rule, Rules, Verdict,
 ///
 /// # Errors
 /// The recording cannot be read.
-pub fn pairs(script: &Script, taken: &Taken, rules: &Rules) -> Result<Vec<Pair>> {
-    let mut texts = script.texts()?;
+pub fn pairs(recording: &AnalyzedRecording, result: &ReplayResult, rules: &Rules) -> Result<Vec<Pair>> {
+    let mut texts = recording.texts()?;
     let mut rules = rules.clone();
-    let era = Era::of(&taken.revision);
-    rules.ignored.extend(set_aside(script.era(), era));
-    if taken.revision != script.revision {
+    let era = Era::of(&result.revision);
+    rules.ignored.extend(set_aside(recording.era(), era));
+    if result.revision != recording.revision {
         rules.ignored.extend("initialize:/protocolVersion".parse::<Rule>());
     }
-    let renewed = renewed(script, taken);
-    let pair = |(index, (step, done)): (usize, (&Step, &Done))| {
+    let renewed = renewed(recording, result);
+    let pair = |(index, (step, done)): (usize, (&PlannedMessage, &StepResult))| {
         let plain = |outcome, why| Verdict { outcome, differences: Vec::new(), why };
-        let Verdict { outcome, differences, why } = match &done.fate {
-            Fate::Skipped(why) => plain(Outcome::Skipped, Some(why.clone())),
+        let Verdict { outcome, differences, why } = match &done.outcome {
+            StepOutcome::Skipped(why) => plain(Outcome::Skipped, Some(why.clone())),
             // The same text says the same, but for what has another name now.
-            Fate::Sent(Some(Reply::AsRecorded)) if renewed.is_empty() => plain(Outcome::Same, None),
-            Fate::Sent(reply) => {
+            StepOutcome::Sent(Some(Reply::AsRecorded)) if renewed.is_empty() => plain(Outcome::Same, None),
+            StepOutcome::Sent(reply) => {
                 let nothing = || Answer::Nothing("no answer".to_owned());
-                let new =
-                    reply.as_ref().map_or_else(nothing, |reply| script.reply(&mut texts, &taken.kept, index, reply));
-                let old = with_values(script.answer_in(&mut texts, index, era), &renewed);
+                let new = reply
+                    .as_ref()
+                    .map_or_else(nothing, |reply| recording.reply(&mut texts, &result.new_answers, index, reply));
+                let old = with_values(recording.answer_in(&mut texts, index, era), &renewed);
                 judge(&step.label, &old, &new, &rules)
             }
         };
-        let old = Some(Party { number: step.number.0, latency: script.latency(index) });
+        let old = Some(Party { number: step.number.0, latency: recording.latency(index) });
         Pair { label: Arc::clone(&step.label), old, new: None, outcome, differences, why }
     };
-    Ok(requests(script, taken).map(pair).collect())
+    Ok(requests(recording, result).map(pair).collect())
 }
 
 /// The requests of a script, with what became of them.
-fn requests<'a>(script: &'a Script, taken: &'a Taken) -> impl Iterator<Item = (usize, (&'a Step, &'a Done))> {
-    script.plan.steps.iter().zip(&taken.steps).enumerate().filter(|(_, (step, _))| step.is_request)
+fn requests<'a>(
+    recording: &'a AnalyzedRecording,
+    result: &'a ReplayResult,
+) -> impl Iterator<Item = (usize, (&'a PlannedMessage, &'a StepResult))> {
+    recording.plan.steps.iter().zip(&result.steps).enumerate().filter(|(_, (step, _))| step.is_request)
 }
 
 /// What is said of a recording with more values than are followed.
 const FULL: &str = "the recording has more identifiers than are followed: later ones were sent as they had been";
 
 /// The report of a replay whose requests compare so.
-pub fn report(script: &Script, taken: &Taken, mut pairs: Vec<Pair>, recorded: &Recorded) -> Report {
-    for ((_, (_, done)), pair) in requests(script, taken).zip(&mut pairs) {
+pub fn report(
+    recording: &AnalyzedRecording,
+    result: &ReplayResult,
+    mut pairs: Vec<Pair>,
+    recorded: &Recorded,
+) -> Report {
+    for ((_, (_, done)), pair) in requests(recording, result).zip(&mut pairs) {
         let number = done.id.and_then(|id| recorded.request(id));
         pair.new = number.map(|number| Party { number, latency: done.latency });
     }
     Report {
         pairs,
-        unasked: pairing::differing(&script.plan.unasked, &taken.unasked),
-        notes: taken.notes.iter().cloned().chain(script.flow.is_full.then(|| FULL.to_owned())).collect(),
+        unasked: pairing::differing(&recording.plan.unasked, &result.unasked),
+        notes: result.notes.iter().cloned().chain(recording.flow.is_full.then(|| FULL.to_owned())).collect(),
         ..Report::default()
     }
 }
@@ -74,18 +83,18 @@ pub fn report(script: &Script, taken: &Taken, mut pairs: Vec<Pair>, recorded: &R
 ///
 /// # Errors
 /// The recording cannot be read.
-pub fn calibrate(script: &Script, first: &Taken, second: &Taken) -> Result<Vec<Rule>> {
-    let (mut rules, mut texts) = (Vec::new(), script.texts()?);
+pub fn calibrate(recording: &AnalyzedRecording, first: &ReplayResult, second: &ReplayResult) -> Result<Vec<Rule>> {
+    let (mut rules, mut texts) = (Vec::new(), recording.texts()?);
     let renewed = renewed_between(first, second);
     for (index, (done, again)) in first.steps.iter().zip(&second.steps).enumerate() {
-        if let (Fate::Sent(Some(one)), Fate::Sent(Some(other))) = (&done.fate, &again.fate) {
+        if let (StepOutcome::Sent(Some(one)), StepOutcome::Sent(Some(other))) = (&done.outcome, &again.outcome) {
             // Most are the same each time.
             if (one, other) == (&Reply::AsRecorded, &Reply::AsRecorded) && renewed.is_empty() {
                 continue;
             }
-            let one = script.reply(&mut texts, &first.kept, index, one);
-            let other = script.reply(&mut texts, &second.kept, index, other);
-            let label = &script.plan.steps[index].label;
+            let one = recording.reply(&mut texts, &first.new_answers, index, one);
+            let other = recording.reply(&mut texts, &second.new_answers, index, other);
+            let label = &recording.plan.steps[index].label;
             rules.extend(volatile::volatile(label, &with_values(one, &renewed), &other));
         }
     }
@@ -95,13 +104,13 @@ pub fn calibrate(script: &Script, first: &Taken, second: &Taken) -> Result<Vec<R
 /// Recorded values that the new server replaced by its own: the same thing under another name.
 type Renewed = HashMap<String, String>;
 
-fn renewed(script: &Script, taken: &Taken) -> Renewed {
-    let old = |origin: &usize| text_of(&script.flow.origins[*origin].value);
-    let pairs = taken.values.iter().map(|(origin, value)| (old(origin), text_of(value)));
+fn renewed(recording: &AnalyzedRecording, result: &ReplayResult) -> Renewed {
+    let old = |origin: &usize| text_of(&recording.flow.origins[*origin].value);
+    let pairs = result.values.iter().map(|(origin, value)| (old(origin), text_of(value)));
     pairs.filter(|(old, new)| old != new).collect()
 }
 
-fn renewed_between(first: &Taken, second: &Taken) -> Renewed {
+fn renewed_between(first: &ReplayResult, second: &ReplayResult) -> Renewed {
     let pair = |(origin, value): (&usize, &Value)| Some((text_of(value), text_of(second.values.get(origin)?)));
     first.values.iter().filter_map(pair).filter(|(first, second)| first != second).collect()
 }

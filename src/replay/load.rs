@@ -10,10 +10,10 @@ use std::thread;
 
 use anyhow::Result;
 
+use super::analyzed_recording::AnalyzedRecording;
 use super::follow::Follower;
 use super::job::{Job, Replayed};
-use super::outcome::{Fate, Taken};
-use super::script::Script;
+use super::outcome::{ReplayResult, StepOutcome};
 use crate::compare::{Outcome, Report};
 use crate::mcp::SessionNumber;
 use crate::store::Place;
@@ -76,16 +76,16 @@ pub struct Outcomes {
 
 impl Outcomes {
     /// Adds a replay, and says whether the report speaks of it.
-    fn add(&mut self, script: &Script, taken: &Taken, report: Report) -> bool {
+    fn add(&mut self, recording: &AnalyzedRecording, result: &ReplayResult, report: Report) -> bool {
         self.replays += 1;
         for (index, (step, done)) in
-            script.plan.steps.iter().zip(&taken.steps).enumerate().filter(|(_, (step, _))| step.is_request)
+            recording.plan.steps.iter().zip(&result.steps).enumerate().filter(|(_, (step, _))| step.is_request)
         {
             let latencies = self.latencies.entry(step.label.to_string()).or_default();
             if self.replays == 1 {
-                latencies.recorded.extend(script.latency(index));
+                latencies.recorded.extend(recording.latency(index));
             }
-            if let (Some(latency), Fate::Sent(_)) = (done.latency, &done.fate) {
+            if let (Some(latency), StepOutcome::Sent(_)) = (done.latency, &done.outcome) {
                 latencies.add(latency);
             }
         }
@@ -94,9 +94,9 @@ impl Outcomes {
             return true;
         }
         let mut is_other = false;
-        for (kept, other) in self.report.pairs.iter_mut().zip(report.pairs) {
-            if !kept.outcome.differs() && other.outcome.differs() {
-                *kept = other;
+        for (first, other) in self.report.pairs.iter_mut().zip(report.pairs) {
+            if !first.outcome.differs() && other.outcome.differs() {
+                *first = other;
                 is_other = true;
             }
         }
@@ -139,8 +139,8 @@ pub fn run(job: &Job, load: Load) -> Result<Outcomes> {
         let place = if is_single { job.place.clone() } else { Place::temporary()? };
         job.run_in(&place, &mut Follower::nobody())
     };
-    let add = |outcomes: &mut Outcomes, Replayed { taken, recorded, report }: Replayed| {
-        if outcomes.add(&job.script, &taken, report) && !job.place.is_temporary() {
+    let add = |outcomes: &mut Outcomes, Replayed { result, recorded, report }: Replayed| {
+        if outcomes.add(&job.recording, &result, report) && !job.place.is_temporary() {
             outcomes.saved.extend(if is_single { recorded.session()? } else { recorded.save(&job.place)? });
         }
         Ok(())

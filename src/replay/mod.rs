@@ -16,6 +16,7 @@
 //!
 //! What goes over the wire is recorded like any traffic: as packets, through the one decoder.
 
+pub mod analyzed_recording;
 pub mod capture;
 pub mod compared;
 pub mod edit;
@@ -23,16 +24,15 @@ pub mod flow;
 pub mod follow;
 pub mod job;
 pub mod judge;
-pub mod kept;
 pub mod load;
 pub mod messages;
+pub mod new_answers;
 pub mod outcome;
 pub mod plan;
 pub mod recording;
 pub mod rounds;
 pub mod run;
 pub mod safety;
-pub mod script;
 pub mod settings;
 pub mod target;
 pub mod texts;
@@ -40,12 +40,12 @@ pub mod translate;
 pub mod transport;
 
 #[cfg(test)]
-pub(crate) mod talk;
+pub(crate) mod test_recordings;
 
-pub use compared::Compared;
+pub use analyzed_recording::AnalyzedRecording;
+pub use compared::ComparedSession;
 pub use flow::Flow;
 pub use follow::{Follower, Progress};
 pub use job::Job;
-pub use plan::{Plan, Step};
+pub use plan::{Plan, PlannedMessage};
 pub use recording::Recording;
-pub use script::Script;

@@ -5,22 +5,22 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::kept::{Kept, Place};
+use super::new_answers::{NewAnswers, TextRange};
 use super::transport::Failure;
 use crate::compare::Answer;
 
-/// The new answer to a request; [`Script::reply`] reads it.
+/// The new answer to a request; [`AnalyzedRecording::reply`] reads it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     /// The recorded one, letter by letter: it is not held twice.
     AsRecorded,
-    /// Another, kept in [`Taken::kept`].
-    Other(Answer<Place>),
+    /// Another, kept in [`ReplayResult::new_answers`].
+    Other(Answer<TextRange>),
 }
 
 /// What became of a step.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Fate {
+pub enum StepOutcome {
     /// It was sent; a request with its answer.
     Sent(Option<Reply>),
     /// It was not, for this reason.
@@ -29,22 +29,22 @@ pub enum Fate {
 
 /// A step, done.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Done {
+pub struct StepResult {
     /// The id of the request that was sent.
     pub id: Option<u64>,
     /// What became of it.
-    pub fate: Fate,
+    pub outcome: StepOutcome,
     /// Nanoseconds until the answer was there.
     pub latency: Option<i64>,
 }
 
 /// A replay, done.
 #[derive(Clone, Debug, Default)]
-pub struct Taken {
+pub struct ReplayResult {
     /// Each step, in order.
-    pub steps: Vec<Done>,
+    pub steps: Vec<StepResult>,
     /// Answers that are not the recorded ones.
-    pub kept: Arc<Kept>,
+    pub new_answers: Arc<NewAnswers>,
     /// By origin: the new server's value.
     pub values: HashMap<usize, Value>,
     /// The server's notifications and requests, by method.

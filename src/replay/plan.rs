@@ -37,7 +37,7 @@ pub type StepIndex = usize;
 
 /// A notification or a request of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct ServerInitiated {
     /// Its number in the recording.
     pub number: MessageNumber,
     /// Its method.
@@ -48,7 +48,7 @@ pub struct Told {
 
 /// One message of the client.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Step {
+pub struct PlannedMessage {
     /// Its number in the recording.
     pub number: MessageNumber,
     /// What it is called.
@@ -58,14 +58,14 @@ pub struct Step {
     /// Nanoseconds that the client let pass: since the step before, or since the last answer that it waited for.
     pub pause: i64,
     /// The recorded answer.
-    pub answer: Option<Recorded>,
+    pub answer: Option<RecordedAnswer>,
     /// What it waits for, in [`Plan::waits`].
     after: Range<u32>,
 }
 
 /// A recorded answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Recorded {
+pub struct RecordedAnswer {
     /// Its number.
     pub number: MessageNumber,
     /// Nanoseconds until it was there.
@@ -91,7 +91,7 @@ pub struct ServerRequest {
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// Requests and notifications in order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<PlannedMessage>,
     /// Requests of the server that the client answered.
     pub server_requests: Vec<ServerRequest>,
     /// Messages of the client that are no JSON-RPC: they are not sent.
@@ -101,7 +101,7 @@ pub struct Plan {
     /// Requests whose answers arrived after the step before one was sent, step by step.
     waits: Vec<u32>,
     /// What the server told that made the client say something.
-    because: HashMap<StepIndex, Vec<Told>>,
+    triggers: HashMap<StepIndex, Vec<ServerInitiated>>,
     /// For cancellations: the request that is taken back.
     cancels: HashMap<StepIndex, StepIndex>,
     /// Another one each time, so that nobody can make two texts that seem the same.
@@ -116,13 +116,13 @@ impl Plan {
     }
 
     /// What the server told that made the client say a step.
-    pub fn because(&self, step: StepIndex) -> &[Told] {
-        self.because.get(&step).map(Vec::as_slice).unwrap_or_default()
+    pub fn triggers(&self, step: StepIndex) -> &[ServerInitiated] {
+        self.triggers.get(&step).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// A step hands back what the server told: it waits for that.
-    pub(super) fn wait_for(&mut self, step: StepIndex, told: Told) {
-        self.because.entry(step).or_default().push(told);
+    pub(super) fn add_trigger(&mut self, step: StepIndex, reactions: ServerInitiated) {
+        self.triggers.entry(step).or_default().push(reactions);
     }
 
     /// For a cancellation: the request that it takes back.
@@ -153,7 +153,7 @@ impl Plan {
 }
 
 /// Answered requests that a cancellation may still name: it was on its way when the answer came.
-const CROSSED: usize = 1_024;
+const MAX_ANSWERED_IDS: usize = 1_024;
 
 /// Makes a plan of messages that go by. It holds what is open.
 #[derive(Debug, Default)]
@@ -163,12 +163,12 @@ pub struct Planner {
     open: HashMap<MessageNumber, StepIndex>,
     /// Requests that are open, or were a moment ago, by id.
     ids: HashMap<String, StepIndex>,
-    crossed: VecDeque<(String, StepIndex)>,
+    answered_ids: VecDeque<(String, StepIndex)>,
     /// What the server asked, with its method and [`Plan::question`].
     asked: HashMap<MessageNumber, (String, u64)>,
-    arrived: Vec<StepIndex>,
+    answered: Vec<StepIndex>,
     /// Notifications that a later step may be the answer to, by what would be that.
-    told: HashMap<Reaction, Told>,
+    reactions: HashMap<Reaction, ServerInitiated>,
     /// When the client had reason to go on: the step before, or the last answer.
     ready: Option<Time>,
     /// Messages that repeat an earlier one at another place, since the server redirected that.
@@ -184,7 +184,7 @@ pub enum Role {
     /// The answer to a step.
     Answer(StepIndex),
     /// A request or a notification of the server.
-    Told(Told),
+    ServerInitiated(ServerInitiated),
     /// The answer to a request of the server, of this index among [`Plan::server_requests`].
     Reply(usize),
     /// Nothing.
@@ -204,7 +204,9 @@ impl Planner {
         }
         match (message.direction, message.kind) {
             (Direction::ServerToClient, Kind::Response | Kind::Error) => self.answer(message),
-            (Direction::ServerToClient, Kind::Request | Kind::Notification) => Role::Told(self.tell(message)),
+            (Direction::ServerToClient, Kind::Request | Kind::Notification) => {
+                Role::ServerInitiated(self.server_initiated(message))
+            }
             (Direction::ClientToServer, Kind::Response | Kind::Error) => self.reply(message),
             (Direction::ClientToServer, Kind::Request | Kind::Notification) => self.step(message),
             (Direction::ClientToServer, Kind::Invalid) => {
@@ -220,12 +222,13 @@ impl Planner {
         let is_error = message.kind == Kind::Error;
         let text = part(message, if is_error { "error" } else { "result" }).unwrap_or("null");
         let digest = self.plan.digest(is_error, text);
-        self.plan.steps[step].answer = Some(Recorded { number: message.number, latency: message.latency, digest });
-        self.arrived.push(step);
+        self.plan.steps[step].answer =
+            Some(RecordedAnswer { number: message.number, latency: message.latency, digest });
+        self.answered.push(step);
         self.ready = Some(message.time);
-        self.crossed.extend(message.id.as_deref().map(|id| (id.to_owned(), step)));
-        if self.crossed.len() > CROSSED
-            && let Some((id, step)) = self.crossed.pop_front()
+        self.answered_ids.extend(message.id.as_deref().map(|id| (id.to_owned(), step)));
+        if self.answered_ids.len() > MAX_ANSWERED_IDS
+            && let Some((id, step)) = self.answered_ids.pop_front()
             && self.ids.get(&id) == Some(&step)
         {
             self.ids.remove(&id);
@@ -233,19 +236,19 @@ impl Planner {
         Role::Answer(step)
     }
 
-    fn tell(&mut self, message: &Message) -> Told {
+    fn server_initiated(&mut self, message: &Message) -> ServerInitiated {
         let method = message.method.as_deref().unwrap_or_default().to_owned();
         let count = self.plan.unasked.entry(method.clone()).or_default();
         *count += 1;
-        let told = Told { number: message.number, method, count: *count };
+        let reactions = ServerInitiated { number: message.number, method, count: *count };
         if message.kind == Kind::Request {
             let question = self.plan.question(part(message, "params"));
-            self.asked.insert(message.number, (told.method.clone(), question));
+            self.asked.insert(message.number, (reactions.method.clone(), question));
         } else {
-            let caused = REACTIONS.iter().filter(|(notification, ..)| told.method == *notification);
-            self.told.extend(caused.map(|row| (reaction(message, row), told.clone())));
+            let caused = REACTIONS.iter().filter(|(notification, ..)| reactions.method == *notification);
+            self.reactions.extend(caused.map(|row| (reaction(message, row), reactions.clone())));
         }
-        told
+        reactions
     }
 
     fn reply(&mut self, message: &Message) -> Role {
@@ -271,11 +274,11 @@ impl Planner {
         };
         let start = self.plan.waits.len() as u32;
         // Steps are numbers in memory: there are fewer than 2^32.
-        self.plan.waits.extend(self.arrived.drain(..).map(|step| step as u32));
+        self.plan.waits.extend(self.answered.drain(..).map(|step| step as u32));
         let after = start..self.plan.waits.len() as u32;
         let cause = REACTIONS.iter().find(|(_, request, _)| message.method.as_deref() == Some(*request));
-        if let Some(told) = cause.and_then(|row| self.told.remove(&reaction(message, row))) {
-            self.plan.wait_for(index, told);
+        if let Some(reactions) = cause.and_then(|row| self.reactions.remove(&reaction(message, row))) {
+            self.plan.add_trigger(index, reactions);
         }
         if let Some(request) = cancelled(message).and_then(|id| self.ids.get(id)) {
             self.plan.cancels.insert(index, *request);
@@ -285,7 +288,7 @@ impl Planner {
             self.ids.extend(message.id.as_deref().map(|id| (id.to_owned(), index)));
         }
         let pause = self.ready.replace(message.time).map_or(0, |ready| message.time.since(ready).max(0));
-        self.plan.steps.push(Step { number: message.number, label, is_request, pause, answer: None, after });
+        self.plan.steps.push(PlannedMessage { number: message.number, label, is_request, pause, answer: None, after });
         Role::Step(index)
     }
 }
@@ -321,11 +324,11 @@ fn cancelled(message: &Message) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::talk;
+    use crate::replay::test_recordings;
 
     fn plan(text: &str) -> Plan {
         let mut planner = Planner::default();
-        talk::read(text).iter().for_each(|message| drop(planner.take(message)));
+        test_recordings::read(text).iter().for_each(|message| drop(planner.take(message)));
         planner.plan
     }
 
@@ -360,7 +363,7 @@ mod tests {
         ping after [2, 4] cancels None
         ");
         assert_eq!(plan.steps[6].answer, None);
-        assert_eq!(plan.steps[2].pause, talk::TICK, "since the step before");
+        assert_eq!(plan.steps[2].pause, test_recordings::TICK, "since the step before");
     }
 
     #[test]
@@ -378,9 +381,11 @@ mod tests {
             -> {"id":4,"method":"tools/list","params":{"cursor":"2"}}
             "#,
         );
-        let because = |step| plan.because(step).iter().map(|told| (told.number.0, told.count)).collect::<Vec<_>>();
-        let because: Vec<_> = (0..plan.steps.len()).map(because).collect();
-        assert_eq!(because, [vec![], vec![(5, 1)], vec![(4, 1)], vec![]]);
+        let triggers = |step| {
+            plan.triggers(step).iter().map(|reactions| (reactions.number.0, reactions.count)).collect::<Vec<_>>()
+        };
+        let triggers: Vec<_> = (0..plan.steps.len()).map(triggers).collect();
+        assert_eq!(triggers, [vec![], vec![(5, 1)], vec![(4, 1)], vec![]]);
     }
 
     #[test]
@@ -414,7 +419,7 @@ mod tests {
             -> {"id":2,"method":"ping"}
         "#;
         let mut planner = Planner::new(HashMap::from([(MessageNumber(2), MessageNumber(1))]));
-        talk::read(text).iter().for_each(|message| drop(planner.take(message)));
+        test_recordings::read(text).iter().for_each(|message| drop(planner.take(message)));
         let plan = planner.plan;
         assert_eq!(plan.steps.iter().map(|step| step.number.0).collect::<Vec<_>>(), [1, 4]);
         assert!(plan.is_as_recorded(0, false, "{}") && plan.after(1).eq([0]));
@@ -436,16 +441,17 @@ mod tests {
 
     #[test]
     fn a_cancellation_may_cross_the_answer_and_a_plan_holds_no_more_than_such() {
-        let mut talk = String::new();
+        let mut test_recordings = String::new();
         for id in 0..3_000 {
-            talk += &format!("-> {{\"id\":{id},\"method\":\"ping\"}}\n<- {{\"id\":{id},\"result\":{{}}}}\n");
+            test_recordings += &format!("-> {{\"id\":{id},\"method\":\"ping\"}}\n<- {{\"id\":{id},\"result\":{{}}}}\n");
         }
         for id in [2_999, 0] {
-            talk += &format!("-> {{\"method\":\"notifications/cancelled\",\"params\":{{\"requestId\":{id}}}}}\n");
+            test_recordings +=
+                &format!("-> {{\"method\":\"notifications/cancelled\",\"params\":{{\"requestId\":{id}}}}}\n");
         }
         let mut planner = Planner::default();
-        talk::read(&talk).iter().for_each(|message| drop(planner.take(message)));
+        test_recordings::read(&test_recordings).iter().for_each(|message| drop(planner.take(message)));
         assert_eq!([3_000, 3_001].map(|step| planner.plan.cancels(step)), [Some(2_999), None]);
-        assert_eq!((planner.open.len(), planner.ids.len(), planner.labels.len()), (0, CROSSED, 2));
+        assert_eq!((planner.open.len(), planner.ids.len(), planner.labels.len()), (0, MAX_ANSWERED_IDS, 2));
     }
 }

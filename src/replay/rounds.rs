@@ -13,7 +13,7 @@ use std::collections::{HashMap, HashSet};
 use anyhow::Result;
 use serde_json::Value;
 
-use super::plan::{Plan, Step, StepIndex};
+use super::plan::{Plan, PlannedMessage, StepIndex};
 use super::texts::Texts;
 use crate::compare::difference::escaped;
 use crate::decode::Direction;
@@ -29,7 +29,7 @@ pub struct Question {
     /// The client's result, as JSON text.
     pub reply: String,
     /// The request that it stood in, and where in its `params` (a JSON Pointer).
-    pub stood: (StepIndex, String),
+    pub location: (StepIndex, String),
 }
 
 /// Which requests go on with an earlier one, and what was asked between them.
@@ -51,7 +51,7 @@ impl Rounds {
     pub fn read(texts: &mut Texts, plan: &Plan, continued: &[(MessageNumber, MessageNumber)]) -> Result<Rounds> {
         let mut rounds = Rounds::default();
         let asking: HashSet<MessageNumber> = continued.iter().map(|(_, answer)| *answer).collect();
-        let answer = |(at, step): (StepIndex, &Step)| Some((step.answer?.number, at));
+        let answer = |(at, step): (StepIndex, &PlannedMessage)| Some((step.answer?.number, at));
         let answers: HashMap<MessageNumber, StepIndex> =
             plan.steps.iter().enumerate().filter_map(answer).filter(|(number, _)| asking.contains(number)).collect();
         for (request, answer) in continued {
@@ -66,8 +66,8 @@ impl Rounds {
                 let request = &result["inputRequests"][key];
                 let Some(method) = request["method"].as_str() else { continue };
                 let (params, reply) = (request.get("params").cloned(), reply.to_string());
-                let stood = (at, format!("/inputResponses/{}", escaped(key)));
-                rounds.questions.push(Question { method: method.to_owned(), params, reply, stood });
+                let location = (at, format!("/inputResponses/{}", escaped(key)));
+                rounds.questions.push(Question { method: method.to_owned(), params, reply, location });
             }
         }
         Ok(rounds)
@@ -93,11 +93,11 @@ impl Rounds {
 mod tests {
     use super::*;
     use crate::mcp::operations::{Link, Why};
-    use crate::replay::talk;
+    use crate::replay::test_recordings;
 
     #[test]
     fn a_call_that_was_asked_back_is_one() {
-        let mut messages = talk::read(
+        let mut messages = test_recordings::read(
             r#"
             -> {"id":1,"method":"tools/call","params":{"name":"book"}}
             <- {"id":1,"result":{"resultType":"input_required","requestState":"s","inputRequests":{"k":{"method":"elicitation/create","params":{"message":"?"}}}}}
@@ -107,10 +107,10 @@ mod tests {
         );
         let number = MessageNumber;
         messages[2].link = Some(Link { operation: number(1), previous: number(2), why: Why::RequestState });
-        let rounds = talk::recorded(&messages).rounds;
+        let rounds = test_recordings::analyze(&messages).rounds;
         assert_eq!([0, 1].map(|step| (rounds.is_continuation(step), rounds.last(step))), [(false, 1), (true, 1)]);
         let question = &rounds.questions[0];
         assert_eq!((&*question.method, &*question.reply), ("elicitation/create", r#"{"action":"accept"}"#));
-        assert_eq!(question.stood, (1, "/inputResponses/k".to_owned()));
+        assert_eq!(question.location, (1, "/inputResponses/k".to_owned()));
     }
 }

@@ -18,33 +18,33 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use self::polls::Poll;
+use super::analyzed_recording::AnalyzedRecording;
 use super::edit::replaced;
 use super::flow::Use;
 use super::follow::{Follower, Progress};
-use super::kept::Kept;
-use super::outcome::{Done, Fate, Reply, Taken};
-use super::plan::{Step, StepIndex};
+use super::new_answers::NewAnswers;
+use super::outcome::{ReplayResult, Reply, StepOutcome, StepResult};
+use super::plan::{PlannedMessage, StepIndex};
 use super::safety::Effects;
-use super::script::Script;
 use super::settings::{Pace, Settings};
 use super::texts::Texts;
 use super::translate::{Dialect, Era, Translated, headers, parameter_headers};
 use super::transport::{Failure, FailureKind, Outgoing, Transport};
-use crate::compare::{Answer, Held};
+use crate::compare::{Answer, AnswerText};
 use crate::decode::Direction;
 use crate::mcp::MessageNumber;
 
 /// How long requests without a recorded answer may still be answered once all others are.
-const LINGER: Duration = Duration::from_millis(300);
+const LAST_ANSWERS: Duration = Duration::from_millis(300);
 
 /// How long a step is held back for what the server tells by itself: another server need not tell it.
-const HELD_BACK: Duration = Duration::from_secs(2);
+const TRIGGER_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Times that a session which the server forgot is opened again.
-const REOPENED: u32 = 3;
+const MAX_REOPENINGS: u32 = 3;
 
 /// How long a server may take to start and to answer the first request, where others may take less.
-const START: Duration = Duration::from_secs(10);
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Clone)]
 struct Pending {
@@ -66,87 +66,87 @@ impl Pending {
 
 /// Replays a script, with the texts of its recording.
 pub fn run(
-    script: &Script,
+    recording: &AnalyzedRecording,
     texts: &mut Texts,
     settings: &Settings,
     transport: Box<dyn Transport>,
     follower: &mut Follower<'_>,
-) -> Taken {
-    let revision = settings.revision.as_deref().unwrap_or(&script.revision);
+) -> ReplayResult {
+    let revision = settings.revision.as_deref().unwrap_or(&recording.revision);
     let mut runner = Runner {
-        script,
+        recording,
         texts,
         settings,
         transport,
         follower,
-        dialect: Dialect::new(&script.revision, revision, script.client.clone()),
-        done: vec![None; script.plan.steps.len()],
+        dialect: Dialect::new(&recording.revision, revision, recording.client.clone()),
+        done: vec![None; recording.plan.steps.len()],
         pending: BTreeMap::new(),
         polls: Vec::new(),
         handshakes: HashMap::new(),
-        ids: vec![0; script.plan.steps.len()],
+        ids: vec![0; recording.plan.steps.len()],
         next: 1,
-        used: vec![false; script.plan.server_requests.len()],
-        asked_back: vec![false; script.rounds.questions.len()],
-        effects: script.effects.clone(),
-        kept: Kept::default(),
+        used_replies: vec![false; recording.plan.server_requests.len()],
+        used_questions: vec![false; recording.rounds.questions.len()],
+        effects: recording.effects.clone(),
+        new_answers: NewAnswers::default(),
         schemas: HashMap::new(),
         opened: false,
-        reopened: 0,
-        over: None,
-        lost: false,
-        silent: false,
-        untold: BTreeSet::new(),
-        taken: Taken::default(),
+        reopenings: 0,
+        ended: None,
+        session_lost: false,
+        timed_out: false,
+        missing_methods: BTreeSet::new(),
+        result: ReplayResult::default(),
     };
     runner.play();
     runner.finish()
 }
 
 struct Runner<'a, 'f> {
-    script: &'a Script,
+    recording: &'a AnalyzedRecording,
     texts: &'a mut Texts,
     settings: &'a Settings,
     transport: Box<dyn Transport>,
     follower: &'a mut Follower<'f>,
     dialect: Dialect,
-    done: Vec<Option<Done>>,
+    done: Vec<Option<StepResult>>,
     /// By id, which is the order in which they were sent.
     pending: BTreeMap<u64, Pending>,
     /// What is to be asked again, later.
     polls: Vec<Poll>,
     /// Answers to handshakes of our own.
-    handshakes: HashMap<u64, Held>,
+    handshakes: HashMap<u64, AnswerText>,
     /// By step: the id with which it was sent last; 0: it was not.
     ids: Vec<u64>,
     next: u64,
     /// Recorded answers to the server's requests that were given.
-    used: Vec<bool>,
+    used_replies: Vec<bool>,
     /// The same for questions that stood in results.
-    asked_back: Vec<bool>,
+    used_questions: Vec<bool>,
     effects: Effects,
     /// Answers that are not the recorded ones.
-    kept: Kept,
+    new_answers: NewAnswers,
     /// Input schemas of tools that want arguments in header fields.
     schemas: HashMap<String, Value>,
     opened: bool,
-    reopened: u32,
-    over: Option<Failure>,
+    reopenings: u32,
+    ended: Option<Failure>,
     /// The server forgot the session.
-    lost: bool,
+    session_lost: bool,
     /// A request was given up.
-    silent: bool,
+    timed_out: bool,
     /// Methods of what the server did not tell in time: it is not waited for again.
-    untold: BTreeSet<String>,
-    taken: Taken,
+    missing_methods: BTreeSet<String>,
+    result: ReplayResult,
 }
 
 impl Runner<'_, '_> {
     fn play(&mut self) {
-        let steps = &self.script.plan.steps;
+        let steps = &self.recording.plan.steps;
         // A client of both eras tries `server/discover` first, and then it is a request like any other.
         let opening = if self.dialect.era() == Era::Legacy { "initialize" } else { "server/discover" };
-        let opens = |step: &Step| step.label.method == opening;
+        let opens = |step: &PlannedMessage| step.label.method == opening;
         if !steps.iter().any(opens) {
             self.open(None);
         }
@@ -154,69 +154,69 @@ impl Runner<'_, '_> {
             if self.done[index].is_some() {
                 continue;
             }
-            self.wait(None, |runner| runner.script.plan.after(index).any(|step| runner.is_pending(step)));
+            self.wait(None, |runner| runner.recording.plan.after(index).any(|step| runner.is_pending(step)));
             let params = self.recorded(Direction::ClientToServer, step.number, "params");
-            let because = self.script.plan.because(index);
-            if !because.is_empty() && self.reason_to_skip(index, params.as_deref()).is_none() {
-                self.hold_back(step, because);
+            let triggers = self.recording.plan.triggers(index);
+            if !triggers.is_empty() && self.reason_to_skip(index, params.as_deref()).is_none() {
+                self.await_triggers(step, triggers);
             }
             self.pause(step.pause);
-            if std::mem::take(&mut self.lost) && self.reopened < REOPENED {
-                self.reopened += 1;
+            if std::mem::take(&mut self.session_lost) && self.reopenings < MAX_REOPENINGS {
+                self.reopenings += 1;
                 self.transport.forget_session();
-                self.taken.notes.push(format!("the session was opened again before #{}", step.number.0));
+                self.result.notes.push(format!("the session was opened again before #{}", step.number.0));
                 self.open(None);
             }
             if let Some(why) = self.reason_to_skip(index, params.as_deref()) {
-                self.end(index, Fate::Skipped(why));
+                self.finish_unsent(index, StepOutcome::Skipped(why));
             } else if opens(step) && !self.opened {
                 self.open(Some(index));
             } else {
-                self.say(index, step, params);
+                self.send_step(index, step, params);
             }
-            if self.taken.wrong_transport.is_some() {
+            if self.result.wrong_transport.is_some() {
                 return;
             }
         }
         let is_awaited = |runner: &Self| runner.pending.values().any(|pending| runner.is_expected(pending));
         self.wait(None, |runner| is_awaited(runner) || !runner.polls.is_empty());
-        self.wait(Some(Instant::now() + LINGER), |runner| !runner.pending.is_empty());
+        self.wait(Some(Instant::now() + LAST_ANSWERS), |runner| !runner.pending.is_empty());
     }
 
-    fn finish(mut self) -> Taken {
+    fn finish(mut self) -> ReplayResult {
         let last_words = self.transport.close();
-        let gone = self.over.take().map(|over| over.why);
-        let gone = match (gone, last_words) {
-            (Some(gone), Some(words)) => Some(format!("{gone}; {words}")),
-            (gone, words) => gone.or(words),
+        let reason = self.ended.take().map(|ended| ended.why);
+        let reason = match (reason, last_words) {
+            (Some(reason), Some(words)) => Some(format!("{reason}; {words}")),
+            (reason, words) => reason.or(words),
         };
         if !self.opened {
-            self.taken.unopened = gone.clone();
+            self.result.unopened = reason.clone();
         }
-        let nothing = |why: String| Fate::Sent(Some(Reply::Other(Answer::Nothing(why))));
+        let nothing = |why: String| StepOutcome::Sent(Some(Reply::Other(Answer::Nothing(why))));
         for (index, done) in self.done.iter_mut().enumerate() {
             let id = Some(self.ids[index]).filter(|id| *id > 0);
-            let fate = match (&done, &gone, id) {
+            let outcome = match (&done, &reason, id) {
                 (Some(_), ..) => continue,
-                (None, Some(gone), Some(_)) => nothing(format!("no answer: {gone}")),
-                (None, Some(gone), None) => nothing(format!("not sent: {gone}")),
+                (None, Some(reason), Some(_)) => nothing(format!("no answer: {reason}")),
+                (None, Some(reason), None) => nothing(format!("not sent: {reason}")),
                 (None, None, _) => nothing("no answer".to_owned()),
             };
-            let ended = Done { id, fate, latency: None };
-            self.follower.tell(Progress::Done(index, &ended));
+            let ended = StepResult { id, outcome, latency: None };
+            self.follower.report(Progress::Done(index, &ended));
             *done = Some(ended);
         }
-        self.taken.steps = self.done.into_iter().flatten().collect();
-        self.taken.kept = Arc::new(self.kept);
-        self.taken.revision = self.dialect.revision;
-        self.taken
+        self.result.steps = self.done.into_iter().flatten().collect();
+        self.result.new_answers = Arc::new(self.new_answers);
+        self.result.revision = self.dialect.revision;
+        self.result
     }
 
     fn reason_to_skip(&self, index: StepIndex, params: Option<&str>) -> Option<String> {
-        if self.over.is_some() {
+        if self.ended.is_some() {
             return None;
         }
-        self.script.reason_to_skip(index, params, self.settings, &self.effects)
+        self.recording.reason_to_skip(index, params, self.settings, &self.effects)
     }
 
     /// A member of a recorded message. Where the recording cannot be read, the replay ends.
@@ -225,41 +225,41 @@ impl Runner<'_, '_> {
             Ok(text) => text.map(str::to_owned),
             Err(error) => {
                 let why = format!("the recording cannot be read: {error:#}");
-                self.over.get_or_insert(Failure::new(FailureKind::Server, why));
+                self.ended.get_or_insert(Failure::new(FailureKind::Server, why));
                 None
             }
         }
     }
 
     /// Nothing more happens to a step.
-    fn end(&mut self, step: StepIndex, fate: Fate) {
-        self.conclude(step, Done { id: None, fate, latency: None });
+    fn finish_unsent(&mut self, step: StepIndex, outcome: StepOutcome) {
+        self.finish_step(step, StepResult { id: None, outcome, latency: None });
     }
 
-    fn conclude(&mut self, step: StepIndex, done: Done) {
-        self.follower.tell(Progress::Done(step, &done));
+    fn finish_step(&mut self, step: StepIndex, done: StepResult) {
+        self.follower.report(Progress::Done(step, &done));
         self.done[step] = Some(done);
     }
 
     /// Sends a step with these recorded `params`.
-    fn say(&mut self, index: StepIndex, step: &Step, mut params: Option<String>) {
-        if self.over.is_some() {
+    fn send_step(&mut self, index: StepIndex, step: &PlannedMessage, mut params: Option<String>) {
+        if self.ended.is_some() {
             return;
         }
         if let Some(edited) = self.settings.edits.get(&index) {
             params = Some(edited.clone());
         }
-        if let Some(uses) = self.script.flow.uses.get(&index) {
+        if let Some(uses) = self.recording.flow.uses.get(&index) {
             params = params.map(|params| self.with_values(params, uses));
         }
-        let cancelled = self.script.plan.cancels(index).map(|step| self.ids[step]).filter(|id| *id > 0);
+        let cancelled = self.recording.plan.cancels(index).map(|step| self.ids[step]).filter(|id| *id > 0);
         if let (Some(params), Some(id)) = (&mut params, cancelled) {
             *params = replaced(params, "/requestId", &id.to_string());
         }
-        let params = match self.script.translate(index, &mut self.dialect, params.as_deref()) {
+        let params = match self.recording.translate(index, &mut self.dialect, params.as_deref()) {
             Translated::Send(params) => params,
-            Translated::Said(why) | Translated::Refused(why) => {
-                return self.end(index, Fate::Skipped(why.to_owned()));
+            Translated::Implied(why) | Translated::Impossible(why) => {
+                return self.finish_unsent(index, StepOutcome::Skipped(why.to_owned()));
             }
         };
         if step.is_request {
@@ -267,16 +267,16 @@ impl Runner<'_, '_> {
             self.ids[index] = id;
         } else {
             self.notify(&step.label.method, params.as_deref());
-            self.follower.tell(Progress::Sent(index));
-            self.end(index, Fate::Sent(None));
+            self.follower.report(Progress::Sent(index));
+            self.finish_unsent(index, StepOutcome::Sent(None));
         }
     }
 
     /// What the client says, with the new server's values where it handed recorded ones back.
-    fn with_values(&self, said: String, uses: &[Use]) -> String {
-        uses.iter().fold(said, |said, used| match self.taken.values.get(&used.origin) {
-            Some(value) => used.renew(&said, &self.script.flow.origins[used.origin].value, value),
-            None => said,
+    fn with_values(&self, text: String, uses: &[Use]) -> String {
+        uses.iter().fold(text, |text, used_replies| match self.result.values.get(&used_replies.origin) {
+            Some(value) => used_replies.renew(&text, &self.recording.flow.origins[used_replies.origin].value, value),
+            None => text,
         })
     }
 
@@ -284,16 +284,16 @@ impl Runner<'_, '_> {
     fn request(&mut self, step: Option<StepIndex>, method: &str, params: Option<String>, rounds: u32) -> u64 {
         let sent = Instant::now();
         let opens = matches!(method, "initialize" | "server/discover");
-        let deadline = sent + if opens { self.settings.timeout.max(START) } else { self.settings.timeout };
-        let id = self.ask(Pending { step, sent, deadline, method: method.to_owned(), params, rounds });
+        let deadline = sent + if opens { self.settings.timeout.max(START_TIMEOUT) } else { self.settings.timeout };
+        let id = self.send_request(Pending { step, sent, deadline, method: method.to_owned(), params, rounds });
         if let Some(step) = step {
-            self.follower.tell(Progress::Sent(step));
+            self.follower.report(Progress::Sent(step));
         }
         id
     }
 
     /// Puts a request on its way, under an id of its own.
-    fn ask(&mut self, pending: Pending) -> u64 {
+    fn send_request(&mut self, pending: Pending) -> u64 {
         let id = self.next;
         self.next += 1;
         let text = compose(Some(id), &pending.method, pending.params.as_deref());

@@ -35,7 +35,7 @@ pub struct Effects(HashMap<String, Effect>);
 
 impl Effects {
     /// Learns from the result of `tools/list`. Where two servers say two things, the worse counts.
-    pub fn learn(&mut self, result: &Value) {
+    pub fn add_tools(&mut self, result: &Value) {
         for tool in result.get("tools").and_then(Value::as_array).into_iter().flatten() {
             let hint = |name: &str| tool.get("annotations").and_then(|notes| notes.get(name)).and_then(Value::as_bool);
             // "destructiveHint: … This property is meaningful only when `readOnlyHint == false`"
@@ -55,7 +55,7 @@ impl Effects {
     }
 
     /// Why a request is not sent; `None` where it is.
-    pub fn refuse(&self, label: &Label, policy: &Policy) -> Option<String> {
+    pub fn reason_to_refuse(&self, label: &Label, policy: &Policy) -> Option<String> {
         if label.method != "tools/call" || policy.allow_destructive {
             return None;
         }
@@ -104,19 +104,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::replay::talk;
+    use crate::replay::test_recordings;
 
     #[test]
     fn what_destroys_is_not_sent_unless_allowed() {
         let mut effects = Effects::default();
-        effects.learn(&json!({"tools": [
+        effects.add_tools(&json!({"tools": [
             {"name": "look", "annotations": {"readOnlyHint": true, "destructiveHint": true}},
             {"name": "wipe", "annotations": {"destructiveHint": true}},
             {"name": "add", "annotations": {"destructiveHint": false}},
             {"name": "what"}]}));
         let sent = |tool: &str, policy: &Policy| {
             let call = format!(r#"-> {{"id":1,"method":"tools/call","params":{{"name":"{tool}"}}}}"#);
-            effects.refuse(&Label::of(&talk::read(&call)[0]), policy).is_none()
+            effects.reason_to_refuse(&Label::of(&test_recordings::read(&call)[0]), policy).is_none()
         };
         let default = Policy::default();
         assert_eq!(["look", "wipe", "add", "what"].map(|tool| sent(tool, &default)), [true, false, true, true]);

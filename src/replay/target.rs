@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use super::analyzed_recording::AnalyzedRecording;
 use super::capture::Capture;
 use super::follow::Follower;
-use super::outcome::Taken;
+use super::outcome::ReplayResult;
 use super::run;
-use super::script::Script;
 use super::settings::Settings;
 #[cfg(feature = "http")]
 use super::transport::http::{Http, Mode};
@@ -36,7 +36,7 @@ pub enum Target {
         /// Which way messages go; `None`: found out.
         mode: Option<Mode>,
         /// How it is reached.
-        options: connect::Options,
+        options: connect::ConnectOptions,
     },
 }
 
@@ -61,7 +61,7 @@ impl Target {
             return Ok(Target::Url {
                 url: text.to_owned(),
                 mode: None,
-                options: connect::Options { timeout, ..connect::Options::default() },
+                options: connect::ConnectOptions { timeout, ..connect::ConnectOptions::default() },
             });
             #[cfg(not(feature = "http"))]
             bail!("cannot reach {text}: this mcptap was built without HTTP");
@@ -113,17 +113,17 @@ impl Target {
     /// The server cannot be started or reached, the conversation not be opened, or what was said not be recorded.
     pub fn replay(
         &self,
-        script: &Script,
+        recording: &AnalyzedRecording,
         settings: &Settings,
         place: &Place,
         follower: &mut Follower<'_>,
-    ) -> Result<(Taken, Capture)> {
-        let texts = &mut script.texts()?;
+    ) -> Result<(ReplayResult, Capture)> {
+        let texts = &mut recording.texts()?;
         match self {
             Target::Command(server) => {
                 let (transport, observations) = Stdio::start(server)?;
                 let capture = Capture::start(observations, place, CaptureKind::Replay, &self.name())?;
-                opened(run::run(script, texts, settings, Box::new(transport), follower), capture)
+                opened(run::run(recording, texts, settings, Box::new(transport), follower), capture)
             }
             #[cfg(feature = "http")]
             Target::Url { url, mode, options } => {
@@ -136,13 +136,13 @@ impl Target {
                 let attempt = if is_attempt { tape.attempt() } else { tape.clone() };
                 let transport = Http::open(url, first, options, attempt.clone())?;
                 let capture = Capture::start(spool, place, CaptureKind::Replay, &self.name())?;
-                let mut taken = run::run(script, texts, settings, Box::new(transport), follower);
+                let mut result = run::run(recording, texts, settings, Box::new(transport), follower);
                 // "If it fails with an HTTP 4xx status code …: Issue a GET request to the server URL, expecting that this will open an SSE stream
                 // and return an endpoint event as the first event" (2025-03-26 basic/transports, "Backwards Compatibility")
                 let mut other = Ok(());
-                match &taken.wrong_transport {
+                match &result.wrong_transport {
                     Some(failure) if is_attempt => match Http::open(url, Mode::Sse, options, tape.clone()) {
-                        Ok(transport) => taken = run::run(script, texts, settings, Box::new(transport), follower),
+                        Ok(transport) => result = run::run(recording, texts, settings, Box::new(transport), follower),
                         Err(error) => {
                             let both = format!("{url} answered a POST with {failure}, and is no HTTP+SSE either");
                             other = Err(error.context(both));
@@ -151,24 +151,24 @@ impl Target {
                     _ => attempt.keep(),
                 }
                 drop((tape, attempt));
-                let why = match (other, &taken.wrong_transport) {
+                let why = match (other, &result.wrong_transport) {
                     (Err(error), _) => Some(format!("{error:#}")),
                     (Ok(()), Some(failure)) => Some(format!("{url} speaks another transport: {failure}")),
                     (Ok(()), None) => None,
                 };
-                opened(Taken { unopened: why.or(taken.unopened), ..taken }, capture)
+                opened(ReplayResult { unopened: why.or(result.unopened), ..result }, capture)
             }
         }
     }
 }
 
 /// What was said in a conversation that could be opened.
-fn opened(taken: Taken, capture: Capture) -> Result<(Taken, Capture)> {
-    match &taken.unopened {
+fn opened(result: ReplayResult, capture: Capture) -> Result<(ReplayResult, Capture)> {
+    match &result.unopened {
         Some(why) => {
             capture.finish()?;
             bail!("cannot replay: {why}")
         }
-        None => Ok((taken, capture)),
+        None => Ok((result, capture)),
     }
 }

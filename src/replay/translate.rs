@@ -49,28 +49,28 @@ impl fmt::Display for Era {
 
 /// What the client says of itself, as JSON texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Client {
+pub struct ClientIdentity {
     /// `clientInfo`.
     pub info: String,
     /// `capabilities`.
     pub capabilities: String,
 }
 
-impl Default for Client {
-    fn default() -> Client {
+impl Default for ClientIdentity {
+    fn default() -> ClientIdentity {
         let version = env!("CARGO_PKG_VERSION");
-        Client { info: format!(r#"{{"name":"mcptap","version":"{version}"}}"#), capabilities: "{}".to_owned() }
+        ClientIdentity { info: format!(r#"{{"name":"mcptap","version":"{version}"}}"#), capabilities: "{}".to_owned() }
     }
 }
 
-impl Client {
+impl ClientIdentity {
     /// From the parameters of a recorded `initialize`, or of any request of the modern era.
-    pub fn of(params: &str) -> Option<Client> {
+    pub fn of(params: &str) -> Option<ClientIdentity> {
         let meta = member(params, "_meta");
         let info = member(params, "clientInfo").or_else(|| member(meta?, meta::CLIENT));
         let capabilities = member(params, "capabilities").or_else(|| member(meta?, meta::CAPABILITIES));
-        let default = Client::default();
-        (info.is_some() || capabilities.is_some()).then(|| Client {
+        let default = ClientIdentity::default();
+        (info.is_some() || capabilities.is_some()).then(|| ClientIdentity {
             info: info.map_or(default.info, str::to_owned),
             capabilities: capabilities.map_or(default.capabilities, str::to_owned),
         })
@@ -79,7 +79,7 @@ impl Client {
     /// The parameters of `initialize`.
     pub fn initialize(&self, revision: &str) -> String {
         let revision = Value::from(revision);
-        let Client { info, capabilities } = self;
+        let ClientIdentity { info, capabilities } = self;
         format!(r#"{{"protocolVersion":{revision},"capabilities":{capabilities},"clientInfo":{info}}}"#)
     }
 }
@@ -92,7 +92,7 @@ pub struct Dialect {
     /// The revision that is spoken.
     pub revision: String,
     /// Who the client is.
-    pub client: Client,
+    pub client: ClientIdentity,
     /// What `logging/setLevel` said, as JSON text.
     log_level: Option<String>,
 }
@@ -103,14 +103,14 @@ pub enum Translated {
     /// It is sent with these parameters, where it has any.
     Send(Option<String>),
     /// The other era says it otherwise, and has been told to: nothing is sent.
-    Said(&'static str),
+    Implied(&'static str),
     /// The other era cannot say it.
-    Refused(&'static str),
+    Impossible(&'static str),
 }
 
 impl Dialect {
     /// From a recording of one revision to another.
-    pub fn new(recorded: &str, revision: &str, client: Client) -> Dialect {
+    pub fn new(recorded: &str, revision: &str, client: ClientIdentity) -> Dialect {
         Dialect { recorded: recorded.to_owned(), revision: revision.to_owned(), client, log_level: None }
     }
 
@@ -120,7 +120,7 @@ impl Dialect {
     }
 
     /// Whether a recording without handshake is sent to a server with one.
-    pub fn is_back(&self) -> bool {
+    pub fn leads_to_legacy(&self) -> bool {
         (Era::of(&self.recorded), self.era()) == (Era::Modern, Era::Legacy)
     }
 
@@ -129,31 +129,31 @@ impl Dialect {
         match (Era::of(&self.recorded), self.era()) {
             (Era::Legacy, Era::Legacy) => Translated::Send(params.map(str::to_owned)),
             (Era::Modern, Era::Modern) => Translated::Send(params.map(|params| self.in_revision(params))),
-            (Era::Legacy, Era::Modern) => self.modern(&label.method, is_request, params.unwrap_or("{}")),
-            (Era::Modern, Era::Legacy) => legacy(&label.method, params),
+            (Era::Legacy, Era::Modern) => self.to_modern(&label.method, is_request, params.unwrap_or("{}")),
+            (Era::Modern, Era::Legacy) => to_legacy(&label.method, params),
         }
     }
 
-    fn modern(&mut self, method: &str, is_request: bool, params: &str) -> Translated {
+    fn to_modern(&mut self, method: &str, is_request: bool, params: &str) -> Translated {
         match method {
             "initialize" | "notifications/initialized" => {
-                Translated::Said("2026-07-28 has no handshake: every request says what the handshake said")
+                Translated::Implied("2026-07-28 has no handshake: every request says what the handshake said")
             }
             "logging/setLevel" => {
                 self.log_level = member(params, "level").map(str::to_owned);
-                Translated::Said("2026-07-28 has no logging/setLevel: every request names the level")
+                Translated::Implied("2026-07-28 has no logging/setLevel: every request names the level")
             }
-            "ping" => Translated::Refused("2026-07-28 has no ping"),
+            "ping" => Translated::Impossible("2026-07-28 has no ping"),
             "resources/subscribe" | "resources/unsubscribe" => {
-                Translated::Refused("2026-07-28 subscribes with subscriptions/listen, a stream of its own")
+                Translated::Impossible("2026-07-28 subscribes with subscriptions/listen, a stream of its own")
             }
             "tasks/get" | "tasks/result" | "tasks/list" | "tasks/cancel" => {
-                Translated::Refused("tasks of 2025-11-25 are not those of the 2026 extension")
+                Translated::Impossible("tasks of 2025-11-25 are not those of the 2026 extension")
             }
             "notifications/roots/list_changed" => {
-                Translated::Refused("2026-07-28 has no notification of changed roots")
+                Translated::Impossible("2026-07-28 has no notification of changed roots")
             }
-            "notifications/progress" => Translated::Refused("in 2026-07-28 only servers report progress"),
+            "notifications/progress" => Translated::Impossible("in 2026-07-28 only servers report progress"),
             _ if is_request => Translated::Send(Some(self.with_meta(params))),
             _ => Translated::Send(Some(params.to_owned())),
         }
@@ -189,14 +189,14 @@ impl Dialect {
     }
 }
 
-fn legacy(method: &str, params: Option<&str>) -> Translated {
+fn to_legacy(method: &str, params: Option<&str>) -> Translated {
     match method {
-        "server/discover" => Translated::Said("initialize tells what server/discover asks for"),
-        "subscriptions/listen" => Translated::Refused("up to 2025-11-25 there is no subscriptions/listen"),
+        "server/discover" => Translated::Implied("initialize tells what server/discover asks for"),
+        "subscriptions/listen" => Translated::Impossible("up to 2025-11-25 there is no subscriptions/listen"),
         "tasks/get" | "tasks/update" | "tasks/cancel" => {
-            Translated::Refused("tasks of the 2026 extension are not those of 2025-11-25")
+            Translated::Impossible("tasks of the 2026 extension are not those of 2025-11-25")
         }
-        _ if params.is_some_and(|params| member(params, "inputResponses").is_some()) => Translated::Refused(
+        _ if params.is_some_and(|params| member(params, "inputResponses").is_some()) => Translated::Impossible(
             "up to 2025-11-25 the server asks by itself, and the call that this one goes on with was not recorded",
         ),
         _ => {
@@ -322,12 +322,12 @@ mod tests {
 
     #[test]
     fn a_request_of_the_old_era_says_in_the_new_one_who_it_is() {
-        let client = Client::of(r#"{"clientInfo":{"name":"x"},"capabilities":{"roots":{}}}"#).unwrap();
+        let client = ClientIdentity::of(r#"{"clientInfo":{"name":"x"},"capabilities":{"roots":{}}}"#).unwrap();
         let mut dialect = Dialect::new(LEGACY, MODERN, client);
-        assert!(matches!(dialect.translate(&label("initialize"), true, None), Translated::Said(_)));
-        assert!(matches!(dialect.translate(&label("ping"), true, None), Translated::Refused(_)));
+        assert!(matches!(dialect.translate(&label("initialize"), true, None), Translated::Implied(_)));
+        assert!(matches!(dialect.translate(&label("ping"), true, None), Translated::Impossible(_)));
         let level = dialect.translate(&label("logging/setLevel"), true, Some(r#"{"level":"debug"}"#));
-        assert!(matches!(level, Translated::Said(_)));
+        assert!(matches!(level, Translated::Implied(_)));
         let sent = dialect.translate(&label("tools/call"), true, Some(r#"{"name":"a","_meta":{"progressToken":1}}"#));
         let Translated::Send(Some(params)) = sent else { panic!("sent") };
         let meta = json!({"progressToken": 1, meta::VERSION: MODERN, meta::CLIENT: {"name": "x"},
@@ -337,12 +337,12 @@ mod tests {
 
     #[test]
     fn and_the_other_way_round() {
-        let mut dialect = Dialect::new(MODERN, LEGACY, Client::default());
+        let mut dialect = Dialect::new(MODERN, LEGACY, ClientIdentity::default());
         let params = format!(r#"{{"name":"a","_meta":{{"{}":"2026-07-28","x":1}}}}"#, meta::VERSION);
         let sent = dialect.translate(&label("tools/call"), true, Some(&params));
         assert_eq!(sent, Translated::Send(Some(r#"{"name":"a","_meta":{"x":1}}"#.into())));
         let again = dialect.translate(&label("tools/call"), true, Some(r#"{"inputResponses":{}}"#));
-        assert!(matches!(again, Translated::Refused(_)));
+        assert!(matches!(again, Translated::Impossible(_)));
     }
 
     #[test]
@@ -350,7 +350,7 @@ mod tests {
         let request = |revision: &str, more: &str| {
             format!(r#"{{"name":"a","_meta":{{"{}":"{revision}","{}":{more}}}}}"#, meta::VERSION, meta::CAPABILITIES)
         };
-        let client = || Client::of(r#"{"capabilities":{"roots":{}}}"#).unwrap();
+        let client = || ClientIdentity::of(r#"{"capabilities":{"roots":{}}}"#).unwrap();
         let mut same = Dialect::new(MODERN, MODERN, client());
         let mut next = Dialect::new(MODERN, "2027-01-01", client());
         for (recorded, spoken) in [
@@ -368,10 +368,10 @@ mod tests {
 
     #[test]
     fn results_have_the_members_that_the_other_era_wants() {
-        let modern = modern_result("tools/list", r#"{"tools":[]}"#).unwrap();
+        let to_modern = modern_result("tools/list", r#"{"tools":[]}"#).unwrap();
         let wanted = json!({"tools": [], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"});
-        assert_eq!(serde_json::from_str::<Value>(&modern).unwrap(), wanted);
-        assert_eq!(legacy_result(&modern).as_deref(), Some(r#"{"tools":[]}"#));
+        assert_eq!(serde_json::from_str::<Value>(&to_modern).unwrap(), wanted);
+        assert_eq!(legacy_result(&to_modern).as_deref(), Some(r#"{"tools":[]}"#));
         assert_eq!(
             modern_result("tools/call", r#"{"content":[]}"#).unwrap(),
             r#"{"resultType":"complete","content":[]}"#

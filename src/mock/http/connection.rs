@@ -9,7 +9,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use serde_json::json;
 
 use super::guard::Guard;
-use super::hub::{Event, Reply};
+use super::hub::{HubReply, HubRequest};
 use crate::decode::uri;
 use crate::http::listen;
 use crate::http::requests::{Refusal, Request, Requests};
@@ -17,20 +17,20 @@ use crate::http::response::head;
 use crate::replay::messages::INVALID_REQUEST;
 
 /// How long a connection may lie idle.
-const IDLE: Duration = Duration::from_secs(120);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// How long a request may take to come, once it has begun.
-const WHOLE: Duration = Duration::from_secs(30);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a client may take to read what it is sent.
-const UNREAD: Duration = Duration::from_secs(30);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How often a stream on which nothing is said shows that it is alive, and learns whether its reader is (WHATWG HTML section 9.2.7: "a comment
 /// line … every 15 seconds or so").
-const SILENCE: Duration = Duration::from_secs(15);
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// Events on their way to the reader of a stream that is open for long. One that is so far behind does not read.
-const BEHIND: usize = 4_096;
+const MAX_UNREAD: usize = 4_096;
 
 /// The methods that are known.
 const METHODS: &str = "GET, POST, DELETE";
@@ -39,10 +39,10 @@ const METHODS: &str = "GET, POST, DELETE";
 const PIECE: usize = 16 << 10;
 
 /// Serves a connection until it ends.
-pub(super) fn serve(mut stream: TcpStream, events: &Sender<Event>, guard: &Guard) {
+pub(super) fn serve(mut stream: TcpStream, events: &Sender<HubRequest>, guard: &Guard) {
     // Answers are written whole: waiting for more of them helps nobody.
     let _ = stream.set_nodelay(true);
-    let _ = stream.set_write_timeout(Some(UNREAD));
+    let _ = stream.set_write_timeout(Some(WRITE_TIMEOUT));
     let mut requests = Requests::default();
     loop {
         match next(&mut stream, &mut requests) {
@@ -71,9 +71,9 @@ fn next(stream: &mut TcpStream, requests: &mut Requests) -> Result<Option<Reques
             return Ok(Some(request));
         }
         if requests.is_begun() {
-            until.get_or_insert_with(|| Instant::now() + WHOLE);
+            until.get_or_insert_with(|| Instant::now() + REQUEST_TIMEOUT);
         }
-        let left = until.map_or(IDLE, |until| until.saturating_duration_since(Instant::now()));
+        let left = until.map_or(IDLE_TIMEOUT, |until| until.saturating_duration_since(Instant::now()));
         let is_heard = !requests.awaits_continue() || stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").is_ok();
         // A timeout of nothing is refused.
         if !is_heard || stream.set_read_timeout(Some(left)).is_err() {
@@ -98,7 +98,7 @@ struct Answering<'a> {
 }
 
 impl<'a> Answering<'a> {
-    fn answer(&mut self, events: &Sender<Event>, guard: &Guard) -> io::Result<()> {
+    fn answer(&mut self, events: &Sender<HubRequest>, guard: &Guard) -> io::Result<()> {
         let host = self.request.field("host").unwrap_or_default();
         // RFC 9110 section 15.5.20: 421 "indicates that the request was directed at a server that is unable or unwilling to produce an
         // authoritative response for the target URI".
@@ -140,10 +140,10 @@ impl<'a> Answering<'a> {
             }
             ("GET", _) => self.listen(events, session, self.request.field("last-event-id").map(str::to_owned)),
             ("DELETE", _) => {
-                let (reply, told) = bounded(1);
-                let _ = events.send(Event::Delete { session, reply });
-                match told.recv() {
-                    Ok(Reply::Refused(status, why)) => self.refuse(status, why),
+                let (reply, replies) = bounded(1);
+                let _ = events.send(HubRequest::Delete { session, reply });
+                match replies.recv() {
+                    Ok(HubReply::Refused(status, why)) => self.refuse(status, why),
                     _ => self.respond(200, &[], ""),
                 }
             }
@@ -161,7 +161,7 @@ impl<'a> Answering<'a> {
         })
     }
 
-    fn post(&mut self, events: &Sender<Event>, session: Option<String>) -> io::Result<()> {
+    fn post(&mut self, events: &Sender<HubRequest>, session: Option<String>) -> io::Result<()> {
         let kind = self.request.field("content-type").unwrap_or_default().split(';').next().unwrap_or_default().trim();
         // A page may send text/plain to any origin without being asked first; application/json it may not.
         if !kind.eq_ignore_ascii_case("application/json") {
@@ -172,36 +172,42 @@ impl<'a> Answering<'a> {
             return self.refuse(406, "Accept has to list application/json and text/event-stream");
         }
         // One client waits for it, and no more comes than one recorded turn has.
-        let (reply, told) = unbounded();
-        let _ = events.send(Event::Post { session, text: self.request.body.clone(), reply });
-        match told.recv() {
-            Ok(Reply::Begin(session)) => self.messages(&told, session.as_deref(), json, stream),
-            Ok(Reply::Refused(status, why)) => self.refuse(status, why),
-            Ok(Reply::Accepted) => self.respond(202, &[], ""),
-            Ok(Reply::Message { .. } | Reply::End) | Err(_) => self.refuse(503, "the server is ending"),
+        let (reply, replies) = unbounded();
+        let _ = events.send(HubRequest::Post { session, text: self.request.body.clone(), reply });
+        match replies.recv() {
+            Ok(HubReply::Begin(session)) => self.messages(&replies, session.as_deref(), json, stream),
+            Ok(HubReply::Refused(status, why)) => self.refuse(status, why),
+            Ok(HubReply::Accepted) => self.respond(202, &[], ""),
+            Ok(HubReply::Message { .. } | HubReply::End) | Err(_) => self.refuse(503, "the server is ending"),
         }
     }
 
     /// What answers a POST: one JSON text, or a stream where it was one in the recording or more than one message is to be told.
-    fn messages(&mut self, told: &Receiver<Reply>, session: Option<&str>, json: bool, stream: bool) -> io::Result<()> {
+    fn messages(
+        &mut self,
+        replies: &Receiver<HubReply>,
+        session: Option<&str>,
+        json: bool,
+        stream: bool,
+    ) -> io::Result<()> {
         let session: Vec<(&str, &str)> = session.map(|id| ("Mcp-Session-Id", id)).into_iter().collect();
-        let mut held: Option<(String, u16, _)> = None;
+        let mut buffered: Option<(String, u16, _)> = None;
         loop {
-            match told.recv_timeout(SILENCE) {
-                Ok(Reply::Message { text, status, is_event, id }) => {
-                    if stream && (self.is_open || !json || is_event && status == 200 || held.is_some()) {
+            match replies.recv_timeout(KEEP_ALIVE) {
+                Ok(HubReply::Message { text, status, is_event, id }) => {
+                    if stream && (self.is_open || !json || is_event && status == 200 || buffered.is_some()) {
                         self.open(&session)?;
-                        if let Some((held, _, id)) = held.take() {
-                            self.say(&held, id)?;
+                        if let Some((buffered, _, id)) = buffered.take() {
+                            self.write_event(&buffered, id)?;
                         }
-                        self.say(&text, id)?;
+                        self.write_event(&text, id)?;
                     } else {
                         // Without a stream what comes before the answer cannot be told.
-                        held = Some((text, status, id));
+                        buffered = Some((text, status, id));
                     }
                 }
                 Ok(_) | Err(RecvTimeoutError::Disconnected) => {
-                    return match held.take() {
+                    return match buffered.take() {
                         Some((text, status, _)) if !self.is_open => {
                             let fields = [&[("Content-Type", "application/json")][..], &session].concat();
                             self.respond(status, &fields, &text)
@@ -215,7 +221,7 @@ impl<'a> Answering<'a> {
                 }
                 Err(RecvTimeoutError::Timeout) if stream => {
                     self.open(&session)?;
-                    self.breathe()?;
+                    self.keep_alive()?;
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -223,16 +229,16 @@ impl<'a> Answering<'a> {
     }
 
     /// A stream for what answers nothing; of HTTP+SSE for everything.
-    fn listen(&mut self, hub: &Sender<Event>, session: Option<String>, last: Option<String>) -> io::Result<()> {
+    fn listen(&mut self, hub: &Sender<HubRequest>, session: Option<String>, last: Option<String>) -> io::Result<()> {
         if !self.accepts("text/event-stream") {
             return self.refuse(406, "Accept has to list text/event-stream");
         }
         let is_legacy = session.is_none();
-        let (reply, told) = bounded(BEHIND);
-        let _ = hub.send(Event::Listen { session, last, reply });
-        let id = match told.recv() {
-            Ok(Reply::Begin(Some(id))) => id,
-            Ok(Reply::Refused(status, why)) => return self.refuse(status, why),
+        let (reply, replies) = bounded(MAX_UNREAD);
+        let _ = hub.send(HubRequest::Listen { session, last, reply });
+        let id = match replies.recv() {
+            Ok(HubReply::Begin(Some(id))) => id,
+            Ok(HubReply::Refused(status, why)) => return self.refuse(status, why),
             _ => return self.refuse(503, "the server is ending"),
         };
         self.open(&[])?;
@@ -241,10 +247,10 @@ impl<'a> Answering<'a> {
             self.write(&format!("event: endpoint\ndata: /messages?sessionId={id}\n\n"))?;
         }
         loop {
-            match told.recv_timeout(SILENCE) {
-                Ok(Reply::Message { text, id, .. }) => self.say(&text, id)?,
+            match replies.recv_timeout(KEEP_ALIVE) {
+                Ok(HubReply::Message { text, id, .. }) => self.write_event(&text, id)?,
                 Ok(_) | Err(RecvTimeoutError::Disconnected) => return self.close(),
-                Err(RecvTimeoutError::Timeout) => self.breathe()?,
+                Err(RecvTimeoutError::Timeout) => self.keep_alive()?,
             }
         }
     }
@@ -304,14 +310,14 @@ impl<'a> Answering<'a> {
     }
 
     /// A message as an event: a data line for each of its lines.
-    fn say(&mut self, text: &str, id: Option<String>) -> io::Result<()> {
+    fn write_event(&mut self, text: &str, id: Option<String>) -> io::Result<()> {
         // WHATWG HTML section 9.2.6: a line ends with CR LF, LF or CR. Between members of a message they mean nothing.
         let data: String = text.split(['\r', '\n']).map(|line| format!("data: {line}\n")).collect();
         let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
         self.write(&format!("event: message\n{id}{data}\n"))
     }
 
-    fn breathe(&mut self) -> io::Result<()> {
+    fn keep_alive(&mut self) -> io::Result<()> {
         self.write(": still here\n\n")
     }
 

@@ -3,18 +3,18 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use super::{Pace, Post, Said, Session, Stage};
+use super::{Pace, Post, RecordedServer, Session, SessionOutput};
 use crate::decode::json::member;
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::facts::part;
 use crate::mcp::meta;
-use crate::mock::script::{Line, Role, Script, TurnIndex, Way};
+use crate::mock::script::{Role, Route, Script, ScriptedMessage, TurnIndex};
 use crate::replay::edit::{replaced, with_member};
 use crate::replay::translate::Era;
 
 /// A turn, as far as it has been said.
 #[derive(Debug)]
-pub(super) struct Play {
+pub(super) struct Playback {
     pub(super) number: u64,
     era: Era,
     /// `None`: what the server says before the client says anything.
@@ -32,7 +32,7 @@ pub(super) struct Play {
     answers: HashSet<usize>,
 }
 
-impl Play {
+impl Playback {
     pub(super) fn new(
         era: Era,
         turn: Option<TurnIndex>,
@@ -40,42 +40,45 @@ impl Play {
         token: Option<String>,
         post: Post,
         now: Duration,
-    ) -> Play {
+    ) -> Playback {
         let answers = HashSet::new();
-        Play { number: 0, era, turn, id, token, post, is_answered: false, next: 0, since: now, answers }
+        Playback { number: 0, era, turn, id, token, post, is_answered: false, next: 0, since: now, answers }
     }
 
-    fn line<'a>(&self, stage: &'a Stage) -> Option<&'a Line> {
-        stage.part(self.era).script.lines(self.turn).get(self.next)
+    fn line<'a>(&self, server: &'a RecordedServer) -> Option<&'a ScriptedMessage> {
+        server.part(self.era).script.lines(self.turn).get(self.next)
     }
 
     /// When the next line is said; `None` where there is none, or the client has to answer first.
-    pub(super) fn due(&self, stage: &Stage) -> Option<Duration> {
-        let line = self.line(stage)?;
-        let pause = match stage.pace {
+    pub(super) fn due(&self, server: &RecordedServer) -> Option<Duration> {
+        let line = self.line(server)?;
+        let pause = match server.pace {
             Pace::Fast => Duration::ZERO,
             Pace::Recorded => Duration::from_nanos(line.delay.max(0).unsigned_abs()),
         };
-        line.after.iter().all(|asked| self.answers.contains(asked)).then(|| self.since.saturating_add(pause))
+        line.after
+            .iter()
+            .all(|server_requests| self.answers.contains(server_requests))
+            .then(|| self.since.saturating_add(pause))
     }
 
     /// Whether all is said. A request that was not answered in the recording stays open: it may be taken back.
-    pub(super) fn is_over(&self, stage: &Stage) -> bool {
-        self.line(stage).is_none() && (self.id.is_none() || self.is_answered)
+    pub(super) fn is_over(&self, server: &RecordedServer) -> bool {
+        self.line(server).is_none() && (self.id.is_none() || self.is_answered)
     }
 
-    pub(super) fn answered(&mut self, asked: usize, now: Duration) {
-        self.answers.insert(asked);
+    pub(super) fn answered(&mut self, server_requests: usize, now: Duration) {
+        self.answers.insert(server_requests);
         self.since = self.since.max(now);
     }
 }
 
 impl Session {
     /// Says the next line of a play, which is due.
-    pub(super) fn line(&mut self, stage: &Stage, play: &mut Play) {
-        let (Some(line), Some(due)) = (play.line(stage), play.due(stage)) else { return };
+    pub(super) fn line(&mut self, server: &RecordedServer, play: &mut Playback) {
+        let (Some(line), Some(due)) = (play.line(server), play.due(server)) else { return };
         (play.next, play.since) = (play.next + 1, due);
-        let script = &stage.part(play.era).script;
+        let script = &server.part(play.era).script;
         let message = script.message(line.message);
         let Some(text) = message.raw.text() else { return };
         let text = text.trim_start_matches('\u{feff}').trim();
@@ -94,7 +97,7 @@ impl Session {
                 let error = part(message, "error").filter(|_| message.kind == Kind::Error);
                 let code = error.and_then(|error| member(error, "code")?.parse().ok());
                 play.is_answered = true;
-                return self.settle(play.post, Some(text), line.is_event, code);
+                return self.finish_request(play.post, Some(text), line.is_event, code);
             }
             // "Progress notifications MUST only reference tokens that … were provided in an active request" (basic/utilities/progress)
             Role::Progress => match &play.token {
@@ -106,21 +109,21 @@ impl Session {
                     text = self.takes_back(script, line.message, &text);
                 }
             }
-            Role::Request => text = with_member(&text, "id", &self.ask(play.number, line.message).to_string()),
+            Role::Request => text = with_member(&text, "id", &self.send_request(play.number, line.message).to_string()),
         }
-        match line.way {
-            Way::Own => {
-                if let Some(id) = listens(stage, play) {
+        match line.route {
+            Route::Response => {
+                if let Some(id) = listens(server, play) {
                     text = subscribed(&text, "params", id);
                 }
             }
-            Way::Open => post = None,
-            Way::Of(turn) => {
+            Route::ListeningStream => post = None,
+            Route::Subscription(turn) => {
                 let Some((listening, id)) = self.listening.get(&turn) else { return };
                 (post, text) = (Some(*listening), subscribed(&text, "params", id));
             }
         }
-        self.said.push(Said { post, text: Some(text), is_event: true, code: None });
+        self.output.push(SessionOutput { post, text: Some(text), is_event: true, code: None });
     }
 
     /// A cancellation of a request of the server: it has another id now.
@@ -134,8 +137,8 @@ impl Session {
 }
 
 /// The id of a request that listens.
-fn listens<'a>(stage: &Stage, play: &'a Play) -> Option<&'a str> {
-    let turn = &stage.part(play.era).script.turns[play.turn?];
+fn listens<'a>(server: &RecordedServer, play: &'a Playback) -> Option<&'a str> {
+    let turn = &server.part(play.era).script.turns[play.turn?];
     play.id.as_deref().filter(|_| turn.label.method == "subscriptions/listen")
 }
 

@@ -9,14 +9,14 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::Value;
 
-use super::{Flow, Giver, Inside, Origin, TEXT, TOKENS, Use, is_telling};
+use super::{Flow, Giver, Inside, Origin, TEXT, TOKENS, Use, is_identifier};
 use crate::compare::difference::escaped;
 use crate::compare::rules::{bare, words};
 use crate::decode::json::{elements, is_json, members, string};
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::Message;
 use crate::mcp::facts::part;
-use crate::replay::plan::{Role, Told};
+use crate::replay::plan::{Role, ServerInitiated};
 
 /// Values of one recording that are looked for. Beyond it later values are taken as they were recorded.
 const VALUES: usize = 1 << 20;
@@ -40,14 +40,14 @@ pub struct Search {
     /// The messages of the server in which they stood.
     givers: Vec<Giver>,
     /// Those of them that it told by itself: how they are found again.
-    told: HashMap<Giver, Told>,
+    initiated: HashMap<Giver, ServerInitiated>,
     /// Paths are many times the same.
     paths: HashMap<Arc<str>, u32>,
     path_names: Vec<Arc<str>>,
     path_bytes: usize,
     used: HashMap<u32, usize>,
     /// What the client said first is its own.
-    own: FxHashSet<u64>,
+    client_values: FxHashSet<u64>,
 }
 
 /// Where a value first stood, as numbers.
@@ -55,22 +55,22 @@ pub struct Search {
 struct Candidate {
     giver: u32,
     path: u32,
-    inside: Where,
+    inside: CompactInside,
     is_string: bool,
 }
 
 /// [`Inside`], as numbers.
 #[derive(Clone, Copy, Debug)]
-enum Where {
+enum CompactInside {
     Whole,
     Json(u32),
     Word(u32),
 }
 
 /// A message of the server that is searched.
-struct Said<'a> {
+struct SearchedMessage<'a> {
     giver: Giver,
-    told: Option<&'a Told>,
+    initiated: Option<&'a ServerInitiated>,
     /// Its number among those that give something, once it does.
     at: Option<u32>,
 }
@@ -78,14 +78,14 @@ struct Said<'a> {
 impl Search {
     /// The next message of the recording, and what it is to the plan. What the server told that gives the values of a step is what that
     /// waits for.
-    pub fn take(&mut self, message: &Message, role: &Role) -> Vec<Told> {
+    pub fn take(&mut self, message: &Message, role: &Role) -> Vec<ServerInitiated> {
         let read = |name| part(message, name).unwrap_or_default();
         match role {
             Role::Step(step) => {
                 let uses = self.client(read("params"));
-                let told = uses.iter().filter_map(|used| self.told(used)).collect();
+                let initiated = uses.iter().filter_map(|used| self.initiated(used)).collect();
                 self.flow.uses.extend((!uses.is_empty()).then_some((*step, uses)));
-                return told;
+                return initiated;
             }
             Role::Reply(at) => {
                 let uses = self.client(read("result"));
@@ -93,20 +93,20 @@ impl Search {
             }
             Role::Answer(step) => self.server(Giver::Answer(*step), None, read("result")),
             // Which of the new server's questions is the same as one that nobody answered is not known.
-            Role::Told(told) if message.kind == Kind::Request && message.answered_by.is_some() => {
-                self.server(Giver::Request(told.number), Some(told), read("params"));
+            Role::ServerInitiated(initiated) if message.kind == Kind::Request && message.answered_by.is_some() => {
+                self.server(Giver::Request(initiated.number), Some(initiated), read("params"));
             }
-            Role::Told(told) if message.kind == Kind::Notification => {
-                self.server(Giver::Notification(told.number), Some(told), read("params"));
+            Role::ServerInitiated(initiated) if message.kind == Kind::Notification => {
+                self.server(Giver::Notification(initiated.number), Some(initiated), read("params"));
             }
-            Role::Told(_) | Role::None => {}
+            Role::ServerInitiated(_) | Role::None => {}
         }
         Vec::new()
     }
 
     /// What the server told that gives a value.
-    fn told(&self, used: &Use) -> Option<Told> {
-        self.told.get(&self.flow.origins[used.origin].giver).cloned()
+    fn initiated(&self, used: &Use) -> Option<ServerInitiated> {
+        self.initiated.get(&self.flow.origins[used.origin].giver).cloned()
     }
 
     fn hash(&self, kind: Option<&'static str>, text: &str) -> u64 {
@@ -114,20 +114,20 @@ impl Search {
     }
 
     /// What a message of the client hands back.
-    fn client(&mut self, said: &str) -> Vec<Use> {
+    fn client(&mut self, json: &str) -> Vec<Use> {
         let mut uses = Vec::new();
-        scan_leaves(said, &mut |path, name, text, is_string| {
+        scan_leaves(json, &mut |path, name, text, is_string| {
             let kind = TOKENS.iter().find(|(client, _)| *client == name).map(|(client, _)| *client);
-            let (kind, tells) = (kind.map(|kind| self.hash(Some(kind), text)), is_telling(text));
-            let value = tells.then(|| self.hash(None, text));
+            let (kind, is_identifier) = (kind.map(|kind| self.hash(Some(kind), text)), is_identifier(text));
+            let value = is_identifier.then(|| self.hash(None, text));
             match kind.into_iter().chain(value).find_map(|value| self.known.get(&value).copied()) {
                 Some(candidate) => {
                     let origin = self.origin(candidate, text);
                     uses.push(Use { path: path.to_owned(), is_word: false, origin });
                 }
                 None => {
-                    kind.into_iter().chain(value).for_each(|value| self.own(value));
-                    if may_tell(text) {
+                    kind.into_iter().chain(value).for_each(|value| self.add_client_value(value));
+                    if may_hold_identifier(text) {
                         self.client_text(is_string, path, text, &mut uses);
                     }
                 }
@@ -139,7 +139,7 @@ impl Search {
     /// The words of a text of the client: values of the server, and its own.
     fn client_text(&mut self, is_string: bool, path: &str, text: &str, uses: &mut Vec<Use>) {
         let mut seen = HashSet::new();
-        for word in words(text).into_iter().map(bare).filter(|word| is_telling(word)) {
+        for word in words(text).into_iter().map(bare).filter(|word| is_identifier(word)) {
             let value = self.hash(None, word);
             match self.known.get(&value).copied() {
                 Some(candidate) if is_string && text.len() <= TEXT => {
@@ -149,14 +149,14 @@ impl Search {
                     }
                 }
                 Some(_) => {}
-                None => self.own(value),
+                None => self.add_client_value(value),
             }
         }
     }
 
-    fn own(&mut self, value: u64) {
-        if self.own.len() < VALUES {
-            self.own.insert(value);
+    fn add_client_value(&mut self, value: u64) {
+        if self.client_values.len() < VALUES {
+            self.client_values.insert(value);
         }
     }
 
@@ -169,15 +169,15 @@ impl Search {
         let giver = self.givers[giver as usize];
         let named = |path: u32| self.path_names[path as usize].to_string();
         let inside = match inside {
-            Where::Whole => Inside::Whole,
-            Where::Json(at) => Inside::Json(named(at)),
-            Where::Word(index) => Inside::Word(index as usize),
+            CompactInside::Whole => Inside::Whole,
+            CompactInside::Json(at) => Inside::Json(named(at)),
+            CompactInside::Word(index) => Inside::Word(index as usize),
         };
         let number = || serde_json::from_str(text).ok();
         let value = if is_string { None } else { number() }.unwrap_or_else(|| Value::from(text));
         let origin = self.flow.origins.len();
-        if let (Giver::Notification(number), Some(told)) = (giver, self.told.get(&giver)) {
-            self.flow.told.insert((told.method.clone(), told.count), number);
+        if let (Giver::Notification(number), Some(initiated)) = (giver, self.initiated.get(&giver)) {
+            self.flow.notifications.insert((initiated.method.clone(), initiated.count), number);
         }
         self.flow.given.entry(giver).or_default().push(origin);
         self.flow.origins.push(Origin { giver, path: named(path), inside, value });
@@ -185,40 +185,40 @@ impl Search {
         origin
     }
 
-    fn server(&mut self, giver: Giver, told: Option<&Told>, said: &str) {
-        let mut from = Said { giver, told, at: None };
-        scan_leaves(said, &mut |path, name, text, is_string| {
+    fn server(&mut self, giver: Giver, initiated: Option<&ServerInitiated>, json: &str) {
+        let mut from = SearchedMessage { giver, initiated, at: None };
+        scan_leaves(json, &mut |path, name, text, is_string| {
             let kind = TOKENS.iter().find(|(_, server)| *server == name).map(|(client, _)| *client);
             if kind.is_some() {
-                self.learn(&mut from, kind, text, path, None, is_string);
+                self.add_candidate(&mut from, kind, text, path, None, is_string);
             }
-            if is_telling(text) {
-                self.learn(&mut from, None, text, path, None, is_string);
-            } else if is_string && text.len() <= TEXT && may_tell(text) {
+            if is_identifier(text) {
+                self.add_candidate(&mut from, None, text, path, None, is_string);
+            } else if is_string && text.len() <= TEXT && may_hold_identifier(text) {
                 self.text(&mut from, path, text);
             }
         });
     }
 
     /// Values inside a text: of the JSON that it is, or of its words.
-    fn text(&mut self, from: &mut Said<'_>, path: &str, text: &str) {
+    fn text(&mut self, from: &mut SearchedMessage<'_>, path: &str, text: &str) {
         let inner = text.trim();
         if inner.starts_with(['{', '[']) && is_json(inner) {
-            return scan_leaves(inner, &mut |at, _, said, is_string| {
-                if is_telling(said) {
-                    self.learn(from, None, said, path, Some(Inside::Json(at.to_owned())), is_string);
+            return scan_leaves(inner, &mut |at, _, leaf, is_string| {
+                if is_identifier(leaf) {
+                    self.add_candidate(from, None, leaf, path, Some(Inside::Json(at.to_owned())), is_string);
                 }
             });
         }
         let words = words(text).into_iter().map(bare).enumerate();
-        for (index, word) in words.filter(|(_, word)| is_telling(word)) {
-            self.learn(from, None, word, path, Some(Inside::Word(index)), true);
+        for (index, word) in words.filter(|(_, word)| is_identifier(word)) {
+            self.add_candidate(from, None, word, path, Some(Inside::Word(index)), true);
         }
     }
 
-    fn learn(
+    fn add_candidate(
         &mut self,
-        from: &mut Said<'_>,
+        from: &mut SearchedMessage<'_>,
         kind: Option<&'static str>,
         text: &str,
         path: &str,
@@ -226,7 +226,7 @@ impl Search {
         is_string: bool,
     ) {
         let value = self.hash(kind, text);
-        if text.len().max(path.len()) > VALUE || self.own.contains(&value) {
+        if text.len().max(path.len()) > VALUE || self.client_values.contains(&value) {
             return;
         }
         if self.candidates.len() >= VALUES || self.path_bytes >= PATHS {
@@ -238,13 +238,13 @@ impl Search {
             return;
         }
         let inside = match inside {
-            None | Some(Inside::Whole) => Where::Whole,
-            Some(Inside::Json(at)) => Where::Json(self.path(&at)),
-            Some(Inside::Word(index)) => Where::Word(index as u32),
+            None | Some(Inside::Whole) => CompactInside::Whole,
+            Some(Inside::Json(at)) => CompactInside::Json(self.path(&at)),
+            Some(Inside::Word(index)) => CompactInside::Word(index as u32),
         };
         let giver = *from.at.get_or_insert_with(|| {
             self.givers.push(from.giver);
-            self.told.extend(from.told.cloned().map(|told| (from.giver, told)));
+            self.initiated.extend(from.initiated.cloned().map(|initiated| (from.giver, initiated)));
             self.givers.len() as u32 - 1
         });
         let path = self.path(path);
@@ -265,7 +265,7 @@ impl Search {
 }
 
 /// Whether a text can hold a value that tells: most do not, and are not taken apart.
-fn may_tell(text: &str) -> bool {
+fn may_hold_identifier(text: &str) -> bool {
     text.bytes().any(|byte| byte.is_ascii_digit()) || text.contains("://")
 }
 

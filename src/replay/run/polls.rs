@@ -23,7 +23,7 @@ pub(super) struct Poll {
 impl Runner<'_, '_> {
     /// Whether a task is at work that was not when it was recorded (2025-11-25 basic/utilities/tasks "Getting Tasks"; ext-tasks): then it is asked
     /// about again after the time that the server wants, for as long as an answer may take.
-    pub(super) fn asks_later(&mut self, pending: &Pending, answer: &Answer) -> bool {
+    pub(super) fn schedule_poll(&mut self, pending: &Pending, answer: &Answer) -> bool {
         let (Some(step), Answer::Result(task)) = (pending.step.filter(|_| pending.method == "tasks/get"), answer)
         else {
             return false;
@@ -32,7 +32,7 @@ impl Runner<'_, '_> {
         if !is_at_work(task) {
             return false;
         }
-        let was_at_work = match self.script.answer(self.texts, step) {
+        let was_at_work = match self.recording.answer(self.texts, step) {
             Answer::Result(task) => is_at_work(&task),
             _ => true,
         };
@@ -53,7 +53,7 @@ impl Runner<'_, '_> {
         self.polls = later;
         for Poll { pending, .. } in due {
             let step = pending.step;
-            let id = self.ask(Pending { sent: now, ..pending });
+            let id = self.send_request(Pending { sent: now, ..pending });
             step.into_iter().for_each(|step| self.ids[step] = id);
         }
     }

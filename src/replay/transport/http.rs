@@ -8,24 +8,24 @@
 //!
 //! Each message is a POST of its own; what ran in parallel has connections of its own.
 
-mod lines;
-mod stream;
+mod pool;
+mod sse_reader;
+mod taped_connection;
 mod task;
-mod wire;
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-use self::lines::{Heard, Lines, Number};
-use self::stream::Event;
-use self::task::{Task, What};
-use super::{Arrival, Failure, FailureKind, HEED, Outgoing, Transport};
+use self::pool::{ConnectionNumber, ConnectionPool, PoolEvent};
+use self::sse_reader::StreamEvent;
+use self::task::{Task, TaskKind};
+use super::{Arrival, Failure, FailureKind, Outgoing, STOP_CHECK, Transport};
 use crate::decode::jsonrpc::{Envelope, Kind, Parsed};
-use crate::http::connect::{Connector, Options};
+use crate::http::connect::{ConnectOptions, Connector};
+use crate::http::message_reader::Part;
 use crate::http::origin::{Hops, Origin, resolve};
-use crate::http::reading::Part;
 use crate::replay::messages;
 use crate::replay::translate::{Era, headers};
 use crate::source::tape::Tape;
@@ -72,12 +72,12 @@ pub struct Http {
     target: String,
     session: Option<String>,
     /// A POST was taken once: a 404 is about the session from now on, not about the address.
-    taken: bool,
-    lines: Lines,
+    post_accepted: bool,
+    pool: ConnectionPool,
     /// What waits for a connection, in order.
-    waiting: VecDeque<Box<Task>>,
+    queued: VecDeque<Box<Task>>,
     /// Streams that broke, and when they are taken up again.
-    later: Vec<(Instant, Box<Task>)>,
+    resumptions: Vec<(Instant, Box<Task>)>,
     /// What the stream of HTTP+SSE announced.
     announced: Option<Result<String, Failure>>,
     arrived: VecDeque<Arrival>,
@@ -89,7 +89,7 @@ impl Http {
     ///
     /// # Errors
     /// The options cannot be used, or the stream cannot be opened.
-    pub fn open(url: &str, mode: Mode, options: &Options, tape: Tape) -> Result<Http> {
+    pub fn open(url: &str, mode: Mode, options: &ConnectOptions, tape: Tape) -> Result<Http> {
         let origin = Origin::of(url).with_context(|| format!("{url} is no URL of HTTP"))?;
         let fields = fields(options, origin.user.as_deref());
         let mut http = Http {
@@ -98,18 +98,18 @@ impl Http {
             host: origin.authority.clone(),
             target: url.to_owned(),
             session: None,
-            taken: false,
-            lines: Lines::new(Connector::new(origin, options)?, tape.clone())?,
+            post_accepted: false,
+            pool: ConnectionPool::new(Connector::new(origin, options)?, tape.clone())?,
             tape,
-            waiting: VecDeque::new(),
-            later: Vec::new(),
+            queued: VecDeque::new(),
+            resumptions: Vec::new(),
             announced: None,
             arrived: VecDeque::new(),
         };
         if mode == Mode::Sse {
-            http.start(What::Everything);
+            http.start(TaskKind::SseStream);
             let until = Instant::now() + options.timeout;
-            http.turn_until(until, |http| http.announced.is_some());
+            http.exchange_until(until, |http| http.announced.is_some());
             match http.announced.take() {
                 Some(Ok(target)) => http.target = target,
                 Some(Err(failure)) => bail!("{failure}"),
@@ -120,24 +120,24 @@ impl Http {
     }
 
     /// Begins a task, as soon as there is a connection for it.
-    fn start(&mut self, what: What) {
-        self.waiting.push_back(Task::new(what, &self.target));
+    fn start(&mut self, kind: TaskKind) {
+        self.queued.push_back(Task::new(kind, &self.target));
         self.send_waiting();
     }
 
     /// Waits for the server, until a moment at most, and takes what it says.
-    fn turn(&mut self, until: Instant) {
+    fn exchange(&mut self, until: Instant) {
         let now = Instant::now();
-        let due = self.later.extract_if(.., |(at, _)| *at <= now);
-        self.waiting.extend(due.map(|(_, task)| task));
+        let due = self.resumptions.extract_if(.., |(at, _)| *at <= now);
+        self.queued.extend(due.map(|(_, task)| task));
         self.send_waiting();
-        let ends = if self.waiting.is_empty() { None } else { self.lines.may_be_free() };
-        let next = self.later.iter().map(|(at, _)| *at).chain(ends).chain([until, now + HEED]).min();
-        for heard in self.lines.wait(next.unwrap_or(now).saturating_duration_since(now)) {
-            match heard {
-                Heard::Part(line, part, at) => self.hear(line, part, at),
-                Heard::Unreachable(why) => {
-                    if let Some(task) = self.waiting.pop_front() {
+        let ends = if self.queued.is_empty() { None } else { self.pool.may_be_free() };
+        let next = self.resumptions.iter().map(|(at, _)| *at).chain(ends).chain([until, now + STOP_CHECK]).min();
+        for event in self.pool.wait(next.unwrap_or(now).saturating_duration_since(now)) {
+            match event {
+                PoolEvent::Part(connection, part, at) => self.take_part(connection, part, at),
+                PoolEvent::Unreachable(why) => {
+                    if let Some(task) = self.queued.pop_front() {
                         self.unreached(*task, FailureKind::Server, &why);
                     }
                 }
@@ -148,56 +148,56 @@ impl Http {
     /// Gives what waits to connections that are free, in order.
     fn send_waiting(&mut self) {
         // HTTP keeps no order between two requests: what others may rely on has to be taken before anything else is sent.
-        while !self.waiting.is_empty() && !self.lines.tasks().any(is_ordered) {
-            let Some(line) = self.lines.free() else {
-                let first = self.waiting.iter().position(|task| is_ordered(task));
-                return self.lines.make(first.map_or(self.waiting.len(), |at| at + 1));
+        while !self.queued.is_empty() && !self.pool.tasks().any(is_ordered) {
+            let Some(connection) = self.pool.free() else {
+                let first = self.queued.iter().position(|task| is_ordered(task));
+                return self.pool.connect_for(first.map_or(self.queued.len(), |at| at + 1));
             };
-            let Some(mut task) = self.waiting.pop_front() else { return };
+            let Some(mut task) = self.queued.pop_front() else { return };
             task.session.clone_from(&self.session);
             match task.request(&self.host, &self.fields) {
-                Ok(request) => self.lines.begin(line, task, &request),
+                Ok(request) => self.pool.begin(connection, task, &request),
                 Err(why) => self.unreached(*task, FailureKind::Message, &why),
             }
         }
     }
 
-    fn hear(&mut self, line: Number, part: Part, at: Instant) {
-        let Some(task) = self.lines.task(line) else { return };
+    fn take_part(&mut self, connection: ConnectionNumber, part: Part, at: Instant) {
+        let Some(task) = self.pool.task(connection) else { return };
         match part {
             Part::Head(head) => {
                 task.head = Some(head);
-                if task.is_taken() && task.said().is_some() {
-                    self.taken = true;
+                if task.is_taken() && task.message().is_some() {
+                    self.post_accepted = true;
                     self.tape.keep();
                 }
                 if self.mode == Mode::Streamable
-                    && let Some(session) = task.field("mcp-session-id").filter(|_| task.said().is_some())
+                    && let Some(session) = task.field("mcp-session-id").filter(|_| task.message().is_some())
                 {
                     self.session = Some(session);
                 }
             }
             Part::Content(bytes) if task.is_stream() => {
                 for event in task.stream.push(&bytes) {
-                    self.take_event(line, event, at);
+                    self.take_event(connection, event, at);
                 }
             }
             Part::Content(bytes) => {
                 task.body.extend_from_slice(&bytes);
                 if task.body.len() > BODY {
-                    self.finish(line, Err(format!("it has more than {BODY} bytes")));
+                    self.finish(connection, Err(format!("it has more than {BODY} bytes")));
                 }
             }
             // What is odd is for the findings: it is decoded again from the tape.
-            Part::Odd(_) => {}
-            Part::End(end) => self.finish(line, end),
+            Part::Anomaly(_) => {}
+            Part::End(end) => self.finish(connection, end),
         }
     }
 
-    fn take_event(&mut self, line: Number, event: Event, at: Instant) {
-        let Some(task) = self.lines.task(line) else { return };
-        let Event { kind, data } = event;
-        if matches!(task.what, What::Everything) && kind.as_deref() == Some("endpoint") {
+    fn take_event(&mut self, connection: ConnectionNumber, event: StreamEvent, at: Instant) {
+        let Some(task) = self.pool.task(connection) else { return };
+        let StreamEvent { kind, data } = event;
+        if matches!(task.kind, TaskKind::SseStream) && kind.as_deref() == Some("endpoint") {
             let endpoint = String::from_utf8_lossy(&data);
             // It is relative to where the stream is.
             self.announced = Some(resolve(&task.hops.at, endpoint.trim()).ok_or_else(|| {
@@ -211,11 +211,11 @@ impl Http {
     }
 
     /// A response is over: whole, or for this reason not.
-    fn finish(&mut self, line: Number, end: Result<(), String>) {
-        let Some(mut task) = self.lines.end(line) else { return };
+    fn finish(&mut self, connection: ConnectionNumber, end: Result<(), String>) {
+        let Some(mut task) = self.pool.end(connection) else { return };
         if task.head.is_none() {
             // A connection that broke says nothing of the next one, where there was a server before.
-            let kind = if self.taken { FailureKind::Message } else { FailureKind::Server };
+            let kind = if self.post_accepted { FailureKind::Message } else { FailureKind::Server };
             return self.unreached(*task, kind, &end.err().unwrap_or_default());
         }
         let status = task.status();
@@ -223,31 +223,31 @@ impl Http {
             let is_get = task.is_get();
             return match task.hops.follow(status, &location, is_get) {
                 Ok(()) => {
-                    task.begin_again();
-                    self.waiting.push_front(task);
+                    task.restart();
+                    self.queued.push_front(task);
                 }
-                Err(why) if task.said().is_some() => self.fail(task.id(), FailureKind::Message, why),
+                Err(why) if task.message().is_some() => self.fail(task.id(), FailureKind::Message, why),
                 Err(why) => self.unreached(*task, FailureKind::Server, &why),
             };
         }
         if let Some(settled) = &task.hops.settled {
             self.target.clone_from(settled);
         }
-        match &task.what {
-            What::Said(_) if task.is_stream() || task.resumed > 0 => self.stream_ended(task),
-            What::Said(message) if task.is_taken() => self.answered(message, status, task.body, end),
-            What::Said(_) => self.refused(&task),
-            What::Unasked(_) if task.is_stream() => self.take_up_later(task),
-            What::Everything if task.is_stream() => {
+        match &task.kind {
+            TaskKind::Message(_) if task.is_stream() || task.resumed > 0 => self.stream_ended(task),
+            TaskKind::Message(message) if task.is_taken() => self.answered(message, status, task.body, end),
+            TaskKind::Message(_) => self.refused(&task),
+            TaskKind::ServerStream(_) if task.is_stream() => self.resume_later(task),
+            TaskKind::SseStream if task.is_stream() => {
                 let why = "the server closed the stream of events";
                 self.announced = Some(Err(Failure::new(FailureKind::Server, why)));
-                self.arrived.push_back(Arrival::Over(Failure::new(FailureKind::Server, why)));
+                self.arrived.push_back(Arrival::Closed(Failure::new(FailureKind::Server, why)));
             }
-            What::Everything => {
+            TaskKind::SseStream => {
                 let why = format!("{} gives no stream of events", self.target);
                 self.announced = Some(Err(Failure::new(FailureKind::Server, why)));
             }
-            What::Unasked(_) | What::Farewell => {}
+            TaskKind::ServerStream(_) | TaskKind::EndSession => {}
         }
     }
 
@@ -258,11 +258,11 @@ impl Http {
     /// There was no response.
     fn unreached(&mut self, task: Task, kind: FailureKind, why: &str) {
         let why = format!("cannot reach {}: {why}", self.target);
-        match task.what {
-            What::Said(message) if task.resumed > 0 => self.fail(message.id, FailureKind::Message, BROKEN),
-            What::Said(message) => self.fail(message.id, kind, why),
-            What::Everything => self.announced = Some(Err(Failure::new(kind, why))),
-            What::Unasked(_) | What::Farewell => {}
+        match task.kind {
+            TaskKind::Message(message) if task.resumed > 0 => self.fail(message.id, FailureKind::Message, BROKEN),
+            TaskKind::Message(message) => self.fail(message.id, kind, why),
+            TaskKind::SseStream => self.announced = Some(Err(Failure::new(kind, why))),
+            TaskKind::ServerStream(_) | TaskKind::EndSession => {}
         }
     }
 
@@ -283,13 +283,14 @@ impl Http {
     fn refused(&mut self, task: &Task) {
         let (status, body, id) = (task.status(), &task.body, task.id());
         let in_session = task.session.is_some();
-        let gone = status == 404 && in_session;
-        if !gone && id.is_some() && answers(body, id) {
+        let session_gone = status == 404 && in_session;
+        if !session_gone && id.is_some() && answers(body, id) {
             return self.arrived.push_back(Arrival::Text(body.clone(), Instant::now()));
         }
         // "The HTTP response body MAY comprise a JSON-RPC error response that has no id": it can only be about what was posted.
         // An address that speaks another transport says nothing of JSON-RPC.
-        if let (400 | 403 | 404 | 406..=499, Some(id), Some(error), false) = (status, id, error_without_id(body), gone)
+        if let (400 | 403 | 404 | 406..=499, Some(id), Some(error), false) =
+            (status, id, error_without_id(body), session_gone)
         {
             let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
             return self.arrived.push_back(Arrival::Text(answer.into_bytes(), Instant::now()));
@@ -310,7 +311,7 @@ impl Http {
             404 if in_session => {
                 (FailureKind::Session, format!("HTTP 404: the server does not know the session any more{said}"))
             }
-            404 | 405 if !self.taken => (FailureKind::Transport, format!("HTTP {status}{said}")),
+            404 | 405 if !self.post_accepted => (FailureKind::Transport, format!("HTTP {status}{said}")),
             _ => (FailureKind::Message, format!("HTTP {status}{said}")),
         };
         self.fail(id, kind, why);
@@ -322,31 +323,31 @@ impl Http {
         // "If the server … has not yet sent the response, the client … resumes via HTTP GET with Last-Event-ID."
         if task.is_stream() && task.stream.last_id.is_some() && task.resumed < RESUMPTIONS {
             task.resumed += 1;
-            self.take_up_later(task);
+            self.resume_later(task);
         } else {
             self.fail(Some(id), FailureKind::Message, BROKEN);
         }
     }
 
     /// Takes a stream up again when the server wants that, within bounds.
-    fn take_up_later(&mut self, mut task: Box<Task>) {
+    fn resume_later(&mut self, mut task: Box<Task>) {
         let pause = task.stream.retry.unwrap_or(RETRY).min(RETRY_MOST);
-        task.begin_again();
+        task.restart();
         task.hops = Hops::to(&self.target);
-        self.later.push((Instant::now() + pause, task));
+        self.resumptions.push((Instant::now() + pause, task));
     }
 
     /// Says and hears what is left, until `done` or a moment.
-    fn turn_until(&mut self, until: Instant, done: impl Fn(&Http) -> bool) {
+    fn exchange_until(&mut self, until: Instant, done: impl Fn(&Http) -> bool) {
         while !done(self) && Instant::now() < until {
-            self.turn(until);
+            self.exchange(until);
         }
     }
 }
 
 impl Transport for Http {
     fn send(&mut self, message: Outgoing) {
-        self.start(What::Said(message));
+        self.start(TaskKind::Message(message));
     }
 
     fn arrived(&mut self) -> Option<Arrival> {
@@ -354,13 +355,13 @@ impl Transport for Http {
     }
 
     fn wait(&mut self, until: Instant) {
-        self.turn(until);
+        self.exchange(until);
     }
 
     fn opened(&mut self, revision: &str) {
         // 2025-11-25 basic/transports "Listening for Messages from the Server"; 2026-07-28 has no such stream.
         if self.mode == Mode::Streamable && Era::of(revision) == Era::Legacy {
-            self.start(What::Unasked(headers(Some(revision), "", None)));
+            self.start(TaskKind::ServerStream(headers(Some(revision), "", None)));
         }
     }
 
@@ -371,15 +372,16 @@ impl Transport for Http {
     fn close(mut self: Box<Self>) -> Option<String> {
         let until = Instant::now() + GRACE;
         // What nobody is to answer is said nevertheless.
-        let is_word = |task: &Task| task.said().is_some_and(|message| message.id.is_none()) && !task.is_taken();
-        self.waiting.retain(|task| is_word(task));
-        self.turn_until(until, |http| http.waiting.is_empty() && !http.lines.tasks().any(is_word));
+        let is_notification =
+            |task: &Task| task.message().is_some_and(|message| message.id.is_none()) && !task.is_taken();
+        self.queued.retain(|task| is_notification(task));
+        self.exchange_until(until, |http| http.queued.is_empty() && !http.pool.tasks().any(is_notification));
         // "Clients that no longer need a particular session … SHOULD send an HTTP DELETE"
         if self.session.is_some() {
-            self.start(What::Farewell);
-            let is_farewell = |task: &Task| matches!(task.what, What::Farewell);
+            self.start(TaskKind::EndSession);
+            let is_farewell = |task: &Task| matches!(task.kind, TaskKind::EndSession);
             // Whether it is taken or not, the session is over for us.
-            self.turn_until(until, |http| http.waiting.is_empty() && !http.lines.tasks().any(is_farewell));
+            self.exchange_until(until, |http| http.queued.is_empty() && !http.pool.tasks().any(is_farewell));
         }
         None
     }
@@ -387,11 +389,11 @@ impl Transport for Http {
 
 /// Whether what is sent behind a task may rely on it, and it is not taken yet.
 fn is_ordered(task: &Task) -> bool {
-    task.said().is_some_and(|message| message.in_order) && !task.is_taken()
+    task.message().is_some_and(|message| message.in_order) && !task.is_taken()
 }
 
 /// Fields of every request. A name and a password in the URL are shown as RFC 7617 has it, unless other credentials are.
-fn fields(options: &Options, user: Option<&str>) -> Vec<(String, String)> {
+fn fields(options: &ConnectOptions, user: Option<&str>) -> Vec<(String, String)> {
     use base64::Engine;
     let mut fields = options.fields.clone();
     let has_other = fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("Authorization"));

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, TryRecvError};
 
 /// How often it is looked, while nothing comes, whether somebody ends the replay.
-const HEED: Duration = Duration::from_millis(20);
+const STOP_CHECK: Duration = Duration::from_millis(20);
 
 /// A message on its way to the server.
 #[derive(Clone, Debug, Default)]
@@ -33,7 +33,7 @@ pub enum Arrival {
     /// What was sent was not taken, or the way of its answer broke. The id is that of a request.
     Failed(Option<u64>, Failure),
     /// Nothing more can come.
-    Over(Failure),
+    Closed(Failure),
 }
 
 /// Why something did not work.
@@ -77,7 +77,7 @@ pub enum Next {
     /// Something came.
     Arrived(Arrival),
     /// The moment came.
-    Late,
+    TimedOut,
     /// It is to end.
     Stopped,
 }
@@ -90,7 +90,7 @@ pub trait Transport {
     /// The next thing that came from the server, in order.
     fn arrived(&mut self) -> Option<Arrival>;
 
-    /// Writes what the server takes and reads what it sends, until a moment or for [`HEED`] at most.
+    /// Writes what the server takes and reads what it sends, until a moment or for [`STOP_CHECK`] at most.
     fn wait(&mut self, until: Instant);
 
     /// Waits for the next thing that comes from the server: until a moment, or until `stop` says something or ends.
@@ -103,7 +103,7 @@ pub trait Transport {
                 return Next::Stopped;
             }
             if Instant::now() >= until {
-                return Next::Late;
+                return Next::TimedOut;
             }
             self.wait(until);
         }

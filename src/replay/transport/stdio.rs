@@ -16,7 +16,7 @@ use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 
-use super::{Arrival, Failure, FailureKind, HEED, Outgoing, Transport};
+use super::{Arrival, Failure, FailureKind, Outgoing, STOP_CHECK, Transport};
 use crate::capture::pipe::{Exit, Pipe};
 use crate::replay::messages;
 use crate::source::now;
@@ -29,23 +29,23 @@ const LINE: usize = 128 << 20;
 const BUFFER: usize = 64 << 10;
 
 /// Bytes of the server's last words on stderr that are kept.
-const LAST_WORDS: usize = 2_048;
+const STDERR_TAIL: usize = 2_048;
 
 /// How long a server may take to end once its input is closed, and once it was asked to (2025-06-18 basic/lifecycle, "Shutdown": close the
 /// input, wait, SIGTERM, wait, SIGKILL).
 const GRACE: Duration = Duration::from_secs(2);
 
 /// How often it is looked whether it has.
-const LOOK: Duration = Duration::from_millis(1);
+const EXIT_CHECK: Duration = Duration::from_millis(1);
 
 /// What is noted of the server, also by the thread that listens to its stderr.
 #[derive(Debug)]
-struct Watched {
+struct ServerOutput {
     tap: Mutex<Tap>,
-    last_words: Mutex<Vec<u8>>,
+    stderr_tail: Mutex<Vec<u8>>,
 }
 
-impl Watched {
+impl ServerOutput {
     fn note(&self, note: impl FnOnce(&mut Tap)) {
         let mut tap = self.tap.lock().unwrap_or_else(PoisonError::into_inner);
         note(&mut tap);
@@ -57,7 +57,7 @@ impl Watched {
 #[derive(Debug)]
 pub struct Stdio {
     child: Child,
-    watched: Arc<Watched>,
+    recorded: Arc<ServerOutput>,
     stdin: Option<File>,
     /// What the server has not taken yet.
     unsent: VecDeque<u8>,
@@ -79,14 +79,14 @@ impl Stdio {
         let (mut tap, observations) = stdio::tap(child.id(), &std::env::temp_dir());
         tap.start(server.start());
         tap.nudge();
-        let watched = Arc::new(Watched { tap: Mutex::new(tap), last_words: Mutex::default() });
+        let recorded = Arc::new(ServerOutput { tap: Mutex::new(tap), stderr_tail: Mutex::default() });
         // This end is ours alone.
         rustix::io::ioctl_fionbio(&pipes.stdin, true).context("cannot write without waiting")?;
-        let (stderr, watch) = (File::from(pipes.stderr), Arc::clone(&watched));
-        let stderr = thread::Builder::new().name("stderr".to_owned()).spawn(move || listen(stderr, &watch));
+        let (stderr, watch) = (File::from(pipes.stderr), Arc::clone(&recorded));
+        let stderr = thread::Builder::new().name("stderr".to_owned()).spawn(move || read_stderr(stderr, &watch));
         let transport = Stdio {
             child,
-            watched,
+            recorded,
             stdin: Some(File::from(pipes.stdin)),
             unsent: VecDeque::new(),
             stdout: Some(File::from(pipes.stdout)),
@@ -108,37 +108,37 @@ impl Stdio {
             match stdin.write(bytes) {
                 Ok(count) => {
                     // Its answer is read behind this: what was asked is noted first.
-                    self.watched.note(|tap| tap.data(time, Pipe::Stdin, &bytes[..count]));
+                    self.recorded.note(|tap| tap.data(time, Pipe::Stdin, &bytes[..count]));
                     self.unsent.drain(..count);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 // A server that is gone says so on its output.
-                Err(_) => self.hang_up(),
+                Err(_) => self.close_stdin(),
             }
         }
     }
 
     /// Closes the server's input.
-    fn hang_up(&mut self) {
+    fn close_stdin(&mut self) {
         self.unsent.clear();
         if self.stdin.take().is_some() {
-            self.watched.note(|tap| tap.end_of_file(Pipe::Stdin));
+            self.recorded.note(|tap| tap.end_of_file(Pipe::Stdin));
         }
     }
 
     /// Waits for the server, so long at most: what it says has arrived, what it takes is written.
-    fn attend(&mut self, time: Duration) {
+    fn transfer(&mut self, time: Duration) {
         let Some(stdout) = &self.stdout else { return thread::sleep(time) };
-        let mut watched = vec![PollFd::new(stdout, PollFlags::IN)];
-        let waiting = self.stdin.as_ref().filter(|_| !self.unsent.is_empty());
-        watched.extend(waiting.map(|stdin| PollFd::new(stdin, PollFlags::OUT)));
+        let mut recorded = vec![PollFd::new(stdout, PollFlags::IN)];
+        let writable = self.stdin.as_ref().filter(|_| !self.unsent.is_empty());
+        recorded.extend(writable.map(|stdin| PollFd::new(stdin, PollFlags::OUT)));
         let timeout = Timespec::try_from(time).ok();
         // Interrupted is answered by the caller, who looks at the clock and comes again.
-        if poll(&mut watched, timeout.as_ref()).is_err() {
+        if poll(&mut recorded, timeout.as_ref()).is_err() {
             return;
         }
-        let ready: Vec<bool> = watched.iter().map(|watched| !watched.revents().is_empty()).collect();
+        let ready: Vec<bool> = recorded.iter().map(|recorded| !recorded.revents().is_empty()).collect();
         if ready[0] {
             self.read();
         }
@@ -157,7 +157,7 @@ impl Stdio {
             Err(error) => return self.end_of_output(format!("cannot read what the server says: {error}")),
         };
         let at = Instant::now();
-        self.watched.note(|tap| tap.data(now(), Pipe::Stdout, bytes));
+        self.recorded.note(|tap| tap.data(now(), Pipe::Stdout, bytes));
         let mut rest = bytes;
         while let Some(end) = memchr::memchr(b'\n', rest) {
             self.line.extend_from_slice(&rest[..end]);
@@ -174,15 +174,15 @@ impl Stdio {
     }
 
     /// Waits for the server while it is to end: what it says is noted, and nobody asks for it any more.
-    fn linger(&mut self) {
-        self.attend(LOOK);
+    fn discard_output(&mut self) {
+        self.transfer(EXIT_CHECK);
         self.arrived.clear();
     }
 
     fn end_of_output(&mut self, why: String) {
         self.stdout = None;
-        self.watched.note(|tap| tap.end_of_file(Pipe::Stdout));
-        self.arrived.push_back(Arrival::Over(Failure::new(FailureKind::Server, why)));
+        self.recorded.note(|tap| tap.end_of_file(Pipe::Stdout));
+        self.arrived.push_back(Arrival::Closed(Failure::new(FailureKind::Server, why)));
     }
 
     /// Waits for the server's end, asking ever more firmly.
@@ -195,11 +195,11 @@ impl Stdio {
             let until = Instant::now() + GRACE;
             while Instant::now() < until {
                 if self.unsent.is_empty() || signal.is_some() {
-                    self.hang_up();
+                    self.close_stdin();
                 }
                 match self.child.try_wait() {
                     Ok(Some(status)) => return stdio::exit(status),
-                    Ok(None) => self.linger(),
+                    Ok(None) => self.discard_output(),
                     Err(_) => return Exit::default(),
                 }
             }
@@ -224,7 +224,7 @@ impl Transport for Stdio {
     }
 
     fn wait(&mut self, until: Instant) {
-        self.attend(until.saturating_duration_since(Instant::now()).min(HEED));
+        self.transfer(until.saturating_duration_since(Instant::now()).min(STOP_CHECK));
     }
 
     fn close(mut self: Box<Self>) -> Option<String> {
@@ -232,11 +232,11 @@ impl Transport for Stdio {
         // A grandchild may hold the pipes open for ever: then what it says is not waited for.
         let until = Instant::now() + GRACE;
         while (self.stdout.is_some() || !self.stderr.is_finished()) && Instant::now() < until {
-            self.linger();
+            self.discard_output();
         }
-        self.hang_up();
-        self.watched.note(|tap| tap.exit(exit));
-        let words = self.watched.last_words.lock().unwrap_or_else(PoisonError::into_inner);
+        self.close_stdin();
+        self.recorded.note(|tap| tap.exit(exit));
+        let words = self.recorded.stderr_tail.lock().unwrap_or_else(PoisonError::into_inner);
         let words = String::from_utf8_lossy(&words).trim().to_owned();
         let ended = match exit {
             Exit { code: Some(0), .. } => None,
@@ -248,7 +248,7 @@ impl Transport for Stdio {
     }
 }
 
-fn listen(mut stderr: File, watched: &Watched) {
+fn read_stderr(mut stderr: File, recorded: &ServerOutput) {
     let mut buffer = vec![0; 16 << 10];
     loop {
         let bytes = match stderr.read(&mut buffer) {
@@ -257,11 +257,11 @@ fn listen(mut stderr: File, watched: &Watched) {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
             Err(_) => break,
         };
-        watched.note(|tap| tap.data(now(), Pipe::Stderr, bytes));
-        let mut words = watched.last_words.lock().unwrap_or_else(PoisonError::into_inner);
+        recorded.note(|tap| tap.data(now(), Pipe::Stderr, bytes));
+        let mut words = recorded.stderr_tail.lock().unwrap_or_else(PoisonError::into_inner);
         words.extend_from_slice(bytes);
-        let excess = words.len().saturating_sub(LAST_WORDS);
+        let excess = words.len().saturating_sub(STDERR_TAIL);
         words.drain(..excess);
     }
-    watched.note(|tap| tap.end_of_file(Pipe::Stderr));
+    recorded.note(|tap| tap.end_of_file(Pipe::Stderr));
 }

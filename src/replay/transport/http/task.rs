@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Instant;
 
-use super::stream::Stream;
+use super::sse_reader::SseReader;
 use crate::decode::http::{Head, StartLine};
 use crate::http::origin::{Hops, request_target};
 use crate::replay::transport::Outgoing;
@@ -11,7 +11,7 @@ use crate::replay::transport::Outgoing;
 /// A task, and what came of it so far.
 #[derive(Debug)]
 pub(super) struct Task {
-    pub(super) what: What,
+    pub(super) kind: TaskKind,
     pub(super) hops: Hops,
     /// The session that its request names.
     pub(super) session: Option<String>,
@@ -19,7 +19,7 @@ pub(super) struct Task {
     pub(super) head: Option<Box<Head>>,
     pub(super) body: Vec<u8>,
     /// The events of all responses.
-    pub(super) stream: Stream,
+    pub(super) stream: SseReader,
     /// Times that the stream was taken up again.
     pub(super) resumed: u32,
     /// When the answer to the message was here.
@@ -28,50 +28,50 @@ pub(super) struct Task {
 
 /// What is to be had.
 #[derive(Debug)]
-pub(super) enum What {
+pub(super) enum TaskKind {
     /// A message is to be taken, and answered where it is a request.
-    Said(Outgoing),
+    Message(Outgoing),
     /// The stream of what the server says unasked, with these fields.
-    Unasked(Vec<(String, String)>),
+    ServerStream(Vec<(String, String)>),
     /// The one stream of HTTP+SSE: its first event names the address to POST to, all others are messages.
-    Everything,
+    SseStream,
     /// The end of the session.
-    Farewell,
+    EndSession,
 }
 
 impl Task {
     /// A task at a URL.
-    pub(super) fn new(what: What, url: &str) -> Box<Task> {
+    pub(super) fn new(kind: TaskKind, url: &str) -> Box<Task> {
         Box::new(Task {
-            what,
+            kind,
             hops: Hops::to(url),
             session: None,
             head: None,
             body: Vec::new(),
-            stream: Stream::new(),
+            stream: SseReader::new(),
             resumed: 0,
             answered: None,
         })
     }
 
     /// The message that is said.
-    pub(super) fn said(&self) -> Option<&Outgoing> {
-        match &self.what {
-            What::Said(message) => Some(message),
+    pub(super) fn message(&self) -> Option<&Outgoing> {
+        match &self.kind {
+            TaskKind::Message(message) => Some(message),
             _ => None,
         }
     }
 
     /// The id of the request that is said.
     pub(super) fn id(&self) -> Option<u64> {
-        self.said().and_then(|message| message.id)
+        self.message().and_then(|message| message.id)
     }
 
     fn method(&self) -> &'static str {
-        match &self.what {
-            What::Said(_) if self.resumed == 0 => "POST",
-            What::Said(_) | What::Unasked(_) | What::Everything => "GET",
-            What::Farewell => "DELETE",
+        match &self.kind {
+            TaskKind::Message(_) if self.resumed == 0 => "POST",
+            TaskKind::Message(_) | TaskKind::ServerStream(_) | TaskKind::SseStream => "GET",
+            TaskKind::EndSession => "DELETE",
         }
     }
 
@@ -105,10 +105,10 @@ impl Task {
     }
 
     /// Another response follows.
-    pub(super) fn begin_again(&mut self) {
+    pub(super) fn restart(&mut self) {
         self.head = None;
         self.body.clear();
-        self.stream.begin_again();
+        self.stream.restart();
     }
 
     /// Its request, with these fields of every request.
@@ -117,10 +117,10 @@ impl Task {
     /// A field that cannot be sent.
     pub(super) fn request(&self, host: &str, common: &[(String, String)]) -> Result<Vec<u8>, String> {
         let none = Vec::new();
-        let (text, fields) = match &self.what {
-            What::Said(message) => (message.text.as_str(), &message.fields),
-            What::Unasked(fields) => ("", fields),
-            What::Everything | What::Farewell => ("", &none),
+        let (text, fields) = match &self.kind {
+            TaskKind::Message(message) => (message.text.as_str(), &message.fields),
+            TaskKind::ServerStream(fields) => ("", fields),
+            TaskKind::SseStream | TaskKind::EndSession => ("", &none),
         };
         let given = |name: &str| common.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
         let own = [

@@ -6,14 +6,14 @@ use anyhow::Result;
 use serde_json::Value;
 
 use super::flow::{Flow, Search};
-use super::kept::Kept;
+use super::new_answers::NewAnswers;
 use super::outcome::Reply;
-use super::plan::{Plan, Planner, Role, Step, StepIndex};
+use super::plan::{Plan, PlannedMessage, Planner, Role, StepIndex};
 use super::rounds::Rounds;
 use super::safety::{Effects, masked};
 use super::settings::Settings;
-use super::texts::{Early, Texts};
-use super::translate::{Client, Dialect, Era, LEGACY, MODERN, Translated};
+use super::texts::{FirstMessages, Texts};
+use super::translate::{ClientIdentity, Dialect, Era, LEGACY, MODERN, Translated};
 use crate::compare::label::subject;
 use crate::compare::{Answer, Label};
 use crate::decode::Direction;
@@ -24,12 +24,12 @@ use crate::store::{Place, Reader};
 
 /// A recording, read for replay: what is said, and where; not the texts, which stay where they are ([`Texts`]).
 #[derive(Clone, Debug)]
-pub struct Script {
+pub struct AnalyzedRecording {
     /// The session.
     pub session: Session,
     /// Where it is stored.
     place: Place,
-    early: Arc<Early>,
+    first_messages: Arc<FirstMessages>,
     /// What the client says.
     pub plan: Plan,
     /// Which values go from answers to later requests.
@@ -37,44 +37,45 @@ pub struct Script {
     /// Which requests were asked back.
     pub rounds: Rounds,
     /// Who the client said that it is.
-    pub client: Client,
+    pub client: ClientIdentity,
     /// The revision that was spoken, as far as is known.
     pub revision: String,
     /// What the tools said of their effects.
     pub effects: Effects,
 }
 
-impl Script {
+impl AnalyzedRecording {
     /// Reads a session.
     ///
     /// # Errors
     /// The database cannot be read.
-    pub fn read(reader: &Reader, session: Session) -> Result<Script> {
+    pub fn read(reader: &Reader, session: Session) -> Result<AnalyzedRecording> {
         let copies = reader.linked(&session, Why::Redirect)?.into_iter().collect();
         let (mut planner, mut search) = (Planner::new(copies), Search::default());
-        let (mut effects, mut client, mut early) = (Effects::default(), None, Early::default());
+        let (mut effects, mut client, mut first_messages) = (Effects::default(), None, FirstMessages::default());
         for message in reader.whole_conversation(&session) {
             let message = &message?;
             if message.direction == Direction::ClientToServer {
-                early.keep(message);
+                first_messages.add(message);
             }
             let role = planner.take(message);
             let told = search.take(message, &role);
             match role {
                 Role::Step(step) => {
                     // What hands back a value waits for who gives it; answers that had come are waited for anyway.
-                    told.into_iter().for_each(|told| planner.plan.wait_for(step, told));
-                    client = client.or_else(|| part(message, "params").and_then(Client::of));
+                    told.into_iter().for_each(|told| planner.plan.add_trigger(step, told));
+                    client = client.or_else(|| part(message, "params").and_then(ClientIdentity::of));
                 }
                 Role::Answer(step) if planner.plan.steps[step].label.method == "tools/list" => {
                     let result = part(message, "result").and_then(|result| serde_json::from_str(result).ok());
-                    result.iter().for_each(|result: &Value| effects.learn(result));
+                    result.iter().for_each(|result: &Value| effects.add_tools(result));
                 }
                 _ => {}
             }
         }
-        let (plan, flow, place, early) = (planner.plan, search.flow, reader.place().clone(), Arc::new(early));
-        let texts = &mut Texts::open(&place, &session, Arc::clone(&early))?;
+        let (plan, flow, place, first_messages) =
+            (planner.plan, search.flow, reader.place().clone(), Arc::new(first_messages));
+        let texts = &mut Texts::open(&place, &session, Arc::clone(&first_messages))?;
         // What the input was asked for is in one order, whatever it was that says so.
         let mut continued = reader.linked(&session, Why::RequestState)?;
         continued.extend(reader.linked(&session, Why::InputResponses)?);
@@ -84,7 +85,7 @@ impl Script {
         let unknown = if !asks("initialize") && asks("server/discover") { MODERN } else { LEGACY };
         let revision = session.protocol_version.clone().unwrap_or_else(|| unknown.to_owned());
         let client = client.unwrap_or_default();
-        Ok(Script { session, place, early, plan, flow, rounds, client, revision, effects })
+        Ok(AnalyzedRecording { session, place, first_messages, plan, flow, rounds, client, revision, effects })
     }
 
     /// The texts of the recording.
@@ -92,7 +93,7 @@ impl Script {
     /// # Errors
     /// The database cannot be opened.
     pub fn texts(&self) -> Result<Texts> {
-        Texts::open(&self.place, &self.session, Arc::clone(&self.early))
+        Texts::open(&self.place, &self.session, Arc::clone(&self.first_messages))
     }
 
     /// The era of the recording.
@@ -116,7 +117,7 @@ impl Script {
         settings: &Settings,
         effects: &Effects,
     ) -> Option<String> {
-        let Step { label, .. } = &self.plan.steps[step];
+        let PlannedMessage { label, .. } = &self.plan.steps[step];
         let is_handshake = matches!(&*label.method, "initialize" | "notifications/initialized" | "server/discover");
         if !is_handshake && settings.only.get(step) == Some(&false) {
             return Some("not wanted".to_owned());
@@ -126,26 +127,28 @@ impl Script {
             return Some(format!("{path} was masked when it was recorded: record with --keep-secrets"));
         }
         match edited.map(|params| subject(&label.method, params)) {
-            Some(subject) => effects.refuse(&Label { subject, method: label.method.clone() }, &settings.policy),
-            None => effects.refuse(label, &settings.policy),
+            Some(subject) => {
+                effects.reason_to_refuse(&Label { subject, method: label.method.clone() }, &settings.policy)
+            }
+            None => effects.reason_to_refuse(label, &settings.policy),
         }
     }
 
     /// A step as it is said in a dialect, with these `params`.
     pub fn translate(&self, step: StepIndex, dialect: &mut Dialect, params: Option<&str>) -> Translated {
-        if dialect.is_back() && self.rounds.is_continuation(step) {
-            return Translated::Said(
+        if dialect.leads_to_legacy() && self.rounds.is_continuation(step) {
+            return Translated::Implied(
                 "up to 2025-11-25 the server asks by itself: its question is answered, and the first call with it",
             );
         }
-        let Step { label, is_request, .. } = &self.plan.steps[step];
+        let PlannedMessage { label, is_request, .. } = &self.plan.steps[step];
         dialect.translate(label, *is_request, params)
     }
 
     /// The recorded answer to a step, as a server of an era gives it: one that asks by itself answers the first call at once.
     pub fn answer_in(&self, texts: &mut Texts, step: StepIndex, era: Era) -> Answer {
-        let is_back = (self.era(), era) == (Era::Modern, Era::Legacy);
-        self.answer(texts, if is_back { self.rounds.last(step) } else { step })
+        let leads_to_legacy = (self.era(), era) == (Era::Modern, Era::Legacy);
+        self.answer(texts, if leads_to_legacy { self.rounds.last(step) } else { step })
     }
 
     /// The recorded answer to a step.
@@ -158,10 +161,10 @@ impl Script {
     }
 
     /// A new answer to a step.
-    pub fn reply(&self, texts: &mut Texts, kept: &Kept, step: StepIndex, reply: &Reply) -> Answer {
+    pub fn reply(&self, texts: &mut Texts, new_answers: &NewAnswers, step: StepIndex, reply: &Reply) -> Answer {
         match reply {
             Reply::AsRecorded => self.answer(texts, step),
-            Reply::Other(answer) => kept.answer(answer),
+            Reply::Other(answer) => new_answers.answer(answer),
         }
     }
 

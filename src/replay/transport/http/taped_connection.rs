@@ -8,18 +8,18 @@ use crate::source::tape::{Tape, TapeConnection};
 
 /// A connection that is made.
 #[derive(Debug)]
-pub(super) struct Wire {
+pub(super) struct TapedConnection {
     pub(super) socket: Socket,
     tape: Tape,
     connection: TapeConnection,
 }
 
-impl Wire {
+impl TapedConnection {
     /// A connection whose handshakes are over.
-    pub(super) fn new(connected: Connected, tape: &Tape) -> io::Result<Wire> {
+    pub(super) fn new(connected: Connected, tape: &Tape) -> io::Result<TapedConnection> {
         let socket = Socket::new(connected)?;
         let connection = tape.open(socket.socket().local_addr()?, socket.socket().peer_addr()?);
-        Ok(Wire { socket, tape: tape.clone(), connection })
+        Ok(TapedConnection { socket, tape: tape.clone(), connection })
     }
 
     /// Sends these bytes: what the socket does not take now waits for [`Socket::flush`].
@@ -42,7 +42,7 @@ impl Wire {
     }
 }
 
-impl Drop for Wire {
+impl Drop for TapedConnection {
     fn drop(&mut self) {
         self.tape.close(self.connection);
     }

@@ -13,11 +13,11 @@ use anyhow::{Context, Result};
 use crossbeam_channel::{Receiver, Sender, unbounded};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::taped_connection::TapedConnection;
 use super::task::Task;
-use super::wire::Wire;
 use crate::decode::Direction;
-use crate::http::connect::{Connected, Connector, why};
-use crate::http::reading::{Part, Reading};
+use crate::http::connect::{Connected, Connector, describe};
+use crate::http::message_reader::{MessageReader, Part};
 use crate::source::tape::Tape;
 
 /// Connections at once. No recording of a single client comes near it.
@@ -30,54 +30,54 @@ const BUFFER: usize = 64 << 10;
 const ENDING: Duration = Duration::from_millis(5);
 
 /// Names a connection, in the order in which they were made.
-pub(super) type Number = u64;
+pub(super) type ConnectionNumber = u64;
 
 /// What came.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum PoolEvent {
     /// A part of the response on a connection, and when it was here.
-    Part(Number, Part, Instant),
+    Part(ConnectionNumber, Part, Instant),
     /// A connection could not be made.
     Unreachable(String),
 }
 
 #[derive(Debug)]
-struct Line {
-    wire: Wire,
-    open: Option<(Box<Task>, Reading)>,
+struct PooledConnection {
+    taped: TapedConnection,
+    open: Option<(Box<Task>, MessageReader)>,
 }
 
 /// The connections.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(super) struct ConnectionPool {
     connector: Arc<Connector>,
     /// What goes over the wire is noted here.
     tape: Tape,
-    lines: BTreeMap<Number, Line>,
-    next: Number,
+    connections: BTreeMap<ConnectionNumber, PooledConnection>,
+    next: ConnectionNumber,
     /// How many are being made.
-    making: usize,
-    made: Receiver<Result<Connected, String>>,
-    maker: Sender<Result<Connected, String>>,
+    connecting: usize,
+    connected: Receiver<Result<Connected, String>>,
+    connected_sender: Sender<Result<Connected, String>>,
     /// Readable when something was made.
     wake: UnixStream,
     waker: Arc<UnixStream>,
     buffer: Box<[u8]>,
 }
 
-impl Lines {
-    pub(super) fn new(connector: Connector, tape: Tape) -> Result<Lines> {
-        let (maker, made) = unbounded();
+impl ConnectionPool {
+    pub(super) fn new(connector: Connector, tape: Tape) -> Result<ConnectionPool> {
+        let (connected_sender, connected) = unbounded();
         let (wake, waker) = UnixStream::pair().context("cannot make a socket")?;
         wake.set_nonblocking(true).context("cannot make a socket")?;
-        Ok(Lines {
+        Ok(ConnectionPool {
             connector: Arc::new(connector),
             tape,
-            lines: BTreeMap::new(),
+            connections: BTreeMap::new(),
             next: 0,
-            making: 0,
-            made,
-            maker,
+            connecting: 0,
+            connected,
+            connected_sender,
             wake,
             waker: Arc::new(waker),
             buffer: vec![0; BUFFER].into(),
@@ -85,48 +85,52 @@ impl Lines {
     }
 
     /// A connection without a task that the server left open.
-    pub(super) fn free(&mut self) -> Option<Number> {
-        let idle: Vec<Number> = self.lines.iter().filter(|(_, line)| line.open.is_none()).map(|(at, _)| *at).collect();
+    pub(super) fn free(&mut self) -> Option<ConnectionNumber> {
+        let idle: Vec<ConnectionNumber> =
+            self.connections.iter().filter(|(_, connection)| connection.open.is_none()).map(|(at, _)| *at).collect();
         idle.into_iter().find(|number| {
-            let is_open = self.lines.get_mut(number).is_some_and(|line| line.wire.is_open());
+            let is_open = self.connections.get_mut(number).is_some_and(|connection| connection.taped.is_open());
             if !is_open {
-                self.lines.remove(number);
+                self.connections.remove(number);
             }
             is_open
         })
     }
 
     /// Has connections made for so many tasks that wait, where too few are about to be free.
-    pub(super) fn make(&mut self, waiting: usize) {
+    pub(super) fn connect_for(&mut self, queued: usize) {
         let ending = self.ending().count();
-        while self.making + ending < waiting && self.make_room() {
-            let (connector, maker, waker) = (Arc::clone(&self.connector), self.maker.clone(), Arc::clone(&self.waker));
-            let make = move || {
+        while self.connecting + ending < queued && self.has_room() {
+            let (connector, connected_sender, waker) =
+                (Arc::clone(&self.connector), self.connected_sender.clone(), Arc::clone(&self.waker));
+            let connect_for = move || {
                 // Whoever wanted it may be gone.
-                let _ = maker.send(connector.connect());
+                let _ = connected_sender.send(connector.connect());
                 let _ = (&*waker).write(&[0]);
             };
-            if std::thread::Builder::new().name("connect".to_owned()).spawn(make).is_err() {
+            if std::thread::Builder::new().name("connect".to_owned()).spawn(connect_for).is_err() {
                 // Without a new one a task waits for a connection that is there.
                 return;
             }
-            self.making += 1;
+            self.connecting += 1;
         }
     }
 
     /// Whether there may be one more; a stream that goes on behind its answer is given up for it.
-    fn make_room(&mut self) -> bool {
-        let is_room = |lines: &Lines| lines.lines.len() + lines.making < LINES;
+    fn has_room(&mut self) -> bool {
+        let is_room = |connections: &ConnectionPool| connections.connections.len() + connections.connecting < LINES;
         let spent = self.answered().map(|(number, _)| number).next().filter(|_| !is_room(self));
         if let Some(spent) = spent {
-            self.lines.remove(&spent);
+            self.connections.remove(&spent);
         }
         is_room(self)
     }
 
     /// Connections whose task is answered and goes on, and when it was.
-    fn answered(&self) -> impl Iterator<Item = (Number, Instant)> {
-        self.lines.iter().filter_map(|(number, line)| Some((*number, line.open.as_ref()?.0.answered?)))
+    fn answered(&self) -> impl Iterator<Item = (ConnectionNumber, Instant)> {
+        self.connections
+            .iter()
+            .filter_map(|(number, connection)| Some((*number, connection.open.as_ref()?.0.answered?)))
     }
 
     /// When those among them that are about to be free will have had their time.
@@ -141,39 +145,39 @@ impl Lines {
     }
 
     /// Gives a connection a task, whose request this is.
-    pub(super) fn begin(&mut self, number: Number, task: Box<Task>, request: &[u8]) {
-        let Some(line) = self.lines.get_mut(&number) else { return };
-        line.open = Some((task, Reading::new(Direction::ServerToClient)));
+    pub(super) fn begin(&mut self, number: ConnectionNumber, task: Box<Task>, request: &[u8]) {
+        let Some(connection) = self.connections.get_mut(&number) else { return };
+        connection.open = Some((task, MessageReader::new(Direction::ServerToClient)));
         // What is wrong is met again where the answer is read, which may say more.
-        let _ = line.wire.send(request);
+        let _ = connection.taped.send(request);
     }
 
     /// The task of a connection.
-    pub(super) fn task(&mut self, number: Number) -> Option<&mut Task> {
-        self.lines.get_mut(&number)?.open.as_mut().map(|(task, _)| &mut **task)
+    pub(super) fn task(&mut self, number: ConnectionNumber) -> Option<&mut Task> {
+        self.connections.get_mut(&number)?.open.as_mut().map(|(task, _)| &mut **task)
     }
 
     /// Ends the task of a connection, which serves another one where the response left it open.
-    pub(super) fn end(&mut self, number: Number) -> Option<Box<Task>> {
-        let line = self.lines.get_mut(&number)?;
-        let (task, reading) = line.open.take()?;
-        if !reading.leaves_open() {
-            self.lines.remove(&number);
+    pub(super) fn end(&mut self, number: ConnectionNumber) -> Option<Box<Task>> {
+        let connection = self.connections.get_mut(&number)?;
+        let (task, reader) = connection.open.take()?;
+        if !reader.leaves_open() {
+            self.connections.remove(&number);
         }
         Some(task)
     }
 
     /// The tasks that are under way.
     pub(super) fn tasks(&self) -> impl Iterator<Item = &Task> {
-        self.lines.values().filter_map(|line| line.open.as_ref()).map(|(task, _)| &**task)
+        self.connections.values().filter_map(|connection| connection.open.as_ref()).map(|(task, _)| &**task)
     }
 
     /// Waits for what the server says, so long at most. What it takes is written.
-    pub(super) fn wait(&mut self, time: Duration) -> Vec<Heard> {
+    pub(super) fn wait(&mut self, time: Duration) -> Vec<PoolEvent> {
         let mut polled = vec![PollFd::new(&self.wake, PollFlags::IN)];
-        polled.extend(self.lines.values().map(|line| {
-            let write = if line.wire.socket.has_unsent() { PollFlags::OUT } else { PollFlags::empty() };
-            PollFd::new(line.wire.socket.socket(), PollFlags::IN | write)
+        polled.extend(self.connections.values().map(|connection| {
+            let write = if connection.taped.socket.has_unsent() { PollFlags::OUT } else { PollFlags::empty() };
+            PollFd::new(connection.taped.socket.socket(), PollFlags::IN | write)
         }));
         let timeout = Timespec::try_from(time).ok();
         // Interrupted is answered by the caller, who looks at the clock and comes again.
@@ -181,60 +185,62 @@ impl Lines {
             return Vec::new();
         }
         let ready: Vec<bool> = polled.iter().map(|polled| !polled.revents().is_empty()).collect();
-        let mut heard = Vec::new();
-        let numbers: Vec<Number> = self.lines.keys().copied().collect();
+        let mut events = Vec::new();
+        let numbers: Vec<ConnectionNumber> = self.connections.keys().copied().collect();
         for (number, _) in numbers.into_iter().zip(&ready[1..]).filter(|(_, ready)| **ready) {
-            self.attend(number, &mut heard);
+            self.transfer(number, &mut events);
         }
         if ready[0] {
-            self.take_made(&mut heard);
+            self.take_made(&mut events);
         }
-        heard
+        events
     }
 
-    fn take_made(&mut self, heard: &mut Vec<Heard>) {
+    fn take_made(&mut self, events: &mut Vec<PoolEvent>) {
         // What was written says no more than that something was made.
         let _ = self.wake.read(&mut self.buffer);
-        for made in self.made.try_iter() {
-            self.making = self.making.saturating_sub(1);
-            match made.and_then(|connected| Wire::new(connected, &self.tape).map_err(|error| why(&error))) {
-                Ok(wire) => {
-                    self.lines.insert(self.next, Line { wire, open: None });
+        for connected in self.connected.try_iter() {
+            self.connecting = self.connecting.saturating_sub(1);
+            match connected
+                .and_then(|connected| TapedConnection::new(connected, &self.tape).map_err(|error| describe(&error)))
+            {
+                Ok(taped) => {
+                    self.connections.insert(self.next, PooledConnection { taped, open: None });
                     self.next += 1;
                 }
-                Err(why) => heard.push(Heard::Unreachable(why)),
+                Err(why) => events.push(PoolEvent::Unreachable(why)),
             }
         }
     }
 
     /// Writes and reads what a connection takes and gives.
-    fn attend(&mut self, number: Number, heard: &mut Vec<Heard>) {
-        let Lines { lines, buffer, .. } = self;
-        let Some(line) = lines.get_mut(&number) else { return };
-        let _ = line.wire.socket.flush();
+    fn transfer(&mut self, number: ConnectionNumber, events: &mut Vec<PoolEvent>) {
+        let ConnectionPool { connections, buffer, .. } = self;
+        let Some(connection) = connections.get_mut(&number) else { return };
+        let _ = connection.taped.socket.flush();
         let mut going = true;
         while going {
-            let received = line.wire.receive(buffer);
-            let Some((_, reading)) = &mut line.open else {
+            let received = connection.taped.receive(buffer);
+            let Some((_, reader)) = &mut connection.open else {
                 // The server closed it, or says what nobody asked for.
                 if !matches!(received, Ok(None)) {
-                    lines.remove(&number);
+                    connections.remove(&number);
                 }
                 return;
             };
             let parts = match received {
                 Ok(None) => return,
                 Ok(Some(count)) => {
-                    going = count > 0 && line.wire.socket.holds_received();
-                    reading.push(&buffer[..count])
+                    going = count > 0 && connection.taped.socket.has_buffered_plaintext();
+                    reader.push(&buffer[..count])
                 }
                 Err(error) => {
                     going = false;
-                    vec![Part::End(Err(why(&error)))]
+                    vec![Part::End(Err(describe(&error)))]
                 }
             };
             let at = Instant::now();
-            heard.extend(parts.into_iter().map(|part| Heard::Part(number, part, at)));
+            events.extend(parts.into_iter().map(|part| PoolEvent::Part(number, part, at)));
         }
     }
 }

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use crate::compare::{Answer, Held};
+use crate::compare::{Answer, AnswerText};
 use crate::source::overflow::nameless;
 
 /// Bytes that are held in memory.
@@ -14,7 +14,7 @@ const MEMORY: usize = 1 << 20;
 
 /// Texts, one behind the other.
 #[derive(Debug, Default)]
-pub struct Kept {
+pub struct NewAnswers {
     file: Option<File>,
     /// Bytes in the file: what is in memory stands behind them.
     written: u64,
@@ -23,22 +23,22 @@ pub struct Kept {
 
 /// Where a text stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct TextRange {
     start: u64,
     length: usize,
 }
 
-impl Kept {
+impl NewAnswers {
     /// Keeps the text of an answer.
-    pub fn keep(&mut self, answer: Held) -> Answer<Place> {
+    pub fn add(&mut self, answer: AnswerText) -> Answer<TextRange> {
         answer.map(|text| {
-            let place = Place { start: self.written + self.memory.len() as u64, length: text.len() };
+            let range = TextRange { start: self.written + self.memory.len() as u64, length: text.len() };
             self.memory.extend_from_slice(text.as_bytes());
             if self.memory.len() > MEMORY {
                 // Without a disk they stay in memory: nothing is lost.
                 let _ = self.write(&std::env::temp_dir());
             }
-            place
+            range
         })
     }
 
@@ -54,10 +54,10 @@ impl Kept {
     }
 
     /// An answer that was kept.
-    pub fn answer(&self, kept: &Answer<Place>) -> Answer {
+    pub fn answer(&self, answers: &Answer<TextRange>) -> Answer {
         let mut failed = None;
-        let held = kept.clone().map(|place| {
-            self.text(place).unwrap_or_else(|error| {
+        let held = answers.clone().map(|range| {
+            self.text(range).unwrap_or_else(|error| {
                 failed = Some(Answer::Nothing(format!("the answer that came cannot be read back: {error}")));
                 Box::default()
             })
@@ -65,7 +65,7 @@ impl Kept {
         failed.unwrap_or_else(|| held.read())
     }
 
-    fn text(&self, Place { start, length }: Place) -> io::Result<Box<str>> {
+    fn text(&self, TextRange { start, length }: TextRange) -> io::Result<Box<str>> {
         let bytes = match (start.checked_sub(self.written), &self.file) {
             (Some(start), _) => self.memory[start as usize..start as usize + length].to_vec(),
             (None, None) => Vec::new(),
@@ -87,23 +87,23 @@ mod tests {
 
     #[test]
     fn what_is_kept_is_read_back_from_memory_and_from_the_file() {
-        let mut kept = Kept::default();
+        let mut store = NewAnswers::default();
         let long = "x".repeat(MEMORY / 3);
         let answers: Vec<_> =
-            (0..10).map(|at| kept.keep(Answer::Result(format!("[{at},\"{long}\"]").into()))).collect();
-        assert!(kept.written > 0 && !kept.memory.is_empty() && kept.memory.len() <= MEMORY);
+            (0..10).map(|at| store.add(Answer::Result(format!("[{at},\"{long}\"]").into()))).collect();
+        assert!(store.written > 0 && !store.memory.is_empty() && store.memory.len() <= MEMORY);
         for (at, answer) in answers.iter().enumerate() {
-            assert_eq!(kept.answer(answer), Answer::Result(json!([at, long])));
+            assert_eq!(store.answer(answer), Answer::Result(json!([at, long])));
         }
-        let nothing = kept.keep(Answer::Nothing("gone".into()));
-        assert_eq!(kept.answer(&nothing), Answer::Nothing("gone".into()));
+        let nothing = store.add(Answer::Nothing("gone".into()));
+        assert_eq!(store.answer(&nothing), Answer::Nothing("gone".into()));
     }
 
     #[test]
     fn without_a_disk_they_stay_in_memory() {
-        let mut kept = Kept::default();
-        let answer = kept.keep(Answer::Error("{}".into()));
-        assert!(kept.write(Path::new("/nowhere/at/all")).is_err());
-        assert_eq!(kept.answer(&answer), Answer::Error(json!({})));
+        let mut store = NewAnswers::default();
+        let answer = store.add(Answer::Error("{}".into()));
+        assert!(store.write(Path::new("/nowhere/at/all")).is_err());
+        assert_eq!(store.answer(&answer), Answer::Error(json!({})));
     }
 }

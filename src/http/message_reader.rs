@@ -13,18 +13,18 @@ pub enum Part {
     /// Some of the content.
     Content(Vec<u8>),
     /// Something that is not as the standard has it.
-    Odd(Anomaly),
+    Anomaly(Anomaly),
     /// Nothing more follows: it is whole, or this is why it is not.
     End(Result<(), String>),
 }
 
 /// A request or a response. Interim responses are passed over.
 #[derive(Debug)]
-pub struct Reading {
+pub struct MessageReader {
     http: Http1,
     direction: Direction,
     /// Bytes that were taken.
-    taken: u64,
+    pushed: u64,
     /// Offset of the first byte behind the message, where the decoder has read on.
     next: Option<u64>,
     has_head: bool,
@@ -33,19 +33,19 @@ pub struct Reading {
     is_over: bool,
 }
 
-impl Reading {
+impl MessageReader {
     /// A message that flows in this direction.
-    pub fn new(direction: Direction) -> Reading {
+    pub fn new(direction: Direction) -> MessageReader {
         let http = Http1::new(Limits::default());
-        Reading { http, direction, taken: 0, next: None, has_head: false, persists: false, is_over: false }
+        MessageReader { http, direction, pushed: 0, next: None, has_head: false, persists: false, is_over: false }
     }
 
     /// The next bytes of the connection; none at its end.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<Part> {
         let piece = if bytes.is_empty() { Piece::End(Ending::Finished) } else { Piece::Data(bytes) };
-        self.taken += bytes.len() as u64;
+        self.pushed += bytes.len() as u64;
         let mut parts = Vec::new();
-        let Reading { http, next, has_head, persists, is_over, .. } = self;
+        let MessageReader { http, next, has_head, persists, is_over, .. } = self;
         http.push(self.direction, piece, Seen::default(), &mut |event| match event {
             _ if *is_over => *next = next.or(start(&event)),
             HttpEvent::Head { head, .. } if is_interim(&head) => {}
@@ -55,7 +55,7 @@ impl Reading {
                 parts.push(Part::Head(head));
             }
             HttpEvent::Content { bytes, .. } => parts.push(Part::Content(bytes.to_vec())),
-            HttpEvent::Anomaly { anomaly, .. } => parts.push(Part::Odd(anomaly)),
+            HttpEvent::Anomaly { anomaly, .. } => parts.push(Part::Anomaly(anomaly)),
             HttpEvent::End { complete, .. } => {
                 *is_over = true;
                 let end = match (*has_head, complete) {
@@ -83,17 +83,17 @@ impl Reading {
 
     /// Whether any byte was taken.
     pub fn is_begun(&self) -> bool {
-        self.taken > 0
+        self.pushed > 0
     }
 
     /// How many of the last bytes stand behind the message, once it is over.
-    pub fn rest(&self) -> usize {
-        (self.taken - self.next.unwrap_or_else(|| self.http.low_water(self.direction))) as usize
+    pub fn bytes_after(&self) -> usize {
+        (self.pushed - self.next.unwrap_or_else(|| self.http.low_water(self.direction))) as usize
     }
 
     /// Whether another request can be sent behind this message: nothing came that nobody asked for.
     pub fn leaves_open(&self) -> bool {
-        self.is_over && self.persists && self.rest() == 0
+        self.is_over && self.persists && self.bytes_after() == 0
     }
 }
 
@@ -129,18 +129,18 @@ mod tests {
 
     /// What is read of these pieces, in words, and whether the connection can be used again.
     fn read(pieces: &[&str]) -> (Vec<String>, bool) {
-        let mut reading = Reading::new(Direction::ServerToClient);
-        let parts: Vec<Part> = pieces.iter().flat_map(|piece| reading.push(piece.as_bytes())).collect();
-        let mut said: Vec<String> = Vec::new();
+        let mut reader = MessageReader::new(Direction::ServerToClient);
+        let parts: Vec<Part> = pieces.iter().flat_map(|piece| reader.push(piece.as_bytes())).collect();
+        let mut parts_read: Vec<String> = Vec::new();
         for part in parts {
             match part {
-                Part::Head(head) => said.extend([format!("{:?}", head.start), String::new()]),
-                Part::Content(bytes) => *said.last_mut().unwrap() += &String::from_utf8(bytes).unwrap(),
-                Part::Odd(_) => {}
-                Part::End(end) => said.push(format!("{end:?}")),
+                Part::Head(head) => parts_read.extend([format!("{:?}", head.start), String::new()]),
+                Part::Content(bytes) => *parts_read.last_mut().unwrap() += &String::from_utf8(bytes).unwrap(),
+                Part::Anomaly(_) => {}
+                Part::End(end) => parts_read.push(format!("{end:?}")),
             }
         }
-        (said, reading.leaves_open())
+        (parts_read, reader.leaves_open())
     }
 
     #[test]
@@ -153,8 +153,8 @@ mod tests {
         let junk = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabcdeHT";
         for (text, open) in [(chunked, true), (interim, true), (closing, false), (old, false), (junk, false)] {
             for cut in 1..text.len() {
-                let (said, leaves_open) = read(&[&text[..cut], &text[cut..]]);
-                assert_eq!(said, [ok, "abcde", "Ok(())"], "{text:?} cut at {cut}");
+                let (parts_read, leaves_open) = read(&[&text[..cut], &text[cut..]]);
+                assert_eq!(parts_read, [ok, "abcde", "Ok(())"], "{text:?} cut at {cut}");
                 // What nobody asked for is also seen where it comes later: then before the next request.
                 assert!(leaves_open == open || cut == text.len() - 2 && text == junk, "{text:?} cut at {cut}");
             }
