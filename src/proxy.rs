@@ -1,4 +1,4 @@
-//! A reverse proxy: stands before a server that speaks HTTP, passes on what clients say to it and it to them, and notes it.
+//! A reverse proxy before one HTTP server. It forwards requests and responses and records them.
 //!
 //! ```text
 //!            ┌────────────────────── mcptap ──────────────────────┐
@@ -8,15 +8,20 @@
 //!            └────────────────────────────────────────────────────┘
 //! ```
 //!
-//! * **Bytes pass as they come.** Nothing is gathered, so events pass before the next come; bodies may have any size. Each client's connection
-//!   has one of its own to the server, so that nobody's requests mix ([`relay`]).
-//! * **Names of places change, and nothing else**: the server's own name in `Host`, the proxy's in redirects to the server ([`heads`]) and in the address that a stream
-//!   of HTTP+SSE announces ([`endpoint`]).
-//! * **What cannot be read without a guess is not passed on** ([`conversation`]): the server might read it otherwise.
-//! * **Recording comes second** ([`Track`]): it is bounded, and counts what it has no room for.
+//! * **Bytes are forwarded as they arrive.** No message is collected first, so events are forwarded
+//!   without delay and bodies can have any size. Each client connection has its own connection to
+//!   the server, so requests of different clients never mix ([`relay`]).
+//! * **Only addresses change.** `Host` gets the server's name. Redirects to the server get the
+//!   proxy's name ([`heads`]), and so does the address that an HTTP+SSE stream announces
+//!   ([`endpoint`]).
+//! * **Ambiguous requests are refused** ([`conversation`]), because the server might parse them
+//!   differently.
+//! * **Forwarding comes before recording.** The memory of [`Track`] is limited, and it counts what
+//!   it had to drop.
 //!
-//! What is recorded is what left the proxy, between the client's address and the server's: what a client gets, and what the server is asked by its own name. Answers
-//! that the proxy makes up itself (502 and the like) are recorded too.
+//! The recording contains the bytes that left the proxy, between the addresses of the client and of
+//! the server: responses as the client gets them, and requests with the server's own name. It also
+//! contains responses that the proxy makes itself (502 and others).
 
 mod conversation;
 mod endpoint;
@@ -45,31 +50,32 @@ use crate::view::safe;
 
 pub use self::fuzz::fuzz_proxy;
 
-/// Clients' connections at once: each has a thread and holds some 200 KB while much passes. A client of the SDKs has two or three.
+/// The most client connections at once. Each has a thread and about 200 KB of buffers under load. A
+/// client of the SDKs has two or three.
 const CONNECTIONS: usize = 512;
 
-/// How long a client may take to send a head, and how long a connection may lie idle on which nothing was asked.
+/// The longest time for a request head to arrive, and for a connection to stay without a request.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A reverse proxy for one server.
 #[derive(Debug)]
 pub struct Proxy {
     heads: Arc<HeadRewriter>,
-    /// Scheme and authority of the server, as people write them.
+    /// Scheme and authority of the server, for messages.
     server: String,
     connector: Connector,
     recorder: TrafficRecorder,
     patience: Duration,
-    /// What was said last of what went wrong.
+    /// The last warning that was printed.
     last_warning: Mutex<String>,
 }
 
-/// Where what passes is noted.
+/// Records the traffic of the proxy.
 #[derive(Clone, Debug)]
 pub struct TrafficRecorder {
-    /// The tape, whose [`Spool`](crate::source::tape::Spool) reads it.
+    /// The tape that stores the traffic. A [`Spool`](crate::source::tape::Spool) reads it.
     pub tape: Tape,
-    /// What it had no room for.
+    /// Counts what the tape had no room for.
     pub loss: Loss,
 }
 
@@ -80,7 +86,8 @@ impl TrafficRecorder {
 }
 
 impl Proxy {
-    /// One for the server at a URL. Clients may call it `localhost`, by its address, or by one of `names`.
+    /// A proxy for the server at a URL. Clients may call the proxy `localhost`, by its IP address,
+    /// or by one of `names`.
     ///
     /// # Errors
     /// The URL or the options cannot be used.
@@ -97,10 +104,11 @@ impl Proxy {
         Ok(Proxy { heads, server, connector, recorder, patience: PATIENCE, last_warning: Mutex::default() })
     }
 
-    /// Serves clients until `stop` is readable. Those that are served then are cut off at once; their threads may outlive this call for a moment.
+    /// Serves clients until `stop` is readable. Open connections are then cut, and their threads
+    /// may outlive this call for a moment.
     ///
     /// # Errors
-    /// The descriptor cannot be shared with the threads.
+    /// The descriptor of `stop` cannot be duplicated.
     pub fn serve(self, listener: &TcpListener, stop: &OwnedFd) -> Result<()> {
         let shared = Arc::new((self, stop.try_clone().context("cannot share a descriptor")?));
         let serve = move |client: TcpStream| {
@@ -112,13 +120,13 @@ impl Proxy {
     }
 
     fn relay(&self, stop: BorrowedFd<'_>, client: TcpStream) {
-        // A client that is gone already wants nothing.
+        // An error means that the client is already gone.
         if let Ok(relay) = Relay::new(self, stop, client) {
             relay.run();
         }
     }
 
-    /// Makes a connection to the server, for a client that reached us at `local`.
+    /// Connects to the server for a client that reached the proxy at `local`.
     fn connect(&self, local: SocketAddr) -> Result<Socket, String> {
         let connected = self.connector.connect().map_err(|why| self.with_server_name(why))?;
         if connected.0.peer_addr().is_ok_and(|server| server == local) {
@@ -127,12 +135,12 @@ impl Proxy {
         Socket::new(connected).map_err(|error| self.with_server_name(error.to_string()))
     }
 
-    /// What is wrong with the server.
+    /// An error message with the server's name.
     fn with_server_name(&self, why: String) -> String {
         format!("{}: {why}", self.server)
     }
 
-    /// Tells the person what goes wrong: the same once, however often a client tries.
+    /// Prints a warning. The same text is printed only once, however often clients try again.
     fn warn(&self, text: &str) {
         let mut last_warning = self.last_warning.lock().unwrap_or_else(PoisonError::into_inner);
         if *last_warning != text {

@@ -1,4 +1,5 @@
-//! One answer against another.
+//! The answer to a request, and the comparison of two answers. An answer is the result or the error
+//! of a response, or the reason why there is no response.
 
 use serde_json::Value;
 
@@ -10,26 +11,28 @@ use crate::decode::jsonrpc::Kind;
 use crate::mcp::Message;
 use crate::mcp::facts::part;
 
-/// How a request was answered.
+/// The answer to one request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer<V = Value> {
-    /// With a result.
+    /// The result of a response.
     Result(V),
-    /// With a result that says that the tool failed (`isError`).
+    /// A result in which a tool reports its own failure (`isError`).
     ToolError(V),
-    /// With a JSON-RPC error.
+    /// A JSON-RPC error.
     Error(V),
-    /// With JSON that cannot be read whole (more than 128 levels): only its text can be compared.
+    /// JSON that serde_json cannot read whole (more than 128 levels). Only its text
+    /// can be compared.
     Unreadable(String),
-    /// Not at all, for this reason.
+    /// There was no response, for this reason.
     Nothing(String),
 }
 
-/// An answer as it is held until it is compared: its text takes a tenth of what the value does that is read from it.
+/// An answer whose value is JSON text. It waits in this form until it is compared: the text takes a
+/// tenth of the memory of the parsed value.
 pub type AnswerText = Answer<Box<str>>;
 
 impl<V> Answer<V> {
-    /// The same answer with another form of its value.
+    /// Converts the value and keeps the kind of answer.
     pub fn map<W>(self, other: impl FnOnce(V) -> W) -> Answer<W> {
         match self {
             Answer::Result(value) => Answer::Result(other(value)),
@@ -42,7 +45,7 @@ impl<V> Answer<V> {
 }
 
 impl AnswerText {
-    /// The answer with its value.
+    /// Parses the value. Text that cannot be parsed becomes [`Answer::Unreadable`].
     pub fn read(&self) -> Answer {
         let value = |text: &str| serde_json::from_str(text).map_err(|_| Answer::Unreadable(text.to_owned()));
         match self {
@@ -56,7 +59,8 @@ impl AnswerText {
 }
 
 impl Answer {
-    /// This answer, whose value was read from `text`, as that text. (Written anew it could be another: numbers have many forms.)
+    /// This answer with `text`, from which its value was parsed. Serialising the value again could
+    /// give another text, because one number has many forms.
     pub fn to_text(&self, text: &str) -> AnswerText {
         match self {
             Answer::Result(_) => Answer::Result(text.into()),
@@ -67,13 +71,13 @@ impl Answer {
         }
     }
 
-    /// The answer in a response or an error.
+    /// The answer in a response message.
     pub fn of(message: &Message) -> Answer {
         let is_error = message.kind == Kind::Error;
         Answer::parse(is_error, part(message, if is_error { "error" } else { "result" }).unwrap_or("null"))
     }
 
-    /// An answer from the JSON text of its `error` or `result`.
+    /// Parses the JSON text of an `error` or a `result`.
     pub fn parse(is_error: bool, text: &str) -> Answer {
         match serde_json::from_str::<Value>(text) {
             Err(_) => Answer::Unreadable(text.to_owned()),
@@ -83,7 +87,7 @@ impl Answer {
         }
     }
 
-    /// The result or error.
+    /// The value of the result or the error.
     pub fn value(&self) -> Option<&Value> {
         match self {
             Answer::Result(value) | Answer::ToolError(value) | Answer::Error(value) => Some(value),
@@ -91,7 +95,7 @@ impl Answer {
         }
     }
 
-    /// The answer in words that follow "answered ".
+    /// A short description that completes the sentence "answered ...".
     fn summary(&self) -> String {
         match self {
             Answer::Error(error) => {
@@ -109,14 +113,15 @@ impl Answer {
     }
 }
 
-/// What a comparison of two answers says.
+/// The result of comparing two answers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// In one word.
+    /// The kind of difference, or that there is none.
     pub outcome: Outcome,
-    /// Where they differ; empty where one look says it all.
+    /// The differences inside the two values. Empty where the outcome alone
+    /// explains the difference.
     pub differences: Vec<Difference>,
-    /// In a sentence, where the outcome alone does not say it.
+    /// An explanation, where the outcome alone is not enough.
     pub why: Option<String>,
 }
 
@@ -126,15 +131,17 @@ impl Verdict {
     }
 }
 
-/// Holds a new answer against the recorded one.
+/// Compares the new answer to a request with the recorded one.
 pub fn judge(label: &Label, old: &Answer, new: &Answer, rules: &Rules) -> Verdict {
     match (old, new) {
         (Answer::Nothing(_), Answer::Nothing(_)) => Verdict::new(Outcome::Same, None),
         (Answer::Nothing(_), new) => Verdict::new(Outcome::Extra, Some(format!("answered {}", new.summary()))),
         (_, Answer::Nothing(why)) => Verdict::new(Outcome::Missing, Some(why.clone())),
-        // JSON-RPC 2.0 section 5.1: the code "indicates the error type that occurred"; the message is for people.
+        // JSON-RPC 2.0 section 5.1: the code "indicates the error type that occurred". The message
+        // is for people and is not compared.
         (Answer::Error(old), Answer::Error(new)) if code(old) == code(new) => Verdict::new(Outcome::Same, None),
-        // 2026-07-28 basic/versioning: whatever is answered to `server/discover`, but for the errors of its own era, says that it is not known.
+        // 2026-07-28 basic/versioning: a server of the older era may answer `server/discover` with
+        // any error. All of them mean that the method is unknown, except the errors of the new era.
         (Answer::Error(old), Answer::Error(new))
             if label.method == "server/discover" && !is_modern(old) && !is_modern(new) =>
         {
@@ -154,7 +161,8 @@ pub fn judge(label: &Label, old: &Answer, new: &Answer, rules: &Rules) -> Verdic
     }
 }
 
-/// HeaderMismatch, MissingRequiredClientCapability, UnsupportedProtocolVersion: only servers of 2026-07-28 know these codes.
+/// Whether only servers of 2026-07-28 use this code: HeaderMismatch,
+/// MissingRequiredClientCapability and UnsupportedProtocolVersion.
 fn is_modern(error: &Value) -> bool {
     code(error).is_some_and(|code| (-32022..=-32020).contains(&code))
 }
@@ -177,8 +185,9 @@ fn values(label: &Label, old: &Value, new: &Value, rules: &Rules) -> Verdict {
     Verdict { outcome, differences, why: None }
 }
 
-/// Sets aside when tasks were created and last changed (utilities/tasks "Task"; the extension of 2026): no two runs agree about that. A result is
-/// a task, has one, or lists some.
+/// Sets aside the times at which tasks were created and last changed, because they differ in every
+/// run (utilities/tasks "Task"; the extension of 2026). A result can be a task, contain one in
+/// `task`, or list several in `tasks`.
 fn set_times_aside(result: &mut Value) {
     let is_task = |value: &Value| value.get("taskId").is_some_and(Value::is_string);
     let mut listed = Vec::new();

@@ -6,24 +6,23 @@ use crate::decode::json::{member, string};
 use crate::mcp::Message;
 use crate::mcp::facts::part;
 
-/// What a request is called: its method, and the tool, prompt or resource it is about.
+/// The label of a request: its method, and the tool, prompt or resource that it addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Label {
-    /// The method.
     pub method: String,
-    /// `params.name`, or `params.uri`.
+    /// The value of `params.name` or `params.uri`.
     pub subject: Option<String>,
 }
 
 impl Label {
-    /// Of a request or notification.
+    /// The label of a request or notification.
     pub fn of(message: &Message) -> Label {
         let method = message.method.as_deref().unwrap_or_default().to_owned();
         Label { subject: subject(&method, part(message, "params").unwrap_or_default()), method }
     }
 }
 
-/// What a request is about, where its method says that it is about something.
+/// The name or URI in `params`, for methods that address a tool, prompt or resource.
 pub fn subject(method: &str, params: &str) -> Option<String> {
     let name = match method {
         "tools/call" | "prompts/get" => "name",

@@ -1,7 +1,7 @@
-//! Two recordings of the same conversation, held against each other: what was answered otherwise, and exactly where.
+//! Compares two recordings of the same conversation: which answers differ, and where exactly.
 //!
-//! Nothing here reads a clock or a file. `replay` pairs answers by its plan, `diff` by [`pairing`]; both make a [`Report`], which
-//! [`text`], [`json`] and [`junit`] put into words.
+//! This module reads no clock and no file. `replay` pairs requests by its plan, `diff` by
+//! [`pairing`]. Both make a [`Report`], which [`text`], [`json`] and [`junit`] write out.
 //!
 //! ```text
 //!  recorded answer ─┐                        ┌─ same

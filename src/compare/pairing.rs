@@ -1,6 +1,8 @@
-//! Which request of one recording is which of another: by what was asked and in which order, never by id.
+//! Pairs the requests of two recordings by content and order. Request ids are never compared, since
+//! each run chooses its own.
 //!
-//! A recording is gone through once, and numbers and hashes are kept of it. An answer is read only where it is not the other one letter by letter.
+//! Each recording is read once. Of every request only numbers and hashes are stored. Two answers
+//! are read again only when their hashes differ.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -17,33 +19,34 @@ use crate::decode::jsonrpc::Kind;
 use crate::mcp::facts::part;
 use crate::mcp::{Message, MessageNumber};
 
-/// Requests of one recording that are lined up by content; of longer recordings the like ones are paired in order.
+/// The longest recording, in requests, that is aligned by content. In longer ones, requests with
+/// the same label are paired in order.
 const LINED_UP: usize = 20_000;
 
-/// A client's request as it is paired.
+/// A request of the client with what is needed to pair it.
 #[derive(Debug)]
 struct ComparableRequest {
     number: MessageNumber,
     latency: Option<i64>,
     label: Arc<Label>,
-    /// Of label and parameters: the same for the same question.
+    /// Hash of the label and the parameters. Equal requests have equal hashes.
     question: u64,
-    /// Its first answer.
+    /// The first response to it.
     answer: Option<AnswerDigest>,
 }
 
-/// Where an answer stands, and enough to know it again.
+/// The number of a response, and a hash of its content.
 #[derive(Clone, Copy, Debug)]
 struct AnswerDigest {
     number: MessageNumber,
     digest: u64,
 }
 
-/// A recording as far as it is compared.
+/// The requests of one recording, prepared for comparison.
 #[derive(Debug)]
 pub struct ComparableRecording {
     hashes: RandomState,
-    /// Requests that the server redirected: what they ask was asked by their copies.
+    /// Requests that the server redirected. Their repeated copies are compared instead.
     redirected: HashSet<MessageNumber>,
     labels: HashSet<Arc<Label>>,
     requests: Vec<ComparableRequest>,
@@ -51,7 +54,7 @@ pub struct ComparableRecording {
 }
 
 impl ComparableRecording {
-    /// Before its first message. What is held against each other has the same hashes.
+    /// An empty recording. Two recordings that are compared must share `hashes`.
     pub fn new(hashes: &RandomState, redirected: HashSet<MessageNumber>) -> ComparableRecording {
         let hashes = hashes.clone();
         ComparableRecording {
@@ -63,7 +66,7 @@ impl ComparableRecording {
         }
     }
 
-    /// Takes the next message.
+    /// Adds the next message of the recording.
     pub fn take(&mut self, message: &Message) {
         match (message.direction, message.kind) {
             (_, Kind::Response | Kind::Error) => self.answer(message),
@@ -97,7 +100,8 @@ impl ComparableRecording {
     }
 }
 
-/// Parameters as a question: members in order of name, without `_meta` (progress tokens, what a client says of itself).
+/// The parameters in canonical form: members sorted by name, without `_meta`, which holds progress
+/// tokens and client details.
 fn question(params: &str) -> String {
     match serde_json::from_str::<serde_json::Value>(params) {
         Ok(mut value) => {
@@ -110,10 +114,10 @@ fn question(params: &str) -> String {
     }
 }
 
-/// Compares two recordings. `read` gives an answer of the first (0) or the second (1).
+/// Compares two recordings. `read` returns an answer of the first (0) or second (1) recording.
 ///
 /// # Errors
-/// Those of `read`.
+/// Errors of `read`.
 pub fn compare<E>(
     [old, new]: [&ComparableRecording; 2],
     read: &mut dyn FnMut(usize, MessageNumber) -> Result<Answer, E>,
@@ -147,8 +151,9 @@ impl ComparableRequest {
         self.answer.map(|answer| answer.digest)
     }
 
-    /// What requests of one label have in common, or those of one method: but for what is called by a name that people gave it, which a server
-    /// does not make up anew each time, as it may its URIs.
+    /// The key under which requests are paired: the label, or only the method. Calls of tools and
+    /// prompts are never paired by method alone. Their names are chosen by people and stay the
+    /// same, while a server may generate new resource URIs in each run.
     fn key(&self, by_method: bool) -> Option<(&str, Option<&str>)> {
         let Label { method, subject } = &*self.label;
         match by_method {
@@ -159,7 +164,7 @@ impl ComparableRequest {
     }
 }
 
-/// What belongs together, in the order of both.
+/// Pairs of requests in the order of both recordings. A request without a partner stands alone.
 type Pairs<'a> = Vec<(Option<&'a ComparableRequest>, Option<&'a ComparableRequest>)>;
 
 fn pairs<'a>([old, new]: [&'a [ComparableRequest]; 2]) -> Pairs<'a> {
@@ -179,7 +184,8 @@ fn pairs<'a>([old, new]: [&'a [ComparableRequest]; 2]) -> Pairs<'a> {
     pairs
 }
 
-/// A run of requests in place of another: those of one label are paired in order; then those of one method.
+/// Pairs a run of requests with the run that replaced it: first by label, then by method,
+/// both in order.
 fn run<'a>(old: &'a [ComparableRequest], new: &'a [ComparableRequest]) -> Pairs<'a> {
     let mut free: Vec<bool> = vec![true; new.len()];
     let mut partners: Vec<Option<usize>> = vec![None; old.len()];
@@ -201,7 +207,7 @@ fn run<'a>(old: &'a [ComparableRequest], new: &'a [ComparableRequest]) -> Pairs<
     pairs
 }
 
-/// Those whose numbers differ: method, before, now.
+/// The methods whose counts differ, each with the old and the new count.
 pub fn differing(old: &BTreeMap<String, u64>, new: &BTreeMap<String, u64>) -> Vec<(String, u64, u64)> {
     let methods: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     let count = |counts: &BTreeMap<String, u64>, method: &String| counts.get(method).copied().unwrap_or(0);
@@ -216,7 +222,7 @@ mod tests {
     use super::*;
     use crate::talk::read;
 
-    /// The report on two conversations, with the numbers of the answers that were read for it.
+    /// The report on two conversations, and which answers were read for it.
     fn compared(talks: [&str; 2]) -> (Report, Vec<(usize, u64)>) {
         let (hashes, messages) = (RandomState::new(), talks.map(read));
         let sides = [0, 1].map(|side: usize| {

@@ -1,7 +1,8 @@
-//! What a comparison sets aside: members that are ignored, parts of texts that vary, arrays without order.
+//! Rules for what a comparison ignores: members, varying words of a text, and the order of arrays.
 //!
-//! A rule is written `[SCOPE:]POINTER`. The pointer is that of RFC 6901 into the result (or error) with `*` for any one step and `**` for any
-//! number of them; the scope is a method, or the name of a tool, prompt or resource:
+//! A rule is written `[SCOPE:]POINTER`. The pointer (RFC 6901) leads into the result or the error.
+//! In it `*` matches any one reference token and `**` any number of them. The scope is a method, or
+//! the name of a tool, prompt or resource:
 //!
 //! ```text
 //! /content/0/text                     in every answer
@@ -18,27 +19,28 @@ use serde_json::Value;
 use super::difference::{escaped, unescaped};
 use super::label::Label;
 
-/// One step of a pattern.
+/// A pattern for one reference token of a JSON Pointer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum TokenPattern {
-    /// A member of this name, or the element of this index.
+    /// Matches a member of this name, or the element of this index.
     Name(String),
-    /// `*`: any one.
+    /// `*` matches any one token.
     Any,
-    /// `**`: any number of steps, none included.
+    /// `**` matches any number of tokens, also none.
     Deep,
 }
 
-/// Where something is set aside, and how much of it.
+/// A place in some answers whose value is ignored, as a whole or in part.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rule {
     scope: Option<String>,
     tokens: Vec<TokenPattern>,
-    /// Of a text that always has the same words but these (0-based), only these; otherwise the whole value.
+    /// Indices (from 0) of the words of a text that vary, while all others stay the same. `None`
+    /// means the whole value.
     words: Option<BTreeSet<usize>>,
 }
 
-/// A rule that cannot be read.
+/// A text that is not a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is no path: write /pointer/into/the/result, * for any one step, METHOD:/path or TOOL:/path for some answers"
@@ -46,19 +48,20 @@ pub struct Rule {
 pub struct RuleError(String);
 
 impl Rule {
-    /// At exactly this path of the answers under a label: of their words, where only some vary.
+    /// A rule for exactly this path in the answers to requests with this label. `words` limits it
+    /// to some words of a text.
     pub fn at(label: &Label, path: &str, words: Option<BTreeSet<usize>>) -> Rule {
         let scope = label.subject.clone().unwrap_or_else(|| label.method.clone());
         let tokens = path.split('/').skip(1).map(|token| TokenPattern::Name(unescaped(token))).collect();
         Rule { scope: Some(scope), tokens, words }
     }
 
-    /// The words that vary, where it is only those.
+    /// The words that are ignored, if not the whole value is.
     pub fn words(&self) -> Option<&BTreeSet<usize>> {
         self.words.as_ref()
     }
 
-    /// The same place, with these words of it.
+    /// The rule for the same place with other words.
     pub(super) fn with_words(self, words: Option<BTreeSet<usize>>) -> Rule {
         Rule { words, ..self }
     }
@@ -72,7 +75,8 @@ impl Rule {
     }
 }
 
-/// Whether a path fits a pattern. Patterns come from the command line: their few `**` cost a retry each.
+/// Whether a path matches a pattern. Each `**` costs one retry per token; patterns come from the
+/// command line and have few.
 fn matches(tokens: &[TokenPattern], path: &[String]) -> bool {
     match (tokens.split_first(), path.split_first()) {
         (None, None) => true,
@@ -87,7 +91,7 @@ impl FromStr for Rule {
     type Err = RuleError;
 
     fn from_str(text: &str) -> Result<Rule, RuleError> {
-        // The scope may be a URI: its "://" does not end it.
+        // A scope can be a URI, so the colon of "://" does not end it.
         let colon = text.match_indices(":/").find(|(at, _)| !text[at + 2..].starts_with('/')).map(|(at, _)| at);
         let (scope, pointer) = match colon {
             _ if text.starts_with('/') => (None, text),
@@ -119,20 +123,20 @@ impl fmt::Display for Rule {
     }
 }
 
-/// The rules of a comparison.
+/// The rules of one comparison.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rules {
-    /// What is set aside.
+    /// Values that are ignored.
     pub ignored: Vec<Rule>,
-    /// Arrays whose order means nothing.
+    /// Arrays whose order is ignored.
     pub unordered: Vec<Rule>,
 }
 
-/// What stands for what varies.
+/// Replaces the words of a text that vary.
 pub(super) const VARIES: &str = "…";
 
 impl Rules {
-    /// The value without what is set aside.
+    /// Removes the ignored parts from the value.
     pub fn apply(&self, label: &Label, value: &mut Value) {
         let rules: Vec<&Rule> = self.ignored.iter().filter(|rule| rule.applies_to(label)).collect();
         if !rules.is_empty() {
@@ -140,7 +144,7 @@ impl Rules {
         }
     }
 
-    /// Whether the array at a path has no order.
+    /// Whether the order of the array at this path is ignored.
     pub fn is_unordered(&self, label: &Label, path: &str) -> bool {
         let mut rules = self.unordered.iter().filter(|rule| rule.applies_to(label)).peekable();
         rules.peek().is_some() && {
@@ -150,7 +154,8 @@ impl Rules {
     }
 }
 
-/// Takes away what fits a rule, at `path` and below. An element becomes null, so that those behind it keep their place.
+/// Removes what matches a rule, at `path` and below. Array elements become null, so that the
+/// elements after them keep their index.
 fn strip(rules: &[&Rule], path: &mut Vec<String>, value: &mut Value) {
     for rule in rules.iter().filter(|rule| rule.matches(path)) {
         match (&rule.words, &mut *value) {
@@ -179,7 +184,8 @@ fn strip(rules: &[&Rule], path: &mut Vec<String>, value: &mut Value) {
     }
 }
 
-/// The words of a text: runs of letters, digits and the marks that stand inside times, numbers, paths and ids. What stands between counts too.
+/// Splits a text into words and the separators between them. A word is a run of letters, digits and
+/// the characters that occur inside times, numbers, paths and ids.
 pub(crate) fn words(text: &str) -> Vec<&str> {
     let is_inside = |c: char| c.is_alphanumeric() || "-_.:+/%".contains(c);
     let mut words = Vec::new();
@@ -199,12 +205,12 @@ pub(crate) fn words(text: &str) -> Vec<&str> {
     words
 }
 
-/// A word without the marks that end a clause: they stand inside an identifier, too, but not at its end.
+/// A word without a final period or colon. Both can be part of an identifier, but not at its end.
 pub(crate) fn bare(word: &str) -> &str {
     word.trim_end_matches(['.', ':'])
 }
 
-/// The text with other words in the place of those that are known.
+/// The text with some of its words replaced. `known` returns the replacement of a word.
 pub(crate) fn with_words<'a>(text: &'a str, known: impl Fn(&str) -> Option<&'a str>) -> String {
     let mut renewed = String::with_capacity(text.len());
     for word in words(text) {

@@ -1,4 +1,4 @@
-//! A comparison for people.
+//! A comparison as text for the terminal.
 //!
 //! ```text
 //!   same       tools/list                       12.0 ms  was 11.4 ms
@@ -19,22 +19,22 @@ use crate::view::paint::{Paint, Tone};
 use crate::view::safe::{self, Align};
 use crate::view::units::{count, duration};
 
-/// Lines of one difference that are shown; the JSON output has all.
+/// The most lines that are shown of one difference. The JSON output has all of them.
 const SHOWN: usize = 200;
 
-/// Lines around a change in a text of many lines.
+/// Unchanged lines shown before and after a change.
 const CONTEXT: usize = 2;
 
-/// How a report is drawn.
+/// Options for drawing a report.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
-    /// Colour or none.
+    /// Whether to use colour.
     pub paint: Paint,
-    /// Columns.
+    /// Width in columns.
     pub width: usize,
-    /// Old and new beside each other instead of below.
+    /// Show old and new values side by side instead of one below the other.
     pub side_by_side: bool,
-    /// Pairs that are the same have a line too.
+    /// Also show pairs that are the same.
     pub all: bool,
 }
 
@@ -74,7 +74,7 @@ pub fn report(report: &Report, style: Style) -> String {
     out
 }
 
-/// The last line: `12 requests: 10 same, 1 different, 1 missing`.
+/// The last line of a report: `12 requests: 10 same, 1 different, 1 missing`.
 pub fn summary(report: &Report) -> String {
     let counts: Vec<String> =
         report.counts().into_iter().map(|(outcome, count)| format!("{count} {}", words(outcome))).collect();
@@ -86,7 +86,7 @@ pub fn summary(report: &Report) -> String {
     }
 }
 
-/// The outcome as a count has it: `2 different`.
+/// The outcome as it follows a count: `2 different`.
 pub fn words(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Error => "error instead of a result",
@@ -96,7 +96,7 @@ pub fn words(outcome: Outcome) -> &'static str {
     }
 }
 
-/// One pair with its differences.
+/// Writes one pair with its differences.
 pub fn pair(out: &mut String, pair: &Pair, style: Style) {
     let paint = style.paint;
     let (mark, tone) = match pair.outcome {
@@ -136,11 +136,11 @@ pub fn pair(out: &mut String, pair: &Pair, style: Style) {
     }
 }
 
-/// One difference: its path, and the values below or beside each other.
+/// Writes one difference: its path, then both values below or beside each other.
 fn difference(out: &mut String, difference: &Difference, style: Style) {
     let path = if difference.path.is_empty() { "(the whole answer)" } else { &difference.path };
     let path = style.paint.paint(Tone::Strong, &safe::visible(path));
-    // An index says little of what is gone or new; its name does.
+    // The index of a removed or added element explains little, so its name is shown.
     match &difference.change {
         Change::Removed(value) | Change::Added(value) if name_of(value).is_some() => {
             let name = safe::visible(name_of(value).unwrap_or_default());
@@ -149,7 +149,7 @@ fn difference(out: &mut String, difference: &Difference, style: Style) {
         _ => drop(writeln!(out, "    {path}")),
     }
     let (old, new) = match &difference.change {
-        // What one side has as it reads the other has too.
+        // When one side is a text of several lines, both are shown as plain text.
         Change::Changed(Value::String(old), Value::String(new)) if old.contains('\n') || new.contains('\n') => {
             (Some(old.clone()), Some(new.clone()))
         }
@@ -167,7 +167,7 @@ fn difference(out: &mut String, difference: &Difference, style: Style) {
     }
 }
 
-/// A value as lines: text as it reads, anything else as indented JSON.
+/// The value as lines: a text of several lines as it is, all else as indented JSON.
 fn lines(value: &Value) -> String {
     match value {
         Value::String(text) if text.contains('\n') => text.clone(),
@@ -205,7 +205,7 @@ fn unified(out: &mut String, old: &str, new: &str, style: Style) {
     }
 }
 
-/// Writes `old` to the left of `new`, the lines that are the same in one row.
+/// Writes `old` to the left of `new`. Equal lines share a row.
 fn side_by_side(out: &mut String, old: &str, new: &str, style: Style) {
     let columns = (style.width.saturating_sub(9) / 2).clamp(20, 120);
     let diff = TextDiff::from_lines(old, new);
@@ -245,7 +245,7 @@ fn side_by_side(out: &mut String, old: &str, new: &str, style: Style) {
     }
 }
 
-/// What went and what came in its place, in the same rows as far as both reach.
+/// Adds rows that put removed lines beside the added lines that replaced them.
 fn flush<'a>(rows: &mut Vec<(Option<&'a str>, Option<&'a str>)>, removed: &mut Vec<&'a str>, added: &mut Vec<&'a str>) {
     let length = removed.len().max(added.len());
     rows.extend((0..length).map(|index| (removed.get(index).copied(), added.get(index).copied())));

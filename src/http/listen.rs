@@ -1,4 +1,5 @@
-//! Listening for clients of HTTP: where, how many at once, and who may call this program by which name.
+//! Accepts HTTP clients: the address, the limit on connections, and the names that clients may use
+//! for this program.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -13,37 +14,39 @@ use rustix::event::{PollFd, PollFlags, poll};
 use super::response::head;
 use crate::decode::uri;
 
-/// How long to wait where connections cannot be accepted (no more file descriptors): some of those that are there will end.
+/// The pause after a failed accept. Usually file descriptors have run out, and some
+/// connection will end.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// Bytes that are read of what a client still sends behind what was refused, and for how long.
+/// The most bytes and the longest time for reading what a client still sends after a refusal.
 const DRAIN_BYTES: usize = 1 << 20;
 const DRAIN_TIME: Duration = Duration::from_secs(1);
 
-/// Listens at a port, or an address and a port. A port alone is one of this machine's own.
+/// Listens at a port, or at an address and a port. A port alone means 127.0.0.1.
 ///
 /// # Errors
-/// It cannot be listened at.
+/// The address is invalid or in use.
 pub fn bind(address: &str) -> io::Result<TcpListener> {
     let port = address.strip_prefix(':').unwrap_or(address);
     match port.parse::<u16>() {
-        // "When running locally, servers SHOULD bind only to localhost (127.0.0.1) rather than all network interfaces" (basic/transports,
-        // "Security Warning")
+        // "When running locally, servers SHOULD bind only to localhost (127.0.0.1) rather than all
+        // network interfaces" (basic/transports, "Security Warning")
         Ok(port) => TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], port))),
         Err(_) => TcpListener::bind(address),
     }
 }
 
-/// Whether a `Host` field may be of somebody who knows that he speaks to this program: a page in a browser must not reach it under a name of its own (DNS
-/// rebinding). An address cannot be bound to another one, so only names are in doubt: `localhost`, and those that a person gave.
+/// Whether the `Host` field names this program. A page in a browser must not reach it under a
+/// domain of the page's owner (DNS rebinding). An IP address cannot be rebound, so only names are
+/// checked: `localhost` and those that the user allowed.
 pub fn is_own_name(host: &str, names: &[String]) -> bool {
     let name = uri::host_name(host);
     let is_known = |known: &str| known.eq_ignore_ascii_case(name);
     name.parse::<IpAddr>().is_ok() || is_known("localhost") || names.iter().any(|known| is_known(known))
 }
 
-/// Gives each connection a thread of its own, at most `most` at once, until `stop` is readable.
-/// Without `stop` it runs until the program ends. A client beyond the limit gets status 503.
+/// Serves each connection on a thread of its own, at most `most` at once. Returns when `stop`
+/// becomes readable; without `stop` it never returns. Clients beyond the limit get status 503.
 pub fn serve<S>(listener: &TcpListener, most: usize, stop: Option<BorrowedFd<'_>>, serve: S)
 where
     S: Fn(TcpStream) + Clone + Send + 'static,
@@ -70,7 +73,7 @@ where
     }
 }
 
-/// Waits for a connection; false once `stop` is readable.
+/// Waits for a connection. Returns false when `stop` becomes readable.
 fn is_readable_before(listener: &TcpListener, stop: Option<BorrowedFd<'_>>) -> bool {
     let Some(stop) = stop else { return true };
     loop {
@@ -83,13 +86,13 @@ fn is_readable_before(listener: &TcpListener, stop: Option<BorrowedFd<'_>>) -> b
 }
 
 fn send_unavailable(mut stream: TcpStream) {
-    // Whether it is heard or not, there is no room.
+    // The connection is dropped in any case, so errors are ignored.
     let _ = stream.set_write_timeout(Some(ACCEPT_RETRY));
     let _ = stream.write_all(head(503, &[("Connection", "close")], Some(0)).as_bytes());
 }
 
-/// Ends a connection on which something was refused: reads what the client still sends, since one that is closed with bytes unread is reset, and what was
-/// written to it lost.
+/// Ends a connection after a refusal. It first reads what the client still sends: closing a socket
+/// with unread bytes resets the connection, and the client would lose the response.
 pub fn drain(mut stream: &TcpStream) {
     let _ = stream.shutdown(Shutdown::Write);
     let until = Instant::now() + DRAIN_TIME;

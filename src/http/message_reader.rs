@@ -1,46 +1,46 @@
-//! One message as it arrives, read by the decoder that reads captures.
+//! Reads one HTTP message as its bytes arrive, with the decoder for captures.
 
 use crate::capture::Limits;
 use crate::decode::http::{Head, HttpEvent, StartLine};
 use crate::decode::http1::{Http1, Seen};
 use crate::decode::{Anomaly, Direction, Ending, Piece};
 
-/// A part of a message.
+/// One part of a message.
 #[derive(Debug)]
 pub enum Part {
-    /// Start line and fields.
+    /// The start line and the header fields.
     Head(Box<Head>),
-    /// Some of the content.
+    /// Some bytes of the body, without framing.
     Content(Vec<u8>),
-    /// Something that is not as the standard has it.
+    /// A violation of the standard.
     Anomaly(Anomaly),
-    /// Nothing more follows: it is whole, or this is why it is not.
+    /// The message is over: complete, or incomplete for this reason.
     End(Result<(), String>),
 }
 
-/// A request or a response. Interim responses are passed over.
+/// Reads one request or one response. Interim responses (1xx) are skipped.
 #[derive(Debug)]
 pub struct MessageReader {
     http: Http1,
     direction: Direction,
-    /// Bytes that were taken.
+    /// Bytes pushed so far.
     pushed: u64,
-    /// Offset of the first byte behind the message, where the decoder has read on.
+    /// Offset of the first byte after the message, if the decoder has already read past it.
     next: Option<u64>,
     has_head: bool,
-    /// Whether the head leaves the connection open behind this message.
+    /// Whether the head allows another message on the connection.
     persists: bool,
     is_over: bool,
 }
 
 impl MessageReader {
-    /// A message that flows in this direction.
+    /// A reader for a message in this direction.
     pub fn new(direction: Direction) -> MessageReader {
         let http = Http1::new(Limits::default());
         MessageReader { http, direction, pushed: 0, next: None, has_head: false, persists: false, is_over: false }
     }
 
-    /// The next bytes of the connection; none at its end.
+    /// Takes the next bytes of the connection. An empty slice means that the connection ended.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<Part> {
         let piece = if bytes.is_empty() { Piece::End(Ending::Finished) } else { Piece::Data(bytes) };
         self.pushed += bytes.len() as u64;
@@ -61,14 +61,14 @@ impl MessageReader {
                 let end = match (*has_head, complete) {
                     (true, true) => Ok(()),
                     (true, false) => Err("it ended before its time"),
-                    // 101, which nobody asked for.
+                    // Status 101 changes the protocol, which this client never requests.
                     (false, _) => Err("it goes on in another protocol"),
                 };
                 parts.push(Part::End(end.map_err(str::to_owned)));
             }
             _ => {}
         });
-        // Behind the end of the connection nothing is sent.
+        // A closed connection cannot be used again.
         self.persists &= !bytes.is_empty();
         if !self.is_over {
             let no_http = !self.http.passed_over(self.direction).is_empty();
@@ -81,23 +81,24 @@ impl MessageReader {
         parts
     }
 
-    /// Whether any byte was taken.
+    /// Whether any byte has arrived.
     pub fn is_begun(&self) -> bool {
         self.pushed > 0
     }
 
-    /// How many of the last bytes stand behind the message, once it is over.
+    /// The number of bytes at the end of the last push that follow the message. Valid once the
+    /// message is over.
     pub fn bytes_after(&self) -> usize {
         (self.pushed - self.next.unwrap_or_else(|| self.http.low_water(self.direction))) as usize
     }
 
-    /// Whether another request can be sent behind this message: nothing came that nobody asked for.
+    /// Whether the connection can be used for another message. It cannot if extra bytes arrived.
     pub fn leaves_open(&self) -> bool {
         self.is_over && self.persists && self.bytes_after() == 0
     }
 }
 
-/// Where something begins that stands behind a message.
+/// The offset of an event that follows the end of the message.
 fn start(event: &HttpEvent<'_>) -> Option<u64> {
     match event {
         HttpEvent::Head { head, .. } => Some(head.offset),
@@ -109,13 +110,14 @@ fn start(event: &HttpEvent<'_>) -> Option<u64> {
     }
 }
 
-/// "A client MUST be able to parse one or more 1xx responses received prior to a final response" (RFC 9110 section 15.2).
+/// Whether a response is interim. "A client MUST be able to parse one or more 1xx responses
+/// received prior to a final response" (RFC 9110 section 15.2).
 fn is_interim(head: &Head) -> bool {
     matches!(head.start, StartLine::Response { status: 100..=199, .. })
 }
 
-/// Whether the connection lasts behind a message with this head (RFC 9112 section 9.3): in HTTP/1.1 unless it says `close`, in HTTP/1.0 where it says
-/// `keep-alive`.
+/// Whether the connection stays open after a message with this head (RFC 9112 section 9.3).
+/// HTTP/1.1 keeps it open unless the head contains `close`, HTTP/1.0 only with `keep-alive`.
 pub fn keeps_alive(head: &Head) -> bool {
     let is_old = head.version == "1.0";
     let wanted = if is_old { "keep-alive" } else { "close" };
@@ -127,7 +129,7 @@ pub fn keeps_alive(head: &Head) -> bool {
 mod tests {
     use super::*;
 
-    /// What is read of these pieces, in words, and whether the connection can be used again.
+    /// The parts that are read from these pieces, and whether the connection can be used again.
     fn read(pieces: &[&str]) -> (Vec<String>, bool) {
         let mut reader = MessageReader::new(Direction::ServerToClient);
         let parts: Vec<Part> = pieces.iter().flat_map(|piece| reader.push(piece.as_bytes())).collect();
@@ -155,7 +157,7 @@ mod tests {
             for cut in 1..text.len() {
                 let (parts_read, leaves_open) = read(&[&text[..cut], &text[cut..]]);
                 assert_eq!(parts_read, [ok, "abcde", "Ok(())"], "{text:?} cut at {cut}");
-                // What nobody asked for is also seen where it comes later: then before the next request.
+                // Extra bytes in a later read are noticed then, before the next request.
                 assert!(leaves_open == open || cut == text.len() - 2 && text == junk, "{text:?} cut at {cut}");
             }
         }

@@ -1,6 +1,7 @@
-//! Requests as a server has to read them: strictly, and within bounds (RFC 9112).
+//! Parses HTTP requests as a server must: strictly and within bounds (RFC 9112).
 //!
-//! The decoder reads leniently, since a capture holds what it holds. A server must not: what two readers could understand in two ways is refused.
+//! The decoder for captures is lenient, because it has to show whatever was captured. A server
+//! refuses every request that two parsers could understand differently.
 
 use std::mem;
 use std::ops::Range;
@@ -10,25 +11,25 @@ use super::response;
 use crate::decode::http::{Head, StartLine};
 use crate::decode::{Anomaly, Direction};
 
-/// Bytes of a body: arguments with a picture have a few megabytes. The decoder bounds the head, and the trailer section, at 64 KiB.
+/// The most bytes of a body. Arguments with a picture have a few megabytes. The decoder limits
+/// heads and trailer sections to 64 KiB.
 const BODY: usize = 32 << 20;
 
-/// Why a request is refused.
+/// The reason for refusing a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The status of the response.
+    /// Status code of the response.
     pub status: u16,
     /// The reason in words.
     pub why: String,
 }
 
 impl Refusal {
-    /// A refusal with this status.
     pub fn new(status: u16, why: impl Into<String>) -> Refusal {
         Refusal { status, why: why.into() }
     }
 
-    /// For what the decoder could not read without a guess.
+    /// The refusal for an anomaly that the decoder found.
     pub fn of(anomaly: &Anomaly) -> Refusal {
         match anomaly {
             Anomaly::LimitReached { .. } => Refusal::new(431, "the head is too long"),
@@ -40,7 +41,8 @@ impl Refusal {
         }
     }
 
-    /// The response that says so. The connection is closed behind it: where the next request begins is not known.
+    /// The response for this refusal. It closes the connection, since the start of the next
+    /// request is unknown.
     pub fn response(&self, prefix: &str) -> String {
         let body = format!("{prefix}{}\n", self.why);
         let fields = [("Content-Type", "text/plain; charset=utf-8"), ("Connection", "close")];
@@ -48,10 +50,11 @@ impl Refusal {
     }
 }
 
-/// Refuses a head that another reader could understand otherwise. Returns the place of the `Host` field's value, which HTTP/1.0 may leave out.
+/// Checks that every parser understands this head in the same way. Returns the range of the `Host`
+/// field's value, which HTTP/1.0 may omit.
 ///
 /// # Errors
-/// The head must not be served or passed on.
+/// The request must be neither served nor forwarded.
 pub fn check(head: &Head) -> Result<Option<Range<u32>>, Refusal> {
     let (method, target) = request_line(head);
     let line = format!("{method} {target} HTTP/{}", head.version);
@@ -62,8 +65,9 @@ pub fn check(head: &Head) -> Result<Option<Range<u32>>, Refusal> {
         return Err(Refusal::new(400, "no request line of HTTP/1.1"));
     }
     for (name, value) in &head.fields {
-        // "A server MUST reject, with a response status code of 400 (Bad Request), any received request message that contains whitespace between
-        // a header field name and colon" (RFC 9112 section 5.1)
+        // "A server MUST reject, with a response status code of 400 (Bad Request), any received
+        // request message that contains whitespace between a header field name and colon" (RFC 9112
+        // section 5.1)
         if head.text.get(name.end as usize) != Some(&b':') {
             return Err(Refusal::new(400, "a blank before the colon of a header field"));
         }
@@ -76,13 +80,15 @@ pub fn check(head: &Head) -> Result<Option<Range<u32>>, Refusal> {
     match (hosts.next(), hosts.next()) {
         (Some((_, value)), None) => Ok(Some(value.clone())),
         (None, _) if head.version == "1.0" => Ok(None),
-        // "A server MUST respond with a 400 (Bad Request) status code to any HTTP/1.1 request message that lacks a Host header field and to
-        // any request message that contains more than one Host header field line" (RFC 9112 section 3.2)
+        // "A server MUST respond with a 400 (Bad Request) status code to any HTTP/1.1 request
+        // message that lacks a Host header field and to any request message that contains more than
+        // one Host header field line" (RFC 9112 section 3.2)
         _ => Err(Refusal::new(400, "one Host field is needed")),
     }
 }
 
-/// The length of the body must be given once, so that nobody can read it otherwise (RFC 9112 sections 6.3 and 11.2).
+/// Checks that the body's length is given exactly once (RFC 9112 sections 6.3 and 11.2). Otherwise
+/// two parsers could disagree about where the request ends (request smuggling).
 fn check_framing(head: &Head) -> Result<(), Refusal> {
     let (mut codings, mut lengths) = (head.values("transfer-encoding"), head.values("content-length"));
     match (codings.next(), lengths.next()) {
@@ -91,7 +97,8 @@ fn check_framing(head: &Head) -> Result<(), Refusal> {
         (Some(coding), None) if coding.eq_ignore_ascii_case(b"chunked") && codings.next().is_none() => {
             if head.version == "1.1" { Ok(()) } else { Err(Refusal::new(400, "Transfer-Encoding in HTTP/1.0")) }
         }
-        // "A server that receives a request message with a transfer coding it does not understand SHOULD respond with 501" (section 6.1)
+        // "A server that receives a request message with a transfer coding it does not understand
+        // SHOULD respond with 501" (section 6.1)
         (Some(_), None) => Err(Refusal::new(501, "only the transfer coding chunked is known")),
         (None, Some(length))
             if !length.is_empty() && length.iter().all(u8::is_ascii_digit) && lengths.next().is_none() =>
@@ -102,7 +109,7 @@ fn check_framing(head: &Head) -> Result<(), Refusal> {
     }
 }
 
-/// Method and target.
+/// The method and the target of a request.
 fn request_line(head: &Head) -> (&str, &str) {
     match &head.start {
         StartLine::Request { method, target } => (method, target),
@@ -110,52 +117,52 @@ fn request_line(head: &Head) -> (&str, &str) {
     }
 }
 
-/// A request that is whole.
+/// A complete request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     head: Box<Head>,
-    /// The content, without its framing.
+    /// The content without framing.
     pub body: Vec<u8>,
 }
 
 impl Request {
-    /// The method.
     pub fn method(&self) -> &str {
         request_line(&self.head).0
     }
 
-    /// The target as sent.
+    /// The request target as sent.
     pub fn target(&self) -> &str {
         request_line(&self.head).1
     }
 
-    /// Whether it is HTTP/1.1, which knows chunks.
+    /// Whether it is HTTP/1.1. Only that version has chunked bodies.
     pub fn is_1_1(&self) -> bool {
         self.head.version == "1.1"
     }
 
-    /// The first value of this field. One that is not UTF-8 becomes a text that means nothing, so that no check takes the field for absent.
+    /// The first value of a header field. A value that is not UTF-8 becomes "\u{fffd}", so that no
+    /// check treats the field as absent.
     pub fn field(&self, name: &str) -> Option<&str> {
         let value = self.head.fields().find(|(field, _)| field.eq_ignore_ascii_case(name.as_bytes()))?.1;
         Some(std::str::from_utf8(value).unwrap_or("\u{fffd}"))
     }
 
-    /// Whether the client keeps the connection for more.
+    /// Whether the client wants to reuse the connection.
     pub fn keeps_alive(&self) -> bool {
         message_reader::keeps_alive(&self.head)
     }
 }
 
-/// The requests of one connection: bytes in, requests out.
+/// Parses the requests of one connection.
 #[derive(Debug)]
 pub struct Requests {
-    /// Bytes that were not looked at yet.
+    /// Bytes that are not parsed yet.
     unparsed: Vec<u8>,
-    /// The request that is arriving.
+    /// Reads the current request.
     reader: MessageReader,
     head: Option<Box<Head>>,
     body: Vec<u8>,
-    /// The client waits for a word before it sends the body.
+    /// Whether the client waits for "100 Continue" before it sends the body.
     expects_continue: bool,
 }
 
@@ -167,15 +174,15 @@ impl Default for Requests {
 }
 
 impl Requests {
-    /// Takes bytes of the client.
+    /// Adds bytes from the client.
     pub fn push(&mut self, bytes: &[u8]) {
         self.unparsed.extend_from_slice(bytes);
     }
 
-    /// The next request, once it is whole.
+    /// The next request, once it is complete.
     ///
     /// # Errors
-    /// It is refused, and nothing behind it can be read.
+    /// The request is refused. Nothing after it can be read.
     pub fn take(&mut self) -> Result<Option<Request>, Refusal> {
         if self.unparsed.is_empty() {
             return Ok(None);
@@ -185,7 +192,8 @@ impl Requests {
             match part {
                 Part::Head(mut head) => {
                     check(&head)?;
-                    // How many bytes the decoder saw before it depends on how the stream was cut.
+                    // The offset depends on how the stream was cut, so it must not be part of the
+                    // request.
                     head.offset = 0;
                     let length = head.value("content-length").map_or(Ok(0), str::parse);
                     if !length.is_ok_and(|length: usize| length <= BODY) {
@@ -202,7 +210,8 @@ impl Requests {
                         return Err(Refusal::new(413, "the body is too long"));
                     }
                 }
-                // "a recipient MAY recognize a single LF as a line terminator" (RFC 9112 section 2.2): people type requests by hand.
+                // "a recipient MAY recognize a single LF as a line terminator" (RFC 9112 section
+                // 2.2). People who type requests by hand send that.
                 Part::Anomaly(Anomaly::BareLineFeed { .. }) => {}
                 Part::Anomaly(anomaly) => return Err(Refusal::of(&anomaly)),
                 Part::End(end) => {
@@ -216,18 +225,19 @@ impl Requests {
         Ok(None)
     }
 
-    /// Whether bytes of a request that is not whole are here.
+    /// Whether a part of a request has arrived.
     pub fn is_begun(&self) -> bool {
         !self.unparsed.is_empty() || self.reader.is_begun()
     }
 
-    /// Whether the client waits for "100 Continue" now. True once for each request.
+    /// Whether the client waits for "100 Continue". Returns true at most once per request.
     pub fn awaits_continue(&mut self) -> bool {
         mem::take(&mut self.expects_continue)
     }
 }
 
-/// All requests of a stream that comes in pieces of at most this size, and why there are no more.
+/// Parses a stream in pieces of at most `size` bytes. Returns its requests and the refusal
+/// that ended it.
 fn read(bytes: &[u8], size: usize) -> (Vec<Request>, Option<Refusal>) {
     let (mut requests, mut found) = (Requests::default(), Vec::new());
     for piece in bytes.chunks(size) {
@@ -243,13 +253,14 @@ fn read(bytes: &[u8], size: usize) -> (Vec<Request>, Option<Refusal>) {
     (found, None)
 }
 
-/// The body of the fuzz target for requests as the mock server reads them: any bytes, whole and cut.
+/// Body of the fuzz target for the parser of requests: any bytes, whole and in pieces.
 ///
-/// Cutting changes nothing; a request alone is read as it was read among others; a body has its bound; a refusal has a status that says so.
+/// It asserts that cutting changes nothing, that each request parses alone as it does in the
+/// stream, that bodies stay within their limit, and that refusals have an error status.
 ///
 /// # Panics
 ///
-/// Where that is not so.
+/// One of these assertions fails.
 pub fn fuzz_requests(data: &[u8]) {
     let (requests, refusal) = read(data, data.len().max(1));
     for request in &requests {

@@ -1,4 +1,4 @@
-//! Whose word is believed of who a server is.
+//! Decides which server certificates are trusted.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-/// Where systems keep the certificates that they trust, as one PEM file.
+/// The files in which common systems store their trusted certificates (PEM).
 const SYSTEM_CERTIFICATES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -19,10 +19,10 @@ const SYSTEM_CERTIFICATES: [&str; 4] = [
     "/etc/ssl/ca-bundle.pem",
 ];
 
-/// How TLS is spoken, with these certificates (PEM) in place of the system's where there are any.
+/// The TLS configuration. Certificates given as PEM replace those of the system.
 ///
 /// # Errors
-/// They are none.
+/// `certificates` contains no usable certificate.
 pub(super) fn config(certificates: &[u8], is_insecure: bool) -> Result<ClientConfig> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
@@ -36,12 +36,12 @@ pub(super) fn config(certificates: &[u8], is_insecure: bool) -> Result<ClientCon
     Ok(config.with_no_client_auth())
 }
 
-/// The roots that the system trusts.
+/// The root certificates of the system.
 fn system() -> RootCertStore {
     let file = std::env::var_os("SSL_CERT_FILE").map(std::path::PathBuf::from);
     let mut files = file.into_iter().chain(SYSTEM_CERTIFICATES.into_iter().map(Into::into));
     let roots = roots(&certificates(&files.find_map(|file| std::fs::read(file).ok()).unwrap_or_default()));
-    // A system without such a file: the roots that Mozilla trusts.
+    // On a system without such a file: the roots that Mozilla trusts.
     let mozilla = || webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect();
     if roots.is_empty() { mozilla() } else { roots }
 }
@@ -56,10 +56,11 @@ fn roots(certificates: &[CertificateDer<'static>]) -> RootCertStore {
     roots
 }
 
-/// The certificates that were given: they are believed, and so is what they have signed.
+/// Certificates that the user trusts. They are accepted themselves, and as the issuers of others.
 ///
-/// Who makes a certificate for a server of their own mostly makes one that is its own authority (`openssl req -x509`), which the rules for chains do not
-/// accept of a server. Given as such it is the one that was meant: it needs no chain, and its dates say nothing.
+/// Private servers often have a certificate that is its own authority (`openssl req -x509`). The
+/// rules for chains do not accept such a certificate for a server. If the user gives exactly this
+/// certificate, it is accepted without a chain and without a check of its dates.
 #[derive(Debug)]
 struct TrustedCertificates {
     certificates: Vec<CertificateDer<'static>>,
@@ -78,7 +79,9 @@ impl TrustedCertificates {
     }
 }
 
-/// Believes those that were given, or every certificate (`--insecure`). Whoever may show any certificate has the key of the one that he shows.
+/// Accepts the certificates of the user, or every certificate (`--insecure`). In the second case
+/// signatures are not checked either: a server that may show any certificate can show one whose
+/// key it has.
 #[derive(Debug)]
 struct Verifier {
     trusted: Option<TrustedCertificates>,

@@ -1,11 +1,14 @@
-//! A connection of a client, as bytes in and bytes out: the decoder that reads captures tells where heads are, and everything between them passes as it is.
+//! Both directions of one client connection, as bytes in and bytes out. The decoder for captures
+//! finds the heads, and all bytes between them are forwarded unchanged.
 //!
 //! ```text
 //!           bytes of the client ─► held ─► decoder: heads, what is odd ─► as far as it is understood ─► bytes for the server
 //! bytes for the client ◄─ as far as it is understood ◄─ decoder ◄─ held ◄─ bytes of the server
 //! ```
 //!
-//! So only heads, and lines that frame chunks, are held until they are whole ([`endpoint`](super::endpoint) holds one line more); and what was passed on means to the record what it meant here.
+//! Only heads and the lines that frame chunks are buffered until they are complete
+//! ([`endpoint`](super::endpoint) buffers one more line). Because the same decoder reads the
+//! recording, every forwarded byte has the same meaning there.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,57 +21,58 @@ use crate::decode::http1::{Http1, Seen};
 use crate::decode::{Anomaly, Direction, Ending, Piece};
 use crate::http::requests::Refusal;
 
-/// Requests that wait for their answers, beyond which no more are read. Pipelining clients send tens.
+/// The most forwarded requests without a complete response. Beyond it, the client is not read.
+/// Clients that pipeline send tens of requests.
 const MAX_UNANSWERED: u64 = 64;
 
 /// Both directions of a connection.
 #[derive(Debug)]
 pub(super) struct Conversation {
     http: Http1,
-    /// How far the decoder was told.
+    /// Bytes given to the decoder so far, by direction.
     pushed: [u64; 2],
     rewriter: Rewriter,
 }
 
-/// What the decoder tells.
+/// Turns the events of the decoder into changes of the forwarded bytes.
 #[derive(Debug)]
 struct Rewriter {
     heads: Arc<HeadRewriter>,
-    /// By which name the client calls the proxy.
+    /// The name that the client uses for the proxy.
     host: String,
     buffers: [DirectionBuffer; 2],
-    /// Where the last head of a request begins and ends.
+    /// Start and end offset of the last request head.
     head: (u64, u64),
-    /// Whether its body goes on.
+    /// Whether the body of that request is incomplete.
     in_request_body: bool,
-    /// Requests passed on whose answers are not over.
+    /// Requests that were forwarded and whose responses are incomplete.
     unanswered: u64,
-    /// An answer has begun.
+    /// Whether the head of the oldest of these responses has arrived.
     is_answering: bool,
-    /// It may begin with an address at the server.
+    /// Set while the current response may still announce an address at the server.
     endpoint: Option<EndpointEvent>,
     refused: Option<Refused>,
-    /// Where the server redirected past the proxy.
+    /// A redirect of the server that leads clients past the proxy.
     bypass: Option<String>,
 }
 
-/// A request that is not passed on, or not to its end.
+/// A request that is not forwarded, or only in part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refused {
     pub(super) refusal: Refusal,
-    /// The server has a part of it.
+    /// Whether a part of it was forwarded already.
     pub(super) is_partly_sent: bool,
 }
 
-/// One direction.
+/// The bytes of one direction that are not forwarded yet.
 #[derive(Debug)]
 struct DirectionBuffer {
-    /// Offset of what is held.
+    /// Stream offset of the first buffered byte.
     start: u64,
     bytes: Vec<u8>,
-    /// What changes of it, in order.
+    /// Replacements inside the buffered bytes, in order.
     changes: VecDeque<Change>,
-    /// Nothing is passed on from here, for now or for good.
+    /// Bytes from this offset on are not forwarded, for now or ever.
     hold_from: u64,
 }
 
@@ -77,12 +81,12 @@ impl DirectionBuffer {
         DirectionBuffer { start: 0, bytes: Vec::new(), changes: VecDeque::new(), hold_from: u64::MAX }
     }
 
-    /// Appends what stands before this offset, in its new form, and lets go of it.
+    /// Appends the bytes before `end` to `out`, with their replacements, and removes them here.
     fn take(&mut self, end: u64, out: &mut Vec<u8>) {
         let end = end.min(self.hold_from).max(self.start);
         let index = |offset: u64| (offset - self.start) as usize;
         if out.is_empty() && self.changes.is_empty() && index(end) == self.bytes.len() {
-            // Content, which is most of what passes, is not copied again.
+            // Most bytes are content without changes. They are moved, not copied.
             self.start = end;
             return std::mem::swap(out, &mut self.bytes);
         }
@@ -115,14 +119,14 @@ impl Conversation {
         Conversation { http: Http1::new(Limits::default()), pushed: [0; 2], rewriter }
     }
 
-    /// Takes bytes that one side sent.
+    /// Takes bytes from one side.
     pub(super) fn push(&mut self, direction: Direction, bytes: &[u8]) {
         self.rewriter.buffers[direction as usize].bytes.extend_from_slice(bytes);
         self.decode(direction, Piece::Data(bytes));
         self.pushed[direction as usize] += bytes.len() as u64;
     }
 
-    /// The server sends nothing more.
+    /// The server closed its direction.
     pub(super) fn end(&mut self) {
         self.decode(Direction::ServerToClient, Piece::End(Ending::Finished));
     }
@@ -133,43 +137,43 @@ impl Conversation {
         http.push(direction, piece, seen, &mut |event| rewriter.handle(event));
     }
 
-    /// Appends what may be passed on to whoever this direction leads to.
+    /// Appends the bytes of this direction that may be forwarded.
     pub(super) fn take(&mut self, direction: Direction, out: &mut Vec<u8>) {
         let understood = self.http.low_water(direction);
         self.rewriter.buffers[direction as usize].take(understood, out);
     }
 
-    /// Bytes of the client that are not passed on, or not yet.
+    /// Bytes of the client that are not forwarded, or not yet.
     pub(super) fn unsent(&self) -> &[u8] {
         &self.rewriter.buffers[0].bytes
     }
 
-    /// Whether more of the client may be read.
+    /// Whether more bytes of the client may be read.
     pub(super) fn wants_more(&self) -> bool {
         self.rewriter.refused.is_none() && self.rewriter.unanswered < MAX_UNANSWERED
     }
 
-    /// Requests passed on whose answers are not over.
+    /// The number of forwarded requests whose responses are incomplete.
     pub(super) fn unanswered(&self) -> u64 {
         self.rewriter.unanswered
     }
 
-    /// Whether the answer to the oldest of them has begun.
+    /// Whether the response to the oldest of them has begun.
     pub(super) fn is_answering(&self) -> bool {
         self.rewriter.is_answering
     }
 
-    /// Whether the server has said anything.
+    /// Whether any byte of the server has arrived.
     pub(super) fn was_answered(&self) -> bool {
         self.pushed[1] > 0
     }
 
-    /// The request with which it ends.
+    /// The refused request, if there is one. It is the last one of the connection.
     pub(super) fn refused(&self) -> Option<&Refused> {
         self.rewriter.refused.as_ref()
     }
 
-    /// Where the server redirected past the proxy, once.
+    /// Takes the URL of a redirect that leads past the proxy.
     pub(super) fn bypass(&mut self) -> Option<String> {
         self.rewriter.bypass.take()
     }
@@ -178,7 +182,7 @@ impl Conversation {
 impl Rewriter {
     fn handle(&mut self, event: HttpEvent<'_>) {
         match event {
-            // Nothing behind what was refused is looked at.
+            // After a refused request, nothing of the client is parsed.
             HttpEvent::Head { direction: Direction::ClientToServer, .. } if self.refused.is_some() => {}
             HttpEvent::Head { direction: Direction::ClientToServer, head, .. } => self.request(&head),
             HttpEvent::Head { direction: Direction::ServerToClient, head, .. } => self.response(&head),
@@ -192,7 +196,8 @@ impl Rewriter {
                 self.content(offset, bytes);
             }
             HttpEvent::Anomaly { direction: Direction::ClientToServer, anomaly, .. } => self.anomaly(&anomaly),
-            // What is odd in answers is for the client to judge, as without us.
+            // Anomalies of responses are forwarded, because the client has to judge them, as
+            // without a proxy.
             _ => {}
         }
     }
@@ -222,7 +227,7 @@ impl Rewriter {
         self.buffers[1].hold_from = self.endpoint.as_ref().map_or(u64::MAX, EndpointEvent::start);
     }
 
-    /// Content of an answer, which is looked at only at its beginning.
+    /// Checks the beginning of a response body for an announced address.
     fn content(&mut self, offset: u64, bytes: &[u8]) {
         let Some(endpoint) = &mut self.endpoint else { return };
         let buffer = &mut self.buffers[1];
@@ -239,7 +244,7 @@ impl Rewriter {
         self.buffers[1].hold_from = u64::MAX;
     }
 
-    /// Something in what the client sent cannot be read without a guess.
+    /// Refuses a request that cannot be parsed without a guess.
     fn anomaly(&mut self, anomaly: &Anomaly) {
         let Some(offset) = offset(anomaly).filter(|_| self.refused.is_none()) else { return };
         let (start, end) = self.head;
@@ -260,7 +265,7 @@ impl Rewriter {
     }
 }
 
-/// Where it is, for what can be odd in requests.
+/// The offset of an anomaly, for those that can occur in requests.
 fn offset(anomaly: &Anomaly) -> Option<u64> {
     match anomaly {
         Anomaly::BareLineFeed { offset }

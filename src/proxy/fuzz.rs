@@ -1,4 +1,4 @@
-//! The body of the fuzz target for conversations through the proxy, and what it has in common with the tests.
+//! Body of the fuzz target for conversations through the proxy, and helpers that the tests share.
 
 use std::sync::Arc;
 
@@ -7,27 +7,28 @@ use super::heads::HeadRewriter;
 use crate::decode::Direction::{self, ClientToServer, ServerToClient};
 use crate::http::origin::Origin;
 
-/// What the server of these conversations is called.
+/// The authority of the server in these conversations.
 pub(super) const SERVER: &str = "api.example:8443";
 
-/// Bytes that may be held of a client: a head, and the line behind it.
+/// The most bytes of a client that may be buffered: a head and the line after it.
 const MAX_UNSENT: usize = 128 << 10;
 
-/// A conversation through a proxy that may be called by these names.
+/// A conversation through a proxy with these names.
 pub(super) fn conversation_with(names: &[&str]) -> Option<Conversation> {
     let server = Origin::of(&format!("https://{SERVER}/mcp"))?;
     let names = names.iter().map(|name| (*name).to_owned()).collect();
     Some(Conversation::new(Arc::new(HeadRewriter { server, names }), "127.0.0.1:9000"))
 }
 
-/// What was passed on in each direction, and the status with which it ended.
+/// The bytes forwarded in each direction, and the status of the refusal that
+/// ended the conversation.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct PassedBytes {
     pub(super) bytes: [Vec<u8>; 2],
     pub(super) refused: Option<(u16, bool)>,
 }
 
-/// Passes on what both sides say, in pieces of at most this size.
+/// Forwards the bytes of both sides in pieces of at most `size` bytes.
 pub(super) fn pass(mut conversation: Conversation, said: &[(Direction, &[u8])], size: usize) -> PassedBytes {
     let mut passed = PassedBytes::default();
     for (direction, bytes) in said {
@@ -51,15 +52,21 @@ pub(super) fn pass(mut conversation: Conversation, said: &[(Direction, &[u8])], 
     passed
 }
 
-/// Any conversation: `data` is a script of steps of two bytes each. The lowest bit of the first says who speaks, the second how many bytes follow that
-/// were said.
+/// Runs any conversation. `data` is a list of steps with a header of two bytes: the lowest bit of
+/// the first names the sender, the second is the number of bytes that follow.
 ///
-/// Cutting changes neither what a client is told nor with what it is refused, and the server is told the same or a beginning of it; what a server says
-/// comes through whole where no place in it is renamed; what was passed on to the server passes once more as it is.
+/// It asserts:
+///
+/// * Cutting changes neither the bytes to the client nor the refusal. The bytes to the server are
+///   the same, or one run forwards less.
+///
+/// * Bytes of the server arrive complete, unless an address in them was rewritten.
+///
+/// * Bytes that were forwarded to the server pass a second proxy unchanged.
 ///
 /// # Panics
 ///
-/// Where that is not so.
+/// One of these assertions fails.
 pub fn fuzz_proxy(data: &[u8]) {
     let said = parse_script(data);
     let passed = |size| conversation_with(&["mine.test"]).map(|conversation| pass(conversation, &said, size));
@@ -75,7 +82,7 @@ pub fn fuzz_proxy(data: &[u8]) {
     let is_renamed = memchr::memmem::find(&whole.bytes[1], b"http://").is_some();
     assert!(is_renamed || whole.bytes[1].len() == sent, "the server said {sent} bytes");
 
-    // Behind an answer another protocol may follow, so this is asked of what is said to a server that says nothing.
+    // After a response the protocol can change, so this part uses a server that sends nothing.
     let host = SERVER.split(':').next().unwrap_or(SERVER);
     let (Some(once), Some(again)) = (conversation_with(&["mine.test"]), conversation_with(&[host])) else { return };
     let asked: Vec<_> = said.iter().filter(|(direction, _)| *direction == ClientToServer).copied().collect();

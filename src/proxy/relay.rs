@@ -1,7 +1,9 @@
-//! One client: its connection, that to the server, and what passes.
+//! Forwards the bytes of one client connection.
 //!
-//! One thread does all of it with one `poll`. What was read is passed on before anything else is read, and noted once it has passed; a side that does not take
-//! what it is sent holds up the other, not the program. Ends and resets are passed on too.
+//! One thread serves both sides with one `poll`. It forwards what it has read before it reads more.
+//! Requests are recorded before they are forwarded, responses too. If one side stops reading, the
+//! other side is not read either, and the rest of the program goes on. A closed or reset connection
+//! has the same effect on the other side.
 
 use std::io::{self, ErrorKind};
 use std::mem;
@@ -22,23 +24,23 @@ use crate::http::socket::Socket;
 use crate::source::now;
 use crate::source::tape::Track;
 
-/// Bytes read at once.
+/// Bytes per read.
 const PIECE: usize = 64 << 10;
 
-/// How long a client may keep a connection that the server has closed.
+/// The longest time that a client may keep a connection which the server has closed.
 const CLIENT_LINGER: Duration = Duration::from_secs(60);
 
-/// How long a client may take to read why it was refused.
+/// The longest time that a client may take to read why it was refused.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How a connection ends.
+/// The end of a connection.
 #[derive(Debug)]
 enum RelayEnd {
-    /// Both sides have said all.
+    /// Both sides have closed their direction.
     Finished,
-    /// One side broke it off: so does the other.
+    /// One side reset its connection, so the other one is reset too.
     Broken,
-    /// The client is told why.
+    /// The client gets this response from the proxy.
     Answered(Refusal),
 }
 
@@ -46,18 +48,18 @@ pub(super) struct Relay<'p> {
     proxy: &'p Proxy,
     stop: BorrowedFd<'p>,
     client: Socket,
-    /// The client's address, and the one that it reached.
+    /// The client's address, and the local address that it connected to.
     addresses: (SocketAddr, SocketAddr),
     server: Option<Socket>,
     conversation: Conversation,
     track: Option<Track>,
-    /// When what is being passed on was read.
+    /// Time at which the bytes that are being forwarded were read.
     read_at: Time,
-    /// Which side sends nothing more: client, server.
+    /// Whether each side has closed its direction: client, server.
     ended: (bool, bool),
-    /// The server takes nothing more. It may still say why.
+    /// The server does not accept more bytes. It may still send a response.
     server_stopped_reading: bool,
-    /// When patience with the client ends.
+    /// The time at which a slow client is given up.
     until: Option<Instant>,
     read: Vec<u8>,
     out: Vec<u8>,
@@ -65,7 +67,7 @@ pub(super) struct Relay<'p> {
 
 impl<'p> Relay<'p> {
     /// # Errors
-    /// The client is gone already.
+    /// The client is already gone.
     pub(super) fn new(proxy: &'p Proxy, stop: BorrowedFd<'p>, client: TcpStream) -> io::Result<Relay<'p>> {
         client.set_nodelay(true)?;
         let addresses = (client.peer_addr()?, client.local_addr()?);
@@ -86,7 +88,7 @@ impl<'p> Relay<'p> {
         })
     }
 
-    /// Until it is over.
+    /// Forwards until the connection ends.
     pub(super) fn run(mut self) {
         let over = loop {
             match self.step() {
@@ -101,7 +103,7 @@ impl<'p> Relay<'p> {
         }
     }
 
-    /// Waits for what comes next, and passes it on.
+    /// Waits for the next bytes and forwards them.
     fn step(&mut self) -> Result<(), RelayEnd> {
         let (reads_client, reads_server) = (self.reads_client(), self.reads_server());
         let holds = reads_server && self.server.as_ref().is_some_and(Socket::has_buffered_plaintext);
@@ -114,7 +116,8 @@ impl<'p> Relay<'p> {
         let server = self.server.as_ref();
         let server =
             server.map(|socket| (socket, flags(reads_server, socket.has_unsent() && !self.server_stopped_reading)));
-        // A server of which nothing is wanted for the moment is not waited for: that it is gone will be seen, and there is nobody to tell yet.
+        // If nothing is expected from the server at the moment, it is not polled. The next read or
+        // write will show whether it is gone.
         let (server_end, server) = match server.filter(|(_, flags)| !flags.is_empty()) {
             Some((socket, flags)) => (socket.socket().as_fd(), flags),
             None => (self.stop, PollFlags::empty()),
@@ -148,7 +151,7 @@ impl<'p> Relay<'p> {
         self.check_end()
     }
 
-    /// Whether the client is to be read: not while the server has not taken what came before.
+    /// Whether to read the client. It is not read while bytes for the server wait to be sent.
     fn reads_client(&self) -> bool {
         let is_stuck = self.server_stopped_reading || self.server.as_ref().is_some_and(Socket::has_unsent);
         !self.ended.0 && !is_stuck && self.conversation.wants_more()
@@ -163,7 +166,7 @@ impl<'p> Relay<'p> {
             Ok(None) => Ok(()),
             Ok(Some(0)) => {
                 self.ended.0 = true;
-                // Nothing was asked, or not to the end.
+                // There was no request, or an incomplete one.
                 let server = self.server.as_mut().ok_or(RelayEnd::Finished)?;
                 self.server_stopped_reading |= server.end().is_err();
                 Ok(())
@@ -190,7 +193,7 @@ impl<'p> Relay<'p> {
             none => {
                 let made = self.proxy.connect(local);
                 let address = made.as_ref().ok().and_then(|server| server.socket().peer_addr().ok());
-                // What reached nobody was said to us.
+                // Without a server, the recording shows the proxy as the peer.
                 let track = self.proxy.recorder.track(self.read_at, client, address.unwrap_or(local));
                 let track = self.track.insert(track);
                 match made {
@@ -202,7 +205,8 @@ impl<'p> Relay<'p> {
                 }
             }
         };
-        // Noted before it is passed on: what it leads to may come on another connection, and must not be noted before.
+        // Recorded before it is sent: the server may react on another connection, and that reaction
+        // must come later in the recording.
         if let Some(track) = &mut self.track {
             track.sent(self.read_at, self.out.clone());
         }
@@ -223,7 +227,8 @@ impl<'p> Relay<'p> {
                 self.read_at = now();
                 self.conversation.push(ServerToClient, &self.read[..count]);
             }
-            // Many servers end TLS without a word. Only within an answer that matters: the client must not take it for the answer's end.
+            // Many servers close TLS without `close_notify`. This matters only within a response,
+            // because the client must not take it for the end of the response.
             Err(error) if error.kind() == ErrorKind::UnexpectedEof && !self.conversation.is_answering() => {
                 self.end_of_server()
             }
@@ -234,7 +239,7 @@ impl<'p> Relay<'p> {
             Err(_) => return Err(RelayEnd::Broken),
         }
         self.pass_to_client()?;
-        // What a client sent behind its question may be passed on now that the answer is known.
+        // The client may have sent more requests, which can be forwarded now.
         self.pass_to_server()
     }
 
@@ -265,18 +270,19 @@ impl<'p> Relay<'p> {
         Ok(())
     }
 
-    /// What follows from all that was said.
+    /// Checks whether the connection has to end.
     fn check_end(&mut self) -> Result<(), RelayEnd> {
         let is_closed = self.ended.1 && !self.client.has_unsent();
         if let Some(refused) = self.conversation.refused() {
             if refused.is_partly_sent {
-                // The server has a part of a request whose end nobody knows. Its answer may be on its way already: then there is no place for ours.
+                // The server has a part of a request whose end is unknown. If its response may
+                // already be on its way, the proxy cannot send one of its own.
                 let is_mute = self.conversation.unanswered() == 1
                     && !self.conversation.is_answering()
                     && !self.client.has_unsent();
                 return Err(if is_mute { RelayEnd::Answered(refused.refusal.clone()) } else { RelayEnd::Broken });
             }
-            // Answers come in the order of the questions.
+            // Responses have to come in the order of the requests.
             if self.conversation.unanswered() == 0 {
                 return Err(RelayEnd::Answered(refused.refusal.clone()));
             }
@@ -310,12 +316,13 @@ impl<'p> Relay<'p> {
     /// Resets both connections.
     fn break_off(&self) {
         for socket in [Some(&self.client), self.server.as_ref()].into_iter().flatten() {
-            // Where that cannot be, it is closed.
+            // If lingering cannot be set, the socket is closed normally.
             let _ = set_socket_linger(socket.socket(), Some(Duration::ZERO));
         }
     }
 
-    /// Answers in place of the server. What the client sent and the server never got is recorded too.
+    /// Sends a response in place of the server. Bytes of the client that never reached the server
+    /// are recorded too.
     fn answer(mut self, refusal: &Refusal) {
         let (client, local) = self.addresses;
         self.proxy.warn(&format!("answered with {}: {}", refusal.status, refusal.why));

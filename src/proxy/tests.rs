@@ -1,4 +1,4 @@
-//! Conversations as bytes in and bytes out: cut anywhere, and hostile.
+//! Tests of conversations as bytes in and bytes out: cut at any place, and with hostile input.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -27,12 +27,13 @@ impl PassedBytes {
     }
 }
 
-/// Passes on what both sides say, in pieces of at most this size.
+/// Forwards the bytes of both sides in pieces of at most `size` bytes.
 fn pass(sent: &[(Direction, &[u8])], size: usize) -> PassedBytes {
     fuzz::pass(conversation(), sent, size)
 }
 
-/// Everything that HTTP/1 has: a length, chunks with trailers, an interim answer, pipelined requests, events, HEAD, no answer body, an upgrade.
+/// All features of HTTP/1: a length, chunks with trailers, an interim response, pipelined requests,
+/// events, HEAD, a response without a body, an upgrade.
 const LONG: &[(Direction, &str)] = &[
     (
         ClientToServer,
@@ -83,7 +84,7 @@ fn names_of_places_change_and_nothing_else() {
         .replace("mine.test", "api.example:8443")
         .replace("10.0.0.1", "api.example:8443")
         .replace("1.0\r\n", "1.0\r\nHost: api.example:8443\r\n");
-    // Each redirect names the proxy as the client had called it last.
+    // Each redirect uses the name by which the client last called the proxy.
     let answered = all(ServerToClient)
         .replace("HTTPS://API.example:8443/mcp/?a#b", "http://localhost:9000/mcp/?a#b")
         .replacen("Location: https://api.example:8443\r\n\r\nHTTP", "Location: http://10.0.0.1\r\n\r\nHTTP", 1);
@@ -130,7 +131,7 @@ fn what_cannot_be_read_without_a_guess_is_refused() {
         (431, format!("GET / HTTP/1.1\r\n{host}X: {long}\r\n\r\n")),
     ] {
         for size in [usize::MAX, 7, 1] {
-            // A request before it is passed on, and has its answer.
+            // The request before it is forwarded.
             let first = "GET /first HTTP/1.0\r\nHost: localhost\r\n\r\n";
             let passed = pass(&[(ClientToServer, format!("{first}{head}").as_bytes())], size);
             assert_eq!(passed.text(ClientToServer), first.replace("localhost", "api.example:8443"), "{head:.200}");
@@ -188,7 +189,7 @@ fn only_heads_and_lines_of_framing_are_held() {
     assert_eq!(taken(ClientToServer, "\r\n"), "GET /sse HTTP/1.1\r\nHost: api.example:8443\r\n\r\n");
     let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
     assert_eq!(taken(ServerToClient, head), head);
-    // It may be told only once it is certain that no address is announced.
+    // Nothing is forwarded until it is certain that no address is announced.
     assert_eq!(taken(ServerToClient, "8\r\n"), "");
     assert_eq!(taken(ServerToClient, "data"), "8\r\ndata");
     for text in [": ", "x\n", "\r\n", "1\r\n", "\n", "\r\n", "f\r\n", "event: endpoint", "\r\n"] {
@@ -196,7 +197,7 @@ fn only_heads_and_lines_of_framing_are_held() {
     }
 }
 
-/// What becomes of a stream of events, in pieces of at most this size.
+/// The body of an event stream after the proxy, in pieces of at most `size` bytes.
 fn announced(head: &str, body: &str, size: usize) -> String {
     let requested = b"GET /sse HTTP/1.1\r\nHost: localhost:90\r\n\r\n";
     let answer = format!("HTTP/1.1 200 OK\r\n{head}\r\n{body}");
@@ -265,7 +266,8 @@ fn a_server_that_is_no_http_is_for_the_client_to_judge() {
     }
 }
 
-/// What a client that sends this and no more, and keeps the connection, is told by a proxy without any patience.
+/// The response to a client that sends `sent`, then nothing more, and keeps the connection open.
+/// The proxy has almost no patience.
 fn response(sent: &str) -> String {
     let (listener, (tape, _spool)) = (TcpListener::bind("127.0.0.1:0").unwrap(), tape());
     let recorder = TrafficRecorder { tape, loss: Loss::default() };
@@ -304,7 +306,7 @@ fn a_signal_ends_a_connection() {
     joined(relay, "the end of a connection");
 }
 
-/// Pieces of what clients and servers say.
+/// Pieces of valid requests and responses, and random bytes.
 fn fragment() -> impl Strategy<Value = Vec<u8>> {
     let known = LONG.iter().flat_map(|(_, text)| text.split_inclusive("\r\n")).map(|line| line.as_bytes().to_vec());
     prop_oneof![
@@ -313,7 +315,7 @@ fn fragment() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// What is said, as the fuzzer scripts it; whether the client says it.
+/// Encodes steps for the fuzz target; `true` means that the client sends.
 fn encode_script<'a>(steps: impl Iterator<Item = (bool, &'a [u8])>) -> Vec<u8> {
     let pieces = steps.flat_map(|(requested, bytes)| bytes.chunks(255).map(move |piece| (requested, piece)));
     pieces.flat_map(|(requested, piece)| [&[u8::from(!requested), piece.len() as u8], piece].concat()).collect()
