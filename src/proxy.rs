@@ -3,7 +3,7 @@
 //! ```text
 //!            ┌────────────────────── mcptap ──────────────────────┐
 //!   client ──┼─► requests ─► heads checked, Host changed ─────────┼─► server
-//!   client ◄─┼── redirects to the server lead here ◄─ answers ◄───┼── server       (inside TLS, or not)
+//!   client ◄─┼── redirects to the server lead here ◄─ responses ◄─┼── server     (with or without TLS)
 //!            │        └─ a copy ─► tape ─► queue ─► decoder       │
 //!            └────────────────────────────────────────────────────┘
 //! ```

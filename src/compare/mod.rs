@@ -4,10 +4,10 @@
 //! [`pairing`]. Both make a [`Report`], which [`text`], [`json`] and [`junit`] write out.
 //!
 //! ```text
-//!  recorded answer ─┐                        ┌─ same
-//!                   ├─ Rules ─► differences ─┼─ different: /structuredContent/temperature 21 → 19
-//!  new answer ──────┘  (set aside what is    └─ missing, extra, error instead of result, tool error …
-//!                       known to vary)
+//!  recorded answer ─┐                    ┌─ same
+//!                   ├─► differences ─────┼─ different: /structuredContent/temperature 21 → 19
+//!  new answer ──────┘   (Rules: without  └─ missing, extra, error instead of result, tool error …
+//!                        what varies)
 //! ```
 
 pub mod answer;

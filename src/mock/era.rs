@@ -1,4 +1,4 @@
-//! The recorded server as one of the other era, where both say the same thing.
+//! Translates a script for clients of the other era.
 //!
 //! ```text
 //!  up to 2025-11-25                    2026-07-28
@@ -10,8 +10,8 @@
 //!  ← 2 result                          ← the result
 //! ```
 //!
-//! What the other era has no words for is left out: it cannot be asked for, so it is not in the recording. A message that is made up has the number
-//! of the recorded one that it stands for.
+//! Messages that the other era does not have are left out, because its clients cannot ask for them.
+//! A message that is made here has the number of the recorded message that it replaces.
 
 use std::collections::HashMap;
 
@@ -31,10 +31,10 @@ use crate::replay::translate::{
     ClientIdentity, Dialect, Era, LEGACY, MODERN, Translated, discovered, legacy_result, modern_result,
 };
 
-/// What a server may ask for in a result (2026-07-28 basic/patterns/mrtr).
+/// The requests that a server of 2026-07-28 may put into a result (basic/patterns/mrtr).
 const INPUT_METHODS: [&str; 3] = ["elicitation/create", "sampling/createMessage", "roots/list"];
 
-/// The same script for clients of the other era.
+/// The script for clients of the other era.
 pub fn translated(script: &Script) -> Script {
     let messages = script.recording.messages.clone();
     let mut making = Translation { script, messages, turns: Vec::new(), opening: Vec::new() };
@@ -54,11 +54,12 @@ struct Translation<'a> {
 }
 
 impl Translation<'_> {
-    /// Adds a message in the place of a recorded one.
+    /// Adds a message that replaces the recorded message at `index`. Returns its own index.
     fn add(&mut self, index: usize, kind: Kind, raw: String) -> usize {
         let envelope = match messages::parse(raw.as_bytes()) {
             Parsed::Single(envelope) => envelope,
-            // What was put together of members is a message, unless it lies too deep to be read.
+            // The text was built from valid members. It fails to parse only if it is nested too
+            // deeply.
             Parsed::Batch(_) | Parsed::Invalid(_) => Default::default(),
         };
         let method = envelope.method_name.clone().or_else(|| self.messages[index].method.clone());
@@ -67,7 +68,7 @@ impl Translation<'_> {
         self.messages.len() - 1
     }
 
-    /// Adds an answer with another result.
+    /// Adds a response with this result.
     fn result(&mut self, index: usize, result: &str) -> usize {
         self.add(index, Kind::Response, format!(r#"{{"jsonrpc":"2.0","id":0,"result":{result}}}"#))
     }
@@ -78,7 +79,7 @@ impl Translation<'_> {
         self.add(index, Kind::Request, format!(r#"{{"jsonrpc":"2.0","id":0,"method":{method},"params":{params}}}"#))
     }
 
-    /// An answer as the other era gives it.
+    /// Translates a recorded response. Returns the index of the message to send.
     fn answer(&mut self, index: usize, translate: impl FnOnce(&str) -> Option<String>) -> usize {
         match part(&self.messages[index], "result").map(translate) {
             None => index,
@@ -91,7 +92,7 @@ impl Translation<'_> {
         }
     }
 
-    /// For clients of 2026-07-28.
+    /// Translates the script for clients of 2026-07-28.
     fn modern(&mut self) {
         let mut dialect = Dialect::new(LEGACY, MODERN, ClientIdentity::default());
         for (at, turn) in self.script.turns.iter().enumerate() {
@@ -106,7 +107,7 @@ impl Translation<'_> {
         }
     }
 
-    /// The handshake as `server/discover`.
+    /// Adds the recorded handshake as a `server/discover`.
     fn discover(&mut self, turn: &Turn) {
         let Some(line) = turn.lines.iter().find(|line| line.role == Role::Answer) else { return };
         let Some(result) = part(self.script.message(line.message), "result").and_then(discovered) else { return };
@@ -116,7 +117,7 @@ impl Translation<'_> {
         self.turns.push(Turn { message, label, lines: vec![answer], ..turn.clone() });
     }
 
-    /// A turn whose questions are asked in results.
+    /// Adds a turn in which the server's requests become input requests inside results.
     fn add_with_input_requests(&mut self, at: TurnIndex, turn: &Turn) {
         let mut turn = Turn { lines: Vec::new(), ..turn.clone() };
         let mut asks = Vec::new();
@@ -133,7 +134,8 @@ impl Translation<'_> {
                     let message = self.answer(line.message, |result| modern_result(&method, result));
                     turn.lines.push(ScriptedMessage { message, ..line });
                 }
-                // What changed is told to those who listen for it, and nobody of this recording does.
+                // Notifications of changes go only to subscribers, and a recording of this era has
+                // none.
                 Role::Progress | Role::Notification if line.route == Route::Response && !method.contains("changed") => {
                     turn.lines.push(line);
                 }
@@ -143,7 +145,8 @@ impl Translation<'_> {
         self.turns.push(turn);
     }
 
-    /// Ends a turn with questions; the turn that goes on once they are answered.
+    /// Ends a turn with a result that asks for input. Returns the turn that continues it once the
+    /// client has answered.
     fn input_required(&mut self, mut turn: Turn, asks: &[usize], delay: i64) -> Turn {
         let number = self.messages[asks[0]].number;
         let state = json!(format!("mcptap-{}", number.0)).to_string();
@@ -178,7 +181,7 @@ impl Translation<'_> {
         next
     }
 
-    /// For clients up to 2025-11-25.
+    /// Translates the script for clients up to 2025-11-25.
     fn legacy(&mut self) {
         let continued = continued(self.script);
         let is_continuation: Vec<TurnIndex> = continued.values().copied().collect();
@@ -189,7 +192,7 @@ impl Translation<'_> {
             match &*turn.label.method {
                 _ if is_continuation.contains(&at) => {}
                 "subscriptions/listen" => self.add_subscribed(turn),
-                // Its answer is what `initialize` is answered with.
+                // `initialize` is answered from its result.
                 "server/discover" => self.add_turn(at, &continued),
                 _ if matches!(is_translated(), Translated::Send(_)) => self.add_turn(at, &continued),
                 _ => {}
@@ -197,12 +200,13 @@ impl Translation<'_> {
         }
     }
 
-    /// A turn, and those that go on with it, in which the server asks by itself.
+    /// Adds a turn together with the turns that continue it. Input requests become requests
+    /// of the server.
     fn add_turn(&mut self, at: TurnIndex, continued: &HashMap<TurnIndex, TurnIndex>) {
         let mut turn = Turn { lines: Vec::new(), ..self.script.turns[at].clone() };
         let (mut part_of, mut after) = (Some(at), Vec::new());
         while let Some(at) = part_of {
-            // Each goes on with an earlier one: there is an end.
+            // A turn can only be continued by a later one, so the loop ends.
             part_of = continued.get(&at).copied().filter(|next| *next > at);
             turn.also.extend(part_of.map(|next| self.script.turns[next].number));
             for line in &self.script.turns[at].lines {
@@ -222,7 +226,7 @@ impl Translation<'_> {
         self.turns.push(turn);
     }
 
-    /// What an answer asks for, as requests of the server.
+    /// Adds the input requests of a result as requests of the server. Returns their indices.
     fn questions(&mut self, line: &ScriptedMessage, turn: &mut Turn) -> Vec<usize> {
         let result = part(self.script.message(line.message), "result");
         let result: Value = result.and_then(|result| serde_json::from_str(result).ok()).unwrap_or_default();
@@ -236,7 +240,7 @@ impl Translation<'_> {
         server_requests
     }
 
-    /// What those heard who listened is told unasked, behind what was said before.
+    /// Adds the notifications of a subscription as plain notifications, after the previous turn.
     fn add_subscribed(&mut self, turn: &Turn) {
         let is_notification = |line: &&ScriptedMessage| {
             let method = self.script.message(line.message).method.as_deref();
@@ -251,7 +255,7 @@ impl Translation<'_> {
     }
 }
 
-/// By turn: the one that goes on with it, with the input that it asked for.
+/// For each turn that asked for input, the turn that continues it.
 fn continued(script: &Script) -> HashMap<TurnIndex, TurnIndex> {
     let answers = script.turns.iter().enumerate().flat_map(|(at, turn)| {
         let lines = turn.lines.iter().filter(|line| line.role == Role::Answer);
@@ -266,7 +270,7 @@ fn continued(script: &Script) -> HashMap<TurnIndex, TurnIndex> {
     script.turns.iter().enumerate().filter_map(continues).collect()
 }
 
-/// Whether a request says in `_meta` that it is of 2026-07-28 or later.
+/// Whether `_meta` of a request names revision 2026-07-28 or later.
 pub fn is_modern(params: Option<&str>) -> bool {
     let said = params.and_then(|params| member(member(params, "_meta")?, meta::VERSION));
     said.and_then(crate::decode::json::string).is_some_and(|revision| Era::of(&revision) == Era::Modern)

@@ -1,4 +1,4 @@
-//! How a client is received where the recording does not say it.
+//! Responses that every server must be able to give, for recordings that do not contain them.
 
 use serde_json::{Value, json};
 
@@ -8,8 +8,8 @@ use crate::decode::json::{member, string};
 use crate::mcp::revision::{Revision, Revisions};
 use crate::replay::translate::LEGACY;
 
-/// The result for a request that every server has to answer, where the recording has none: `ping`, and `initialize` of a recording that began
-/// later or had no need of it.
+/// The result for `ping` and `initialize`. Used when the recording has no such request, because it
+/// began later or its era has no handshake.
 pub fn result(script: &Script, method: &str, params: Option<&str>) -> Option<Value> {
     match method {
         "ping" => Some(json!({})),
@@ -18,7 +18,8 @@ pub fn result(script: &Script, method: &str, params: Option<&str>) -> Option<Val
     }
 }
 
-/// What `initialize` would have been answered: of a server without handshake what `server/discover` says, and otherwise what was used.
+/// A result for `initialize`. It comes from the recorded `server/discover` if there is one.
+/// Otherwise the capabilities are those that the recorded client used.
 fn initialize(script: &Script, params: &str) -> Value {
     let discover = script.turns.iter().filter(|turn| turn.label.method == "server/discover");
     let discovered =
@@ -56,9 +57,12 @@ fn initialize(script: &Script, params: &str) -> Value {
     result
 }
 
-/// "If the server supports the requested protocol version, it MUST respond with the same version. Otherwise, the server MUST respond with another
-/// protocol version it supports" (basic/lifecycle, "Version Negotiation"). What is known to be supported is what was recorded; where nothing is
-/// known of a handshake, any revision that has one.
+/// The revision for `initialize`. "If the server supports the requested protocol version, it MUST
+/// respond with the same version. Otherwise, the server MUST respond with another protocol version
+/// it supports" (basic/lifecycle, "Version Negotiation").
+///
+/// The recorded revision is the only one that is surely supported. Without a recorded handshake,
+/// any revision that has one is accepted.
 fn revision(script: &Script, params: &str) -> String {
     let with_handshake = |name: &str| Revision::named(name).is_some_and(|known| Revisions::LEGACY.contains(known));
     let recorded = script.recording.session.protocol_version.clone().filter(|recorded| with_handshake(recorded));

@@ -1,4 +1,4 @@
-//! What of a recording was used, and what was asked that it does not have.
+//! Counts which parts of a recording were used, and which requests it could not answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -8,29 +8,32 @@ use super::script::{Script, TurnIndex};
 use crate::mcp::MessageNumber;
 use crate::view::safe;
 
-/// Kinds of unknown requests that are kept; those beyond are counted.
+/// The most labels of unknown requests that are stored. The total counts all of them.
 const MAX_KINDS: usize = 1_000;
 
-/// Over all clients.
+/// The counts of all clients together.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
-    /// The recorded messages that were used.
+    /// Recorded messages that were used.
     used: BTreeSet<MessageNumber>,
-    /// Requests by how well they fitted.
+    /// Number of requests by how well they matched.
     fitted: BTreeMap<Match, u64>,
-    /// Answered without the recording: `ping`, a handshake that is not in it.
+    /// Requests answered without the recording, such as `ping` or an `initialize` that it
+    /// does not contain.
     pub unrecorded: u64,
-    /// Requests that are not in the recording, by label, with the closest one.
+    /// Requests that the recording does not contain, by label: their number and the
+    /// closest recorded request.
     unknown: BTreeMap<String, (u64, Option<String>)>,
     unknown_count: u64,
-    /// Notifications that are not in the recording, by method.
+    /// Notifications that the recording does not contain: their number by method.
     unexpected: BTreeMap<String, u64>,
-    /// What was no message.
+    /// Texts that are not JSON-RPC messages.
     pub invalid: u64,
 }
 
 impl Ledger {
-    /// A turn was used. Scripts of one recording count together.
+    /// Counts a turn as used. The scripts of both eras have the same numbers, so
+    /// they count together.
     pub fn used(&mut self, script: &Script, turn: TurnIndex, fit: Match) {
         let turn = &script.turns[turn];
         self.used.insert(turn.number);
@@ -40,7 +43,7 @@ impl Ledger {
         }
     }
 
-    /// A request was not found.
+    /// Counts a request that the recording does not contain.
     pub fn unknown(&mut self, label: String, closest: Option<String>) {
         self.unknown_count += 1;
         if self.unknown.len() < MAX_KINDS || self.unknown.contains_key(&label) {
@@ -48,19 +51,19 @@ impl Ledger {
         }
     }
 
-    /// A notification was not found.
+    /// Counts a notification that the recording does not contain.
     pub fn unexpected(&mut self, method: String) {
         if self.unexpected.len() < MAX_KINDS || self.unexpected.contains_key(&method) {
             *self.unexpected.entry(method).or_default() += 1;
         }
     }
 
-    /// Requests that were not found.
+    /// The number of requests that the recording does not contain.
     pub fn unknown_requests(&self) -> u64 {
         self.unknown_count
     }
 
-    /// For people.
+    /// A summary for the user.
     pub fn text(&self, script: &Script) -> String {
         let fitted = |fit| self.fitted.get(&fit).copied().unwrap_or(0);
         let requests = self.fitted.values().sum::<u64>() + self.unrecorded + self.unknown_count;
@@ -95,11 +98,11 @@ impl Ledger {
 
 fn line(text: &mut String, label: &str, name: &str, times: u64) {
     let times = if times > 1 { format!(", {times} times") } else { String::new() };
-    // Writing into a text cannot fail.
+    // Writing to a String cannot fail.
     let _ = writeln!(text, "  {label} {}{times}", safe::visible(name));
 }
 
-/// A recorded message for people: `#5 tools/call echo`.
+/// A recorded message as the user sees it: `#5 tools/call echo`.
 pub fn named(script: &Script, turn: TurnIndex) -> String {
     let turn = &script.turns[turn];
     format!("#{} {}", turn.number.0, turn.label)

@@ -1,4 +1,4 @@
-//! Which recorded request a client means.
+//! Finds the recorded request that a live request corresponds to.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,14 +10,15 @@ use crate::compare::Label;
 use crate::compare::label::subject;
 use crate::decode::json::member;
 
-/// How well a request fits the recorded one, or has to.
+/// How closely a request matches a recorded one. Later variants are weaker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Match {
-    /// Method and parameters are the same.
+    /// Method and parameters are equal.
     Exact,
-    /// But for `_meta` and members that are null.
+    /// They are equal without `_meta` and without members that are null.
     Loose,
-    /// It is about the same tool, prompt or resource, or of the same method where that is about nothing: the next of them in order.
+    /// Only method and subject (tool, prompt, resource) are equal. The next unused request in the
+    /// recorded order matches.
     #[default]
     Order,
 }
@@ -26,12 +27,12 @@ impl Match {
     /// All of them, strictest first.
     pub const ALL: [Match; 3] = [Match::Exact, Match::Loose, Match::Order];
 
-    /// What a message is known by.
+    /// The key under which a message is found at this level.
     fn key(self, label: &Label, params: Option<&str>) -> String {
         let Label { method, subject } = label;
         let name = |text: &str| Value::from(text).to_string();
         match self {
-            // A call that goes on is another one than that which began.
+            // The continuation of a call must not match the call itself.
             Match::Order => {
                 let goes_on = if params.is_some_and(goes_on) { " goes on" } else { "" };
                 format!("{} {}{goes_on}", name(method), subject.as_deref().map(name).unwrap_or_default())
@@ -42,12 +43,13 @@ impl Match {
     }
 }
 
-/// The same text for the same value: members in order of name.
+/// Parameters in canonical form, with members sorted by name.
 fn canonical(params: &str) -> String {
     serde_json::from_str::<Value>(params).map_or_else(|_| params.to_owned(), |value| value.to_string())
 }
 
-/// `_meta` says how a request is made (progress token, revision, trace), not what is asked; some clients write null for what they leave out.
+/// Parameters without what does not change their meaning: `_meta` (progress token, revision, trace)
+/// and null members, which some clients write for absent ones.
 fn loose(params: &str) -> String {
     match serde_json::from_str::<Value>(params) {
         Ok(Value::Object(mut members)) => {
@@ -59,48 +61,50 @@ fn loose(params: &str) -> String {
     }
 }
 
-/// Whether a request brings the input that an earlier one was asked for (2026-07-28 basic/patterns/mrtr).
+/// Whether a request continues an earlier one with the input that it asked for (2026-07-28
+/// basic/patterns/mrtr).
 fn goes_on(params: &str) -> bool {
     member(params, "inputResponses").is_some() || member(params, "requestState").is_some()
 }
 
-/// What a client's message is called.
+/// The label of a message from the client.
 pub fn label(method: &str, params: Option<&str>) -> Label {
     Label { method: method.to_owned(), subject: subject(method, params.unwrap_or_default()) }
 }
 
-/// Recorded turns by what they are known by, in order.
+/// Lists of turns with the same key, each in recorded order. The key contains whether the message
+/// is a request.
 #[derive(Clone, Debug, Default)]
 struct TurnLists {
     lists: HashMap<(bool, String), usize>,
     turns: Vec<Vec<TurnIndex>>,
 }
 
-/// The recorded requests and notifications, to be found again.
+/// Finds recorded requests and notifications.
 #[derive(Clone, Debug)]
 pub struct Matcher {
     loosest: Match,
     indices: [TurnLists; 3],
-    /// Requests that go on, by the state that the server gave for it, as JSON text.
+    /// Requests that continue an earlier one, by their `requestState` as JSON text.
     states: HashMap<String, TurnIndex>,
 }
 
-/// What one client has been answered with so far.
+/// The turns that one client has used.
 #[derive(Clone, Debug, Default)]
 pub struct UsedTurns {
     turns: Vec<bool>,
-    /// By kind of match and list: how far it is used up from its beginning.
+    /// For each level and list: the number of turns at its start that are used.
     starts: HashMap<(usize, usize), usize>,
 }
 
 impl Matcher {
-    /// Of a script; what fits less well than `loosest` counts as unknown.
+    /// A matcher for a script. Weaker matches than `loosest` are not accepted.
     pub fn new(script: &Script, loosest: Match) -> Matcher {
         let mut indices: [TurnLists; 3] = Default::default();
         let mut states = HashMap::new();
         let raw = |turn: &Turn| &*script.message(turn.message).raw;
         let answered: HashSet<&[u8]> = script.turns.iter().filter(|turn| turn.is_answered()).map(raw).collect();
-        // A request that was redirected stands twice in a recording: the copy that was answered is meant.
+        // A redirected request occurs twice in a recording. Only the copy with the response counts.
         let is_copy = |turn: &Turn| turn.is_request && !turn.is_answered() && answered.contains(raw(turn));
         for (at, turn) in script.turns.iter().enumerate().filter(|(_, turn)| !is_copy(turn)) {
             if let Some(state) = script.params(at).and_then(|params| member(params, "requestState")) {
@@ -119,8 +123,8 @@ impl Matcher {
         Matcher { loosest, indices, states }
     }
 
-    /// The turn that a message means. What was asked once and is asked again is answered again: with the next recorded answer to it, and when
-    /// they are used up with the last.
+    /// The turn that a message corresponds to. A repeated request gets the next recorded response
+    /// to it, and after the last one that one again.
     pub fn find(
         &self,
         used: &mut UsedTurns,
@@ -128,13 +132,14 @@ impl Matcher {
         label: &Label,
         params: Option<&str>,
     ) -> Option<(TurnIndex, Match)> {
-        // The state says which one goes on, whatever the input is.
+        // The request state identifies the continuation, whatever the input contains.
         let state = params.and_then(|params| self.states.get(member(params, "requestState")?));
         if let Some(turn) = state.copied().filter(|_| is_request) {
             used.take(turn);
             return Some((turn, Match::Loose));
         }
-        // A handshake says who the client is, and nothing is asked but who the server is. Notifications ask nothing.
+        // A handshake has nothing to compare but its method, and notifications get no response. So
+        // both match at the weakest level.
         let is_handshake = matches!(&*label.method, "initialize" | "server/discover");
         let loosest = if is_handshake || !is_request { Match::Order } else { self.loosest };
         let mut again = None;
@@ -147,7 +152,7 @@ impl Matcher {
                 *start += 1;
             }
             let unused = turns.iter().skip(*start).find(|turn| used.turns.get(**turn) != Some(&true));
-            // What was asked before is answered again rather than with the answer to another question.
+            // Repeating an earlier response is better than a response to other parameters.
             match unused {
                 Some(turn) if again.is_none() || kind < Match::Order => {
                     used.take(*turn);
@@ -172,11 +177,12 @@ impl UsedTurns {
     }
 }
 
-/// Bytes of a question that are compared to find the closest, and recorded ones that are compared with it: it is a hint for people.
+/// The closest request is only a hint for people, so the work is limited: to this many bytes of
+/// each request, and to this many recorded requests.
 const COMPARED: usize = 256;
 const CANDIDATES: usize = 256;
 
-/// The recorded request that a request resembles most: of the same method where there is one, about the same thing where there is one.
+/// The recorded request that is most similar: first by method, then by subject and parameters.
 pub fn closest(script: &Script, label: &Label, params: Option<&str>) -> Option<TurnIndex> {
     let question = cut(&loose(params.unwrap_or("{}"))).to_owned();
     let name = label.to_string();
@@ -196,7 +202,7 @@ pub fn closest(script: &Script, label: &Label, params: Option<&str>) -> Option<T
         })
     };
     let scored = candidates.into_iter().take(CANDIDATES).filter_map(likeness);
-    // Of equals the first.
+    // The first of equally similar ones.
     let best = scored.reduce(|best, other| {
         let (a, b) = ((best.0, best.1, best.2), (other.0, other.1, other.2));
         if b.partial_cmp(&a) == Some(std::cmp::Ordering::Greater) { other } else { best }
@@ -224,7 +230,7 @@ mod tests {
         <- {"id":4,"result":{}}
     "#;
 
-    /// The turns that calls of `echo` with these texts get.
+    /// The turns that match calls of `echo` with these texts.
     fn found(loosest: Match, texts: &[&str]) -> Vec<Option<(TurnIndex, Match)>> {
         let script = script(RECORDED);
         let (matcher, mut used) = (Matcher::new(&script, loosest), UsedTurns::default());

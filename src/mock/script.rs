@@ -1,13 +1,13 @@
-//! What the recorded server said, and because of what.
+//! Assigns each message of the recorded server to the client's message that caused it.
 //!
 //! ```text
 //!  recorded                               turns
 //!  → 1 tools/call ask                     1 tools/call ask
 //!  ← s elicitation/create                     asks elicitation/create
-//!  → s result                                 answers, once that is answered
+//!  → s result                                 answers, after the response to it
 //!  ← 1 result
 //!  ⇢ notifications/initialized            2 notifications/initialized
-//!  ⇠ notifications/tools/list_changed         tells notifications/tools/list_changed
+//!  ⇠ notifications/tools/list_changed         sends notifications/tools/list_changed
 //! ```
 
 use std::collections::{HashMap, HashSet};
@@ -26,27 +26,27 @@ use crate::replay::translate::Era;
 /// The index of a turn in its script.
 pub type TurnIndex = usize;
 
-/// What one line of the server is.
+/// The kind of a server message within its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The answer to the turn's request.
+    /// The response to the request of the turn.
     Answer,
-    /// A notification.
+    /// A notification other than progress.
     Notification,
-    /// Progress of the request: it carries the client's token.
+    /// Progress of the request, with the client's progress token.
     Progress,
     /// A request to the client.
     Request,
 }
 
-/// Where a line goes, where a client has several ways to be reached (Streamable HTTP).
+/// The stream on which a server message is sent over Streamable HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// With the answer to the turn's request.
+    /// The response to the request of the turn.
     Response,
-    /// On the stream that is open for what answers nothing.
+    /// The stream of a GET, for messages that answer no request.
     ListeningStream,
-    /// With the request of another turn, a `subscriptions/listen`.
+    /// The response to the `subscriptions/listen` of another turn.
     Subscription(TurnIndex),
 }
 
@@ -55,55 +55,53 @@ pub enum Route {
 pub struct ScriptedMessage {
     /// The index of its message in the recording.
     pub message: usize,
-    /// What it is.
     pub role: Role,
-    /// Where it goes.
     pub route: Route,
-    /// The server's requests (indices of their messages) that were answered before it was said.
+    /// The server's requests (indices of messages) that the client has to answer first.
     pub after: Vec<usize>,
-    /// Nanoseconds that the server let pass since it could have said it.
+    /// Nanoseconds between the moment when it could be sent and the moment when it was.
     pub delay: i64,
-    /// It was an event of a stream.
+    /// Whether it was a server-sent event in the recording.
     pub is_event: bool,
 }
 
-/// A message of the client, and what the server said because of it.
+/// A message of the client, and the server's messages that it caused.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Turn {
-    /// Its number in the recording.
+    /// The message number of the client's message.
     pub number: MessageNumber,
-    /// The index of its message.
+    /// The index of the client's message in the recording.
     pub message: usize,
-    /// What it is called.
+    /// The method and the subject of the client's message.
     pub label: Label,
     /// Whether it is a request. Otherwise it is a notification.
     pub is_request: bool,
-    /// Other messages of the recording that are played with it.
+    /// Other recorded messages that this turn includes.
     pub also: Vec<MessageNumber>,
-    /// What the server said.
+    /// The messages of the server.
     pub lines: Vec<ScriptedMessage>,
 }
 
 impl Turn {
-    /// Whether the recorded server answered.
+    /// Whether the recorded server answered the request.
     pub fn is_answered(&self) -> bool {
         self.lines.iter().any(|line| line.role == Role::Answer)
     }
 }
 
-/// The server's part.
+/// All messages of the recorded server.
 #[derive(Clone, Debug)]
 pub struct Script {
     /// The recording.
     pub recording: Recording,
-    /// What the client said, in order.
+    /// One turn for each message of the client, in order.
     pub turns: Vec<Turn>,
-    /// What the server said before the client said anything.
+    /// Server messages before the first message of the client.
     pub opening: Vec<ScriptedMessage>,
 }
 
 impl Script {
-    /// Of a recording.
+    /// Builds the script of a recording.
     pub fn new(recording: Recording) -> Script {
         let mut builder = ScriptBuilder::default();
         for (index, message) in recording.messages.iter().enumerate().filter(|(_, message)| !message.redelivered) {
@@ -121,17 +119,16 @@ impl Script {
         Script { recording, turns, opening }
     }
 
-    /// The lines of a turn; without one those of the opening.
+    /// The server messages of a turn, or those before the first turn.
     pub fn lines(&self, turn: Option<TurnIndex>) -> &[ScriptedMessage] {
         turn.map_or(&self.opening, |turn| &self.turns[turn].lines)
     }
 
-    /// A recorded message.
     pub fn message(&self, index: usize) -> &Message {
         &self.recording.messages[index]
     }
 
-    /// The parameters of a turn as they were recorded.
+    /// The recorded parameters of a turn.
     pub fn params(&self, turn: TurnIndex) -> Option<&str> {
         part(&self.recording.messages[self.turns[turn].message], "params")
     }
@@ -141,7 +138,7 @@ impl Script {
         self.turns.iter().any(|turn| turn.is_request && turn.label.method == method)
     }
 
-    /// The era of the recording: where no revision was said, that of its way to begin.
+    /// The era of the recording. Without a recorded revision it follows from the first request.
     pub fn era(&self) -> Era {
         let modern = |turn: &Turn| turn.label.method == "server/discover";
         match &self.recording.session.protocol_version {
@@ -152,22 +149,22 @@ impl Script {
     }
 }
 
-/// A turn that may still say something.
+/// A request that is not answered yet.
 #[derive(Debug)]
 struct OpenRequest {
     turn: TurnIndex,
-    /// Its progress token, as JSON text.
+    /// Its progress token as JSON text.
     token: Option<String>,
 }
 
-/// What a server names in what it says by itself.
+/// The kind of thing that a server message refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum ReferenceKind {
     /// The task that a call became.
     Task,
-    /// Its own request.
+    /// A request of the server.
     Request,
-    /// What it asked for at a URL.
+    /// An elicitation that the user completes at a URL.
     Elicitation,
 }
 
@@ -175,24 +172,25 @@ enum ReferenceKind {
 struct ScriptBuilder {
     turns: Vec<Turn>,
     opening: Vec<ScriptedMessage>,
-    /// Requests without an answer so far, in order.
+    /// Requests without a response so far, in order.
     open: Vec<OpenRequest>,
     by_request: HashMap<MessageNumber, TurnIndex>,
-    /// By request about a task: the task, as JSON text.
+    /// The task id, as JSON text, of requests that wait for a task.
     awaited_tasks: HashMap<TurnIndex, String>,
-    /// By request of either side: the index of the answer, known beforehand.
+    /// The index of the response to each request of either side. Filled before the first turn.
     answers: HashMap<MessageNumber, usize>,
-    /// Whose turn it was that a server's own word names, as JSON text.
+    /// The turn that caused something which later server messages refer to by name (JSON text).
     references: HashMap<(ReferenceKind, String), TurnIndex>,
-    /// The server's requests: the index of the message, and whose turn it was.
+    /// Requests of the server: the index of the message and its turn.
     server_requests: HashMap<MessageNumber, (usize, Option<TurnIndex>)>,
-    /// Since the last line of a turn: the server's requests of it that the client has answered.
+    /// For each turn: requests of the server that the client answered since the
+    /// last server message.
     answered: HashMap<Option<TurnIndex>, Vec<usize>>,
-    /// When a turn had reason to go on.
+    /// The time since which each turn could continue.
     ready_since: HashMap<Option<TurnIndex>, Time>,
-    /// The requests that each exchange carried.
+    /// The first request of each exchange.
     exchanges: HashMap<crate::decode::exchange::ExchangeNumber, TurnIndex>,
-    /// Numbers of answers that were taken: a second one to the same request answers nothing.
+    /// Turns whose response was taken. A second response to the same request is ignored.
     answered_turns: HashSet<TurnIndex>,
     last: Option<TurnIndex>,
 }
@@ -281,15 +279,16 @@ impl ScriptBuilder {
         turn.map_or(&mut self.opening, |turn| &mut self.turns[turn].lines).push(line);
     }
 
-    /// The open request whose progress this is.
+    /// The open request whose progress a notification reports.
     fn progresses(&self, message: &Message) -> Option<TurnIndex> {
         let is_progress = message.method.as_deref() == Some("notifications/progress");
         let token = member(part(message, "params").filter(|_| is_progress)?, "progressToken")?;
         self.open.iter().rev().find(|open| open.token.as_deref() == Some(token)).map(|open| open.turn)
     }
 
-    /// The turn of what a message names: a task (the request that waits for it, or the one that became it), a request that is taken back, an elicitation
-    /// that is complete.
+    /// The turn that a message refers to by name. It can name a task (then the request
+    /// that waits for the task comes before the call that became it), a cancelled
+    /// request, or a completed elicitation.
     fn reference(&self, message: &Message) -> Option<TurnIndex> {
         let params = part(message, "params")?;
         let known = |kind, name: &str| self.references.get(&(kind, name.to_owned())).copied();
@@ -311,7 +310,8 @@ impl ScriptBuilder {
         self.turns[turn].label.method == "subscriptions/listen"
     }
 
-    /// The request that the server was at work on: the latest of those that are open. One that was answered before its question was did not ask it.
+    /// The latest open request. One that was answered before the client answered this message is
+    /// not the cause if there is another.
     fn latest(&self, message: &Message) -> Option<TurnIndex> {
         let open = || self.open.iter().rev().map(|open| open.turn).filter(|turn| !self.is_listening(*turn));
         let reply = self.answers.get(&message.number);
@@ -322,12 +322,14 @@ impl ScriptBuilder {
         open().find(waited).or_else(|| open().next())
     }
 
-    /// Why the server said it, by evidence where there is some: the stream that carried it, what it names; otherwise the request that it was at work on,
-    /// or what the client had said last.
+    /// The turn that caused a server message, and its route. The evidence is, in this order,
+    /// the stream that carried it, a name in it, the latest open request, and the last message
+    /// of the client.
     fn cause(&self, message: &Message) -> (Option<TurnIndex>, Route) {
         let latest = self.reference(message).or_else(|| self.latest(message)).or(self.last);
         let exchange = message.exchange.and_then(|exchange| self.exchanges.get(&exchange).copied());
-        // "Notifications … MUST include the subscription id": it is what the client called the request that listens.
+        // "Notifications … MUST include the subscription id", which is the id of the
+        // `subscriptions/listen` request.
         let listening = || self.open.iter().map(|open| open.turn).find(|turn| self.is_listening(*turn));
         let subscribed =
             part(message, "params").and_then(|params| member(member(params, "_meta")?, meta::SUBSCRIPTION));
@@ -338,8 +340,9 @@ impl ScriptBuilder {
         }
         match exchange.filter(|turn| self.open.iter().any(|open| open.turn == *turn)) {
             Some(turn) => (Some(turn), Route::Response),
-            // 2025-11-25 basic/transports "Listening for Messages from the Server": what comes on the stream of a GET "SHOULD be unrelated to any
-            // concurrently-running JSON-RPC request from the client".
+            // 2025-11-25 basic/transports "Listening for Messages from the Server": what comes on
+            // the stream of a GET "SHOULD be unrelated to any concurrently-running JSON-RPC request
+            // from the client".
             None if message.transport == Transport::StreamableHttp => (latest, Route::ListeningStream),
             None => (latest, Route::Response),
         }
@@ -351,7 +354,7 @@ mod tests {
     use super::*;
     use crate::mock::session::tests::script;
 
-    /// Each turn with what the server said.
+    /// Each turn with its server messages.
     fn turns_of(text: &str) -> String {
         let script = script(text);
         let line = |line: &ScriptedMessage| {

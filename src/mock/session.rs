@@ -1,7 +1,8 @@
-//! One client, and what the recorded server says to it: without clock, without input and output.
+//! The session of one client with the recorded server, without a clock and without input or output.
 //!
-//! Each message of the client that the recording has starts a *play* of its turn. A play says one line after the other: at once or with the
-//! recorded pauses, and not before the client has answered what the recorded client had answered by then.
+//! Each message of the client that matches a turn starts a *playback* of that turn. It sends the
+//! messages of the turn in order, at once or with the recorded pauses. A message waits until the
+//! client has answered the same server requests as the recorded client had.
 
 mod play;
 #[cfg(test)]
@@ -25,127 +26,130 @@ use crate::replay::messages::{self, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_
 use crate::replay::translate::Era;
 use play::Playback;
 
-/// How fast the server speaks.
+/// The speed of the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pace {
-    /// As soon as it may.
+    /// Without pauses.
     #[default]
     Fast,
-    /// With the pauses of the recording.
+    /// With the recorded pauses.
     Recorded,
 }
 
-/// The server's part, for clients of one era.
+/// The script for clients of one era.
 #[derive(Debug)]
 pub struct EraScript {
-    /// What it says.
     pub script: Script,
-    /// Finds what a client means.
+    /// Finds the turn for a message of the client.
     matcher: Matcher,
 }
 
-/// What all clients have in common.
+/// The recorded server, which all clients share.
 #[derive(Debug)]
 pub struct RecordedServer {
     recorded: EraScript,
-    /// For clients of the other era, once there is one.
+    /// The translated script, made when the first client of the other era appears.
     other: OnceLock<EraScript>,
     fit: Match,
     pace: Pace,
 }
 
 impl RecordedServer {
-    /// A recorded server. What fits less well than `fit` counts as unknown.
+    /// A server that plays this script. Weaker matches than `fit` are not accepted.
     pub fn new(script: Script, fit: Match, pace: Pace) -> RecordedServer {
         let matcher = Matcher::new(&script, fit);
         RecordedServer { recorded: EraScript { script, matcher }, other: OnceLock::new(), fit, pace }
     }
 
-    /// The recording.
+    /// The script of the recording.
     pub fn script(&self) -> &Script {
         &self.recorded.script
     }
 
-    /// The server's part for clients of an era.
+    /// The script for clients of this era.
     fn part(&self, era: Era) -> &EraScript {
         if era == self.recorded.script.era() {
             return &self.recorded;
         }
         self.other.get_or_init(|| {
             let script = translated(&self.recorded.script);
-            // What clients of the other era say in `_meta` they could not say to the recorded server.
+            // Clients of the other era send `_meta` that the recording cannot contain, so it must
+            // not be compared.
             let matcher = Matcher::new(&script, self.fit.max(Match::Loose));
             EraScript { script, matcher }
         })
     }
 }
 
-/// The number that the caller gave to a text of the client: what answers it is said with this number.
+/// The number that the caller gives to a text of the client. The responses to the text
+/// carry it too.
 pub type Post = u64;
 
-/// Something to be said.
+/// One output of the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionOutput {
-    /// To which text of the client it belongs; `None`: to none.
+    /// The text of the client that this output belongs to, if any.
     pub post: Option<Post>,
-    /// The message. `None`: nothing more comes that belongs to it.
+    /// The message. `None` means that no more output for the text follows.
     pub text: Option<String>,
-    /// It was an event of a stream when it was recorded.
+    /// Whether the recorded message was a server-sent event.
     pub is_event: bool,
-    /// For an error: its code.
+    /// The error code, if it is an error.
     pub code: Option<i64>,
 }
 
-/// What a text of the client was.
+/// A summary of one text of the client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InputSummary {
-    /// Requests in it, and what is no message. Each gets an answer, or the end without one.
+    /// The number of requests and of invalid messages in it. For each there is a response, or the
+    /// end without one.
     pub requests: usize,
-    /// One of them opens a session.
+    /// One of the requests is `initialize`.
     pub opens: bool,
-    /// It was no JSON-RPC message.
+    /// The text is not a JSON-RPC message.
     pub is_invalid: bool,
 }
 
-/// Plays of one client that are not at their end. Beyond it the oldest is given up: a client that opens so many does not listen to them.
+/// The most playbacks of one client that are not finished. Beyond it, the oldest is discarded: a
+/// client with so many open requests does not wait for all of them.
 const PLAYS: usize = 4_096;
 
-/// Requests of the server that wait for the client.
+/// The most requests of the server that wait for the client's response.
 const ASKED: usize = 4_096;
 
 /// A text whose requests are not all answered.
 #[derive(Debug)]
 struct Batch {
-    /// Requests to be answered; one more while the text is being read.
+    /// The number of unanswered requests, and one more while the text is parsed.
     unanswered: usize,
-    /// Answers of a batch are given together.
+    /// The responses collected so far, if the text is a batch. They are sent together.
     answers: Option<Vec<String>>,
 }
 
-/// One client.
+/// The state of one client.
 #[derive(Debug, Default)]
 pub struct Session {
-    /// What the client speaks, where it has said so.
+    /// The era of the client, once its messages have shown it.
     era: Option<Era>,
-    /// By era.
+    /// The used turns of each era.
     used: [UsedTurns; 2],
     plays: VecDeque<Playback>,
     next_play: u64,
-    /// The server's requests by the id that the client was told: whose play asked, and the index of the recorded one.
+    /// Requests sent to the client by id: the playback, and the index of the recorded request.
     server_requests: HashMap<u64, (u64, usize)>,
     next_id: u64,
-    /// The ids that recorded requests of the server have now.
+    /// The current ids of recorded server requests.
     ids: HashMap<usize, u64>,
-    /// Which request listens, by turn: its number and its id.
+    /// The `subscriptions/listen` request of each turn: its text and its id.
     listening: HashMap<TurnIndex, (Post, String)>,
     batches: HashMap<Post, Batch>,
     output: Vec<SessionOutput>,
-    /// Sentences for whoever runs the server.
+    /// Remarks for the user who runs the mock.
     pub notes: Vec<String>,
 }
 
 impl Session {
-    /// A client that has said nothing.
+    /// A session before the client's first message.
     pub fn new(server: &RecordedServer, now: Duration) -> Session {
         let mut session = Session::default();
         let era = session.era(server);
@@ -155,12 +159,12 @@ impl Session {
         session
     }
 
-    /// What the client speaks: what was recorded, where it has not said it.
+    /// The era of the client. Until its messages show it, the era of the recording.
     pub fn era(&self, server: &RecordedServer) -> Era {
         self.era.unwrap_or_else(|| server.script().era())
     }
 
-    /// A text of the client: a message, or a batch of them.
+    /// Takes a text of the client: a message or a batch.
     pub fn receive(
         &mut self,
         server: &RecordedServer,
@@ -183,7 +187,8 @@ impl Session {
                         (Some(text), Ok(envelope)) => {
                             self.message(server, ledger, (text, &envelope), post, now, &mut summary);
                         }
-                        // JSON-RPC 2.0 section 6: each member that is no request has an answer of its own.
+                        // JSON-RPC 2.0 section 6: each invalid member of a batch gets a response of
+                        // its own.
                         _ => self.refuse(
                             ledger,
                             post,
@@ -208,7 +213,7 @@ impl Session {
                 summary.is_invalid = true;
             }
         }
-        // All of it is read.
+        // Parsing is complete.
         match summary.requests {
             0 => drop(self.batches.remove(&post)),
             _ => self.finish_request(post, None, false, None),
@@ -217,18 +222,18 @@ impl Session {
         summary
     }
 
-    /// What is to be said now, in order.
+    /// The output that is due now, in order.
     pub fn due_output(&mut self, server: &RecordedServer, now: Duration) -> Vec<SessionOutput> {
         self.advance(server, now);
         std::mem::take(&mut self.output)
     }
 
-    /// When there is something to be said next, if nothing is heard until then.
+    /// The time of the next output, if the client sends nothing before.
     pub fn next(&self, server: &RecordedServer) -> Option<Duration> {
         self.plays.iter().filter_map(|play| play.due(server)).min()
     }
 
-    /// Whoever waits for what answers this text is gone.
+    /// Drops what belongs to this text, because its connection is gone.
     pub fn leave(&mut self, post: Post) {
         self.plays.retain(|play| play.post != post || play.id.is_none());
         self.batches.remove(&post);
@@ -279,7 +284,7 @@ impl Session {
         now: Duration,
     ) {
         self.era = match method {
-            // How it was opened in the recording it can be opened again.
+            // A handshake that the recording contains is played as recorded.
             "initialize" | "server/discover" if server.script().has(method) => Some(server.script().era()),
             "initialize" => Some(Era::Legacy),
             "server/discover" => Some(Era::Modern),
@@ -303,14 +308,15 @@ impl Session {
             self.start(Playback::new(era, Some(turn), Some(id.to_owned()), token.map(str::to_owned), post, now));
             return;
         }
-        // The method may be one that the recording has no need to hold.
+        // Some requests can be answered without the recording.
         if let Some(result) = handshake::result(script, method, params).filter(|_| !script.has(method)) {
             ledger.unrecorded += 1;
             self.finish_request(post, Some(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)), false, None);
             return;
         }
         let closest = closest(script, &label, params);
-        // `server/discover` is how a client of both eras finds out what a server speaks: an error is the answer that it expects.
+        // Clients of both eras send `server/discover` to detect the server's revision. They expect
+        // an error, so it is no surprise.
         if method == "server/discover" {
             ledger.unrecorded += 1;
         } else {
@@ -342,7 +348,8 @@ impl Session {
         post: Post,
         now: Duration,
     ) {
-        // 2025-11-25 basic/utilities/cancellation: receivers "SHOULD … not send a response for the cancelled request".
+        // 2025-11-25 basic/utilities/cancellation: receivers "SHOULD … not send a response for the
+        // cancelled request".
         if let Some(id) =
             params.filter(|_| method == "notifications/cancelled").and_then(|params| member(params, "requestId"))
         {
@@ -356,7 +363,7 @@ impl Session {
                 ledger.used(script, turn, fit);
                 self.start(Playback::new(era, Some(turn), None, None, post, now));
             }
-            // The handshake of a recording that has none is no surprise.
+            // A client of the older era sends this to every server.
             None if method == "notifications/initialized" => {}
             None => ledger.unexpected(method.to_owned()),
         }
@@ -375,7 +382,7 @@ impl Session {
         if let Some(batch) = self.batches.get_mut(&post) {
             batch.unanswered += 1;
         }
-        // JSON-RPC 2.0 section 5: where the id could not be detected "it MUST be Null".
+        // JSON-RPC 2.0 section 5: if the id could not be detected, "it MUST be Null".
         let error = json!({"jsonrpc": "2.0", "id": null, "error": {"code": code, "message": why}});
         self.finish_request(post, Some(error.to_string()), false, Some(code));
     }
@@ -391,7 +398,8 @@ impl Session {
         self.plays.push_back(play);
     }
 
-    /// One request of a text is done with. Answers to a batch wait for each other; behind the last nothing more comes.
+    /// Finishes one request of a text. The responses to a batch are collected and sent together.
+    /// The last response ends the output for the text.
     fn finish_request(&mut self, post: Post, text: Option<String>, is_event: bool, code: Option<i64>) {
         let Some(batch) = self.batches.get_mut(&post) else { return };
         batch.unanswered = batch.unanswered.saturating_sub(1);
@@ -412,7 +420,7 @@ impl Session {
         }
     }
 
-    /// Says what is due.
+    /// Produces the output that is due.
     fn advance(&mut self, server: &RecordedServer, now: Duration) {
         let mut plays = std::mem::take(&mut self.plays);
         plays.retain_mut(|play| {
@@ -425,7 +433,7 @@ impl Session {
         self.plays = plays;
     }
 
-    /// The id of a request of the server that is now asked.
+    /// A new id for a recorded request of the server, which is sent now.
     fn send_request(&mut self, play: u64, recorded: usize) -> u64 {
         let id = self.next_id;
         self.next_id += 1;

@@ -1,4 +1,4 @@
-//! The recorded server as a process: one client, on standard input and output.
+//! Plays the server as a process with one client on standard input and output.
 
 use std::io::{self, BufRead, Read, Write};
 use std::thread;
@@ -12,16 +12,17 @@ use super::session::{RecordedServer, Session};
 use crate::replay::messages;
 use crate::view::safe;
 
-/// Bytes of one line: what the decoder takes, too.
+/// The longest line in bytes, as for the decoder.
 const LINE: u64 = 128 << 20;
 
-/// Lines read ahead of what is answered.
+/// The most lines that are read before they are processed.
 const AHEAD: usize = 64;
 
-/// Serves until the input ends, or `stop` says so.
+/// Serves until the input ends or `stop` receives.
 ///
 /// # Errors
-/// The input cannot be read, or the output not be written. A client that no longer reads is the end of its own making.
+/// The input cannot be read, or the output cannot be written. A client that closes the output ends
+/// the server without an error.
 pub fn serve(server: &RecordedServer, stop: &Receiver<()>) -> Result<Ledger> {
     let (send, lines) = bounded(AHEAD);
     thread::Builder::new()
@@ -61,7 +62,7 @@ pub fn serve(server: &RecordedServer, stop: &Receiver<()>) -> Result<Ledger> {
     }
 }
 
-/// Lines that are not blank, until the end.
+/// Reads lines until the end and skips blank ones.
 fn read(input: &mut dyn BufRead, lines: &Sender<io::Result<Vec<u8>>>) {
     loop {
         let mut line = Vec::new();

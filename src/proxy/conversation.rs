@@ -2,8 +2,8 @@
 //! finds the heads, and all bytes between them are forwarded unchanged.
 //!
 //! ```text
-//!           bytes of the client ─► held ─► decoder: heads, what is odd ─► as far as it is understood ─► bytes for the server
-//! bytes for the client ◄─ as far as it is understood ◄─ decoder ◄─ held ◄─ bytes of the server
+//!            bytes of the client ─► buffer ─► decoder ─► heads checked and changed ─► server
+//!  client ◄─ heads changed ◄─ decoder ◄─ buffer ◄─ bytes of the server
 //! ```
 //!
 //! Only heads and the lines that frame chunks are buffered until they are complete

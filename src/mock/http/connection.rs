@@ -1,4 +1,4 @@
-//! One connection: requests in, responses out.
+//! One connection of a client: requests in, responses out.
 
 use std::io::{self, Read, Write};
 use std::mem;
@@ -16,31 +16,33 @@ use crate::http::requests::{Refusal, Request, Requests};
 use crate::http::response::head;
 use crate::replay::messages::INVALID_REQUEST;
 
-/// How long a connection may lie idle.
+/// The longest time without a request.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long a request may take to come, once it has begun.
+/// The longest time between the first and the last byte of a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a client may take to read what it is sent.
+/// The longest time that a client may take to read a response.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often a stream on which nothing is said shows that it is alive, and learns whether its reader is (WHATWG HTML section 9.2.7: "a comment
-/// line … every 15 seconds or so").
+/// Time without events after which a stream gets a comment. It keeps proxies from closing the
+/// stream, and shows whether the client is still there (WHATWG HTML section 9.2.7: "a comment line
+/// … every 15 seconds or so").
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Events on their way to the reader of a stream that is open for long. One that is so far behind does not read.
+/// The most events that wait for the reader of a long stream. A client that is so far behind
+/// has stopped reading.
 const MAX_UNREAD: usize = 4_096;
 
-/// The methods that are known.
+/// The methods that this server supports.
 const METHODS: &str = "GET, POST, DELETE";
 
-/// Bytes read at once.
+/// Bytes per read.
 const PIECE: usize = 16 << 10;
 
 /// Serves a connection until it ends.
 pub(super) fn serve(mut stream: TcpStream, events: &Sender<HubRequest>, guard: &Guard) {
-    // Answers are written whole: waiting for more of them helps nobody.
+    // Responses are written whole, so Nagle's algorithm would only delay them.
     let _ = stream.set_nodelay(true);
     let _ = stream.set_write_timeout(Some(WRITE_TIMEOUT));
     let mut requests = Requests::default();
@@ -63,7 +65,7 @@ pub(super) fn serve(mut stream: TcpStream, events: &Sender<HubRequest>, guard: &
     }
 }
 
-/// Waits for a request. `None`: the client is gone, or too slow.
+/// Waits for the next request. `None` means that the client closed the connection or was too slow.
 fn next(stream: &mut TcpStream, requests: &mut Requests) -> Result<Option<Request>, Refusal> {
     let (mut until, mut buffer) = (None, [0; PIECE]);
     loop {
@@ -75,7 +77,7 @@ fn next(stream: &mut TcpStream, requests: &mut Requests) -> Result<Option<Reques
         }
         let left = until.map_or(IDLE_TIMEOUT, |until| until.saturating_duration_since(Instant::now()));
         let is_heard = !requests.awaits_continue() || stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").is_ok();
-        // A timeout of nothing is refused.
+        // `set_read_timeout` refuses a timeout of zero.
         if !is_heard || stream.set_read_timeout(Some(left)).is_err() {
             return Ok(None);
         }
@@ -87,27 +89,28 @@ fn next(stream: &mut TcpStream, requests: &mut Requests) -> Result<Option<Reques
     }
 }
 
-/// A request that is being answered.
+/// A request and the response that is being written.
 struct Answering<'a> {
     out: &'a mut TcpStream,
     request: &'a Request,
-    /// The origin of the page that asks, once it is known that it may.
+    /// The origin of the web page that sent the request, if that origin is allowed.
     page: Option<&'a str>,
-    /// The response is a stream of events, and has begun.
+    /// The response is an event stream whose head is written.
     is_open: bool,
 }
 
 impl<'a> Answering<'a> {
     fn answer(&mut self, events: &Sender<HubRequest>, guard: &Guard) -> io::Result<()> {
         let host = self.request.field("host").unwrap_or_default();
-        // RFC 9110 section 15.5.20: 421 "indicates that the request was directed at a server that is unable or unwilling to produce an
-        // authoritative response for the target URI".
+        // RFC 9110 section 15.5.20: 421 "indicates that the request was directed at a server that
+        // is unable or unwilling to produce an authoritative response for the target URI".
         if !guard.allows_host(host) && self.request.is_1_1() {
             return self.refuse(421, "this server does not go by that name: --allow-host NAME lets it");
         }
         match self.request.field("origin") {
             Some(origin) if guard.allows_origin(origin, host) => self.page = Some(origin),
-            // "If the Origin header is present and invalid, servers MUST respond with HTTP 403 Forbidden"
+            // "If the Origin header is present and invalid, servers MUST respond with HTTP 403
+            // Forbidden"
             Some(_) => return self.refuse(403, "pages of this origin may not ask"),
             None => {}
         }
@@ -134,7 +137,8 @@ impl<'a> Answering<'a> {
             }
             ("POST", _) => self.post(events, session),
             ("GET", "/sse") => self.listen(events, None, None),
-            // "The server MUST either return Content-Type: text/event-stream …, or else return HTTP 405 Method Not Allowed"
+            // "The server MUST either return Content-Type: text/event-stream …, or else return HTTP
+            // 405 Method Not Allowed"
             ("GET", _) if session.is_none() => {
                 self.refuse(405, "a stream belongs to a session: Mcp-Session-Id is missing")
             }
@@ -163,7 +167,8 @@ impl<'a> Answering<'a> {
 
     fn post(&mut self, events: &Sender<HubRequest>, session: Option<String>) -> io::Result<()> {
         let kind = self.request.field("content-type").unwrap_or_default().split(';').next().unwrap_or_default().trim();
-        // A page may send text/plain to any origin without being asked first; application/json it may not.
+        // A web page may send text/plain to any origin without a CORS preflight, but not
+        // application/json.
         if !kind.eq_ignore_ascii_case("application/json") {
             return self.refuse(415, "Content-Type has to be application/json");
         }
@@ -171,7 +176,8 @@ impl<'a> Answering<'a> {
         if !json && !stream {
             return self.refuse(406, "Accept has to list application/json and text/event-stream");
         }
-        // One client waits for it, and no more comes than one recorded turn has.
+        // Unbounded, because a turn of the recording has only so many messages and a client waits
+        // for them.
         let (reply, replies) = unbounded();
         let _ = events.send(HubRequest::Post { session, text: self.request.body.clone(), reply });
         match replies.recv() {
@@ -182,7 +188,8 @@ impl<'a> Answering<'a> {
         }
     }
 
-    /// What answers a POST: one JSON text, or a stream where it was one in the recording or more than one message is to be told.
+    /// Writes the response to a POST. It is one JSON text, unless the recorded response was an
+    /// event stream or there is more than one message.
     fn messages(
         &mut self,
         replies: &Receiver<HubReply>,
@@ -202,7 +209,7 @@ impl<'a> Answering<'a> {
                         }
                         self.write_event(&text, id)?;
                     } else {
-                        // Without a stream what comes before the answer cannot be told.
+                        // Without a stream, messages before the response cannot be sent.
                         buffered = Some((text, status, id));
                     }
                 }
@@ -228,7 +235,8 @@ impl<'a> Answering<'a> {
         }
     }
 
-    /// A stream for what answers nothing; of HTTP+SSE for everything.
+    /// Writes the event stream of a GET. With Streamable HTTP it carries messages that answer no
+    /// request, with HTTP+SSE all messages.
     fn listen(&mut self, hub: &Sender<HubRequest>, session: Option<String>, last: Option<String>) -> io::Result<()> {
         if !self.accepts("text/event-stream") {
             return self.refuse(406, "Accept has to list text/event-stream");
@@ -243,7 +251,8 @@ impl<'a> Answering<'a> {
         };
         self.open(&[])?;
         if is_legacy {
-            // "the server MUST send an endpoint event containing a URI for the client to use for sending messages" (2024-11-05)
+            // "the server MUST send an endpoint event containing a URI for the client to use for
+            // sending messages" (2024-11-05)
             self.write(&format!("event: endpoint\ndata: /messages?sessionId={id}\n\n"))?;
         }
         loop {
@@ -255,13 +264,14 @@ impl<'a> Answering<'a> {
         }
     }
 
-    /// What lets a page read the response that was not loaded from here (WHATWG Fetch section 3.3, "CORS protocol"): the Inspector is one. Only origins that
-    /// passed the check of `Origin` get it.
+    /// Header fields that let a web page of another origin read the response (WHATWG Fetch section
+    /// 3.3, "CORS protocol"), as the Inspector needs. Only origins that passed the check get them.
     fn shared(&self) -> Vec<(&'a str, &'a str)> {
         let Some(page) = self.page else { return Vec::new() };
         let mut fields = vec![("Access-Control-Allow-Origin", page), ("Vary", "Origin")];
         if self.request.method() == "OPTIONS" {
-            // What it will send: `*` would not stand for `Authorization`.
+            // The fields that the page wants to send. The wildcard `*` would not include
+            // `Authorization`.
             let wanted = self.request.field("access-control-request-headers");
             fields.extend(wanted.map(|wanted| ("Access-Control-Allow-Headers", wanted)));
             fields.push(("Access-Control-Allow-Methods", METHODS));
@@ -286,16 +296,18 @@ impl<'a> Answering<'a> {
             fields.push(("Allow", METHODS));
         }
         fields.extend(self.shared());
-        // RFC 9110 section 8.6: no Content-Length "in any response with a status code of … 204 (No Content)".
+        // RFC 9110 section 8.6: no Content-Length "in any response with a status code of … 204 (No
+        // Content)".
         let mut response = head(status, &fields, Some(body.len()).filter(|_| status != 204));
-        // RFC 9110 section 9.3.2: "The HEAD method is identical to GET except that the server MUST NOT send content in the response."
+        // RFC 9110 section 9.3.2: "The HEAD method is identical to GET except that the server MUST
+        // NOT send content in the response."
         if self.request.method() != "HEAD" {
             response.push_str(body);
         }
         self.out.write_all(response.as_bytes())
     }
 
-    /// Begins the response that is a stream of events, unless it has begun.
+    /// Writes the head of an event stream, unless that is done.
     fn open(&mut self, session: &[(&str, &str)]) -> io::Result<()> {
         if mem::replace(&mut self.is_open, true) {
             return Ok(());
@@ -309,9 +321,10 @@ impl<'a> Answering<'a> {
         self.out.write_all(head(200, &fields, None).as_bytes())
     }
 
-    /// A message as an event: a data line for each of its lines.
+    /// Writes a message as an event, with one `data` line for each of its lines.
     fn write_event(&mut self, text: &str, id: Option<String>) -> io::Result<()> {
-        // WHATWG HTML section 9.2.6: a line ends with CR LF, LF or CR. Between members of a message they mean nothing.
+        // A line ends with CR LF, LF or CR (WHATWG HTML section 9.2.6). Between the members of a
+        // message line ends have no meaning.
         let data: String = text.split(['\r', '\n']).map(|line| format!("data: {line}\n")).collect();
         let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
         self.write(&format!("event: message\n{id}{data}\n"))
@@ -329,7 +342,7 @@ impl<'a> Answering<'a> {
         self.out.write_all(piece.as_bytes())
     }
 
-    /// Ends the stream of events.
+    /// Ends the event stream.
     fn close(&mut self) -> io::Result<()> {
         match self.request.is_1_1() {
             true => self.out.write_all(b"0\r\n\r\n"),

@@ -1,4 +1,4 @@
-//! The one thread that decides what is said, for all clients.
+//! The thread that decides what the mock server sends to its clients.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
@@ -14,56 +14,60 @@ use crate::replay::messages::METHOD_NOT_FOUND;
 use crate::replay::translate::Era;
 use crate::view::safe;
 
-/// Clients at once; the one that was silent longest is forgotten, and its next message answered with 404, as the specification has it.
+/// The most clients at once. Beyond it, the one that was silent longest is discarded. Its next
+/// message gets status 404, as the specification asks.
 const CLIENTS: usize = 1_024;
 
-/// Messages held for a client that has no stream open for them. Beyond it the oldest are dropped.
+/// The most messages that are buffered for a client without an open stream. Beyond it, the
+/// oldest are discarded.
 const MAX_BUFFERED: usize = 1_024;
 
-/// What connections ask.
+/// A request of a connection to the hub.
 #[derive(Debug)]
 pub(super) enum HubRequest {
-    /// A text was posted.
+    /// A client posted a text.
     Post {
-        /// The session that it names.
+        /// The session id in the request.
         session: Option<String>,
         text: Vec<u8>,
         reply: Sender<HubReply>,
     },
-    /// A stream is wanted for what answers nothing.
+    /// A client opened an event stream with GET.
     Listen {
-        /// The session that it names; `None`: HTTP+SSE, where the stream opens the session.
+        /// The session id in the request. `None` for HTTP+SSE, where the stream begins the session.
         session: Option<String>,
-        /// The id of the last event that was read, where a stream that broke is taken up again.
+        /// The id of the last event that the client read, if it resumes a stream.
         last: Option<String>,
         reply: Sender<HubReply>,
     },
-    /// A session is over.
+    /// A client ended its session.
     Delete { session: Option<String>, reply: Sender<HubReply> },
 }
 
-/// What they are told.
+/// A reply of the hub to a connection.
 #[derive(Debug)]
 pub(super) enum HubReply {
-    /// No: with this status, and why.
+    /// The request is refused, with this status and reason.
     Refused(u16, &'static str),
-    /// Taken; nothing is answered.
+    /// The text is accepted and gets no response.
     Accepted,
-    /// Messages follow, until the end. Here is the session's id, where it has just got one.
+    /// Messages follow until [`HubReply::End`]. The id is given if the session has just begun.
     Begin(Option<String>),
-    /// A message, the status that it would have alone, whether it was an event of a stream, and the id that it has as one.
+    /// A message. `status` is the status of a response that contains only this message. `is_event`
+    /// states whether it was an event of a stream in the recording. `id` is its event id.
     Message { text: String, status: u16, is_event: bool, id: Option<String> },
-    /// Nothing more comes.
+    /// No more messages follow.
     End,
 }
 
-/// Events kept of a client, so that a stream that broke can be taken up again. Beyond it the oldest are forgotten.
+/// The most events that are retained per client for resuming a stream. Beyond it, the
+/// oldest are discarded.
 const RETAINED_EVENTS: usize = 1_024;
 
-/// The session of those who need none.
+/// The key of the client that needs no session.
 const NONE: &str = "";
 
-/// An event of a stream: of the answer to a POST, or of that which answers nothing.
+/// An event that was sent, on the stream of a POST or (`None`) on the stream of a GET.
 #[derive(Debug)]
 struct SentEvent {
     stream: Option<Post>,
@@ -72,7 +76,8 @@ struct SentEvent {
 }
 
 impl SentEvent {
-    /// "Event IDs … SHOULD encode sufficient information to identify the originating stream" (2025-11-25 basic/transports, "Resumability and Redelivery").
+    /// "Event IDs … SHOULD encode sufficient information to identify the originating stream"
+    /// (2025-11-25 basic/transports, "Resumability and Redelivery").
     fn id(&self) -> String {
         let stream = self.stream.map_or_else(|| "open".to_owned(), |post| post.to_string());
         format!("{stream}-{}", self.number)
@@ -83,7 +88,7 @@ impl SentEvent {
     }
 }
 
-/// The stream and the number that an id of an event names.
+/// The stream and the number in an event id.
 fn read_id(id: &str) -> Option<(Option<Post>, u64)> {
     let (stream, number) = id.split_once('-')?;
     let stream = if stream == "open" { None } else { Some(stream.parse().ok()?) };
@@ -93,20 +98,21 @@ fn read_id(id: &str) -> Option<(Option<Post>, u64)> {
 struct ConnectedClient {
     session: Session,
     posts: HashMap<Post, Sender<HubReply>>,
-    /// The stream for what answers nothing; of HTTP+SSE for everything.
+    /// The stream of a GET. With HTTP+SSE it carries all messages, otherwise those that
+    /// answer no request.
     stream: Option<Sender<HubReply>>,
     is_legacy: bool,
-    /// Whether its streams can be taken up again: those of a session over Streamable HTTP.
+    /// Whether its streams can be resumed. True for sessions over Streamable HTTP.
     is_resumable: bool,
     sent_events: VecDeque<SentEvent>,
     next_event: u64,
     buffered: VecDeque<String>,
     last_active: u64,
-    /// Texts of this client that were no messages: they are answered with 400.
+    /// The last text of this client, if it was not a message. It gets status 400.
     invalid: Option<Post>,
 }
 
-/// All clients.
+/// The state of all clients.
 pub(super) struct Hub<'a> {
     server: &'a RecordedServer,
     started: Instant,
@@ -128,7 +134,7 @@ impl<'a> Hub<'a> {
         }
     }
 
-    /// Until it is to stop.
+    /// Runs until `stop` receives.
     pub(super) fn run(mut self, events: &Receiver<HubRequest>, stop: &Receiver<()>) -> Ledger {
         loop {
             let due = self.clients.values().filter_map(|client| client.session.next(self.server)).min();
@@ -161,7 +167,7 @@ impl<'a> Hub<'a> {
                 (reply, if known.is_some() { HubReply::Accepted } else { UNKNOWN })
             }
         };
-        // A connection that is gone needs no answer.
+        // The connection may be gone, which is no error.
         let _ = reply.send(answer);
     }
 
@@ -171,17 +177,18 @@ impl<'a> Hub<'a> {
         let id = match session {
             Some(id) if self.clients.contains_key(&id) => id,
             Some(_) if !self.needs_session() => NONE.to_owned(),
-            // "The server MAY terminate the session at any time, after which it MUST respond to requests containing that session ID with
-            // HTTP 404 Not Found" (basic/transports, "Session Management")
+            // "The server MAY terminate the session at any time, after which it MUST respond to
+            // requests containing that session ID with HTTP 404 Not Found" (basic/transports,
+            // "Session Management")
             Some(_) => return Err(UNKNOWN),
             None => match text_member("method") {
                 Some(method) if is(method, "initialize") => self.new_id()?,
-                // How a client of both eras finds out what a server speaks.
+                // Clients of both eras begin with this request to detect the server's revision.
                 Some(method) if is(method, "server/discover") => NONE.to_owned(),
-                // 2026-07-28 knows no sessions.
+                // 2026-07-28 has no sessions.
                 Some(_) if is_modern(params) => NONE.to_owned(),
-                // "Servers that require a session ID SHOULD respond to requests without an Mcp-Session-Id header (other than
-                // initialization) with HTTP 400 Bad Request"
+                // "Servers that require a session ID SHOULD respond to requests without an
+                // Mcp-Session-Id header (other than initialization) with HTTP 400 Bad Request"
                 _ if self.needs_session() => return Err(HubReply::Refused(400, "Mcp-Session-Id is missing")),
                 _ => NONE.to_owned(),
             },
@@ -227,7 +234,7 @@ impl<'a> Hub<'a> {
         Ok(())
     }
 
-    /// Whether a request has to name its session: where the recording has a handshake.
+    /// Whether requests have to name a session. True if the recording has a handshake.
     fn needs_session(&self) -> bool {
         self.server.script().era() == Era::Legacy && self.server.script().has("initialize")
     }
@@ -265,7 +272,7 @@ impl ConnectedClient {
         }
     }
 
-    /// Hands on what is to be said now.
+    /// Sends what is due now.
     fn send_due(&mut self, server: &RecordedServer, now: Duration) {
         for output in self.session.due_output(server, now) {
             self.route_output(server, output);
@@ -277,7 +284,8 @@ impl ConnectedClient {
 
     fn route_output(&mut self, server: &RecordedServer, SessionOutput { post, text, is_event, code }: SessionOutput) {
         let target = post.filter(|post| self.posts.contains_key(post));
-        // What belongs to no request goes with one that is open, where there is no other stream: a question that is never heard holds everything up.
+        // Without a stream of a GET, other messages go with the oldest open request. Otherwise a
+        // request of the server would never arrive, and the client would wait forever.
         let target =
             target.or_else(|| self.posts.keys().min().copied().filter(|_| post.is_none() && self.stream.is_none()));
         match (target, text) {
@@ -291,21 +299,21 @@ impl ConnectedClient {
                 self.posts.remove(&target);
             }
             (None, Some(text)) if post.is_none() || self.is_legacy => self.broadcast(text),
-            // Whoever waited for it is gone, or it needs no answer.
+            // The client that waited for it is gone, or it needs no response.
             (None, _) => {}
         }
     }
 
     fn send_to_post(&mut self, post: Post, reply: HubReply) {
         let is_gone = self.posts.get(&post).is_some_and(|target| target.send(reply).is_err());
-        // Whoever may come back for it is waited for.
+        // The client of a resumable stream may come back for its response.
         if is_gone && !self.is_resumable {
             self.posts.remove(&post);
             self.session.leave(post);
         }
     }
 
-    /// Keeps an event, and says which id it has.
+    /// Retains an event for resuming. Returns its id.
     fn retain(&mut self, stream: Option<Post>, text: &str) -> Option<String> {
         if !self.is_resumable {
             return None;
@@ -320,11 +328,13 @@ impl ConnectedClient {
         Some(id)
     }
 
-    /// A client opens a stream: one that broke, behind the event that it read last, or a new one for what answers nothing.
+    /// Attaches a stream that a client opened. `last` names the stream and the last event that the
+    /// client read, if it resumes one.
     fn resume(&mut self, last: Option<(Option<Post>, u64)>, reply: &Sender<HubReply>) {
         let stream = last.and_then(|(stream, _)| stream);
         if let Some((_, last)) = last {
-            // "the server MUST NOT replay messages that would have been delivered on a different stream"
+            // "the server MUST NOT replay messages that would have been delivered on a different
+            // stream"
             let missed = self.sent_events.iter().filter(|answer| answer.stream == stream && answer.number > last);
             missed.for_each(|answer| drop(reply.try_send(answer.reply())));
         }
@@ -333,7 +343,7 @@ impl ConnectedClient {
                 Some(target) => *target = reply.clone(),
                 None => drop(reply.try_send(HubReply::End)),
             },
-            // A client that opens another one has lost the first, or will read both.
+            // A second stream replaces the first, which the client has probably lost.
             None => {
                 self.stream = Some(reply.clone());
                 std::mem::take(&mut self.buffered).into_iter().for_each(|text| self.broadcast(text));
@@ -341,14 +351,14 @@ impl ConnectedClient {
         }
     }
 
-    /// Says it on the stream, or holds it until there is one.
+    /// Sends a message on the stream of the GET, or buffers it until there is one.
     fn broadcast(&mut self, text: String) {
         let id = self.stream.is_some().then(|| self.retain(None, &text)).flatten();
         let reply = HubReply::Message { text: text.clone(), status: 200, is_event: true, id };
         let text = match self.stream.as_ref().map(|stream| stream.try_send(reply)) {
             Some(Ok(())) => return,
             Some(Err(TrySendError::Full(_) | TrySendError::Disconnected(_))) => {
-                // Nobody reads it: a new one may come.
+                // The client does not read it. It may open a new one.
                 self.stream = None;
                 text
             }
@@ -360,10 +370,12 @@ impl ConnectedClient {
         self.buffered.push_back(text);
     }
 
-    /// The status of a response with this answer alone. In 2026-07-28 it says what the error says (basic/transports/streamable-http).
+    /// The HTTP status of a response that contains only this message. In 2026-07-28 it depends on
+    /// the error code (basic/transports/streamable-http).
     fn status(&self, server: &RecordedServer, post: Post, code: Option<i64>) -> u16 {
         match code {
-            // "If the server cannot accept the input, it MUST return an HTTP error status code (e.g., 400 Bad Request)"
+            // "If the server cannot accept the input, it MUST return an HTTP error status code
+            // (e.g., 400 Bad Request)"
             Some(_) if self.invalid == Some(post) => 400,
             Some(METHOD_NOT_FOUND) if self.session.era(server) == Era::Modern => 404,
             Some(-32022..=-32020) if self.session.era(server) == Era::Modern => 400,

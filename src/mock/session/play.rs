@@ -1,4 +1,4 @@
-//! A turn of the recording, being played.
+//! Plays one turn of the recording to a client.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -12,23 +12,23 @@ use crate::mock::script::{Role, Route, Script, ScriptedMessage, TurnIndex};
 use crate::replay::edit::{replaced, with_member};
 use crate::replay::translate::Era;
 
-/// A turn, as far as it has been said.
+/// A turn, and how far it was played.
 #[derive(Debug)]
 pub(super) struct Playback {
     pub(super) number: u64,
     era: Era,
-    /// `None`: what the server says before the client says anything.
+    /// `None` plays the server messages before the first turn.
     turn: Option<TurnIndex>,
-    /// The client's id, as JSON text; `None` for a notification.
+    /// The id of the client's request as JSON text; `None` for a notification.
     pub(super) id: Option<String>,
-    /// The client's progress token, as JSON text.
+    /// The progress token of the client's request as JSON text.
     token: Option<String>,
     pub(super) post: Post,
     pub(super) is_answered: bool,
     next: usize,
-    /// Since when it could have gone on.
+    /// The time since which the next message could be sent.
     since: Duration,
-    /// What of the server's requests the client has answered.
+    /// The server's requests (indices of messages) that the client has answered.
     answers: HashSet<usize>,
 }
 
@@ -49,7 +49,8 @@ impl Playback {
         server.part(self.era).script.lines(self.turn).get(self.next)
     }
 
-    /// When the next line is said; `None` where there is none, or the client has to answer first.
+    /// The time at which the next message is due. `None` if there is none, or the client has
+    /// to answer first.
     pub(super) fn due(&self, server: &RecordedServer) -> Option<Duration> {
         let line = self.line(server)?;
         let pause = match server.pace {
@@ -62,7 +63,8 @@ impl Playback {
             .then(|| self.since.saturating_add(pause))
     }
 
-    /// Whether all is said. A request that was not answered in the recording stays open: it may be taken back.
+    /// Whether all messages were sent. A request without a recorded response stays open, so that it
+    /// can be cancelled.
     pub(super) fn is_over(&self, server: &RecordedServer) -> bool {
         self.line(server).is_none() && (self.id.is_none() || self.is_answered)
     }
@@ -74,7 +76,7 @@ impl Playback {
 }
 
 impl Session {
-    /// Says the next line of a play, which is due.
+    /// Sends the next message of a playback, which is due.
     pub(super) fn line(&mut self, server: &RecordedServer, play: &mut Playback) {
         let (Some(line), Some(due)) = (play.line(server), play.due(server)) else { return };
         (play.next, play.since) = (play.next + 1, due);
@@ -99,7 +101,8 @@ impl Session {
                 play.is_answered = true;
                 return self.finish_request(play.post, Some(text), line.is_event, code);
             }
-            // "Progress notifications MUST only reference tokens that … were provided in an active request" (basic/utilities/progress)
+            // "Progress notifications MUST only reference tokens that … were provided in an active
+            // request" (basic/utilities/progress)
             Role::Progress => match &play.token {
                 Some(token) => text = replaced(&text, "/params/progressToken", token),
                 None => return,
@@ -126,7 +129,7 @@ impl Session {
         self.output.push(SessionOutput { post, text: Some(text), is_event: true, code: None });
     }
 
-    /// A cancellation of a request of the server: it has another id now.
+    /// A cancellation by the server with the current id of the cancelled request.
     fn takes_back(&self, script: &Script, index: usize, text: &str) -> String {
         let messages = &script.recording.messages;
         let recorded = part(&messages[index], "params").and_then(|params| member(params, "requestId"));
@@ -136,13 +139,13 @@ impl Session {
     }
 }
 
-/// The id of a request that listens.
+/// The id of the request, if it is a `subscriptions/listen`.
 fn listens<'a>(server: &RecordedServer, play: &'a Playback) -> Option<&'a str> {
     let turn = &server.part(play.era).script.turns[play.turn?];
     play.id.as_deref().filter(|_| turn.label.method == "subscriptions/listen")
 }
 
-/// The subscription id is the id of the request that listens: the client's.
+/// Sets the subscription id to the id of the client's `subscriptions/listen` request.
 fn subscribed(text: &str, part: &str, id: &str) -> String {
     let pointer = format!("/{part}/_meta/{}", crate::compare::difference::escaped(meta::SUBSCRIPTION));
     replaced(text, &pointer, id)

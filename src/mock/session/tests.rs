@@ -1,4 +1,4 @@
-//! Conversations with a recorded server.
+//! Tests of sessions with a recorded server.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use crate::mock::matching::Match;
 use crate::mock::script::Script;
 use crate::replay::test_recordings;
 
-/// A recording written as a conversation.
+/// The script of a recording that is written as a conversation.
 pub(crate) fn script(text: &str) -> Script {
     let mut recording = test_recordings::recording(text);
     recording.session.protocol_version = Some("2025-06-18".into());
     Script::new(recording)
 }
 
-/// A client and what it hears, in milliseconds.
+/// A client of the mock. Times are in milliseconds.
 struct Client {
     server: RecordedServer,
     session: Session,
@@ -54,7 +54,7 @@ impl Client {
     }
 }
 
-/// One text that is said, as JSON.
+/// The only text among `texts`, as JSON.
 fn one(texts: &[String]) -> Value {
     assert_eq!(texts.len(), 1, "{texts:?}");
     serde_json::from_str(&texts[0]).unwrap()
