@@ -2,7 +2,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `listen` | accepts clients: the address, the number of connections, the names of this program |
+//! | `listen` | accepts clients: address, number of connections, names of this program |
 //! | `requests` | parses and checks the requests of a client, within bounds |
 //! | `response` | heads of responses |
 //! | `message_reader` | one message as it arrives |

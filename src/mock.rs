@@ -1,13 +1,13 @@
 //! Plays the server of a recording to a live client.
 //!
 //! ```text
-//!  recording ─► script ──► matching     the server's messages by cause; the recorded request  (pure)
-//!                  │          │         that a live one corresponds to
+//!  recording ─► script ──► matching    the server's messages by cause; the recorded   (pure)
+//!                  │          │        request that a live one corresponds to
 //!                  ▼          ▼
-//!               session ─► ledger       the output for one client; counts of what was used   (pure)
+//!               session ─► ledger      the output for one client; counts of use     (pure)
 //!                  ▲
 //!                  │ texts, times
-//!               stdio, http             pipes; Streamable HTTP and HTTP+SSE                  (I/O)
+//!               stdio, http            pipes; Streamable HTTP and HTTP+SSE           (I/O)
 //! ```
 //!
 //! The client gets the recorded text. Only values that belong to the live client are replaced: the

@@ -3,7 +3,7 @@
 //! ```text
 //!            ┌────────────────────── mcptap ──────────────────────┐
 //!   client ──┼─► requests ─► heads checked, Host changed ─────────┼─► server
-//!   client ◄─┼── redirects to the server lead here ◄─ responses ◄─┼── server     (with or without TLS)
+//!   client ◄─┼── redirects to the server lead here ◄─ responses ◄─┼── server (TLS or not)
 //!            │        └─ a copy ─► tape ─► queue ─► decoder       │
 //!            └────────────────────────────────────────────────────┘
 //! ```

@@ -52,7 +52,7 @@ pub fn escaped(name: &str) -> Cow<'_, str> {
     if name.contains(['~', '/']) { name.replace('~', "~0").replace('/', "~1").into() } else { name.into() }
 }
 
-/// The member name that a reference token of a JSON Pointer stands for (RFC 6901 section 4).
+/// The member name that a reference token of a JSON Pointer encodes (RFC 6901 section 4).
 pub fn unescaped(token: &str) -> String {
     token.replace("~1", "/").replace("~0", "~")
 }

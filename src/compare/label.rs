@@ -9,6 +9,7 @@ use crate::mcp::facts::part;
 /// The label of a request: its method, and the tool, prompt or resource that it addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Label {
+    /// The method of the request.
     pub method: String,
     /// The value of `params.name` or `params.uri`.
     pub subject: Option<String>,

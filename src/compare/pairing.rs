@@ -164,7 +164,8 @@ impl ComparableRequest {
     }
 }
 
-/// Pairs of requests in the order of both recordings. A request without a partner stands alone.
+/// Pairs of requests in the order of both recordings. A request without a partner has `None`
+/// in its place.
 type Pairs<'a> = Vec<(Option<&'a ComparableRequest>, Option<&'a ComparableRequest>)>;
 
 fn pairs<'a>([old, new]: [&'a [ComparableRequest]; 2]) -> Pairs<'a> {

@@ -25,6 +25,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
+    /// A refusal with this status and reason.
     pub fn new(status: u16, why: impl Into<String>) -> Refusal {
         Refusal { status, why: why.into() }
     }
@@ -81,8 +82,8 @@ pub fn check(head: &Head) -> Result<Option<Range<u32>>, Refusal> {
         (Some((_, value)), None) => Ok(Some(value.clone())),
         (None, _) if head.version == "1.0" => Ok(None),
         // "A server MUST respond with a 400 (Bad Request) status code to any HTTP/1.1 request
-        // message that lacks a Host header field and to any request message that contains more than
-        // one Host header field line" (RFC 9112 section 3.2)
+        // message that lacks a Host header field and to any … that contains more than one"
+        // (RFC 9112 section 3.2)
         _ => Err(Refusal::new(400, "one Host field is needed")),
     }
 }
@@ -126,6 +127,7 @@ pub struct Request {
 }
 
 impl Request {
+    /// The method of the request.
     pub fn method(&self) -> &str {
         request_line(&self.head).0
     }

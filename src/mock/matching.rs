@@ -10,12 +10,12 @@ use crate::compare::Label;
 use crate::compare::label::subject;
 use crate::decode::json::member;
 
-/// How closely a request matches a recorded one. Later variants are weaker.
+/// The degree to which a request matches a recorded one. Later variants are weaker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Match {
     /// Method and parameters are equal.
     Exact,
-    /// They are equal without `_meta` and without members that are null.
+    /// Method and parameters are equal without `_meta` and without members that are null.
     Loose,
     /// Only method and subject (tool, prompt, resource) are equal. The next unused request in the
     /// recorded order matches.

@@ -55,7 +55,9 @@ pub enum Route {
 pub struct ScriptedMessage {
     /// The index of its message in the recording.
     pub message: usize,
+    /// The role of the message in its turn.
     pub role: Role,
+    /// The stream that carries the message.
     pub route: Route,
     /// The server's requests (indices of messages) that the client has to answer first.
     pub after: Vec<usize>,
@@ -92,7 +94,7 @@ impl Turn {
 /// All messages of the recorded server.
 #[derive(Clone, Debug)]
 pub struct Script {
-    /// The recording.
+    /// The recording that the script was made from.
     pub recording: Recording,
     /// One turn for each message of the client, in order.
     pub turns: Vec<Turn>,
@@ -124,6 +126,7 @@ impl Script {
         turn.map_or(&self.opening, |turn| &self.turns[turn].lines)
     }
 
+    /// The recorded message at an index.
     pub fn message(&self, index: usize) -> &Message {
         &self.recording.messages[index]
     }

@@ -29,7 +29,7 @@ use play::Playback;
 /// The speed of the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pace {
-    /// Without pauses.
+    /// As fast as the client responds.
     #[default]
     Fast,
     /// With the recorded pauses.
@@ -39,6 +39,7 @@ pub enum Pace {
 /// The script for clients of one era.
 #[derive(Debug)]
 pub struct EraScript {
+    /// The turns and their messages.
     pub script: Script,
     /// Finds the turn for a message of the client.
     matcher: Matcher,
@@ -112,10 +113,10 @@ pub struct InputSummary {
 
 /// The most playbacks of one client that are not finished. Beyond it, the oldest is discarded: a
 /// client with so many open requests does not wait for all of them.
-const PLAYS: usize = 4_096;
+const MAX_PLAYBACKS: usize = 4_096;
 
 /// The most requests of the server that wait for the client's response.
-const ASKED: usize = 4_096;
+const MAX_SERVER_REQUESTS: usize = 4_096;
 
 /// A text whose requests are not all answered.
 #[derive(Debug)]
@@ -390,7 +391,7 @@ impl Session {
     fn start(&mut self, mut play: Playback) {
         play.number = self.next_play;
         self.next_play += 1;
-        if self.plays.len() >= PLAYS
+        if self.plays.len() >= MAX_PLAYBACKS
             && let Some(oldest) = self.plays.pop_front()
         {
             self.finish_request(oldest.post, None, false, None);
@@ -437,7 +438,7 @@ impl Session {
     fn send_request(&mut self, play: u64, recorded: usize) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
-        if self.server_requests.len() < ASKED {
+        if self.server_requests.len() < MAX_SERVER_REQUESTS {
             self.server_requests.insert(id, (play, recorded));
         }
         self.ids.insert(recorded, id);

@@ -1,4 +1,4 @@
-//! Everything that is known before anything is sent: the recording, read for replay.
+//! A recording analyzed for replay. All of it is known before the first message is sent.
 
 use std::sync::Arc;
 
@@ -22,30 +22,32 @@ use crate::mcp::facts::part;
 use crate::mcp::operations::Why;
 use crate::store::{Place, Reader};
 
-/// A recording, read for replay: what is said, and where; not the texts, which stay where they are ([`Texts`]).
+/// A recording analyzed for replay. It contains numbers and positions. The texts stay in the store
+/// and are read when they are needed ([`Texts`]).
 #[derive(Clone, Debug)]
 pub struct AnalyzedRecording {
-    /// The session.
+    /// The recorded session.
     pub session: Session,
-    /// Where it is stored.
+    /// The database that contains the recording.
     place: Place,
     first_messages: Arc<FirstMessages>,
-    /// What the client says.
+    /// The messages that the client sends.
     pub plan: Plan,
-    /// Which values go from answers to later requests.
+    /// The values that go from server messages to later client messages.
     pub flow: Flow,
-    /// Which requests were asked back.
+    /// Calls that were continued with input.
     pub rounds: Rounds,
-    /// Who the client said that it is.
+    /// The name and the capabilities of the client.
     pub client: ClientIdentity,
-    /// The revision that was spoken, as far as is known.
+    /// The recorded revision. If it is unknown, the last one of the era in which
+    /// the recording begins.
     pub revision: String,
-    /// What the tools said of their effects.
+    /// The effects that the tools declare.
     pub effects: Effects,
 }
 
 impl AnalyzedRecording {
-    /// Reads a session.
+    /// Reads and analyzes a session.
     ///
     /// # Errors
     /// The database cannot be read.
@@ -62,7 +64,8 @@ impl AnalyzedRecording {
             let told = search.take(message, &role);
             match role {
                 Role::Step(step) => {
-                    // What hands back a value waits for who gives it; answers that had come are waited for anyway.
+                    // A message that sends back a value waits for the server message that supplied
+                    // it. Responses are waited for anyway.
                     told.into_iter().for_each(|told| planner.plan.add_trigger(step, told));
                     client = client.or_else(|| part(message, "params").and_then(ClientIdentity::of));
                 }
@@ -76,7 +79,8 @@ impl AnalyzedRecording {
         let (plan, flow, place, first_messages) =
             (planner.plan, search.flow, reader.place().clone(), Arc::new(first_messages));
         let texts = &mut Texts::open(&place, &session, Arc::clone(&first_messages))?;
-        // What the input was asked for is in one order, whatever it was that says so.
+        // Both kinds of links identify continuations. They are sorted so that the rounds come in
+        // recorded order.
         let mut continued = reader.linked(&session, Why::RequestState)?;
         continued.extend(reader.linked(&session, Why::InputResponses)?);
         continued.sort_unstable();
@@ -88,7 +92,7 @@ impl AnalyzedRecording {
         Ok(AnalyzedRecording { session, place, first_messages, plan, flow, rounds, client, revision, effects })
     }
 
-    /// The texts of the recording.
+    /// Access to the texts of the recording.
     ///
     /// # Errors
     /// The database cannot be opened.
@@ -101,7 +105,7 @@ impl AnalyzedRecording {
         Era::of(&self.revision)
     }
 
-    /// The parameters of a step as they were recorded.
+    /// The recorded parameters of a step.
     ///
     /// # Errors
     /// The database cannot be read.
@@ -109,7 +113,8 @@ impl AnalyzedRecording {
         texts.part(Direction::ClientToServer, self.plan.steps[step].number, "params")
     }
 
-    /// Why a step with these recorded `params` is not sent to a server whose tools have these effects; `None` where it is.
+    /// The reason for not sending a step with these recorded `params` to a server whose tools have
+    /// these effects. `None` if it is sent.
     pub fn reason_to_skip(
         &self,
         step: StepIndex,
@@ -134,7 +139,7 @@ impl AnalyzedRecording {
         }
     }
 
-    /// A step as it is said in a dialect, with these `params`.
+    /// Translates a step with these `params` for the revision of the new server.
     pub fn translate(&self, step: StepIndex, dialect: &mut Dialect, params: Option<&str>) -> Translated {
         if dialect.leads_to_legacy() && self.rounds.is_continuation(step) {
             return Translated::Implied(
@@ -145,7 +150,8 @@ impl AnalyzedRecording {
         dialect.translate(label, *is_request, params)
     }
 
-    /// The recorded answer to a step, as a server of an era gives it: one that asks by itself answers the first call at once.
+    /// The recorded answer to a step as a server of this era gives it. A server of the older era
+    /// answers the first request of a continued call with the last result.
     pub fn answer_in(&self, texts: &mut Texts, step: StepIndex, era: Era) -> Answer {
         let leads_to_legacy = (self.era(), era) == (Era::Modern, Era::Legacy);
         self.answer(texts, if leads_to_legacy { self.rounds.last(step) } else { step })
@@ -160,7 +166,7 @@ impl AnalyzedRecording {
         texts.answer(answer.number).unwrap_or_else(unread)
     }
 
-    /// A new answer to a step.
+    /// The new answer to a step.
     pub fn reply(&self, texts: &mut Texts, new_answers: &NewAnswers, step: StepIndex, reply: &Reply) -> Answer {
         match reply {
             Reply::AsRecorded => self.answer(texts, step),
@@ -168,7 +174,7 @@ impl AnalyzedRecording {
         }
     }
 
-    /// The recorded latency of a step.
+    /// The recorded latency of a step, in nanoseconds.
     pub fn latency(&self, step: StepIndex) -> Option<i64> {
         self.plan.steps[step].answer?.latency
     }

@@ -1,4 +1,5 @@
-//! A saved session as it is held against another: gone through once, its answers read again where they are asked for.
+//! A saved session prepared for comparison. It is read once, and single answers are read again when
+//! they are compared.
 
 use std::hash::RandomState;
 use std::sync::Arc;
@@ -13,11 +14,11 @@ use crate::store::Reader;
 
 /// A session to be compared.
 pub struct ComparedSession {
-    /// The session.
+    /// The saved session.
     pub session: Session,
-    /// What is compared.
+    /// The requests of the session, with hashes of their answers.
     pub side: ComparableRecording,
-    /// Its answers.
+    /// Reads answers from the store.
     pub texts: Texts,
 }
 

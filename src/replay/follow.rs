@@ -1,4 +1,4 @@
-//! Who watches a replay while it runs, and may end it.
+//! Progress reports of a running replay, and the way to stop it.
 
 use std::fmt;
 
@@ -7,30 +7,32 @@ use crossbeam_channel::{Receiver, never};
 use super::outcome::StepResult;
 use super::plan::StepIndex;
 
-/// What happened.
+/// One event of a running replay.
 #[derive(Clone, Copy, Debug)]
 pub enum Progress<'a> {
-    /// The conversation is open, and this revision is spoken. It happens again where the server forgot the session.
+    /// The handshake is complete, with this revision. It happens again if the server
+    /// loses the session.
     Opened(&'a str),
-    /// The message of this step is on its way.
+    /// The message of this step is being sent.
     Sent(StepIndex),
-    /// Nothing more happens to this step: it was answered, left out, or given up.
+    /// The step is finished: answered, skipped or timed out.
     Done(StepIndex, &'a StepResult),
 }
 
-/// Who is told what happens, on the thread that replays, and whose word ends it.
+/// Receives progress reports on the thread of the replay, and can stop it.
 pub struct Follower<'a> {
     on_progress: Box<dyn FnMut(Progress<'_>) + 'a>,
     pub(super) stop: Receiver<()>,
 }
 
 impl<'a> Follower<'a> {
-    /// Calls `on_progress` for all that happens. A word on `stop`, or its end, ends the replay: what was not sent then says so.
+    /// Calls `on_progress` for each event. A message on `stop`, or its disconnection, stops the
+    /// replay. Steps that were not sent then have that as their reason.
     pub fn new(on_progress: impl FnMut(Progress<'_>) + 'a, stop: Receiver<()>) -> Follower<'a> {
         Follower { on_progress: Box::new(on_progress), stop }
     }
 
-    /// Nobody watches.
+    /// A follower that ignores all progress and never stops the replay.
     pub fn nobody() -> Follower<'a> {
         Follower::new(|_| {}, never())
     }

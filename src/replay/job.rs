@@ -1,14 +1,15 @@
-//! A replay as it is ordered: by the command line, or by a user interface, which needs no more than this.
+//! A replay as a caller orders it: the command line and the user interface need only this module.
 //!
 //! ```text
-//!  let script = Script::read(&reader, session)?;
-//!  let target = Target::read("http://localhost:8080/mcp", timeout)?;       // or "python3 server.py"
-//!  let mut job = Job::new(script, target, Place::file(database));
-//!  job.choose(&[step]);                                                   // one call, and what gives it its values
+//!  let recording = AnalyzedRecording::read(&reader, session)?;
+//!  let target = Target::read("http://localhost:8080/mcp", timeout)?;   // or "python3 server.py"
+//!  let mut job = Job::new(recording, target, Place::file(database));
+//!  job.choose(&[step]);                              // one call, and what supplies its values
 //!  job.edit(step, r#"{"name":"get_weather","arguments":{"city":"Oslo"}}"#)?;
-//!  for row in job.planned()? { … }                                        // what would be sent, and why something is not
-//!  let replayed = job.run(&mut Follower::new(|progress| …, stop))?;       // on a thread of its own: it waits for the server
-//!  replayed.report; job.answers(&replayed, step);                         // what differs; the two answers of a step
+//!  for row in job.planned()? { … }                   // a preview, with reasons for skipping
+//!  let replayed = job.run(&mut Follower::new(|progress| …, stop))?;  // blocks
+//!  replayed.report;                                  // the differences
+//!  job.answers(&replayed, step);                     // both answers of a step
 //! ```
 
 use std::fmt;
@@ -33,41 +34,42 @@ use crate::compare::{Answer, Label, Report, Rule, Rules};
 use crate::mcp::MessageNumber;
 use crate::store::Place;
 
-/// How far apart the two runs that are compared with each other are: many times are told in whole seconds.
+/// The pause between the two runs that are compared in a calibration. Many servers write times in
+/// whole seconds, so the runs have to be more than a second apart.
 const APART: Duration = Duration::from_millis(1_100);
 
-/// What is replayed, against which server, and how.
+/// A replay to be run: the recording, the server, and all options.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// The recording, read for replay.
+    /// The recording, analyzed for replay.
     pub recording: AnalyzedRecording,
-    /// The server.
+    /// The server to send to.
     pub target: Target,
-    /// How it is run.
+    /// Options of the run.
     pub settings: Settings,
-    /// How answers are compared.
+    /// Rules for comparing answers.
     pub rules: Rules,
-    /// What [`Job::calibrate`] found to vary by itself. It is part of `rules`, too.
+    /// Rules that [`Job::calibrate`] found. `rules` contains them too.
     pub volatile: Vec<Rule>,
-    /// Where what is said is saved.
+    /// The database that stores the traffic of the replay.
     pub place: Place,
 }
 
-/// A replay and what came of it.
+/// A finished replay.
 #[derive(Clone, Debug)]
 pub struct Replayed {
-    /// Each step with the new answer.
+    /// The outcome of each step.
     pub result: ReplayResult,
-    /// Where it was recorded.
+    /// The recorded traffic.
     pub recorded: Recorded,
-    /// The new answers against the recorded ones.
+    /// The comparison of new and recorded answers.
     pub report: Report,
 }
 
-/// What gives a value, by its number in the recording.
+/// The message that supplies a value, by its number in the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueSource {
-    /// The answer to this request.
+    /// The response to this request.
     AnswerTo(MessageNumber),
     /// This request or notification of the server.
     Message(MessageNumber),
@@ -82,31 +84,34 @@ impl fmt::Display for ValueSource {
     }
 }
 
-/// A step as it would be sent.
+/// A preview of one step: what would be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
-    /// Its index in the plan.
+    /// Index of the step in the plan.
     pub step: StepIndex,
-    /// Its number in the recording.
+    /// Message number in the recording.
     pub number: MessageNumber,
-    /// What it is called.
+    /// The method and the subject of the message.
     pub label: Arc<Label>,
-    /// What it waits for: requests whose answers have to come, and what the server told.
+    /// The messages that the step waits for: requests that need a response, and messages that
+    /// the server initiates.
     pub after: Vec<MessageNumber>,
-    /// JSON Pointers into its `params`, each with what gives the value that is put there.
+    /// Values in `params` that the new server supplies: a JSON Pointer, and the source
+    /// of the value.
     pub takes: Vec<(String, ValueSource)>,
-    /// Why it is not sent.
+    /// The reason for not sending it, if it is not sent.
     pub refused: Option<String>,
 }
 
 impl Job {
-    /// All of a recording, as fast as it may go, compared without exceptions.
+    /// A replay of the whole recording at full speed, compared without exceptions.
     pub fn new(recording: AnalyzedRecording, target: Target, place: Place) -> Job {
         let (settings, rules, volatile) = (Settings::default(), Rules::default(), Vec::new());
         Job { recording, target, settings, rules, volatile, place }
     }
 
-    /// Only these steps, and those whose answers they need. The handshake is always sent.
+    /// Limits the replay to these steps and the steps that supply their values. The handshake
+    /// is always sent.
     pub fn choose(&mut self, steps: &[StepIndex]) {
         let mut only = vec![false; self.recording.plan.steps.len()];
         let mut open = steps.to_vec();
@@ -119,7 +124,8 @@ impl Job {
         self.settings.only = only;
     }
 
-    /// The `params` of a step as they would be sent, but for values that the new server gives; `None` where it has none.
+    /// The `params` of a step as they would be sent, before values of the new server are inserted.
+    /// `None` if the message has none.
     ///
     /// # Errors
     /// The recording cannot be read.
@@ -130,11 +136,12 @@ impl Job {
         }
     }
 
-    /// Sends these `params` with a step instead of the recorded ones. Values of the new server still take the place of recorded ones where those
-    /// are left as they were.
+    /// Replaces the `params` of a step. Values of the new server are still inserted where the
+    /// edited text contains the recorded values.
     ///
     /// # Errors
-    /// There is no such step, or the text is no JSON object or array (JSON-RPC 2.0 section 4.2).
+    /// The step does not exist, or the text is not a JSON object or array (JSON-RPC 2.0 section
+    /// 4.2).
     pub fn edit(&mut self, step: StepIndex, params: &str) -> Result<()> {
         if step >= self.recording.plan.steps.len() {
             bail!("there is no step {step}");
@@ -148,7 +155,7 @@ impl Job {
         Ok(())
     }
 
-    /// What would be sent, in order.
+    /// Previews of all steps, in order.
     ///
     /// # Errors
     /// The recording cannot be read.
@@ -161,16 +168,18 @@ impl Job {
         Ok(rows)
     }
 
-    /// Replays twice and sets aside, from now on, what differs between the two. These two are not saved.
+    /// Replays twice and adds rules for the values that differ between the two runs. These runs
+    /// are not saved.
     ///
     /// # Errors
     /// As for [`Target::replay`].
     pub fn calibrate(&mut self, follower: &mut Follower<'_>) -> Result<()> {
-        // What is only measured is not kept among the sessions.
+        // Calibration runs are not saved as sessions.
         let place = Place::temporary()?;
         let (first, capture) = self.target.replay(&self.recording, &self.settings, &place, follower)?;
         capture.finish()?;
-        // From the end of the one to the start of the other: a server that starts slowly the first time would bring them together.
+        // The pause lies between the end of the first run and the start of the second. Otherwise a
+        // slow first start of the server would shorten it.
         if follower.stop.recv_timeout(APART) != Err(RecvTimeoutError::Timeout) {
             bail!("ended on request");
         }
@@ -181,7 +190,8 @@ impl Job {
         Ok(())
     }
 
-    /// Replays once. It waits for the server, so a user interface calls it on a thread of its own, which has to live until it is done.
+    /// Replays once. Blocks until the server is done, so a user interface calls it on a separate
+    /// thread. The server process ends with that thread.
     ///
     /// # Errors
     /// As for [`Target::replay`].
@@ -189,10 +199,10 @@ impl Job {
         self.run_in(&self.place, follower)
     }
 
-    /// The same, recorded in another place.
+    /// Replays once and records into another database.
     pub(super) fn run_in(&self, place: &Place, follower: &mut Follower<'_>) -> Result<Replayed> {
         let (result, capture) = self.target.replay(&self.recording, &self.settings, place, follower)?;
-        // The recorder may be behind: it catches up meanwhile.
+        // The recorder catches up during the comparison.
         let pairs = judge::pairs(&self.recording, &result, &self.rules);
         let recorded = capture.finish()?;
         let mut report = judge::report(&self.recording, &result, pairs?, &recorded);
@@ -200,7 +210,8 @@ impl Job {
         Ok(Replayed { result, recorded, report })
     }
 
-    /// The two answers to a request, the recorded one first; `None` for what is no request or was not sent.
+    /// The recorded and the new answer to a request. `None` for a notification or a request that
+    /// was not sent.
     ///
     /// # Errors
     /// The recording cannot be read.
@@ -214,17 +225,17 @@ impl Job {
     }
 }
 
-/// Shows what of a script would be sent, in order.
+/// Passes a preview of each step to `show`, in order.
 ///
 /// # Errors
-/// The recording cannot be read, or `show` ends it.
+/// The recording cannot be read, or `show` fails.
 pub fn planned(
     recording: &AnalyzedRecording,
     settings: &Settings,
     show: &mut dyn FnMut(Planned) -> Result<()>,
 ) -> Result<()> {
     let mut texts = recording.texts()?;
-    // Which revision the server speaks is known beforehand only where it is forced.
+    // The revision of the server is known in advance only if the user sets it.
     let revision = settings.revision.as_deref().unwrap_or(&recording.revision);
     let mut dialect = Dialect::new(&recording.revision, revision, recording.client.clone());
     for (index, step) in recording.plan.steps.iter().enumerate() {

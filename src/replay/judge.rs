@@ -1,4 +1,4 @@
-//! A replay, held against its recording.
+//! Compares a replay with its recording.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use super::translate::{Era, set_aside};
 use crate::compare::rules::with_words;
 use crate::compare::{Answer, Outcome, Pair, Party, Report, Rule, Rules, Verdict, judge, pairing, volatile};
 
-/// How the new answers compare with the recorded ones: each request, in order. The numbers of the new ones are known later ([`report`]).
+/// Compares the new answer to each request with the recorded one, in order. The message numbers of
+/// the new requests are added later, by [`report`].
 ///
 /// # Errors
 /// The recording cannot be read.
@@ -32,7 +33,7 @@ pub fn pairs(recording: &AnalyzedRecording, result: &ReplayResult, rules: &Rules
         let plain = |outcome, why| Verdict { outcome, differences: Vec::new(), why };
         let Verdict { outcome, differences, why } = match &done.outcome {
             StepOutcome::Skipped(why) => plain(Outcome::Skipped, Some(why.clone())),
-            // The same text says the same, but for what has another name now.
+            // Equal text means an equal answer, unless values in it were renamed.
             StepOutcome::Sent(Some(Reply::AsRecorded)) if renewed.is_empty() => plain(Outcome::Same, None),
             StepOutcome::Sent(reply) => {
                 let nothing = || Answer::Nothing("no answer".to_owned());
@@ -49,7 +50,7 @@ pub fn pairs(recording: &AnalyzedRecording, result: &ReplayResult, rules: &Rules
     Ok(requests(recording, result).map(pair).collect())
 }
 
-/// The requests of a script, with what became of them.
+/// The requests of a recording with their results.
 fn requests<'a>(
     recording: &'a AnalyzedRecording,
     result: &'a ReplayResult,
@@ -57,10 +58,10 @@ fn requests<'a>(
     recording.plan.steps.iter().zip(&result.steps).enumerate().filter(|(_, (step, _))| step.is_request)
 }
 
-/// What is said of a recording with more values than are followed.
+/// Note for a recording with too many values to follow.
 const FULL: &str = "the recording has more identifiers than are followed: later ones were sent as they had been";
 
-/// The report of a replay whose requests compare so.
+/// The report of a replay from its compared pairs.
 pub fn report(
     recording: &AnalyzedRecording,
     result: &ReplayResult,
@@ -79,7 +80,7 @@ pub fn report(
     }
 }
 
-/// What varies between two replays.
+/// Rules for the values that differ between two replays.
 ///
 /// # Errors
 /// The recording cannot be read.
@@ -88,7 +89,7 @@ pub fn calibrate(recording: &AnalyzedRecording, first: &ReplayResult, second: &R
     let renewed = renewed_between(first, second);
     for (index, (done, again)) in first.steps.iter().zip(&second.steps).enumerate() {
         if let (StepOutcome::Sent(Some(one)), StepOutcome::Sent(Some(other))) = (&done.outcome, &again.outcome) {
-            // Most are the same each time.
+            // Most answers are the same in both.
             if (one, other) == (&Reply::AsRecorded, &Reply::AsRecorded) && renewed.is_empty() {
                 continue;
             }
@@ -101,7 +102,7 @@ pub fn calibrate(recording: &AnalyzedRecording, first: &ReplayResult, second: &R
     Ok(volatile::merged(rules))
 }
 
-/// Recorded values that the new server replaced by its own: the same thing under another name.
+/// Recorded values and those that the new server uses for the same things.
 type Renewed = HashMap<String, String>;
 
 fn renewed(recording: &AnalyzedRecording, result: &ReplayResult) -> Renewed {
@@ -115,7 +116,7 @@ fn renewed_between(first: &ReplayResult, second: &ReplayResult) -> Renewed {
     first.values.iter().filter_map(pair).filter(|(first, second)| first != second).collect()
 }
 
-/// An answer in which those values are the new ones, wherever they stand.
+/// An answer in which all recorded values are replaced by the new ones.
 fn with_values(answer: Answer, renewed: &Renewed) -> Answer {
     if renewed.is_empty() {
         return answer;

@@ -25,8 +25,9 @@ pub fn slice<'a>(text: &'a [u8], range: &Option<Range<usize>>) -> Option<&'a str
     std::str::from_utf8(text.get(range.clone()?)?).ok()
 }
 
-/// A message as one line of a pipe. "Messages are delimited by newlines, and MUST NOT contain
-/// embedded newlines" (basic/transports, stdio): between members they mean nothing and become blanks.
+/// A message as one line of a pipe. "Messages are delimited by newlines, and MUST NOT
+/// contain embedded newlines" (basic/transports, stdio). Between members newlines have no
+/// meaning and become blanks.
 pub fn line(text: String) -> Vec<u8> {
     let mut line = text.into_bytes();
     line.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');

@@ -1,10 +1,10 @@
-//! A recorded session, sent again to a server that answers for itself.
+//! Sends the client's messages of a recording to a live server and compares the responses.
 //!
 //! ```text
-//!  recording ─► plan ──────────────┐   what the client says, and what each word waits for      (pure)
-//!     │    └──► flow ──────────────┤   which values the new server has to supply               (pure)
-//!   texts, as they are needed      │
-//!       rounds, translate, safety ─┤   how it is said to this server, and what is not said     (pure)
+//!  recording ─► plan ──────────────┐   the client's messages, and what they wait for       (pure)
+//!     │    └──► flow ──────────────┤   values that the new server has to supply            (pure)
+//!   texts, read when needed        │
+//!       rounds, translate, safety ─┤   the form of the messages, and which are not sent    (pure)
 //!                                  ▼
 //!               run ◄──► transport (STDIO, Streamable HTTP, HTTP+SSE) ──► capture ──► store
 //!                │
@@ -12,9 +12,9 @@
 //!               compare ─► report
 //! ```
 //!
-//! [`job`] orders all of it: the place to begin for a caller.
+//! Callers begin with [`job`], which combines all parts.
 //!
-//! What goes over the wire is recorded like any traffic: as packets, through the one decoder.
+//! The traffic of a replay is recorded like any other: as packets that pass the same decoder.
 
 pub mod analyzed_recording;
 pub mod capture;

@@ -1,5 +1,6 @@
-//! New answers that are not the recorded ones: kept until they are compared, the last of them in memory and what was before them in a file without a
-//! name. A replay whose answers all differ holds no more than one in which none does.
+//! New answers that differ from the recorded ones, stored until they are compared. The latest ones
+//! stay in memory, earlier ones are in a temporary file without a name. So memory does not grow
+//! with the number of differing answers.
 
 use std::fs::File;
 use std::io;
@@ -9,19 +10,19 @@ use std::path::Path;
 use crate::compare::{Answer, AnswerText};
 use crate::source::overflow::nameless;
 
-/// Bytes that are held in memory.
+/// The most bytes of answers in memory.
 const MEMORY: usize = 1 << 20;
 
-/// Texts, one behind the other.
+/// Texts of answers in the order in which they were added.
 #[derive(Debug, Default)]
 pub struct NewAnswers {
     file: Option<File>,
-    /// Bytes in the file: what is in memory stands behind them.
+    /// Bytes in the file. The bytes in memory follow them.
     written: u64,
     memory: Vec<u8>,
 }
 
-/// Where a text stands.
+/// The position of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextRange {
     start: u64,
@@ -29,13 +30,13 @@ pub struct TextRange {
 }
 
 impl NewAnswers {
-    /// Keeps the text of an answer.
+    /// Stores the text of an answer.
     pub fn add(&mut self, answer: AnswerText) -> Answer<TextRange> {
         answer.map(|text| {
             let range = TextRange { start: self.written + self.memory.len() as u64, length: text.len() };
             self.memory.extend_from_slice(text.as_bytes());
             if self.memory.len() > MEMORY {
-                // Without a disk they stay in memory: nothing is lost.
+                // If the disk cannot be written, the texts stay in memory and none is lost.
                 let _ = self.write(&std::env::temp_dir());
             }
             range
@@ -53,7 +54,7 @@ impl NewAnswers {
         Ok(())
     }
 
-    /// An answer that was kept.
+    /// Reads a stored answer.
     pub fn answer(&self, answers: &Answer<TextRange>) -> Answer {
         let mut failed = None;
         let held = answers.clone().map(|range| {

@@ -1,4 +1,4 @@
-//! The outcome of a replay.
+//! The result of running a replay.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -9,52 +9,52 @@ use super::new_answers::{NewAnswers, TextRange};
 use super::transport::Failure;
 use crate::compare::Answer;
 
-/// The new answer to a request; [`AnalyzedRecording::reply`] reads it.
+/// The new answer to a request. [`AnalyzedRecording::reply`] reads it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
-    /// The recorded one, letter by letter: it is not held twice.
+    /// Equal to the recorded answer in every byte, so it is not stored again.
     AsRecorded,
-    /// Another, kept in [`ReplayResult::new_answers`].
+    /// Another answer, stored in [`ReplayResult::new_answers`].
     Other(Answer<TextRange>),
 }
 
-/// What became of a step.
+/// The outcome of one step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepOutcome {
-    /// It was sent; a request with its answer.
+    /// The message was sent. A request has its new answer.
     Sent(Option<Reply>),
-    /// It was not, for this reason.
+    /// The message was not sent, for this reason.
     Skipped(String),
 }
 
-/// A step, done.
+/// The result of one step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepResult {
     /// The id of the request that was sent.
     pub id: Option<u64>,
-    /// What became of it.
+    /// Whether it was sent, and the answer.
     pub outcome: StepOutcome,
-    /// Nanoseconds until the answer was there.
+    /// Nanoseconds from the request to the response.
     pub latency: Option<i64>,
 }
 
-/// A replay, done.
+/// The result of a replay.
 #[derive(Clone, Debug, Default)]
 pub struct ReplayResult {
-    /// Each step, in order.
+    /// One result per step, in order.
     pub steps: Vec<StepResult>,
-    /// Answers that are not the recorded ones.
+    /// Answers that differ from the recorded ones.
     pub new_answers: Arc<NewAnswers>,
-    /// By origin: the new server's value.
+    /// Values of the new server, by the index of their origin.
     pub values: HashMap<usize, Value>,
-    /// The server's notifications and requests, by method.
+    /// The number of the server's notifications and requests by method.
     pub unasked: BTreeMap<String, u64>,
-    /// The revision that was spoken.
+    /// The revision that was used.
     pub revision: String,
-    /// What else is to be said.
+    /// Remarks for the user.
     pub notes: Vec<String>,
-    /// The address speaks another transport: nothing was replayed.
+    /// The URL uses another transport, so nothing was replayed.
     pub wrong_transport: Option<Failure>,
-    /// The conversation could not be opened: nothing was replayed.
+    /// The handshake failed for this reason, so nothing was replayed.
     pub unopened: Option<String>,
 }

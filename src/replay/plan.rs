@@ -1,21 +1,26 @@
-//! What the client is to say again, and what each word waits for.
+//! Plans a replay: which messages the client sends, and what each of them waits for.
 //!
 //! ```text
 //!  recorded                          plan
 //!  → 1 initialize                    1 initialize
 //!  ← 1 result                        2 notifications/initialized   after 1
 //!  ⇢ notifications/initialized       3 tools/call a
-//!  → 2 tools/call a                  4 tools/call b                (3 was still open: both at once)
+//!  → 2 tools/call a                  4 tools/call b          (3 is still open: in parallel)
 //!  → 3 tools/call b                  5 tools/call c                after 4
 //!  ← 3 result
 //!  → 4 tools/call c
 //! ```
 //!
-//! Steps are sent in the order of the recording. A step waits for the answers that had arrived by the time it was sent; those that
-//! an earlier step waited for need not be named again. What the server told by itself is waited for where the step is what a client does about it
-//! (`tools/list` after `notifications/tools/list_changed`): of all others nobody knows that they mattered, and another server need not say them.
+//! Messages are sent in the order of the recording. A message waits for the responses that had
+//! arrived before it was sent. Only responses since the message before are listed, because that one
+//! waited for the earlier ones.
 //!
-//! A plan holds numbers, and no text of the recording: a [`Planner`] makes it while the messages go by.
+//! A message also waits for a notification of the server if it is a known reaction to it
+//! (`tools/list` after `notifications/tools/list_changed`). Other notifications are not waited for:
+//! nothing shows that they mattered, and another server may not send them.
+//!
+//! A plan contains numbers and hashes, but no text of the recording. A [`Planner`] builds it while
+//! the messages are read once.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -35,169 +40,174 @@ use crate::mcp::{Message, MessageNumber};
 /// The index of a step in its plan.
 pub type StepIndex = usize;
 
-/// A notification or a request of the server.
+/// A request or notification that the server sends on its own initiative.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerInitiated {
-    /// Its number in the recording.
+    /// Message number in the recording.
     pub number: MessageNumber,
-    /// Its method.
+    /// The method of the message.
     pub method: String,
-    /// How many of this method there were then, this one included: so it is found again.
+    /// The number of messages with this method so far, this one included. It identifies the
+    /// corresponding message of the new server.
     pub count: u64,
 }
 
-/// One message of the client.
+/// One message that the client sends.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlannedMessage {
-    /// Its number in the recording.
+    /// Message number in the recording.
     pub number: MessageNumber,
-    /// What it is called.
+    /// The method and the subject of the message.
     pub label: Arc<Label>,
-    /// Whether an answer is expected: a request. Otherwise it is a notification.
+    /// Whether it is a request. Otherwise it is a notification.
     pub is_request: bool,
-    /// Nanoseconds that the client let pass: since the step before, or since the last answer that it waited for.
+    /// Nanoseconds that the client waited after its previous message, or after the last response
+    /// that it needed.
     pub pause: i64,
-    /// The recorded answer.
+    /// The recorded response.
     pub answer: Option<RecordedAnswer>,
-    /// What it waits for, in [`Plan::waits`].
+    /// The range in [`Plan::waits`] of the requests that it waits for.
     after: Range<u32>,
 }
 
-/// A recorded answer.
+/// A recorded response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordedAnswer {
-    /// Its number.
+    /// Message number in the recording.
     pub number: MessageNumber,
-    /// Nanoseconds until it was there.
+    /// Nanoseconds from the request to the response.
     pub latency: Option<i64>,
-    /// What [`Plan::digest`] makes of it.
+    /// Hash from [`Plan::digest`].
     digest: u64,
 }
 
-/// A request of the server, as it was answered.
+/// A request of the server that the client answered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerRequest {
-    /// Its method.
+    /// The method of the request.
     pub method: String,
-    /// Its number.
+    /// Message number in the recording.
     pub number: MessageNumber,
-    /// That of the client's answer.
+    /// Message number of the client's response.
     pub answer: MessageNumber,
-    /// What [`Plan::question`] makes of it.
+    /// Hash from [`Plan::question`].
     pub question: u64,
 }
 
-/// What the client is to say again.
+/// The messages that the client sends, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// Requests and notifications in order.
     pub steps: Vec<PlannedMessage>,
     /// Requests of the server that the client answered.
     pub server_requests: Vec<ServerRequest>,
-    /// Messages of the client that are no JSON-RPC: they are not sent.
+    /// Messages of the client that are not JSON-RPC. They are not sent.
     pub unsendable: Vec<MessageNumber>,
-    /// How many notifications and requests of each method the server sent.
+    /// The number of the server's notifications and requests by method.
     pub unasked: BTreeMap<String, u64>,
-    /// Requests whose answers arrived after the step before one was sent, step by step.
+    /// For all steps, the requests whose responses arrived since the step before.
     waits: Vec<u32>,
-    /// What the server told that made the client say something.
+    /// The server messages to which a step is a reaction.
     triggers: HashMap<StepIndex, Vec<ServerInitiated>>,
-    /// For cancellations: the request that is taken back.
+    /// For each cancellation, the request that it cancels.
     cancels: HashMap<StepIndex, StepIndex>,
-    /// Another one each time, so that nobody can make two texts that seem the same.
+    /// Keys of the hashes. They are random, so nobody can construct two texts with the same hash.
     hashes: RandomState,
 }
 
 impl Plan {
-    /// The requests whose answers a step waits for.
+    /// The requests whose responses a step waits for.
     pub fn after(&self, step: StepIndex) -> impl Iterator<Item = StepIndex> {
         let Range { start, end } = self.steps[step].after;
         self.waits[start as usize..end as usize].iter().map(|step| *step as StepIndex)
     }
 
-    /// What the server told that made the client say a step.
+    /// The server messages that a step waits for.
     pub fn triggers(&self, step: StepIndex) -> &[ServerInitiated] {
         self.triggers.get(&step).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// A step hands back what the server told: it waits for that.
-    pub(super) fn add_trigger(&mut self, step: StepIndex, reactions: ServerInitiated) {
-        self.triggers.entry(step).or_default().push(reactions);
+    /// Makes a step wait for a server message, because it sends back a value from it.
+    pub(super) fn add_trigger(&mut self, step: StepIndex, trigger: ServerInitiated) {
+        self.triggers.entry(step).or_default().push(trigger);
     }
 
-    /// For a cancellation: the request that it takes back.
+    /// The request that a cancellation cancels.
     pub fn cancels(&self, step: StepIndex) -> Option<StepIndex> {
         self.cancels.get(&step).copied()
     }
 
-    /// The step of a message.
+    /// The step of a recorded message.
     pub fn step_of(&self, number: MessageNumber) -> Option<StepIndex> {
         self.steps.binary_search_by_key(&number, |step| step.number).ok()
     }
 
-    /// Whether the recorded answer to a step is this one, letter by letter.
+    /// Whether a response to a step equals the recorded one in every byte.
     pub fn is_as_recorded(&self, step: StepIndex, is_error: bool, text: &str) -> bool {
         self.steps[step].answer.is_some_and(|answer| answer.digest == self.digest(is_error, text))
     }
 
-    /// What is held of an answer: enough to know it again.
+    /// A hash that identifies a response.
     fn digest(&self, is_error: bool, text: &str) -> u64 {
         self.hashes.hash_one((is_error, text))
     }
 
-    /// What is held of a question of the server: that of the same parameters, however they are written, is the same.
+    /// A hash that identifies the parameters of a server request. It does not depend on the order
+    /// of members or on blanks.
     pub fn question(&self, params: Option<&str>) -> u64 {
         let value = params.and_then(|params| serde_json::from_str::<Value>(params).ok());
         self.hashes.hash_one(value.map(|value| value.to_string()))
     }
 }
 
-/// Answered requests that a cancellation may still name: it was on its way when the answer came.
+/// The most answered requests that are remembered for cancellations. A cancellation can name a
+/// request that was answered while the cancellation was on its way.
 const MAX_ANSWERED_IDS: usize = 1_024;
 
-/// Makes a plan of messages that go by. It holds what is open.
+/// Builds a plan while messages are read. It stores only open requests.
 #[derive(Debug, Default)]
 pub struct Planner {
     /// The plan so far.
     pub plan: Plan,
     open: HashMap<MessageNumber, StepIndex>,
-    /// Requests that are open, or were a moment ago, by id.
+    /// Open and recently answered requests by id.
     ids: HashMap<String, StepIndex>,
     answered_ids: VecDeque<(String, StepIndex)>,
-    /// What the server asked, with its method and [`Plan::question`].
+    /// Open requests of the server: the method, and the hash from [`Plan::question`].
     asked: HashMap<MessageNumber, (String, u64)>,
     answered: Vec<StepIndex>,
-    /// Notifications that a later step may be the answer to, by what would be that.
+    /// Notifications to which a later request may be the reaction, by that reaction.
     reactions: HashMap<Reaction, ServerInitiated>,
-    /// When the client had reason to go on: the step before, or the last answer.
+    /// Time of the previous message of the client, or of the last response.
     ready: Option<Time>,
-    /// Messages that repeat an earlier one at another place, since the server redirected that.
+    /// Messages that repeat an earlier one at another URL, because the server redirected that one.
     copies: HashMap<MessageNumber, MessageNumber>,
     labels: HashMap<Label, Arc<Label>>,
 }
 
-/// What a message is to the plan.
+/// The role of a message in the plan.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Role {
-    /// What the client says again.
+    /// The client sends it again.
     Step(StepIndex),
-    /// The answer to a step.
+    /// The response to a step.
     Answer(StepIndex),
     /// A request or a notification of the server.
     ServerInitiated(ServerInitiated),
-    /// The answer to a request of the server, of this index among [`Plan::server_requests`].
+    /// The response to a server request, with its index in [`Plan::server_requests`].
     Reply(usize),
-    /// Nothing.
+    /// The message has no role.
     None,
 }
 
 impl Planner {
-    /// Of a recording in which these messages are copies of earlier ones, that were redirected.
+    /// A planner for a recording. `copies` maps messages that were repeated after a redirect to
+    /// the original ones.
     pub fn new(copies: HashMap<MessageNumber, MessageNumber>) -> Planner {
         Planner { copies, ..Planner::default() }
     }
 
-    /// The next message of the recording.
+    /// Adds the next message of the recording.
     pub fn take(&mut self, message: &Message) -> Role {
         if message.redelivered {
             return Role::None;
@@ -240,15 +250,15 @@ impl Planner {
         let method = message.method.as_deref().unwrap_or_default().to_owned();
         let count = self.plan.unasked.entry(method.clone()).or_default();
         *count += 1;
-        let reactions = ServerInitiated { number: message.number, method, count: *count };
+        let initiated = ServerInitiated { number: message.number, method, count: *count };
         if message.kind == Kind::Request {
             let question = self.plan.question(part(message, "params"));
-            self.asked.insert(message.number, (reactions.method.clone(), question));
+            self.asked.insert(message.number, (initiated.method.clone(), question));
         } else {
-            let caused = REACTIONS.iter().filter(|(notification, ..)| reactions.method == *notification);
-            self.reactions.extend(caused.map(|row| (reaction(message, row), reactions.clone())));
+            let caused = REACTIONS.iter().filter(|(notification, ..)| initiated.method == *notification);
+            self.reactions.extend(caused.map(|row| (reaction(message, row), initiated.clone())));
         }
-        reactions
+        initiated
     }
 
     fn reply(&mut self, message: &Message) -> Role {
@@ -259,7 +269,7 @@ impl Planner {
     }
 
     fn step(&mut self, message: &Message) -> Role {
-        // It is said once, and answered at the place that it was redirected to.
+        // A redirected message is sent once. The response to its copy counts for it.
         let original = self.copies.get(&message.number).and_then(|original| self.plan.step_of(*original));
         if let Some(step) = original {
             self.open.extend((message.kind == Kind::Request).then_some((message.number, step)));
@@ -273,7 +283,7 @@ impl Planner {
             None => Arc::clone(self.labels.entry(label.clone()).or_insert(Arc::new(label))),
         };
         let start = self.plan.waits.len() as u32;
-        // Steps are numbers in memory: there are fewer than 2^32.
+        // A plan in memory has fewer than 2^32 steps.
         self.plan.waits.extend(self.answered.drain(..).map(|step| step as u32));
         let after = start..self.plan.waits.len() as u32;
         let cause = REACTIONS.iter().find(|(_, request, _)| message.method.as_deref() == Some(*request));
@@ -305,17 +315,17 @@ const REACTIONS: [(&str, &str, Option<&str>); 7] = [
     ("notifications/tasks/status", "tasks/result", Some("taskId")),
 ];
 
-/// A request that a client sends because of a notification: its method and its subject (a URI, a
+/// A request that a client sends because of a notification: its method, and its subject (a URI, a
 /// task).
 type Reaction = (&'static str, Option<String>);
 
-/// The row of [`REACTIONS`] as this message has it.
+/// One row of [`REACTIONS`] with the subject of this message.
 fn reaction(message: &Message, (_, request, subject): &(&str, &'static str, Option<&str>)) -> Reaction {
     let about = |name: &str| member(part(message, "params")?, name).map(str::to_owned);
     (request, subject.and_then(about))
 }
 
-/// The id that a cancellation names, as JSON text.
+/// The request id in a cancellation, as JSON text.
 fn cancelled(message: &Message) -> Option<&str> {
     let is_cancellation = message.method.as_deref() == Some("notifications/cancelled");
     member(part(message, "params")?, "requestId").filter(|_| is_cancellation)

@@ -1,8 +1,8 @@
-//! One replay: the plan against a live server.
+//! Runs one replay: sends the planned messages to a live server and collects the answers.
 //!
-//! One thread decides; transports read and write on threads of their own. It waits for one thing only, the next arrival, and never without a
-//! deadline: a request that is not answered in time is given up and the rest goes on; a server that is gone ends the replay, and what
-//! was not sent says so.
+//! One thread sends, receives and decides. It waits only for the next arrival, and always with a
+//! deadline. A request without a response in time is given up, and the rest goes on. If the server
+//! is gone, the replay ends, and the remaining steps contain that reason.
 
 mod arrivals;
 mod handshake;
@@ -34,21 +34,22 @@ use crate::compare::{Answer, AnswerText};
 use crate::decode::Direction;
 use crate::mcp::MessageNumber;
 
-/// How long requests without a recorded answer may still be answered once all others are.
+/// Time for responses that the recording does not contain, after all others have arrived.
 const LAST_ANSWERS: Duration = Duration::from_millis(300);
 
-/// How long a step is held back for what the server tells by itself: another server need not tell it.
+/// The longest time that a step waits for a message that the server initiates. Another server may
+/// never send it.
 const TRIGGER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Times that a session which the server forgot is opened again.
+/// The most new handshakes after the server lost the session.
 const MAX_REOPENINGS: u32 = 3;
 
-/// How long a server may take to start and to answer the first request, where others may take less.
+/// The least time limit for the first request, because the server may still be starting.
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Clone)]
 struct Pending {
-    /// The step; `None` for a handshake that the recording does not have.
+    /// The step of the request. `None` for a handshake that the recording does not contain.
     step: Option<StepIndex>,
     sent: Instant,
     deadline: Instant,
@@ -58,13 +59,13 @@ struct Pending {
 }
 
 impl Pending {
-    /// Nanoseconds until it was answered.
+    /// Nanoseconds from sending the request to `at`.
     fn latency(&self, at: Instant) -> Option<i64> {
         i64::try_from(at.saturating_duration_since(self.sent).as_nanos()).ok()
     }
 }
 
-/// Replays a script, with the texts of its recording.
+/// Replays a recording. `texts` reads the messages of the same recording.
 pub fn run(
     recording: &AnalyzedRecording,
     texts: &mut Texts,
@@ -111,32 +112,33 @@ struct Runner<'a, 'f> {
     follower: &'a mut Follower<'f>,
     dialect: Dialect,
     done: Vec<Option<StepResult>>,
-    /// By id, which is the order in which they were sent.
+    /// Open requests by id. Ids grow, so they are in the order of sending.
     pending: BTreeMap<u64, Pending>,
-    /// What is to be asked again, later.
+    /// Requests to be repeated later.
     polls: Vec<Poll>,
-    /// Answers to handshakes of our own.
+    /// Answers to handshakes that the recording does not contain.
     handshakes: HashMap<u64, AnswerText>,
-    /// By step: the id with which it was sent last; 0: it was not.
+    /// By step: the id of the latest request; 0 if none was sent.
     ids: Vec<u64>,
     next: u64,
-    /// Recorded answers to the server's requests that were given.
+    /// Whether each recorded response to a server request was used.
     used_replies: Vec<bool>,
-    /// The same for questions that stood in results.
+    /// Whether each recorded response to an input request was used.
     used_questions: Vec<bool>,
     effects: Effects,
-    /// Answers that are not the recorded ones.
+    /// Answers that differ from the recorded ones.
     new_answers: NewAnswers,
-    /// Input schemas of tools that want arguments in header fields.
+    /// Input schemas of tools that take arguments in header fields.
     schemas: HashMap<String, Value>,
     opened: bool,
     reopenings: u32,
     ended: Option<Failure>,
-    /// The server forgot the session.
+    /// The server lost the session.
     session_lost: bool,
-    /// A request was given up.
+    /// A request got no response in time.
     timed_out: bool,
-    /// Methods of what the server did not tell in time: it is not waited for again.
+    /// Methods of server-initiated messages that did not arrive in time. They are not
+    /// waited for again.
     missing_methods: BTreeSet<String>,
     result: ReplayResult,
 }
@@ -144,7 +146,8 @@ struct Runner<'a, 'f> {
 impl Runner<'_, '_> {
     fn play(&mut self) {
         let steps = &self.recording.plan.steps;
-        // A client of both eras tries `server/discover` first, and then it is a request like any other.
+        // Clients of both eras send `server/discover` first. To a server of the older era it is a
+        // request like any other.
         let opening = if self.dialect.era() == Era::Legacy { "initialize" } else { "server/discover" };
         let opens = |step: &PlannedMessage| step.label.method == opening;
         if !steps.iter().any(opens) {
@@ -219,7 +222,7 @@ impl Runner<'_, '_> {
         self.recording.reason_to_skip(index, params, self.settings, &self.effects)
     }
 
-    /// A member of a recorded message. Where the recording cannot be read, the replay ends.
+    /// A member of a recorded message. The replay ends if the recording cannot be read.
     fn recorded(&mut self, side: Direction, number: MessageNumber, name: &str) -> Option<String> {
         match self.texts.part(side, number, name) {
             Ok(text) => text.map(str::to_owned),
@@ -231,7 +234,7 @@ impl Runner<'_, '_> {
         }
     }
 
-    /// Nothing more happens to a step.
+    /// Finishes a step that needs no response.
     fn finish_unsent(&mut self, step: StepIndex, outcome: StepOutcome) {
         self.finish_step(step, StepResult { id: None, outcome, latency: None });
     }
@@ -272,7 +275,7 @@ impl Runner<'_, '_> {
         }
     }
 
-    /// What the client says, with the new server's values where it handed recorded ones back.
+    /// Replaces recorded values by those of the new server.
     fn with_values(&self, text: String, uses: &[Use]) -> String {
         uses.iter().fold(text, |text, used_replies| match self.result.values.get(&used_replies.origin) {
             Some(value) => used_replies.renew(&text, &self.recording.flow.origins[used_replies.origin].value, value),
@@ -280,7 +283,7 @@ impl Runner<'_, '_> {
         })
     }
 
-    /// Sends a request; its answer becomes that of the step.
+    /// Sends a request. Its answer becomes the answer to the step.
     fn request(&mut self, step: Option<StepIndex>, method: &str, params: Option<String>, rounds: u32) -> u64 {
         let sent = Instant::now();
         let opens = matches!(method, "initialize" | "server/discover");
@@ -292,7 +295,7 @@ impl Runner<'_, '_> {
         id
     }
 
-    /// Puts a request on its way, under an id of its own.
+    /// Sends a request under a new id.
     fn send_request(&mut self, pending: Pending) -> u64 {
         let id = self.next;
         self.next += 1;
@@ -322,7 +325,7 @@ impl Runner<'_, '_> {
     }
 }
 
-/// A message as text.
+/// The JSON text of a message.
 fn compose(id: Option<u64>, method: &str, params: Option<&str>) -> String {
     let method = Value::from(method);
     let id = id.map(|id| format!(r#","id":{id}"#)).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! What is not sent again without being asked for: tools that destroy, secrets that were masked.
+//! Decides what is not sent without permission: calls of destructive tools, and messages with
+//! masked secrets.
 
 use std::collections::HashMap;
 
@@ -7,34 +8,35 @@ use serde_json::Value;
 use super::recording::is_masked;
 use crate::compare::Label;
 
-/// What a tool says of its effects (ToolAnnotations).
+/// The effects of a tool according to its annotations (ToolAnnotations).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// `readOnlyHint`: it changes nothing.
+    /// `readOnlyHint` is true: the tool changes nothing.
     ReadOnly,
-    /// `destructiveHint` false: it only adds.
+    /// `destructiveHint` is false: the tool only adds data.
     Additive,
-    /// `destructiveHint` true.
+    /// `destructiveHint` is true.
     Destructive,
 }
 
-/// What is sent without asking.
+/// The tools that may be called without asking.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
-    /// Tools of unknown effect are not sent either.
+    /// Do not call tools whose effects are unknown.
     pub safe: bool,
-    /// All tools are sent.
+    /// Call all tools.
     pub allow_destructive: bool,
-    /// These tools are sent.
+    /// Tools that are always called.
     pub allowed: Vec<String>,
 }
 
-/// What is known of the tools.
+/// The effects of tools by name.
 #[derive(Clone, Debug, Default)]
 pub struct Effects(HashMap<String, Effect>);
 
 impl Effects {
-    /// Learns from the result of `tools/list`. Where two servers say two things, the worse counts.
+    /// Adds the tools in a result of `tools/list`. If two servers disagree about a tool, it
+    /// counts as destructive.
     pub fn add_tools(&mut self, result: &Value) {
         for tool in result.get("tools").and_then(Value::as_array).into_iter().flatten() {
             let hint = |name: &str| tool.get("annotations").and_then(|notes| notes.get(name)).and_then(Value::as_bool);
@@ -54,7 +56,7 @@ impl Effects {
         }
     }
 
-    /// Why a request is not sent; `None` where it is.
+    /// The reason for not sending a request. `None` if it may be sent.
     pub fn reason_to_refuse(&self, label: &Label, policy: &Policy) -> Option<String> {
         if label.method != "tools/call" || policy.allow_destructive {
             return None;
@@ -74,15 +76,15 @@ impl Effects {
     }
 }
 
-/// The path of a value that was masked when it was recorded.
+/// The path of a masked value in `params`, if there is one.
 pub fn masked(params: &str) -> Option<String> {
-    // A look at the text spares reading it.
+    // Searching for the mask first avoids parsing most texts.
     memchr::memmem::find(params.as_bytes(), b"\"***")?;
     let value: Value = serde_json::from_str(params).ok()?;
     find(&value).map(|steps| steps.into_iter().rev().fold(String::new(), |path, step| format!("{path}/{step}")))
 }
 
-/// The steps to a masked text, last first.
+/// The path to a masked text, with the last step first.
 fn find(value: &Value) -> Option<Vec<String>> {
     let below = |step: String, value: &Value| {
         let mut steps = find(value)?;

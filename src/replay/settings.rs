@@ -1,4 +1,4 @@
-//! How a replay is run.
+//! Options for running a replay.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -7,12 +7,12 @@ use std::time::Duration;
 use super::plan::StepIndex;
 use super::safety::Policy;
 
-/// How fast the client speaks.
+/// The speed of the client.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
-    /// As soon as it may.
+    /// As fast as the server responds.
     Fast,
-    /// With the pauses of the recording, divided by this.
+    /// With the recorded pauses, divided by this factor.
     Recorded(f64),
 }
 
@@ -31,25 +31,25 @@ impl FromStr for Pace {
     }
 }
 
-/// How a replay is run.
+/// Options for running a replay.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The revision to speak, where it is not to be negotiated.
+    /// The revision to use. `None` to negotiate it.
     pub revision: Option<String>,
-    /// How fast.
+    /// The speed of the client.
     pub pace: Pace,
-    /// How long an answer may take.
+    /// The longest time to wait for a response.
     pub timeout: Duration,
-    /// What is not sent.
+    /// Tools that must not be called without permission.
     pub policy: Policy,
-    /// Whether a step is wanted (`--only`), by index; empty: all are.
+    /// Whether each step is wanted (`--only`), by index. Empty means that all are.
     pub only: Vec<bool>,
-    /// By step: `params` to be sent instead of the recorded ones, as JSON texts.
+    /// By step, `params` that replace the recorded ones, as JSON text.
     pub edits: HashMap<StepIndex, String>,
 }
 
 impl Default for Settings {
-    /// All of it, as fast as it may go.
+    /// All steps, at full speed.
     fn default() -> Settings {
         Settings {
             revision: None,

@@ -1,4 +1,4 @@
-//! The server that a recording is replayed against, and one replay against it from start to end.
+//! The server that a recording is replayed against, and one replay from start to end.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -23,25 +23,25 @@ use crate::source::tape;
 use crate::store::{CaptureKind, Page, Place, Reader};
 use crate::view::command_line;
 
-/// A server.
+/// A server to replay against.
 #[derive(Clone, Debug)]
 pub enum Target {
-    /// To be run.
+    /// A command that starts the server.
     Command(Server),
-    /// At a URL.
+    /// A server at a URL.
     #[cfg(feature = "http")]
     Url {
-        /// The URL.
+        /// The URL of the server.
         url: String,
-        /// Which way messages go; `None`: found out.
+        /// The transport to use. `None` to detect it.
         mode: Option<Mode>,
-        /// How it is reached.
+        /// Options for connecting.
         options: connect::ConnectOptions,
     },
 }
 
 impl Target {
-    /// What it is called.
+    /// The command or the URL, for people.
     pub fn name(&self) -> String {
         match self {
             Target::Command(server) => server.recorded.join(" "),
@@ -50,10 +50,10 @@ impl Target {
         }
     }
 
-    /// Reads what a person writes: a URL, or a command line of words as a shell separates them.
+    /// Parses what a user enters: a URL, or a command line with the quoting of a shell.
     ///
     /// # Errors
-    /// A quote is not closed, there is no word, or this program was built without HTTP.
+    /// A quote is not closed, the text is empty, or this program was built without HTTP.
     pub fn read(text: &str, timeout: Duration) -> Result<Target> {
         let text = text.trim();
         if text.starts_with("http://") || text.starts_with("https://") {
@@ -74,13 +74,14 @@ impl Target {
         Ok(Target::command(words.into_iter().map(OsString::from).collect()))
     }
 
-    /// A server that this command line starts; secrets in it are not recorded.
+    /// A server that this command line starts. Secrets in it are masked in recordings.
     pub fn command(words: Vec<OsString>) -> Target {
         let recorded = command_line::masked(&words);
         Target::Command(Server { command: words, recorded, name: None })
     }
 
-    /// The server of a recording, as [`Target::read`] reads it; `None` where the recording does not say it, or secrets in it were masked.
+    /// The server of a recording, in the form that [`Target::read`] parses. `None` if the recording
+    /// does not name it, or if secrets in its command line were masked.
     ///
     /// # Errors
     /// The database cannot be read.
@@ -99,7 +100,8 @@ impl Target {
                 let fields = &exchange.request.fields;
                 let host = fields.get("host").or_else(|| fields.get(":authority"));
                 let host = host.map_or_else(|| server.to_string(), str::to_owned);
-                // What was seen in the clear was HTTP; over TLS the port nearly always says so.
+                // The recording does not always contain the scheme. Port 443 nearly always means
+                // TLS.
                 let scheme =
                     if server.port() == 443 || fields.get(":scheme") == Some("https") { "https" } else { "http" };
                 Ok(Some(if path.contains("://") { path } else { format!("{scheme}://{host}{path}") }))
@@ -107,10 +109,12 @@ impl Target {
         }
     }
 
-    /// Replays a script once. What is said is recorded in `place`, by a recorder that may still be at it. What fails once the conversation is open is no error here: the replay says what came of it.
+    /// Replays a recording once. The traffic is recorded in `place` by a thread that may still be
+    /// running at the end. Failures after the handshake are part of the result and no error.
     ///
     /// # Errors
-    /// The server cannot be started or reached, the conversation not be opened, or what was said not be recorded.
+    /// The server cannot be started or reached, the handshake failed, or the traffic
+    /// cannot be recorded.
     pub fn replay(
         &self,
         recording: &AnalyzedRecording,
@@ -127,18 +131,19 @@ impl Target {
             }
             #[cfg(feature = "http")]
             Target::Url { url, mode, options } => {
-                // Servers of 2024-11-05 have their stream at /sse, by the custom of the SDKs.
+                // The SDKs serve HTTP+SSE of 2024-11-05 at /sse.
                 let sse_first = url.split(['?', '#']).next().is_some_and(|path| path.ends_with("/sse"));
                 let first = mode.unwrap_or(if sse_first { Mode::Sse } else { Mode::Streamable });
                 let (tape, spool) = tape::tape();
-                // What comes to nothing because the server speaks the other transport is not recorded.
+                // A first attempt with the wrong transport is not recorded.
                 let is_attempt = mode.is_none() && first == Mode::Streamable;
                 let attempt = if is_attempt { tape.attempt() } else { tape.clone() };
                 let transport = Http::open(url, first, options, attempt.clone())?;
                 let capture = Capture::start(spool, place, CaptureKind::Replay, &self.name())?;
                 let mut result = run::run(recording, texts, settings, Box::new(transport), follower);
-                // "If it fails with an HTTP 4xx status code …: Issue a GET request to the server URL, expecting that this will open an SSE stream
-                // and return an endpoint event as the first event" (2025-03-26 basic/transports, "Backwards Compatibility")
+                // "If it fails with an HTTP 4xx status code …: Issue a GET request to the server
+                // URL, expecting that this will open an SSE stream and return an endpoint event as
+                // the first event" (2025-03-26 basic/transports, "Backwards Compatibility")
                 let mut other = Ok(());
                 match &result.wrong_transport {
                     Some(failure) if is_attempt => match Http::open(url, Mode::Sse, options, tape.clone()) {
@@ -162,7 +167,7 @@ impl Target {
     }
 }
 
-/// What was said in a conversation that could be opened.
+/// The result of a replay whose handshake succeeded.
 fn opened(result: ReplayResult, capture: Capture) -> Result<(ReplayResult, Capture)> {
     match &result.unopened {
         Some(why) => {

@@ -1,4 +1,4 @@
-//! Recordings written as conversations, for tests: `-> {"id":1,"method":"ping"}`.
+//! Recordings for tests, written as conversations: `-> {"id":1,"method":"ping"}`.
 
 use super::{AnalyzedRecording, Recording};
 use crate::capture::Time;
@@ -7,18 +7,18 @@ use crate::mcp::Message;
 use crate::store::{CaptureInfo, CaptureKind, Options, Place, Reader, Summary, Writer};
 pub use crate::talk::{TICK, read};
 
-/// A recording of those messages.
+/// A recording of these messages in memory.
 pub fn recording(text: &str) -> Recording {
     let messages = read(text);
     Recording { session: crate::talk::session(&messages), messages }
 }
 
-/// The same, saved and read for replay.
+/// The same messages, saved and analyzed for replay.
 pub fn analyzed(text: &str) -> AnalyzedRecording {
     analyze(&read(text))
 }
 
-/// Messages, saved and read for replay.
+/// Saves messages and analyzes them for replay.
 pub fn analyze(messages: &[Message]) -> AnalyzedRecording {
     let place = Place::temporary().unwrap();
     let info = CaptureInfo { kind: CaptureKind::Import, source: String::new(), process: 1, started: Time(0) };

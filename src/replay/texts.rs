@@ -1,4 +1,5 @@
-//! The texts of a recording, read from its store as they are needed: a replay holds what is open, however long the recording is.
+//! Reads messages of a recording from the store as they are needed, so that memory does not grow
+//! with the recording.
 
 use std::sync::Arc;
 
@@ -10,13 +11,14 @@ use crate::mcp::facts::part;
 use crate::mcp::{Message, MessageNumber, Session};
 use crate::store::{Page, Place, Reader};
 
-/// Messages, and bytes of them, that are kept from the first reading.
+/// The most messages, and the most bytes of them, that are retained from the first pass.
 const MAX_FIRST: (usize, usize) = (2_048, 1 << 20);
 
-/// Messages that are read at once: whoever asks for one asks for those behind it next.
+/// Messages per read. A caller usually asks for the following messages next.
 const PAGE: usize = 256;
 
-/// The first messages of the client, kept when they were read for the plan: a short recording is not read twice.
+/// The first messages of the client, retained from the first pass. A short recording is therefore
+/// not read twice.
 #[derive(Clone, Debug, Default)]
 pub struct FirstMessages {
     messages: Vec<Message>,
@@ -25,7 +27,7 @@ pub struct FirstMessages {
 }
 
 impl FirstMessages {
-    /// Keeps the next message of the client, as long as there is room.
+    /// Retains the next message of the client, if there is room.
     pub fn add(&mut self, message: &Message) {
         self.bytes += message.raw.len();
         self.is_full |= self.messages.len() >= MAX_FIRST.0 || self.bytes > MAX_FIRST.1;
@@ -35,18 +37,18 @@ impl FirstMessages {
     }
 }
 
-/// Reads messages by their numbers, those of each side a page at a time.
+/// Reads messages by their numbers, one page per direction at a time.
 pub struct Texts {
     reader: Reader,
     session: Session,
-    /// The first ones of the client: they were read before.
+    /// The client's first messages, which need no reading.
     first_messages: Arc<FirstMessages>,
-    /// By side: consecutive messages.
+    /// By direction: the page that was read last, with consecutive messages.
     pages: [Vec<Message>; 2],
 }
 
 impl Texts {
-    /// Of a session in a store.
+    /// Opens the messages of a session.
     ///
     /// # Errors
     /// The database cannot be opened.
@@ -55,10 +57,11 @@ impl Texts {
         Ok(Texts { reader, session, first_messages, pages: Default::default() })
     }
 
-    /// A message of one side; `None` where it is gone.
+    /// The message of one direction with this number. `None` if the store does not contain
+    /// it any more.
     ///
     /// # Errors
-    /// The database cannot be read; so for all that follow.
+    /// The database cannot be read.
     pub fn message(&mut self, side: Direction, number: MessageNumber) -> Result<Option<&Message>> {
         let first_messages = self.first_messages.messages.binary_search_by_key(&number, |message| message.number);
         if let (Direction::ClientToServer, Ok(at)) = (side, first_messages) {
@@ -72,7 +75,7 @@ impl Texts {
         Ok(find(page).map(|at| &page[at]))
     }
 
-    /// An answer of the server.
+    /// The response of the server with this number, as an answer.
     ///
     /// # Errors
     /// As for [`Texts::message`].
@@ -81,7 +84,7 @@ impl Texts {
         Ok(self.message(Direction::ServerToClient, number)?.map_or_else(missing, Answer::of))
     }
 
-    /// A member of a message, as JSON text.
+    /// A member of a message as JSON text. Errors as for [`Texts::message`].
     pub fn part(&mut self, side: Direction, number: MessageNumber, name: &str) -> Result<Option<&str>> {
         Ok(self.message(side, number)?.and_then(|message| part(message, name)))
     }

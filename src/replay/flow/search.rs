@@ -1,4 +1,4 @@
-//! How the flow of a recording is found: in one pass, in which of the values no more is held than hashes and places.
+//! Finds the flow of a recording in one pass. Of the values, only hashes and positions are stored.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
@@ -18,39 +18,43 @@ use crate::mcp::Message;
 use crate::mcp::facts::part;
 use crate::replay::plan::{Role, ServerInitiated};
 
-/// Values of one recording that are looked for. Beyond it later values are taken as they were recorded.
+/// The most values of one recording that are followed. Beyond it, values are sent as
+/// they were recorded.
 const VALUES: usize = 1 << 20;
 
-/// Bytes of the paths to them, each counted once: an object may have names without end.
+/// The most bytes of paths to these values, where equal paths count once. A server can send objects
+/// with any number of names.
 const PATHS: usize = 16 << 20;
 
-/// Bytes of a value, and of the path to it.
+/// The longest value and the longest path that is stored, in bytes.
 const VALUE: usize = 4 << 10;
 
-/// Finds the flow of messages that go by. Of values it holds hashes, and of what it found where they first stood.
+/// Finds the flow while messages are read. It stores hashes of values, and the places where
+/// they first occurred.
 #[derive(Debug, Default)]
 pub struct Search {
     /// The flow so far.
     pub flow: Flow,
     hashes: RandomState,
-    /// What the server said first, by the text of the value; by token kind too.
+    /// The candidate for each value that the server sent first, by the hash of its text. For tokens
+    /// also by the hash of the text and the member name.
     known: FxHashMap<u64, u32>,
-    /// Found on the server's side: where.
+    /// Places in server messages where values occurred.
     candidates: Vec<Candidate>,
-    /// The messages of the server in which they stood.
+    /// The server messages that contain candidates.
     givers: Vec<Giver>,
-    /// Those of them that it told by itself: how they are found again.
+    /// Those of `givers` that the server initiated.
     initiated: HashMap<Giver, ServerInitiated>,
-    /// Paths are many times the same.
+    /// Numbers of paths, which repeat often.
     paths: HashMap<Arc<str>, u32>,
     path_names: Vec<Arc<str>>,
     path_bytes: usize,
     used: HashMap<u32, usize>,
-    /// What the client said first is its own.
+    /// Hashes of values that the client sent first. They are never replaced.
     client_values: FxHashSet<u64>,
 }
 
-/// Where a value first stood, as numbers.
+/// An [`Origin`] as numbers.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     giver: u32,
@@ -59,7 +63,7 @@ struct Candidate {
     is_string: bool,
 }
 
-/// [`Inside`], as numbers.
+/// An [`Inside`] as numbers.
 #[derive(Clone, Copy, Debug)]
 enum CompactInside {
     Whole,
@@ -67,17 +71,18 @@ enum CompactInside {
     Word(u32),
 }
 
-/// A message of the server that is searched.
+/// A server message that is being searched.
 struct SearchedMessage<'a> {
     giver: Giver,
     initiated: Option<&'a ServerInitiated>,
-    /// Its number among those that give something, once it does.
+    /// Its index in `givers`, once it contains a candidate.
     at: Option<u32>,
 }
 
 impl Search {
-    /// The next message of the recording, and what it is to the plan. What the server told that gives the values of a step is what that
-    /// waits for.
+    /// Adds the next message of the recording with its role in the plan. Returns the
+    /// server-initiated messages that supply values of a step, because that step has to
+    /// wait for them.
     pub fn take(&mut self, message: &Message, role: &Role) -> Vec<ServerInitiated> {
         let read = |name| part(message, name).unwrap_or_default();
         match role {
@@ -92,7 +97,8 @@ impl Search {
                 self.flow.replies.extend((!uses.is_empty()).then_some((*at, uses)));
             }
             Role::Answer(step) => self.server(Giver::Answer(*step), None, read("result")),
-            // Which of the new server's questions is the same as one that nobody answered is not known.
+            // A request that the client did not answer cannot be matched with one of the new
+            // server.
             Role::ServerInitiated(initiated) if message.kind == Kind::Request && message.answered_by.is_some() => {
                 self.server(Giver::Request(initiated.number), Some(initiated), read("params"));
             }
@@ -104,7 +110,7 @@ impl Search {
         Vec::new()
     }
 
-    /// What the server told that gives a value.
+    /// The server-initiated message that supplies a value.
     fn initiated(&self, used: &Use) -> Option<ServerInitiated> {
         self.initiated.get(&self.flow.origins[used.origin].giver).cloned()
     }
@@ -113,7 +119,7 @@ impl Search {
         self.hashes.hash_one((kind, text))
     }
 
-    /// What a message of the client hands back.
+    /// Finds the values that a client message sends back.
     fn client(&mut self, json: &str) -> Vec<Use> {
         let mut uses = Vec::new();
         scan_leaves(json, &mut |path, name, text, is_string| {
@@ -136,7 +142,8 @@ impl Search {
         uses
     }
 
-    /// The words of a text of the client: values of the server, and its own.
+    /// Finds values of the server among the words of a client's text. All other words are marked as
+    /// the client's own.
     fn client_text(&mut self, is_string: bool, path: &str, text: &str, uses: &mut Vec<Use>) {
         let mut seen = HashSet::new();
         for word in words(text).into_iter().map(bare).filter(|word| is_identifier(word)) {
@@ -160,7 +167,7 @@ impl Search {
         }
     }
 
-    /// The number of an origin, which is one from now on, of a value with this text.
+    /// The index of the origin for a candidate. The first use of a candidate makes it an origin.
     fn origin(&mut self, candidate: u32, text: &str) -> usize {
         if let Some(origin) = self.used.get(&candidate) {
             return *origin;
@@ -200,7 +207,7 @@ impl Search {
         });
     }
 
-    /// Values inside a text: of the JSON that it is, or of its words.
+    /// Adds the values inside a text: those of the JSON that it contains, or its words.
     fn text(&mut self, from: &mut SearchedMessage<'_>, path: &str, text: &str) {
         let inner = text.trim();
         if inner.starts_with(['{', '[']) && is_json(inner) {
@@ -264,15 +271,16 @@ impl Search {
     }
 }
 
-/// Whether a text can hold a value that tells: most do not, and are not taken apart.
+/// Whether a text may contain an identifier. Most do not, and are not split into words.
 fn may_hold_identifier(text: &str) -> bool {
     text.bytes().any(|byte| byte.is_ascii_digit()) || text.contains("://")
 }
 
-/// Levels of JSON that are searched: what is nested deeper is not read whole later (serde_json).
+/// The deepest level of JSON that is searched. serde_json does not parse deeper values later.
 const LEVELS: usize = 127;
 
-/// Shows each string and number of a JSON text with its path, the name of the member it belongs to and whether it is a string, and builds nothing.
+/// Visits each string and number of a JSON text with its path, the name of its member, its text,
+/// and whether it is a string. It builds no values.
 pub(super) fn scan_leaves(json: &str, visit: &mut dyn FnMut(&str, &str, &str, bool)) {
     fn walk(path: &mut String, name: &str, json: &str, levels: usize, visit: &mut dyn FnMut(&str, &str, &str, bool)) {
         let length = path.len();
@@ -323,7 +331,7 @@ mod tests {
         }
     }
 
-    /// Shows each string and number with its path and the name of the member it belongs to.
+    /// Visits each string and number of a value with its path and the name of its member.
     fn leaves(value: &Value, visit: &mut dyn FnMut(&str, &str, &Value)) {
         fn walk(path: &mut String, name: &str, value: &Value, visit: &mut dyn FnMut(&str, &str, &Value)) {
             let length = path.len();

@@ -1,4 +1,4 @@
-//! Waiting, and what arrives meanwhile.
+//! Waits for messages of the server and processes them.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -21,12 +21,12 @@ impl Runner<'_, '_> {
         self.done[step].is_none() && self.ids[step] > 0 && self.ended.is_none()
     }
 
-    /// Whether the recording has an answer to it.
+    /// Whether the recording contains a response to this request.
     pub(super) fn is_expected(&self, pending: &Pending) -> bool {
         pending.step.is_none_or(|step| self.recording.plan.steps[step].answer.is_some())
     }
 
-    /// Waits for what the server told before the client said this.
+    /// Waits for the server-initiated messages to which a step is a reaction.
     pub(super) fn await_triggers(&mut self, step: &PlannedMessage, triggers: &[ServerInitiated]) {
         let is_open = |runner: &Self, told: &ServerInitiated| {
             let count = runner.result.unasked.get(&told.method).copied().unwrap_or(0);
@@ -49,21 +49,23 @@ impl Runner<'_, '_> {
         }
     }
 
-    /// Lets the client think.
+    /// Waits as long as the recorded client did.
     pub(super) fn pause(&mut self, recorded: i64) {
         let Pace::Recorded(times) = self.settings.pace else { return };
         let pause = Duration::from_nanos(recorded.max(0).unsigned_abs()).div_f64(times);
         self.wait(Some(Instant::now() + pause), |_| true);
     }
 
-    /// Takes what arrives for as long as `going` says, at most until a moment or the end of the server.
+    /// Processes arrivals while `going` returns true, at most until `until` or until the
+    /// server is gone.
     pub(super) fn wait(&mut self, until: Option<Instant>, going: impl Fn(&Self) -> bool) {
         while self.ended.is_none() && going(self) {
             self.poll();
-            // All have the same time to be answered, so the first that was sent is the first to be given up.
+            // All requests have the same time limit, so the oldest one has the earliest deadline.
             let first = self.pending.values().next().map(|pending| pending.deadline);
             let polls = self.polls.iter().map(|poll| poll.at);
-            // Something is awaited, so there is a deadline; the timeout stands in where that should ever be untrue.
+            // There is always a deadline here, because something is awaited. The fallback is only
+            // for safety.
             let next = first
                 .into_iter()
                 .chain(polls)
@@ -83,7 +85,7 @@ impl Runner<'_, '_> {
         }
     }
 
-    /// Requests whose time is over.
+    /// Gives up requests whose time is over.
     fn expire(&mut self) {
         let now = Instant::now();
         let late: Vec<u64> =
@@ -92,7 +94,8 @@ impl Runner<'_, '_> {
             let Some(pending) = self.pending.remove(&id) else { continue };
             let why = format!("no answer within {:?}", pending.deadline.saturating_duration_since(pending.sent));
             self.timed_out = true;
-            // 2025-06-18 basic/lifecycle "Timeouts": "the sender SHOULD issue a cancellation notification for that request"
+            // 2025-06-18 basic/lifecycle "Timeouts": "the sender SHOULD issue a cancellation
+            // notification for that request"
             if pending.method != "initialize" && self.dialect.era() == Era::Legacy {
                 self.notify("notifications/cancelled", Some(&format!(r#"{{"requestId":{id},"reason":"timeout"}}"#)));
             }
@@ -120,7 +123,7 @@ impl Runner<'_, '_> {
         }
     }
 
-    /// One text of the server: a message, or a batch of them.
+    /// Processes one text of the server: a message or a batch.
     fn receive(&mut self, text: &[u8], at: Instant) {
         match messages::parse(text) {
             Parsed::Single(envelope) => self.message(text, &envelope, at),
@@ -170,7 +173,8 @@ impl Runner<'_, '_> {
                 let method = envelope.method_name.as_deref().unwrap_or_default().to_owned();
                 let count = self.result.unasked.entry(method.clone()).or_default();
                 *count += 1;
-                // The recorded one of the same method that had as many before it.
+                // The recorded notification with the same method and the same count corresponds to
+                // it.
                 if let Some(number) = self.recording.flow.notifications.get(&(method, *count)) {
                     self.resolve_values(Giver::Notification(*number), *number, of(&envelope.params));
                 }
@@ -179,7 +183,7 @@ impl Runner<'_, '_> {
         }
     }
 
-    /// A request is over, with an answer whose value is `text`.
+    /// Records the answer to a request. `text` is the JSON text of its value.
     fn record_answer(&mut self, id: u64, pending: Pending, answer: &Answer, text: &str, at: Instant) {
         let latency = pending.latency(at).filter(|_| !matches!(answer, Answer::Nothing(_)));
         let Some(step) = pending.step else {
@@ -201,14 +205,16 @@ impl Runner<'_, '_> {
         self.finish_step(step, StepResult { id: Some(id), outcome: StepOutcome::Sent(Some(reply)), latency });
     }
 
-    /// Whether an answer is the recorded one, letter by letter, and nothing is to be learned from it. Most are: they are neither read nor held.
+    /// Whether an answer equals the recorded one in every byte and contains nothing else that is
+    /// needed. Most answers do. They are neither parsed nor stored.
     fn is_recorded_answer(&self, step: StepIndex, is_error: bool, value: &str) -> bool {
         let has_same_era = self.recording.era() == self.dialect.era();
         let lists_tools = self.recording.plan.steps[step].label.method == "tools/list";
         has_same_era && !lists_tools && self.recording.plan.is_as_recorded(step, is_error, value)
     }
 
-    /// What a request or a notification of the server gives: the recorded one had this number.
+    /// Reads the values that a server request or notification supplies. `number` is that of the
+    /// corresponding recorded message.
     pub(super) fn resolve_values(&mut self, giver: Giver, number: MessageNumber, new: Option<&str>) {
         if !self.recording.flow.given.contains_key(&giver) {
             return;

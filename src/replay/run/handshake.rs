@@ -1,4 +1,5 @@
-//! How a conversation is opened: as the recording did, or in the way of the other era where the server knows no other.
+//! Opens the session in the era of the recording, or in the other era if the server does not
+//! support that.
 
 use serde_json::Value;
 
@@ -12,13 +13,15 @@ use crate::replay::translate::{Era, LEGACY, MODERN};
 use crate::replay::transport::{Failure, FailureKind};
 
 impl Runner<'_, '_> {
-    /// Opens the conversation, as the recording did and otherwise in the way of the other era, where no revision is forced.
+    /// Opens the session. It tries the other era if the first attempt fails and the user
+    /// set no revision.
     pub(super) fn open(&mut self, step: Option<StepIndex>) {
         let forced = self.settings.revision.is_some();
         let first = self.dialect.era();
         let other = if first == Era::Legacy { MODERN } else { LEGACY };
         let opened = match self.send_handshake(step) {
-            // Silence to `server/discover` is an answer of servers that know no such thing; silence to `initialize` is not.
+            // A server that does not know `server/discover` may ignore it. A server that ignores
+            // `initialize` is broken.
             Err(why) if !forced && self.is_connected() && !(first == Era::Legacy && self.timed_out) => {
                 self.dialect.revision = other.to_owned();
                 let second = self.send_handshake(None);
@@ -33,10 +36,11 @@ impl Runner<'_, '_> {
         match opened {
             Ok(()) => {
                 self.opened = true;
-                // What the recording says of the handshake is of the other era.
+                // The server uses the other era, so the recorded handshake was not sent.
                 let replaced = step.filter(|_| self.recording.era() != self.dialect.era());
                 replaced.into_iter().for_each(|step| self.skip_handshake(step));
-                // Before the server knows that the client is ready: what it then says unasked may have no other way.
+                // The transport must be ready before the server learns that the client is: over
+                // HTTP, messages that the server initiates may have no other stream.
                 self.transport.opened(&self.dialect.revision);
                 self.follower.report(Progress::Opened(&self.dialect.revision));
                 let initialized = |step: &PlannedMessage| step.label.method == "notifications/initialized";
@@ -63,7 +67,7 @@ impl Runner<'_, '_> {
         self.finish_unsent(step, StepOutcome::Skipped("the server's era opens a conversation otherwise".to_owned()));
     }
 
-    /// Sends what opens a conversation of the era and waits for the answer.
+    /// Sends the handshake of the current era and waits for the response.
     fn send_handshake(&mut self, step: Option<StepIndex>) -> Result<(), String> {
         let era = self.dialect.era();
         let method = if era == Era::Legacy { "initialize" } else { "server/discover" };
@@ -74,7 +78,7 @@ impl Runner<'_, '_> {
             let params = recorded.filter(|params| params.starts_with('{'));
             let revision = Value::from(self.dialect.revision.as_str()).to_string();
             let params = match params {
-                // What the recorded client asked for, unless another revision is wanted.
+                // The revision that the recorded client asked for, unless another one was chosen.
                 Some(params) if self.dialect.revision == self.recording.revision => params,
                 Some(params) => with_member(&params, "protocolVersion", &revision),
                 None => self.dialect.client.initialize(&self.dialect.revision),

@@ -1,4 +1,4 @@
-//! Tasks that are at work for longer than they were: what is asked about one is asked again, as a client would.
+//! Polls tasks that take longer than they did in the recording, as a client would.
 
 use std::mem;
 use std::time::{Duration, Instant};
@@ -8,21 +8,23 @@ use serde_json::Value;
 use super::{Pending, Runner};
 use crate::compare::Answer;
 
-/// Time between two questions where the server wants none.
+/// The poll interval, if the server does not give one.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// The least that is waited, whatever the server wants: it may want to be asked without a pause.
+/// The shortest poll interval. A server may ask for no pause at all.
 const LEAST: Duration = Duration::from_millis(10);
 
-/// A question that is to be asked again.
+/// A request to be repeated.
 pub(super) struct Poll {
     pub(super) at: Instant,
     pending: Pending,
 }
 
 impl Runner<'_, '_> {
-    /// Whether a task is at work that was not when it was recorded (2025-11-25 basic/utilities/tasks "Getting Tasks"; ext-tasks): then it is asked
-    /// about again after the time that the server wants, for as long as an answer may take.
+    /// Schedules another poll if a task is still working, but was not at this point of the
+    /// recording (2025-11-25 basic/utilities/tasks "Getting Tasks"; ext-tasks). The poll
+    /// uses the server's interval and stops at the deadline of the request. Returns whether
+    /// a poll is scheduled.
     pub(super) fn schedule_poll(&mut self, pending: &Pending, answer: &Answer) -> bool {
         let (Some(step), Answer::Result(task)) = (pending.step.filter(|_| pending.method == "tasks/get"), answer)
         else {
@@ -46,7 +48,7 @@ impl Runner<'_, '_> {
         again
     }
 
-    /// Asks what it is time to ask again.
+    /// Sends the polls that are due.
     pub(super) fn poll(&mut self) {
         let now = Instant::now();
         let (due, later) = mem::take(&mut self.polls).into_iter().partition(|poll| poll.at <= now);

@@ -1,4 +1,4 @@
-//! What the server asks, answered from the recording.
+//! Answers requests of the server from the recording.
 
 use serde_json::Value;
 
@@ -11,11 +11,12 @@ use crate::replay::messages::METHOD_NOT_FOUND;
 use crate::replay::rounds::Question;
 use crate::replay::translate::Era;
 
-/// Questions that a server of 2026-07-28 may ask back for one call.
+/// The most times that one call is continued with input. It stops a server that always
+/// asks for more.
 const ROUNDS: u32 = 16;
 
 impl Runner<'_, '_> {
-    /// The answer to a request of the server, as the recording has it.
+    /// The response to a server request, as recorded.
     pub(super) fn reply(&mut self, method: &str, params: Option<&str>, id: &str) -> String {
         let recorded = self.recorded_reply(method, params);
         match recorded {
@@ -29,7 +30,9 @@ impl Runner<'_, '_> {
         }
     }
 
-    /// `result` or `error` with its text: of the same question, else of the next one of the same kind, each once; then of the same question again.
+    /// A recorded `result` or `error` for a server request. It prefers an unused one with
+    /// the same parameters, then the next unused one of the method, then a used one with
+    /// the same parameters.
     fn recorded_reply(&mut self, method: &str, params: Option<&str>) -> Option<(&'static str, String)> {
         let recording = self.recording;
         let wanted = params.and_then(|params| serde_json::from_str::<Value>(params).ok());
@@ -47,12 +50,12 @@ impl Runner<'_, '_> {
         self.resolve_values(Giver::Request(request.number), request.number, params);
         let mut value = |name| Some((name, self.recorded(Direction::ClientToServer, request.answer, name)?));
         let (name, value) = value("result").or_else(|| value("error"))?;
-        // An error is about the question: it hands nothing back.
+        // An error contains no values of the server.
         let uses = recording.flow.replies.get(&at).filter(|_| name == "result");
         Some((name, self.with_values(value, uses.map(Vec::as_slice).unwrap_or_default())))
     }
 
-    /// What the recorded client answered a question inside a result, chosen in the same way.
+    /// The client's recorded response to an input request inside a result, chosen in the same way.
     fn round_reply(&mut self, method: &str, wanted: Option<&Value>) -> Option<String> {
         let questions = &self.recording.rounds.questions;
         let known = || questions.iter().enumerate().filter(|(_, known)| known.method == method);
@@ -72,8 +75,9 @@ impl Runner<'_, '_> {
         Some(self.with_values(question.reply.clone(), &uses.filter_map(inside).collect::<Vec<_>>()))
     }
 
-    /// A server of 2026-07-28 asks back in its result (basic/patterns "multi round-trip requests"), where one of the recording's era sent a request: it
-    /// is answered, and the call made again. Says whether that was so.
+    /// Continues a call if a server of the newer era asks for input in its result
+    /// (basic/patterns "multi round-trip requests"), while the recording is of the older era.
+    /// Returns whether it did.
     pub(super) fn answer_input_request(&mut self, pending: &Pending, answer: &Answer) -> bool {
         let Answer::Result(result) = answer else { return false };
         let asks = result.get("resultType").and_then(Value::as_str) == Some("input_required");

@@ -17,16 +17,17 @@ const RECORDED: &str = r#"
     <- {"id":3,"result":{"tools":[]}}
 "#;
 
-/// A server that answers everything with one result, and tells of itself what it is to tell once it is waited for.
+/// A server that answers every request with one result. When the client waits, it sends the next of
+/// its own notifications.
 struct Fake {
     result: &'static str,
-    /// So often a task is at work before that is what it is.
+    /// The number of polls for which a task is still working.
     at_work: u32,
-    /// Asked before the call is answered in whose text this stands.
+    /// A request that the server sends before it answers the call that contains the given text.
     question: Option<(&'static str, &'static str)>,
     arrived: VecDeque<Arrival>,
     missing_methods: VecDeque<&'static str>,
-    /// What it was sent and what it told, in order.
+    /// Messages of both sides in order.
     log: Arc<Mutex<Vec<String>>>,
 }
 
@@ -70,7 +71,7 @@ impl Transport for Fake {
 }
 
 impl Fake {
-    /// What is said to and by it after the handshake, and the notes.
+    /// The messages after the handshake, and the notes.
     fn sent(
         result: &'static str,
         question: Option<(&'static str, &'static str)>,
@@ -80,7 +81,7 @@ impl Fake {
         Fake::sent_within(Duration::from_millis(50), (result, question, missing_methods), recorded)
     }
 
-    /// The same where answers may take so long.
+    /// The same with another time limit for responses.
     fn sent_within(
         timeout: Duration,
         (result, question, missing_methods): (&'static str, Option<(&'static str, &'static str)>, &[&'static str]),
@@ -94,14 +95,14 @@ impl Fake {
         let mut texts = recording.texts().unwrap();
         let taken = run(&recording, &mut texts, &settings, Box::new(fake), &mut Follower::nobody());
         let mut sent = log.lock().unwrap().clone();
-        // What the server says once it knows that the client is ready has a way to come.
+        // The transport is ready before the server can send messages on its own initiative.
         let handshake: Vec<String> = sent.drain(..3).collect();
         assert_eq!(handshake, ["initialize", "(opened)", "notifications/initialized"]);
         (sent, taken.notes)
     }
 }
 
-/// The same of a server that tells this.
+/// The messages and notes for a server that sends these notifications.
 fn sent(missing_methods: &[&'static str]) -> (String, Vec<String>) {
     let (sent, notes) = Fake::sent("{}", None, missing_methods, RECORDED);
     (sent.join(", "), notes)
@@ -141,7 +142,7 @@ fn a_task_that_was_over_is_asked_about_until_it_is_and_one_that_was_not_once() {
         "#
         )
     };
-    // However busy the machine is: it is asked again only as long as an answer may take.
+    // A long time limit, because polling stops at the deadline on a slow machine.
     let sent = |first| Fake::sent_within(Duration::from_secs(600), (ended, None, &[]), &recorded(first)).0.join(", ");
     assert_eq!(sent(ended), "tasks/get, tasks/get, tasks/get, tools/call", "twice at work");
     assert_eq!(sent(r#"{"taskId":"1","status":"working"}"#), "tasks/get, tools/call");

@@ -1,12 +1,13 @@
-//! A server at a URL: Streamable HTTP (2025-03-26 and later), or HTTP+SSE (2024-11-05).
+//! A transport to a server at a URL: Streamable HTTP (2025-03-26 and later) or HTTP+SSE
+//! (2024-11-05).
 //!
 //! ```text
-//!  message ─► Task ─► waiting ─► Lines ─► Reading ─► what it means ─► Arrival
-//!              ▲                 (sockets)  (HTTP)        │
-//!              └────── redirected, taken up again ────────┘
+//!  message ─► Task ─► queue ─► ConnectionPool ─► MessageReader ─► outcome of the task ─► Arrival
+//!              ▲               (sockets)         (HTTP)              │
+//!              └──────────── redirected, or stream resumed ──────────┘
 //! ```
 //!
-//! Each message is a POST of its own; what ran in parallel has connections of its own.
+//! Each message is a POST of its own. Messages in parallel use different connections.
 
 mod pool;
 mod sse_reader;
@@ -30,32 +31,33 @@ use crate::replay::messages;
 use crate::replay::translate::{Era, headers};
 use crate::source::tape::Tape;
 
-/// Times that a broken stream is taken up again for one answer.
+/// The most resumptions of a broken stream for one response.
 const RESUMPTIONS: u32 = 8;
 
-/// How long to wait before a broken stream is taken up again, where the server does not say (WHATWG HTML section 9.2: "probably in the
-/// region of a few seconds"; a replay is in more of a hurry), and at most.
+/// The pause before a broken stream is resumed if the server names none, and the longest
+/// pause. WHATWG HTML section 9.2 suggests "probably in the region of a few seconds"; a
+/// replay should be faster.
 const RETRY: Duration = Duration::from_millis(500);
 const RETRY_MOST: Duration = Duration::from_secs(10);
 
-/// How long the server may take to take what was said last, and to end the session.
+/// Time to send the last messages and to end the session.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Bytes of an answer's body.
+/// The longest body of a response, in bytes.
 const BODY: usize = 128 << 20;
 
-/// Bytes of the body of a refusal that are quoted.
+/// The most characters of an error body that are quoted.
 const QUOTED: usize = 200;
 
-/// What is said where an answer is missing whose stream cannot be taken up again.
+/// The failure of a request whose stream broke and cannot be resumed.
 const BROKEN: &str = "the stream ended before the answer came";
 
-/// Which way messages go.
+/// The variant of the HTTP transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// POST, with the answer in its response.
+    /// Streamable HTTP: each message is a POST, and the response contains the answer.
     Streamable,
-    /// GET for a stream of events, which names the address to POST to.
+    /// HTTP+SSE: a GET opens the event stream, which announces the address for POSTs.
     Sse,
 }
 
@@ -63,29 +65,30 @@ pub enum Mode {
 #[derive(Debug)]
 pub struct Http {
     mode: Mode,
-    /// What goes over the wire is noted here.
+    /// Records the traffic.
     tape: Tape,
     /// Fields of every request.
     fields: Vec<(String, String)>,
     host: String,
-    /// Where to POST: for HTTP+SSE what the stream announced.
+    /// The URL for POSTs. With HTTP+SSE the stream announces it.
     target: String,
     session: Option<String>,
-    /// A POST was taken once: a 404 is about the session from now on, not about the address.
+    /// A POST was accepted, so a later status 404 means a lost session, not a wrong URL.
     post_accepted: bool,
     pool: ConnectionPool,
-    /// What waits for a connection, in order.
+    /// Tasks that wait for a connection, in order.
     queued: VecDeque<Box<Task>>,
-    /// Streams that broke, and when they are taken up again.
+    /// Tasks whose stream broke, with the time for resuming it.
     resumptions: Vec<(Instant, Box<Task>)>,
-    /// What the stream of HTTP+SSE announced.
+    /// The URL that the HTTP+SSE stream announced, or the failure to open it.
     announced: Option<Result<String, Failure>>,
     arrived: VecDeque<Arrival>,
 }
 
 impl Http {
-    /// Connects: for HTTP+SSE opens the stream and waits for the address; Streamable HTTP has nothing to open. What an [attempt](Tape::attempt) holds is
-    /// kept once the server takes a POST.
+    /// Opens the transport. With HTTP+SSE it waits for the announced address; Streamable HTTP has
+    /// nothing to open. Traffic in an [attempt](Tape::attempt) is recorded only after the server
+    /// has accepted a POST.
     ///
     /// # Errors
     /// The options cannot be used, or the stream cannot be opened.
@@ -119,13 +122,13 @@ impl Http {
         Ok(http)
     }
 
-    /// Begins a task, as soon as there is a connection for it.
+    /// Queues a task and starts it if a connection is free.
     fn start(&mut self, kind: TaskKind) {
         self.queued.push_back(Task::new(kind, &self.target));
         self.send_waiting();
     }
 
-    /// Waits for the server, until a moment at most, and takes what it says.
+    /// Sends and receives, at most until a moment, and processes what arrived.
     fn exchange(&mut self, until: Instant) {
         let now = Instant::now();
         let due = self.resumptions.extract_if(.., |(at, _)| *at <= now);
@@ -145,9 +148,10 @@ impl Http {
         }
     }
 
-    /// Gives what waits to connections that are free, in order.
+    /// Gives queued tasks to free connections, in order.
     fn send_waiting(&mut self) {
-        // HTTP keeps no order between two requests: what others may rely on has to be taken before anything else is sent.
+        // HTTP does not order requests on different connections. A message that later ones rely on
+        // has to be accepted before any other is sent.
         while !self.queued.is_empty() && !self.pool.tasks().any(is_ordered) {
             let Some(connection) = self.pool.free() else {
                 let first = self.queued.iter().position(|task| is_ordered(task));
@@ -188,7 +192,7 @@ impl Http {
                     self.finish(connection, Err(format!("it has more than {BODY} bytes")));
                 }
             }
-            // What is odd is for the findings: it is decoded again from the tape.
+            // Anomalies become findings when the recording is decoded.
             Part::Anomaly(_) => {}
             Part::End(end) => self.finish(connection, end),
         }
@@ -199,7 +203,7 @@ impl Http {
         let StreamEvent { kind, data } = event;
         if matches!(task.kind, TaskKind::SseStream) && kind.as_deref() == Some("endpoint") {
             let endpoint = String::from_utf8_lossy(&data);
-            // It is relative to where the stream is.
+            // The address is relative to the URL of the stream.
             self.announced = Some(resolve(&task.hops.at, endpoint.trim()).ok_or_else(|| {
                 let said = format!("the stream announced an address at another origin: {:?}", endpoint.trim());
                 Failure::new(FailureKind::Server, said)
@@ -210,11 +214,11 @@ impl Http {
         }
     }
 
-    /// A response is over: whole, or for this reason not.
+    /// Processes the end of a response: complete, or broken for this reason.
     fn finish(&mut self, connection: ConnectionNumber, end: Result<(), String>) {
         let Some(mut task) = self.pool.end(connection) else { return };
         if task.head.is_none() {
-            // A connection that broke says nothing of the next one, where there was a server before.
+            // If the server answered before, one broken connection does not mean that it is gone.
             let kind = if self.post_accepted { FailureKind::Message } else { FailureKind::Server };
             return self.unreached(*task, kind, &end.err().unwrap_or_default());
         }
@@ -255,7 +259,7 @@ impl Http {
         self.arrived.push_back(Arrival::Failed(id, Failure::new(kind, why)));
     }
 
-    /// There was no response.
+    /// Fails a task that got no response.
     fn unreached(&mut self, task: Task, kind: FailureKind, why: &str) {
         let why = format!("cannot reach {}: {why}", self.target);
         match task.kind {
@@ -266,11 +270,12 @@ impl Http {
         }
     }
 
-    /// A message was taken, and this came in return.
+    /// Processes a successful response to a message that is not an event stream.
     fn answered(&mut self, message: &Outgoing, status: u16, body: Vec<u8>, end: Result<(), String>) {
         match end {
             Err(why) => self.fail(message.id, FailureKind::Message, format!("the answer broke off: {why}")),
-            // Of HTTP+SSE the answer comes as an event; a notification or an answer has none.
+            // With HTTP+SSE the answer is an event. Notifications and responses get no answer at
+            // all.
             Ok(()) if self.mode == Mode::Sse || message.id.is_none() => {}
             Ok(()) if body.trim_ascii().is_empty() => {
                 self.fail(message.id, FailureKind::Message, format!("HTTP {status} without an answer"));
@@ -279,7 +284,7 @@ impl Http {
         }
     }
 
-    /// A status that is no success. A body that is a message says it better.
+    /// Processes an error status. If the body contains a JSON-RPC error, that is the answer.
     fn refused(&mut self, task: &Task) {
         let (status, body, id) = (task.status(), &task.body, task.id());
         let in_session = task.session.is_some();
@@ -287,8 +292,9 @@ impl Http {
         if !session_gone && id.is_some() && answers(body, id) {
             return self.arrived.push_back(Arrival::Text(body.clone(), Instant::now()));
         }
-        // "The HTTP response body MAY comprise a JSON-RPC error response that has no id": it can only be about what was posted.
-        // An address that speaks another transport says nothing of JSON-RPC.
+        // "The HTTP response body MAY comprise a JSON-RPC error response that has no id". It can
+        // only belong to the posted message. A URL of another transport would not answer with
+        // JSON-RPC.
         if let (400 | 403 | 404 | 406..=499, Some(id), Some(error), false) =
             (status, id, error_without_id(body), session_gone)
         {
@@ -296,7 +302,7 @@ impl Http {
             return self.arrived.push_back(Arrival::Text(answer.into_bytes(), Instant::now()));
         }
         let words = String::from_utf8_lossy(body);
-        // A page of HTML is told in one line, too.
+        // An HTML page is quoted on one line.
         let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
         let quote: String = words.chars().take(QUOTED).collect();
         let said = if quote.is_empty() { String::new() } else { format!(": {quote}") };
@@ -307,7 +313,8 @@ impl Http {
                 let help = "--bearer-env VAR or --header supplies it";
                 (FailureKind::Server, format!("HTTP 401: the server wants authorization{challenge}: {help}"))
             }
-            // "When a client receives HTTP 404 in response to a request containing an Mcp-Session-Id, it MUST start a new session"
+            // "When a client receives HTTP 404 in response to a request containing an
+            // Mcp-Session-Id, it MUST start a new session"
             404 if in_session => {
                 (FailureKind::Session, format!("HTTP 404: the server does not know the session any more{said}"))
             }
@@ -317,10 +324,12 @@ impl Http {
         self.fail(id, kind, why);
     }
 
-    /// The stream of a message is over, or the response that was to go on with it is none: it is taken up again where the answer is missing.
+    /// Processes the end of an event stream, or a failed attempt to resume it. The stream is
+    /// resumed if the answer is still missing.
     fn stream_ended(&mut self, mut task: Box<Task>) {
         let (Some(id), None) = (task.id(), task.answered) else { return };
-        // "If the server … has not yet sent the response, the client … resumes via HTTP GET with Last-Event-ID."
+        // "If the server … has not yet sent the response, the client … resumes via HTTP GET with
+        // Last-Event-ID."
         if task.is_stream() && task.stream.last_id.is_some() && task.resumed < RESUMPTIONS {
             task.resumed += 1;
             self.resume_later(task);
@@ -329,7 +338,7 @@ impl Http {
         }
     }
 
-    /// Takes a stream up again when the server wants that, within bounds.
+    /// Schedules resuming a stream after the pause that the server asked for, within bounds.
     fn resume_later(&mut self, mut task: Box<Task>) {
         let pause = task.stream.retry.unwrap_or(RETRY).min(RETRY_MOST);
         task.restart();
@@ -337,7 +346,7 @@ impl Http {
         self.resumptions.push((Instant::now() + pause, task));
     }
 
-    /// Says and hears what is left, until `done` or a moment.
+    /// Sends and receives until `done` returns true, at most until a moment.
     fn exchange_until(&mut self, until: Instant, done: impl Fn(&Http) -> bool) {
         while !done(self) && Instant::now() < until {
             self.exchange(until);
@@ -359,7 +368,8 @@ impl Transport for Http {
     }
 
     fn opened(&mut self, revision: &str) {
-        // 2025-11-25 basic/transports "Listening for Messages from the Server"; 2026-07-28 has no such stream.
+        // 2025-11-25 basic/transports "Listening for Messages from the Server"; 2026-07-28 has no
+        // such stream.
         if self.mode == Mode::Streamable && Era::of(revision) == Era::Legacy {
             self.start(TaskKind::ServerStream(headers(Some(revision), "", None)));
         }
@@ -371,7 +381,7 @@ impl Transport for Http {
 
     fn close(mut self: Box<Self>) -> Option<String> {
         let until = Instant::now() + GRACE;
-        // What nobody is to answer is said nevertheless.
+        // Notifications and responses are still sent.
         let is_notification =
             |task: &Task| task.message().is_some_and(|message| message.id.is_none()) && !task.is_taken();
         self.queued.retain(|task| is_notification(task));
@@ -380,19 +390,20 @@ impl Transport for Http {
         if self.session.is_some() {
             self.start(TaskKind::EndSession);
             let is_farewell = |task: &Task| matches!(task.kind, TaskKind::EndSession);
-            // Whether it is taken or not, the session is over for us.
+            // The session is over for this client, even if the server does not accept it.
             self.exchange_until(until, |http| http.queued.is_empty() && !http.pool.tasks().any(is_farewell));
         }
         None
     }
 }
 
-/// Whether what is sent behind a task may rely on it, and it is not taken yet.
+/// Whether later messages may rely on this one, and it is not accepted yet.
 fn is_ordered(task: &Task) -> bool {
     task.message().is_some_and(|message| message.in_order) && !task.is_taken()
 }
 
-/// Fields of every request. A name and a password in the URL are shown as RFC 7617 has it, unless other credentials are.
+/// Header fields of every request. The user information of the URL becomes Basic authentication
+/// (RFC 7617), unless other credentials are given.
 fn fields(options: &ConnectOptions, user: Option<&str>) -> Vec<(String, String)> {
     use base64::Engine;
     let mut fields = options.fields.clone();
@@ -405,7 +416,7 @@ fn fields(options: &ConnectOptions, user: Option<&str>) -> Vec<(String, String)>
     fields
 }
 
-/// Whether a text is, or holds, an answer to this request.
+/// Whether a text is, or contains, the response to this request.
 fn answers(text: &[u8], id: Option<u64>) -> bool {
     let Some(id) = id.map(|id| id.to_string()) else { return false };
     let is_answer = |text: &[u8], envelope: &Envelope| {
@@ -421,7 +432,7 @@ fn answers(text: &[u8], id: Option<u64>) -> bool {
     }
 }
 
-/// The error of a message that names no request.
+/// The error in a message without a request id.
 fn error_without_id(text: &[u8]) -> Option<&str> {
     let Parsed::Single(envelope) = messages::parse(text) else { return None };
     let names_one = messages::slice(text, &envelope.id).is_some_and(|id| id != "null");

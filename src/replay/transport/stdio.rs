@@ -1,8 +1,9 @@
-//! A server as a child process.
+//! A transport to a server that runs as a child process.
 //!
-//! The thread that decides also writes and reads, with one `poll`: each hand-over to another thread would cost a call more than a server of
-//! microseconds takes for its answer. Neither side can block the other: what the server does not take yet waits here. What passes is noted as
-//! `mcptap wrap` notes it.
+//! The thread of the replay also writes and reads, with one `poll`. Passing each message to another
+//! thread would take longer than a fast server needs for a response. Neither side can block the
+//! other, because unsent bytes are buffered. The traffic is recorded in the same form as by `mcptap
+//! wrap`.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -22,23 +23,23 @@ use crate::replay::messages;
 use crate::source::now;
 use crate::source::stdio::{self, Observations, Server, Tap};
 
-/// Bytes of one line: what the decoder takes, too.
+/// The longest line in bytes, as for the decoder.
 const LINE: usize = 128 << 20;
 
-/// Bytes read at once: what a pipe holds.
+/// Bytes per read: the capacity of a pipe.
 const BUFFER: usize = 64 << 10;
 
-/// Bytes of the server's last words on stderr that are kept.
+/// The most bytes at the end of stderr that are retained.
 const STDERR_TAIL: usize = 2_048;
 
-/// How long a server may take to end once its input is closed, and once it was asked to (2025-06-18 basic/lifecycle, "Shutdown": close the
-/// input, wait, SIGTERM, wait, SIGKILL).
+/// Time for the server to exit after its input is closed, and again after each signal. 2025-06-18
+/// basic/lifecycle "Shutdown": close the input, wait, SIGTERM, wait, SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How often it is looked whether it has.
+/// The interval at which the exit of the server is checked.
 const EXIT_CHECK: Duration = Duration::from_millis(1);
 
-/// What is noted of the server, also by the thread that listens to its stderr.
+/// The recording of the server, shared with the thread that reads stderr.
 #[derive(Debug)]
 struct ServerOutput {
     tap: Mutex<Tap>,
@@ -53,34 +54,34 @@ impl ServerOutput {
     }
 }
 
-/// A server on three pipes.
+/// A server process and its three pipes.
 #[derive(Debug)]
 pub struct Stdio {
     child: Child,
     recorded: Arc<ServerOutput>,
     stdin: Option<File>,
-    /// What the server has not taken yet.
+    /// Bytes that the server has not read yet.
     unsent: VecDeque<u8>,
     stdout: Option<File>,
     buffer: Box<[u8]>,
-    /// The line that has begun.
+    /// The incomplete line at the end of the output.
     line: Vec<u8>,
     arrived: VecDeque<Arrival>,
     stderr: JoinHandle<()>,
 }
 
 impl Stdio {
-    /// Starts a server. It dies with the calling thread, which has to close it.
+    /// Starts a server. It is killed when the calling thread ends, so that thread has to close it.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// The server cannot be started.
     pub fn start(server: &Server) -> Result<(Stdio, Observations)> {
         let (child, pipes) = server.spawn()?;
         let (mut tap, observations) = stdio::tap(child.id(), &std::env::temp_dir());
         tap.start(server.start());
         tap.nudge();
         let recorded = Arc::new(ServerOutput { tap: Mutex::new(tap), stderr_tail: Mutex::default() });
-        // This end is ours alone.
+        // Only this end of the pipe becomes non-blocking.
         rustix::io::ioctl_fionbio(&pipes.stdin, true).context("cannot write without waiting")?;
         let (stderr, watch) = (File::from(pipes.stderr), Arc::clone(&recorded));
         let stderr = thread::Builder::new().name("stderr".to_owned()).spawn(move || read_stderr(stderr, &watch));
@@ -98,7 +99,7 @@ impl Stdio {
         Ok((transport, observations))
     }
 
-    /// Writes what the server takes now.
+    /// Writes as much as the server reads now.
     fn write(&mut self) {
         while let Some(stdin) = &mut self.stdin
             && !self.unsent.is_empty()
@@ -107,19 +108,20 @@ impl Stdio {
             let time = now();
             match stdin.write(bytes) {
                 Ok(count) => {
-                    // Its answer is read behind this: what was asked is noted first.
+                    // Recorded at once, so that a request comes before its response in the
+                    // recording.
                     self.recorded.note(|tap| tap.data(time, Pipe::Stdin, &bytes[..count]));
                     self.unsent.drain(..count);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // A server that is gone says so on its output.
+                // If the server is gone, its output ends too, and that is reported.
                 Err(_) => self.close_stdin(),
             }
         }
     }
 
-    /// Closes the server's input.
+    /// Closes the server's standard input.
     fn close_stdin(&mut self) {
         self.unsent.clear();
         if self.stdin.take().is_some() {
@@ -127,14 +129,14 @@ impl Stdio {
         }
     }
 
-    /// Waits for the server, so long at most: what it says has arrived, what it takes is written.
+    /// Waits for the server at most this long. Sends and receives what is possible.
     fn transfer(&mut self, time: Duration) {
         let Some(stdout) = &self.stdout else { return thread::sleep(time) };
         let mut recorded = vec![PollFd::new(stdout, PollFlags::IN)];
         let writable = self.stdin.as_ref().filter(|_| !self.unsent.is_empty());
         recorded.extend(writable.map(|stdin| PollFd::new(stdin, PollFlags::OUT)));
         let timeout = Timespec::try_from(time).ok();
-        // Interrupted is answered by the caller, who looks at the clock and comes again.
+        // After an interruption the caller checks the time and calls again.
         if poll(&mut recorded, timeout.as_ref()).is_err() {
             return;
         }
@@ -147,7 +149,7 @@ impl Stdio {
         }
     }
 
-    /// Reads what there is.
+    /// Reads the output that is available.
     fn read(&mut self) {
         let Some(stdout) = &mut self.stdout else { return };
         let bytes = match stdout.read(&mut self.buffer) {
@@ -173,7 +175,7 @@ impl Stdio {
         }
     }
 
-    /// Waits for the server while it is to end: what it says is noted, and nobody asks for it any more.
+    /// Waits for a server that is exiting. Its output is recorded but not processed.
     fn discard_output(&mut self) {
         self.transfer(EXIT_CHECK);
         self.arrived.clear();
@@ -185,11 +187,12 @@ impl Stdio {
         self.arrived.push_back(Arrival::Closed(Failure::new(FailureKind::Server, why)));
     }
 
-    /// Waits for the server's end, asking ever more firmly.
+    /// Waits for the server to exit: first after closing its input, then after SIGTERM,
+    /// then after SIGKILL.
     fn end(&mut self) -> Exit {
         for signal in [None, Some(Signal::TERM), Some(Signal::KILL)] {
             if let (Some(signal), Some(pid)) = (signal, rustix::process::Pid::from_raw(self.child.id() as i32)) {
-                // It has not been waited for, so the id is still its own.
+                // The process was not waited for, so its id is still valid.
                 let _ = rustix::process::kill_process(pid, signal);
             }
             let until = Instant::now() + GRACE;
@@ -229,7 +232,7 @@ impl Transport for Stdio {
 
     fn close(mut self: Box<Self>) -> Option<String> {
         let exit = self.end();
-        // A grandchild may hold the pipes open for ever: then what it says is not waited for.
+        // A process that the server started may hold the pipes open, so waiting is limited.
         let until = Instant::now() + GRACE;
         while (self.stdout.is_some() || !self.stderr.is_finished()) && Instant::now() < until {
             self.discard_output();

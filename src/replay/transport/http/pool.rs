@@ -1,7 +1,9 @@
-//! Connections to one server, each with one task at a time, and one wait for all of them.
+//! A pool of connections to one server. Each serves one task at a time, and one `poll` waits for
+//! all.
 //!
-//! The thread that decides also writes and reads: to hand each call to another thread and its answer back would cost more than many servers
-//! take to answer. Only a connection that is to be made is waited for elsewhere, since looking up a name knows no other way.
+//! The thread of the replay also writes and reads. Passing each call to another thread would take
+//! longer than many servers need for a response. Only connecting uses other threads, because
+//! looking up a name blocks.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -20,24 +22,25 @@ use crate::http::connect::{Connected, Connector, describe};
 use crate::http::message_reader::{MessageReader, Part};
 use crate::source::tape::Tape;
 
-/// Connections at once. No recording of a single client comes near it.
-const LINES: usize = 256;
+/// The most connections at once. No recording of a single client comes near it.
+const MAX_CONNECTIONS: usize = 256;
 
-/// Bytes read at once.
+/// Bytes per read.
 const BUFFER: usize = 64 << 10;
 
-/// How long a stream whose answer is here may take to end before another connection is made: it "SHOULD" be closed at once.
+/// Time for a stream to end after its answer, before another connection is made. The server
+/// "SHOULD" end it at once.
 const ENDING: Duration = Duration::from_millis(5);
 
-/// Names a connection, in the order in which they were made.
+/// Numbers connections in the order in which they were made.
 pub(super) type ConnectionNumber = u64;
 
-/// What came.
+/// An event of the pool.
 #[derive(Debug)]
 pub(super) enum PoolEvent {
-    /// A part of the response on a connection, and when it was here.
+    /// A part of the response on a connection, and the time when it arrived.
     Part(ConnectionNumber, Part, Instant),
-    /// A connection could not be made.
+    /// A connection could not be made, for this reason.
     Unreachable(String),
 }
 
@@ -47,19 +50,19 @@ struct PooledConnection {
     open: Option<(Box<Task>, MessageReader)>,
 }
 
-/// The connections.
+/// All connections to the server.
 #[derive(Debug)]
 pub(super) struct ConnectionPool {
     connector: Arc<Connector>,
-    /// What goes over the wire is noted here.
+    /// Records the traffic.
     tape: Tape,
     connections: BTreeMap<ConnectionNumber, PooledConnection>,
     next: ConnectionNumber,
-    /// How many are being made.
+    /// The number of connections that are being made.
     connecting: usize,
     connected: Receiver<Result<Connected, String>>,
     connected_sender: Sender<Result<Connected, String>>,
-    /// Readable when something was made.
+    /// Readable when a connection was made.
     wake: UnixStream,
     waker: Arc<UnixStream>,
     buffer: Box<[u8]>,
@@ -84,7 +87,7 @@ impl ConnectionPool {
         })
     }
 
-    /// A connection without a task that the server left open.
+    /// A connection without a task that the server has left open.
     pub(super) fn free(&mut self) -> Option<ConnectionNumber> {
         let idle: Vec<ConnectionNumber> =
             self.connections.iter().filter(|(_, connection)| connection.open.is_none()).map(|(at, _)| *at).collect();
@@ -97,28 +100,31 @@ impl ConnectionPool {
         })
     }
 
-    /// Has connections made for so many tasks that wait, where too few are about to be free.
+    /// Starts connecting for this many queued tasks, unless enough connections are about
+    /// to become free.
     pub(super) fn connect_for(&mut self, queued: usize) {
         let ending = self.ending().count();
         while self.connecting + ending < queued && self.has_room() {
             let (connector, connected_sender, waker) =
                 (Arc::clone(&self.connector), self.connected_sender.clone(), Arc::clone(&self.waker));
             let connect_for = move || {
-                // Whoever wanted it may be gone.
+                // The receiver may be gone.
                 let _ = connected_sender.send(connector.connect());
                 let _ = (&*waker).write(&[0]);
             };
             if std::thread::Builder::new().name("connect".to_owned()).spawn(connect_for).is_err() {
-                // Without a new one a task waits for a connection that is there.
+                // The task waits for an existing connection instead.
                 return;
             }
             self.connecting += 1;
         }
     }
 
-    /// Whether there may be one more; a stream that goes on behind its answer is given up for it.
+    /// Whether there may be one more connection. If there are too many, a stream that goes on after
+    /// its answer is closed.
     fn has_room(&mut self) -> bool {
-        let is_room = |connections: &ConnectionPool| connections.connections.len() + connections.connecting < LINES;
+        let is_room =
+            |connections: &ConnectionPool| connections.connections.len() + connections.connecting < MAX_CONNECTIONS;
         let spent = self.answered().map(|(number, _)| number).next().filter(|_| !is_room(self));
         if let Some(spent) = spent {
             self.connections.remove(&spent);
@@ -126,29 +132,29 @@ impl ConnectionPool {
         is_room(self)
     }
 
-    /// Connections whose task is answered and goes on, and when it was.
+    /// Connections whose answer has arrived while the stream goes on, and its time.
     fn answered(&self) -> impl Iterator<Item = (ConnectionNumber, Instant)> {
         self.connections
             .iter()
             .filter_map(|(number, connection)| Some((*number, connection.open.as_ref()?.0.answered?)))
     }
 
-    /// When those among them that are about to be free will have had their time.
+    /// The times until which these streams may end by themselves.
     fn ending(&self) -> impl Iterator<Item = Instant> {
         let now = Instant::now();
         self.answered().map(|(_, at)| at + ENDING).filter(move |until| *until > now)
     }
 
-    /// Until when a task that waits for a connection need not look for another one.
+    /// The time until which a queued task waits for a stream to end.
     pub(super) fn may_be_free(&self) -> Option<Instant> {
         self.ending().min()
     }
 
-    /// Gives a connection a task, whose request this is.
+    /// Starts a task on a connection by sending its request.
     pub(super) fn begin(&mut self, number: ConnectionNumber, task: Box<Task>, request: &[u8]) {
         let Some(connection) = self.connections.get_mut(&number) else { return };
         connection.open = Some((task, MessageReader::new(Direction::ServerToClient)));
-        // What is wrong is met again where the answer is read, which may say more.
+        // An error is reported when the response is read, which can give more details.
         let _ = connection.taped.send(request);
     }
 
@@ -157,7 +163,7 @@ impl ConnectionPool {
         self.connections.get_mut(&number)?.open.as_mut().map(|(task, _)| &mut **task)
     }
 
-    /// Ends the task of a connection, which serves another one where the response left it open.
+    /// Ends the task of a connection. The connection is reused if the response allows it.
     pub(super) fn end(&mut self, number: ConnectionNumber) -> Option<Box<Task>> {
         let connection = self.connections.get_mut(&number)?;
         let (task, reader) = connection.open.take()?;
@@ -167,12 +173,12 @@ impl ConnectionPool {
         Some(task)
     }
 
-    /// The tasks that are under way.
+    /// The tasks that are running.
     pub(super) fn tasks(&self) -> impl Iterator<Item = &Task> {
         self.connections.values().filter_map(|connection| connection.open.as_ref()).map(|(task, _)| &**task)
     }
 
-    /// Waits for what the server says, so long at most. What it takes is written.
+    /// Waits for the server at most this long. Sends what is possible and returns what arrived.
     pub(super) fn wait(&mut self, time: Duration) -> Vec<PoolEvent> {
         let mut polled = vec![PollFd::new(&self.wake, PollFlags::IN)];
         polled.extend(self.connections.values().map(|connection| {
@@ -180,7 +186,7 @@ impl ConnectionPool {
             PollFd::new(connection.taped.socket.socket(), PollFlags::IN | write)
         }));
         let timeout = Timespec::try_from(time).ok();
-        // Interrupted is answered by the caller, who looks at the clock and comes again.
+        // After an interruption the caller checks the time and calls again.
         if poll(&mut polled, timeout.as_ref()).is_err() {
             return Vec::new();
         }
@@ -197,7 +203,7 @@ impl ConnectionPool {
     }
 
     fn take_made(&mut self, events: &mut Vec<PoolEvent>) {
-        // What was written says no more than that something was made.
+        // The bytes only signal that a connection was made.
         let _ = self.wake.read(&mut self.buffer);
         for connected in self.connected.try_iter() {
             self.connecting = self.connecting.saturating_sub(1);
@@ -213,7 +219,7 @@ impl ConnectionPool {
         }
     }
 
-    /// Writes and reads what a connection takes and gives.
+    /// Sends and receives on one connection.
     fn transfer(&mut self, number: ConnectionNumber, events: &mut Vec<PoolEvent>) {
         let ConnectionPool { connections, buffer, .. } = self;
         let Some(connection) = connections.get_mut(&number) else { return };
@@ -222,7 +228,7 @@ impl ConnectionPool {
         while going {
             let received = connection.taped.receive(buffer);
             let Some((_, reader)) = &mut connection.open else {
-                // The server closed it, or says what nobody asked for.
+                // The server closed an idle connection, or sent bytes that nothing asked for.
                 if !matches!(received, Ok(None)) {
                     connections.remove(&number);
                 }

@@ -1,4 +1,4 @@
-//! A stream of server-sent events as it comes.
+//! Reads a stream of server-sent events as it arrives.
 
 use std::time::Duration;
 
@@ -6,32 +6,31 @@ use crate::capture::Limits;
 use crate::decode::Piece;
 use crate::decode::sse::{Sse, SseEvent};
 
-/// What an event says that matters here.
+/// An event that contains data.
 #[derive(Debug)]
 pub(super) struct StreamEvent {
-    /// The `event` field.
+    /// The value of the `event` field.
     pub(super) kind: Option<String>,
-    /// The data lines joined.
+    /// The data lines, joined.
     pub(super) data: Vec<u8>,
 }
 
-/// Events, and where to go on when the stream breaks.
+/// Parses events, and remembers where to resume the stream if it breaks.
 #[derive(Debug)]
 pub(super) struct SseReader {
     sse: Sse,
     /// The id of the last event that had one.
     pub(super) last_id: Option<String>,
-    /// How long to wait before going on.
+    /// The pause before resuming, if the server gave one.
     pub(super) retry: Option<Duration>,
 }
 
 impl SseReader {
-    /// At the beginning.
     pub(super) fn new() -> SseReader {
         SseReader { sse: Sse::new(Limits::default()), last_id: None, retry: None }
     }
 
-    /// Takes the next bytes: the events with data that they complete.
+    /// Parses the next bytes. Returns the complete events that contain data.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Vec<StreamEvent> {
         let mut events = Vec::new();
         self.sse.push(Piece::Data(bytes), &mut |event| {
@@ -45,7 +44,7 @@ impl SseReader {
         events
     }
 
-    /// What comes from now on is of another response: what was pending belongs to nothing that follows.
+    /// Prepares for another response. An incomplete event of the previous one is discarded.
     pub(super) fn restart(&mut self) {
         self.sse = Sse::new(Limits::default());
     }

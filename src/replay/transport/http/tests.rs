@@ -1,4 +1,4 @@
-//! Against servers of a few lines on real sockets. What would hang gets nothing within [`PATIENCE`], and fails.
+//! Tests with small servers on real sockets. A test that would hang fails after [`PATIENCE`].
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -15,7 +15,7 @@ use crate::support::waits::Meeting;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A request as a server reads it: its lines up to the empty one, and its content.
+/// A request as the server receives it: its head and its body.
 struct ReceivedRequest {
     head: String,
     body: String,
@@ -40,8 +40,9 @@ impl ReceivedRequest {
     }
 }
 
-/// A server whose connections are threads, and how many it took so far. It answers to a request what the closure says; nothing more comes of a
-/// connection where that is false.
+/// Starts a server that serves each connection on a thread. `answer` writes the response;
+/// if it returns false, the connection is not used any more. Returns the number of
+/// accepted connections too.
 fn serve(
     answer: impl Fn(&ReceivedRequest, &mut TcpStream) -> bool + Send + Sync + 'static,
 ) -> (Http, Arc<AtomicUsize>) {
@@ -59,7 +60,7 @@ fn serve(
                 while let Some(request) = ReceivedRequest::read(&mut reader)
                     && answer(&request, &mut writer)
                 {}
-                // What was not read belongs to a connection that stays open.
+                // The connection stays open, so the rest is read and ignored.
                 drop(std::io::copy(&mut reader, &mut std::io::sink()));
             });
         }
@@ -82,7 +83,7 @@ fn accepted() -> &'static str {
 
 const EVENTS: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
 
-/// An event with this message, as a chunk.
+/// An event with this message, as an HTTP chunk.
 fn event(message: &str) -> String {
     let text = format!("data: {message}\n\n");
     format!("{:x}\r\n{text}\r\n", text.len())
@@ -96,12 +97,12 @@ fn call(id: u64) -> Outgoing {
     Outgoing { text: format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"m"}}"#), id: Some(id), ..Outgoing::default() }
 }
 
-/// The id that a call has.
+/// The id of a call.
 fn id_of(request: &ReceivedRequest) -> u64 {
     serde_json::from_str::<serde_json::Value>(&request.body).expect("JSON")["id"].as_u64().expect("an id")
 }
 
-/// What arrives next.
+/// The next text that arrives.
 fn next_text(http: &mut Http) -> String {
     match http.next(Instant::now() + PATIENCE, &never()) {
         Next::Arrived(Arrival::Text(text, _)) => String::from_utf8(text).expect("text"),
@@ -165,7 +166,7 @@ fn what_the_server_asks_on_its_stream_is_heard_while_it_has_not_answered() {
     let (mut http, _) = serve(move |request, stream| {
         if request.is("GET") {
             let question = event(r#"{"jsonrpc":"2.0","id":"q","method":"ping"}"#);
-            // It asks once the call is here.
+            // The server sends the request once the call has arrived.
             ask.recv_timeout(PATIENCE).expect("the call");
             write(stream, &format!("{EVENTS}{question}"));
             return false;
@@ -187,11 +188,11 @@ fn what_the_server_asks_on_its_stream_is_heard_while_it_has_not_answered() {
 #[test]
 fn streams_that_go_on_behind_their_answers_hold_up_nothing() {
     let (mut http, connections) = serve(|request, stream| {
-        // The stream is never ended.
+        // The stream never ends.
         write(stream, &format!("{EVENTS}{}", event(&answer_to(id_of(request)))));
         false
     });
-    // More of them than there may be connections at once.
+    // There are more of them than connections allowed at once.
     for id in 1..=300 {
         http.send(call(id));
         assert_eq!(next_text(&mut http), answer_to(id));
@@ -244,7 +245,7 @@ fn no_field_makes_a_line_of_its_own() {
 #[test]
 fn an_answer_that_breaks_off_says_so_and_the_next_call_is_made() {
     let (mut http, _) = serve(|request, stream| match id_of(request) {
-        // A connection is closed by what it does next: nothing.
+        // The connection is closed when this returns.
         1 => {
             write(stream, "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{")
                 && stream.shutdown(std::net::Shutdown::Both).is_err()
