@@ -93,10 +93,10 @@ impl Proxy {
     /// The URL or the options cannot be used.
     pub fn new(url: &str, options: &ConnectOptions, names: Vec<String>, recorder: TrafficRecorder) -> Result<Proxy> {
         let Some(origin) = Origin::of(url) else {
-            bail!("--to {url}: a URL begins with http:// or https:// and names a host")
+            bail!("--to {url}: the URL must begin with http:// or https:// and contain a host")
         };
         if origin.user.is_some() {
-            bail!("--to: name and password do not belong in it: each client sends its own Authorization");
+            bail!("--to: the URL must not contain a name or password, because each client sends its own Authorization");
         }
         let server = format!("{}://{}", if origin.is_https { "https" } else { "http" }, origin.authority);
         let connector = Connector::new(origin.clone(), options)?;
@@ -110,7 +110,7 @@ impl Proxy {
     /// # Errors
     /// The descriptor of `stop` cannot be duplicated.
     pub fn serve(self, listener: &TcpListener, stop: &OwnedFd) -> Result<()> {
-        let shared = Arc::new((self, stop.try_clone().context("cannot share a descriptor")?));
+        let shared = Arc::new((self, stop.try_clone().context("cannot duplicate a file descriptor")?));
         let serve = move |client: TcpStream| {
             let (proxy, stop) = &*shared;
             proxy.relay(stop.as_fd(), client);
@@ -130,7 +130,7 @@ impl Proxy {
     fn connect(&self, local: SocketAddr) -> Result<Socket, String> {
         let connected = self.connector.connect().map_err(|why| self.with_server_name(why))?;
         if connected.0.peer_addr().is_ok_and(|server| server == local) {
-            return Err(self.with_server_name("that is this proxy itself".to_owned()));
+            return Err(self.with_server_name("this URL is the proxy itself".to_owned()));
         }
         Socket::new(connected).map_err(|error| self.with_server_name(error.to_string()))
     }

@@ -43,7 +43,7 @@ pub struct Rule {
 /// A text that is not a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no path: write /pointer/into/the/result, * for any one step, METHOD:/path or TOOL:/path for some answers"
+    "{0:?} is not a path: write /pointer/into/the/result (* matches any one member or index), and METHOD:/path or TOOL:/path for some answers only"
 )]
 pub struct RuleError(String);
 

@@ -49,7 +49,7 @@ pub fn report(report: &Report, style: Style) -> String {
         let _ = writeln!(
             out,
             "{}",
-            paint.paint(Tone::Strong, "set aside, since it varies by itself (give it as --ignore):")
+            paint.paint(Tone::Strong, "ignored, because it varies from run to run (usable with --ignore):")
         );
         for rule in &report.volatile {
             let some = match rule.words() {
@@ -309,7 +309,7 @@ mod tests {
               - {
               -   "name": "x"
               - }
-        set aside, since it varies by itself (give it as --ignore):
+        ignored, because it varies from run to run (usable with --ignore):
           get_weather:/at
         2 requests: 1 same, 1 different
         "#);
@@ -329,7 +329,7 @@ mod tests {
               - {
               -   "name": "x"
               - }
-        set aside, since it varies by itself (give it as --ignore):
+        ignored, because it varies from run to run (usable with --ignore):
           get_weather:/at
         2 requests: 1 same, 1 different
         "#);

@@ -55,8 +55,8 @@ impl Connector {
     /// The given certificates are unusable, or the host is not a valid name for TLS.
     pub fn new(origin: Origin, options: &ConnectOptions) -> Result<Connector> {
         let tls = if origin.is_https {
-            let name =
-                ServerName::try_from(origin.host.clone()).with_context(|| format!("{:?} is no host", origin.host))?;
+            let name = ServerName::try_from(origin.host.clone())
+                .with_context(|| format!("{:?} is not a valid host name for TLS", origin.host))?;
             Some((Arc::new(trust::config(&options.certificates, options.insecure)?), name))
         } else {
             None
@@ -71,7 +71,7 @@ impl Connector {
     pub fn connect(&self) -> Result<Connected, String> {
         let Origin { host, port, .. } = &self.origin;
         let addresses =
-            (host.as_str(), *port).to_socket_addrs().map_err(|_| "the host's name is not known".to_owned())?;
+            (host.as_str(), *port).to_socket_addrs().map_err(|_| "the host name cannot be resolved".to_owned())?;
         let mut last = None;
         for address in addresses {
             let attempt = match self.limit {
@@ -83,7 +83,7 @@ impl Connector {
                 Err(error) => last = Some(error),
             }
         }
-        Err(last.map_or_else(|| "the host's name is not known".to_owned(), |error| describe(&error)))
+        Err(last.map_or_else(|| "the host name cannot be resolved".to_owned(), |error| describe(&error)))
     }
 
     fn secured(&self, mut socket: TcpStream) -> io::Result<Connected> {
@@ -108,15 +108,15 @@ impl Connector {
 /// The meaning of a connection error, in words for the user.
 pub fn describe(error: &io::Error) -> String {
     match error.kind() {
-        ErrorKind::ConnectionRefused => "connection refused: nobody listens there".to_owned(),
-        ErrorKind::TimedOut | ErrorKind::WouldBlock => "no connection in time".to_owned(),
+        ErrorKind::ConnectionRefused => "connection refused: no program listens there".to_owned(),
+        ErrorKind::TimedOut | ErrorKind::WouldBlock => "the connection timed out".to_owned(),
         // rustls reports TLS errors as invalid data.
         ErrorKind::InvalidData => {
             let why = error.to_string();
             let hint = if why.contains("certificate") {
-                ": --cacert FILE trusts a certificate"
+                ": use --cacert FILE to trust a certificate"
             } else if why.contains("corrupt message") {
-                ": what listens there does not speak TLS, and may be reached with http://"
+                ": the server does not use TLS; try http://"
             } else {
                 ""
             };

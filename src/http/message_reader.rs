@@ -60,9 +60,9 @@ impl MessageReader {
                 *is_over = true;
                 let end = match (*has_head, complete) {
                     (true, true) => Ok(()),
-                    (true, false) => Err("it ended before its time"),
+                    (true, false) => Err("the connection closed before the end of the message"),
                     // Status 101 changes the protocol, which this client never requests.
-                    (false, _) => Err("it goes on in another protocol"),
+                    (false, _) => Err("the connection switched to another protocol"),
                 };
                 parts.push(Part::End(end.map_err(str::to_owned)));
             }
@@ -72,8 +72,8 @@ impl MessageReader {
         self.persists &= !bytes.is_empty();
         if !self.is_over {
             let no_http = !self.http.passed_over(self.direction).is_empty();
-            let why = if no_http { Some("what it sends is no HTTP") } else { None };
-            if let Some(why) = why.or(bytes.is_empty().then_some("it closed the connection")) {
+            let why = if no_http { Some("the peer does not send HTTP") } else { None };
+            if let Some(why) = why.or(bytes.is_empty().then_some("the peer closed the connection")) {
                 self.is_over = true;
                 parts.push(Part::End(Err(why.to_owned())));
             }
@@ -167,11 +167,16 @@ mod tests {
     fn what_is_not_whole_says_so() {
         let end = |pieces: &[&str]| read(pieces).0.pop().unwrap();
         assert_eq!(end(&["HTTP/1.1 200 OK\r\n\r\nabc", ""]), "Ok(())", "with the connection its content ends");
-        assert!(end(&["HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc", ""]).contains("before its time"));
-        assert!(end(&["HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nab", ""]).contains("before its time"));
+        assert!(
+            end(&["HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc", ""]).contains("before the end of the message")
+        );
+        assert!(
+            end(&["HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nab", ""])
+                .contains("before the end of the message")
+        );
         assert!(end(&["HTTP/1.1 200", ""]).contains("closed the connection"));
         assert!(end(&[""]).contains("closed the connection"));
-        assert!(end(&["220 mail.example.org ESMTP\r\n"]).contains("no HTTP"));
+        assert!(end(&["220 mail.example.org ESMTP\r\n"]).contains("not send HTTP"));
         assert!(end(&["HTTP/1.1 101 Yes\r\nUpgrade: x\r\n\r\nabc"]).contains("another protocol"));
     }
 }

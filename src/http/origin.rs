@@ -81,11 +81,11 @@ impl Hops {
     pub fn follow(&mut self, status: u16, location: &str, is_get: bool) -> Result<(), String> {
         let Some(next) = resolve(&self.at, location) else {
             return Err(format!(
-                "HTTP {status}: it points to another origin, {location:?}, where nothing is sent unasked: replay to that if it is trusted"
+                "HTTP {status}: the server redirects to another origin, {location:?}, which is not followed; if you trust it, replay to that URL"
             ));
         };
         if !is_get && !matches!(status, 307 | 308) {
-            return Err(format!("HTTP {status}: it moved to {next}: replay to that"));
+            return Err(format!("HTTP {status}: the server redirects to {next}; replay to that URL"));
         }
         self.is_permanent &= matches!(status, 301 | 308);
         if self.is_permanent {
@@ -150,7 +150,7 @@ mod tests {
     fn what_is_not_followed_says_why() {
         let follow = |status, to, is_get| Hops::to("http://x/a").follow(status, to, is_get);
         assert!(follow(302, "/b", true).is_ok());
-        assert!(follow(302, "/b", false).is_err_and(|why| why.contains("moved to http://x/b")));
+        assert!(follow(302, "/b", false).is_err_and(|why| why.contains("redirects to http://x/b")));
         assert!(follow(307, "http://y/b", false).is_err_and(|why| why.contains("another origin")));
         let mut hops = Hops::to("http://x/a");
         let around: Vec<bool> = (0..=REDIRECTS).map(|_| hops.follow(307, "/a", false).is_ok()).collect();

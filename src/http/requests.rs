@@ -35,10 +35,10 @@ impl Refusal {
         match anomaly {
             Anomaly::LimitReached { .. } => Refusal::new(431, "the head is too long"),
             Anomaly::AmbiguousFraming { why, .. } => Refusal::new(400, *why),
-            Anomaly::BareLineFeed { .. } => Refusal::new(400, "a line ends in a line feed alone"),
-            Anomaly::FoldedHeader { .. } => Refusal::new(400, "a header field goes on in the next line"),
-            Anomaly::NotHttp { expected, .. } => Refusal::new(400, format!("no {expected} of HTTP/1.1")),
-            _ => Refusal::new(400, "this is no HTTP/1.1"),
+            Anomaly::BareLineFeed { .. } => Refusal::new(400, "a line ends with LF instead of CR LF"),
+            Anomaly::FoldedHeader { .. } => Refusal::new(400, "a header field continues on the next line"),
+            Anomaly::NotHttp { expected, .. } => Refusal::new(400, format!("not a valid {expected} of HTTP/1.1")),
+            _ => Refusal::new(400, "this is not HTTP/1.1"),
         }
     }
 
@@ -63,17 +63,17 @@ pub fn check(head: &Head) -> Result<Option<Range<u32>>, Refusal> {
     if !(behind.starts_with(b"\r\n") || behind.starts_with(b"\n"))
         || !target.bytes().all(|byte| byte.is_ascii_graphic())
     {
-        return Err(Refusal::new(400, "no request line of HTTP/1.1"));
+        return Err(Refusal::new(400, "not a valid request line of HTTP/1.1"));
     }
     for (name, value) in &head.fields {
         // "A server MUST reject, with a response status code of 400 (Bad Request), any received
         // request message that contains whitespace between a header field name and colon" (RFC 9112
         // section 5.1)
         if head.text.get(name.end as usize) != Some(&b':') {
-            return Err(Refusal::new(400, "a blank before the colon of a header field"));
+            return Err(Refusal::new(400, "whitespace before the colon of a header field"));
         }
         if head.slice(value).iter().any(|byte| matches!(byte, b'\0' | b'\r' | b'\n')) {
-            return Err(Refusal::new(400, "a header field holds what ends lines or texts"));
+            return Err(Refusal::new(400, "a header field contains CR, LF or NUL"));
         }
     }
     check_framing(head)?;
@@ -84,7 +84,7 @@ pub fn check(head: &Head) -> Result<Option<Range<u32>>, Refusal> {
         // "A server MUST respond with a 400 (Bad Request) status code to any HTTP/1.1 request
         // message that lacks a Host header field and to any … that contains more than one"
         // (RFC 9112 section 3.2)
-        _ => Err(Refusal::new(400, "one Host field is needed")),
+        _ => Err(Refusal::new(400, "exactly one Host field is required")),
     }
 }
 
@@ -100,13 +100,13 @@ fn check_framing(head: &Head) -> Result<(), Refusal> {
         }
         // "A server that receives a request message with a transfer coding it does not understand
         // SHOULD respond with 501" (section 6.1)
-        (Some(_), None) => Err(Refusal::new(501, "only the transfer coding chunked is known")),
+        (Some(_), None) => Err(Refusal::new(501, "only the transfer coding chunked is supported")),
         (None, Some(length))
             if !length.is_empty() && length.iter().all(u8::is_ascii_digit) && lengths.next().is_none() =>
         {
             Ok(())
         }
-        (None, Some(_)) => Err(Refusal::new(400, "Content-Length is no number, or given more than once")),
+        (None, Some(_)) => Err(Refusal::new(400, "Content-Length is not a number, or is given more than once")),
     }
 }
 

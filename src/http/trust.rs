@@ -72,7 +72,7 @@ impl TrustedCertificates {
         let certificates = certificates(pem);
         let roots = roots(&certificates);
         if roots.is_empty() {
-            bail!("--cacert: no certificate in PEM form in it");
+            bail!("--cacert: the file contains no certificate in PEM form");
         }
         let chains = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
         Ok(TrustedCertificates { certificates, chains: chains.context("--cacert: its certificates cannot be used")? })

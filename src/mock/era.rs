@@ -86,7 +86,7 @@ impl Translation<'_> {
             Some(Some(result)) => self.result(index, &result),
             Some(None) => {
                 let error =
-                    json!({"code": -32603, "message": "the recorded answer is a task of another era of the protocol"});
+                    json!({"code": -32603, "message": "the recorded response is a task of another protocol revision"});
                 self.add(index, Kind::Error, format!(r#"{{"jsonrpc":"2.0","id":0,"error":{error}}}"#))
             }
         }

@@ -40,7 +40,7 @@ pub fn serve(server: &RecordedServer, address: &str, names: &[String], stop: &Re
     );
     if !bound.ip().is_loopback() {
         eprintln!(
-            "mcptap: whoever reaches this machine reads the recording: only an address of 127.0.0.0/8 or ::1 is its own"
+            "mcptap: other machines can connect and read the recording; an address of 127.0.0.0/8 or ::1 prevents that"
         );
     }
     let (send, events) = bounded(AHEAD);

@@ -90,7 +90,7 @@ impl Ledger {
             line(&mut text, "not in the recording", method, *times);
         }
         if self.invalid > 0 {
-            line(&mut text, "no message", "", self.invalid);
+            line(&mut text, "not a message", "", self.invalid);
         }
         text
     }

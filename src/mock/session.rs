@@ -194,20 +194,20 @@ impl Session {
                             ledger,
                             post,
                             INVALID_REQUEST,
-                            "a member of the batch is no message",
+                            "a member of the batch is not a JSON-RPC message",
                             &mut summary,
                         ),
                     }
                 }
             }
             Parsed::Batch(_) => {
-                self.refuse(ledger, post, INVALID_REQUEST, "an empty batch", &mut summary);
+                self.refuse(ledger, post, INVALID_REQUEST, "the batch is empty", &mut summary);
                 summary.is_invalid = true;
             }
             Parsed::Invalid(fault) => {
                 let (code, why) = match fault {
                     Fault::NotUtf8(_) | Fault::NotJson(..) => (PARSE_ERROR, "not JSON"),
-                    Fault::TooDeep => (INVALID_REQUEST, "nested too deep"),
+                    Fault::TooDeep => (INVALID_REQUEST, "nested too deeply"),
                     Fault::NotAMessage => (INVALID_REQUEST, "not a JSON-RPC message"),
                 };
                 self.refuse(ledger, post, code, why, &mut summary);
@@ -265,7 +265,7 @@ impl Session {
             Some(Kind::Response | Kind::Error) => {
                 let id = of(&envelope.id).and_then(|id| id.parse::<u64>().ok());
                 let Some((play, server_requests)) = id.and_then(|id| self.server_requests.remove(&id)) else {
-                    ledger.unexpected("an answer to nothing".to_owned());
+                    ledger.unexpected("a response without a request".to_owned());
                     return;
                 };
                 if let Some(play) = self.plays.iter_mut().find(|known| known.number == play) {
@@ -302,7 +302,7 @@ impl Session {
             }
             if !script.turns[turn].is_answered() {
                 self.notes.push(format!(
-                    "{}: the recording has no answer to it, so it gets none",
+                    "{}: the recording contains no response to it, so the client gets none",
                     ledger::named(script, turn)
                 ));
             }

@@ -68,7 +68,7 @@ fn read(input: &mut dyn BufRead, lines: &Sender<io::Result<Vec<u8>>>) {
         let mut line = Vec::new();
         let read = match input.take(LINE).read_until(b'\n', &mut line) {
             Ok(0) => return,
-            Ok(_) if line.len() as u64 == LINE => Err(io::Error::other("a line of more than 128 MiB")),
+            Ok(_) if line.len() as u64 == LINE => Err(io::Error::other("a line is longer than 128 MiB")),
             Ok(_) => Ok(line),
             Err(error) => Err(error),
         };

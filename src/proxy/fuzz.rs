@@ -41,7 +41,7 @@ pub(super) fn pass(mut conversation: Conversation, said: &[(Direction, &[u8])], 
             conversation.take(ClientToServer, &mut passed.bytes[0]);
             assert!(
                 conversation.refused().is_some() || conversation.unsent().len() <= MAX_UNSENT,
-                "{} bytes are held",
+                "{} bytes are buffered",
                 conversation.unsent().len()
             );
         }
@@ -80,7 +80,7 @@ pub fn fuzz_proxy(data: &[u8]) {
     let sent: usize =
         said.iter().filter(|(direction, _)| *direction == ServerToClient).map(|(_, bytes)| bytes.len()).sum();
     let is_renamed = memchr::memmem::find(&whole.bytes[1], b"http://").is_some();
-    assert!(is_renamed || whole.bytes[1].len() == sent, "the server said {sent} bytes");
+    assert!(is_renamed || whole.bytes[1].len() == sent, "the server sent {sent} bytes");
 
     // After a response the protocol can change, so this part uses a server that sends nothing.
     let host = SERVER.split(':').next().unwrap_or(SERVER);
@@ -88,7 +88,7 @@ pub fn fuzz_proxy(data: &[u8]) {
     let asked: Vec<_> = said.iter().filter(|(direction, _)| *direction == ClientToServer).copied().collect();
     let [once, _] = pass(once, &asked, usize::MAX).bytes;
     let again = pass(again, &[(ClientToServer, &once)], usize::MAX);
-    assert_eq!(again.refused, None, "what was passed on passes");
+    assert_eq!(again.refused, None, "forwarded bytes are accepted");
     assert!(once.starts_with(&again.bytes[0]), "as it is");
 }
 

@@ -31,7 +31,8 @@ impl HeadRewriter {
         let host = String::from_utf8_lossy(head.slice(&place)).into_owned();
         if !is_own_name(&host, &self.names) {
             let name = uri::host_name(&host);
-            let why = format!("this proxy does not go by the name {name:?}: --allow-host NAME lets it");
+            let why =
+                format!("{name:?} is not a name of this proxy; start it with --allow-host NAME to allow the name");
             return Err(Refusal::new(421, why));
         }
         Ok((replaced(head, &place, &self.server.authority), Some(host)))
@@ -90,9 +91,6 @@ fn replaced(head: &Head, value: &Range<u32>, by: &str) -> Vec<u8> {
 fn check_target(head: &Head) -> Result<(), Refusal> {
     match &head.start {
         StartLine::Request { target, .. } if target.starts_with('/') || target == "*" => Ok(()),
-        _ => Err(Refusal::new(
-            400,
-            "this stands for one server, and takes no requests for others: a target begins with /",
-        )),
+        _ => Err(Refusal::new(400, "this proxy forwards to one server only; the request target must begin with /")),
     }
 }

@@ -233,7 +233,7 @@ impl<'p> Relay<'p> {
                 self.end_of_server()
             }
             Err(error) if !self.conversation.was_answered() => {
-                let why = format!("the connection broke without an answer: {error}");
+                let why = format!("the connection broke before a response: {error}");
                 return Err(RelayEnd::Answered(Refusal::new(502, self.proxy.with_server_name(why))));
             }
             Err(_) => return Err(RelayEnd::Broken),
@@ -252,7 +252,8 @@ impl<'p> Relay<'p> {
         self.out.clear();
         self.conversation.take(ServerToClient, &mut self.out);
         if let Some(place) = self.conversation.bypass() {
-            self.proxy.warn(&format!("clients are redirected to {place}: what they say there does not pass here"));
+            self.proxy
+                .warn(&format!("the server redirects clients to {place}; their traffic to that URL is not recorded"));
         }
         if !self.out.is_empty() {
             if let Some(track) = &mut self.track {
@@ -262,7 +263,7 @@ impl<'p> Relay<'p> {
         }
         if self.ended.1 {
             if !self.conversation.was_answered() && self.conversation.unanswered() > 0 {
-                let why = "it closed the connection without an answer".to_owned();
+                let why = "it closed the connection without a response".to_owned();
                 return Err(RelayEnd::Answered(Refusal::new(502, self.proxy.with_server_name(why))));
             }
             self.client.end().map_err(|_| RelayEnd::Broken)?;
@@ -310,7 +311,7 @@ impl<'p> Relay<'p> {
         if self.ended.1 || self.conversation.unsent().is_empty() || self.conversation.unanswered() > 0 {
             return Err(RelayEnd::Finished);
         }
-        Err(RelayEnd::Answered(Refusal::new(408, "the request did not come in time")))
+        Err(RelayEnd::Answered(Refusal::new(408, "the request took too long to arrive")))
     }
 
     /// Resets both connections.
@@ -325,7 +326,7 @@ impl<'p> Relay<'p> {
     /// are recorded too.
     fn answer(mut self, refusal: &Refusal) {
         let (client, local) = self.addresses;
-        self.proxy.warn(&format!("answered with {}: {}", refusal.status, refusal.why));
+        self.proxy.warn(&format!("a client got status {}: {}", refusal.status, refusal.why));
         let response = refusal.response("mcptap proxy: ");
         let time = now();
         let mut track = self.track.take().unwrap_or_else(|| self.proxy.recorder.track(time, client, local));

@@ -125,11 +125,11 @@ impl AnalyzedRecording {
         let PlannedMessage { label, .. } = &self.plan.steps[step];
         let is_handshake = matches!(&*label.method, "initialize" | "notifications/initialized" | "server/discover");
         if !is_handshake && settings.only.get(step) == Some(&false) {
-            return Some("not wanted".to_owned());
+            return Some("not selected".to_owned());
         }
         let edited = settings.edits.get(&step).map(String::as_str);
         if let Some(path) = edited.or(params).and_then(masked) {
-            return Some(format!("{path} was masked when it was recorded: record with --keep-secrets"));
+            return Some(format!("{path} is masked in the recording; record with --keep-secrets to replay it"));
         }
         match edited.map(|params| subject(&label.method, params)) {
             Some(subject) => {
@@ -143,7 +143,7 @@ impl AnalyzedRecording {
     pub fn translate(&self, step: StepIndex, dialect: &mut Dialect, params: Option<&str>) -> Translated {
         if dialect.leads_to_legacy() && self.rounds.is_continuation(step) {
             return Translated::Implied(
-                "up to 2025-11-25 the server asks by itself: its question is answered, and the first call with it",
+                "up to 2025-11-25 the server sends its own request for input, and the response to it completes the first call",
             );
         }
         let PlannedMessage { label, is_request, .. } = &self.plan.steps[step];

@@ -49,7 +49,7 @@ impl Capture {
     /// # Errors
     /// The traffic could not be recorded.
     pub fn finish(self) -> Result<Recorded> {
-        let numbers = self.thread.join().unwrap_or_else(|_| Err(anyhow!("the recorder ended")))?;
+        let numbers = self.thread.join().unwrap_or_else(|_| Err(anyhow!("the recorder failed")))?;
         Ok(Recorded { numbers, place: self.place, id: self.id })
     }
 }
@@ -82,7 +82,8 @@ impl Recorded {
     /// # Errors
     /// The store cannot be read, or the other one cannot be written.
     pub fn save(&self, place: &Place) -> Result<Option<SessionNumber>> {
-        let capture = Reader::open(self.place.clone())?.capture(self.id)?.context("the replay is no longer there")?;
+        let capture =
+            Reader::open(self.place.clone())?.capture(self.id)?.context("the replay is no longer in the store")?;
         let writer = Writer::create(place.clone(), &capture.info, store::Options::default())?;
         let id = writer.capture();
         // The packets are decoded again, which gives the same messages.

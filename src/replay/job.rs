@@ -148,8 +148,8 @@ impl Job {
         }
         match serde_json::from_str(params) {
             Ok(Value::Object(_) | Value::Array(_)) => {}
-            Ok(_) => bail!("params are an object or an array"),
-            Err(error) => bail!("no JSON: {error}"),
+            Ok(_) => bail!("params must be an object or an array"),
+            Err(error) => bail!("not JSON: {error}"),
         }
         self.settings.edits.insert(step, params.to_owned());
         Ok(())
@@ -181,7 +181,7 @@ impl Job {
         // The pause lies between the end of the first run and the start of the second. Otherwise a
         // slow first start of the server would shorten it.
         if follower.stop.recv_timeout(APART) != Err(RecvTimeoutError::Timeout) {
-            bail!("ended on request");
+            bail!("stopped on request");
         }
         let (second, capture) = self.target.replay(&self.recording, &self.settings, &place, follower)?;
         capture.finish()?;

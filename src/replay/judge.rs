@@ -59,7 +59,7 @@ fn requests<'a>(
 }
 
 /// Note for a recording with too many values to follow.
-const FULL: &str = "the recording has more identifiers than are followed: later ones were sent as they had been";
+const FULL: &str = "the recording contains more identifiers than can be followed; later ones were sent as recorded";
 
 /// The report of a replay from its compared pairs.
 pub fn report(

@@ -113,7 +113,7 @@ impl Outcomes {
         let numbers: Vec<String> = self.saved.iter().map(|session| session.0.to_string()).collect();
         let sessions = if numbers.len() == 1 { "session" } else { "sessions" };
         self.report.notes.push(format!(
-            "of {} replays {} saved, {sessions} {}: the first, and each that was the first to differ somewhere",
+            "of {} replays {} saved as {sessions} {}: the first one, and each one with a new difference",
             self.replays,
             numbers.len(),
             numbers.join(", ")

@@ -59,7 +59,7 @@ impl NewAnswers {
         let mut failed = None;
         let held = answers.clone().map(|range| {
             self.text(range).unwrap_or_else(|error| {
-                failed = Some(Answer::Nothing(format!("the answer that came cannot be read back: {error}")));
+                failed = Some(Answer::Nothing(format!("the new answer cannot be read back: {error}")));
                 Box::default()
             })
         });

@@ -39,7 +39,7 @@ impl Recording {
             let message = message?;
             bytes += message.raw.len();
             if bytes > BYTES {
-                bail!("session {} is too large to be held: more than {}", session.number.0, units::size(BYTES as u64));
+                bail!("session {} is too large for memory: more than {}", session.number.0, units::size(BYTES as u64));
             }
             // The mock needs neither packets nor findings.
             messages.push(Message { packets: Vec::new(), findings: Vec::new(), ..message });

@@ -67,10 +67,12 @@ impl Effects {
         }
         match self.0.get(tool) {
             Some(Effect::Destructive) => {
-                Some(format!("{tool} says that it destroys (destructiveHint): --allow {tool} sends it"))
+                Some(format!("{tool} is destructive (destructiveHint); use --allow {tool} to send it"))
             }
             Some(Effect::ReadOnly | Effect::Additive) => None,
-            None if policy.safe => Some(format!("nobody says what {tool} does (--safe): --allow {tool} sends it")),
+            None if policy.safe => {
+                Some(format!("the effects of {tool} are unknown (--safe); use --allow {tool} to send it"))
+            }
             None => None,
         }
     }

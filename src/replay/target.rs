@@ -69,7 +69,7 @@ impl Target {
         let _ = timeout;
         let words = command_line::words(text).context("a quote is not closed")?;
         if words.is_empty() {
-            bail!("a server is a URL, or a command line that starts it");
+            bail!("the server must be a URL, or a command line that starts it");
         }
         Ok(Target::command(words.into_iter().map(OsString::from).collect()))
     }
@@ -149,7 +149,8 @@ impl Target {
                     Some(failure) if is_attempt => match Http::open(url, Mode::Sse, options, tape.clone()) {
                         Ok(transport) => result = run::run(recording, texts, settings, Box::new(transport), follower),
                         Err(error) => {
-                            let both = format!("{url} answered a POST with {failure}, and is no HTTP+SSE either");
+                            let both =
+                                format!("{url} answered a POST with {failure}, and does not support HTTP+SSE either");
                             other = Err(error.context(both));
                         }
                     },
@@ -158,7 +159,7 @@ impl Target {
                 drop((tape, attempt));
                 let why = match (other, &result.wrong_transport) {
                     (Err(error), _) => Some(format!("{error:#}")),
-                    (Ok(()), Some(failure)) => Some(format!("{url} speaks another transport: {failure}")),
+                    (Ok(()), Some(failure)) => Some(format!("{url} uses another transport: {failure}")),
                     (Ok(()), None) => None,
                 };
                 opened(ReplayResult { unopened: why.or(result.unopened), ..result }, capture)

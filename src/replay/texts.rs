@@ -80,7 +80,7 @@ impl Texts {
     /// # Errors
     /// As for [`Texts::message`].
     pub fn answer(&mut self, number: MessageNumber) -> Result<Answer> {
-        let missing = || Answer::Nothing("the recorded answer is not there any more".to_owned());
+        let missing = || Answer::Nothing("the recorded response is no longer in the store".to_owned());
         Ok(self.message(Direction::ServerToClient, number)?.map_or_else(missing, Answer::of))
     }
 

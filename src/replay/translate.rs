@@ -139,7 +139,7 @@ impl Dialect {
     fn to_modern(&mut self, method: &str, is_request: bool, params: &str) -> Translated {
         match method {
             "initialize" | "notifications/initialized" => {
-                Translated::Implied("2026-07-28 has no handshake: every request says what the handshake said")
+                Translated::Implied("2026-07-28 has no handshake: every request contains its data")
             }
             "logging/setLevel" => {
                 self.log_level = member(params, "level").map(str::to_owned);
@@ -147,10 +147,10 @@ impl Dialect {
             }
             "ping" => Translated::Impossible("2026-07-28 has no ping"),
             "resources/subscribe" | "resources/unsubscribe" => {
-                Translated::Impossible("2026-07-28 subscribes with subscriptions/listen, a stream of its own")
+                Translated::Impossible("2026-07-28 uses subscriptions/listen instead")
             }
             "tasks/get" | "tasks/result" | "tasks/list" | "tasks/cancel" => {
-                Translated::Impossible("tasks of 2025-11-25 are not those of the 2026 extension")
+                Translated::Impossible("tasks of 2025-11-25 are incompatible with the 2026 extension")
             }
             "notifications/roots/list_changed" => {
                 Translated::Impossible("2026-07-28 has no notification of changed roots")
@@ -193,13 +193,13 @@ impl Dialect {
 
 fn to_legacy(method: &str, params: Option<&str>) -> Translated {
     match method {
-        "server/discover" => Translated::Implied("initialize tells what server/discover asks for"),
+        "server/discover" => Translated::Implied("initialize already returns what server/discover asks for"),
         "subscriptions/listen" => Translated::Impossible("up to 2025-11-25 there is no subscriptions/listen"),
         "tasks/get" | "tasks/update" | "tasks/cancel" => {
-            Translated::Impossible("tasks of the 2026 extension are not those of 2025-11-25")
+            Translated::Impossible("tasks of the 2026 extension are incompatible with 2025-11-25")
         }
         _ if params.is_some_and(|params| member(params, "inputResponses").is_some()) => Translated::Impossible(
-            "up to 2025-11-25 the server asks by itself, and the call that this one goes on with was not recorded",
+            "up to 2025-11-25 the server sends its own request for input, and the call that this one continues was not recorded",
         ),
         _ => {
             let Some(params) = params else { return Translated::Send(None) };

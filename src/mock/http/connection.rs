@@ -105,13 +105,16 @@ impl<'a> Answering<'a> {
         // RFC 9110 section 15.5.20: 421 "indicates that the request was directed at a server that
         // is unable or unwilling to produce an authoritative response for the target URI".
         if !guard.allows_host(host) && self.request.is_1_1() {
-            return self.refuse(421, "this server does not go by that name: --allow-host NAME lets it");
+            return self.refuse(
+                421,
+                "the Host field does not name this server; start it with --allow-host NAME to allow the name",
+            );
         }
         match self.request.field("origin") {
             Some(origin) if guard.allows_origin(origin, host) => self.page = Some(origin),
             // "If the Origin header is present and invalid, servers MUST respond with HTTP 403
             // Forbidden"
-            Some(_) => return self.refuse(403, "pages of this origin may not ask"),
+            Some(_) => return self.refuse(403, "web pages of this origin are not allowed"),
             None => {}
         }
         if self.request.method() == "OPTIONS" && self.page.is_some() {
@@ -119,15 +122,15 @@ impl<'a> Answering<'a> {
         }
         let revision = self.request.field("mcp-protocol-version");
         if revision.is_some_and(|revision| !guard.allows_revision(revision)) {
-            return self.refuse(400, "no such MCP-Protocol-Version");
+            return self.refuse(400, "unknown MCP-Protocol-Version");
         }
         // "a server MUST accept the absolute-form" (RFC 9112 section 3.2.2)
         let target = uri::origin_form(self.request.target());
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let session = self.request.field("mcp-session-id").map(str::to_owned);
         match (self.request.method(), path) {
-            (_, path) if path.starts_with("/.well-known/") => self.refuse(404, "nothing is here"),
-            ("POST", "/sse") => self.refuse(405, "GET opens the stream of HTTP+SSE"),
+            (_, path) if path.starts_with("/.well-known/") => self.refuse(404, "not found"),
+            ("POST", "/sse") => self.refuse(405, "use GET to open the HTTP+SSE stream"),
             ("POST", "/messages") => {
                 let id = query.split('&').find_map(|pair| pair.strip_prefix("sessionId="));
                 match id {
@@ -140,7 +143,7 @@ impl<'a> Answering<'a> {
             // "The server MUST either return Content-Type: text/event-stream …, or else return HTTP
             // 405 Method Not Allowed"
             ("GET", _) if session.is_none() => {
-                self.refuse(405, "a stream belongs to a session: Mcp-Session-Id is missing")
+                self.refuse(405, "Mcp-Session-Id is missing: a stream belongs to a session")
             }
             ("GET", _) => self.listen(events, session, self.request.field("last-event-id").map(str::to_owned)),
             ("DELETE", _) => {
@@ -151,7 +154,7 @@ impl<'a> Answering<'a> {
                     _ => self.respond(200, &[], ""),
                 }
             }
-            _ => self.refuse(405, "POST, GET and DELETE are known here"),
+            _ => self.refuse(405, "only POST, GET and DELETE are supported"),
         }
     }
 
@@ -170,11 +173,11 @@ impl<'a> Answering<'a> {
         // A web page may send text/plain to any origin without a CORS preflight, but not
         // application/json.
         if !kind.eq_ignore_ascii_case("application/json") {
-            return self.refuse(415, "Content-Type has to be application/json");
+            return self.refuse(415, "Content-Type must be application/json");
         }
         let (json, stream) = (self.accepts("application/json"), self.accepts("text/event-stream"));
         if !json && !stream {
-            return self.refuse(406, "Accept has to list application/json and text/event-stream");
+            return self.refuse(406, "Accept must list application/json and text/event-stream");
         }
         // Unbounded, because a turn of the recording has only so many messages and a client waits
         // for them.
@@ -184,7 +187,7 @@ impl<'a> Answering<'a> {
             Ok(HubReply::Begin(session)) => self.messages(&replies, session.as_deref(), json, stream),
             Ok(HubReply::Refused(status, why)) => self.refuse(status, why),
             Ok(HubReply::Accepted) => self.respond(202, &[], ""),
-            Ok(HubReply::Message { .. } | HubReply::End) | Err(_) => self.refuse(503, "the server is ending"),
+            Ok(HubReply::Message { .. } | HubReply::End) | Err(_) => self.refuse(503, "the server is shutting down"),
         }
     }
 
@@ -239,7 +242,7 @@ impl<'a> Answering<'a> {
     /// request, with HTTP+SSE all messages.
     fn listen(&mut self, hub: &Sender<HubRequest>, session: Option<String>, last: Option<String>) -> io::Result<()> {
         if !self.accepts("text/event-stream") {
-            return self.refuse(406, "Accept has to list text/event-stream");
+            return self.refuse(406, "Accept must list text/event-stream");
         }
         let is_legacy = session.is_none();
         let (reply, replies) = bounded(MAX_UNREAD);
@@ -247,7 +250,7 @@ impl<'a> Answering<'a> {
         let id = match replies.recv() {
             Ok(HubReply::Begin(Some(id))) => id,
             Ok(HubReply::Refused(status, why)) => return self.refuse(status, why),
-            _ => return self.refuse(503, "the server is ending"),
+            _ => return self.refuse(503, "the server is shutting down"),
         };
         self.open(&[])?;
         if is_legacy {

@@ -43,7 +43,7 @@ impl Runner<'_, '_> {
             }
             if is_open(self, told) {
                 let (number, method, waited) = (step.number.0, &told.method, told.number.0);
-                self.result.notes.push(format!("#{number} was sent without {method} (#{waited}), which did not come"));
+                self.result.notes.push(format!("#{number} was sent although {method} (#{waited}) did not arrive"));
                 self.missing_methods.insert(told.method.clone());
             }
         }
@@ -74,7 +74,7 @@ impl Runner<'_, '_> {
                 .unwrap_or_else(|| Instant::now() + self.settings.timeout);
             match self.transport.next(next, &self.follower.stop) {
                 Next::Arrived(arrival) => self.take_arrival(arrival),
-                Next::Stopped => self.ended = Some(Failure::new(FailureKind::Server, "ended on request")),
+                Next::Stopped => self.ended = Some(Failure::new(FailureKind::Server, "stopped on request")),
                 Next::TimedOut => {
                     self.expire();
                     if until.is_some_and(|until| Instant::now() >= until) {

@@ -27,7 +27,7 @@ impl Runner<'_, '_> {
                 let second = self.send_handshake(None);
                 if second.is_ok() {
                     let now = self.dialect.era();
-                    self.result.notes.push(format!("the server speaks revisions {now}, the recording {first}"));
+                    self.result.notes.push(format!("the server uses revisions {now}, the recording {first}"));
                 }
                 second.map_err(|_| why)
             }
@@ -64,7 +64,7 @@ impl Runner<'_, '_> {
     }
 
     fn skip_handshake(&mut self, step: StepIndex) {
-        self.finish_unsent(step, StepOutcome::Skipped("the server's era opens a conversation otherwise".to_owned()));
+        self.finish_unsent(step, StepOutcome::Skipped("the server's revision has a different handshake".to_owned()));
     }
 
     /// Sends the handshake of the current era and waits for the response.

@@ -23,8 +23,10 @@ impl Runner<'_, '_> {
             Some((name, value)) => format!(r#"{{"jsonrpc":"2.0","id":{id},"{name}":{value}}}"#),
             None if method == "ping" => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#),
             None => {
-                self.result.notes.push(format!("the server asked for {method}, to which the recording has no answer"));
-                let text = Value::from(format!("the recording that is replayed has no answer to {method}"));
+                self.result
+                    .notes
+                    .push(format!("the server sent {method}, for which the recording contains no response"));
+                let text = Value::from(format!("the replayed recording contains no response to {method}"));
                 format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{METHOD_NOT_FOUND},"message":{text}}}}}"#)
             }
         }

@@ -160,5 +160,5 @@ fn what_the_client_did_about_a_notification_waits_for_the_new_one() {
 fn one_that_does_not_come_holds_nothing_up_for_long_and_is_named() {
     let (order, notes) = sent(&[]);
     assert_eq!(order, "tools/call, tools/list");
-    assert_eq!(notes, ["#6 was sent without notifications/tools/list_changed (#5), which did not come"]);
+    assert_eq!(notes, ["#6 was sent although notifications/tools/list_changed (#5) did not arrive"]);
 }

@@ -50,7 +50,7 @@ const BODY: usize = 128 << 20;
 const QUOTED: usize = 200;
 
 /// The failure of a request whose stream broke and cannot be resumed.
-const BROKEN: &str = "the stream ended before the answer came";
+const BROKEN: &str = "the stream ended before the response arrived";
 
 /// The variant of the HTTP transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +93,7 @@ impl Http {
     /// # Errors
     /// The options cannot be used, or the stream cannot be opened.
     pub fn open(url: &str, mode: Mode, options: &ConnectOptions, tape: Tape) -> Result<Http> {
-        let origin = Origin::of(url).with_context(|| format!("{url} is no URL of HTTP"))?;
+        let origin = Origin::of(url).with_context(|| format!("{url} is not an HTTP URL"))?;
         let fields = fields(options, origin.user.as_deref());
         let mut http = Http {
             mode,
@@ -189,7 +189,7 @@ impl Http {
             Part::Content(bytes) => {
                 task.body.extend_from_slice(&bytes);
                 if task.body.len() > BODY {
-                    self.finish(connection, Err(format!("it has more than {BODY} bytes")));
+                    self.finish(connection, Err(format!("it is longer than {BODY} bytes")));
                 }
             }
             // Anomalies become findings when the recording is decoded.
@@ -243,12 +243,12 @@ impl Http {
             TaskKind::Message(_) => self.refused(&task),
             TaskKind::ServerStream(_) if task.is_stream() => self.resume_later(task),
             TaskKind::SseStream if task.is_stream() => {
-                let why = "the server closed the stream of events";
+                let why = "the server closed the event stream";
                 self.announced = Some(Err(Failure::new(FailureKind::Server, why)));
                 self.arrived.push_back(Arrival::Closed(Failure::new(FailureKind::Server, why)));
             }
             TaskKind::SseStream => {
-                let why = format!("{} gives no stream of events", self.target);
+                let why = format!("{} does not return an event stream", self.target);
                 self.announced = Some(Err(Failure::new(FailureKind::Server, why)));
             }
             TaskKind::ServerStream(_) | TaskKind::EndSession => {}
@@ -273,12 +273,12 @@ impl Http {
     /// Processes a successful response to a message that is not an event stream.
     fn answered(&mut self, message: &Outgoing, status: u16, body: Vec<u8>, end: Result<(), String>) {
         match end {
-            Err(why) => self.fail(message.id, FailureKind::Message, format!("the answer broke off: {why}")),
+            Err(why) => self.fail(message.id, FailureKind::Message, format!("the response is incomplete: {why}")),
             // With HTTP+SSE the answer is an event. Notifications and responses get no answer at
             // all.
             Ok(()) if self.mode == Mode::Sse || message.id.is_none() => {}
             Ok(()) if body.trim_ascii().is_empty() => {
-                self.fail(message.id, FailureKind::Message, format!("HTTP {status} without an answer"));
+                self.fail(message.id, FailureKind::Message, format!("HTTP {status} with an empty body"));
             }
             Ok(()) => self.arrived.push_back(Arrival::Text(body, Instant::now())),
         }
@@ -310,13 +310,13 @@ impl Http {
             401 => {
                 let challenge = task.field("www-authenticate").map(|challenge| format!(" ({challenge})"));
                 let challenge = challenge.unwrap_or_default();
-                let help = "--bearer-env VAR or --header supplies it";
-                (FailureKind::Server, format!("HTTP 401: the server wants authorization{challenge}: {help}"))
+                let help = "use --bearer-env VAR or --header to send it";
+                (FailureKind::Server, format!("HTTP 401: the server requires authorization{challenge}; {help}"))
             }
             // "When a client receives HTTP 404 in response to a request containing an
             // Mcp-Session-Id, it MUST start a new session"
             404 if in_session => {
-                (FailureKind::Session, format!("HTTP 404: the server does not know the session any more{said}"))
+                (FailureKind::Session, format!("HTTP 404: the server no longer has the session{said}"))
             }
             404 | 405 if !self.post_accepted => (FailureKind::Transport, format!("HTTP {status}{said}")),
             _ => (FailureKind::Message, format!("HTTP {status}{said}")),

@@ -82,7 +82,7 @@ impl Stdio {
         tap.nudge();
         let recorded = Arc::new(ServerOutput { tap: Mutex::new(tap), stderr_tail: Mutex::default() });
         // Only this end of the pipe becomes non-blocking.
-        rustix::io::ioctl_fionbio(&pipes.stdin, true).context("cannot write without waiting")?;
+        rustix::io::ioctl_fionbio(&pipes.stdin, true).context("cannot make a pipe non-blocking")?;
         let (stderr, watch) = (File::from(pipes.stderr), Arc::clone(&recorded));
         let stderr = thread::Builder::new().name("stderr".to_owned()).spawn(move || read_stderr(stderr, &watch));
         let transport = Stdio {
@@ -156,7 +156,7 @@ impl Stdio {
             Ok(0) => return self.end_of_output("the server closed its output".to_owned()),
             Ok(count) => &self.buffer[..count],
             Err(error) if error.kind() == ErrorKind::Interrupted => return,
-            Err(error) => return self.end_of_output(format!("cannot read what the server says: {error}")),
+            Err(error) => return self.end_of_output(format!("cannot read the server's output: {error}")),
         };
         let at = Instant::now();
         self.recorded.note(|tap| tap.data(now(), Pipe::Stdout, bytes));
@@ -243,11 +243,11 @@ impl Transport for Stdio {
         let words = String::from_utf8_lossy(&words).trim().to_owned();
         let ended = match exit {
             Exit { code: Some(0), .. } => None,
-            Exit { code: Some(code), .. } => Some(format!("the server ended with exit status {code}")),
-            Exit { signal: Some(signal), .. } => Some(format!("the server was ended by signal {signal}")),
+            Exit { code: Some(code), .. } => Some(format!("the server exited with status {code}")),
+            Exit { signal: Some(signal), .. } => Some(format!("the server was killed by signal {signal}")),
             Exit { .. } => None,
         };
-        ended.map(|ended| if words.is_empty() { ended } else { format!("{ended}; its last words: {words}") })
+        ended.map(|ended| if words.is_empty() { ended } else { format!("{ended}; its last output on stderr: {words}") })
     }
 }
 

@@ -83,7 +83,7 @@ fn a_replay_ends_when_it_is_told_to() {
     );
     let report = job.run(&mut follower).expect("the conversation was opened").report;
     let whys: Vec<_> = report.pairs.iter().filter_map(|pair| pair.why.as_deref()).collect();
-    assert_eq!(whys, ["no answer: ended on request", "not sent: ended on request"]);
+    assert_eq!(whys, ["no answer: stopped on request", "not sent: stopped on request"]);
 }
 
 #[test]

@@ -71,8 +71,8 @@ pub(super) struct ConnectionPool {
 impl ConnectionPool {
     pub(super) fn new(connector: Connector, tape: Tape) -> Result<ConnectionPool> {
         let (connected_sender, connected) = unbounded();
-        let (wake, waker) = UnixStream::pair().context("cannot make a socket")?;
-        wake.set_nonblocking(true).context("cannot make a socket")?;
+        let (wake, waker) = UnixStream::pair().context("cannot create a socket")?;
+        wake.set_nonblocking(true).context("cannot create a socket")?;
         Ok(ConnectionPool {
             connector: Arc::new(connector),
             tape,

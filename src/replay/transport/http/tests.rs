@@ -254,7 +254,7 @@ fn an_answer_that_breaks_off_says_so_and_the_next_call_is_made() {
         id => write(stream, &json(&answer_to(id))),
     });
     http.send(call(1));
-    assert!(next_text(&mut http).contains("the answer broke off"));
+    assert!(next_text(&mut http).contains("the response is incomplete"));
     http.send(call(2));
     assert!(next_text(&mut http).contains("kind: Message"), "there was a server before");
     http.send(call(3));
