@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn when_a_task_was_created_is_no_difference() {
+    fn times_of_tasks_are_ignored() {
         let task =
             |at: &str, status: &str| json!({"taskId": "1", "status": status, "createdAt": at, "lastUpdatedAt": at});
         let shapes: [fn(Value) -> Value; 3] =

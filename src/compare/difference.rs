@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn each_difference_stands_at_its_path() {
+    fn each_difference_has_its_path() {
         assert_eq!(described(json!({"a": 1, "b/c": [1]}), json!({"a": 2, "b/c": [1]})), ["/a 1 -> 2"]);
         assert_eq!(described(json!({"b/c~": 1}), json!({"d": 1})), ["/b~1c~0 - 1", "/d + 1"]);
         assert_eq!(described(json!(1), json!("1")), [" 1 -> \"1\""]);
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_tool_is_one_difference_wherever_it_stood() {
+    fn a_missing_tool_is_one_difference_at_any_index() {
         let tool = |name: &str, text: &str| json!({"name": name, "description": text});
         let all = json!([tool("a", "x"), tool("b", "y"), tool("c", "z")]);
         assert_eq!(described(all.clone(), json!([tool("b", "y"), tool("c", "z")])).len(), 1);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn order_means_nothing_where_that_is_asked_for() {
+    fn unordered_arrays_are_compared_as_sets() {
         assert_eq!(described(json!({"set": [1, 2, 2]}), json!({"set": [2, 1, 3]})), ["/set/2 - 2", "/set/2 + 3"]);
         assert_eq!(described(json!({"list": [1, 2]}), json!({"list": [2, 1]})).len(), 2);
     }
@@ -271,7 +271,7 @@ mod tests {
     proptest! {
         /// Differences are found exactly when the values differ, and each path leads to its value.
         #[test]
-        fn differences_are_true(old in values(), new in values()) {
+        fn differences_match_the_values(old in values(), new in values()) {
             prop_assert!(differences(&old, &old, &|_| false).is_empty());
             prop_assert!(differences(&old, &old, &|_| true).is_empty());
             let found = differences(&old, &new, &|_| false);

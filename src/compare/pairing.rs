@@ -257,7 +257,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn hashes_say_what_the_answers_say(talks in prop::array::uniform2(prop::collection::vec((0..3u8, 0..2u8, 0..4u8), 0..12))) {
+        fn comparing_by_hash_equals_comparing_answers(talks in prop::array::uniform2(prop::collection::vec((0..3u8, 0..2u8, 0..4u8), 0..12))) {
             let written = talks.map(|calls| {
                 let call = |(id, (name, n, answer)): (usize, (u8, u8, u8))| {
                     let add_request = format!("-> {{\"id\":{id},\"method\":\"tools/call\",\"params\":{{\"name\":\"t{name}\",\"arguments\":{{\"n\":{n}}}}}}}\n");

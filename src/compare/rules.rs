@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_takes_away_what_it_names() {
+    fn a_rule_removes_the_values_that_it_matches() {
         assert_eq!(left("/a/b", json!({"a": {"b": 1, "c": 2}})), json!({"a": {"c": 2}}));
         assert_eq!(left("/a/*/b", json!({"a": [{"b": 1}, {"b": 2, "c": 3}]})), json!({"a": [{}, {"c": 3}]}));
         assert_eq!(left("/**/at", json!({"at": 1, "x": [{"at": 2}]})), json!({"x": [{}]}));
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scope_is_a_method_or_a_name() {
+    fn a_scope_is_a_method_or_a_subject() {
         let value = json!({"a": 1});
         assert_eq!(left("get_time:/a", value.clone()), json!({}));
         assert_eq!(left("tools/call:/a", value.clone()), json!({}));
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_words_that_vary_are_set_aside() {
+    fn only_the_varying_words_are_ignored() {
         let rule = Rule::at(&label(), "/text", Some(BTreeSet::from([2])));
         let rules = Rules { ignored: vec![rule], unordered: Vec::new() };
         let mut value = json!({"text": "At 12:30:01 it was fine"});

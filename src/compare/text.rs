@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_stand_below_each_other() {
+    fn values_are_shown_below_each_other() {
         insta::assert_snapshot!(drawn(false), @r#"
         ≠ different  tools/call get_weather   #9 → #7        1.2 ms  was 1.2 ms
             /a/t
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn or_beside_each_other() {
+    fn values_are_shown_side_by_side() {
         insta::assert_snapshot!(drawn(true), @r#"
         ≠ different  tools/call get_weather   #9 → #7        1.2 ms  was 1.2 ms
             /a/t

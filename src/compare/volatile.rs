@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_varied_is_set_aside_and_no_more() {
+    fn only_what_varied_is_ignored() {
         let run = |at: &str, place: &str| json!({"content": [{"type": "text", "text": format!("{at} in {place}")}], "at": at});
         let found = volatile(&label(), &Answer::Result(run("12:00", "Quito")), &Answer::Result(run("12:01", "Quito")));
         assert_eq!(found.iter().map(ToString::to_string).collect::<Vec<_>>(), ["now:/at", "now:/content/0/text"]);
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_for_one_place_add_up() {
+    fn rules_for_the_same_place_are_merged() {
         let at = |words: [usize; 1]| Rule::at(&label(), "/a", Some(BTreeSet::from(words)));
         assert_eq!(merged(vec![at([2]), at([0]), at([2])]), [Rule::at(&label(), "/a", Some(BTreeSet::from([0, 2])))]);
         assert_eq!(merged(vec![Rule::at(&label(), "/a", None), at([0])]), [Rule::at(&label(), "/a", None)]);

@@ -119,7 +119,7 @@ mod tests {
     use crate::support::waits::joined;
 
     #[test]
-    fn a_port_alone_is_this_machines_own() {
+    fn a_port_alone_means_localhost() {
         for address in ["0", ":0", "127.0.0.1:0", "localhost:0"] {
             assert!(bind(address).unwrap().local_addr().unwrap().ip().is_loopback(), "{address}");
         }
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_others_are_refused() {
+    fn other_host_names_are_refused() {
         let names = ["Mock.internal".to_owned()];
         for host in ["localhost", "LOCALHOST:8000", "127.0.0.1:8000", "[::1]:8000", "192.0.2.7", "mock.internal:80"] {
             assert!(is_own_name(host, &names), "{host}");
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_when_there_is_no_room_is_told_so() {
+    fn clients_beyond_the_limit_get_status_503() {
         let (listener, (stop, mut signal)) = (bind("0").unwrap(), UnixStream::pair().unwrap());
         let address = listener.local_addr().unwrap();
         let echo = |mut stream: TcpStream| {

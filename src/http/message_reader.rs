@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn however_a_response_is_cut_it_says_the_same() {
+    fn cutting_a_response_changes_nothing() {
         let ok = r#"Response { status: 200, reason: "OK" }"#;
         let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
         let interim = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabcde";
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_whole_says_so() {
+    fn an_incomplete_message_has_a_reason() {
         let end = |pieces: &[&str]| read(pieces).0.pop().unwrap();
         assert_eq!(end(&["HTTP/1.1 200 OK\r\n\r\nabc", ""]), "Ok(())", "with the connection its content ends");
         assert!(

@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_moved_for_good_is_gone_to_at_once() {
+    fn only_permanent_redirects_are_remembered() {
         let table = [("/a", 308, "/b"), ("/b", 307, "/c"), ("/c", 308, "/d")];
         let reached = |url: &str| {
             let mut hops = Hops::to(url);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_followed_says_why() {
+    fn a_refused_redirect_has_a_reason() {
         let follow = |status, to, is_get| Hops::to("http://x/a").follow(status, to, is_get);
         assert!(follow(302, "/b", true).is_ok());
         assert!(follow(302, "/b", false).is_err_and(|why| why.contains("redirects to http://x/b")));
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_says_whom_to_ask_and_what_for() {
+    fn a_url_has_an_origin_and_a_target() {
         let of = |url: &str| {
             Origin::of(url).map(|origin| (origin.is_https, origin.authority, origin.host, origin.port, origin.user))
         };
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_relative_to_the_url_and_stays_at_its_origin() {
+    fn references_resolve_within_the_origin_only() {
         let url = "http://a:8/x/sse?y=1";
         let at = resolve;
         assert_eq!(at(url, "/messages?s=1").as_deref(), Some("http://a:8/messages?s=1"));

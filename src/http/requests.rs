@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_for_a_word_before_the_body_gets_it_once() {
+    fn awaits_continue_is_true_once() {
         let mut requests = Requests::default();
         requests.push(b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-Continue\r\nContent-Length: 2\r\n\r\n");
         assert!(requests.take().unwrap().is_none());
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_has_a_status() {
+    fn malformed_requests_have_a_status() {
         let status = |head: &str| read(format!("{head}\r\n\r\n").as_bytes(), 64).1.map_or(0, |refusal| refusal.status);
         for (head, wanted) in [
             ("nonsense", 400),
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_in_chunks_has_its_bound_too() {
+    fn a_chunked_body_is_limited() {
         let mut requests = Requests::default();
         requests.push(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
         let chunk = [b"100000\r\n".as_slice(), &vec![b' '; 1 << 20], b"\r\n"].concat();
@@ -364,7 +364,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_nearly_a_request_too(cut in 0..TWO.len(), byte in any::<u8>()) {
+        fn changed_requests_are_read_within_bounds(cut in 0..TWO.len(), byte in any::<u8>()) {
             let mut bytes = TWO.to_vec();
             bytes[cut] = byte;
             fuzz_requests(&bytes);

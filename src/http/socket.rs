@@ -132,7 +132,7 @@ impl Socket {
     }
 }
 
-/// The number of bytes that the socket takes now.
+/// Writes as many bytes as the socket takes now. Returns their number.
 fn write_some(mut socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
     match socket.write(bytes) {
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(0),

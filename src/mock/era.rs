@@ -37,12 +37,12 @@ const INPUT_METHODS: [&str; 3] = ["elicitation/create", "sampling/createMessage"
 /// The script for clients of the other era.
 pub fn translated(script: &Script) -> Script {
     let messages = script.recording.messages.clone();
-    let mut making = Translation { script, messages, turns: Vec::new(), opening: Vec::new() };
+    let mut translation = Translation { script, messages, turns: Vec::new(), opening: Vec::new() };
     match script.era() {
-        Era::Legacy => making.modern(),
-        Era::Modern => making.legacy(),
+        Era::Legacy => translation.modern(),
+        Era::Modern => translation.legacy(),
     }
-    let Translation { messages, turns, opening, .. } = making;
+    let Translation { messages, turns, opening, .. } = translation;
     Script { recording: Recording { session: script.recording.session.clone(), messages }, turns, opening }
 }
 
@@ -109,35 +109,39 @@ impl Translation<'_> {
 
     /// Adds the recorded handshake as a `server/discover`.
     fn discover(&mut self, turn: &Turn) {
-        let Some(line) = turn.lines.iter().find(|line| line.role == Role::Answer) else { return };
-        let Some(result) = part(self.script.message(line.message), "result").and_then(discovered) else { return };
+        let Some(scripted) = turn.server_messages.iter().find(|scripted| scripted.role == Role::Answer) else { return };
+        let Some(result) = part(self.script.message(scripted.message), "result").and_then(discovered) else { return };
         let label = crate::compare::Label { method: "server/discover".to_owned(), subject: None };
         let message = self.request(turn.message, &label.method, "{}");
-        let answer = ScriptedMessage { message: self.result(line.message, &result), ..line.clone() };
-        self.turns.push(Turn { message, label, lines: vec![answer], ..turn.clone() });
+        let answer = ScriptedMessage { message: self.result(scripted.message, &result), ..scripted.clone() };
+        self.turns.push(Turn { message, label, server_messages: vec![answer], ..turn.clone() });
     }
 
     /// Adds a turn in which the server's requests become input requests inside results.
     fn add_with_input_requests(&mut self, at: TurnIndex, turn: &Turn) {
-        let mut turn = Turn { lines: Vec::new(), ..turn.clone() };
-        let mut asks = Vec::new();
-        for line in &self.script.turns[at].lines {
-            if !asks.is_empty() && (line.role == Role::Answer || !line.after.is_empty()) {
-                turn = self.input_required(turn, &std::mem::take(&mut asks), line.delay);
+        let mut turn = Turn { server_messages: Vec::new(), ..turn.clone() };
+        let mut input_requests = Vec::new();
+        for scripted in &self.script.turns[at].server_messages {
+            if !input_requests.is_empty() && (scripted.role == Role::Answer || !scripted.after.is_empty()) {
+                turn = self.input_required(turn, &std::mem::take(&mut input_requests), scripted.delay);
             }
-            let method = self.messages[line.message].method.as_deref().unwrap_or_default();
-            let line = ScriptedMessage { after: Vec::new(), ..line.clone() };
-            match line.role {
-                Role::Request if turn.is_request && INPUT_METHODS.contains(&method) => asks.push(line.message),
+            let method = self.messages[scripted.message].method.as_deref().unwrap_or_default();
+            let scripted = ScriptedMessage { after: Vec::new(), ..scripted.clone() };
+            match scripted.role {
+                Role::Request if turn.is_request && INPUT_METHODS.contains(&method) => {
+                    input_requests.push(scripted.message)
+                }
                 Role::Answer => {
                     let method = turn.label.method.clone();
-                    let message = self.answer(line.message, |result| modern_result(&method, result));
-                    turn.lines.push(ScriptedMessage { message, ..line });
+                    let message = self.answer(scripted.message, |result| modern_result(&method, result));
+                    turn.server_messages.push(ScriptedMessage { message, ..scripted });
                 }
                 // Notifications of changes go only to subscribers, and a recording of this era has
                 // none.
-                Role::Progress | Role::Notification if line.route == Route::Response && !method.contains("changed") => {
-                    turn.lines.push(line);
+                Role::Progress | Role::Notification
+                    if scripted.route == Route::Response && !method.contains("changed") =>
+                {
+                    turn.server_messages.push(scripted);
                 }
                 Role::Request | Role::Progress | Role::Notification => {}
             }
@@ -147,10 +151,10 @@ impl Translation<'_> {
 
     /// Ends a turn with a result that asks for input. Returns the turn that continues it once the
     /// client has answered.
-    fn input_required(&mut self, mut turn: Turn, asks: &[usize], delay: i64) -> Turn {
-        let number = self.messages[asks[0]].number;
+    fn input_required(&mut self, mut turn: Turn, input_requests: &[usize], delay: i64) -> Turn {
+        let number = self.messages[input_requests[0]].number;
         let state = json!(format!("mcptap-{}", number.0)).to_string();
-        let server_requests = |index: &usize| {
+        let input_request = |index: &usize| {
             let message = &self.messages[*index];
             let mut request = json!({"method": message.method.as_deref()});
             if let Some(params) = part(message, "params").and_then(|params| serde_json::from_str(params).ok()) {
@@ -158,13 +162,13 @@ impl Translation<'_> {
             }
             (message.number.0.to_string(), request)
         };
-        let requests: serde_json::Map<String, Value> = asks.iter().map(server_requests).collect();
+        let requests: serde_json::Map<String, Value> = input_requests.iter().map(input_request).collect();
         let requests = Value::from(requests);
         let result = format!(r#"{{"resultType":"input_required","inputRequests":{requests},"requestState":{state}}}"#);
         let params = part(&self.messages[turn.message], "params").unwrap_or("{}").to_owned();
         let params = with_member(&with_member(&params, "requestState", &state), "inputResponses", "{}");
-        let message = self.result(asks[0], &result);
-        let line = ScriptedMessage {
+        let message = self.result(input_requests[0], &result);
+        let scripted = ScriptedMessage {
             message,
             role: Role::Answer,
             route: Route::Response,
@@ -172,11 +176,17 @@ impl Translation<'_> {
             delay,
             is_event: false,
         };
-        turn.lines.push(line);
+        turn.server_messages.push(scripted);
         let method = turn.label.method.clone();
         let message = self.request(turn.message, &method, &params);
-        let next =
-            Turn { number, message, label: turn.label.clone(), is_request: true, also: Vec::new(), lines: Vec::new() };
+        let next = Turn {
+            number,
+            message,
+            label: turn.label.clone(),
+            is_request: true,
+            also: Vec::new(),
+            server_messages: Vec::new(),
+        };
         self.turns.push(turn);
         next
     }
@@ -203,23 +213,26 @@ impl Translation<'_> {
     /// Adds a turn together with the turns that continue it. Input requests become requests
     /// of the server.
     fn add_turn(&mut self, at: TurnIndex, continued: &HashMap<TurnIndex, TurnIndex>) {
-        let mut turn = Turn { lines: Vec::new(), ..self.script.turns[at].clone() };
+        let mut turn = Turn { server_messages: Vec::new(), ..self.script.turns[at].clone() };
         let (mut part_of, mut after) = (Some(at), Vec::new());
         while let Some(at) = part_of {
             // A turn can only be continued by a later one, so the loop ends.
             part_of = continued.get(&at).copied().filter(|next| *next > at);
             turn.also.extend(part_of.map(|next| self.script.turns[next].number));
-            for line in &self.script.turns[at].lines {
-                let line = ScriptedMessage { after: std::mem::take(&mut after), ..line.clone() };
-                if line.role != Role::Answer {
-                    let route =
-                        if matches!(line.route, Route::Subscription(_)) { Route::ListeningStream } else { line.route };
-                    turn.lines.push(ScriptedMessage { route, ..line });
+            for scripted in &self.script.turns[at].server_messages {
+                let scripted = ScriptedMessage { after: std::mem::take(&mut after), ..scripted.clone() };
+                if scripted.role != Role::Answer {
+                    let route = if matches!(scripted.route, Route::Subscription(_)) {
+                        Route::ListeningStream
+                    } else {
+                        scripted.route
+                    };
+                    turn.server_messages.push(ScriptedMessage { route, ..scripted });
                 } else if part_of.is_some() {
-                    after = self.questions(&line, &mut turn);
+                    after = self.add_server_requests(&scripted, &mut turn);
                 } else {
-                    let message = self.answer(line.message, legacy_result);
-                    turn.lines.push(ScriptedMessage { message, ..line });
+                    let message = self.answer(scripted.message, legacy_result);
+                    turn.server_messages.push(ScriptedMessage { message, ..scripted });
                 }
             }
         }
@@ -227,14 +240,14 @@ impl Translation<'_> {
     }
 
     /// Adds the input requests of a result as requests of the server. Returns their indices.
-    fn questions(&mut self, line: &ScriptedMessage, turn: &mut Turn) -> Vec<usize> {
-        let result = part(self.script.message(line.message), "result");
+    fn add_server_requests(&mut self, scripted: &ScriptedMessage, turn: &mut Turn) -> Vec<usize> {
+        let result = part(self.script.message(scripted.message), "result");
         let result: Value = result.and_then(|result| serde_json::from_str(result).ok()).unwrap_or_default();
         let mut server_requests = Vec::new();
         for request in result["inputRequests"].as_object().into_iter().flat_map(|requests| requests.values()) {
             let params = request.get("params").map_or_else(|| "{}".to_owned(), Value::to_string);
-            let message = self.request(line.message, request["method"].as_str().unwrap_or_default(), &params);
-            turn.lines.push(ScriptedMessage { message, role: Role::Request, ..line.clone() });
+            let message = self.request(scripted.message, request["method"].as_str().unwrap_or_default(), &params);
+            turn.server_messages.push(ScriptedMessage { message, role: Role::Request, ..scripted.clone() });
             server_requests.push(message);
         }
         server_requests
@@ -242,24 +255,24 @@ impl Translation<'_> {
 
     /// Adds the notifications of a subscription as plain notifications, after the previous turn.
     fn add_subscribed(&mut self, turn: &Turn) {
-        let is_notification = |line: &&ScriptedMessage| {
-            let method = self.script.message(line.message).method.as_deref();
-            line.role == Role::Notification && method != Some("notifications/subscriptions/acknowledged")
+        let is_notification = |scripted: &&ScriptedMessage| {
+            let method = self.script.message(scripted.message).method.as_deref();
+            scripted.role == Role::Notification && method != Some("notifications/subscriptions/acknowledged")
         };
         let notifications = turn
-            .lines
+            .server_messages
             .iter()
             .filter(is_notification)
-            .map(|line| ScriptedMessage { route: Route::ListeningStream, ..line.clone() });
-        self.turns.last_mut().map_or(&mut self.opening, |turn| &mut turn.lines).extend(notifications);
+            .map(|scripted| ScriptedMessage { route: Route::ListeningStream, ..scripted.clone() });
+        self.turns.last_mut().map_or(&mut self.opening, |turn| &mut turn.server_messages).extend(notifications);
     }
 }
 
 /// For each turn that asked for input, the turn that continues it.
 fn continued(script: &Script) -> HashMap<TurnIndex, TurnIndex> {
     let answers = script.turns.iter().enumerate().flat_map(|(at, turn)| {
-        let lines = turn.lines.iter().filter(|line| line.role == Role::Answer);
-        lines.map(move |line| (script.message(line.message).number, at))
+        let lines = turn.server_messages.iter().filter(|scripted| scripted.role == Role::Answer);
+        lines.map(move |scripted| (script.message(scripted.message).number, at))
     });
     let answers: HashMap<MessageNumber, TurnIndex> = answers.collect();
     let continues = |(at, turn): (TurnIndex, &Turn)| {
@@ -272,6 +285,6 @@ fn continued(script: &Script) -> HashMap<TurnIndex, TurnIndex> {
 
 /// Whether `_meta` of a request names revision 2026-07-28 or later.
 pub fn is_modern(params: Option<&str>) -> bool {
-    let said = params.and_then(|params| member(member(params, "_meta")?, meta::VERSION));
-    said.and_then(crate::decode::json::string).is_some_and(|revision| Era::of(&revision) == Era::Modern)
+    let revision = params.and_then(|params| member(member(params, "_meta")?, meta::VERSION));
+    revision.and_then(crate::decode::json::string).is_some_and(|revision| Era::of(&revision) == Era::Modern)
 }

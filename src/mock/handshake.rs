@@ -22,11 +22,12 @@ pub fn result(script: &Script, method: &str, params: Option<&str>) -> Option<Val
 /// Otherwise the capabilities are those that the recorded client used.
 fn initialize(script: &Script, params: &str) -> Value {
     let discover = script.turns.iter().filter(|turn| turn.label.method == "server/discover");
-    let discovered =
-        discover.flat_map(|turn| &turn.lines).find_map(|line| match Answer::of(script.message(line.message)) {
+    let discovered = discover.flat_map(|turn| &turn.server_messages).find_map(|scripted| {
+        match Answer::of(script.message(scripted.message)) {
             Answer::Result(result) if result.get("capabilities").is_some() => Some(result),
             _ => None,
-        });
+        }
+    });
     let session = &script.recording.session;
     let server = session.server.clone().map_or_else(
         || json!({"name": "mcptap mock", "version": env!("CARGO_PKG_VERSION")}),

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_closest_fit_comes_first_and_each_answer_once() {
+    fn better_matches_come_first_and_each_turn_is_used_once() {
         use Match::{Exact, Loose, Order};
         assert_eq!(
             found(Order, &["a", "a", "a", "c", "c", "b"]),

@@ -81,13 +81,13 @@ pub struct Turn {
     /// Other recorded messages that this turn includes.
     pub also: Vec<MessageNumber>,
     /// The messages of the server.
-    pub lines: Vec<ScriptedMessage>,
+    pub server_messages: Vec<ScriptedMessage>,
 }
 
 impl Turn {
     /// Whether the recorded server answered the request.
     pub fn is_answered(&self) -> bool {
-        self.lines.iter().any(|line| line.role == Role::Answer)
+        self.server_messages.iter().any(|scripted| scripted.role == Role::Answer)
     }
 }
 
@@ -122,8 +122,8 @@ impl Script {
     }
 
     /// The server messages of a turn, or those before the first turn.
-    pub fn lines(&self, turn: Option<TurnIndex>) -> &[ScriptedMessage] {
-        turn.map_or(&self.opening, |turn| &self.turns[turn].lines)
+    pub fn server_messages(&self, turn: Option<TurnIndex>) -> &[ScriptedMessage] {
+        turn.map_or(&self.opening, |turn| &self.turns[turn].server_messages)
     }
 
     /// The recorded message at an index.
@@ -211,7 +211,7 @@ impl ScriptBuilder {
                     label,
                     is_request,
                     also: Vec::new(),
-                    lines: Vec::new(),
+                    server_messages: Vec::new(),
                 });
                 self.ready_since.insert(Some(turn), message.time);
                 self.last = Some(turn);
@@ -247,12 +247,12 @@ impl ScriptBuilder {
                     let task = part(message, "result").and_then(|result| member(member(result, "task")?, "taskId"));
                     self.references.extend(task.map(|task| ((ReferenceKind::Task, task.to_owned()), turn)));
                     self.open.retain(|open| open.turn != turn);
-                    self.line(Some(turn), Route::Response, Role::Answer, index, message);
+                    self.add_message(Some(turn), Route::Response, Role::Answer, index, message);
                 }
             }
             Kind::Request => {
                 let (turn, route) = self.cause(message);
-                self.line(turn, route, Role::Request, index, message);
+                self.add_message(turn, route, Role::Request, index, message);
                 if let Some(turn) = turn {
                     let elicitation = part(message, "params").and_then(|params| member(params, "elicitationId"));
                     let reference =
@@ -263,23 +263,23 @@ impl ScriptBuilder {
                 self.server_requests.insert(message.number, (index, turn));
             }
             Kind::Notification => match self.progresses(message) {
-                Some(turn) => self.line(Some(turn), Route::Response, Role::Progress, index, message),
+                Some(turn) => self.add_message(Some(turn), Route::Response, Role::Progress, index, message),
                 None => {
                     let (turn, route) = self.cause(message);
-                    self.line(turn, route, Role::Notification, index, message);
+                    self.add_message(turn, route, Role::Notification, index, message);
                 }
             },
             Kind::Invalid => {}
         }
     }
 
-    fn line(&mut self, turn: Option<TurnIndex>, route: Route, role: Role, index: usize, message: &Message) {
+    fn add_message(&mut self, turn: Option<TurnIndex>, route: Route, role: Role, index: usize, message: &Message) {
         let after = self.answered.remove(&turn).unwrap_or_default();
         let ready_since = self.ready_since.insert(turn, message.time);
         let delay = ready_since.map_or(0, |ready_since| message.time.since(ready_since).max(0));
         let is_event = message.transport == Transport::StreamableHttp && message.carrier == Carrier::SseEvent;
-        let line = ScriptedMessage { message: index, role, route, after, delay, is_event };
-        turn.map_or(&mut self.opening, |turn| &mut self.turns[turn].lines).push(line);
+        let scripted = ScriptedMessage { message: index, role, route, after, delay, is_event };
+        turn.map_or(&mut self.opening, |turn| &mut self.turns[turn].server_messages).push(scripted);
     }
 
     /// The open request whose progress a notification reports.
@@ -360,18 +360,19 @@ mod tests {
     /// Each turn with its server messages.
     fn turns_of(text: &str) -> String {
         let script = script(text);
-        let line = |line: &ScriptedMessage| {
-            let method = script.message(line.message).method.clone().unwrap_or_default();
-            let after = if line.after.is_empty() { String::new() } else { format!(" after {:?}", line.after) };
-            format!("  {:?} {method} {:?}{after}\n", line.role, line.route)
+        let scripted = |scripted: &ScriptedMessage| {
+            let method = script.message(scripted.message).method.clone().unwrap_or_default();
+            let after = if scripted.after.is_empty() { String::new() } else { format!(" after {:?}", scripted.after) };
+            format!("  {:?} {method} {:?}{after}\n", scripted.role, scripted.route)
         };
-        let opening: String = script.opening.iter().map(line).collect();
-        let turn = |turn: &Turn| format!("{}\n{}", turn.label, turn.lines.iter().map(line).collect::<String>());
+        let opening: String = script.opening.iter().map(scripted).collect();
+        let turn =
+            |turn: &Turn| format!("{}\n{}", turn.label, turn.server_messages.iter().map(scripted).collect::<String>());
         opening + &script.turns.iter().map(turn).collect::<String>()
     }
 
     #[test]
-    fn of_several_open_calls_that_one_asked_which_waited_or_is_named() {
+    fn server_requests_belong_to_the_call_that_waited_or_is_named() {
         insta::assert_snapshot!(turns_of(
             r#"
             -> {"id":1,"method":"tools/call","params":{"name":"a"}}
@@ -403,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_says_has_a_cause() {
+    fn each_server_message_has_a_cause() {
         insta::assert_snapshot!(turns_of(
             r#"
             <- {"method":"notifications/message","params":{"data":"up"}}

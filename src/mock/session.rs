@@ -4,7 +4,7 @@
 //! messages of the turn in order, at once or with the recorded pauses. A message waits until the
 //! client has answered the same server requests as the recorded client had.
 
-mod play;
+mod playback;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -24,7 +24,7 @@ use crate::decode::json::member;
 use crate::decode::jsonrpc::{Envelope, Fault, Kind, Parsed};
 use crate::replay::messages::{self, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR};
 use crate::replay::translate::Era;
-use play::Playback;
+use playback::Playback;
 
 /// The speed of the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl RecordedServer {
     }
 
     /// The script for clients of this era.
-    fn part(&self, era: Era) -> &EraScript {
+    fn script_for(&self, era: Era) -> &EraScript {
         if era == self.recorded.script.era() {
             return &self.recorded;
         }
@@ -134,8 +134,8 @@ pub struct Session {
     era: Option<Era>,
     /// The used turns of each era.
     used: [UsedTurns; 2],
-    plays: VecDeque<Playback>,
-    next_play: u64,
+    playbacks: VecDeque<Playback>,
+    next_playback: u64,
     /// Requests sent to the client by id: the playback, and the index of the recorded request.
     server_requests: HashMap<u64, (u64, usize)>,
     next_id: u64,
@@ -230,13 +230,13 @@ impl Session {
     }
 
     /// The time of the next output, if the client sends nothing before.
-    pub fn next(&self, server: &RecordedServer) -> Option<Duration> {
-        self.plays.iter().filter_map(|play| play.due(server)).min()
+    pub fn next_due(&self, server: &RecordedServer) -> Option<Duration> {
+        self.playbacks.iter().filter_map(|playback| playback.due(server)).min()
     }
 
     /// Drops what belongs to this text, because its connection is gone.
-    pub fn leave(&mut self, post: Post) {
-        self.plays.retain(|play| play.post != post || play.id.is_none());
+    pub fn abandon(&mut self, post: Post) {
+        self.playbacks.retain(|playback| playback.post != post || playback.id.is_none());
         self.batches.remove(&post);
     }
 
@@ -264,12 +264,12 @@ impl Session {
             Some(Kind::Notification) => self.notification(server, ledger, method, params, post, now),
             Some(Kind::Response | Kind::Error) => {
                 let id = of(&envelope.id).and_then(|id| id.parse::<u64>().ok());
-                let Some((play, server_requests)) = id.and_then(|id| self.server_requests.remove(&id)) else {
+                let Some((playback, request)) = id.and_then(|id| self.server_requests.remove(&id)) else {
                     ledger.unexpected("a response without a request".to_owned());
                     return;
                 };
-                if let Some(play) = self.plays.iter_mut().find(|known| known.number == play) {
-                    play.answered(server_requests, now);
+                if let Some(playback) = self.playbacks.iter_mut().find(|known| known.number == playback) {
+                    playback.answered(request, now);
                 }
             }
             Some(Kind::Invalid) | None => self.refuse(ledger, post, INVALID_REQUEST, "not a JSON-RPC message", summary),
@@ -293,7 +293,7 @@ impl Session {
             _ => self.era,
         };
         let era = self.era(server);
-        let (EraScript { script, matcher }, label) = (server.part(era), matching::label(method, params));
+        let (EraScript { script, matcher }, label) = (server.script_for(era), matching::label(method, params));
         if let Some((turn, fit)) = matcher.find(&mut self.used[era as usize], true, &label, params) {
             ledger.used(script, turn, fit);
             let token = params.and_then(|params| member(member(params, "_meta")?, "progressToken"));
@@ -358,7 +358,7 @@ impl Session {
         }
         let label = matching::label(method, params);
         let era = self.era(server);
-        let EraScript { script, matcher } = server.part(era);
+        let EraScript { script, matcher } = server.script_for(era);
         match matcher.find(&mut self.used[era as usize], false, &label, params) {
             Some((turn, fit)) => {
                 ledger.used(script, turn, fit);
@@ -371,9 +371,10 @@ impl Session {
     }
 
     fn cancel(&mut self, id: &str) {
-        let found = self.plays.iter().position(|play| play.id.as_deref() == Some(id) && !play.is_answered);
-        if let Some(play) = found.and_then(|at| self.plays.remove(at)) {
-            self.finish_request(play.post, None, false, None);
+        let found =
+            self.playbacks.iter().position(|playback| playback.id.as_deref() == Some(id) && !playback.is_answered);
+        if let Some(playback) = found.and_then(|at| self.playbacks.remove(at)) {
+            self.finish_request(playback.post, None, false, None);
         }
     }
 
@@ -388,15 +389,15 @@ impl Session {
         self.finish_request(post, Some(error.to_string()), false, Some(code));
     }
 
-    fn start(&mut self, mut play: Playback) {
-        play.number = self.next_play;
-        self.next_play += 1;
-        if self.plays.len() >= MAX_PLAYBACKS
-            && let Some(oldest) = self.plays.pop_front()
+    fn start(&mut self, mut playback: Playback) {
+        playback.number = self.next_playback;
+        self.next_playback += 1;
+        if self.playbacks.len() >= MAX_PLAYBACKS
+            && let Some(oldest) = self.playbacks.pop_front()
         {
             self.finish_request(oldest.post, None, false, None);
         }
-        self.plays.push_back(play);
+        self.playbacks.push_back(playback);
     }
 
     /// Finishes one request of a text. The responses to a batch are collected and sent together.
@@ -423,23 +424,23 @@ impl Session {
 
     /// Produces the output that is due.
     fn advance(&mut self, server: &RecordedServer, now: Duration) {
-        let mut plays = std::mem::take(&mut self.plays);
-        plays.retain_mut(|play| {
-            while play.due(server).is_some_and(|due| due <= now) {
-                self.line(server, play);
+        let mut playbacks = std::mem::take(&mut self.playbacks);
+        playbacks.retain_mut(|playback| {
+            while playback.due(server).is_some_and(|due| due <= now) {
+                self.send_next(server, playback);
             }
-            !play.is_over(server)
+            !playback.is_over(server)
         });
-        plays.append(&mut self.plays);
-        self.plays = plays;
+        playbacks.append(&mut self.playbacks);
+        self.playbacks = playbacks;
     }
 
     /// A new id for a recorded request of the server, which is sent now.
-    fn send_request(&mut self, play: u64, recorded: usize) -> u64 {
+    fn send_request(&mut self, playback: u64, recorded: usize) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
         if self.server_requests.len() < MAX_SERVER_REQUESTS {
-            self.server_requests.insert(id, (play, recorded));
+            self.server_requests.insert(id, (playback, recorded));
         }
         self.ids.insert(recorded, id);
         id

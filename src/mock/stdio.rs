@@ -45,7 +45,7 @@ pub fn serve(server: &RecordedServer, stop: &Receiver<()>) -> Result<Ledger> {
         for note in session.notes.drain(..) {
             eprintln!("mcptap: {}", safe::visible(&note));
         }
-        let due = session.next(server).map(|due| started + due);
+        let due = session.next_due(server).map(|due| started + due);
         let wake = due.map_or_else(crossbeam_channel::never, crossbeam_channel::at);
         select! {
             recv(lines) -> line => match line {

@@ -221,7 +221,7 @@ impl Rewriter {
         match self.heads.redirect(head, &self.host) {
             Redirect::None => {}
             Redirect::Here(text) => self.buffers[1].changes.push_back((head.offset..head.end(), text)),
-            Redirect::Away(index) => self.bypass = Some(index),
+            Redirect::Away(url) => self.bypass = Some(url),
         }
         self.endpoint = EndpointEvent::of(head);
         self.buffers[1].hold_from = self.endpoint.as_ref().map_or(u64::MAX, EndpointEvent::start);
@@ -231,9 +231,9 @@ impl Rewriter {
     fn content(&mut self, offset: u64, bytes: &[u8]) {
         let Some(endpoint) = &mut self.endpoint else { return };
         let buffer = &mut self.buffers[1];
-        let content_so_far = buffer.bytes.get((endpoint.start() - buffer.start) as usize..).unwrap_or_default();
+        let response_bytes = buffer.bytes.get((endpoint.start() - buffer.start) as usize..).unwrap_or_default();
         let renamed = |address: &str| self.heads.renamed(address, &self.host);
-        if let Some(changes) = endpoint.push(offset, bytes, content_so_far, renamed) {
+        if let Some(changes) = endpoint.push(offset, bytes, response_bytes, renamed) {
             buffer.changes.extend(changes);
             self.stop_holding();
         }

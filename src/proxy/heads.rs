@@ -27,15 +27,15 @@ impl HeadRewriter {
     pub(super) fn request(&self, head: &Head) -> Result<(Vec<u8>, Option<String>), Refusal> {
         let host = requests::check(head)?;
         check_target(head)?;
-        let Some(place) = host else { return Ok((self.with_host(head), None)) };
-        let host = String::from_utf8_lossy(head.slice(&place)).into_owned();
+        let Some(value) = host else { return Ok((self.with_host(head), None)) };
+        let host = String::from_utf8_lossy(head.slice(&value)).into_owned();
         if !is_own_name(&host, &self.names) {
             let name = uri::host_name(&host);
             let why =
                 format!("{name:?} is not a name of this proxy; start it with --allow-host NAME to allow the name");
             return Err(Refusal::new(421, why));
         }
-        Ok((replaced(head, &place, &self.server.authority), Some(host)))
+        Ok((replaced(head, &value, &self.server.authority), Some(host)))
     }
 
     /// HTTP/1.0 has no `Host` field, but servers expect one.
@@ -50,10 +50,10 @@ impl HeadRewriter {
         let StartLine::Response { status: 201 | 300..=399, .. } = head.start else { return Redirect::None };
         let location = head.fields.iter().find(|(name, _)| head.slice(name).eq_ignore_ascii_case(b"location"));
         let Some((_, value)) = location else { return Redirect::None };
-        let Ok(place) = std::str::from_utf8(head.slice(value)) else { return Redirect::None };
-        match self.renamed(place, host) {
+        let Ok(url) = std::str::from_utf8(head.slice(value)) else { return Redirect::None };
+        match self.renamed(url, host) {
             Some(here) => Redirect::Here(replaced(head, value, &here)),
-            None if Origin::of(place).is_some() => Redirect::Away(place.to_owned()),
+            None if Origin::of(url).is_some() => Redirect::Away(url.to_owned()),
             None => Redirect::None,
         }
     }

@@ -44,6 +44,7 @@ enum RelayEnd {
     Answered(Refusal),
 }
 
+/// One client connection and its connection to the server.
 pub(super) struct Relay<'p> {
     proxy: &'p Proxy,
     stop: BorrowedFd<'p>,
@@ -90,13 +91,13 @@ impl<'p> Relay<'p> {
 
     /// Forwards until the connection ends.
     pub(super) fn run(mut self) {
-        let over = loop {
+        let end = loop {
             match self.step() {
                 Ok(()) => {}
-                Err(over) => break over,
+                Err(end) => break end,
             }
         };
-        match over {
+        match end {
             RelayEnd::Finished => {}
             RelayEnd::Broken => self.break_off(),
             RelayEnd::Answered(refusal) => self.answer(&refusal),
@@ -106,9 +107,12 @@ impl<'p> Relay<'p> {
     /// Waits for the next bytes and forwards them.
     fn step(&mut self) -> Result<(), RelayEnd> {
         let (reads_client, reads_server) = (self.reads_client(), self.reads_server());
-        let holds = reads_server && self.server.as_ref().is_some_and(Socket::has_buffered_plaintext);
-        let limit =
-            if holds { Some(Duration::ZERO) } else { self.until.map(|until| until - Instant::now().min(until)) };
+        let has_plaintext = reads_server && self.server.as_ref().is_some_and(Socket::has_buffered_plaintext);
+        let limit = if has_plaintext {
+            Some(Duration::ZERO)
+        } else {
+            self.until.map(|until| until - Instant::now().min(until))
+        };
         let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
         let flag = |is_wanted: bool, flag: PollFlags| if is_wanted { flag } else { PollFlags::empty() };
         let flags = |reads, writes| flag(reads, PollFlags::IN) | flag(writes, PollFlags::OUT);
@@ -145,7 +149,7 @@ impl<'p> Relay<'p> {
                 self.read_client()?;
             }
         }
-        if !server.is_empty() || holds {
+        if !server.is_empty() || has_plaintext {
             self.read_server(reads_server)?;
         }
         self.check_end()
@@ -174,13 +178,13 @@ impl<'p> Relay<'p> {
             Ok(Some(count)) => {
                 self.read_at = now();
                 self.conversation.push(ClientToServer, &self.read[..count]);
-                self.pass_to_server()
+                self.forward_to_server()
             }
             Err(_) => Err(RelayEnd::Broken),
         }
     }
 
-    fn pass_to_server(&mut self) -> Result<(), RelayEnd> {
+    fn forward_to_server(&mut self) -> Result<(), RelayEnd> {
         self.out.clear();
         self.conversation.take(ClientToServer, &mut self.out);
         if self.out.is_empty() {
@@ -222,7 +226,7 @@ impl<'p> Relay<'p> {
         }
         match server.receive(&mut self.read) {
             Ok(None) => return Ok(()),
-            Ok(Some(0)) => self.end_of_server(),
+            Ok(Some(0)) => self.end_server_stream(),
             Ok(Some(count)) => {
                 self.read_at = now();
                 self.conversation.push(ServerToClient, &self.read[..count]);
@@ -230,7 +234,7 @@ impl<'p> Relay<'p> {
             // Many servers close TLS without `close_notify`. This matters only within a response,
             // because the client must not take it for the end of the response.
             Err(error) if error.kind() == ErrorKind::UnexpectedEof && !self.conversation.is_answering() => {
-                self.end_of_server()
+                self.end_server_stream()
             }
             Err(error) if !self.conversation.was_answered() => {
                 let why = format!("the connection broke before a response: {error}");
@@ -238,22 +242,22 @@ impl<'p> Relay<'p> {
             }
             Err(_) => return Err(RelayEnd::Broken),
         }
-        self.pass_to_client()?;
+        self.forward_to_client()?;
         // The client may have sent more requests, which can be forwarded now.
-        self.pass_to_server()
+        self.forward_to_server()
     }
 
-    fn end_of_server(&mut self) {
+    fn end_server_stream(&mut self) {
         self.ended.1 = true;
         self.conversation.end();
     }
 
-    fn pass_to_client(&mut self) -> Result<(), RelayEnd> {
+    fn forward_to_client(&mut self) -> Result<(), RelayEnd> {
         self.out.clear();
         self.conversation.take(ServerToClient, &mut self.out);
-        if let Some(place) = self.conversation.bypass() {
+        if let Some(url) = self.conversation.bypass() {
             self.proxy
-                .warn(&format!("the server redirects clients to {place}; their traffic to that URL is not recorded"));
+                .warn(&format!("the server redirects clients to {url}; their traffic to that URL is not recorded"));
         }
         if !self.out.is_empty() {
             if let Some(track) = &mut self.track {

@@ -74,7 +74,7 @@ fn long() -> Vec<(Direction, &'static [u8])> {
 }
 
 #[test]
-fn names_of_places_change_and_nothing_else() {
+fn only_addresses_change() {
     let passed = pass(&long(), usize::MAX);
     let all =
         |wanted| LONG.iter().filter(|(direction, _)| *direction == wanted).map(|(_, text)| *text).collect::<String>();
@@ -94,7 +94,7 @@ fn names_of_places_change_and_nothing_else() {
 }
 
 #[test]
-fn what_cannot_be_read_without_a_guess_is_refused() {
+fn ambiguous_requests_are_refused() {
     let host = "Host: localhost\r\n";
     let long = "x".repeat(70_000);
     let (chunked, length) = ("Transfer-Encoding: chunked\r\n", "Content-Length: 3\r\n");
@@ -141,7 +141,7 @@ fn what_cannot_be_read_without_a_guess_is_refused() {
 }
 
 #[test]
-fn a_body_that_breaks_off_its_framing_is_passed_on_no_further() {
+fn a_body_with_broken_framing_is_forwarded_no_further() {
     let head = "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
     for (good, bad) in [("3\r\nabc\r\n", "nonsense\r\n"), ("3\r\nabc", "d\r\n0\r\n\r\n"), ("0\r\n", "no field\r\n\r\n")]
     {
@@ -155,7 +155,7 @@ fn a_body_that_breaks_off_its_framing_is_passed_on_no_further() {
 }
 
 #[test]
-fn redirects_past_the_proxy_are_told_once() {
+fn redirects_past_the_proxy_are_reported_once() {
     for (place, away) in [
         ("http://api.example:8443/mcp", true),
         ("https://api.example/mcp", true),
@@ -177,7 +177,7 @@ fn redirects_past_the_proxy_are_told_once() {
 }
 
 #[test]
-fn only_heads_and_lines_of_framing_are_held() {
+fn only_heads_and_framing_lines_are_buffered() {
     let mut conversation = conversation();
     let mut taken = |direction, text: &str| {
         conversation.push(direction, text.as_bytes());
@@ -210,7 +210,7 @@ fn chunk(text: &str) -> String {
 }
 
 #[test]
-fn an_address_at_the_server_is_one_at_the_proxy() {
+fn an_announced_server_address_becomes_the_proxys() {
     let (events, chunked) = ("Content-Type: text/event-stream\r\n", "Transfer-Encoding: chunked\r\n");
     let whole = "https://api.example:8443/messages?a=1";
     for (start, end) in
@@ -230,7 +230,7 @@ fn an_address_at_the_server_is_one_at_the_proxy() {
 }
 
 #[test]
-fn all_else_in_streams_stays() {
+fn all_other_stream_content_is_unchanged() {
     let events = "Content-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n";
     let event = |address: &str| chunk(&format!("event: endpoint\ndata: {address}\n\n"));
     let whole = event("https://api.example:8443/m");
@@ -255,7 +255,7 @@ fn all_else_in_streams_stays() {
 }
 
 #[test]
-fn a_server_that_is_no_http_is_for_the_client_to_judge() {
+fn a_server_without_http_is_forwarded_unchanged() {
     for sent in ["\x16\x03\x01\x02\0", "SSH-2.0-x\r\n", "HTTP/1.1 200 OK\n\nno length", "HTTP/1.1 200 OK\r\nX\r\n\r\n"]
     {
         for size in [usize::MAX, 1] {
@@ -285,7 +285,7 @@ fn response(sent: &str) -> String {
 }
 
 #[test]
-fn nobody_holds_a_connection_by_being_slow() {
+fn slow_clients_are_dropped() {
     assert_eq!(response(""), "");
     for sent in ["G", "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: localhost\r\n"] {
         let response = response(sent);
@@ -322,7 +322,7 @@ fn encode_script<'a>(steps: impl Iterator<Item = (bool, &'a [u8])>) -> Vec<u8> {
 }
 
 #[test]
-fn seeds_hold() {
+fn seeds_pass_the_fuzz_target() {
     for seed in
         [long(), vec![(ClientToServer, b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: x\r\n\r\n"), (ServerToClient, b"")]]
     {
@@ -333,17 +333,17 @@ fn seeds_hold() {
 
 proptest! {
     #[test]
-    fn any_cutting_gives_the_same_bytes(size in 1..200usize) {
+    fn cutting_changes_nothing(size in 1..200usize) {
         prop_assert_eq!(pass(&long(), size), pass(&long(), usize::MAX));
     }
 
     #[test]
-    fn any_conversation_holds(steps in proptest::collection::vec((any::<bool>(), fragment()), 0..30)) {
+    fn any_conversation_passes_the_fuzz_target(steps in proptest::collection::vec((any::<bool>(), fragment()), 0..30)) {
         fuzz_proxy(&encode_script(steps.iter().map(|(requested, bytes)| (*requested, bytes.as_slice()))));
     }
 
     #[test]
-    fn any_bytes_hold(data in proptest::collection::vec(any::<u8>(), 0..400)) {
+    fn any_bytes_pass_the_fuzz_target(data in proptest::collection::vec(any::<u8>(), 0..400)) {
         fuzz_proxy(&data);
     }
 }

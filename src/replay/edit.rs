@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_value_changes_and_nothing_else() {
+    fn only_one_value_changes() {
         let text = r#"{ "b" : [1.0, {"a/b": "\u0041"}], "a":2e400 }"#;
         assert_eq!(replaced(text, "/b/1/a~1b", "7"), r#"{ "b" : [1.0, {"a/b": 7}], "a":2e400 }"#);
         assert_eq!(replaced(text, "/b/2", "7"), text);
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_taken_out() {
+    fn members_are_removed() {
         assert_eq!(without_members(r#"{"a":1,"b" : 2}"#, &|name| name == "a"), r#"{"b":2}"#);
     }
 }

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn an_identifier_that_the_server_made_is_replaced() {
+    fn an_identifier_of_the_server_is_replaced() {
         let back =
             handed_back(json!({"ticket": "T-4711"}), json!({"arguments": {"id": "T-4711"}}), json!({"ticket": "T-9"}));
         assert_eq!(back, [("/arguments/id".to_owned(), json!("T-9"))]);
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_and_notifications_of_the_server_give_values_too() {
+    fn server_requests_and_notifications_supply_values_too() {
         let flow = flow(
             r#"
             -> {"id":1,"method":"tools/call","params":{"name":"a"}}
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_of_the_client_hand_values_back_too() {
+    fn client_responses_send_values_back_too() {
         let flow = flow(
             r#"
             -> {"id":1,"method":"tools/call","params":{"name":"open"}}
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_the_same_by_accident_is_left_alone() {
+    fn accidental_matches_are_left_alone() {
         let unchanged = |old: Value, sent: Value, new: Value| assert_eq!(handed_back(old, sent, new), []);
         unchanged(json!({"count": 3}), json!({"count": 3}), json!({"count": 4}));
         unchanged(json!({"word": "printer"}), json!({"word": "printer"}), json!({"word": "scanner"}));

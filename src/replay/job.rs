@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn one_call_comes_with_those_that_give_it_its_values() {
+    fn a_chosen_call_includes_the_calls_that_supply_its_values() {
         let mut job = job();
         job.choose(&[3]);
         let sent: Vec<String> = job
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn only_parameters_can_be_sent_as_parameters() {
+    fn only_objects_and_arrays_are_accepted_as_params() {
         let mut job = job();
         assert!(job.edit(2, r#"{"name":"look","arguments":{"x":2}}"#).is_ok());
         let params = |step| job.params(step).unwrap().unwrap();

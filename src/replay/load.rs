@@ -177,7 +177,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_percentile_is_a_value_that_so_many_do_not_exceed() {
+    fn percentiles_use_the_nearest_rank() {
         assert_eq!([0, 50, 95, 99, 100].map(|percent| percentile(&[3, 1, 2], percent)), [1, 2, 3, 3, 3].map(Some));
         let many: Vec<i64> = (1..=200).collect();
         assert_eq!([50, 95, 99].map(|percent| percentile(&many, percent)), [100, 190, 198].map(Some));

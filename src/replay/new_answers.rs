@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_is_read_back_from_memory_and_from_the_file() {
+    fn answers_are_read_back_from_memory_and_file() {
         let mut store = NewAnswers::default();
         let long = "x".repeat(MEMORY / 3);
         let answers: Vec<_> =
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_disk_they_stay_in_memory() {
+    fn without_a_disk_answers_stay_in_memory() {
         let mut store = NewAnswers::default();
         let answer = store.add(Answer::Error("{}".into()));
         assert!(store.write(Path::new("/nowhere/at/all")).is_err());

@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waited_waits_and_what_ran_in_parallel_runs_in_parallel() {
+    fn waiting_and_parallelism_are_as_recorded() {
         let plan = plan(
             r#"
             -> {"id":1,"method":"initialize"}
@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_client_does_about_a_notification_waits_for_it() {
+    fn a_reaction_waits_for_its_notification() {
         let plan = plan(
             r#"
             -> {"id":1,"method":"tools/list"}
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_to_the_server_are_kept_with_what_it_asked() {
+    fn client_responses_are_stored_with_the_server_request() {
         let plan = plan(
             r#"
             -> {"id":1,"method":"tools/call","params":{"name":"ask"}}
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_redirected_is_said_once() {
+    fn a_redirected_message_is_sent_once() {
         let text = r#"
             -> {"id":1,"method":"initialize"}
             -> {"id":1,"method":"initialize"}
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_known_again_by_its_letters() {
+    fn a_recorded_answer_is_recognised_by_its_bytes() {
         let plan = plan(
             r#"
             -> {"id":1,"method":"tools/call","params":{"name":"a"}}
@@ -450,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cancellation_may_cross_the_answer_and_a_plan_holds_no_more_than_such() {
+    fn a_cancellation_can_cross_the_response_and_old_ids_are_discarded() {
         let mut test_recordings = String::new();
         for id in 0..3_000 {
             test_recordings += &format!("-> {{\"id\":{id},\"method\":\"ping\"}}\n<- {{\"id\":{id},\"result\":{{}}}}\n");

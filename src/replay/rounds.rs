@@ -100,7 +100,7 @@ mod tests {
     use crate::replay::test_recordings;
 
     #[test]
-    fn a_call_that_was_asked_back_is_one() {
+    fn continued_requests_form_one_call() {
         let mut messages = test_recordings::read(
             r#"
             -> {"id":1,"method":"tools/call","params":{"name":"book"}}

@@ -48,7 +48,7 @@ const MAX_REOPENINGS: u32 = 3;
 const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Clone)]
-struct Pending {
+struct PendingRequest {
     /// The step of the request. `None` for a handshake that the recording does not contain.
     step: Option<StepIndex>,
     sent: Instant,
@@ -58,7 +58,7 @@ struct Pending {
     rounds: u32,
 }
 
-impl Pending {
+impl PendingRequest {
     /// Nanoseconds from sending the request to `at`.
     fn latency(&self, at: Instant) -> Option<i64> {
         i64::try_from(at.saturating_duration_since(self.sent).as_nanos()).ok()
@@ -81,18 +81,18 @@ pub fn run(
         transport,
         follower,
         dialect: Dialect::new(&recording.revision, revision, recording.client.clone()),
-        done: vec![None; recording.plan.steps.len()],
+        step_results: vec![None; recording.plan.steps.len()],
         pending: BTreeMap::new(),
         polls: Vec::new(),
         handshakes: HashMap::new(),
         ids: vec![0; recording.plan.steps.len()],
-        next: 1,
+        next_id: 1,
         used_replies: vec![false; recording.plan.server_requests.len()],
         used_questions: vec![false; recording.rounds.questions.len()],
         effects: recording.effects.clone(),
         new_answers: NewAnswers::default(),
         schemas: HashMap::new(),
-        opened: false,
+        is_open: false,
         reopenings: 0,
         ended: None,
         session_lost: false,
@@ -100,7 +100,7 @@ pub fn run(
         missing_methods: BTreeSet::new(),
         result: ReplayResult::default(),
     };
-    runner.play();
+    runner.send_all();
     runner.finish()
 }
 
@@ -111,16 +111,16 @@ struct Runner<'a, 'f> {
     transport: Box<dyn Transport>,
     follower: &'a mut Follower<'f>,
     dialect: Dialect,
-    done: Vec<Option<StepResult>>,
+    step_results: Vec<Option<StepResult>>,
     /// Open requests by id. Ids grow, so they are in the order of sending.
-    pending: BTreeMap<u64, Pending>,
+    pending: BTreeMap<u64, PendingRequest>,
     /// Requests to be repeated later.
     polls: Vec<Poll>,
     /// Answers to handshakes that the recording does not contain.
     handshakes: HashMap<u64, AnswerText>,
     /// By step: the id of the latest request; 0 if none was sent.
     ids: Vec<u64>,
-    next: u64,
+    next_id: u64,
     /// Whether each recorded response to a server request was used.
     used_replies: Vec<bool>,
     /// Whether each recorded response to an input request was used.
@@ -130,7 +130,7 @@ struct Runner<'a, 'f> {
     new_answers: NewAnswers,
     /// Input schemas of tools that take arguments in header fields.
     schemas: HashMap<String, Value>,
-    opened: bool,
+    is_open: bool,
     reopenings: u32,
     ended: Option<Failure>,
     /// The server lost the session.
@@ -144,7 +144,7 @@ struct Runner<'a, 'f> {
 }
 
 impl Runner<'_, '_> {
-    fn play(&mut self) {
+    fn send_all(&mut self) {
         let steps = &self.recording.plan.steps;
         // Clients of both eras send `server/discover` first. To a server of the older era it is a
         // request like any other.
@@ -154,7 +154,7 @@ impl Runner<'_, '_> {
             self.open(None);
         }
         for (index, step) in steps.iter().enumerate() {
-            if self.done[index].is_some() {
+            if self.step_results[index].is_some() {
                 continue;
             }
             self.wait(None, |runner| runner.recording.plan.after(index).any(|step| runner.is_pending(step)));
@@ -172,7 +172,7 @@ impl Runner<'_, '_> {
             }
             if let Some(why) = self.reason_to_skip(index, params.as_deref()) {
                 self.finish_unsent(index, StepOutcome::Skipped(why));
-            } else if opens(step) && !self.opened {
+            } else if opens(step) && !self.is_open {
                 self.open(Some(index));
             } else {
                 self.send_step(index, step, params);
@@ -187,17 +187,17 @@ impl Runner<'_, '_> {
     }
 
     fn finish(mut self) -> ReplayResult {
-        let last_words = self.transport.close();
+        let server_exit = self.transport.close();
         let reason = self.ended.take().map(|ended| ended.why);
-        let reason = match (reason, last_words) {
-            (Some(reason), Some(words)) => Some(format!("{reason}; {words}")),
-            (reason, words) => reason.or(words),
+        let reason = match (reason, server_exit) {
+            (Some(reason), Some(server_exit)) => Some(format!("{reason}; {server_exit}")),
+            (reason, server_exit) => reason.or(server_exit),
         };
-        if !self.opened {
+        if !self.is_open {
             self.result.unopened = reason.clone();
         }
         let nothing = |why: String| StepOutcome::Sent(Some(Reply::Other(Answer::Nothing(why))));
-        for (index, done) in self.done.iter_mut().enumerate() {
+        for (index, done) in self.step_results.iter_mut().enumerate() {
             let id = Some(self.ids[index]).filter(|id| *id > 0);
             let outcome = match (&done, &reason, id) {
                 (Some(_), ..) => continue,
@@ -205,11 +205,11 @@ impl Runner<'_, '_> {
                 (None, Some(reason), None) => nothing(format!("not sent: {reason}")),
                 (None, None, _) => nothing("no answer".to_owned()),
             };
-            let ended = StepResult { id, outcome, latency: None };
-            self.follower.report(Progress::Done(index, &ended));
-            *done = Some(ended);
+            let unfinished = StepResult { id, outcome, latency: None };
+            self.follower.report(Progress::Done(index, &unfinished));
+            *done = Some(unfinished);
         }
-        self.result.steps = self.done.into_iter().flatten().collect();
+        self.result.steps = self.step_results.into_iter().flatten().collect();
         self.result.new_answers = Arc::new(self.new_answers);
         self.result.revision = self.dialect.revision;
         self.result
@@ -239,9 +239,9 @@ impl Runner<'_, '_> {
         self.finish_step(step, StepResult { id: None, outcome, latency: None });
     }
 
-    fn finish_step(&mut self, step: StepIndex, done: StepResult) {
-        self.follower.report(Progress::Done(step, &done));
-        self.done[step] = Some(done);
+    fn finish_step(&mut self, step: StepIndex, step_result: StepResult) {
+        self.follower.report(Progress::Done(step, &step_result));
+        self.step_results[step] = Some(step_result);
     }
 
     /// Sends a step with these recorded `params`.
@@ -277,8 +277,8 @@ impl Runner<'_, '_> {
 
     /// Replaces recorded values by those of the new server.
     fn with_values(&self, text: String, uses: &[Use]) -> String {
-        uses.iter().fold(text, |text, used_replies| match self.result.values.get(&used_replies.origin) {
-            Some(value) => used_replies.renew(&text, &self.recording.flow.origins[used_replies.origin].value, value),
+        uses.iter().fold(text, |text, used| match self.result.values.get(&used.origin) {
+            Some(value) => used.renew(&text, &self.recording.flow.origins[used.origin].value, value),
             None => text,
         })
     }
@@ -288,7 +288,7 @@ impl Runner<'_, '_> {
         let sent = Instant::now();
         let opens = matches!(method, "initialize" | "server/discover");
         let deadline = sent + if opens { self.settings.timeout.max(START_TIMEOUT) } else { self.settings.timeout };
-        let id = self.send_request(Pending { step, sent, deadline, method: method.to_owned(), params, rounds });
+        let id = self.send_request(PendingRequest { step, sent, deadline, method: method.to_owned(), params, rounds });
         if let Some(step) = step {
             self.follower.report(Progress::Sent(step));
         }
@@ -296,9 +296,9 @@ impl Runner<'_, '_> {
     }
 
     /// Sends a request under a new id.
-    fn send_request(&mut self, pending: Pending) -> u64 {
-        let id = self.next;
-        self.next += 1;
+    fn send_request(&mut self, pending: PendingRequest) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
         let text = compose(Some(id), &pending.method, pending.params.as_deref());
         let fields = self.fields(&pending.method, pending.params.as_deref());
         self.pending.insert(id, pending);
@@ -314,7 +314,7 @@ impl Runner<'_, '_> {
     fn fields(&self, method: &str, params: Option<&str>) -> Vec<(String, String)> {
         let modern = self.dialect.era() == Era::Modern;
         let revision =
-            Some(self.dialect.revision.as_str()).filter(|_| (self.opened || modern) && method != "initialize");
+            Some(self.dialect.revision.as_str()).filter(|_| (self.is_open || modern) && method != "initialize");
         let mut fields = headers(revision, method, params);
         let params = params.filter(|_| modern && method == "tools/call" && !self.schemas.is_empty());
         let call = params.and_then(|params| serde_json::from_str::<Value>(params).ok()).unwrap_or_default();

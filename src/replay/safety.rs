@@ -111,7 +111,7 @@ mod tests {
     use crate::replay::test_recordings;
 
     #[test]
-    fn what_destroys_is_not_sent_unless_allowed() {
+    fn destructive_tools_are_not_called_unless_allowed() {
         let mut effects = Effects::default();
         effects.add_tools(&json!({"tools": [
             {"name": "look", "annotations": {"readOnlyHint": true, "destructiveHint": true}},

@@ -101,7 +101,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(8))]
 
         #[test]
-        fn each_message_is_read_wherever_one_looked_before(numbers in prop::collection::vec(0..1_300_u64, 1..60)) {
+        fn messages_are_read_in_any_order(numbers in prop::collection::vec(0..1_300_u64, 1..60)) {
             let call = |id| format!("-> {{\"id\":{id},\"method\":\"ping\"}}\n<- {{\"id\":{id},\"result\":{{\"n\":{id}}}}}\n");
             let messages = test_recordings::read(&(0..600).map(call).collect::<String>());
             let mut texts = test_recordings::analyze(&messages).texts().unwrap();

@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_of_the_old_era_says_in_the_new_one_who_it_is() {
+    fn a_request_of_the_older_era_gets_the_clients_data() {
         let client = ClientIdentity::of(r#"{"clientInfo":{"name":"x"},"capabilities":{"roots":{}}}"#).unwrap();
         let mut dialect = Dialect::new(LEGACY, MODERN, client);
         assert!(matches!(dialect.translate(&label("initialize"), true, None), Translated::Implied(_)));
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn and_the_other_way_round() {
+    fn a_request_of_the_newer_era_loses_the_clients_data() {
         let mut dialect = Dialect::new(MODERN, LEGACY, ClientIdentity::default());
         let params = format!(r#"{{"name":"a","_meta":{{"{}":"2026-07-28","x":1}}}}"#, meta::VERSION);
         let sent = dialect.translate(&label("tools/call"), true, Some(&params));
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_request_says_of_itself_stays_as_it_was_recorded() {
+    fn data_in_a_request_stays_as_recorded() {
         let request = |revision: &str, more: &str| {
             format!(r#"{{"name":"a","_meta":{{"{}":"{revision}","{}":{more}}}}}"#, meta::VERSION, meta::CAPABILITIES)
         };
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn results_have_the_members_that_the_other_era_wants() {
+    fn results_get_the_members_of_the_other_era() {
         let to_modern = modern_result("tools/list", r#"{"tools":[]}"#).unwrap();
         let wanted = json!({"tools": [], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"});
         assert_eq!(serde_json::from_str::<Value>(&to_modern).unwrap(), wanted);
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_follow_the_revision() {
+    fn header_fields_follow_the_revision() {
         let fields = |revision| headers(Some(revision), "tools/call", Some(r#"{"name":"größe"}"#));
         assert!(fields("2025-03-26").is_empty());
         assert_eq!(fields("2025-06-18"), [("MCP-Protocol-Version".into(), "2025-06-18".into())]);

@@ -41,7 +41,7 @@ const METHODS: &str = "GET, POST, DELETE";
 const PIECE: usize = 16 << 10;
 
 /// Serves a connection until it ends.
-pub(super) fn serve(mut stream: TcpStream, events: &Sender<HubRequest>, guard: &Guard) {
+pub(super) fn serve(mut stream: TcpStream, hub: &Sender<HubRequest>, guard: &Guard) {
     // Responses are written whole, so Nagle's algorithm would only delay them.
     let _ = stream.set_nodelay(true);
     let _ = stream.set_write_timeout(Some(WRITE_TIMEOUT));
@@ -49,8 +49,8 @@ pub(super) fn serve(mut stream: TcpStream, events: &Sender<HubRequest>, guard: &
     loop {
         match next(&mut stream, &mut requests) {
             Ok(Some(request)) => {
-                let mut answering = Answering { out: &mut stream, request: &request, page: None, is_open: false };
-                if answering.answer(events, guard).is_err() || !request.keeps_alive() {
+                let mut response = ResponseWriter { out: &mut stream, request: &request, page: None, is_open: false };
+                if response.answer(hub, guard).is_err() || !request.keeps_alive() {
                     return;
                 }
             }
@@ -76,9 +76,9 @@ fn next(stream: &mut TcpStream, requests: &mut Requests) -> Result<Option<Reques
             until.get_or_insert_with(|| Instant::now() + REQUEST_TIMEOUT);
         }
         let left = until.map_or(IDLE_TIMEOUT, |until| until.saturating_duration_since(Instant::now()));
-        let is_heard = !requests.awaits_continue() || stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").is_ok();
+        let can_continue = !requests.awaits_continue() || stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").is_ok();
         // `set_read_timeout` refuses a timeout of zero.
-        if !is_heard || stream.set_read_timeout(Some(left)).is_err() {
+        if !can_continue || stream.set_read_timeout(Some(left)).is_err() {
             return Ok(None);
         }
         match stream.read(&mut buffer) {
@@ -90,7 +90,7 @@ fn next(stream: &mut TcpStream, requests: &mut Requests) -> Result<Option<Reques
 }
 
 /// A request and the response that is being written.
-struct Answering<'a> {
+struct ResponseWriter<'a> {
     out: &'a mut TcpStream,
     request: &'a Request,
     /// The origin of the web page that sent the request, if that origin is allowed.
@@ -99,8 +99,8 @@ struct Answering<'a> {
     is_open: bool,
 }
 
-impl<'a> Answering<'a> {
-    fn answer(&mut self, events: &Sender<HubRequest>, guard: &Guard) -> io::Result<()> {
+impl<'a> ResponseWriter<'a> {
+    fn answer(&mut self, hub: &Sender<HubRequest>, guard: &Guard) -> io::Result<()> {
         let host = self.request.field("host").unwrap_or_default();
         // RFC 9110 section 15.5.20: 421 "indicates that the request was directed at a server that
         // is unable or unwilling to produce an authoritative response for the target URI".
@@ -134,21 +134,21 @@ impl<'a> Answering<'a> {
             ("POST", "/messages") => {
                 let id = query.split('&').find_map(|pair| pair.strip_prefix("sessionId="));
                 match id {
-                    Some(id) => self.post(events, Some(id.to_owned())),
+                    Some(id) => self.post(hub, Some(id.to_owned())),
                     None => self.refuse(400, "sessionId is missing"),
                 }
             }
-            ("POST", _) => self.post(events, session),
-            ("GET", "/sse") => self.listen(events, None, None),
+            ("POST", _) => self.post(hub, session),
+            ("GET", "/sse") => self.listen(hub, None, None),
             // "The server MUST either return Content-Type: text/event-stream …, or else return HTTP
             // 405 Method Not Allowed"
             ("GET", _) if session.is_none() => {
                 self.refuse(405, "Mcp-Session-Id is missing: a stream belongs to a session")
             }
-            ("GET", _) => self.listen(events, session, self.request.field("last-event-id").map(str::to_owned)),
+            ("GET", _) => self.listen(hub, session, self.request.field("last-event-id").map(str::to_owned)),
             ("DELETE", _) => {
                 let (reply, replies) = bounded(1);
-                let _ = events.send(HubRequest::Delete { session, reply });
+                let _ = hub.send(HubRequest::Delete { session, reply });
                 match replies.recv() {
                     Ok(HubReply::Refused(status, why)) => self.refuse(status, why),
                     _ => self.respond(200, &[], ""),
@@ -168,7 +168,7 @@ impl<'a> Answering<'a> {
         })
     }
 
-    fn post(&mut self, events: &Sender<HubRequest>, session: Option<String>) -> io::Result<()> {
+    fn post(&mut self, hub: &Sender<HubRequest>, session: Option<String>) -> io::Result<()> {
         let kind = self.request.field("content-type").unwrap_or_default().split(';').next().unwrap_or_default().trim();
         // A web page may send text/plain to any origin without a CORS preflight, but not
         // application/json.
@@ -182,7 +182,7 @@ impl<'a> Answering<'a> {
         // Unbounded, because a turn of the recording has only so many messages and a client waits
         // for them.
         let (reply, replies) = unbounded();
-        let _ = events.send(HubRequest::Post { session, text: self.request.body.clone(), reply });
+        let _ = hub.send(HubRequest::Post { session, text: self.request.body.clone(), reply });
         match replies.recv() {
             Ok(HubReply::Begin(session)) => self.messages(&replies, session.as_deref(), json, stream),
             Ok(HubReply::Refused(status, why)) => self.refuse(status, why),

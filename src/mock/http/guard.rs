@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_of_others_are_refused() {
+    fn pages_of_other_origins_are_refused() {
         let guard = Guard::new(&[], None);
         let host = "192.0.2.7:8000";
         for origin in ["http://localhost", "http://127.0.0.1:6274", "https://[::1]", "http://192.0.2.7:8000"] {

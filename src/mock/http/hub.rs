@@ -16,7 +16,7 @@ use crate::view::safe;
 
 /// The most clients at once. Beyond it, the one that was silent longest is discarded. Its next
 /// message gets status 404, as the specification asks.
-const CLIENTS: usize = 1_024;
+const MAX_CLIENTS: usize = 1_024;
 
 /// The most messages that are buffered for a client without an open stream. Beyond it, the
 /// oldest are discarded.
@@ -65,7 +65,7 @@ pub(super) enum HubReply {
 const RETAINED_EVENTS: usize = 1_024;
 
 /// The key of the client that needs no session.
-const NONE: &str = "";
+const NO_SESSION: &str = "";
 
 /// An event that was sent, on the stream of a POST or (`None`) on the stream of a GET.
 #[derive(Debug)]
@@ -135,13 +135,13 @@ impl<'a> Hub<'a> {
     }
 
     /// Runs until `stop` receives.
-    pub(super) fn run(mut self, events: &Receiver<HubRequest>, stop: &Receiver<()>) -> Ledger {
+    pub(super) fn run(mut self, requests: &Receiver<HubRequest>, stop: &Receiver<()>) -> Ledger {
         loop {
-            let due = self.clients.values().filter_map(|client| client.session.next(self.server)).min();
+            let due = self.clients.values().filter_map(|client| client.session.next_due(self.server)).min();
             let wake = due.map_or_else(never, |due| at(self.started + due));
             select! {
-                recv(events) -> event => match event {
-                    Ok(event) => self.event(event),
+                recv(requests) -> request => match request {
+                    Ok(request) => self.handle(request),
                     Err(_) => return self.ledger,
                 },
                 recv(wake) -> _ => {}
@@ -152,8 +152,8 @@ impl<'a> Hub<'a> {
         }
     }
 
-    fn event(&mut self, event: HubRequest) {
-        let (reply, answer) = match event {
+    fn handle(&mut self, request: HubRequest) {
+        let (reply, answer) = match request {
             HubRequest::Post { session, text, reply } => match self.post(session, &text, &reply) {
                 Ok(()) => return,
                 Err(answer) => (reply, answer),
@@ -164,7 +164,7 @@ impl<'a> Hub<'a> {
             },
             HubRequest::Delete { session, reply } => {
                 let known = session.and_then(|session| self.clients.remove(&session));
-                (reply, if known.is_some() { HubReply::Accepted } else { UNKNOWN })
+                (reply, if known.is_some() { HubReply::Accepted } else { UNKNOWN_SESSION })
             }
         };
         // The connection may be gone, which is no error.
@@ -176,27 +176,27 @@ impl<'a> Hub<'a> {
         let params = text_member("params");
         let id = match session {
             Some(id) if self.clients.contains_key(&id) => id,
-            Some(_) if !self.needs_session() => NONE.to_owned(),
+            Some(_) if !self.needs_session() => NO_SESSION.to_owned(),
             // "The server MAY terminate the session at any time, after which it MUST respond to
             // requests containing that session ID with HTTP 404 Not Found" (basic/transports,
             // "Session Management")
-            Some(_) => return Err(UNKNOWN),
+            Some(_) => return Err(UNKNOWN_SESSION),
             None => match text_member("method") {
                 Some(method) if is(method, "initialize") => self.new_id()?,
                 // Clients of both eras begin with this request to detect the server's revision.
-                Some(method) if is(method, "server/discover") => NONE.to_owned(),
+                Some(method) if is(method, "server/discover") => NO_SESSION.to_owned(),
                 // 2026-07-28 has no sessions.
-                Some(_) if is_modern(params) => NONE.to_owned(),
+                Some(_) if is_modern(params) => NO_SESSION.to_owned(),
                 // "Servers that require a session ID SHOULD respond to requests without an
                 // Mcp-Session-Id header (other than initialization) with HTTP 400 Bad Request"
                 _ if self.needs_session() => return Err(HubReply::Refused(400, "Mcp-Session-Id is missing")),
-                _ => NONE.to_owned(),
+                _ => NO_SESSION.to_owned(),
             },
         };
         let (server, now, post) = (self.server, self.started.elapsed(), self.next);
         self.next += 1;
         let client = self.clients.entry(id.clone()).or_insert_with(|| ConnectedClient::new(server, now, false));
-        client.is_resumable = id != NONE;
+        client.is_resumable = id != NO_SESSION;
         client.last_active = post;
         if !client.is_legacy {
             client.posts.insert(post, reply.clone());
@@ -210,7 +210,7 @@ impl<'a> Hub<'a> {
             HubReply::Begin(input.opens.then_some(id))
         };
         let _ = reply.send(answer);
-        self.forget_silent();
+        self.discard_silent();
         Ok(())
     }
 
@@ -226,11 +226,11 @@ impl<'a> Hub<'a> {
         if is_legacy {
             self.clients.insert(id.clone(), ConnectedClient::new(server, now, true));
         }
-        let client = self.clients.get_mut(&id).ok_or(UNKNOWN)?;
+        let client = self.clients.get_mut(&id).ok_or(UNKNOWN_SESSION)?;
         client.last_active = self.next;
         let _ = reply.send(HubReply::Begin(Some(id)));
         client.resume(last.and_then(read_id), reply);
-        self.forget_silent();
+        self.discard_silent();
         Ok(())
     }
 
@@ -246,15 +246,15 @@ impl<'a> Hub<'a> {
         Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
-    fn forget_silent(&mut self) {
-        if self.clients.len() > CLIENTS {
+    fn discard_silent(&mut self) {
+        if self.clients.len() > MAX_CLIENTS {
             let silent = self.clients.iter().min_by_key(|(_, client)| client.last_active).map(|(id, _)| id.clone());
             silent.iter().for_each(|id| drop(self.clients.remove(id)));
         }
     }
 }
 
-const UNKNOWN: HubReply = HubReply::Refused(404, "no such session");
+const UNKNOWN_SESSION: HubReply = HubReply::Refused(404, "no such session");
 
 impl ConnectedClient {
     fn new(server: &RecordedServer, now: Duration, is_legacy: bool) -> ConnectedClient {
@@ -277,8 +277,8 @@ impl ConnectedClient {
         for output in self.session.due_output(server, now) {
             self.route_output(server, output);
         }
-        for retain in self.session.notes.drain(..) {
-            eprintln!("mcptap: {}", safe::visible(&retain));
+        for note in self.session.notes.drain(..) {
+            eprintln!("mcptap: {}", safe::visible(&note));
         }
     }
 
@@ -309,7 +309,7 @@ impl ConnectedClient {
         // The client of a resumable stream may come back for its response.
         if is_gone && !self.is_resumable {
             self.posts.remove(&post);
-            self.session.leave(post);
+            self.session.abandon(post);
         }
     }
 
@@ -319,12 +319,12 @@ impl ConnectedClient {
             return None;
         }
         self.next_event += 1;
-        let answer = SentEvent { stream, number: self.next_event, text: text.to_owned() };
-        let id = answer.id();
+        let event = SentEvent { stream, number: self.next_event, text: text.to_owned() };
+        let id = event.id();
         if self.sent_events.len() >= RETAINED_EVENTS {
             self.sent_events.pop_front();
         }
-        self.sent_events.push_back(answer);
+        self.sent_events.push_back(event);
         Some(id)
     }
 
@@ -335,8 +335,8 @@ impl ConnectedClient {
         if let Some((_, last)) = last {
             // "the server MUST NOT replay messages that would have been delivered on a different
             // stream"
-            let missed = self.sent_events.iter().filter(|answer| answer.stream == stream && answer.number > last);
-            missed.for_each(|answer| drop(reply.try_send(answer.reply())));
+            let missed = self.sent_events.iter().filter(|event| event.stream == stream && event.number > last);
+            missed.for_each(|event| drop(reply.try_send(event.reply())));
         }
         match stream {
             Some(post) => match self.posts.get_mut(&post) {

@@ -70,7 +70,7 @@ const CALL: &str = r#"
 "#;
 
 #[test]
-fn ids_and_tokens_are_the_clients_and_the_answer_waits_for_its_own() {
+fn ids_and_tokens_are_replaced_and_the_response_waits_for_the_clients() {
     let mut client = Client::of(CALL, Pace::Fast);
     let call = r#"{"id":"x","method":"tools/call","params":{"name":"a","_meta":{"progressToken":7}}}"#;
     assert_eq!(
@@ -88,12 +88,12 @@ fn ids_and_tokens_are_the_clients_and_the_answer_waits_for_its_own() {
 }
 
 #[test]
-fn without_a_token_there_is_no_progress_and_what_is_taken_back_is_not_answered() {
+fn without_a_token_there_is_no_progress_and_a_cancelled_request_gets_no_response() {
     let mut client = Client::of(CALL, Pace::Fast);
     assert_eq!(client.send(r#"{"id":2,"method":"tools/call","params":{"name":"a"}}"#).len(), 1);
     assert_eq!(client.send(r#"{"method":"notifications/cancelled","params":{"requestId":2}}"#), [""; 0]);
     assert_eq!(client.send(r#"{"id":0,"result":{}}"#), [""; 0]);
-    assert_eq!(client.session.plays.len(), 0);
+    assert_eq!(client.session.playbacks.len(), 0);
 }
 
 #[test]
@@ -101,17 +101,17 @@ fn pauses_are_those_of_the_recording() {
     let mut client = Client::of(CALL, Pace::Recorded);
     let call = r#"{"id":2,"method":"tools/call","params":{"name":"a","_meta":{"progressToken":7}}}"#;
     assert_eq!(client.send_at(10, call), [""; 0]);
-    assert_eq!(client.session.next(&client.server), Some(Duration::from_millis(11)));
+    assert_eq!(client.session.next_due(&client.server), Some(Duration::from_millis(11)));
     assert_eq!(client.summary(11).len(), 1);
     assert_eq!(client.summary(12).len(), 1);
-    assert_eq!(client.session.next(&client.server), None, "the client is to answer");
+    assert_eq!(client.session.next_due(&client.server), None, "the client is to answer");
     assert_eq!(client.send_at(100, r#"{"id":0,"result":{}}"#), [""; 0]);
     assert_eq!(client.summary(101).len(), 1);
     assert_eq!(client.summary(102).len(), 1);
 }
 
 #[test]
-fn what_is_unknown_gets_an_error_that_names_the_closest() {
+fn an_unknown_request_gets_an_error_with_the_closest_one() {
     let mut client = Client::of(CALL, Pace::Fast);
     let texts = client.send(r#"{"id":3,"method":"tools/call","params":{"name":"b"}}"#);
     assert_eq!(

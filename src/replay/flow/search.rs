@@ -38,7 +38,7 @@ pub struct Search {
     hashes: RandomState,
     /// The candidate for each value that the server sent first, by the hash of its text. For tokens
     /// also by the hash of the text and the member name.
-    known: FxHashMap<u64, u32>,
+    server_values: FxHashMap<u64, u32>,
     /// Places in server messages where values occurred.
     candidates: Vec<Candidate>,
     /// The server messages that contain candidates.
@@ -49,7 +49,8 @@ pub struct Search {
     paths: HashMap<Arc<str>, u32>,
     path_names: Vec<Arc<str>>,
     path_bytes: usize,
-    used: HashMap<u32, usize>,
+    /// The index of the origin that each used candidate became.
+    origins: HashMap<u32, usize>,
     /// Hashes of values that the client sent first. They are never replaced.
     client_values: FxHashSet<u64>,
 }
@@ -76,7 +77,7 @@ struct SearchedMessage<'a> {
     giver: Giver,
     initiated: Option<&'a ServerInitiated>,
     /// Its index in `givers`, once it contains a candidate.
-    at: Option<u32>,
+    index: Option<u32>,
 }
 
 impl Search {
@@ -87,23 +88,23 @@ impl Search {
         let read = |name| part(message, name).unwrap_or_default();
         match role {
             Role::Step(step) => {
-                let uses = self.client(read("params"));
-                let initiated = uses.iter().filter_map(|used| self.initiated(used)).collect();
+                let uses = self.uses_in(read("params"));
+                let initiated = uses.iter().filter_map(|used| self.supplier(used)).collect();
                 self.flow.uses.extend((!uses.is_empty()).then_some((*step, uses)));
                 return initiated;
             }
             Role::Reply(at) => {
-                let uses = self.client(read("result"));
+                let uses = self.uses_in(read("result"));
                 self.flow.replies.extend((!uses.is_empty()).then_some((*at, uses)));
             }
-            Role::Answer(step) => self.server(Giver::Answer(*step), None, read("result")),
+            Role::Answer(step) => self.add_server_message(Giver::Answer(*step), None, read("result")),
             // A request that the client did not answer cannot be matched with one of the new
             // server.
             Role::ServerInitiated(initiated) if message.kind == Kind::Request && message.answered_by.is_some() => {
-                self.server(Giver::Request(initiated.number), Some(initiated), read("params"));
+                self.add_server_message(Giver::Request(initiated.number), Some(initiated), read("params"));
             }
             Role::ServerInitiated(initiated) if message.kind == Kind::Notification => {
-                self.server(Giver::Notification(initiated.number), Some(initiated), read("params"));
+                self.add_server_message(Giver::Notification(initiated.number), Some(initiated), read("params"));
             }
             Role::ServerInitiated(_) | Role::None => {}
         }
@@ -111,7 +112,7 @@ impl Search {
     }
 
     /// The server-initiated message that supplies a value.
-    fn initiated(&self, used: &Use) -> Option<ServerInitiated> {
+    fn supplier(&self, used: &Use) -> Option<ServerInitiated> {
         self.initiated.get(&self.flow.origins[used.origin].giver).cloned()
     }
 
@@ -120,13 +121,13 @@ impl Search {
     }
 
     /// Finds the values that a client message sends back.
-    fn client(&mut self, json: &str) -> Vec<Use> {
+    fn uses_in(&mut self, json: &str) -> Vec<Use> {
         let mut uses = Vec::new();
         scan_leaves(json, &mut |path, name, text, is_string| {
             let kind = TOKENS.iter().find(|(client, _)| *client == name).map(|(client, _)| *client);
             let (kind, is_identifier) = (kind.map(|kind| self.hash(Some(kind), text)), is_identifier(text));
             let value = is_identifier.then(|| self.hash(None, text));
-            match kind.into_iter().chain(value).find_map(|value| self.known.get(&value).copied()) {
+            match kind.into_iter().chain(value).find_map(|value| self.server_values.get(&value).copied()) {
                 Some(candidate) => {
                     let origin = self.origin(candidate, text);
                     uses.push(Use { path: path.to_owned(), is_word: false, origin });
@@ -134,7 +135,7 @@ impl Search {
                 None => {
                     kind.into_iter().chain(value).for_each(|value| self.add_client_value(value));
                     if may_hold_identifier(text) {
-                        self.client_text(is_string, path, text, &mut uses);
+                        self.uses_in_words(is_string, path, text, &mut uses);
                     }
                 }
             }
@@ -144,11 +145,11 @@ impl Search {
 
     /// Finds values of the server among the words of a client's text. All other words are marked as
     /// the client's own.
-    fn client_text(&mut self, is_string: bool, path: &str, text: &str, uses: &mut Vec<Use>) {
+    fn uses_in_words(&mut self, is_string: bool, path: &str, text: &str, uses: &mut Vec<Use>) {
         let mut seen = HashSet::new();
         for word in words(text).into_iter().map(bare).filter(|word| is_identifier(word)) {
             let value = self.hash(None, word);
-            match self.known.get(&value).copied() {
+            match self.server_values.get(&value).copied() {
                 Some(candidate) if is_string && text.len() <= TEXT => {
                     if seen.insert(word) {
                         let origin = self.origin(candidate, word);
@@ -169,7 +170,7 @@ impl Search {
 
     /// The index of the origin for a candidate. The first use of a candidate makes it an origin.
     fn origin(&mut self, candidate: u32, text: &str) -> usize {
-        if let Some(origin) = self.used.get(&candidate) {
+        if let Some(origin) = self.origins.get(&candidate) {
             return *origin;
         }
         let Candidate { giver, path, inside, is_string } = self.candidates[candidate as usize];
@@ -188,12 +189,12 @@ impl Search {
         }
         self.flow.given.entry(giver).or_default().push(origin);
         self.flow.origins.push(Origin { giver, path: named(path), inside, value });
-        self.used.insert(candidate, origin);
+        self.origins.insert(candidate, origin);
         origin
     }
 
-    fn server(&mut self, giver: Giver, initiated: Option<&ServerInitiated>, json: &str) {
-        let mut from = SearchedMessage { giver, initiated, at: None };
+    fn add_server_message(&mut self, giver: Giver, initiated: Option<&ServerInitiated>, json: &str) {
+        let mut from = SearchedMessage { giver, initiated, index: None };
         scan_leaves(json, &mut |path, name, text, is_string| {
             let kind = TOKENS.iter().find(|(_, server)| *server == name).map(|(client, _)| *client);
             if kind.is_some() {
@@ -202,13 +203,13 @@ impl Search {
             if is_identifier(text) {
                 self.add_candidate(&mut from, None, text, path, None, is_string);
             } else if is_string && text.len() <= TEXT && may_hold_identifier(text) {
-                self.text(&mut from, path, text);
+                self.add_text(&mut from, path, text);
             }
         });
     }
 
     /// Adds the values inside a text: those of the JSON that it contains, or its words.
-    fn text(&mut self, from: &mut SearchedMessage<'_>, path: &str, text: &str) {
+    fn add_text(&mut self, from: &mut SearchedMessage<'_>, path: &str, text: &str) {
         let inner = text.trim();
         if inner.starts_with(['{', '[']) && is_json(inner) {
             return scan_leaves(inner, &mut |at, _, leaf, is_string| {
@@ -241,7 +242,7 @@ impl Search {
             return;
         }
         let next = self.candidates.len() as u32;
-        if *self.known.entry(value).or_insert(next) != next {
+        if *self.server_values.entry(value).or_insert(next) != next {
             return;
         }
         let inside = match inside {
@@ -249,7 +250,7 @@ impl Search {
             Some(Inside::Json(at)) => CompactInside::Json(self.path(&at)),
             Some(Inside::Word(index)) => CompactInside::Word(index as u32),
         };
-        let giver = *from.at.get_or_insert_with(|| {
+        let giver = *from.index.get_or_insert_with(|| {
             self.givers.push(from.giver);
             self.initiated.extend(from.initiated.cloned().map(|initiated| (from.giver, initiated)));
             self.givers.len() as u32 - 1
@@ -320,7 +321,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_text_has_the_leaves_of_the_value_that_is_read_from_it(value in json_value()) {
+        fn scanning_text_finds_the_leaves_of_the_parsed_value(value in json_value()) {
             let (mut built, mut scanned) = (Vec::new(), Vec::new());
             leaves(&value, &mut |path, name, value| built.push((path.to_owned(), name.to_owned(), text_of(value), value.is_string())));
             let text = serde_json::to_string_pretty(&value).unwrap();

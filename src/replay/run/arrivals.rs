@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{Pace, Pending, Reply, Runner, StepOutcome, StepResult, TRIGGER_TIMEOUT};
+use super::{Pace, PendingRequest, Reply, Runner, StepOutcome, StepResult, TRIGGER_TIMEOUT};
 use crate::compare::Answer;
 use crate::decode::Direction;
 use crate::decode::jsonrpc::{Envelope, Kind, Parsed};
@@ -18,33 +18,33 @@ use crate::replay::transport::{Arrival, Failure, FailureKind, Next, Outgoing};
 
 impl Runner<'_, '_> {
     pub(super) fn is_pending(&self, step: StepIndex) -> bool {
-        self.done[step].is_none() && self.ids[step] > 0 && self.ended.is_none()
+        self.step_results[step].is_none() && self.ids[step] > 0 && self.ended.is_none()
     }
 
     /// Whether the recording contains a response to this request.
-    pub(super) fn is_expected(&self, pending: &Pending) -> bool {
+    pub(super) fn is_expected(&self, pending: &PendingRequest) -> bool {
         pending.step.is_none_or(|step| self.recording.plan.steps[step].answer.is_some())
     }
 
     /// Waits for the server-initiated messages to which a step is a reaction.
     pub(super) fn await_triggers(&mut self, step: &PlannedMessage, triggers: &[ServerInitiated]) {
-        let is_open = |runner: &Self, told: &ServerInitiated| {
-            let count = runner.result.unasked.get(&told.method).copied().unwrap_or(0);
-            runner.opened
+        let is_open = |runner: &Self, trigger: &ServerInitiated| {
+            let count = runner.result.unasked.get(&trigger.method).copied().unwrap_or(0);
+            runner.is_open
                 && runner.ended.is_none()
-                && count < told.count
-                && !runner.missing_methods.contains(&told.method)
+                && count < trigger.count
+                && !runner.missing_methods.contains(&trigger.method)
         };
-        for told in triggers {
-            if is_open(self, told) {
+        for trigger in triggers {
+            if is_open(self, trigger) {
                 self.wait(Some(Instant::now() + TRIGGER_TIMEOUT.min(self.settings.timeout)), |runner| {
-                    is_open(runner, told)
+                    is_open(runner, trigger)
                 });
             }
-            if is_open(self, told) {
-                let (number, method, waited) = (step.number.0, &told.method, told.number.0);
+            if is_open(self, trigger) {
+                let (number, method, waited) = (step.number.0, &trigger.method, trigger.number.0);
                 self.result.notes.push(format!("#{number} was sent although {method} (#{waited}) did not arrive"));
-                self.missing_methods.insert(told.method.clone());
+                self.missing_methods.insert(trigger.method.clone());
             }
         }
     }
@@ -144,7 +144,7 @@ impl Runner<'_, '_> {
             Some(Kind::Response | Kind::Error) => {
                 let id = of(&envelope.id).and_then(|id| id.parse::<u64>().ok());
                 let Some((id, pending)) = id.and_then(|id| Some((id, self.pending.remove(&id)?))) else {
-                    *self.result.unasked.entry("(an answer to nothing)".to_owned()).or_default() += 1;
+                    *self.result.unasked.entry("(a response without a request)".to_owned()).or_default() += 1;
                     return;
                 };
                 let is_error = envelope.kind == Some(Kind::Error);
@@ -184,7 +184,7 @@ impl Runner<'_, '_> {
     }
 
     /// Records the answer to a request. `text` is the JSON text of its value.
-    fn record_answer(&mut self, id: u64, pending: Pending, answer: &Answer, text: &str, at: Instant) {
+    fn record_answer(&mut self, id: u64, pending: PendingRequest, answer: &Answer, text: &str, at: Instant) {
         let latency = pending.latency(at).filter(|_| !matches!(answer, Answer::Nothing(_)));
         let Some(step) = pending.step else {
             self.handshakes.insert(id, answer.to_text(text));

@@ -19,7 +19,7 @@ impl Runner<'_, '_> {
         let forced = self.settings.revision.is_some();
         let first = self.dialect.era();
         let other = if first == Era::Legacy { MODERN } else { LEGACY };
-        let opened = match self.send_handshake(step) {
+        let is_open = match self.send_handshake(step) {
             // A server that does not know `server/discover` may ignore it. A server that ignores
             // `initialize` is broken.
             Err(why) if !forced && self.is_connected() && !(first == Era::Legacy && self.timed_out) => {
@@ -33,9 +33,9 @@ impl Runner<'_, '_> {
             }
             result => result,
         };
-        match opened {
+        match is_open {
             Ok(()) => {
-                self.opened = true;
+                self.is_open = true;
                 // The server uses the other era, so the recorded handshake was not sent.
                 let replaced = step.filter(|_| self.recording.era() != self.dialect.era());
                 replaced.into_iter().for_each(|step| self.skip_handshake(step));
@@ -74,26 +74,25 @@ impl Runner<'_, '_> {
         let step = step.filter(|step| self.recording.plan.steps[*step].label.method == method);
         let number = step.map(|step| self.recording.plan.steps[step].number);
         let recorded = number.and_then(|number| self.recorded(Direction::ClientToServer, number, "params"));
-        let id = if era == Era::Legacy {
+        let params = if era == Era::Legacy {
             let params = recorded.filter(|params| params.starts_with('{'));
             let revision = Value::from(self.dialect.revision.as_str()).to_string();
-            let params = match params {
+            match params {
                 // The revision that the recorded client asked for, unless another one was chosen.
                 Some(params) if self.dialect.revision == self.recording.revision => params,
                 Some(params) => with_member(&params, "protocolVersion", &revision),
                 None => self.dialect.client.initialize(&self.dialect.revision),
-            };
-            self.request(step, method, Some(params), 0)
+            }
         } else {
-            let params = self.dialect.with_meta(recorded.as_deref().unwrap_or("{}"));
-            self.request(step, method, Some(params), 0)
+            self.dialect.with_meta(recorded.as_deref().unwrap_or("{}"))
         };
+        let id = self.request(step, method, Some(params), 0);
         if let Some(step) = step {
             self.ids[step] = id;
         }
         self.wait(None, |runner| runner.pending.contains_key(&id));
         let answer = match step {
-            Some(step) => self.done[step].as_ref().and_then(|done| match &done.outcome {
+            Some(step) => self.step_results[step].as_ref().and_then(|done| match &done.outcome {
                 StepOutcome::Sent(Some(reply)) => {
                     Some(self.recording.reply(self.texts, &self.new_answers, step, reply))
                 }
@@ -110,10 +109,8 @@ impl Runner<'_, '_> {
                 }
                 Ok(())
             }
-            Some(Answer::Error(error)) => Err(error.to_string()),
-            Some(Answer::Nothing(why)) => Err(why),
-            Some(Answer::ToolError(other)) => Err(other.to_string()),
-            Some(Answer::Unreadable(text)) => Err(text),
+            Some(Answer::Error(other) | Answer::ToolError(other)) => Err(other.to_string()),
+            Some(Answer::Nothing(why) | Answer::Unreadable(why)) => Err(why),
             None => Err("no answer".to_owned()),
         }
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{Pending, Runner};
+use super::{PendingRequest, Runner};
 use crate::compare::Answer;
 
 /// The poll interval, if the server does not give one.
@@ -17,7 +17,7 @@ const LEAST: Duration = Duration::from_millis(10);
 /// A request to be repeated.
 pub(super) struct Poll {
     pub(super) at: Instant,
-    pending: Pending,
+    pending: PendingRequest,
 }
 
 impl Runner<'_, '_> {
@@ -25,7 +25,7 @@ impl Runner<'_, '_> {
     /// recording (2025-11-25 basic/utilities/tasks "Getting Tasks"; ext-tasks). The poll
     /// uses the server's interval and stops at the deadline of the request. Returns whether
     /// a poll is scheduled.
-    pub(super) fn schedule_poll(&mut self, pending: &Pending, answer: &Answer) -> bool {
+    pub(super) fn schedule_poll(&mut self, pending: &PendingRequest, answer: &Answer) -> bool {
         let (Some(step), Answer::Result(task)) = (pending.step.filter(|_| pending.method == "tasks/get"), answer)
         else {
             return false;
@@ -55,7 +55,7 @@ impl Runner<'_, '_> {
         self.polls = later;
         for Poll { pending, .. } in due {
             let step = pending.step;
-            let id = self.send_request(Pending { sent: now, ..pending });
+            let id = self.send_request(PendingRequest { sent: now, ..pending });
             step.into_iter().for_each(|step| self.ids[step] = id);
         }
     }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Pending, Runner};
+use super::{PendingRequest, Runner};
 use crate::compare::Answer;
 use crate::decode::Direction;
 use crate::replay::edit::with_member;
@@ -69,10 +69,9 @@ impl Runner<'_, '_> {
         self.used_questions[at] = true;
         let (step, pointer) = &question.location;
         let uses = self.recording.flow.uses.get(step).into_iter().flatten();
-        let inside = |used_replies: &Use| {
-            let path =
-                used_replies.path.strip_prefix(pointer).filter(|path| path.is_empty() || path.starts_with('/'))?;
-            Some(Use { path: path.to_owned(), ..used_replies.clone() })
+        let inside = |used: &Use| {
+            let path = used.path.strip_prefix(pointer).filter(|path| path.is_empty() || path.starts_with('/'))?;
+            Some(Use { path: path.to_owned(), ..used.clone() })
         };
         Some(self.with_values(question.reply.clone(), &uses.filter_map(inside).collect::<Vec<_>>()))
     }
@@ -80,7 +79,7 @@ impl Runner<'_, '_> {
     /// Continues a call if a server of the newer era asks for input in its result
     /// (basic/patterns "multi round-trip requests"), while the recording is of the older era.
     /// Returns whether it did.
-    pub(super) fn answer_input_request(&mut self, pending: &Pending, answer: &Answer) -> bool {
+    pub(super) fn answer_input_request(&mut self, pending: &PendingRequest, answer: &Answer) -> bool {
         let Answer::Result(result) = answer else { return false };
         let asks = result.get("resultType").and_then(Value::as_str) == Some("input_required");
         let crossed = (self.recording.era(), self.dialect.era()) == (Era::Legacy, Era::Modern);

@@ -127,7 +127,7 @@ fn a_question_is_answered_with_the_values_of_the_new_server() {
 }
 
 #[test]
-fn a_task_that_was_over_is_asked_about_until_it_is_and_one_that_was_not_once() {
+fn a_task_is_polled_until_it_has_the_recorded_state() {
     let ended = r#"{"taskId":"1","status":"completed"}"#;
     let recorded = |first: &str| {
         let second = if first == ended { r#"{"taskId":"1","status":"working"}"# } else { ended };
@@ -149,7 +149,7 @@ fn a_task_that_was_over_is_asked_about_until_it_is_and_one_that_was_not_once() {
 }
 
 #[test]
-fn what_the_client_did_about_a_notification_waits_for_the_new_one() {
+fn a_reaction_waits_for_the_new_notification() {
     let notification = "notifications/tools/list_changed";
     let (order, notes) = sent(&[notification]);
     assert_eq!(order, format!("tools/call, <- {notification}, tools/list"));
@@ -157,7 +157,7 @@ fn what_the_client_did_about_a_notification_waits_for_the_new_one() {
 }
 
 #[test]
-fn one_that_does_not_come_holds_nothing_up_for_long_and_is_named() {
+fn a_missing_notification_delays_only_briefly_and_is_noted() {
     let (order, notes) = sent(&[]);
     assert_eq!(order, "tools/call, tools/list");
     assert_eq!(notes, ["#6 was sent although notifications/tools/list_changed (#5) did not arrive"]);

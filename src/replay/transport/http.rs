@@ -134,7 +134,7 @@ impl Http {
         let due = self.resumptions.extract_if(.., |(at, _)| *at <= now);
         self.queued.extend(due.map(|(_, task)| task));
         self.send_waiting();
-        let ends = if self.queued.is_empty() { None } else { self.pool.may_be_free() };
+        let ends = if self.queued.is_empty() { None } else { self.pool.next_ending() };
         let next = self.resumptions.iter().map(|(at, _)| *at).chain(ends).chain([until, now + STOP_CHECK]).min();
         for event in self.pool.wait(next.unwrap_or(now).saturating_duration_since(now)) {
             match event {
@@ -171,7 +171,7 @@ impl Http {
         match part {
             Part::Head(head) => {
                 task.head = Some(head);
-                if task.is_taken() && task.message().is_some() {
+                if task.is_accepted() && task.message().is_some() {
                     self.post_accepted = true;
                     self.tape.keep();
                 }
@@ -205,8 +205,8 @@ impl Http {
             let endpoint = String::from_utf8_lossy(&data);
             // The address is relative to the URL of the stream.
             self.announced = Some(resolve(&task.hops.at, endpoint.trim()).ok_or_else(|| {
-                let said = format!("the stream announced an address at another origin: {:?}", endpoint.trim());
-                Failure::new(FailureKind::Server, said)
+                let why = format!("the stream announced an address at another origin: {:?}", endpoint.trim());
+                Failure::new(FailureKind::Server, why)
             }));
         } else if !data.trim_ascii().is_empty() {
             task.answered = task.answered.or_else(|| answers(&data, task.id()).then_some(at));
@@ -239,7 +239,7 @@ impl Http {
         }
         match &task.kind {
             TaskKind::Message(_) if task.is_stream() || task.resumed > 0 => self.stream_ended(task),
-            TaskKind::Message(message) if task.is_taken() => self.answered(message, status, task.body, end),
+            TaskKind::Message(message) if task.is_accepted() => self.answered(message, status, task.body, end),
             TaskKind::Message(_) => self.refused(&task),
             TaskKind::ServerStream(_) if task.is_stream() => self.resume_later(task),
             TaskKind::SseStream if task.is_stream() => {
@@ -305,7 +305,7 @@ impl Http {
         // An HTML page is quoted on one line.
         let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
         let quote: String = words.chars().take(QUOTED).collect();
-        let said = if quote.is_empty() { String::new() } else { format!(": {quote}") };
+        let quoted = if quote.is_empty() { String::new() } else { format!(": {quote}") };
         let (kind, why) = match status {
             401 => {
                 let challenge = task.field("www-authenticate").map(|challenge| format!(" ({challenge})"));
@@ -316,10 +316,10 @@ impl Http {
             // "When a client receives HTTP 404 in response to a request containing an
             // Mcp-Session-Id, it MUST start a new session"
             404 if in_session => {
-                (FailureKind::Session, format!("HTTP 404: the server no longer has the session{said}"))
+                (FailureKind::Session, format!("HTTP 404: the server no longer has the session{quoted}"))
             }
-            404 | 405 if !self.post_accepted => (FailureKind::Transport, format!("HTTP {status}{said}")),
-            _ => (FailureKind::Message, format!("HTTP {status}{said}")),
+            404 | 405 if !self.post_accepted => (FailureKind::Transport, format!("HTTP {status}{quoted}")),
+            _ => (FailureKind::Message, format!("HTTP {status}{quoted}")),
         };
         self.fail(id, kind, why);
     }
@@ -382,16 +382,16 @@ impl Transport for Http {
     fn close(mut self: Box<Self>) -> Option<String> {
         let until = Instant::now() + GRACE;
         // Notifications and responses are still sent.
-        let is_notification =
-            |task: &Task| task.message().is_some_and(|message| message.id.is_none()) && !task.is_taken();
-        self.queued.retain(|task| is_notification(task));
-        self.exchange_until(until, |http| http.queued.is_empty() && !http.pool.tasks().any(is_notification));
+        let is_unaccepted =
+            |task: &Task| task.message().is_some_and(|message| message.id.is_none()) && !task.is_accepted();
+        self.queued.retain(|task| is_unaccepted(task));
+        self.exchange_until(until, |http| http.queued.is_empty() && !http.pool.tasks().any(is_unaccepted));
         // "Clients that no longer need a particular session … SHOULD send an HTTP DELETE"
         if self.session.is_some() {
             self.start(TaskKind::EndSession);
-            let is_farewell = |task: &Task| matches!(task.kind, TaskKind::EndSession);
+            let ends_session = |task: &Task| matches!(task.kind, TaskKind::EndSession);
             // The session is over for this client, even if the server does not accept it.
-            self.exchange_until(until, |http| http.queued.is_empty() && !http.pool.tasks().any(is_farewell));
+            self.exchange_until(until, |http| http.queued.is_empty() && !http.pool.tasks().any(ends_session));
         }
         None
     }
@@ -399,7 +399,7 @@ impl Transport for Http {
 
 /// Whether later messages may rely on this one, and it is not accepted yet.
 fn is_ordered(task: &Task) -> bool {
-    task.message().is_some_and(|message| message.in_order) && !task.is_taken()
+    task.message().is_some_and(|message| message.in_order) && !task.is_accepted()
 }
 
 /// Header fields of every request. The user information of the URL becomes Basic authentication

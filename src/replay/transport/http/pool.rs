@@ -47,7 +47,8 @@ pub(super) enum PoolEvent {
 #[derive(Debug)]
 struct PooledConnection {
     taped: TapedConnection,
-    open: Option<(Box<Task>, MessageReader)>,
+    /// The current task, and the reader of its response.
+    task: Option<(Box<Task>, MessageReader)>,
 }
 
 /// All connections to the server.
@@ -90,7 +91,7 @@ impl ConnectionPool {
     /// A connection without a task that the server has left open.
     pub(super) fn free(&mut self) -> Option<ConnectionNumber> {
         let idle: Vec<ConnectionNumber> =
-            self.connections.iter().filter(|(_, connection)| connection.open.is_none()).map(|(at, _)| *at).collect();
+            self.connections.iter().filter(|(_, connection)| connection.task.is_none()).map(|(at, _)| *at).collect();
         idle.into_iter().find(|number| {
             let is_open = self.connections.get_mut(number).is_some_and(|connection| connection.taped.is_open());
             if !is_open {
@@ -107,12 +108,12 @@ impl ConnectionPool {
         while self.connecting + ending < queued && self.has_room() {
             let (connector, connected_sender, waker) =
                 (Arc::clone(&self.connector), self.connected_sender.clone(), Arc::clone(&self.waker));
-            let connect_for = move || {
+            let connect = move || {
                 // The receiver may be gone.
                 let _ = connected_sender.send(connector.connect());
                 let _ = (&*waker).write(&[0]);
             };
-            if std::thread::Builder::new().name("connect".to_owned()).spawn(connect_for).is_err() {
+            if std::thread::Builder::new().name("connect".to_owned()).spawn(connect).is_err() {
                 // The task waits for an existing connection instead.
                 return;
             }
@@ -123,8 +124,7 @@ impl ConnectionPool {
     /// Whether there may be one more connection. If there are too many, a stream that goes on after
     /// its answer is closed.
     fn has_room(&mut self) -> bool {
-        let is_room =
-            |connections: &ConnectionPool| connections.connections.len() + connections.connecting < MAX_CONNECTIONS;
+        let is_room = |pool: &ConnectionPool| pool.connections.len() + pool.connecting < MAX_CONNECTIONS;
         let spent = self.answered().map(|(number, _)| number).next().filter(|_| !is_room(self));
         if let Some(spent) = spent {
             self.connections.remove(&spent);
@@ -136,7 +136,7 @@ impl ConnectionPool {
     fn answered(&self) -> impl Iterator<Item = (ConnectionNumber, Instant)> {
         self.connections
             .iter()
-            .filter_map(|(number, connection)| Some((*number, connection.open.as_ref()?.0.answered?)))
+            .filter_map(|(number, connection)| Some((*number, connection.task.as_ref()?.0.answered?)))
     }
 
     /// The times until which these streams may end by themselves.
@@ -146,27 +146,27 @@ impl ConnectionPool {
     }
 
     /// The time until which a queued task waits for a stream to end.
-    pub(super) fn may_be_free(&self) -> Option<Instant> {
+    pub(super) fn next_ending(&self) -> Option<Instant> {
         self.ending().min()
     }
 
     /// Starts a task on a connection by sending its request.
     pub(super) fn begin(&mut self, number: ConnectionNumber, task: Box<Task>, request: &[u8]) {
         let Some(connection) = self.connections.get_mut(&number) else { return };
-        connection.open = Some((task, MessageReader::new(Direction::ServerToClient)));
+        connection.task = Some((task, MessageReader::new(Direction::ServerToClient)));
         // An error is reported when the response is read, which can give more details.
         let _ = connection.taped.send(request);
     }
 
     /// The task of a connection.
     pub(super) fn task(&mut self, number: ConnectionNumber) -> Option<&mut Task> {
-        self.connections.get_mut(&number)?.open.as_mut().map(|(task, _)| &mut **task)
+        self.connections.get_mut(&number)?.task.as_mut().map(|(task, _)| &mut **task)
     }
 
     /// Ends the task of a connection. The connection is reused if the response allows it.
     pub(super) fn end(&mut self, number: ConnectionNumber) -> Option<Box<Task>> {
         let connection = self.connections.get_mut(&number)?;
-        let (task, reader) = connection.open.take()?;
+        let (task, reader) = connection.task.take()?;
         if !reader.leaves_open() {
             self.connections.remove(&number);
         }
@@ -175,7 +175,7 @@ impl ConnectionPool {
 
     /// The tasks that are running.
     pub(super) fn tasks(&self) -> impl Iterator<Item = &Task> {
-        self.connections.values().filter_map(|connection| connection.open.as_ref()).map(|(task, _)| &**task)
+        self.connections.values().filter_map(|connection| connection.task.as_ref()).map(|(task, _)| &**task)
     }
 
     /// Waits for the server at most this long. Sends what is possible and returns what arrived.
@@ -197,12 +197,12 @@ impl ConnectionPool {
             self.transfer(number, &mut events);
         }
         if ready[0] {
-            self.take_made(&mut events);
+            self.add_connected(&mut events);
         }
         events
     }
 
-    fn take_made(&mut self, events: &mut Vec<PoolEvent>) {
+    fn add_connected(&mut self, events: &mut Vec<PoolEvent>) {
         // The bytes only signal that a connection was made.
         let _ = self.wake.read(&mut self.buffer);
         for connected in self.connected.try_iter() {
@@ -211,7 +211,7 @@ impl ConnectionPool {
                 .and_then(|connected| TapedConnection::new(connected, &self.tape).map_err(|error| describe(&error)))
             {
                 Ok(taped) => {
-                    self.connections.insert(self.next, PooledConnection { taped, open: None });
+                    self.connections.insert(self.next, PooledConnection { taped, task: None });
                     self.next += 1;
                 }
                 Err(why) => events.push(PoolEvent::Unreachable(why)),
@@ -227,7 +227,7 @@ impl ConnectionPool {
         let mut going = true;
         while going {
             let received = connection.taped.receive(buffer);
-            let Some((_, reader)) = &mut connection.open else {
+            let Some((_, reader)) = &mut connection.task else {
                 // The server closed an idle connection, or sent bytes that nothing asked for.
                 if !matches!(received, Ok(None)) {
                     connections.remove(&number);

@@ -90,7 +90,7 @@ impl Task {
     }
 
     /// Whether the server accepted the request (status 2xx).
-    pub(super) fn is_taken(&self) -> bool {
+    pub(super) fn is_accepted(&self) -> bool {
         (200..300).contains(&self.status())
     }
 
@@ -102,7 +102,7 @@ impl Task {
     /// Whether the response is an event stream.
     pub(super) fn is_stream(&self) -> bool {
         let media_type = self.head.as_ref().and_then(|head| head.media_type());
-        let has_content = if self.is_get() { self.status() == 200 } else { self.is_taken() };
+        let has_content = if self.is_get() { self.status() == 200 } else { self.is_accepted() };
         has_content && media_type.as_deref() == Some("text/event-stream")
     }
 

@@ -111,7 +111,7 @@ fn next_text(http: &mut Http) -> String {
 }
 
 #[test]
-fn one_call_after_the_other_takes_one_connection() {
+fn sequential_calls_share_one_connection() {
     let (mut http, connections) = serve(|request, stream| {
         let id = id_of(request);
         match id % 2 {
@@ -127,7 +127,7 @@ fn one_call_after_the_other_takes_one_connection() {
 }
 
 #[test]
-fn what_runs_in_parallel_is_under_way_at_once() {
+fn parallel_calls_run_at_the_same_time() {
     let all_are_here = Meeting::of(5);
     let (mut http, _) = serve(move |request, stream| {
         all_are_here.attend();
@@ -140,7 +140,7 @@ fn what_runs_in_parallel_is_under_way_at_once() {
 }
 
 #[test]
-fn nothing_is_sent_before_what_it_may_rely_on_was_taken() {
+fn later_messages_wait_until_a_notification_is_accepted() {
     let taken = AtomicUsize::new(0);
     let (mut http, _) = serve(move |request, stream| {
         if request.body.contains("\"id\"") {
@@ -160,7 +160,7 @@ fn nothing_is_sent_before_what_it_may_rely_on_was_taken() {
 }
 
 #[test]
-fn what_the_server_asks_on_its_stream_is_heard_while_it_has_not_answered() {
+fn server_requests_arrive_while_a_call_is_open() {
     let (replied, reply) = unbounded();
     let (asked, ask) = unbounded();
     let (mut http, _) = serve(move |request, stream| {
@@ -186,7 +186,7 @@ fn what_the_server_asks_on_its_stream_is_heard_while_it_has_not_answered() {
 }
 
 #[test]
-fn streams_that_go_on_behind_their_answers_hold_up_nothing() {
+fn streams_that_go_on_after_their_answer_block_nothing() {
     let (mut http, connections) = serve(|request, stream| {
         // The stream never ends.
         write(stream, &format!("{EVENTS}{}", event(&answer_to(id_of(request)))));
@@ -201,7 +201,7 @@ fn streams_that_go_on_behind_their_answers_hold_up_nothing() {
 }
 
 #[test]
-fn what_is_said_last_is_taken_before_the_session_is_ended() {
+fn last_notifications_are_accepted_before_the_session_ends() {
     let (said, order) = unbounded();
     let (mut http, _) = serve(move |request, stream| {
         said.send(format!("{} {}", request.head.split(' ').next().unwrap_or_default(), request.body)).expect("heard");
@@ -221,7 +221,7 @@ fn what_is_said_last_is_taken_before_the_session_is_ended() {
 }
 
 #[test]
-fn a_long_message_goes_as_the_server_takes_it() {
+fn a_long_message_is_sent_in_parts() {
     let (mut http, _) = serve(|request, stream| {
         let length = request.body.len();
         write(stream, &json(&format!(r#"{{"jsonrpc":"2.0","id":1,"result":{length}}}"#)))
@@ -232,7 +232,7 @@ fn a_long_message_goes_as_the_server_takes_it() {
 }
 
 #[test]
-fn no_field_makes_a_line_of_its_own() {
+fn header_fields_cannot_inject_lines() {
     let (mut http, _) = serve(|request, stream| write(stream, &json(&answer_to(id_of(request)))));
     for (name, value) in [("Mcp-Name", "a\r\nX-Evil: 1"), ("Mcp-Param-a\r\nX-Evil", "1"), ("", "1")] {
         http.send(Outgoing { fields: vec![(name.to_owned(), value.to_owned())], ..call(1) });
@@ -243,7 +243,7 @@ fn no_field_makes_a_line_of_its_own() {
 }
 
 #[test]
-fn an_answer_that_breaks_off_says_so_and_the_next_call_is_made() {
+fn an_incomplete_response_fails_only_its_call() {
     let (mut http, _) = serve(|request, stream| match id_of(request) {
         // The connection is closed when this returns.
         1 => {
@@ -262,7 +262,7 @@ fn an_answer_that_breaks_off_says_so_and_the_next_call_is_made() {
 }
 
 #[test]
-fn an_error_of_no_request_is_that_of_the_post() {
+fn an_error_without_id_belongs_to_the_post() {
     let of = |text: &'static str| error_without_id(text.as_bytes());
     assert_eq!(of(r#"{"jsonrpc":"2.0","error":{"code":1},"id":null}"#), Some(r#"{"code":1}"#));
     assert_eq!(of(r#"{"error":{"code":1}}"#), Some(r#"{"code":1}"#));
@@ -272,7 +272,7 @@ fn an_error_of_no_request_is_that_of_the_post() {
 }
 
 #[test]
-fn an_answer_is_known_by_its_id() {
+fn an_answer_is_recognised_by_its_id() {
     assert!(answers(br#"{"jsonrpc":"2.0","id":7,"result":{}}"#, Some(7)));
     assert!(answers(br#"[{"jsonrpc":"2.0","id":7,"error":{}}]"#, Some(7)));
     assert!(!answers(br#"{"jsonrpc":"2.0","id":7,"method":"x"}"#, Some(7)), "a request of the server");

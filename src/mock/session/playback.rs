@@ -45,92 +45,91 @@ impl Playback {
         Playback { number: 0, era, turn, id, token, post, is_answered: false, next: 0, since: now, answers }
     }
 
-    fn line<'a>(&self, server: &'a RecordedServer) -> Option<&'a ScriptedMessage> {
-        server.part(self.era).script.lines(self.turn).get(self.next)
+    fn next_message<'a>(&self, server: &'a RecordedServer) -> Option<&'a ScriptedMessage> {
+        server.script_for(self.era).script.server_messages(self.turn).get(self.next)
     }
 
     /// The time at which the next message is due. `None` if there is none, or the client has
     /// to answer first.
     pub(super) fn due(&self, server: &RecordedServer) -> Option<Duration> {
-        let line = self.line(server)?;
+        let scripted = self.next_message(server)?;
         let pause = match server.pace {
             Pace::Fast => Duration::ZERO,
-            Pace::Recorded => Duration::from_nanos(line.delay.max(0).unsigned_abs()),
+            Pace::Recorded => Duration::from_nanos(scripted.delay.max(0).unsigned_abs()),
         };
-        line.after
-            .iter()
-            .all(|server_requests| self.answers.contains(server_requests))
-            .then(|| self.since.saturating_add(pause))
+        scripted.after.iter().all(|request| self.answers.contains(request)).then(|| self.since.saturating_add(pause))
     }
 
     /// Whether all messages were sent. A request without a recorded response stays open, so that it
     /// can be cancelled.
     pub(super) fn is_over(&self, server: &RecordedServer) -> bool {
-        self.line(server).is_none() && (self.id.is_none() || self.is_answered)
+        self.next_message(server).is_none() && (self.id.is_none() || self.is_answered)
     }
 
-    pub(super) fn answered(&mut self, server_requests: usize, now: Duration) {
-        self.answers.insert(server_requests);
+    pub(super) fn answered(&mut self, request: usize, now: Duration) {
+        self.answers.insert(request);
         self.since = self.since.max(now);
     }
 }
 
 impl Session {
     /// Sends the next message of a playback, which is due.
-    pub(super) fn line(&mut self, server: &RecordedServer, play: &mut Playback) {
-        let (Some(line), Some(due)) = (play.line(server), play.due(server)) else { return };
-        (play.next, play.since) = (play.next + 1, due);
-        let script = &server.part(play.era).script;
-        let message = script.message(line.message);
+    pub(super) fn send_next(&mut self, server: &RecordedServer, playback: &mut Playback) {
+        let (Some(scripted), Some(due)) = (playback.next_message(server), playback.due(server)) else { return };
+        (playback.next, playback.since) = (playback.next + 1, due);
+        let script = &server.script_for(playback.era).script;
+        let message = script.message(scripted.message);
         let Some(text) = message.raw.text() else { return };
         let text = text.trim_start_matches('\u{feff}').trim();
         let (mut post, mut text) =
-            (Some(play.post).filter(|_| play.id.is_some() && !play.is_answered), text.to_owned());
-        match line.role {
+            (Some(playback.post).filter(|_| playback.id.is_some() && !playback.is_answered), text.to_owned());
+        match scripted.role {
             Role::Answer => {
-                let id = play.id.as_deref().unwrap_or("null");
+                let id = playback.id.as_deref().unwrap_or("null");
                 text = with_member(&text, "id", id);
                 if part(message, "result")
                     .and_then(|result| member(member(result, "_meta")?, meta::SUBSCRIPTION))
                     .is_some()
                 {
-                    text = subscribed(&text, "result", id);
+                    text = with_subscription_id(&text, "result", id);
                 }
                 let error = part(message, "error").filter(|_| message.kind == Kind::Error);
                 let code = error.and_then(|error| member(error, "code")?.parse().ok());
-                play.is_answered = true;
-                return self.finish_request(play.post, Some(text), line.is_event, code);
+                playback.is_answered = true;
+                return self.finish_request(playback.post, Some(text), scripted.is_event, code);
             }
             // "Progress notifications MUST only reference tokens that … were provided in an active
             // request" (basic/utilities/progress)
-            Role::Progress => match &play.token {
+            Role::Progress => match &playback.token {
                 Some(token) => text = replaced(&text, "/params/progressToken", token),
                 None => return,
             },
             Role::Notification => {
                 if message.method.as_deref() == Some("notifications/cancelled") {
-                    text = self.takes_back(script, line.message, &text);
+                    text = self.with_current_request_id(script, scripted.message, &text);
                 }
             }
-            Role::Request => text = with_member(&text, "id", &self.send_request(play.number, line.message).to_string()),
+            Role::Request => {
+                text = with_member(&text, "id", &self.send_request(playback.number, scripted.message).to_string())
+            }
         }
-        match line.route {
+        match scripted.route {
             Route::Response => {
-                if let Some(id) = listens(server, play) {
-                    text = subscribed(&text, "params", id);
+                if let Some(id) = subscription_id(server, playback) {
+                    text = with_subscription_id(&text, "params", id);
                 }
             }
             Route::ListeningStream => post = None,
             Route::Subscription(turn) => {
                 let Some((listening, id)) = self.listening.get(&turn) else { return };
-                (post, text) = (Some(*listening), subscribed(&text, "params", id));
+                (post, text) = (Some(*listening), with_subscription_id(&text, "params", id));
             }
         }
         self.output.push(SessionOutput { post, text: Some(text), is_event: true, code: None });
     }
 
     /// A cancellation by the server with the current id of the cancelled request.
-    fn takes_back(&self, script: &Script, index: usize, text: &str) -> String {
+    fn with_current_request_id(&self, script: &Script, index: usize, text: &str) -> String {
         let messages = &script.recording.messages;
         let recorded = part(&messages[index], "params").and_then(|params| member(params, "requestId"));
         let is_meant = |at: &usize| messages[*at].kind == Kind::Request && messages[*at].id.as_deref() == recorded;
@@ -140,13 +139,13 @@ impl Session {
 }
 
 /// The id of the request, if it is a `subscriptions/listen`.
-fn listens<'a>(server: &RecordedServer, play: &'a Playback) -> Option<&'a str> {
-    let turn = &server.part(play.era).script.turns[play.turn?];
-    play.id.as_deref().filter(|_| turn.label.method == "subscriptions/listen")
+fn subscription_id<'a>(server: &RecordedServer, playback: &'a Playback) -> Option<&'a str> {
+    let turn = &server.script_for(playback.era).script.turns[playback.turn?];
+    playback.id.as_deref().filter(|_| turn.label.method == "subscriptions/listen")
 }
 
 /// Sets the subscription id to the id of the client's `subscriptions/listen` request.
-fn subscribed(text: &str, part: &str, id: &str) -> String {
+fn with_subscription_id(text: &str, part: &str, id: &str) -> String {
     let pointer = format!("/{part}/_meta/{}", crate::compare::difference::escaped(meta::SUBSCRIPTION));
     replaced(text, &pointer, id)
 }
