@@ -34,8 +34,8 @@ impl Match {
         match self {
             // The continuation of a call must not match the call itself.
             Match::Order => {
-                let goes_on = if params.is_some_and(goes_on) { " goes on" } else { "" };
-                format!("{} {}{goes_on}", name(method), subject.as_deref().map(name).unwrap_or_default())
+                let is_continuation = if params.is_some_and(is_continuation) { " goes on" } else { "" };
+                format!("{} {}{is_continuation}", name(method), subject.as_deref().map(name).unwrap_or_default())
             }
             Match::Exact => format!("{} {}", name(method), params.map(canonical).unwrap_or_default()),
             Match::Loose => format!("{} {}", name(method), loose(params.unwrap_or("{}"))),
@@ -63,7 +63,7 @@ fn loose(params: &str) -> String {
 
 /// Whether a request continues an earlier one with the input that it asked for (2026-07-28
 /// basic/patterns/mrtr).
-fn goes_on(params: &str) -> bool {
+fn is_continuation(params: &str) -> bool {
     member(params, "inputResponses").is_some() || member(params, "requestState").is_some()
 }
 
@@ -84,7 +84,7 @@ struct TurnLists {
 #[derive(Clone, Debug)]
 pub struct Matcher {
     loosest: Match,
-    indices: [TurnLists; 3],
+    levels: [TurnLists; 3],
     /// Requests that continue an earlier one, by their `requestState` as JSON text.
     states: HashMap<String, TurnIndex>,
 }
@@ -100,7 +100,7 @@ pub struct UsedTurns {
 impl Matcher {
     /// A matcher for a script. Weaker matches than `loosest` are not accepted.
     pub fn new(script: &Script, loosest: Match) -> Matcher {
-        let mut indices: [TurnLists; 3] = Default::default();
+        let mut levels: [TurnLists; 3] = Default::default();
         let mut states = HashMap::new();
         let raw = |turn: &Turn| &*script.message(turn.message).raw;
         let answered: HashSet<&[u8]> = script.turns.iter().filter(|turn| turn.is_answered()).map(raw).collect();
@@ -110,7 +110,7 @@ impl Matcher {
             if let Some(state) = script.params(at).and_then(|params| member(params, "requestState")) {
                 states.entry(state.to_owned()).or_insert(at);
             }
-            for (kind, index) in Match::ALL.iter().zip(&mut indices) {
+            for (kind, index) in Match::ALL.iter().zip(&mut levels) {
                 let key = (turn.is_request, kind.key(&turn.label, script.params(at)));
                 let next = index.turns.len();
                 let list = *index.lists.entry(key).or_insert(next);
@@ -120,7 +120,7 @@ impl Matcher {
                 index.turns[list].push(at);
             }
         }
-        Matcher { loosest, indices, states }
+        Matcher { loosest, levels, states }
     }
 
     /// The turn that a message corresponds to. A repeated request gets the next recorded response
@@ -144,7 +144,7 @@ impl Matcher {
         let loosest = if is_handshake || !is_request { Match::Order } else { self.loosest };
         let mut again = None;
         for (level, kind) in Match::ALL.into_iter().enumerate().take_while(|(_, kind)| *kind <= loosest) {
-            let index = &self.indices[level];
+            let index = &self.levels[level];
             let Some(list) = index.lists.get(&(is_request, kind.key(label, params))) else { continue };
             let turns = &index.turns[*list];
             let start = used.starts.entry((level, *list)).or_default();
@@ -179,8 +179,8 @@ impl UsedTurns {
 
 /// The closest request is only a hint for people, so the work is limited: to this many bytes of
 /// each request, and to this many recorded requests.
-const COMPARED: usize = 256;
-const CANDIDATES: usize = 256;
+const HINT_BYTES: usize = 256;
+const HINT_CANDIDATES: usize = 256;
 
 /// The recorded request that is most similar: first by method, then by subject and parameters.
 pub fn closest(script: &Script, label: &Label, params: Option<&str>) -> Option<TurnIndex> {
@@ -192,7 +192,7 @@ pub fn closest(script: &Script, label: &Label, params: Option<&str>) -> Option<T
         requests.map(|(at, turn)| (turn.label != *label, turn.label.method != label.method, at)).collect();
     candidates.sort_unstable();
     candidates.sort_by_key(|(label, method, _)| (*method, *label));
-    let likeness = |(_, _, at): (bool, bool, TurnIndex)| {
+    let similarity = |(_, _, at): (bool, bool, TurnIndex)| {
         let turn = &script.turns[at];
         let known = loose(script.params(at).unwrap_or("{}"));
         let ratio = |a: &str, b: &str| TextDiff::from_chars(cut(a), cut(b)).ratio();
@@ -201,7 +201,7 @@ pub fn closest(script: &Script, label: &Label, params: Option<&str>) -> Option<T
             (same_method, ratio(&name, &turn.label.to_string()), ratio(&question, &known), at)
         })
     };
-    let scored = candidates.into_iter().take(CANDIDATES).filter_map(likeness);
+    let scored = candidates.into_iter().take(HINT_CANDIDATES).filter_map(similarity);
     // The first of equally similar ones.
     let best = scored.reduce(|best, other| {
         let (a, b) = ((best.0, best.1, best.2), (other.0, other.1, other.2));
@@ -211,7 +211,7 @@ pub fn closest(script: &Script, label: &Label, params: Option<&str>) -> Option<T
 }
 
 fn cut(text: &str) -> &str {
-    &text[..text.floor_char_boundary(COMPARED)]
+    &text[..text.floor_char_boundary(HINT_BYTES)]
 }
 
 #[cfg(test)]

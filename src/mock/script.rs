@@ -171,12 +171,14 @@ enum ReferenceKind {
     Elicitation,
 }
 
+/// Builds a script while the messages of the recording are read in order.
 #[derive(Debug, Default)]
 struct ScriptBuilder {
     turns: Vec<Turn>,
     opening: Vec<ScriptedMessage>,
     /// Requests without a response so far, in order.
     open: Vec<OpenRequest>,
+    /// The turn of each request of the client.
     by_request: HashMap<MessageNumber, TurnIndex>,
     /// The task id, as JSON text, of requests that wait for a task.
     awaited_tasks: HashMap<TurnIndex, String>,
@@ -195,6 +197,7 @@ struct ScriptBuilder {
     exchanges: HashMap<crate::decode::exchange::ExchangeNumber, TurnIndex>,
     /// Turns whose response was taken. A second response to the same request is ignored.
     answered_turns: HashSet<TurnIndex>,
+    /// The turn of the latest message of the client.
     last: Option<TurnIndex>,
 }
 
@@ -228,10 +231,9 @@ impl ScriptBuilder {
                 }
             }
             Kind::Response | Kind::Error => {
-                if let Some((server_requests, turn)) =
-                    message.answers.and_then(|request| self.server_requests.remove(&request))
+                if let Some((request, turn)) = message.answers.and_then(|request| self.server_requests.remove(&request))
                 {
-                    self.answered.entry(turn).or_default().push(server_requests);
+                    self.answered.entry(turn).or_default().push(request);
                     self.ready_since.insert(turn, message.time);
                 }
             }
@@ -255,14 +257,14 @@ impl ScriptBuilder {
                 self.add_message(turn, route, Role::Request, index, message);
                 if let Some(turn) = turn {
                     let elicitation = part(message, "params").and_then(|params| member(params, "elicitationId"));
-                    let reference =
+                    let names =
                         [(ReferenceKind::Request, message.id.as_deref()), (ReferenceKind::Elicitation, elicitation)];
-                    let reference = reference.into_iter().filter_map(|(kind, name)| Some((kind, name?.to_owned())));
-                    self.references.extend(reference.map(|name| (name, turn)));
+                    let names = names.into_iter().filter_map(|(kind, name)| Some((kind, name?.to_owned())));
+                    self.references.extend(names.map(|name| (name, turn)));
                 }
                 self.server_requests.insert(message.number, (index, turn));
             }
-            Kind::Notification => match self.progresses(message) {
+            Kind::Notification => match self.request_of_progress(message) {
                 Some(turn) => self.add_message(Some(turn), Route::Response, Role::Progress, index, message),
                 None => {
                     let (turn, route) = self.cause(message);
@@ -273,6 +275,7 @@ impl ScriptBuilder {
         }
     }
 
+    /// Adds a server message to its turn, or to the opening if it has none.
     fn add_message(&mut self, turn: Option<TurnIndex>, route: Route, role: Role, index: usize, message: &Message) {
         let after = self.answered.remove(&turn).unwrap_or_default();
         let ready_since = self.ready_since.insert(turn, message.time);
@@ -283,7 +286,7 @@ impl ScriptBuilder {
     }
 
     /// The open request whose progress a notification reports.
-    fn progresses(&self, message: &Message) -> Option<TurnIndex> {
+    fn request_of_progress(&self, message: &Message) -> Option<TurnIndex> {
         let is_progress = message.method.as_deref() == Some("notifications/progress");
         let token = member(part(message, "params").filter(|_| is_progress)?, "progressToken")?;
         self.open.iter().rev().find(|open| open.token.as_deref() == Some(token)).map(|open| open.turn)
@@ -292,13 +295,13 @@ impl ScriptBuilder {
     /// The turn that a message refers to by name. It can name a task (then the request
     /// that waits for the task comes before the call that became it), a cancelled
     /// request, or a completed elicitation.
-    fn reference(&self, message: &Message) -> Option<TurnIndex> {
+    fn referenced_turn(&self, message: &Message) -> Option<TurnIndex> {
         let params = part(message, "params")?;
         let known = |kind, name: &str| self.references.get(&(kind, name.to_owned())).copied();
         if let Some(task) = member(params, "_meta").and_then(|meta| member(member(meta, meta::RELATED_TASK)?, "taskId"))
         {
-            let awaited_tasks = |turn: &TurnIndex| self.awaited_tasks.get(turn).is_some_and(|known| known == task);
-            let waiting = self.open.iter().rev().map(|open| open.turn).find(awaited_tasks);
+            let waits_for_task = |turn: &TurnIndex| self.awaited_tasks.get(turn).is_some_and(|known| known == task);
+            let waiting = self.open.iter().rev().map(|open| open.turn).find(waits_for_task);
             return waiting.or_else(|| known(ReferenceKind::Task, task));
         }
         match message.method.as_deref()? {
@@ -315,7 +318,7 @@ impl ScriptBuilder {
 
     /// The latest open request. One that was answered before the client answered this message is
     /// not the cause if there is another.
-    fn latest(&self, message: &Message) -> Option<TurnIndex> {
+    fn latest_open(&self, message: &Message) -> Option<TurnIndex> {
         let open = || self.open.iter().rev().map(|open| open.turn).filter(|turn| !self.is_listening(*turn));
         let reply = self.answers.get(&message.number);
         let waited = |turn: &TurnIndex| match (self.answers.get(&self.turns[*turn].number), reply) {
@@ -329,7 +332,7 @@ impl ScriptBuilder {
     /// the stream that carried it, a name in it, the latest open request, and the last message
     /// of the client.
     fn cause(&self, message: &Message) -> (Option<TurnIndex>, Route) {
-        let latest = self.reference(message).or_else(|| self.latest(message)).or(self.last);
+        let latest = self.referenced_turn(message).or_else(|| self.latest_open(message)).or(self.last);
         let exchange = message.exchange.and_then(|exchange| self.exchanges.get(&exchange).copied());
         // "Notifications … MUST include the subscription id", which is the id of the
         // `subscriptions/listen` request.

@@ -154,6 +154,7 @@ fn is_identifier(text: &str) -> bool {
     plain && (text.contains("://") || (text.len() >= 6 && digits > 0 && (digits < text.len() || digits >= 8)))
 }
 
+/// A string without its quotes, or any other value as JSON.
 pub(super) fn text_of(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }

@@ -21,7 +21,7 @@ use crate::store::Place;
 /// The number of replays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// Replays in sequence per thread.
+    /// Replays per thread on average. The total is `repeat` times `parallel`.
     pub repeat: u64,
     /// Threads that replay at the same time.
     pub parallel: u64,
@@ -34,6 +34,7 @@ pub struct Latencies {
     pub recorded: Vec<i64>,
     /// Latencies in the replays: the latest [`MAX_LATENCIES`].
     pub replayed: Vec<i64>,
+    /// All latencies so far, including those that are not stored any more.
     seen: u64,
 }
 
@@ -46,7 +47,7 @@ impl Latencies {
         if self.replayed.len() < MAX_LATENCIES {
             self.replayed.push(latency);
         } else {
-            // The newest latency replaces the oldest one.
+            // Later latencies replace earlier ones in turn.
             self.replayed[(self.seen % MAX_LATENCIES as u64) as usize] = latency;
         }
     }

@@ -169,19 +169,23 @@ const MAX_ANSWERED_IDS: usize = 1_024;
 pub struct Planner {
     /// The plan so far.
     pub plan: Plan,
+    /// Requests without a response, by message number.
     open: HashMap<MessageNumber, StepIndex>,
     /// Open and recently answered requests by id.
     ids: HashMap<String, StepIndex>,
+    /// Recently answered requests, oldest first.
     answered_ids: VecDeque<(String, StepIndex)>,
     /// Open requests of the server: the method, and the hash from [`Plan::question`].
-    asked: HashMap<MessageNumber, (String, u64)>,
+    open_server_requests: HashMap<MessageNumber, (String, u64)>,
+    /// Requests that were answered since the last step.
     answered: Vec<StepIndex>,
     /// Notifications to which a later request may be the reaction, by that reaction.
     reactions: HashMap<Reaction, ServerInitiated>,
     /// Time of the previous message of the client, or of the last response.
-    ready: Option<Time>,
+    ready_since: Option<Time>,
     /// Messages that repeat an earlier one at another URL, because the server redirected that one.
     copies: HashMap<MessageNumber, MessageNumber>,
+    /// Labels, shared by all steps that have them.
     labels: HashMap<Label, Arc<Label>>,
 }
 
@@ -235,7 +239,7 @@ impl Planner {
         self.plan.steps[step].answer =
             Some(RecordedAnswer { number: message.number, latency: message.latency, digest });
         self.answered.push(step);
-        self.ready = Some(message.time);
+        self.ready_since = Some(message.time);
         self.answered_ids.extend(message.id.as_deref().map(|id| (id.to_owned(), step)));
         if self.answered_ids.len() > MAX_ANSWERED_IDS
             && let Some((id, step)) = self.answered_ids.pop_front()
@@ -253,7 +257,7 @@ impl Planner {
         let initiated = ServerInitiated { number: message.number, method, count: *count };
         if message.kind == Kind::Request {
             let question = self.plan.question(part(message, "params"));
-            self.asked.insert(message.number, (initiated.method.clone(), question));
+            self.open_server_requests.insert(message.number, (initiated.method.clone(), question));
         } else {
             let caused = REACTIONS.iter().filter(|(notification, ..)| initiated.method == *notification);
             self.reactions.extend(caused.map(|row| (reaction(message, row), initiated.clone())));
@@ -262,8 +266,8 @@ impl Planner {
     }
 
     fn reply(&mut self, message: &Message) -> Role {
-        let asked = message.answers.and_then(|request| Some((request, self.asked.remove(&request)?)));
-        let Some((number, (method, question))) = asked else { return Role::None };
+        let request = message.answers.and_then(|request| Some((request, self.open_server_requests.remove(&request)?)));
+        let Some((number, (method, question))) = request else { return Role::None };
         self.plan.server_requests.push(ServerRequest { method, number, answer: message.number, question });
         Role::Reply(self.plan.server_requests.len() - 1)
     }
@@ -287,8 +291,8 @@ impl Planner {
         self.plan.waits.extend(self.answered.drain(..).map(|step| step as u32));
         let after = start..self.plan.waits.len() as u32;
         let cause = REACTIONS.iter().find(|(_, request, _)| message.method.as_deref() == Some(*request));
-        if let Some(reactions) = cause.and_then(|row| self.reactions.remove(&reaction(message, row))) {
-            self.plan.add_trigger(index, reactions);
+        if let Some(notification) = cause.and_then(|row| self.reactions.remove(&reaction(message, row))) {
+            self.plan.add_trigger(index, notification);
         }
         if let Some(request) = cancelled(message).and_then(|id| self.ids.get(id)) {
             self.plan.cancels.insert(index, *request);
@@ -297,7 +301,7 @@ impl Planner {
             self.open.insert(message.number, index);
             self.ids.extend(message.id.as_deref().map(|id| (id.to_owned(), index)));
         }
-        let pause = self.ready.replace(message.time).map_or(0, |ready| message.time.since(ready).max(0));
+        let pause = self.ready_since.replace(message.time).map_or(0, |ready| message.time.since(ready).max(0));
         self.plan.steps.push(PlannedMessage { number: message.number, label, is_request, pause, answer: None, after });
         Role::Step(index)
     }

@@ -41,12 +41,12 @@ const EXIT_CHECK: Duration = Duration::from_millis(1);
 
 /// The recording of the server, shared with the thread that reads stderr.
 #[derive(Debug)]
-struct ServerOutput {
+struct ServerTap {
     tap: Mutex<Tap>,
     stderr_tail: Mutex<Vec<u8>>,
 }
 
-impl ServerOutput {
+impl ServerTap {
     fn note(&self, note: impl FnOnce(&mut Tap)) {
         let mut tap = self.tap.lock().unwrap_or_else(PoisonError::into_inner);
         note(&mut tap);
@@ -58,7 +58,7 @@ impl ServerOutput {
 #[derive(Debug)]
 pub struct Stdio {
     child: Child,
-    recorded: Arc<ServerOutput>,
+    recorded: Arc<ServerTap>,
     stdin: Option<File>,
     /// Bytes that the server has not read yet.
     unsent: VecDeque<u8>,
@@ -80,7 +80,7 @@ impl Stdio {
         let (mut tap, observations) = stdio::tap(child.id(), &std::env::temp_dir());
         tap.start(server.start());
         tap.nudge();
-        let recorded = Arc::new(ServerOutput { tap: Mutex::new(tap), stderr_tail: Mutex::default() });
+        let recorded = Arc::new(ServerTap { tap: Mutex::new(tap), stderr_tail: Mutex::default() });
         // Only this end of the pipe becomes non-blocking.
         rustix::io::ioctl_fionbio(&pipes.stdin, true).context("cannot make a pipe non-blocking")?;
         let (stderr, watch) = (File::from(pipes.stderr), Arc::clone(&recorded));
@@ -251,7 +251,7 @@ impl Transport for Stdio {
     }
 }
 
-fn read_stderr(mut stderr: File, recorded: &ServerOutput) {
+fn read_stderr(mut stderr: File, recorded: &ServerTap) {
     let mut buffer = vec![0; 16 << 10];
     loop {
         let bytes = match stderr.read(&mut buffer) {

@@ -117,7 +117,7 @@ fn what_destroys_is_not_sent_unless_allowed() {
         client.call("wipe", json!({}));
     });
     let done = scene.replay(&[NOW], &[]);
-    assert!(stdout(&done).contains("--allow wipe sends it"), "{}", stdout(&done));
+    assert!(stdout(&done).contains("use --allow wipe to send it"), "{}", stdout(&done));
     assert_eq!(done.status.code(), Some(0));
 }
 
