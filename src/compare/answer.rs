@@ -132,7 +132,7 @@ impl Verdict {
 }
 
 /// Compares the new answer to a request with the recorded one.
-pub fn judge(label: &Label, old: &Answer, new: &Answer, rules: &Rules) -> Verdict {
+pub fn compare_answers(label: &Label, old: &Answer, new: &Answer, rules: &Rules) -> Verdict {
     match (old, new) {
         (Answer::Nothing(_), Answer::Nothing(_)) => Verdict::new(Outcome::Same, None),
         (Answer::Nothing(_), new) => Verdict::new(Outcome::Extra, Some(format!("answered {}", new.summary()))),
@@ -232,7 +232,7 @@ mod tests {
     use super::*;
 
     fn outcome(old: &Answer, new: &Answer) -> Outcome {
-        judge(&Label::default(), old, new, &Rules::default()).outcome
+        compare_answers(&Label::default(), old, new, &Rules::default()).outcome
     }
 
     #[test]
@@ -253,7 +253,8 @@ mod tests {
         assert_eq!(outcome(&nothing, &result(json!(1))), Outcome::Extra);
         assert_eq!(outcome(&nothing, &nothing), Outcome::Same);
         let discover = Label { method: "server/discover".into(), subject: None };
-        let unknown = |old, new| judge(&discover, &error(old, ""), &error(new, ""), &Rules::default()).outcome;
+        let unknown =
+            |old, new| compare_answers(&discover, &error(old, ""), &error(new, ""), &Rules::default()).outcome;
         assert_eq!(unknown(-32601, -32000), Outcome::Same, "both do not know it");
         assert_eq!(unknown(-32601, -32022), Outcome::Different, "one speaks another revision of that era");
         assert_eq!(outcome(&Answer::Unreadable("[1]".into()), &result(json!([1]))), Outcome::Same);

@@ -21,7 +21,7 @@ pub mod rules;
 pub mod text;
 pub mod volatile;
 
-pub use answer::{Answer, AnswerText, Verdict, judge};
+pub use answer::{Answer, AnswerText, Verdict, compare_answers};
 pub use difference::{Change, Difference};
 pub use label::Label;
 pub use report::{Outcome, Pair, Party, Report};

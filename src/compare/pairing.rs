@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
-use super::answer::{Answer, Verdict, judge};
+use super::answer::{Answer, Verdict, compare_answers};
 use super::label::Label;
 use super::report::{Outcome, Pair, Party, Report};
 use super::rules::Rules;
@@ -135,7 +135,7 @@ pub fn compare<E>(
                     Some(answered) => read(side, answered.number),
                     None => Ok(Answer::Nothing("no answer was recorded".to_owned())),
                 };
-                judge(&label, &answer(0, old)?, &answer(1, new)?, rules)
+                compare_answers(&label, &answer(0, old)?, &answer(1, new)?, rules)
             }
             (Some(_), None) => plain(Outcome::Missing, Some("the request is not in the second recording")),
             _ => plain(Outcome::Extra, Some("the request is only in the second recording")),
@@ -281,7 +281,7 @@ mod tests {
             prop_assert_eq!(report.pairs.iter().filter(|pair| pair.new.is_some()).count(), requests(1));
             for pair in &report.pairs {
                 if let (Some(old), Some(new)) = (pair.old, pair.new) {
-                    let verdict = judge(&pair.label, &answer(0, old), &answer(1, new), &Rules::default());
+                    let verdict = compare_answers(&pair.label, &answer(0, old), &answer(1, new), &Rules::default());
                     prop_assert_eq!((pair.outcome, &pair.differences), (verdict.outcome, &verdict.differences));
                 }
             }

@@ -29,9 +29,9 @@ pub(super) struct PassedBytes {
 }
 
 /// Forwards the bytes of both sides in pieces of at most `size` bytes.
-pub(super) fn pass(mut conversation: Conversation, said: &[(Direction, &[u8])], size: usize) -> PassedBytes {
+pub(super) fn pass(mut conversation: Conversation, steps: &[(Direction, &[u8])], size: usize) -> PassedBytes {
     let mut passed = PassedBytes::default();
-    for (direction, bytes) in said {
+    for (direction, bytes) in steps {
         for piece in bytes.chunks(size) {
             if *direction == ClientToServer && conversation.refused().is_some() {
                 break;
@@ -68,8 +68,8 @@ pub(super) fn pass(mut conversation: Conversation, said: &[(Direction, &[u8])], 
 ///
 /// One of these assertions fails.
 pub fn fuzz_proxy(data: &[u8]) {
-    let said = parse_script(data);
-    let passed = |size| conversation_with(&["mine.test"]).map(|conversation| pass(conversation, &said, size));
+    let steps = parse_script(data);
+    let passed = |size| conversation_with(&["mine.test"]).map(|conversation| pass(conversation, &steps, size));
     let (Some(whole), Some(bytes), Some(cut)) = (passed(usize::MAX), passed(1), passed(7)) else { return };
     for other in [&bytes, &cut] {
         assert_eq!(whole.refused.as_ref().map(|(status, _)| status), other.refused.as_ref().map(|(status, _)| status));
@@ -78,27 +78,27 @@ pub fn fuzz_proxy(data: &[u8]) {
         assert!(one.starts_with(two) || two.starts_with(one), "to the server");
     }
     let sent: usize =
-        said.iter().filter(|(direction, _)| *direction == ServerToClient).map(|(_, bytes)| bytes.len()).sum();
+        steps.iter().filter(|(direction, _)| *direction == ServerToClient).map(|(_, bytes)| bytes.len()).sum();
     let is_renamed = memchr::memmem::find(&whole.bytes[1], b"http://").is_some();
     assert!(is_renamed || whole.bytes[1].len() == sent, "the server sent {sent} bytes");
 
     // After a response the protocol can change, so this part uses a server that sends nothing.
     let host = SERVER.split(':').next().unwrap_or(SERVER);
     let (Some(once), Some(again)) = (conversation_with(&["mine.test"]), conversation_with(&[host])) else { return };
-    let asked: Vec<_> = said.iter().filter(|(direction, _)| *direction == ClientToServer).copied().collect();
-    let [once, _] = pass(once, &asked, usize::MAX).bytes;
+    let requests: Vec<_> = steps.iter().filter(|(direction, _)| *direction == ClientToServer).copied().collect();
+    let [once, _] = pass(once, &requests, usize::MAX).bytes;
     let again = pass(again, &[(ClientToServer, &once)], usize::MAX);
     assert_eq!(again.refused, None, "forwarded bytes are accepted");
     assert!(once.starts_with(&again.bytes[0]), "as it is");
 }
 
 fn parse_script(mut data: &[u8]) -> Vec<(Direction, &[u8])> {
-    let mut said = Vec::new();
+    let mut steps = Vec::new();
     while let [who, length, rest @ ..] = data {
         let direction = if who & 1 == 0 { ClientToServer } else { ServerToClient };
         let (bytes, behind) = rest.split_at(usize::from(*length).min(rest.len()));
-        said.push((direction, bytes));
+        steps.push((direction, bytes));
         data = behind;
     }
-    said
+    steps
 }

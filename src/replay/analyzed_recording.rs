@@ -61,12 +61,12 @@ impl AnalyzedRecording {
                 first_messages.add(message);
             }
             let role = planner.take(message);
-            let told = search.take(message, &role);
+            let triggers = search.take(message, &role);
             match role {
                 Role::Step(step) => {
                     // A message that sends back a value waits for the server message that supplied
                     // it. Responses are waited for anyway.
-                    told.into_iter().for_each(|told| planner.plan.add_trigger(step, told));
+                    triggers.into_iter().for_each(|trigger| planner.plan.add_trigger(step, trigger));
                     client = client.or_else(|| part(message, "params").and_then(ClientIdentity::of));
                 }
                 Role::Answer(step) if planner.plan.steps[step].label.method == "tools/list" => {

@@ -27,7 +27,8 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Starts recording `source` until it ends. `what` describes the source in lists of captures.
+    /// Starts recording `source` until it ends. `description` describes the source in
+    /// lists of captures.
     ///
     /// # Errors
     /// The store cannot be written.
@@ -35,9 +36,10 @@ impl Capture {
         source: impl Source + Send + 'static,
         place: &Place,
         kind: CaptureKind,
-        what: &str,
+        description: &str,
     ) -> Result<Capture> {
-        let info = CaptureInfo { kind, source: what.to_owned(), process: std::process::id(), started: saver::now() };
+        let info =
+            CaptureInfo { kind, source: description.to_owned(), process: std::process::id(), started: saver::now() };
         let writer = Writer::create(place.clone(), &info, store::Options::default())?;
         let id = writer.capture();
         let thread = thread::Builder::new().name("recorder".to_owned()).spawn(move || record(source, writer));

@@ -22,9 +22,9 @@ use serde_json::Value;
 
 use super::analyzed_recording::AnalyzedRecording;
 use super::capture::Recorded;
+use super::comparison;
 use super::flow::Giver;
 use super::follow::Follower;
-use super::judge;
 use super::outcome::{ReplayResult, StepOutcome};
 use super::plan::StepIndex;
 use super::settings::Settings;
@@ -185,7 +185,7 @@ impl Job {
         }
         let (second, capture) = self.target.replay(&self.recording, &self.settings, &place, follower)?;
         capture.finish()?;
-        self.volatile = judge::calibrate(&self.recording, &first, &second)?;
+        self.volatile = comparison::calibrate(&self.recording, &first, &second)?;
         self.rules.ignored.extend(self.volatile.iter().cloned());
         Ok(())
     }
@@ -203,9 +203,9 @@ impl Job {
     pub(super) fn run_in(&self, place: &Place, follower: &mut Follower<'_>) -> Result<Replayed> {
         let (result, capture) = self.target.replay(&self.recording, &self.settings, place, follower)?;
         // The recorder catches up during the comparison.
-        let pairs = judge::pairs(&self.recording, &result, &self.rules);
+        let pairs = comparison::pairs(&self.recording, &result, &self.rules);
         let recorded = capture.finish()?;
-        let mut report = judge::report(&self.recording, &result, pairs?, &recorded);
+        let mut report = comparison::report(&self.recording, &result, pairs?, &recorded);
         (report.new, report.volatile) = (self.target.name(), self.volatile.clone());
         Ok(Replayed { result, recorded, report })
     }
@@ -246,7 +246,7 @@ pub fn planned(
             Translated::Send(_) => None,
             Translated::Implied(why) | Translated::Impossible(why) => Some(why.to_owned()),
         };
-        let triggers = recording.plan.triggers(index).iter().map(|told| told.number);
+        let triggers = recording.plan.triggers(index).iter().map(|trigger| trigger.number);
         show(Planned {
             step: index,
             number: step.number,

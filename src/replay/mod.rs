@@ -19,11 +19,11 @@
 pub mod analyzed_recording;
 pub mod capture;
 pub mod compared;
+pub mod comparison;
 pub mod edit;
 pub mod flow;
 pub mod follow;
 pub mod job;
-pub mod judge;
 pub mod load;
 pub mod messages;
 pub mod new_answers;

@@ -61,8 +61,8 @@ pub struct PlannedMessage {
     pub label: Arc<Label>,
     /// Whether it is a request. Otherwise it is a notification.
     pub is_request: bool,
-    /// Nanoseconds that the client waited after its previous message, or after the last response
-    /// that it needed.
+    /// Nanoseconds that the client waited after its previous message, or after the last response if
+    /// that came later.
     pub pause: i64,
     /// The recorded response.
     pub answer: Option<RecordedAnswer>,
@@ -363,11 +363,11 @@ mod tests {
             -> {"id":5,"method":"ping"}
             "#,
         );
-        let said = plan.steps.iter().enumerate().map(|(at, step)| {
+        let described = plan.steps.iter().enumerate().map(|(at, step)| {
             format!("{} after {:?} cancels {:?}", step.label, plan.after(at).collect::<Vec<_>>(), plan.cancels(at))
         });
-        let said: Vec<String> = said.collect();
-        insta::assert_snapshot!(said.join("\n"), @r"
+        let described: Vec<String> = described.collect();
+        insta::assert_snapshot!(described.join("\n"), @r"
         initialize after [] cancels None
         notifications/initialized after [0] cancels None
         tools/call a after [] cancels None

@@ -238,17 +238,17 @@ pub fn legacy_result(result: &str) -> Option<String> {
 /// The result of `initialize` as a result of `server/discover`. Capabilities that need a
 /// subscription are left out.
 pub fn discovered(initialized: &str) -> Option<String> {
-    let Ok(Value::Object(mut said)) = serde_json::from_str(initialized) else { return None };
-    let mut capabilities = said.remove("capabilities")?;
+    let Ok(Value::Object(mut initialized_members)) = serde_json::from_str(initialized) else { return None };
+    let mut capabilities = initialized_members.remove("capabilities")?;
     for capability in capabilities.as_object_mut()?.values_mut().filter_map(Value::as_object_mut) {
         capability.retain(|name, _| !matches!(&**name, "subscribe" | "listChanged"));
     }
     capabilities.as_object_mut()?.remove("tasks");
     let mut result = serde_json::json!({"supportedVersions": [MODERN], "capabilities": capabilities});
-    if let Some(instructions) = said.remove("instructions") {
+    if let Some(instructions) = initialized_members.remove("instructions") {
         result["instructions"] = instructions;
     }
-    if let Some(server) = said.remove("serverInfo") {
+    if let Some(server) = initialized_members.remove("serverInfo") {
         result["_meta"] = serde_json::json!({meta::SERVER: server});
     }
     modern_result("server/discover", &result.to_string())
@@ -386,8 +386,8 @@ mod tests {
         );
         assert_eq!(modern_result("tools/call", r#"{"task":{"taskId":"1"}}"#), None);
         assert_eq!(legacy_result(r#"{"resultType":"task","taskId":"1"}"#), None);
-        let said = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"tasks":{}},"serverInfo":{"name":"x"}}"#;
-        let discovered: Value = serde_json::from_str(&discovered(said).unwrap()).unwrap();
+        let initialized_members = r#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"tasks":{}},"serverInfo":{"name":"x"}}"#;
+        let discovered: Value = serde_json::from_str(&discovered(initialized_members).unwrap()).unwrap();
         assert_eq!(
             (&discovered["capabilities"], &discovered["supportedVersions"]),
             (&json!({"tools": {}}), &json!([MODERN]))

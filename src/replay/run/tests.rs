@@ -1,3 +1,5 @@
+//! Tests of a replay over a transport that plays a server.
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 

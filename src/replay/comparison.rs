@@ -13,7 +13,7 @@ use super::outcome::{ReplayResult, Reply, StepOutcome, StepResult};
 use super::plan::PlannedMessage;
 use super::translate::{Era, set_aside};
 use crate::compare::rules::with_words;
-use crate::compare::{Answer, Outcome, Pair, Party, Report, Rule, Rules, Verdict, judge, pairing, volatile};
+use crate::compare::{Answer, Outcome, Pair, Party, Report, Rule, Rules, Verdict, compare_answers, pairing, volatile};
 
 /// Compares the new answer to each request with the recorded one, in order. The message numbers of
 /// the new requests are added later, by [`report`].
@@ -41,7 +41,7 @@ pub fn pairs(recording: &AnalyzedRecording, result: &ReplayResult, rules: &Rules
                     .as_ref()
                     .map_or_else(nothing, |reply| recording.reply(&mut texts, &result.new_answers, index, reply));
                 let old = with_values(recording.answer_in(&mut texts, index, era), &renewed);
-                judge(&step.label, &old, &new, &rules)
+                compare_answers(&step.label, &old, &new, &rules)
             }
         };
         let old = Some(Party { number: step.number.0, latency: recording.latency(index) });
