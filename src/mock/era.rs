@@ -39,8 +39,8 @@ pub fn translated(script: &Script) -> Script {
     let messages = script.recording.messages.clone();
     let mut translation = Translation { script, messages, turns: Vec::new(), opening: Vec::new() };
     match script.era() {
-        Era::Legacy => translation.modern(),
-        Era::Modern => translation.legacy(),
+        Era::Legacy => translation.add_modern_turns(),
+        Era::Modern => translation.add_legacy_turns(),
     }
     let Translation { messages, turns, opening, .. } = translation;
     Script { recording: Recording { session: script.recording.session.clone(), messages }, turns, opening }
@@ -93,11 +93,11 @@ impl Translation<'_> {
     }
 
     /// Translates the script for clients of 2026-07-28.
-    fn modern(&mut self) {
+    fn add_modern_turns(&mut self) {
         let mut dialect = Dialect::new(LEGACY, MODERN, ClientIdentity::default());
         for (at, turn) in self.script.turns.iter().enumerate() {
             if turn.label.method == "initialize" {
-                self.discover(turn);
+                self.add_discover(turn);
             } else if matches!(
                 dialect.translate(&turn.label, turn.is_request, self.script.params(at)),
                 Translated::Send(_)
@@ -108,7 +108,7 @@ impl Translation<'_> {
     }
 
     /// Adds the recorded handshake as a `server/discover`.
-    fn discover(&mut self, turn: &Turn) {
+    fn add_discover(&mut self, turn: &Turn) {
         let Some(scripted) = turn.server_messages.iter().find(|scripted| scripted.role == Role::Answer) else { return };
         let Some(result) = part(self.script.message(scripted.message), "result").and_then(discovered) else { return };
         let label = crate::compare::Label { method: "server/discover".to_owned(), subject: None };
@@ -192,7 +192,7 @@ impl Translation<'_> {
     }
 
     /// Translates the script for clients up to 2025-11-25.
-    fn legacy(&mut self) {
+    fn add_legacy_turns(&mut self) {
         let continued = continued(self.script);
         let is_continuation: Vec<TurnIndex> = continued.values().copied().collect();
         let mut dialect = Dialect::new(MODERN, LEGACY, ClientIdentity::default());

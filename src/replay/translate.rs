@@ -131,12 +131,12 @@ impl Dialect {
         match (Era::of(&self.recorded), self.era()) {
             (Era::Legacy, Era::Legacy) => Translated::Send(params.map(str::to_owned)),
             (Era::Modern, Era::Modern) => Translated::Send(params.map(|params| self.in_revision(params))),
-            (Era::Legacy, Era::Modern) => self.to_modern(&label.method, is_request, params.unwrap_or("{}")),
-            (Era::Modern, Era::Legacy) => to_legacy(&label.method, params),
+            (Era::Legacy, Era::Modern) => self.translate_to_modern(&label.method, is_request, params.unwrap_or("{}")),
+            (Era::Modern, Era::Legacy) => translate_to_legacy(&label.method, params),
         }
     }
 
-    fn to_modern(&mut self, method: &str, is_request: bool, params: &str) -> Translated {
+    fn translate_to_modern(&mut self, method: &str, is_request: bool, params: &str) -> Translated {
         match method {
             "initialize" | "notifications/initialized" => {
                 Translated::Implied("2026-07-28 has no handshake: every request contains its data")
@@ -191,7 +191,7 @@ impl Dialect {
     }
 }
 
-fn to_legacy(method: &str, params: Option<&str>) -> Translated {
+fn translate_to_legacy(method: &str, params: Option<&str>) -> Translated {
     match method {
         "server/discover" => Translated::Implied("initialize already returns what server/discover asks for"),
         "subscriptions/listen" => Translated::Impossible("up to 2025-11-25 there is no subscriptions/listen"),
@@ -376,10 +376,10 @@ mod tests {
 
     #[test]
     fn results_get_the_members_of_the_other_era() {
-        let to_modern = modern_result("tools/list", r#"{"tools":[]}"#).unwrap();
+        let modern = modern_result("tools/list", r#"{"tools":[]}"#).unwrap();
         let wanted = json!({"tools": [], "resultType": "complete", "ttlMs": 0, "cacheScope": "private"});
-        assert_eq!(serde_json::from_str::<Value>(&to_modern).unwrap(), wanted);
-        assert_eq!(legacy_result(&to_modern).as_deref(), Some(r#"{"tools":[]}"#));
+        assert_eq!(serde_json::from_str::<Value>(&modern).unwrap(), wanted);
+        assert_eq!(legacy_result(&modern).as_deref(), Some(r#"{"tools":[]}"#));
         assert_eq!(
             modern_result("tools/call", r#"{"content":[]}"#).unwrap(),
             r#"{"resultType":"complete","content":[]}"#
