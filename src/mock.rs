@@ -1,17 +1,18 @@
-//! The recorded server, played to a client that is there.
+//! Plays the server of a recording to a live client.
 //!
 //! ```text
-//!  recording ─► script ──► matching     what the server said because of what; which request is which        (pure)
-//!                  │          │
+//!  recording ─► script ──► matching    the server's messages by cause; the recorded   (pure)
+//!                  │          │        request that a live one corresponds to
 //!                  ▼          ▼
-//!               session ─► ledger       one client: what is said to it next, and when; what was used         (pure)
+//!               session ─► ledger      the output for one client; counts of use     (pure)
 //!                  ▲
-//!                  │ texts, moments
-//!               stdio, http             pipes; Streamable HTTP and HTTP+SSE                                   (input and output)
+//!                  │ texts, times
+//!               stdio, http            pipes; Streamable HTTP and HTTP+SSE           (I/O)
 //! ```
 //!
-//! What is said is the recorded text, but for what belongs to the client that is there: ids of its requests, its progress tokens. To a client of the
-//! other era of the protocol it is said in its words ([`era`]).
+//! The client gets the recorded text. Only values that belong to the live client are replaced: the
+//! ids of its requests and its progress tokens. A client of the other era gets the messages of that
+//! era ([`era`]).
 
 pub mod era;
 pub mod handshake;

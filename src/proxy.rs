@@ -1,22 +1,27 @@
-//! A reverse proxy: stands before a server that speaks HTTP, passes on what clients say to it and it to them, and notes it.
+//! A reverse proxy before one HTTP server. It forwards requests and responses and records them.
 //!
 //! ```text
 //!            ┌────────────────────── mcptap ──────────────────────┐
 //!   client ──┼─► requests ─► heads checked, Host changed ─────────┼─► server
-//!   client ◄─┼── redirects to the server lead here ◄─ answers ◄───┼── server       (inside TLS, or not)
+//!   client ◄─┼── redirects to the server lead here ◄─ responses ◄─┼── server (TLS or not)
 //!            │        └─ a copy ─► tape ─► queue ─► decoder       │
 //!            └────────────────────────────────────────────────────┘
 //! ```
 //!
-//! * **Bytes pass as they come.** Nothing is gathered, so events pass before the next come; bodies may have any size. Each client's connection
-//!   has one of its own to the server, so that nobody's requests mix ([`relay`]).
-//! * **Names of places change, and nothing else**: the server's own name in `Host`, the proxy's in redirects to the server ([`heads`]) and in the address that a stream
-//!   of HTTP+SSE announces ([`endpoint`]).
-//! * **What cannot be read without a guess is not passed on** ([`conversation`]): the server might read it otherwise.
-//! * **Recording comes second** ([`Track`]): it is bounded, and counts what it has no room for.
+//! * **Bytes are forwarded as they arrive.** No message is collected first, so events are forwarded
+//!   without delay and bodies can have any size. Each client connection has its own connection to
+//!   the server, so requests of different clients never mix ([`relay`]).
+//! * **Only addresses change.** `Host` gets the server's name. Redirects to the server get the
+//!   proxy's name ([`heads`]), and so does the address that an HTTP+SSE stream announces
+//!   ([`endpoint`]).
+//! * **Ambiguous requests are refused** ([`conversation`]), because the server might parse them
+//!   differently.
+//! * **Forwarding comes before recording.** The memory of [`Track`] is limited, and it counts what
+//!   it had to drop.
 //!
-//! What is recorded is what left the proxy, between the client's address and the server's: what a client gets, and what the server is asked by its own name. Answers
-//! that the proxy makes up itself (502 and the like) are recorded too.
+//! The recording contains the bytes that left the proxy, between the addresses of the client and of
+//! the server: responses as the client gets them, and requests with the server's own name. It also
+//! contains responses that the proxy makes itself (502 and others).
 
 mod conversation;
 mod endpoint;
@@ -33,11 +38,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-use self::heads::Places;
+use self::heads::HeadRewriter;
 use self::relay::Relay;
 use crate::capture::Time;
-use crate::http::connect::{Connector, Options};
-use crate::http::listen::Crowd;
+use crate::http::connect::{ConnectOptions, Connector};
+use crate::http::listen;
 use crate::http::origin::Origin;
 use crate::http::socket::Socket;
 use crate::source::tape::{Loss, Tape, Track};
@@ -45,98 +50,101 @@ use crate::view::safe;
 
 pub use self::fuzz::fuzz_proxy;
 
-/// Clients' connections at once: each has a thread and holds some 200 KB while much passes. A client of the SDKs has two or three.
+/// The most client connections at once. Each has a thread and about 200 KB of buffers under load. A
+/// client of the SDKs has two or three.
 const CONNECTIONS: usize = 512;
 
-/// How long a client may take to send a head, and how long a connection may lie idle on which nothing was asked.
+/// The longest time for a request head to arrive, and for a connection to stay without a request.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A reverse proxy for one server.
 #[derive(Debug)]
 pub struct Proxy {
-    places: Arc<Places>,
-    /// Scheme and authority of the server, as people write them.
+    heads: Arc<HeadRewriter>,
+    /// Scheme and authority of the server, for messages.
     server: String,
     connector: Connector,
-    record: Record,
+    recorder: TrafficRecorder,
     patience: Duration,
-    /// What was said last of what went wrong.
-    said: Mutex<String>,
+    /// The last warning that was printed.
+    last_warning: Mutex<String>,
 }
 
-/// Where what passes is noted.
+/// Records the traffic of the proxy.
 #[derive(Clone, Debug)]
-pub struct Record {
-    /// The tape, whose [`Spool`](crate::source::tape::Spool) reads it.
+pub struct TrafficRecorder {
+    /// The tape that stores the traffic. A [`Spool`](crate::source::tape::Spool) reads it.
     pub tape: Tape,
-    /// What it had no room for.
+    /// Counts what the tape had no room for.
     pub loss: Loss,
 }
 
-impl Record {
+impl TrafficRecorder {
     fn track(&self, time: Time, client: SocketAddr, server: SocketAddr) -> Track {
         Track::open(&self.tape, &self.loss, time, client, server)
     }
 }
 
 impl Proxy {
-    /// One for the server at a URL. Clients may call it `localhost`, by its address, or by one of `names`.
+    /// A proxy for the server at a URL. Clients may call the proxy `localhost`, by its IP address,
+    /// or by one of `names`.
     ///
     /// # Errors
     /// The URL or the options cannot be used.
-    pub fn new(url: &str, options: &Options, names: Vec<String>, record: Record) -> Result<Proxy> {
+    pub fn new(url: &str, options: &ConnectOptions, names: Vec<String>, recorder: TrafficRecorder) -> Result<Proxy> {
         let Some(origin) = Origin::of(url) else {
-            bail!("--to {url}: a URL begins with http:// or https:// and names a host")
+            bail!("--to {url}: the URL must begin with http:// or https:// and contain a host")
         };
         if origin.user.is_some() {
-            bail!("--to: name and password do not belong in it: each client sends its own Authorization");
+            bail!("--to: the URL must not contain a name or password, because each client sends its own Authorization");
         }
         let server = format!("{}://{}", if origin.is_https { "https" } else { "http" }, origin.authority);
         let connector = Connector::new(origin.clone(), options)?;
-        let places = Arc::new(Places { server: origin, names });
-        Ok(Proxy { places, server, connector, record, patience: PATIENCE, said: Mutex::default() })
+        let heads = Arc::new(HeadRewriter { server: origin, names });
+        Ok(Proxy { heads, server, connector, recorder, patience: PATIENCE, last_warning: Mutex::default() })
     }
 
-    /// Serves clients until `stop` is readable. Those that are served then are cut off at once; their threads may outlive this call for a moment.
+    /// Serves clients until `stop` is readable. Open connections are then cut, and their threads
+    /// may outlive this call for a moment.
     ///
     /// # Errors
-    /// The descriptor cannot be shared with the threads.
+    /// The descriptor of `stop` cannot be duplicated.
     pub fn serve(self, listener: &TcpListener, stop: &OwnedFd) -> Result<()> {
-        let shared = Arc::new((self, stop.try_clone().context("cannot share a descriptor")?));
+        let shared = Arc::new((self, stop.try_clone().context("cannot duplicate a file descriptor")?));
         let serve = move |client: TcpStream| {
             let (proxy, stop) = &*shared;
             proxy.relay(stop.as_fd(), client);
         };
-        Crowd::new(CONNECTIONS).serve(listener, Some(stop.as_fd()), serve);
+        listen::serve(listener, CONNECTIONS, Some(stop.as_fd()), serve);
         Ok(())
     }
 
     fn relay(&self, stop: BorrowedFd<'_>, client: TcpStream) {
-        // A client that is gone already wants nothing.
+        // An error means that the client is already gone.
         if let Ok(relay) = Relay::new(self, stop, client) {
             relay.run();
         }
     }
 
-    /// Makes a connection to the server, for a client that reached us at `own`.
-    fn connect(&self, own: SocketAddr) -> Result<Socket, String> {
-        let connected = self.connector.connect().map_err(|why| self.named(why))?;
-        if connected.0.peer_addr().is_ok_and(|server| server == own) {
-            return Err(self.named("that is this proxy itself".to_owned()));
+    /// Connects to the server for a client that reached the proxy at `local`.
+    fn connect(&self, local: SocketAddr) -> Result<Socket, String> {
+        let connected = self.connector.connect().map_err(|why| self.with_server_name(why))?;
+        if connected.0.peer_addr().is_ok_and(|server| server == local) {
+            return Err(self.with_server_name("this URL is the proxy itself".to_owned()));
         }
-        Socket::new(connected).map_err(|error| self.named(error.to_string()))
+        Socket::new(connected).map_err(|error| self.with_server_name(error.to_string()))
     }
 
-    /// What is wrong with the server.
-    fn named(&self, why: String) -> String {
+    /// An error message with the server's name.
+    fn with_server_name(&self, why: String) -> String {
         format!("{}: {why}", self.server)
     }
 
-    /// Tells the person what goes wrong: the same once, however often a client tries.
-    fn say(&self, text: &str) {
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        if *said != text {
-            text.clone_into(&mut said);
+    /// Prints a warning. The same text is printed only once, however often clients try again.
+    fn warn(&self, text: &str) {
+        let mut last_warning = self.last_warning.lock().unwrap_or_else(PoisonError::into_inner);
+        if *last_warning != text {
+            text.clone_into(&mut last_warning);
             eprintln!("mcptap: {}", safe::visible(text));
         }
     }

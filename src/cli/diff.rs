@@ -11,7 +11,7 @@ use super::args::{Colour, Comparing, Decoding, Diff, ReportFormat};
 use super::{output, target};
 use crate::compare::text::Style;
 use crate::compare::{Report, Rules, json, junit, pairing, text};
-use crate::replay::Compared;
+use crate::replay::ComparedSession;
 
 pub fn run(arguments: Diff, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
     let rules = rules(&arguments.comparing)?;
@@ -22,7 +22,7 @@ pub fn run(arguments: Diff, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
     let mut answer = |side, number| if side == 0 { old.texts.answer(number) } else { new.texts.answer(number) };
     let mut report = pairing::compare([&old.side, &new.side], &mut answer, &rules)?;
     if old.session.protocol_version != new.session.protocol_version {
-        let revision = |one: &Compared| one.session.protocol_version.clone().unwrap_or_else(|| "unknown".into());
+        let revision = |one: &ComparedSession| one.session.protocol_version.clone().unwrap_or_else(|| "unknown".into());
         report.notes.push(format!("revision {} before, {} now", revision(&old), revision(&new)));
     }
     (report.old, report.new) = (arguments.old, arguments.new);
@@ -36,10 +36,10 @@ fn read(
     decoding: &Decoding,
     db: Option<PathBuf>,
     hashes: &RandomState,
-) -> Result<Compared> {
+) -> Result<ComparedSession> {
     let opened = target::open(Some(target), session, decoding, db)?;
     let session = opened.one_session().with_context(|| format!("cannot compare {target}"))?;
-    Compared::read(&opened.reader, session, hashes)
+    ComparedSession::read(&opened.reader, session, hashes)
 }
 
 /// The differences that the options set aside.

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 
 use super::args::{Fit, Mock, MockPace};
 use super::{stop, target};
-use crate::mock::session::{Pace, Stage};
+use crate::mock::session::{Pace, RecordedServer};
 use crate::mock::{Match, Script, http, stdio};
 use crate::replay::Recording;
 
@@ -27,7 +27,7 @@ pub fn run(arguments: Mock, db: Option<PathBuf>) -> Result<ExitCode> {
         MockPace::Fast => Pace::Fast,
         MockPace::Recorded => Pace::Recorded,
     };
-    let stage = Stage::new(script, fit, pace);
+    let stage = RecordedServer::new(script, fit, pace);
     let stop = stop::channel()?;
     let ledger = match &arguments.listen {
         None => stdio::serve(&stage, &stop)?,

@@ -25,7 +25,7 @@ use crate::engine::{self, Both, Listener};
 use crate::event::{Detail, Event};
 use crate::http::{connect, listen};
 use crate::pipeline::{Options, Pipeline};
-use crate::proxy::{Proxy, Record};
+use crate::proxy::{Proxy, TrafficRecorder};
 use crate::source;
 use crate::source::overflow::Overflow;
 use crate::source::tape::{self, Loss};
@@ -43,7 +43,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     let filter = filter::parse(arguments.filter.as_deref())?;
     let (tape, spool) = tape::tape();
     let loss = Loss::default();
-    let proxy = proxy(&arguments, Record { tape, loss: loss.clone() })?;
+    let proxy = proxy(&arguments, TrafficRecorder { tape, loss: loss.clone() })?;
     let listener = listen::bind(&arguments.listen).with_context(|| format!("cannot listen at {}", arguments.listen))?;
     let address = listener.local_addr().context("cannot listen")?;
     let place = if arguments.no_save { None } else { Some(Place::file(target::database(db)?)) };
@@ -107,12 +107,12 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     Ok(ExitCode::SUCCESS)
 }
 
-fn proxy(arguments: &args::Proxy, record: Record) -> Result<Proxy> {
-    let options = connect::Options {
+fn proxy(arguments: &args::Proxy, record: TrafficRecorder) -> Result<Proxy> {
+    let options = connect::ConnectOptions {
         certificates: connect::certificates(arguments.cacert.as_deref())?,
         insecure: arguments.insecure,
         timeout: CONNECTING,
-        ..connect::Options::default()
+        ..connect::ConnectOptions::default()
     };
     Proxy::new(&arguments.to, &options, arguments.allow_host.clone(), record)
 }

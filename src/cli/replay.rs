@@ -17,10 +17,10 @@ use crate::mcp::{MessageNumber, Session};
 use crate::replay::job::planned;
 use crate::replay::load::{self, Load, Outcomes, percentile};
 use crate::replay::recording::masked_headers;
-use crate::replay::run::{Pace, Settings};
 use crate::replay::safety::Policy;
+use crate::replay::settings::{Pace, Settings};
 use crate::replay::target::Target;
-use crate::replay::{Follower, Job, Script};
+use crate::replay::{AnalyzedRecording, Follower, Job};
 use crate::store::{Place, Reader, Scope};
 use crate::view::safe;
 use crate::view::units::duration;
@@ -31,14 +31,14 @@ pub fn run(arguments: Replay, db: Option<PathBuf>, colour: Colour) -> Result<Exi
     let session = opened.one_session()?;
     let wanted = wanted(&opened.reader, &session, arguments.only.as_deref())?;
     let masked = masked_headers(&opened.reader, &session)?;
-    let script = Script::read(&opened.reader, session)?;
-    if script.plan.steps.is_empty() {
+    let recording = AnalyzedRecording::read(&opened.reader, session)?;
+    if recording.plan.steps.is_empty() {
         bail!("nothing to replay: the client sent no message in {}", arguments.target);
     }
     let only = match wanted {
         Some(wanted) => {
             let is_wanted = |number: Option<MessageNumber>| number.is_some_and(|number| wanted.contains(&number));
-            script
+            recording
                 .plan
                 .steps
                 .iter()
@@ -48,20 +48,20 @@ pub fn run(arguments: Replay, db: Option<PathBuf>, colour: Colour) -> Result<Exi
         None => Vec::new(),
     };
     if arguments.dry_run {
-        return dry_run(&script, &settings(&arguments, only)?);
+        return dry_run(&recording, &settings(&arguments, only)?);
     }
     let (server, supplied) = server(&arguments)?;
     name_masked(&masked, &supplied, matches!(server, Target::Command(_)));
     let place = if arguments.no_save { Place::temporary()? } else { Place::file(target::database(db)?) };
-    let mut job = Job::new(script, server, place);
+    let mut job = Job::new(recording, server, place);
     (job.settings, job.rules) = (settings(&arguments, only)?, rules);
-    ask(&job.script, &mut job.settings)?;
+    ask(&job.recording, &mut job.settings)?;
     if arguments.calibrate {
         job.calibrate(&mut Follower::nobody())?;
     }
     let load = Load { repeat: arguments.repeat.max(1), parallel: arguments.parallel.max(1) };
     let mut outcomes = load::run(&job, load)?;
-    let unsendable = job.script.plan.unsendable.iter();
+    let unsendable = job.recording.plan.unsendable.iter();
     outcomes.report.notes.extend(unsendable.map(|number| format!("#{} is not a message: not sent", number.0)));
     outcomes.report.old = arguments.target.clone();
     let many = load.repeat.saturating_mul(load.parallel) > 1;
@@ -112,7 +112,7 @@ fn server(arguments: &Replay) -> Result<(Target, Vec<String>)> {
     };
     #[cfg(feature = "http")]
     {
-        use crate::http::connect::{Options, certificates};
+        use crate::http::connect::{ConnectOptions, certificates};
         use crate::replay::transport::http::Mode;
         if !url.starts_with("http://") && !url.starts_with("https://") {
             bail!("--to {url}: a URL begins with http:// or https://");
@@ -134,7 +134,7 @@ fn server(arguments: &Replay) -> Result<(Target, Vec<String>)> {
         }
         let supplied = fields.iter().map(|(name, _)| name.clone()).collect();
         let timeout = Duration::from_secs_f64(arguments.timeout.clamp(0.001, 86_400.0));
-        let options = Options { fields, certificates, insecure: arguments.insecure, timeout };
+        let options = ConnectOptions { fields, certificates, insecure: arguments.insecure, timeout };
         let mode = match arguments.transport {
             super::args::TransportChoice::Auto => None,
             super::args::TransportChoice::Streamable => Some(Mode::Streamable),
@@ -164,14 +164,14 @@ fn name_masked(masked: &[String], supplied: &[String], is_command: bool) {
 }
 
 /// Asks about each tool that would be skipped, if there is a terminal.
-fn ask(script: &Script, settings: &mut Settings) -> Result<()> {
+fn ask(recording: &AnalyzedRecording, settings: &mut Settings) -> Result<()> {
     if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
         return Ok(());
     }
     let mut asked = HashSet::new();
-    for step in &script.plan.steps {
+    for step in &recording.plan.steps {
         let Some(tool) = step.label.subject.clone() else { continue };
-        let Some(why) = script.effects.refuse(&step.label, &settings.policy) else { continue };
+        let Some(why) = recording.effects.reason_to_refuse(&step.label, &settings.policy) else { continue };
         if asked.insert(tool.clone()) {
             eprint!("mcptap: {}. Send its calls? [y/N] ", safe::visible(&why));
             let mut answer = String::new();
@@ -185,9 +185,9 @@ fn ask(script: &Script, settings: &mut Settings) -> Result<()> {
 }
 
 /// Prints the plan without sending anything.
-fn dry_run(script: &Script, settings: &Settings) -> Result<ExitCode> {
+fn dry_run(recording: &AnalyzedRecording, settings: &Settings) -> Result<ExitCode> {
     let mut out = output::stdout();
-    planned(script, settings, &mut |row| {
+    planned(recording, settings, &mut |row| {
         let mut line = format!("{:>6}  {}", format!("#{}", row.number.0), safe::visible(&row.label.to_string()));
         if !row.after.is_empty() {
             let after: Vec<String> = row.after.iter().map(|number| format!("#{}", number.0)).collect();
@@ -201,7 +201,7 @@ fn dry_run(script: &Script, settings: &Settings) -> Result<ExitCode> {
         }
         Ok(writeln!(out, "{line}")?)
     })?;
-    for request in &script.plan.server_requests {
+    for request in &recording.plan.server_requests {
         let (answer, method) = (request.answer.0, safe::visible(&request.method));
         writeln!(out, "        {method} of the server is answered with #{answer}")?;
     }

@@ -1,71 +1,38 @@
-//! One answer against another.
-
-use std::fmt;
+//! The answer to a request, and the comparison of two answers. An answer is the result or the error
+//! of a response, or the reason why there is no response.
 
 use serde_json::Value;
 
 use super::difference::{Change, Difference, differences};
+use super::label::Label;
 use super::report::Outcome;
 use super::rules::{Rules, VARIES};
-use crate::decode::json::{member, string};
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::Message;
-use crate::mcp::facts::{self, part};
+use crate::mcp::facts::part;
 
-/// What a request is called: its method, and the tool, prompt or resource it is about.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Label {
-    /// The method.
-    pub method: String,
-    /// `params.name`, or `params.uri`.
-    pub subject: Option<String>,
-}
-
-impl Label {
-    /// Of a request or notification.
-    pub fn of(message: &Message) -> Label {
-        let method = message.method.as_deref().unwrap_or_default().to_owned();
-        Label { subject: subject(&method, part(message, "params").unwrap_or_default()), method }
-    }
-}
-
-/// What a request is about, where its method says that it is about something.
-pub fn subject(method: &str, params: &str) -> Option<String> {
-    let name = match method {
-        "tools/call" | "prompts/get" => "name",
-        "resources/read" | "resources/subscribe" | "resources/unsubscribe" => "uri",
-        _ => return None,
-    };
-    Some(string(member(params, name)?)?.into_owned())
-}
-
-impl fmt::Display for Label {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.method)?;
-        self.subject.as_ref().map_or(Ok(()), |subject| write!(f, " {subject}"))
-    }
-}
-
-/// How a request was answered.
+/// The answer to one request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer<V = Value> {
-    /// With a result.
+    /// The result of a response.
     Result(V),
-    /// With a result that says that the tool failed (`isError`).
+    /// A result in which a tool reports its own failure (`isError`).
     ToolError(V),
-    /// With a JSON-RPC error.
+    /// A JSON-RPC error.
     Error(V),
-    /// With JSON that cannot be read whole (more than 128 levels): only its text can be compared.
+    /// JSON that serde_json cannot read whole (more than 128 levels). Only its text
+    /// can be compared.
     Unreadable(String),
-    /// Not at all, for this reason.
+    /// There was no response, for this reason.
     Nothing(String),
 }
 
-/// An answer as it is held until it is compared: its text takes a tenth of what the value does that is read from it.
-pub type Held = Answer<Box<str>>;
+/// An answer whose value is JSON text. It waits in this form until it is compared: the text takes a
+/// tenth of the memory of the parsed value.
+pub type AnswerText = Answer<Box<str>>;
 
 impl<V> Answer<V> {
-    /// The same answer with another form of its value.
+    /// Converts the value and keeps the kind of answer.
     pub fn map<W>(self, other: impl FnOnce(V) -> W) -> Answer<W> {
         match self {
             Answer::Result(value) => Answer::Result(other(value)),
@@ -77,8 +44,8 @@ impl<V> Answer<V> {
     }
 }
 
-impl Held {
-    /// The answer with its value.
+impl AnswerText {
+    /// Parses the value. Text that cannot be parsed becomes [`Answer::Unreadable`].
     pub fn read(&self) -> Answer {
         let value = |text: &str| serde_json::from_str(text).map_err(|_| Answer::Unreadable(text.to_owned()));
         match self {
@@ -92,8 +59,9 @@ impl Held {
 }
 
 impl Answer {
-    /// This answer, whose value was read from `text`, as that text. (Written anew it could be another: numbers have many forms.)
-    pub fn held(&self, text: &str) -> Held {
+    /// This answer with `text`, from which its value was parsed. Serialising the value again could
+    /// give another text, because one number has many forms.
+    pub fn to_text(&self, text: &str) -> AnswerText {
         match self {
             Answer::Result(_) => Answer::Result(text.into()),
             Answer::ToolError(_) => Answer::ToolError(text.into()),
@@ -103,19 +71,23 @@ impl Answer {
         }
     }
 
-    /// Of an answer's message.
+    /// The answer in a response message.
     pub fn of(message: &Message) -> Answer {
-        let name = if message.kind == Kind::Error { "error" } else { "result" };
-        let text = part(message, name).unwrap_or("null");
-        let Ok(value) = serde_json::from_str(text) else { return Answer::Unreadable(text.to_owned()) };
-        match facts::status(message) {
-            Some(facts::Status::Error) => Answer::Error(value),
-            Some(facts::Status::ToolError) => Answer::ToolError(value),
-            _ => Answer::Result(value),
+        let is_error = message.kind == Kind::Error;
+        Answer::parse(is_error, part(message, if is_error { "error" } else { "result" }).unwrap_or("null"))
+    }
+
+    /// Parses the JSON text of an `error` or a `result`.
+    pub fn parse(is_error: bool, text: &str) -> Answer {
+        match serde_json::from_str::<Value>(text) {
+            Err(_) => Answer::Unreadable(text.to_owned()),
+            Ok(error) if is_error => Answer::Error(error),
+            Ok(result) if result.get("isError") == Some(&Value::Bool(true)) => Answer::ToolError(result),
+            Ok(result) => Answer::Result(result),
         }
     }
 
-    /// The result or error.
+    /// The value of the result or the error.
     pub fn value(&self) -> Option<&Value> {
         match self {
             Answer::Result(value) | Answer::ToolError(value) | Answer::Error(value) => Some(value),
@@ -123,8 +95,8 @@ impl Answer {
         }
     }
 
-    /// The answer in words that follow "answered ".
-    fn said(&self) -> String {
+    /// A short description that completes the sentence "answered ...".
+    fn summary(&self) -> String {
         match self {
             Answer::Error(error) => {
                 let code = error.get("code").unwrap_or(&Value::Null);
@@ -141,14 +113,15 @@ impl Answer {
     }
 }
 
-/// What a comparison of two answers says.
+/// The result of comparing two answers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Verdict {
-    /// In one word.
+    /// The kind of difference, or that there is none.
     pub outcome: Outcome,
-    /// Where they differ; empty where one look says it all.
+    /// The differences inside the two values. Empty where the outcome alone
+    /// explains the difference.
     pub differences: Vec<Difference>,
-    /// In a sentence, where the outcome alone does not say it.
+    /// An explanation, where the outcome alone is not enough.
     pub why: Option<String>,
 }
 
@@ -158,27 +131,29 @@ impl Verdict {
     }
 }
 
-/// Holds a new answer against the recorded one.
-pub fn judge(label: &Label, old: &Answer, new: &Answer, rules: &Rules) -> Verdict {
+/// Compares the new answer to a request with the recorded one.
+pub fn compare_answers(label: &Label, old: &Answer, new: &Answer, rules: &Rules) -> Verdict {
     match (old, new) {
         (Answer::Nothing(_), Answer::Nothing(_)) => Verdict::new(Outcome::Same, None),
-        (Answer::Nothing(_), new) => Verdict::new(Outcome::Extra, Some(format!("answered {}", new.said()))),
+        (Answer::Nothing(_), new) => Verdict::new(Outcome::Extra, Some(format!("answered {}", new.summary()))),
         (_, Answer::Nothing(why)) => Verdict::new(Outcome::Missing, Some(why.clone())),
-        // JSON-RPC 2.0 section 5.1: the code "indicates the error type that occurred"; the message is for people.
+        // JSON-RPC 2.0 section 5.1: the code "indicates the error type that occurred". The message
+        // is for people and is not compared.
         (Answer::Error(old), Answer::Error(new)) if code(old) == code(new) => Verdict::new(Outcome::Same, None),
-        // 2026-07-28 basic/versioning: whatever is answered to `server/discover`, but for the errors of its own era, says that it is not known.
+        // 2026-07-28 basic/versioning: a server of the older era may answer `server/discover` with
+        // any error. All of them mean that the method is unknown, except the errors of the new era.
         (Answer::Error(old), Answer::Error(new))
             if label.method == "server/discover" && !is_modern(old) && !is_modern(new) =>
         {
             Verdict::new(Outcome::Same, None)
         }
         (Answer::Error(_), Answer::Error(_)) => {
-            let why = format!("{} before, {} now", old.said(), new.said());
+            let why = format!("{} before, {} now", old.summary(), new.summary());
             Verdict::new(Outcome::Different, Some(why))
         }
-        (Answer::Error(_), _) => Verdict::new(Outcome::Result, Some(format!("{} before", old.said()))),
-        (_, Answer::Error(_)) => Verdict::new(Outcome::Error, Some(new.said())),
-        (Answer::Result(_), Answer::ToolError(_)) => Verdict::new(Outcome::ToolError, Some(new.said())),
+        (Answer::Error(_), _) => Verdict::new(Outcome::Result, Some(format!("{} before", old.summary()))),
+        (_, Answer::Error(_)) => Verdict::new(Outcome::Error, Some(new.summary())),
+        (Answer::Result(_), Answer::ToolError(_)) => Verdict::new(Outcome::ToolError, Some(new.summary())),
         (Answer::Unreadable(_), _) | (_, Answer::Unreadable(_)) => texts(old, new),
         (Answer::Result(old) | Answer::ToolError(old), Answer::Result(new) | Answer::ToolError(new)) => {
             values(label, old, new, rules)
@@ -186,7 +161,8 @@ pub fn judge(label: &Label, old: &Answer, new: &Answer, rules: &Rules) -> Verdic
     }
 }
 
-/// HeaderMismatch, MissingRequiredClientCapability, UnsupportedProtocolVersion: only servers of 2026-07-28 know these codes.
+/// Whether only servers of 2026-07-28 use this code: HeaderMismatch,
+/// MissingRequiredClientCapability and UnsupportedProtocolVersion.
 fn is_modern(error: &Value) -> bool {
     code(error).is_some_and(|code| (-32022..=-32020).contains(&code))
 }
@@ -209,8 +185,9 @@ fn values(label: &Label, old: &Value, new: &Value, rules: &Rules) -> Verdict {
     Verdict { outcome, differences, why: None }
 }
 
-/// Sets aside when tasks were created and last changed (utilities/tasks "Task"; the extension of 2026): no two runs agree about that. A result is
-/// a task, has one, or lists some.
+/// Sets aside the times at which tasks were created and last changed, because they differ in every
+/// run (utilities/tasks "Task"; the extension of 2026). A result can be a task, contain one in
+/// `task`, or list several in `tasks`.
 fn set_times_aside(result: &mut Value) {
     let is_task = |value: &Value| value.get("taskId").is_some_and(Value::is_string);
     let mut listed = Vec::new();
@@ -255,7 +232,7 @@ mod tests {
     use super::*;
 
     fn outcome(old: &Answer, new: &Answer) -> Outcome {
-        judge(&Label::default(), old, new, &Rules::default()).outcome
+        compare_answers(&Label::default(), old, new, &Rules::default()).outcome
     }
 
     #[test]
@@ -276,14 +253,15 @@ mod tests {
         assert_eq!(outcome(&nothing, &result(json!(1))), Outcome::Extra);
         assert_eq!(outcome(&nothing, &nothing), Outcome::Same);
         let discover = Label { method: "server/discover".into(), subject: None };
-        let unknown = |old, new| judge(&discover, &error(old, ""), &error(new, ""), &Rules::default()).outcome;
+        let unknown =
+            |old, new| compare_answers(&discover, &error(old, ""), &error(new, ""), &Rules::default()).outcome;
         assert_eq!(unknown(-32601, -32000), Outcome::Same, "both do not know it");
         assert_eq!(unknown(-32601, -32022), Outcome::Different, "one speaks another revision of that era");
         assert_eq!(outcome(&Answer::Unreadable("[1]".into()), &result(json!([1]))), Outcome::Same);
     }
 
     #[test]
-    fn when_a_task_was_created_is_no_difference() {
+    fn times_of_tasks_are_ignored() {
         let task =
             |at: &str, status: &str| json!({"taskId": "1", "status": status, "createdAt": at, "lastUpdatedAt": at});
         let shapes: [fn(Value) -> Value; 3] =

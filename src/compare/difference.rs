@@ -1,6 +1,6 @@
-//! Structural difference of two JSON values, each difference at its path (JSON Pointer, RFC 6901).
+//! Structural differences of two JSON values, each with its path (JSON Pointer, RFC 6901).
 //!
-//! The values were read by serde_json, which refuses more than 128 levels: the recursion here is as deep at most.
+//! The recursion is at most 128 levels deep, because serde_json refuses to parse deeper values.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -8,44 +8,53 @@ use std::collections::HashMap;
 use serde_json::{Map, Value};
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
-/// Differences listed for one answer. Somebody who reads more than that is better served by the two texts.
+/// The most differences that are listed for one answer. With more of them, reading the two
+/// texts is easier.
 pub const LISTED: usize = 1_000;
 
-/// Elements of an array that are lined up with each other by content; longer ones, whose ends differ, by position. Lining up costs the
-/// product of length and differences.
+/// The longest run of array elements that is aligned by content. Longer runs are paired by
+/// position, because aligning costs the product of length and differences. Equal elements at both
+/// ends do not count.
 const LINED_UP: usize = 2_000;
 
-/// What became of a value.
+/// The change of one value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// It is another one.
+    /// The value differs: the old one and the new one.
     Changed(Value, Value),
-    /// It is gone.
+    /// The value exists only in the recorded answer.
     Removed(Value),
-    /// It was not there before.
+    /// The value exists only in the new answer.
     Added(Value),
 }
 
-/// A difference at its place.
+/// One difference with its path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Difference {
-    /// JSON Pointer into the recorded value; for what was added, into the new one. The empty pointer is the whole value.
+    /// JSON Pointer into the recorded value; for an added value, into the new one. The empty
+    /// pointer is the whole value.
     pub path: String,
-    /// What differs.
+    /// The change of the value at the path.
     pub change: Change,
 }
 
-/// The differences from `old` to `new`, in the order of the values, at most [`LISTED`]. `is_unordered` says of the path of an array whether the
-/// order of its elements means nothing.
+/// The differences from `old` to `new` in document order, at most [`LISTED`]. `is_unordered` gets
+/// the path of an array and returns whether the order of its elements is to be ignored.
 pub fn differences(old: &Value, new: &Value, is_unordered: &dyn Fn(&str) -> bool) -> Vec<Difference> {
     let mut walk = Walk { path: String::new(), found: Vec::new(), is_unordered };
     walk.values(old, new);
     walk.found
 }
 
-/// One step of a pointer as RFC 6901 section 3 writes it: `~` as `~0`, `/` as `~1`.
+/// A member name as a reference token of a JSON Pointer: `~` becomes `~0`, `/` becomes `~1` (RFC
+/// 6901 section 3).
 pub fn escaped(name: &str) -> Cow<'_, str> {
     if name.contains(['~', '/']) { name.replace('~', "~0").replace('/', "~1").into() } else { name.into() }
+}
+
+/// The member name that a reference token of a JSON Pointer encodes (RFC 6901 section 4).
+pub fn unescaped(token: &str) -> String {
+    token.replace("~1", "/").replace("~0", "~")
 }
 
 struct Walk<'a> {
@@ -77,7 +86,8 @@ impl Walk<'_> {
         }
     }
 
-    /// What is equal is lined up; what stands between is paired by what it calls itself, then by position.
+    /// Compares two arrays. Equal elements are aligned. The elements between them are paired by
+    /// name, and those without a name by position.
     fn arrays(&mut self, old: &[Value], new: &[Value]) {
         let head = old.iter().zip(new).take_while(|(old, new)| old == new).count();
         let tail = old[head..].iter().rev().zip(new[head..].iter().rev()).take_while(|(old, new)| old == new).count();
@@ -95,7 +105,8 @@ impl Walk<'_> {
         }
     }
 
-    /// A run of elements in place of another, each with the index of its first.
+    /// Compares a run of elements with the run that replaced it. Each run comes with the index of
+    /// its first element.
     fn run(&mut self, (old, old_start): (&[Value], usize), (new, new_start): (&[Value], usize)) {
         let mut by_name: HashMap<&str, usize> = HashMap::new();
         for (index, value) in new.iter().enumerate() {
@@ -104,31 +115,31 @@ impl Walk<'_> {
             }
         }
         let named = |value: &Value| name_of(value).and_then(|name| by_name.get(name).copied());
-        let mut taken = vec![false; new.len()];
+        let mut paired = vec![false; new.len()];
         let partners: Vec<Option<usize>> = old.iter().map(named).collect();
-        partners.iter().flatten().for_each(|index| taken[*index] = true);
-        // What has no name is paired in order with what has none either.
-        let mut rest = (0..new.len()).filter(|index| !taken[*index] && name_of(&new[*index]).is_none());
+        partners.iter().flatten().for_each(|index| paired[*index] = true);
+        // Elements without a name are paired with each other in order.
+        let mut rest = (0..new.len()).filter(|index| !paired[*index] && name_of(&new[*index]).is_none());
         let partners: Vec<Option<usize>> = old
             .iter()
             .zip(partners)
             .map(|(value, partner)| partner.or_else(|| if name_of(value).is_none() { rest.next() } else { None }))
             .collect();
-        let mut met = vec![false; new.len()];
+        let mut matched = vec![false; new.len()];
         for (index, (value, partner)) in old.iter().zip(partners).enumerate() {
-            // Two elements of one name: the second is gone where the new list has one.
-            let partner = partner.filter(|partner| !std::mem::replace(&mut met[*partner], true));
+            // When two old elements have the same name, the second one counts as removed.
+            let partner = partner.filter(|partner| !std::mem::replace(&mut matched[*partner], true));
             self.at(&(old_start + index).to_string(), |walk| match partner {
                 Some(partner) => walk.values(value, &new[partner]),
                 None => walk.note(Change::Removed(value.clone())),
             });
         }
-        for (index, value) in new.iter().enumerate().filter(|(index, _)| !met[*index]) {
+        for (index, value) in new.iter().enumerate().filter(|(index, _)| !matched[*index]) {
             self.at(&(new_start + index).to_string(), |walk| walk.note(Change::Added(value.clone())));
         }
     }
 
-    /// Elements whose order means nothing: equal ones cancel out.
+    /// Compares two arrays without regard to order. Equal elements cancel each other.
     fn sets(&mut self, old: &[Value], new: &[Value]) {
         let mut counts: HashMap<String, usize> = HashMap::new();
         new.iter().for_each(|value| *counts.entry(value.to_string()).or_default() += 1);
@@ -139,26 +150,27 @@ impl Walk<'_> {
             }
             _ => false,
         };
-        let gone: Vec<(usize, &Value)> = old.iter().enumerate().filter(|(_, value)| !cancels(value)).collect();
-        // What is left in the counts was not cancelled; the first of equal elements were.
-        let mut come: Vec<(usize, &Value)> = Vec::new();
+        let removed: Vec<(usize, &Value)> = old.iter().enumerate().filter(|(_, value)| !cancels(value)).collect();
+        // The elements left in `counts` have no equal in `old`. Of several equal elements, the last
+        // ones count as added.
+        let mut added: Vec<(usize, &Value)> = Vec::new();
         for (index, value) in new.iter().enumerate().rev() {
             if let Some(count) = counts.get_mut(&value.to_string()).filter(|count| **count > 0) {
                 *count -= 1;
-                come.push((index, value));
+                added.push((index, value));
             }
         }
-        come.reverse();
-        for (index, value) in gone {
+        added.reverse();
+        for (index, value) in removed {
             let partner =
-                come.iter().position(|(_, other)| name_of(value).is_some() && name_of(value) == name_of(other));
-            let partner = partner.map(|at| come.remove(at));
+                added.iter().position(|(_, other)| name_of(value).is_some() && name_of(value) == name_of(other));
+            let partner = partner.map(|at| added.remove(at));
             self.at(&index.to_string(), |walk| match partner {
                 Some((_, other)) => walk.values(value, other),
                 None => walk.note(Change::Removed(value.clone())),
             });
         }
-        for (index, value) in come {
+        for (index, value) in added {
             self.at(&index.to_string(), |walk| walk.note(Change::Added(value.clone())));
         }
     }
@@ -178,7 +190,7 @@ impl Walk<'_> {
     }
 }
 
-/// RFC 8259 section 6 knows one kind of number: 1 and 1.0 are the same.
+/// Whether two scalars are equal. RFC 8259 section 6 has only one kind of number, so 1 equals 1.0.
 fn is_same(old: &Value, new: &Value) -> bool {
     old == new
         || match (old, new) {
@@ -189,7 +201,8 @@ fn is_same(old: &Value, new: &Value) -> bool {
         }
 }
 
-/// What an element of a list calls itself: every list of the protocol has one of these (tools, prompts, resources, tasks).
+/// The name of a list element. Every list of the protocol (tools, prompts, resources, tasks) has
+/// one of these members.
 pub fn name_of(value: &Value) -> Option<&str> {
     let object = value.as_object()?;
     ["name", "uri", "uriTemplate", "id", "taskId"].into_iter().find_map(|member| object.get(member)?.as_str())
@@ -202,7 +215,7 @@ mod tests {
 
     use super::*;
 
-    fn said(old: Value, new: Value) -> Vec<String> {
+    fn described(old: Value, new: Value) -> Vec<String> {
         let words = |difference: Difference| match difference.change {
             Change::Changed(old, new) => format!("{} {old} -> {new}", difference.path),
             Change::Removed(old) => format!("{} - {old}", difference.path),
@@ -212,32 +225,35 @@ mod tests {
     }
 
     #[test]
-    fn each_difference_stands_at_its_path() {
-        assert_eq!(said(json!({"a": 1, "b/c": [1]}), json!({"a": 2, "b/c": [1]})), ["/a 1 -> 2"]);
-        assert_eq!(said(json!({"b/c~": 1}), json!({"d": 1})), ["/b~1c~0 - 1", "/d + 1"]);
-        assert_eq!(said(json!(1), json!("1")), [" 1 -> \"1\""]);
-        assert_eq!(said(json!({"a": 1}), json!({"a": 1.0})), [""; 0], "one number");
-        assert_eq!(said(json!(u64::MAX), json!(u64::MAX - 1)).len(), 1, "large integers are exact");
+    fn each_difference_has_its_path() {
+        assert_eq!(described(json!({"a": 1, "b/c": [1]}), json!({"a": 2, "b/c": [1]})), ["/a 1 -> 2"]);
+        assert_eq!(described(json!({"b/c~": 1}), json!({"d": 1})), ["/b~1c~0 - 1", "/d + 1"]);
+        assert_eq!(described(json!(1), json!("1")), [" 1 -> \"1\""]);
+        assert_eq!(described(json!({"a": 1}), json!({"a": 1.0})), [""; 0], "one number");
+        assert_eq!(described(json!(u64::MAX), json!(u64::MAX - 1)).len(), 1, "large integers are exact");
     }
 
     #[test]
-    fn a_missing_tool_is_one_difference_wherever_it_stood() {
+    fn a_missing_tool_is_one_difference_at_any_index() {
         let tool = |name: &str, text: &str| json!({"name": name, "description": text});
         let all = json!([tool("a", "x"), tool("b", "y"), tool("c", "z")]);
-        assert_eq!(said(all.clone(), json!([tool("b", "y"), tool("c", "z")])).len(), 1);
-        assert_eq!(said(all.clone(), json!([tool("a", "x"), tool("c", "z")])), [format!("/1 - {}", tool("b", "y"))]);
+        assert_eq!(described(all.clone(), json!([tool("b", "y"), tool("c", "z")])).len(), 1);
+        assert_eq!(
+            described(all.clone(), json!([tool("a", "x"), tool("c", "z")])),
+            [format!("/1 - {}", tool("b", "y"))]
+        );
         let changed = json!([tool("b", "other"), tool("c", "z")]);
         assert_eq!(
-            said(all, changed),
+            described(all, changed),
             [format!("/0 - {}", tool("a", "x")), "/1/description \"y\" -> \"other\"".into()],
             "the tool that is left is held against itself"
         );
     }
 
     #[test]
-    fn order_means_nothing_where_that_is_asked_for() {
-        assert_eq!(said(json!({"set": [1, 2, 2]}), json!({"set": [2, 1, 3]})), ["/set/2 - 2", "/set/2 + 3"]);
-        assert_eq!(said(json!({"list": [1, 2]}), json!({"list": [2, 1]})).len(), 2);
+    fn unordered_arrays_are_compared_as_sets() {
+        assert_eq!(described(json!({"set": [1, 2, 2]}), json!({"set": [2, 1, 3]})), ["/set/2 - 2", "/set/2 + 3"]);
+        assert_eq!(described(json!({"list": [1, 2]}), json!({"list": [2, 1]})).len(), 2);
     }
 
     fn values() -> impl Strategy<Value = Value> {
@@ -253,9 +269,9 @@ mod tests {
     }
 
     proptest! {
-        /// There are differences exactly where the values are not the same, and every path leads to what it names.
+        /// Differences are found exactly when the values differ, and each path leads to its value.
         #[test]
-        fn differences_are_true(old in values(), new in values()) {
+        fn differences_match_the_values(old in values(), new in values()) {
             prop_assert!(differences(&old, &old, &|_| false).is_empty());
             prop_assert!(differences(&old, &old, &|_| true).is_empty());
             let found = differences(&old, &new, &|_| false);

@@ -1,8 +1,12 @@
 //! A comparison as one JSON object.
 //!
-//! `same`, `old`, `new`, `counts` (`{outcome: count}`), `requests`, `volatile` (rules as `--ignore` takes them), `slower` (`{number, old_ns, new_ns}`), `unasked`
-//! (`{method, before, now}`), `notes`. A request: `method`, `subject`, `outcome`, `why`, `old` and `new` (`{number, latency_ns}`),
-//! `differences` (`{path, change, old, new}`; `change` is `changed`, `removed`, `added`). Members without a value are left out.
+//! Members: `same`, `old`, `new`, `counts` (`{outcome: count}`), `requests`, `volatile` (rules as
+//! `--ignore` takes them), `slower` (`{number, old_ns, new_ns}`), `unasked` (`{method, before,
+//! now}`) and `notes`.
+//!
+//! Members of a request: `method`, `subject`, `outcome`, `why`, `old` and `new` (`{number,
+//! latency_ns}`), and `differences` (`{path, change, old, new}`, where `change` is `changed`,
+//! `removed` or `added`). Members without a value are left out.
 
 use std::io;
 
@@ -12,11 +16,11 @@ use serde_json::{Map, Serializer, Value, json};
 use super::difference::{Change, Difference};
 use super::report::{Pair, Party, Report};
 
-/// Writes the report as JSON, with the latencies of many replays where there are some. A report may have as many requests as there is time for: they are
-/// written one by one.
+/// Writes the report as JSON, with the latencies of many replays if there are any. Requests are
+/// written one by one, because a long run can have any number of them.
 ///
 /// # Errors
-/// It cannot be written.
+/// `out` cannot be written.
 pub fn write(report: &Report, latencies: Option<Value>, out: &mut dyn io::Write) -> io::Result<()> {
     let counts: Map<String, Value> =
         report.counts().into_iter().map(|(outcome, count)| (outcome.name().to_owned(), count.into())).collect();

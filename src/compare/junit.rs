@@ -1,11 +1,11 @@
-//! A comparison as JUnit XML: a test case for each request.
+//! A comparison as JUnit XML with one test case per request.
 
 use super::report::{Outcome, Pair, Report};
 use super::text::{self, Style};
 use crate::view::junit::{self, Case};
 use crate::view::paint::Paint;
 
-/// Columns of the text inside a failure.
+/// Width of the text inside a failure, in columns.
 const WIDTH: usize = 120;
 
 /// The report as JUnit XML.

@@ -1,27 +1,28 @@
-//! Two recordings of the same conversation, held against each other: what was answered otherwise, and exactly where.
+//! Compares two recordings of the same conversation: which answers differ, and where exactly.
 //!
-//! Nothing here reads a clock or a file. `replay` pairs answers by its plan, `diff` by [`pairing`]; both make a [`Report`], which
-//! [`text`], [`json`] and [`junit`] put into words.
+//! This module reads no clock and no file. `replay` pairs requests by its plan, `diff` by
+//! [`pairing`]. Both make a [`Report`], which [`text`], [`json`] and [`junit`] write out.
 //!
 //! ```text
-//!  recorded answer ─┐                        ┌─ same
-//!                   ├─ Rules ─► differences ─┼─ different: /structuredContent/temperature 21 → 19
-//!  new answer ──────┘  (set aside what is    └─ missing, extra, error instead of result, tool error …
-//!                       known to vary)
+//!  recorded answer ─┐                    ┌─ same
+//!                   ├─► differences ─────┼─ different: /structuredContent/temperature 21 → 19
+//!  new answer ──────┘   (Rules: without  └─ missing, extra, error instead of result, tool error …
+//!                        what varies)
 //! ```
 
 pub mod answer;
 pub mod difference;
 pub mod json;
 pub mod junit;
+pub mod label;
 pub mod pairing;
 pub mod report;
 pub mod rules;
-pub mod side_by_side;
 pub mod text;
 pub mod volatile;
 
-pub use answer::{Answer, Held, Label, Verdict, judge};
+pub use answer::{Answer, AnswerText, Verdict, compare_answers};
 pub use difference::{Change, Difference};
+pub use label::Label;
 pub use report::{Outcome, Pair, Party, Report};
 pub use rules::{Rule, RuleError, Rules};

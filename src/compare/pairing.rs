@@ -1,6 +1,8 @@
-//! Which request of one recording is which of another: by what was asked and in which order, never by id.
+//! Pairs the requests of two recordings by content and order. Request ids are never compared, since
+//! each run chooses its own.
 //!
-//! A recording is gone through once, and numbers and hashes are kept of it. An answer is read only where it is not the other one letter by letter.
+//! Each recording is read once. Of every request only numbers and hashes are stored. Two answers
+//! are read again only when their hashes differ.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -8,7 +10,8 @@ use std::sync::Arc;
 
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 
-use super::answer::{Answer, Label, Verdict, judge};
+use super::answer::{Answer, Verdict, compare_answers};
+use super::label::Label;
 use super::report::{Outcome, Pair, Party, Report};
 use super::rules::Rules;
 use crate::decode::Direction;
@@ -16,53 +19,60 @@ use crate::decode::jsonrpc::Kind;
 use crate::mcp::facts::part;
 use crate::mcp::{Message, MessageNumber};
 
-/// Requests of one recording that are lined up by content; of longer recordings the like ones are paired in order.
+/// The longest recording, in requests, that is aligned by content. In longer ones, requests with
+/// the same label are paired in order.
 const LINED_UP: usize = 20_000;
 
-/// A client's request as it is paired.
+/// A request of the client with what is needed to pair it.
 #[derive(Debug)]
-struct Asked {
+struct ComparableRequest {
     number: MessageNumber,
     latency: Option<i64>,
     label: Arc<Label>,
-    /// Of label and parameters: the same for the same question.
+    /// Hash of the label and the parameters. Equal requests have equal hashes.
     question: u64,
-    /// Its first answer.
-    answer: Option<Answered>,
+    /// The first response to it.
+    answer: Option<AnswerDigest>,
 }
 
-/// Where an answer stands, and enough to know it again.
+/// The number of a response, and a hash of its content.
 #[derive(Clone, Copy, Debug)]
-struct Answered {
+struct AnswerDigest {
     number: MessageNumber,
     digest: u64,
 }
 
-/// A recording as far as it is compared.
+/// The requests of one recording, prepared for comparison.
 #[derive(Debug)]
-pub struct Side {
+pub struct ComparableRecording {
     hashes: RandomState,
-    /// Requests that the server redirected: what they ask was asked by their copies.
+    /// Requests that the server redirected. Their repeated copies are compared instead.
     redirected: HashSet<MessageNumber>,
     labels: HashSet<Arc<Label>>,
-    asked: Vec<Asked>,
+    requests: Vec<ComparableRequest>,
     unasked: BTreeMap<String, u64>,
 }
 
-impl Side {
-    /// Before its first message. What is held against each other has the same hashes.
-    pub fn new(hashes: &RandomState, redirected: HashSet<MessageNumber>) -> Side {
+impl ComparableRecording {
+    /// An empty recording. Two recordings that are compared must share `hashes`.
+    pub fn new(hashes: &RandomState, redirected: HashSet<MessageNumber>) -> ComparableRecording {
         let hashes = hashes.clone();
-        Side { hashes, redirected, labels: HashSet::new(), asked: Vec::new(), unasked: BTreeMap::new() }
+        ComparableRecording {
+            hashes,
+            redirected,
+            labels: HashSet::new(),
+            requests: Vec::new(),
+            unasked: BTreeMap::new(),
+        }
     }
 
-    /// Takes the next message.
+    /// Adds the next message of the recording.
     pub fn take(&mut self, message: &Message) {
         match (message.direction, message.kind) {
             (_, Kind::Response | Kind::Error) => self.answer(message),
             _ if message.redelivered => {}
             (Direction::ClientToServer, Kind::Request) if !self.redirected.contains(&message.number) => {
-                self.ask(message);
+                self.add_request(message);
             }
             (Direction::ServerToClient, Kind::Request | Kind::Notification) => {
                 *self.unasked.entry(message.method.as_deref().unwrap_or_default().to_owned()).or_default() += 1;
@@ -71,26 +81,27 @@ impl Side {
         }
     }
 
-    fn ask(&mut self, message: &Message) {
+    fn add_request(&mut self, message: &Message) {
         let label = Label::of(message);
         let label = self.labels.get(&label).cloned().unwrap_or_else(|| Arc::new(label));
         self.labels.insert(Arc::clone(&label));
         let question = self.hashes.hash_one((&label, question(part(message, "params").unwrap_or_default())));
         let Message { number, latency, .. } = *message;
-        self.asked.push(Asked { number, latency, label, question, answer: None });
+        self.requests.push(ComparableRequest { number, latency, label, question, answer: None });
     }
 
     fn answer(&mut self, message: &Message) {
-        let find = |request| self.asked.binary_search_by_key(&request, |asked| asked.number).ok();
+        let find = |request| self.requests.binary_search_by_key(&request, |requests| requests.number).ok();
         if let Some(at) = message.answers.and_then(find) {
             let name = if message.kind == Kind::Error { "error" } else { "result" };
             let digest = self.hashes.hash_one((name, part(message, name)));
-            self.asked[at].answer.get_or_insert(Answered { number: message.number, digest });
+            self.requests[at].answer.get_or_insert(AnswerDigest { number: message.number, digest });
         }
     }
 }
 
-/// Parameters as a question: members in order of name, without `_meta` (progress tokens, what a client says of itself).
+/// The parameters in canonical form: members sorted by name, without `_meta`, which holds progress
+/// tokens and client details.
 fn question(params: &str) -> String {
     match serde_json::from_str::<serde_json::Value>(params) {
         Ok(mut value) => {
@@ -103,45 +114,46 @@ fn question(params: &str) -> String {
     }
 }
 
-/// Compares two recordings. `read` gives an answer of the first (0) or the second (1).
+/// Compares two recordings. `read` returns an answer of the first (0) or second (1) recording.
 ///
 /// # Errors
-/// Those of `read`.
+/// Errors of `read`.
 pub fn compare<E>(
-    [old, new]: [&Side; 2],
+    [old, new]: [&ComparableRecording; 2],
     read: &mut dyn FnMut(usize, MessageNumber) -> Result<Answer, E>,
     rules: &Rules,
 ) -> Result<Report, E> {
     let mut report = Report { unasked: differing(&old.unasked, &new.unasked), ..Report::default() };
-    for (old, new) in pairs([&old.asked, &new.asked]) {
-        let Some(label) = old.or(new).map(|asked| Arc::clone(&asked.label)) else { continue };
+    for (old, new) in pairs([&old.requests, &new.requests]) {
+        let Some(label) = old.or(new).map(|requests| Arc::clone(&requests.label)) else { continue };
         let plain =
             |outcome, why: Option<&str>| Verdict { outcome, differences: Vec::new(), why: why.map(str::to_owned) };
         let Verdict { outcome, differences, why } = match (old, new) {
             (Some(old), Some(new)) if old.digest() == new.digest() => plain(Outcome::Same, None),
             (Some(old), Some(new)) => {
-                let mut answer = |side, asked: &Asked| match asked.answer {
+                let mut answer = |side, requests: &ComparableRequest| match requests.answer {
                     Some(answered) => read(side, answered.number),
                     None => Ok(Answer::Nothing("no answer was recorded".to_owned())),
                 };
-                judge(&label, &answer(0, old)?, &answer(1, new)?, rules)
+                compare_answers(&label, &answer(0, old)?, &answer(1, new)?, rules)
             }
             (Some(_), None) => plain(Outcome::Missing, Some("the request is not in the second recording")),
             _ => plain(Outcome::Extra, Some("the request is only in the second recording")),
         };
-        let party = |asked: &Asked| Party { number: asked.number.0, latency: asked.latency };
+        let party = |requests: &ComparableRequest| Party { number: requests.number.0, latency: requests.latency };
         report.pairs.push(Pair { label, old: old.map(party), new: new.map(party), outcome, differences, why });
     }
     Ok(report)
 }
 
-impl Asked {
+impl ComparableRequest {
     fn digest(&self) -> Option<u64> {
         self.answer.map(|answer| answer.digest)
     }
 
-    /// What requests of one label have in common, or those of one method: but for what is called by a name that people gave it, which a server
-    /// does not make up anew each time, as it may its URIs.
+    /// The key under which requests are paired: the label, or only the method. Calls of tools and
+    /// prompts are never paired by method alone. Their names are chosen by people and stay the
+    /// same, while a server may generate new resource URIs in each run.
     fn key(&self, by_method: bool) -> Option<(&str, Option<&str>)> {
         let Label { method, subject } = &*self.label;
         match by_method {
@@ -152,14 +164,16 @@ impl Asked {
     }
 }
 
-/// What belongs together, in the order of both.
-type Pairs<'a> = Vec<(Option<&'a Asked>, Option<&'a Asked>)>;
+/// Pairs of requests in the order of both recordings. A request without a partner has `None`
+/// in its place.
+type Pairs<'a> = Vec<(Option<&'a ComparableRequest>, Option<&'a ComparableRequest>)>;
 
-fn pairs<'a>([old, new]: [&'a [Asked]; 2]) -> Pairs<'a> {
+fn pairs<'a>([old, new]: [&'a [ComparableRequest]; 2]) -> Pairs<'a> {
     if old.len().max(new.len()) > LINED_UP {
         return run(old, new);
     }
-    let questions = |asked: &[Asked]| asked.iter().map(|asked| asked.question).collect::<Vec<_>>();
+    let questions =
+        |requests: &[ComparableRequest]| requests.iter().map(|requests| requests.question).collect::<Vec<_>>();
     let mut pairs = Vec::new();
     for operation in capture_diff_slices(Algorithm::Myers, &questions(old), &questions(new)) {
         let (from, to) = (&old[operation.old_range()], &new[operation.new_range()]);
@@ -171,19 +185,20 @@ fn pairs<'a>([old, new]: [&'a [Asked]; 2]) -> Pairs<'a> {
     pairs
 }
 
-/// A run of requests in place of another: those of one label are paired in order; then those of one method.
-fn run<'a>(old: &'a [Asked], new: &'a [Asked]) -> Pairs<'a> {
+/// Pairs a run of requests with the run that replaced it: first by label, then by method,
+/// both in order.
+fn run<'a>(old: &'a [ComparableRequest], new: &'a [ComparableRequest]) -> Pairs<'a> {
     let mut free: Vec<bool> = vec![true; new.len()];
     let mut partners: Vec<Option<usize>> = vec![None; old.len()];
     for by_method in [false, true] {
-        let mut waiting: HashMap<_, VecDeque<usize>> = HashMap::new();
-        for (index, asked) in new.iter().enumerate().filter(|(index, _)| free[*index]) {
-            if let Some(key) = asked.key(by_method) {
-                waiting.entry(key).or_default().push_back(index);
+        let mut unpaired: HashMap<_, VecDeque<usize>> = HashMap::new();
+        for (index, requests) in new.iter().enumerate().filter(|(index, _)| free[*index]) {
+            if let Some(key) = requests.key(by_method) {
+                unpaired.entry(key).or_default().push_back(index);
             }
         }
-        for (asked, partner) in old.iter().zip(&mut partners).filter(|(_, partner)| partner.is_none()) {
-            *partner = asked.key(by_method).and_then(|key| waiting.get_mut(&key)?.pop_front());
+        for (requests, partner) in old.iter().zip(&mut partners).filter(|(_, partner)| partner.is_none()) {
+            *partner = requests.key(by_method).and_then(|key| unpaired.get_mut(&key)?.pop_front());
             partner.iter().for_each(|partner| free[*partner] = false);
         }
     }
@@ -193,7 +208,7 @@ fn run<'a>(old: &'a [Asked], new: &'a [Asked]) -> Pairs<'a> {
     pairs
 }
 
-/// Those whose numbers differ: method, before, now.
+/// The methods whose counts differ, each with the old and the new count.
 pub fn differing(old: &BTreeMap<String, u64>, new: &BTreeMap<String, u64>) -> Vec<(String, u64, u64)> {
     let methods: BTreeSet<&String> = old.keys().chain(new.keys()).collect();
     let count = |counts: &BTreeMap<String, u64>, method: &String| counts.get(method).copied().unwrap_or(0);
@@ -208,13 +223,13 @@ mod tests {
     use super::*;
     use crate::talk::read;
 
-    /// The report on two conversations, with the numbers of the answers that were read for it.
+    /// The report on two conversations, and which answers were read for it.
     fn compared(talks: [&str; 2]) -> (Report, Vec<(usize, u64)>) {
         let (hashes, messages) = (RandomState::new(), talks.map(read));
         let sides = [0, 1].map(|side: usize| {
-            let mut taken = Side::new(&hashes, HashSet::new());
-            messages[side].iter().for_each(|message| taken.take(message));
-            taken
+            let mut recording = ComparableRecording::new(&hashes, HashSet::new());
+            messages[side].iter().for_each(|message| recording.take(message));
+            recording
         });
         let mut numbers = Vec::new();
         let mut answer = |side: usize, number: MessageNumber| {
@@ -242,16 +257,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn hashes_say_what_the_answers_say(talks in prop::array::uniform2(prop::collection::vec((0..3u8, 0..2u8, 0..4u8), 0..12))) {
+        fn comparing_by_hash_equals_comparing_answers(talks in prop::array::uniform2(prop::collection::vec((0..3u8, 0..2u8, 0..4u8), 0..12))) {
             let written = talks.map(|calls| {
                 let call = |(id, (name, n, answer)): (usize, (u8, u8, u8))| {
-                    let ask = format!("-> {{\"id\":{id},\"method\":\"tools/call\",\"params\":{{\"name\":\"t{name}\",\"arguments\":{{\"n\":{n}}}}}}}\n");
+                    let add_request = format!("-> {{\"id\":{id},\"method\":\"tools/call\",\"params\":{{\"name\":\"t{name}\",\"arguments\":{{\"n\":{n}}}}}}}\n");
                     let answer = match answer {
                         0 => String::new(),
                         1 => format!("<- {{\"id\":{id},\"error\":{{\"code\":1}}}}\n"),
                         other => format!("<- {{\"id\":{id},\"result\":{{\"x\":{other}}}}}\n"),
                     };
-                    ask + &answer
+                    add_request + &answer
                 };
                 calls.into_iter().enumerate().map(call).collect::<String>()
             });
@@ -261,12 +276,12 @@ mod tests {
                 let found = messages[side].iter().find(|message| message.answers.is_some_and(|request| request.0 == party.number));
                 found.map_or_else(|| Answer::Nothing(String::new()), Answer::of)
             };
-            let asked = |side: usize| messages[side].iter().filter(|message| message.kind == Kind::Request).count();
-            prop_assert_eq!(report.pairs.iter().filter(|pair| pair.old.is_some()).count(), asked(0));
-            prop_assert_eq!(report.pairs.iter().filter(|pair| pair.new.is_some()).count(), asked(1));
+            let requests = |side: usize| messages[side].iter().filter(|message| message.kind == Kind::Request).count();
+            prop_assert_eq!(report.pairs.iter().filter(|pair| pair.old.is_some()).count(), requests(0));
+            prop_assert_eq!(report.pairs.iter().filter(|pair| pair.new.is_some()).count(), requests(1));
             for pair in &report.pairs {
                 if let (Some(old), Some(new)) = (pair.old, pair.new) {
-                    let verdict = judge(&pair.label, &answer(0, old), &answer(1, new), &Rules::default());
+                    let verdict = compare_answers(&pair.label, &answer(0, old), &answer(1, new), &Rules::default());
                     prop_assert_eq!((pair.outcome, &pair.differences), (verdict.outcome, &verdict.differences));
                 }
             }

@@ -1,39 +1,39 @@
-//! What a comparison found, as data.
+//! The result of a comparison, as data.
 
 use std::sync::Arc;
 
-use super::answer::Label;
 use super::difference::Difference;
+use super::label::Label;
 use super::rules::Rule;
 
-/// How much slower is worth a line.
+/// Factor by which a response has to be slower to get a line in the report.
 pub const SLOWER: i64 = 2;
-/// A tenth of a second: what a person notices.
+/// Nanoseconds by which it has to be slower: a tenth of a second, which a person notices.
 pub const NOTICED: i64 = 100_000_000;
 
-/// How a pair of answers compares.
+/// The result of comparing one pair of answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Outcome {
-    /// The same answer, but for what was set aside.
+    /// Equal, apart from values that are set aside.
     Same,
-    /// It was not asked again, for a reason that is given.
+    /// The request was not sent again. The report gives the reason.
     Skipped,
-    /// Another answer.
+    /// Both are results, or both are errors, and they differ.
     Different,
-    /// There was an answer (or a request) before, and none now.
+    /// There was a response (or a request) before, and there is none now.
     Missing,
-    /// There is one now, and none before.
+    /// There is a response (or a request) now, and there was none before.
     Extra,
-    /// An error where there was a result.
+    /// An error instead of a result.
     Error,
-    /// A result where there was an error.
+    /// A result instead of an error.
     Result,
-    /// A tool that failed where it had not.
+    /// A tool failed that did not fail before.
     ToolError,
 }
 
 impl Outcome {
-    /// All of them, with the word of the outputs.
+    /// All outcomes with the words that JSON, JUnit and the command line use for them.
     pub const NAMES: [(Outcome, &'static str); 8] = [
         (Outcome::Same, "same"),
         (Outcome::Skipped, "skipped"),
@@ -45,64 +45,66 @@ impl Outcome {
         (Outcome::ToolError, "tool-error"),
     ];
 
-    /// The word of the outputs.
+    /// The word for this outcome in all outputs.
     pub fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(outcome, _)| *outcome == self).map_or("", |(_, name)| name)
     }
 
-    /// Whether it makes the whole comparison say "differs".
+    /// Whether this outcome makes the whole comparison count as different.
     pub fn differs(self) -> bool {
         !matches!(self, Outcome::Same | Outcome::Skipped)
     }
 }
 
-/// One side of a pair.
+/// A request in one of the two recordings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Party {
     /// The number of the request in its recording.
     pub number: u64,
-    /// Nanoseconds until it was answered.
+    /// Nanoseconds from the request to its response.
     pub latency: Option<i64>,
 }
 
-/// A request on both sides.
+/// A request and its counterpart in the other recording.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pair {
-    /// What it is called.
+    /// The method and the subject of the request.
     pub label: Arc<Label>,
-    /// The recorded one.
+    /// The request in the recording.
     pub old: Option<Party>,
-    /// The new one.
+    /// The request in the new run.
     pub new: Option<Party>,
-    /// How they compare.
+    /// The result of comparing the two answers.
     pub outcome: Outcome,
-    /// Where they differ.
+    /// The differences inside the two answers.
     pub differences: Vec<Difference>,
-    /// In a sentence, where the outcome alone does not say it.
+    /// An explanation, where the outcome alone is not enough.
     pub why: Option<String>,
 }
 
-/// A whole comparison.
+/// The result of comparing two recordings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// What the recorded side is called.
+    /// Name of the recorded side.
     pub old: String,
-    /// What the new side is called.
+    /// Name of the new side.
     pub new: String,
-    /// The requests, in order.
+    /// All requests, in order.
     pub pairs: Vec<Pair>,
-    /// What was found to vary by itself, and set aside.
+    /// Rules for values that varied between two calibration runs. They were set aside.
     pub volatile: Vec<Rule>,
-    /// The server's notifications and requests whose numbers differ: method, before, now. They come when they come, so they do not make a
-    /// comparison differ.
+    /// Methods of the server's notifications and requests whose counts differ, each
+    /// with the old and the new count. Their timing is up to the server, so they do not
+    /// make a comparison differ.
     pub unasked: Vec<(String, u64, u64)>,
-    /// What else is to be said.
+    /// Remarks for the user.
     pub notes: Vec<String>,
 }
 
 impl Report {
-    /// The pairs whose answer took so much longer that somebody would notice: [`SLOWER`] times as long, and [`NOTICED`] nanoseconds more. That
-    /// the machine was busy is no difference: it does not make a comparison differ.
+    /// The pairs whose response became noticeably slower: by the factor [`SLOWER`] and by
+    /// more than [`NOTICED`] nanoseconds. A busy machine can cause that too, so it does not
+    /// make a comparison differ.
     pub fn slower(&self) -> impl Iterator<Item = (&Pair, i64, i64)> {
         let latencies = |pair: &Pair| Some((pair.old?.latency?, pair.new?.latency?));
         let pairs = self.pairs.iter().filter(|pair| !matches!(&*pair.label.method, "initialize" | "server/discover"));
@@ -111,12 +113,12 @@ impl Report {
             .filter(|(_, old, new)| new.saturating_sub(*old) > NOTICED && *new > old.saturating_mul(SLOWER))
     }
 
-    /// Whether nothing differs.
+    /// Whether no pair differs.
     pub fn is_same(&self) -> bool {
         !self.pairs.iter().any(|pair| pair.outcome.differs())
     }
 
-    /// How many pairs there are of each outcome that occurs.
+    /// The number of pairs for each outcome that occurs.
     pub fn counts(&self) -> Vec<(Outcome, u64)> {
         let count = |outcome| self.pairs.iter().filter(|pair| pair.outcome == outcome).count() as u64;
         Outcome::NAMES.iter().map(|(outcome, _)| (*outcome, count(*outcome))).filter(|(_, count)| *count > 0).collect()

@@ -1,7 +1,8 @@
-//! What a comparison sets aside: members that are ignored, parts of texts that vary, arrays without order.
+//! Rules for what a comparison ignores: members, varying words of a text, and the order of arrays.
 //!
-//! A rule is written `[SCOPE:]POINTER`. The pointer is that of RFC 6901 into the result (or error) with `*` for any one step and `**` for any
-//! number of them; the scope is a method, or the name of a tool, prompt or resource:
+//! A rule is written `[SCOPE:]POINTER`. The pointer (RFC 6901) leads into the result or the error.
+//! In it `*` matches any one reference token and `**` any number of them. The scope is a method, or
+//! the name of a tool, prompt or resource:
 //!
 //! ```text
 //! /content/0/text                     in every answer
@@ -15,50 +16,52 @@ use std::str::FromStr;
 
 use serde_json::Value;
 
-use super::answer::Label;
-use super::difference::escaped;
+use super::difference::{escaped, unescaped};
+use super::label::Label;
 
-/// One step of a pattern.
+/// A pattern for one reference token of a JSON Pointer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Step {
-    /// A member of this name, or the element of this index.
+enum TokenPattern {
+    /// Matches a member of this name, or the element of this index.
     Name(String),
-    /// `*`: any one.
+    /// `*` matches any one token.
     Any,
-    /// `**`: any number of steps, none included.
+    /// `**` matches any number of tokens, also none.
     Deep,
 }
 
-/// Where something is set aside, and how much of it.
+/// A place in some answers whose value is ignored, as a whole or in part.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rule {
     scope: Option<String>,
-    steps: Vec<Step>,
-    /// Of a text that always has the same words but these (0-based), only these; otherwise the whole value.
+    tokens: Vec<TokenPattern>,
+    /// Indices (from 0) of the words of a text that vary, while all others stay the same. `None`
+    /// means the whole value.
     words: Option<BTreeSet<usize>>,
 }
 
-/// A rule that cannot be read.
+/// A text that is not a rule.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} is no path: write /pointer/into/the/result, * for any one step, METHOD:/path or TOOL:/path for some answers"
+    "{0:?} is not a path: write /pointer/into/the/result (* matches any one member or index), and METHOD:/path or TOOL:/path for some answers only"
 )]
 pub struct RuleError(String);
 
 impl Rule {
-    /// At exactly this path of the answers under a label: of their words, where only some vary.
+    /// A rule for exactly this path in the answers to requests with this label. `words` limits it
+    /// to some words of a text.
     pub fn at(label: &Label, path: &str, words: Option<BTreeSet<usize>>) -> Rule {
         let scope = label.subject.clone().unwrap_or_else(|| label.method.clone());
-        let steps = path.split('/').skip(1).map(|step| Step::Name(unescaped(step))).collect();
-        Rule { scope: Some(scope), steps, words }
+        let tokens = path.split('/').skip(1).map(|token| TokenPattern::Name(unescaped(token))).collect();
+        Rule { scope: Some(scope), tokens, words }
     }
 
-    /// The words that vary, where it is only those.
+    /// The words that are ignored, if not the whole value is.
     pub fn words(&self) -> Option<&BTreeSet<usize>> {
         self.words.as_ref()
     }
 
-    /// The same place, with these words of it.
+    /// The rule for the same place with other words.
     pub(super) fn with_words(self, words: Option<BTreeSet<usize>>) -> Rule {
         Rule { words, ..self }
     }
@@ -67,43 +70,40 @@ impl Rule {
         self.scope.as_ref().is_none_or(|scope| label.method == *scope || label.subject.as_ref() == Some(scope))
     }
 
-    fn fits(&self, path: &[String]) -> bool {
-        fits(&self.steps, path)
+    fn matches(&self, path: &[String]) -> bool {
+        matches(&self.tokens, path)
     }
 }
 
-/// Whether a path fits a pattern. Patterns come from the command line: their few `**` cost a retry each.
-fn fits(steps: &[Step], path: &[String]) -> bool {
-    match (steps.split_first(), path.split_first()) {
+/// Whether a path matches a pattern. Each `**` costs one retry per token; patterns come from the
+/// command line and have few.
+fn matches(tokens: &[TokenPattern], path: &[String]) -> bool {
+    match (tokens.split_first(), path.split_first()) {
         (None, None) => true,
-        (Some((Step::Deep, rest)), _) => (0..=path.len()).any(|skip| fits(rest, &path[skip..])),
-        (Some((Step::Any, rest)), Some((_, tail))) => fits(rest, tail),
-        (Some((Step::Name(name), rest)), Some((first, tail))) => name == first && fits(rest, tail),
+        (Some((TokenPattern::Deep, rest)), _) => (0..=path.len()).any(|skip| matches(rest, &path[skip..])),
+        (Some((TokenPattern::Any, rest)), Some((_, tail))) => matches(rest, tail),
+        (Some((TokenPattern::Name(name), rest)), Some((first, tail))) => name == first && matches(rest, tail),
         _ => false,
     }
-}
-
-fn unescaped(step: &str) -> String {
-    step.replace("~1", "/").replace("~0", "~")
 }
 
 impl FromStr for Rule {
     type Err = RuleError;
 
     fn from_str(text: &str) -> Result<Rule, RuleError> {
-        // The scope may be a URI: its "://" does not end it.
+        // A scope can be a URI, so the colon of "://" does not end it.
         let colon = text.match_indices(":/").find(|(at, _)| !text[at + 2..].starts_with('/')).map(|(at, _)| at);
         let (scope, pointer) = match colon {
             _ if text.starts_with('/') => (None, text),
             Some(at) => (Some(text[..at].to_owned()), &text[at + 1..]),
             None => return Err(RuleError(text.to_owned())),
         };
-        let step = |step: &str| match step {
-            "*" => Step::Any,
-            "**" => Step::Deep,
-            name => Step::Name(unescaped(name)),
+        let token = |token: &str| match token {
+            "*" => TokenPattern::Any,
+            "**" => TokenPattern::Deep,
+            name => TokenPattern::Name(unescaped(name)),
         };
-        Ok(Rule { scope, steps: pointer.split('/').skip(1).map(step).collect(), words: None })
+        Ok(Rule { scope, tokens: pointer.split('/').skip(1).map(token).collect(), words: None })
     }
 }
 
@@ -112,31 +112,31 @@ impl fmt::Display for Rule {
         if let Some(scope) = &self.scope {
             write!(f, "{scope}:")?;
         }
-        for step in &self.steps {
-            match step {
-                Step::Name(name) => write!(f, "/{}", escaped(name))?,
-                Step::Any => f.write_str("/*")?,
-                Step::Deep => f.write_str("/**")?,
+        for token in &self.tokens {
+            match token {
+                TokenPattern::Name(name) => write!(f, "/{}", escaped(name))?,
+                TokenPattern::Any => f.write_str("/*")?,
+                TokenPattern::Deep => f.write_str("/**")?,
             }
         }
         Ok(())
     }
 }
 
-/// The rules of a comparison.
+/// The rules of one comparison.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rules {
-    /// What is set aside.
+    /// Values that are ignored.
     pub ignored: Vec<Rule>,
-    /// Arrays whose order means nothing.
+    /// Arrays whose order is ignored.
     pub unordered: Vec<Rule>,
 }
 
-/// What stands for what varies.
+/// Replaces the words of a text that vary.
 pub(super) const VARIES: &str = "…";
 
 impl Rules {
-    /// The value without what is set aside.
+    /// Removes the ignored parts from the value.
     pub fn apply(&self, label: &Label, value: &mut Value) {
         let rules: Vec<&Rule> = self.ignored.iter().filter(|rule| rule.applies_to(label)).collect();
         if !rules.is_empty() {
@@ -144,19 +144,20 @@ impl Rules {
         }
     }
 
-    /// Whether the array at a path has no order.
+    /// Whether the order of the array at this path is ignored.
     pub fn is_unordered(&self, label: &Label, path: &str) -> bool {
         let mut rules = self.unordered.iter().filter(|rule| rule.applies_to(label)).peekable();
         rules.peek().is_some() && {
             let path: Vec<String> = path.split('/').skip(1).map(unescaped).collect();
-            rules.any(|rule| rule.fits(&path))
+            rules.any(|rule| rule.matches(&path))
         }
     }
 }
 
-/// Takes away what fits a rule, at `path` and below. An element becomes null, so that those behind it keep their place.
+/// Removes what matches a rule, at `path` and below. Array elements become null, so that the
+/// elements after them keep their index.
 fn strip(rules: &[&Rule], path: &mut Vec<String>, value: &mut Value) {
-    for rule in rules.iter().filter(|rule| rule.fits(path)) {
+    for rule in rules.iter().filter(|rule| rule.matches(path)) {
         match (&rule.words, &mut *value) {
             (Some(words), Value::String(text)) => *text = without_words(text, words),
             _ => *value = Value::Null,
@@ -165,7 +166,7 @@ fn strip(rules: &[&Rule], path: &mut Vec<String>, value: &mut Value) {
     match value {
         Value::Object(members) => members.retain(|name, value| {
             path.push(name.clone());
-            let whole = rules.iter().any(|rule| rule.words.is_none() && rule.fits(path));
+            let whole = rules.iter().any(|rule| rule.words.is_none() && rule.matches(path));
             if !whole {
                 strip(rules, path, value);
             }
@@ -183,7 +184,8 @@ fn strip(rules: &[&Rule], path: &mut Vec<String>, value: &mut Value) {
     }
 }
 
-/// The words of a text: runs of letters, digits and the marks that stand inside times, numbers, paths and ids. What stands between counts too.
+/// Splits a text into words and the separators between them. A word is a run of letters, digits and
+/// the characters that occur inside times, numbers, paths and ids.
 pub(crate) fn words(text: &str) -> Vec<&str> {
     let is_inside = |c: char| c.is_alphanumeric() || "-_.:+/%".contains(c);
     let mut words = Vec::new();
@@ -203,12 +205,12 @@ pub(crate) fn words(text: &str) -> Vec<&str> {
     words
 }
 
-/// A word without the marks that end a clause: they stand inside an identifier, too, but not at its end.
+/// A word without a final period or colon. Both can be part of an identifier, but not at its end.
 pub(crate) fn bare(word: &str) -> &str {
     word.trim_end_matches(['.', ':'])
 }
 
-/// The text with other words in the place of those that are known.
+/// The text with some of its words replaced. `known` returns the replacement of a word.
 pub(crate) fn with_words<'a>(text: &'a str, known: impl Fn(&str) -> Option<&'a str>) -> String {
     let mut renewed = String::with_capacity(text.len());
     for word in words(text) {
@@ -241,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rule_takes_away_what_it_names() {
+    fn a_rule_removes_the_values_that_it_matches() {
         assert_eq!(left("/a/b", json!({"a": {"b": 1, "c": 2}})), json!({"a": {"c": 2}}));
         assert_eq!(left("/a/*/b", json!({"a": [{"b": 1}, {"b": 2, "c": 3}]})), json!({"a": [{}, {"c": 3}]}));
         assert_eq!(left("/**/at", json!({"at": 1, "x": [{"at": 2}]})), json!({"x": [{}]}));
@@ -250,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scope_is_a_method_or_a_name() {
+    fn a_scope_is_a_method_or_a_subject() {
         let value = json!({"a": 1});
         assert_eq!(left("get_time:/a", value.clone()), json!({}));
         assert_eq!(left("tools/call:/a", value.clone()), json!({}));
@@ -262,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_words_that_vary_are_set_aside() {
+    fn only_the_varying_words_are_ignored() {
         let rule = Rule::at(&label(), "/text", Some(BTreeSet::from([2])));
         let rules = Rules { ignored: vec![rule], unordered: Vec::new() };
         let mut value = json!({"text": "At 12:30:01 it was fine"});

@@ -1,4 +1,4 @@
-//! A comparison for people.
+//! A comparison as text for the terminal.
 //!
 //! ```text
 //!   same       tools/list                       12.0 ms  was 11.4 ms
@@ -15,27 +15,26 @@ use similar::{ChangeTag, TextDiff};
 
 use super::difference::{Change, Difference, LISTED, name_of};
 use super::report::{Outcome, Pair, Report};
-use super::side_by_side;
 use crate::view::paint::{Paint, Tone};
 use crate::view::safe::{self, Align};
 use crate::view::units::{count, duration};
 
-/// Lines of one difference that are shown; the JSON output has all.
+/// The most lines that are shown of one difference. The JSON output has all of them.
 const SHOWN: usize = 200;
 
-/// Lines around a change in a text of many lines.
+/// Unchanged lines shown before and after a change.
 const CONTEXT: usize = 2;
 
-/// How a report is drawn.
+/// Options for drawing a report.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
-    /// Colour or none.
+    /// Whether to use colour.
     pub paint: Paint,
-    /// Columns.
+    /// Width in columns.
     pub width: usize,
-    /// Old and new beside each other instead of below.
+    /// Show old and new values side by side instead of one below the other.
     pub side_by_side: bool,
-    /// Pairs that are the same have a line too.
+    /// Also show pairs that are the same.
     pub all: bool,
 }
 
@@ -50,7 +49,7 @@ pub fn report(report: &Report, style: Style) -> String {
         let _ = writeln!(
             out,
             "{}",
-            paint.paint(Tone::Strong, "set aside, since it varies by itself (give it as --ignore):")
+            paint.paint(Tone::Strong, "ignored, because it varies from run to run (usable with --ignore):")
         );
         for rule in &report.volatile {
             let some = match rule.words() {
@@ -75,7 +74,7 @@ pub fn report(report: &Report, style: Style) -> String {
     out
 }
 
-/// The last line: `12 requests: 10 same, 1 different, 1 missing`.
+/// The last line of a report: `12 requests: 10 same, 1 different, 1 missing`.
 pub fn summary(report: &Report) -> String {
     let counts: Vec<String> =
         report.counts().into_iter().map(|(outcome, count)| format!("{count} {}", words(outcome))).collect();
@@ -87,7 +86,7 @@ pub fn summary(report: &Report) -> String {
     }
 }
 
-/// The outcome as a count has it: `2 different`.
+/// The outcome as it follows a count: `2 different`.
 pub fn words(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Error => "error instead of a result",
@@ -97,7 +96,7 @@ pub fn words(outcome: Outcome) -> &'static str {
     }
 }
 
-/// One pair with its differences.
+/// Writes one pair with its differences.
 pub fn pair(out: &mut String, pair: &Pair, style: Style) {
     let paint = style.paint;
     let (mark, tone) = match pair.outcome {
@@ -137,11 +136,11 @@ pub fn pair(out: &mut String, pair: &Pair, style: Style) {
     }
 }
 
-/// One difference: its path, and the values below or beside each other.
+/// Writes one difference: its path, then both values below or beside each other.
 fn difference(out: &mut String, difference: &Difference, style: Style) {
     let path = if difference.path.is_empty() { "(the whole answer)" } else { &difference.path };
     let path = style.paint.paint(Tone::Strong, &safe::visible(path));
-    // An index says little of what is gone or new; its name does.
+    // The index of a removed or added element explains little, so its name is shown.
     match &difference.change {
         Change::Removed(value) | Change::Added(value) if name_of(value).is_some() => {
             let name = safe::visible(name_of(value).unwrap_or_default());
@@ -150,7 +149,7 @@ fn difference(out: &mut String, difference: &Difference, style: Style) {
         _ => drop(writeln!(out, "    {path}")),
     }
     let (old, new) = match &difference.change {
-        // What one side has as it reads the other has too.
+        // When one side is a text of several lines, both are shown as plain text.
         Change::Changed(Value::String(old), Value::String(new)) if old.contains('\n') || new.contains('\n') => {
             (Some(old.clone()), Some(new.clone()))
         }
@@ -159,16 +158,16 @@ fn difference(out: &mut String, difference: &Difference, style: Style) {
         Change::Added(new) => (None, Some(lines(new))),
     };
     match (old, new) {
-        (Some(old), Some(new)) if style.side_by_side => side_by_side::write(out, &old, &new, style),
+        (Some(old), Some(new)) if style.side_by_side => side_by_side(out, &old, &new, style),
         (Some(old), Some(new)) => unified(out, &old, &new, style),
         (old, new) => {
-            old.iter().for_each(|old| run(out, old, '-', style));
-            new.iter().for_each(|new| run(out, new, '+', style));
+            old.iter().for_each(|old| one_sided(out, old, '-', style));
+            new.iter().for_each(|new| one_sided(out, new, '+', style));
         }
     }
 }
 
-/// A value as lines: text as it reads, anything else as indented JSON.
+/// The value as lines: a text of several lines as it is, all else as indented JSON.
 fn lines(value: &Value) -> String {
     match value {
         Value::String(text) if text.contains('\n') => text.clone(),
@@ -176,7 +175,7 @@ fn lines(value: &Value) -> String {
     }
 }
 
-fn run(out: &mut String, text: &str, sign: char, style: Style) {
+fn one_sided(out: &mut String, text: &str, sign: char, style: Style) {
     let mut lines = text.lines();
     lines.by_ref().take(SHOWN).for_each(|text| line(out, sign, text, style));
     let rest = lines.count();
@@ -187,8 +186,8 @@ fn run(out: &mut String, text: &str, sign: char, style: Style) {
 
 fn unified(out: &mut String, old: &str, new: &str, style: Style) {
     if old.lines().count().max(new.lines().count()) > SHOWN * 10 {
-        run(out, old, '-', style);
-        return run(out, new, '+', style);
+        one_sided(out, old, '-', style);
+        return one_sided(out, new, '+', style);
     }
     let diff = TextDiff::from_lines(old, new);
     for (index, group) in diff.grouped_ops(CONTEXT).iter().enumerate() {
@@ -204,6 +203,54 @@ fn unified(out: &mut String, old: &str, new: &str, style: Style) {
             line(out, sign, change.value().trim_end_matches(['\r', '\n']), style);
         }
     }
+}
+
+/// Writes `old` to the left of `new`. Equal lines share a row.
+fn side_by_side(out: &mut String, old: &str, new: &str, style: Style) {
+    let columns = (style.width.saturating_sub(9) / 2).clamp(20, 120);
+    let diff = TextDiff::from_lines(old, new);
+    let (mut removed, mut added): (Vec<&str>, Vec<&str>) = (Vec::new(), Vec::new());
+    let mut rows: Vec<(Option<&str>, Option<&str>)> = Vec::new();
+    for change in diff.iter_all_changes() {
+        let text = change.value().trim_end_matches(['\r', '\n']);
+        match change.tag() {
+            ChangeTag::Delete => removed.push(text),
+            ChangeTag::Insert => added.push(text),
+            ChangeTag::Equal => {
+                flush(&mut rows, &mut removed, &mut added);
+                rows.push((Some(text), Some(text)));
+            }
+        }
+    }
+    flush(&mut rows, &mut removed, &mut added);
+    for (old, new) in rows.iter().take(SHOWN) {
+        let mark = match (old, new) {
+            (Some(_), None) => '<',
+            (None, Some(_)) => '>',
+            (old, new) if old == new => ' ',
+            _ => '|',
+        };
+        let tone = |tone| if mark == ' ' { Tone::Dim } else { tone };
+        let left = safe::pad(&safe::fit(old.unwrap_or_default(), columns), columns, Align::Left);
+        let right = safe::fit(new.unwrap_or_default(), columns);
+        let row = format!(
+            "      {} {mark} {}",
+            style.paint.paint(tone(Tone::Error), &left),
+            style.paint.paint(tone(Tone::Good), &right)
+        );
+        let _ = writeln!(out, "{}", row.trim_end());
+    }
+    if rows.len() > SHOWN {
+        let _ = writeln!(out, "      … {}", count((rows.len() - SHOWN) as u64, "more line"));
+    }
+}
+
+/// Adds rows that put removed lines beside the added lines that replaced them.
+fn flush<'a>(rows: &mut Vec<(Option<&'a str>, Option<&'a str>)>, removed: &mut Vec<&'a str>, added: &mut Vec<&'a str>) {
+    let length = removed.len().max(added.len());
+    rows.extend((0..length).map(|index| (removed.get(index).copied(), added.get(index).copied())));
+    removed.clear();
+    added.clear();
 }
 
 fn line(out: &mut String, sign: char, text: &str, style: Style) {
@@ -247,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_stand_below_each_other() {
+    fn values_are_shown_below_each_other() {
         insta::assert_snapshot!(drawn(false), @r#"
         ≠ different  tools/call get_weather   #9 → #7        1.2 ms  was 1.2 ms
             /a/t
@@ -262,14 +309,14 @@ mod tests {
               - {
               -   "name": "x"
               - }
-        set aside, since it varies by itself (give it as --ignore):
+        ignored, because it varies from run to run (usable with --ignore):
           get_weather:/at
         2 requests: 1 same, 1 different
         "#);
     }
 
     #[test]
-    fn or_beside_each_other() {
+    fn values_are_shown_side_by_side() {
         insta::assert_snapshot!(drawn(true), @r#"
         ≠ different  tools/call get_weather   #9 → #7        1.2 ms  was 1.2 ms
             /a/t
@@ -282,7 +329,7 @@ mod tests {
               - {
               -   "name": "x"
               - }
-        set aside, since it varies by itself (give it as --ignore):
+        ignored, because it varies from run to run (usable with --ignore):
           get_weather:/at
         2 requests: 1 same, 1 different
         "#);

@@ -1,4 +1,5 @@
-//! How a server at a URL is reached: addresses, certificates, time limits, and what goes wrong with them.
+//! Connects to the server of a URL: addresses, certificates, time limits, and helpful error
+//! messages.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -14,20 +15,22 @@ use rustls::{ClientConfig, ClientConnection};
 use super::origin::Origin;
 use super::trust;
 
-/// How a server at a URL is reached.
+/// Options for reaching a server.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// Header fields of every request.
+pub struct ConnectOptions {
+    /// Header fields that every request gets.
     pub fields: Vec<(String, String)>,
-    /// Certificates that are trusted, as PEM; empty: those of the system.
+    /// Trusted certificates in PEM form. Empty means the certificates of the system.
     pub certificates: Vec<u8>,
-    /// No certificate is checked.
+    /// Accept every certificate without a check.
     pub insecure: bool,
-    /// How long a connection may take to be made, and a stream to be announced.
+    /// The time limit for making a connection, and for the first event of an HTTP+SSE stream. Zero
+    /// means no limit for connections.
     pub timeout: Duration,
 }
 
-/// The certificates of a file (PEM); without a file none, which means those of the system.
+/// Reads a file of certificates in PEM form. Without a file the result is empty, which means those
+/// of the system.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -36,7 +39,7 @@ pub fn certificates(file: Option<&Path>) -> Result<Vec<u8>> {
     file.map_or(Ok(Vec::new()), read)
 }
 
-/// A socket, and what speaks TLS over it.
+/// A connected socket, with its TLS session if the URL is `https`.
 pub type Connected = (TcpStream, Option<ClientConnection>);
 
 /// Makes connections to one origin.
@@ -49,11 +52,11 @@ pub struct Connector {
 
 impl Connector {
     /// # Errors
-    /// The certificates given are none, or the host's name can be none of a certificate.
-    pub fn new(origin: Origin, options: &Options) -> Result<Connector> {
+    /// The given certificates are unusable, or the host is not a valid name for TLS.
+    pub fn new(origin: Origin, options: &ConnectOptions) -> Result<Connector> {
         let tls = if origin.is_https {
-            let name =
-                ServerName::try_from(origin.host.clone()).with_context(|| format!("{:?} is no host", origin.host))?;
+            let name = ServerName::try_from(origin.host.clone())
+                .with_context(|| format!("{:?} is not a valid host name for TLS", origin.host))?;
             Some((Arc::new(trust::config(&options.certificates, options.insecure)?), name))
         } else {
             None
@@ -61,14 +64,14 @@ impl Connector {
         Ok(Connector { origin, tls, limit: Some(options.timeout).filter(|limit| !limit.is_zero()) })
     }
 
-    /// Makes a connection, and waits for it.
+    /// Makes a connection. Blocks until it is there, TLS handshake included.
     ///
     /// # Errors
-    /// Why there is none.
+    /// The reason, in words for the user.
     pub fn connect(&self) -> Result<Connected, String> {
         let Origin { host, port, .. } = &self.origin;
         let addresses =
-            (host.as_str(), *port).to_socket_addrs().map_err(|_| "the host's name is not known".to_owned())?;
+            (host.as_str(), *port).to_socket_addrs().map_err(|_| "the host name cannot be resolved".to_owned())?;
         let mut last = None;
         for address in addresses {
             let attempt = match self.limit {
@@ -76,15 +79,15 @@ impl Connector {
                 None => TcpStream::connect(address),
             };
             match attempt {
-                Ok(socket) => return self.secured(socket).map_err(|error| why(&error)),
+                Ok(socket) => return self.secured(socket).map_err(|error| describe(&error)),
                 Err(error) => last = Some(error),
             }
         }
-        Err(last.map_or_else(|| "the host's name is not known".to_owned(), |error| why(&error)))
+        Err(last.map_or_else(|| "the host name cannot be resolved".to_owned(), |error| describe(&error)))
     }
 
     fn secured(&self, mut socket: TcpStream) -> io::Result<Connected> {
-        // A request must not wait for the acknowledgement of the one before.
+        // Nagle's algorithm would delay a request until the one before is acknowledged.
         socket.set_nodelay(true)?;
         let session = match &self.tls {
             Some((config, name)) => {
@@ -102,18 +105,18 @@ impl Connector {
     }
 }
 
-/// What an error of a connection means.
-pub fn why(error: &io::Error) -> String {
+/// The meaning of a connection error, in words for the user.
+pub fn describe(error: &io::Error) -> String {
     match error.kind() {
-        ErrorKind::ConnectionRefused => "connection refused: nobody listens there".to_owned(),
-        ErrorKind::TimedOut | ErrorKind::WouldBlock => "no connection in time".to_owned(),
-        // rustls wraps what it finds wrong as invalid data.
+        ErrorKind::ConnectionRefused => "connection refused: no program listens there".to_owned(),
+        ErrorKind::TimedOut | ErrorKind::WouldBlock => "the connection timed out".to_owned(),
+        // rustls reports TLS errors as invalid data.
         ErrorKind::InvalidData => {
             let why = error.to_string();
             let hint = if why.contains("certificate") {
-                ": --cacert FILE trusts a certificate"
+                ": use --cacert FILE to trust a certificate"
             } else if why.contains("corrupt message") {
-                ": what listens there does not speak TLS, and may be reached with http://"
+                ": the server does not use TLS; try http://"
             } else {
                 ""
             };

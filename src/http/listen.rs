@@ -1,4 +1,5 @@
-//! Listening for clients of HTTP: where, how many at once, and who may call this program by which name.
+//! Accepts HTTP clients: the address, the limit on connections, and the names that clients may use
+//! for this program.
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -13,76 +14,66 @@ use rustix::event::{PollFd, PollFlags, poll};
 use super::response::head;
 use crate::decode::uri;
 
-/// How long to wait where connections cannot be accepted (no more file descriptors): some of those that are there will end.
-const PAUSE: Duration = Duration::from_millis(100);
+/// The pause after a failed accept. Usually file descriptors have run out, and some
+/// connection will end.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// Bytes that are read of what a client still sends behind what was refused, and for how long.
-const DRAINED: usize = 1 << 20;
-const DRAINING: Duration = Duration::from_secs(1);
+/// The most bytes and the longest time for reading what a client still sends after a refusal.
+const DRAIN_BYTES: usize = 1 << 20;
+const DRAIN_TIME: Duration = Duration::from_secs(1);
 
-/// Listens at a port, or an address and a port. A port alone is one of this machine's own.
+/// Listens at a port, or at an address and a port. A port alone means 127.0.0.1.
 ///
 /// # Errors
-/// It cannot be listened at.
+/// The address is invalid or in use.
 pub fn bind(address: &str) -> io::Result<TcpListener> {
     let port = address.strip_prefix(':').unwrap_or(address);
     match port.parse::<u16>() {
-        // "When running locally, servers SHOULD bind only to localhost (127.0.0.1) rather than all network interfaces" (basic/transports,
-        // "Security Warning")
+        // "When running locally, servers SHOULD bind only to localhost (127.0.0.1) rather than all
+        // network interfaces" (basic/transports, "Security Warning")
         Ok(port) => TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], port))),
         Err(_) => TcpListener::bind(address),
     }
 }
 
-/// Whether a `Host` field may be of somebody who knows that he speaks to this program: a page in a browser must not reach it under a name of its own (DNS
-/// rebinding). An address cannot be bound to another one, so only names are in doubt: `localhost`, and those that a person gave.
+/// Whether the `Host` field names this program. A page in a browser must not reach it under a
+/// domain of the page's owner (DNS rebinding). An IP address cannot be rebound, so only names are
+/// checked: `localhost` and those that the user allowed.
 pub fn is_own_name(host: &str, names: &[String]) -> bool {
     let name = uri::host_name(host);
     let is_known = |known: &str| known.eq_ignore_ascii_case(name);
     name.parse::<IpAddr>().is_ok() || is_known("localhost") || names.iter().any(|known| is_known(known))
 }
 
-/// Those who are served, each on a thread of its own.
-#[derive(Clone, Debug)]
-pub struct Crowd {
-    open: Arc<AtomicUsize>,
-    most: usize,
-}
-
-impl Crowd {
-    /// So many at once.
-    pub fn new(most: usize) -> Crowd {
-        Crowd { open: Arc::default(), most }
-    }
-
-    /// Gives each connection a thread, until `stop` is readable; without it, until the program ends. Whoever comes when there is no room is told so.
-    pub fn serve<S>(&self, listener: &TcpListener, stop: Option<BorrowedFd<'_>>, serve: S)
-    where
-        S: Fn(TcpStream) + Clone + Send + 'static,
-    {
-        while is_readable_before(listener, stop) {
-            let Ok((stream, _)) = listener.accept() else {
-                thread::sleep(PAUSE);
-                continue;
-            };
-            if self.open.fetch_add(1, Ordering::AcqRel) >= self.most {
-                self.open.fetch_sub(1, Ordering::AcqRel);
-                turn_away(stream);
-                continue;
-            }
-            let (serve, open) = (serve.clone(), Arc::clone(&self.open));
-            let serve = move || {
-                serve(stream);
-                open.fetch_sub(1, Ordering::AcqRel);
-            };
-            if thread::Builder::new().name("connection".to_owned()).spawn(serve).is_err() {
-                self.open.fetch_sub(1, Ordering::AcqRel);
-            }
+/// Serves each connection on a thread of its own, at most `most` at once. Returns when `stop`
+/// becomes readable; without `stop` it never returns. Clients beyond the limit get status 503.
+pub fn serve<S>(listener: &TcpListener, most: usize, stop: Option<BorrowedFd<'_>>, serve: S)
+where
+    S: Fn(TcpStream) + Clone + Send + 'static,
+{
+    let served = Arc::new(AtomicUsize::new(0));
+    while is_readable_before(listener, stop) {
+        let Ok((stream, _)) = listener.accept() else {
+            thread::sleep(ACCEPT_RETRY);
+            continue;
+        };
+        if served.fetch_add(1, Ordering::AcqRel) >= most {
+            served.fetch_sub(1, Ordering::AcqRel);
+            send_unavailable(stream);
+            continue;
+        }
+        let (serve, here) = (serve.clone(), Arc::clone(&served));
+        let serve = move || {
+            serve(stream);
+            here.fetch_sub(1, Ordering::AcqRel);
+        };
+        if thread::Builder::new().name("connection".to_owned()).spawn(serve).is_err() {
+            served.fetch_sub(1, Ordering::AcqRel);
         }
     }
 }
 
-/// Waits for a connection; false once `stop` is readable.
+/// Waits for a connection. Returns false when `stop` becomes readable.
 fn is_readable_before(listener: &TcpListener, stop: Option<BorrowedFd<'_>>) -> bool {
     let Some(stop) = stop else { return true };
     loop {
@@ -94,19 +85,19 @@ fn is_readable_before(listener: &TcpListener, stop: Option<BorrowedFd<'_>>) -> b
     }
 }
 
-fn turn_away(mut stream: TcpStream) {
-    // Whether it is heard or not, there is no room.
-    let _ = stream.set_write_timeout(Some(PAUSE));
+fn send_unavailable(mut stream: TcpStream) {
+    // The connection is dropped in any case, so errors are ignored.
+    let _ = stream.set_write_timeout(Some(ACCEPT_RETRY));
     let _ = stream.write_all(head(503, &[("Connection", "close")], Some(0)).as_bytes());
 }
 
-/// Ends a connection on which something was refused: reads what the client still sends, since one that is closed with bytes unread is reset, and what was
-/// written to it lost.
+/// Ends a connection after a refusal. It first reads what the client still sends: closing a socket
+/// with unread bytes resets the connection, and the client would lose the response.
 pub fn drain(mut stream: &TcpStream) {
     let _ = stream.shutdown(Shutdown::Write);
-    let until = Instant::now() + DRAINING;
+    let until = Instant::now() + DRAIN_TIME;
     let (mut read, mut buffer) = (0, [0; 4096]);
-    while read < DRAINED {
+    while read < DRAIN_BYTES {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() || stream.set_read_timeout(Some(left)).is_err() {
             return;
@@ -128,7 +119,7 @@ mod tests {
     use crate::support::waits::joined;
 
     #[test]
-    fn a_port_alone_is_this_machines_own() {
+    fn a_port_alone_means_localhost() {
         for address in ["0", ":0", "127.0.0.1:0", "localhost:0"] {
             assert!(bind(address).unwrap().local_addr().unwrap().ip().is_loopback(), "{address}");
         }
@@ -138,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_others_are_refused() {
+    fn other_host_names_are_refused() {
         let names = ["Mock.internal".to_owned()];
         for host in ["localhost", "LOCALHOST:8000", "127.0.0.1:8000", "[::1]:8000", "192.0.2.7", "mock.internal:80"] {
             assert!(is_own_name(host, &names), "{host}");
@@ -149,23 +140,23 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_when_there_is_no_room_is_told_so() {
+    fn clients_beyond_the_limit_get_status_503() {
         let (listener, (stop, mut signal)) = (bind("0").unwrap(), UnixStream::pair().unwrap());
         let address = listener.local_addr().unwrap();
         let echo = |mut stream: TcpStream| {
             let mut byte = [0];
             stream.read_exact(&mut byte).and_then(|()| stream.write_all(&byte)).unwrap();
         };
-        let serving = thread::spawn(move || Crowd::new(2).serve(&listener, Some(stop.as_fd()), echo));
+        let serving = thread::spawn(move || serve(&listener, 2, Some(stop.as_fd()), echo));
         let mut two = [(); 2].map(|()| patient(TcpStream::connect(address).unwrap()));
-        let mut told = String::new();
-        patient(TcpStream::connect(address).unwrap()).read_to_string(&mut told).unwrap();
-        assert!(told.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{told}");
+        let mut response = String::new();
+        patient(TcpStream::connect(address).unwrap()).read_to_string(&mut response).unwrap();
+        assert!(response.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{response}");
         for client in &mut two {
             client.write_all(b"x").unwrap();
             client.read_exact(&mut [0]).unwrap();
         }
         signal.write_all(b"X").unwrap();
-        joined(serving, "the crowd to be told to end");
+        joined(serving, "the listener to end");
     }
 }

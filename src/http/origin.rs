@@ -1,30 +1,32 @@
-//! Where a server may send us: to places at its own origin (RFC 6454 section 4: scheme, host and port).
+//! Origins of URLs, and redirects, which are followed only within one origin (RFC 6454 section 4:
+//! scheme, host and port).
 //!
-//! Header fields, tokens and session ids were given for one server. Whoever controls what it answers must not draw them to another: an address
-//! elsewhere is refused and named, so that a person who trusts it can give it.
+//! Header fields, tokens and session ids belong to one server. A response must not make a client
+//! send them to another origin. Such a redirect is refused with a message that names the address,
+//! so that a user who trusts it can give it.
 
 use crate::decode::uri;
 
-/// Redirects that are followed for one request.
+/// The most redirects that are followed for one request.
 const REDIRECTS: u32 = 3;
 
-/// Who answers at a URL.
+/// The origin of a URL: scheme, host and port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// Whether TLS is spoken.
+    /// Whether the scheme is `https`.
     pub is_https: bool,
-    /// Host and port as the URL has them: the `Host` field (RFC 9110 section 7.2).
+    /// Host and port as the URL writes them, for the `Host` field (RFC 9110 section 7.2).
     pub authority: String,
-    /// The host alone.
+    /// The host without the port.
     pub host: String,
-    /// The port, also where the URL leaves it out.
+    /// The port, or the default port of the scheme.
     pub port: u16,
-    /// What stands before the host: a name and a password.
+    /// The user information before the host: name and password.
     pub user: Option<String>,
 }
 
 impl Origin {
-    /// That of a URL; `None` for what is none of HTTP.
+    /// The origin of a URL. `None` if it is not a valid URL with the scheme `http` or `https`.
     pub fn of(url: &str) -> Option<Origin> {
         let (scheme, rest) = uri::split_scheme(url)?;
         let is_https = scheme.eq_ignore_ascii_case("https");
@@ -49,61 +51,64 @@ impl Origin {
     }
 }
 
-/// Where a request goes: to a URL, and to the places at its origin to which it is redirected.
+/// The URL of a request, and how it changes through redirects within the origin.
 #[derive(Clone, Debug)]
 pub struct Hops {
-    /// Where it is sent.
+    /// The current URL.
     pub at: String,
-    /// Where later requests go at once: to where the URL moved for good. "The target resource has been assigned a new permanent URI and any future
-    /// references to this resource ought to use" it (RFC 9110 section 15.4.2 of 301, 15.4.9 of 308); all others say where it is for now.
+    /// The URL for later requests, after permanent redirects only (301, 308). "The target resource
+    /// has been assigned a new permanent URI and any future references to this resource ought to
+    /// use" it (RFC 9110 sections 15.4.2 and 15.4.9). All other redirects are temporary.
     pub settled: Option<String>,
     is_permanent: bool,
-    taken: u32,
+    followed: u32,
 }
 
 impl Hops {
-    /// A request to a URL.
+    /// A request to this URL, before any redirect.
     pub fn to(url: &str) -> Hops {
-        Hops { at: url.to_owned(), settled: None, is_permanent: true, taken: 0 }
+        Hops { at: url.to_owned(), settled: None, is_permanent: true, followed: 0 }
     }
 
-    /// Goes where a response of this status and `Location` sends it.
+    /// Follows a redirect with this status and `Location`.
     ///
-    /// "If the 307 status code is received …, the user agent MUST NOT change the request method" (RFC 9110 section 15.4.8; 15.4.9 for 308). After 301, 302
-    /// and 303 a POST would become a GET, which is no message: those are followed only where it `is_get`.
+    /// "If the 307 status code is received …, the user agent MUST NOT change the request method"
+    /// (RFC 9110 section 15.4.8; 15.4.9 for 308). After 301, 302 and 303 a POST would become a GET,
+    /// which carries no message. So these are followed only if `is_get`.
     ///
     /// # Errors
-    /// The request is not sent there, for this reason.
+    /// The redirect must not be followed, for this reason.
     pub fn follow(&mut self, status: u16, location: &str, is_get: bool) -> Result<(), String> {
         let Some(next) = resolve(&self.at, location) else {
             return Err(format!(
-                "HTTP {status}: it points to another origin, {location:?}, where nothing is sent unasked: replay to that if it is trusted"
+                "HTTP {status}: the server redirects to another origin, {location:?}, which is not followed; if you trust it, replay to that URL"
             ));
         };
         if !is_get && !matches!(status, 307 | 308) {
-            return Err(format!("HTTP {status}: it moved to {next}: replay to that"));
+            return Err(format!("HTTP {status}: the server redirects to {next}; replay to that URL"));
         }
         self.is_permanent &= matches!(status, 301 | 308);
         if self.is_permanent {
             self.settled = Some(next.clone());
         }
         self.at = next;
-        self.taken += 1;
-        if self.taken > REDIRECTS {
+        self.followed += 1;
+        if self.followed > REDIRECTS {
             return Err(format!("redirected more than {REDIRECTS} times, the last time to {}", self.at));
         }
         Ok(())
     }
 }
 
-/// Path and query of a URL as a request has them: what cannot stand in a request line is coded (RFC 3986 section 2.1), and a fragment stays here.
+/// The request target of a URL: path and query. Characters that are not allowed there are
+/// percent-encoded (RFC 3986 section 2.1), and the fragment is dropped.
 pub fn request_target(url: &str) -> String {
     let target = uri::origin_form(url).split('#').next().unwrap_or_default();
     let coded = |byte: u8| if byte.is_ascii_graphic() { char::from(byte).to_string() } else { format!("%{byte:02X}") };
     target.bytes().map(coded).collect()
 }
 
-/// The address that a reference names, relative to a URL; `None` at another origin.
+/// Resolves a reference relative to a URL. `None` if it leads to another origin.
 pub fn resolve(url: &str, reference: &str) -> Option<String> {
     let (origin, base) = url.split_at(origin_end(url));
     match reference {
@@ -111,13 +116,13 @@ pub fn resolve(url: &str, reference: &str) -> Option<String> {
             let same = absolute[..origin_end(absolute)].eq_ignore_ascii_case(origin);
             same.then(|| absolute.to_owned())
         }
-        // "//host/path" has a host of its own (RFC 3986 section 4.2).
+        // "//host/path" has its own host (RFC 3986 section 4.2).
         elsewhere if elsewhere.starts_with("//") => None,
         here => Some(format!("{origin}{}", uri::resolved(base, here))),
     }
 }
 
-/// Behind the scheme, host and port of a URL.
+/// The length of scheme, host and port at the start of a URL.
 fn origin_end(url: &str) -> usize {
     let host = url.find("://").map_or(0, |at| at + 3);
     url[host..].find(['/', '?', '#']).map_or(url.len(), |at| host + at)
@@ -128,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_moved_for_good_is_gone_to_at_once() {
+    fn only_permanent_redirects_are_remembered() {
         let table = [("/a", 308, "/b"), ("/b", 307, "/c"), ("/c", 308, "/d")];
         let reached = |url: &str| {
             let mut hops = Hops::to(url);
@@ -142,10 +147,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_followed_says_why() {
+    fn a_refused_redirect_has_a_reason() {
         let follow = |status, to, is_get| Hops::to("http://x/a").follow(status, to, is_get);
         assert!(follow(302, "/b", true).is_ok());
-        assert!(follow(302, "/b", false).is_err_and(|why| why.contains("moved to http://x/b")));
+        assert!(follow(302, "/b", false).is_err_and(|why| why.contains("redirects to http://x/b")));
         assert!(follow(307, "http://y/b", false).is_err_and(|why| why.contains("another origin")));
         let mut hops = Hops::to("http://x/a");
         let around: Vec<bool> = (0..=REDIRECTS).map(|_| hops.follow(307, "/a", false).is_ok()).collect();
@@ -153,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_says_whom_to_ask_and_what_for() {
+    fn a_url_has_an_origin_and_a_target() {
         let of = |url: &str| {
             Origin::of(url).map(|origin| (origin.is_https, origin.authority, origin.host, origin.port, origin.user))
         };
@@ -172,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_is_relative_to_the_url_and_stays_at_its_origin() {
+    fn references_resolve_within_the_origin_only() {
         let url = "http://a:8/x/sse?y=1";
         let at = resolve;
         assert_eq!(at(url, "/messages?s=1").as_deref(), Some("http://a:8/messages?s=1"));

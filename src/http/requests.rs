@@ -1,46 +1,49 @@
-//! Requests as a server has to read them: strictly, and within bounds (RFC 9112).
+//! Parses HTTP requests as a server must: strictly and within bounds (RFC 9112).
 //!
-//! The decoder reads leniently, since a capture holds what it holds. A server must not: what two readers could understand in two ways is refused.
+//! The decoder for captures is lenient, because it has to show whatever was captured. A server
+//! refuses every request that two parsers could understand differently.
 
 use std::mem;
 use std::ops::Range;
 
-use super::reading::{self, Part, Reading};
+use super::message_reader::{self, MessageReader, Part};
 use super::response;
 use crate::decode::http::{Head, StartLine};
 use crate::decode::{Anomaly, Direction};
 
-/// Bytes of a body: arguments with a picture have a few megabytes. The decoder bounds the head, and the trailer section, at 64 KiB.
+/// The most bytes of a body. Arguments with a picture have a few megabytes. The decoder limits
+/// heads and trailer sections to 64 KiB.
 const BODY: usize = 32 << 20;
 
-/// Why a request is refused.
+/// The reason for refusing a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The status of the response.
+    /// Status code of the response.
     pub status: u16,
     /// The reason in words.
     pub why: String,
 }
 
 impl Refusal {
-    /// A refusal with this status.
+    /// A refusal with this status and reason.
     pub fn new(status: u16, why: impl Into<String>) -> Refusal {
         Refusal { status, why: why.into() }
     }
 
-    /// For what the decoder could not read without a guess.
+    /// The refusal for an anomaly that the decoder found.
     pub fn of(anomaly: &Anomaly) -> Refusal {
         match anomaly {
             Anomaly::LimitReached { .. } => Refusal::new(431, "the head is too long"),
             Anomaly::AmbiguousFraming { why, .. } => Refusal::new(400, *why),
-            Anomaly::BareLineFeed { .. } => Refusal::new(400, "a line ends in a line feed alone"),
-            Anomaly::FoldedHeader { .. } => Refusal::new(400, "a header field goes on in the next line"),
-            Anomaly::NotHttp { expected, .. } => Refusal::new(400, format!("no {expected} of HTTP/1.1")),
-            _ => Refusal::new(400, "this is no HTTP/1.1"),
+            Anomaly::BareLineFeed { .. } => Refusal::new(400, "a line ends with LF instead of CR LF"),
+            Anomaly::FoldedHeader { .. } => Refusal::new(400, "a header field continues on the next line"),
+            Anomaly::NotHttp { expected, .. } => Refusal::new(400, format!("not a valid {expected} of HTTP/1.1")),
+            _ => Refusal::new(400, "this is not HTTP/1.1"),
         }
     }
 
-    /// The response that says so. The connection is closed behind it: where the next request begins is not known.
+    /// The response for this refusal. It closes the connection, since the start of the next
+    /// request is unknown.
     pub fn response(&self, prefix: &str) -> String {
         let body = format!("{prefix}{}\n", self.why);
         let fields = [("Content-Type", "text/plain; charset=utf-8"), ("Connection", "close")];
@@ -48,10 +51,11 @@ impl Refusal {
     }
 }
 
-/// Refuses a head that another reader could understand otherwise. Returns the place of the `Host` field's value, which HTTP/1.0 may leave out.
+/// Checks that every parser understands this head in the same way. Returns the range of the `Host`
+/// field's value, which HTTP/1.0 may omit.
 ///
 /// # Errors
-/// The head must not be served or passed on.
+/// The request must be neither served nor forwarded.
 pub fn check(head: &Head) -> Result<Option<Range<u32>>, Refusal> {
     let (method, target) = request_line(head);
     let line = format!("{method} {target} HTTP/{}", head.version);
@@ -59,16 +63,17 @@ pub fn check(head: &Head) -> Result<Option<Range<u32>>, Refusal> {
     if !(behind.starts_with(b"\r\n") || behind.starts_with(b"\n"))
         || !target.bytes().all(|byte| byte.is_ascii_graphic())
     {
-        return Err(Refusal::new(400, "no request line of HTTP/1.1"));
+        return Err(Refusal::new(400, "not a valid request line of HTTP/1.1"));
     }
     for (name, value) in &head.fields {
-        // "A server MUST reject, with a response status code of 400 (Bad Request), any received request message that contains whitespace between
-        // a header field name and colon" (RFC 9112 section 5.1)
+        // "A server MUST reject, with a response status code of 400 (Bad Request), any received
+        // request message that contains whitespace between a header field name and colon" (RFC 9112
+        // section 5.1)
         if head.text.get(name.end as usize) != Some(&b':') {
-            return Err(Refusal::new(400, "a blank before the colon of a header field"));
+            return Err(Refusal::new(400, "whitespace before the colon of a header field"));
         }
         if head.slice(value).iter().any(|byte| matches!(byte, b'\0' | b'\r' | b'\n')) {
-            return Err(Refusal::new(400, "a header field holds what ends lines or texts"));
+            return Err(Refusal::new(400, "a header field contains CR, LF or NUL"));
         }
     }
     check_framing(head)?;
@@ -76,13 +81,15 @@ pub fn check(head: &Head) -> Result<Option<Range<u32>>, Refusal> {
     match (hosts.next(), hosts.next()) {
         (Some((_, value)), None) => Ok(Some(value.clone())),
         (None, _) if head.version == "1.0" => Ok(None),
-        // "A server MUST respond with a 400 (Bad Request) status code to any HTTP/1.1 request message that lacks a Host header field and to
-        // any request message that contains more than one Host header field line" (RFC 9112 section 3.2)
-        _ => Err(Refusal::new(400, "one Host field is needed")),
+        // "A server MUST respond with a 400 (Bad Request) status code to any HTTP/1.1 request
+        // message that lacks a Host header field and to any … that contains more than one"
+        // (RFC 9112 section 3.2)
+        _ => Err(Refusal::new(400, "exactly one Host field is required")),
     }
 }
 
-/// The length of the body must be given once, so that nobody can read it otherwise (RFC 9112 sections 6.3 and 11.2).
+/// Checks that the body's length is given exactly once (RFC 9112 sections 6.3 and 11.2). Otherwise
+/// two parsers could disagree about where the request ends (request smuggling).
 fn check_framing(head: &Head) -> Result<(), Refusal> {
     let (mut codings, mut lengths) = (head.values("transfer-encoding"), head.values("content-length"));
     match (codings.next(), lengths.next()) {
@@ -91,18 +98,19 @@ fn check_framing(head: &Head) -> Result<(), Refusal> {
         (Some(coding), None) if coding.eq_ignore_ascii_case(b"chunked") && codings.next().is_none() => {
             if head.version == "1.1" { Ok(()) } else { Err(Refusal::new(400, "Transfer-Encoding in HTTP/1.0")) }
         }
-        // "A server that receives a request message with a transfer coding it does not understand SHOULD respond with 501" (section 6.1)
-        (Some(_), None) => Err(Refusal::new(501, "only the transfer coding chunked is known")),
+        // "A server that receives a request message with a transfer coding it does not understand
+        // SHOULD respond with 501" (section 6.1)
+        (Some(_), None) => Err(Refusal::new(501, "only the transfer coding chunked is supported")),
         (None, Some(length))
             if !length.is_empty() && length.iter().all(u8::is_ascii_digit) && lengths.next().is_none() =>
         {
             Ok(())
         }
-        (None, Some(_)) => Err(Refusal::new(400, "Content-Length is no number, or given more than once")),
+        (None, Some(_)) => Err(Refusal::new(400, "Content-Length is not a number, or is given more than once")),
     }
 }
 
-/// Method and target.
+/// The method and the target of a request.
 fn request_line(head: &Head) -> (&str, &str) {
     match &head.start {
         StartLine::Request { method, target } => (method, target),
@@ -110,105 +118,108 @@ fn request_line(head: &Head) -> (&str, &str) {
     }
 }
 
-/// A request that is whole.
+/// A complete request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     head: Box<Head>,
-    /// The content, without its framing.
+    /// The content without framing.
     pub body: Vec<u8>,
 }
 
 impl Request {
-    /// The method.
+    /// The method of the request.
     pub fn method(&self) -> &str {
         request_line(&self.head).0
     }
 
-    /// The target as sent.
+    /// The request target as sent.
     pub fn target(&self) -> &str {
         request_line(&self.head).1
     }
 
-    /// Whether it is HTTP/1.1, which knows chunks.
+    /// Whether it is HTTP/1.1. Only that version has chunked bodies.
     pub fn is_1_1(&self) -> bool {
         self.head.version == "1.1"
     }
 
-    /// The first value of this field. One that is not UTF-8 becomes a text that means nothing, so that no check takes the field for absent.
+    /// The first value of a header field. A value that is not UTF-8 becomes "\u{fffd}", so that no
+    /// check treats the field as absent.
     pub fn field(&self, name: &str) -> Option<&str> {
         let value = self.head.fields().find(|(field, _)| field.eq_ignore_ascii_case(name.as_bytes()))?.1;
         Some(std::str::from_utf8(value).unwrap_or("\u{fffd}"))
     }
 
-    /// Whether the client keeps the connection for more.
+    /// Whether the client wants to reuse the connection.
     pub fn keeps_alive(&self) -> bool {
-        reading::keeps_alive(&self.head)
+        message_reader::keeps_alive(&self.head)
     }
 }
 
-/// The requests of one connection: bytes in, requests out.
+/// Parses the requests of one connection.
 #[derive(Debug)]
 pub struct Requests {
-    /// Bytes that were not looked at yet.
-    ahead: Vec<u8>,
-    /// The request that is arriving.
-    reading: Reading,
+    /// Bytes that are not parsed yet.
+    unparsed: Vec<u8>,
+    /// Reads the current request.
+    reader: MessageReader,
     head: Option<Box<Head>>,
     body: Vec<u8>,
-    /// The client waits for a word before it sends the body.
-    expects: bool,
+    /// Whether the client waits for "100 Continue" before it sends the body.
+    expects_continue: bool,
 }
 
 impl Default for Requests {
     fn default() -> Requests {
-        let reading = Reading::new(Direction::ClientToServer);
-        Requests { ahead: Vec::new(), reading, head: None, body: Vec::new(), expects: false }
+        let reader = MessageReader::new(Direction::ClientToServer);
+        Requests { unparsed: Vec::new(), reader, head: None, body: Vec::new(), expects_continue: false }
     }
 }
 
 impl Requests {
-    /// Takes bytes of the client.
+    /// Adds bytes from the client.
     pub fn push(&mut self, bytes: &[u8]) {
-        self.ahead.extend_from_slice(bytes);
+        self.unparsed.extend_from_slice(bytes);
     }
 
-    /// The next request, once it is whole.
+    /// The next request, once it is complete.
     ///
     /// # Errors
-    /// It is refused, and nothing behind it can be read.
+    /// The request is refused. Nothing after it can be read.
     pub fn take(&mut self) -> Result<Option<Request>, Refusal> {
-        if self.ahead.is_empty() {
+        if self.unparsed.is_empty() {
             return Ok(None);
         }
-        let mut piece = mem::take(&mut self.ahead);
-        for part in self.reading.push(&piece) {
+        let mut piece = mem::take(&mut self.unparsed);
+        for part in self.reader.push(&piece) {
             match part {
                 Part::Head(mut head) => {
                     check(&head)?;
-                    // How many bytes the decoder saw before it depends on how the stream was cut.
+                    // The offset depends on how the stream was cut, so it must not be part of the
+                    // request.
                     head.offset = 0;
                     let length = head.value("content-length").map_or(Ok(0), str::parse);
                     if !length.is_ok_and(|length: usize| length <= BODY) {
                         return Err(Refusal::new(413, "the body is too long"));
                     }
-                    self.expects =
+                    self.expects_continue =
                         head.value("expect").is_some_and(|expect| expect.eq_ignore_ascii_case("100-continue"));
                     self.head = Some(head);
                 }
                 Part::Content(bytes) => {
-                    self.expects = false;
+                    self.expects_continue = false;
                     self.body.extend(bytes);
                     if self.body.len() > BODY {
                         return Err(Refusal::new(413, "the body is too long"));
                     }
                 }
-                // "a recipient MAY recognize a single LF as a line terminator" (RFC 9112 section 2.2): people type requests by hand.
-                Part::Odd(Anomaly::BareLineFeed { .. }) => {}
-                Part::Odd(anomaly) => return Err(Refusal::of(&anomaly)),
+                // "a recipient MAY recognize a single LF as a line terminator" (RFC 9112 section
+                // 2.2). People who type requests by hand send that.
+                Part::Anomaly(Anomaly::BareLineFeed { .. }) => {}
+                Part::Anomaly(anomaly) => return Err(Refusal::of(&anomaly)),
                 Part::End(end) => {
                     end.map_err(|why| Refusal::new(400, why))?;
-                    let ahead = piece.split_off(piece.len() - self.reading.rest());
-                    let Requests { head, body, .. } = mem::replace(self, Requests { ahead, ..Requests::default() });
+                    let unparsed = piece.split_off(piece.len() - self.reader.bytes_after());
+                    let Requests { head, body, .. } = mem::replace(self, Requests { unparsed, ..Requests::default() });
                     return Ok(head.map(|head| Request { head, body }));
                 }
             }
@@ -216,18 +227,19 @@ impl Requests {
         Ok(None)
     }
 
-    /// Whether bytes of a request that is not whole are here.
+    /// Whether a part of a request has arrived.
     pub fn is_begun(&self) -> bool {
-        !self.ahead.is_empty() || self.reading.is_begun()
+        !self.unparsed.is_empty() || self.reader.is_begun()
     }
 
-    /// Whether the client waits for "100 Continue" now. True once for each request.
+    /// Whether the client waits for "100 Continue". Returns true at most once per request.
     pub fn awaits_continue(&mut self) -> bool {
-        mem::take(&mut self.expects)
+        mem::take(&mut self.expects_continue)
     }
 }
 
-/// All requests of a stream that comes in pieces of at most this size, and why there are no more.
+/// Parses a stream in pieces of at most `size` bytes. Returns its requests and the refusal
+/// that ended it.
 fn read(bytes: &[u8], size: usize) -> (Vec<Request>, Option<Refusal>) {
     let (mut requests, mut found) = (Requests::default(), Vec::new());
     for piece in bytes.chunks(size) {
@@ -243,13 +255,14 @@ fn read(bytes: &[u8], size: usize) -> (Vec<Request>, Option<Refusal>) {
     (found, None)
 }
 
-/// The body of the fuzz target for requests as the mock server reads them: any bytes, whole and cut.
+/// Body of the fuzz target for the parser of requests: any bytes, whole and in pieces.
 ///
-/// Cutting changes nothing; a request alone is read as it was read among others; a body has its bound; a refusal has a status that says so.
+/// It asserts that cutting changes nothing, that each request parses alone as it does in the
+/// stream, that bodies stay within their limit, and that refusals have an error status.
 ///
 /// # Panics
 ///
-/// Where that is not so.
+/// One of these assertions fails.
 pub fn fuzz_requests(data: &[u8]) {
     let (requests, refusal) = read(data, data.len().max(1));
     for request in &requests {
@@ -293,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_waits_for_a_word_before_the_body_gets_it_once() {
+    fn awaits_continue_is_true_once() {
         let mut requests = Requests::default();
         requests.push(b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-Continue\r\nContent-Length: 2\r\n\r\n");
         assert!(requests.take().unwrap().is_none());
@@ -305,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_has_a_status() {
+    fn malformed_requests_have_a_status() {
         let status = |head: &str| read(format!("{head}\r\n\r\n").as_bytes(), 64).1.map_or(0, |refusal| refusal.status);
         for (head, wanted) in [
             ("nonsense", 400),
@@ -333,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_in_chunks_has_its_bound_too() {
+    fn a_chunked_body_is_limited() {
         let mut requests = Requests::default();
         requests.push(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
         let chunk = [b"100000\r\n".as_slice(), &vec![b' '; 1 << 20], b"\r\n"].concat();
@@ -351,7 +364,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_nearly_a_request_too(cut in 0..TWO.len(), byte in any::<u8>()) {
+        fn changed_requests_are_read_within_bounds(cut in 0..TWO.len(), byte in any::<u8>()) {
             let mut bytes = TWO.to_vec();
             bytes[cut] = byte;
             fuzz_requests(&bytes);

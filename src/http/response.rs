@@ -1,6 +1,7 @@
-//! The text of responses.
+//! Heads of HTTP responses.
 
-/// The head of a response. Without a length its body is in chunks, or lasts until the end of the connection.
+/// The head of a response. Without a length, the caller adds `Transfer-Encoding: chunked` or the
+/// body ends with the connection.
 pub fn head(status: u16, fields: &[(&str, &str)], length: Option<usize>) -> String {
     let fields: String = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
     let length = length.map(|length| format!("Content-Length: {length}\r\n")).unwrap_or_default();

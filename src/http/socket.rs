@@ -1,4 +1,4 @@
-//! A socket, in the clear or inside TLS, that never makes its owner wait.
+//! A non-blocking socket, with or without TLS.
 
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
@@ -9,46 +9,47 @@ use rustls::ClientConnection;
 
 use super::connect::Connected;
 
-/// Memory kept for what is unsent.
+/// Memory that the buffer of unsent bytes retains when it is empty, in bytes.
 const UNSENT: usize = 64 << 10;
 
-/// A connection whose handshakes are over.
+/// A connection whose TCP and TLS handshakes are complete.
 #[derive(Debug)]
 pub struct Socket {
     socket: TcpStream,
     tls: Option<Tls>,
-    /// What the socket has not taken yet, where there is no TLS, which keeps its own.
+    /// Bytes that the socket has not taken yet. With TLS the TLS session buffers them instead.
     unsent: VecDeque<u8>,
-    /// To be ended once all is sent.
-    ends: bool,
+    /// The connection is shut down for writing once all bytes are sent.
+    closes_when_sent: bool,
 }
 
 #[derive(Debug)]
 struct Tls {
     session: Box<ClientConnection>,
-    /// Plain bytes that were read from the socket and not asked for yet.
-    held: usize,
+    /// Decrypted bytes that are buffered in the session.
+    buffered: usize,
 }
 
 impl Socket {
     /// # Errors
-    /// The socket is none that works without waiting.
+    /// The socket cannot be made non-blocking.
     pub fn new((socket, session): Connected) -> io::Result<Socket> {
         socket.set_nonblocking(true)?;
         let tls = session.map(|mut session| {
-            // Whoever sends bounds what is unsent.
+            // The callers limit how much they send, so the session needs no limit.
             session.set_buffer_limit(None);
-            Tls { session: Box::new(session), held: 0 }
+            Tls { session: Box::new(session), buffered: 0 }
         });
-        Ok(Socket { socket, tls, unsent: VecDeque::new(), ends: false })
+        Ok(Socket { socket, tls, unsent: VecDeque::new(), closes_when_sent: false })
     }
 
-    /// What is to be waited for.
+    /// The socket, for `poll`.
     pub fn socket(&self) -> &TcpStream {
         &self.socket
     }
 
-    /// Sends these bytes: what the socket does not take now waits for [`Socket::flush`].
+    /// Sends bytes. What the socket does not take now is buffered; [`Socket::flush`]
+    /// sends it later.
     ///
     /// # Errors
     /// The connection is broken.
@@ -65,12 +66,12 @@ impl Socket {
         self.flush()
     }
 
-    /// Whether something waits for the socket to take it.
+    /// Whether bytes wait to be sent.
     pub fn has_unsent(&self) -> bool {
         !self.unsent.is_empty() || self.tls.as_ref().is_some_and(|tls| tls.session.wants_write())
     }
 
-    /// Writes what the socket takes now.
+    /// Sends as many buffered bytes as the socket takes now.
     ///
     /// # Errors
     /// The connection is broken.
@@ -88,25 +89,27 @@ impl Socket {
                 Err(error) => return Err(error),
             }
         }
-        // The memory of a large message is not kept.
+        // Releases the memory of a large message.
         self.unsent.shrink_to(UNSENT);
-        if mem::take(&mut self.ends) { self.socket.shutdown(Shutdown::Write) } else { Ok(()) }
+        if mem::take(&mut self.closes_when_sent) { self.socket.shutdown(Shutdown::Write) } else { Ok(()) }
     }
 
-    /// Nothing more is sent. What comes is still read.
+    /// Shuts the connection down for writing once all bytes are sent. Reading goes on.
     ///
     /// # Errors
     /// The connection is broken.
     pub fn end(&mut self) -> io::Result<()> {
-        self.ends = true;
+        self.closes_when_sent = true;
         self.tls.iter_mut().for_each(|tls| tls.session.send_close_notify());
         self.flush()
     }
 
-    /// Reads what is here: `None` if nothing is, no bytes at the end.
+    /// Reads what has arrived. `None` means that nothing has; zero bytes mean that the peer
+    /// closed the connection.
     ///
     /// # Errors
-    /// The connection is broken; inside TLS also where it ended and its peer did not say so, since anybody may have ended it.
+    /// The connection is broken. With TLS also a close without `close_notify`, which an attacker
+    /// could have caused.
     pub fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
             let read = match &mut self.tls {
@@ -116,20 +119,20 @@ impl Socket {
             match read {
                 Ok(count) => return Ok(Some(count)),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // TLS may want to say something itself: that it goes over to new keys, for one.
+                // TLS may have to answer by itself, for example with a key update.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return self.flush().map(|()| None),
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Whether there are bytes of which the socket, when it is asked, knows nothing any more.
-    pub fn holds_received(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.held > 0)
+    /// Whether decrypted bytes are buffered. `poll` does not report them.
+    pub fn has_buffered_plaintext(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.buffered > 0)
     }
 }
 
-/// How much of this a socket takes at once.
+/// Writes as many bytes as the socket takes now. Returns their number.
 fn write_some(mut socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
     match socket.write(bytes) {
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(0),
@@ -143,15 +146,16 @@ impl Tls {
             match self.session.reader().read(buffer) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 read => {
-                    self.held = self.held.saturating_sub(*read.as_ref().unwrap_or(&0));
+                    self.buffered = self.buffered.saturating_sub(*read.as_ref().unwrap_or(&0));
                     return read;
                 }
             }
-            // At its end the next look says whether it was a proper one.
+            // After the end of the connection, the next read reports whether TLS was closed
+            // properly.
             self.session.read_tls(socket)?;
             let state =
                 self.session.process_new_packets().map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
-            self.held = state.plaintext_bytes_to_read();
+            self.buffered = state.plaintext_bytes_to_read();
         }
     }
 }
@@ -160,7 +164,7 @@ impl Drop for Socket {
     fn drop(&mut self) {
         if let Some(tls) = &mut self.tls {
             tls.session.send_close_notify();
-            // Whether it is heard or not, the connection is over.
+            // The connection ends in any case, so errors are ignored.
             let _ = self.flush();
         }
     }

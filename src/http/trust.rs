@@ -1,4 +1,4 @@
-//! Whose word is believed of who a server is.
+//! Decides which server certificates are trusted.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-/// Where systems keep the certificates that they trust, as one PEM file.
+/// The files in which common systems store their trusted certificates (PEM).
 const SYSTEM_CERTIFICATES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -19,28 +19,29 @@ const SYSTEM_CERTIFICATES: [&str; 4] = [
     "/etc/ssl/ca-bundle.pem",
 ];
 
-/// How TLS is spoken, with these certificates (PEM) in place of the system's where there are any.
+/// The TLS configuration. Certificates given as PEM replace those of the system.
 ///
 /// # Errors
-/// They are none.
+/// `certificates` contains no usable certificate.
 pub(super) fn config(certificates: &[u8], is_insecure: bool) -> Result<ClientConfig> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
     let config = if certificates.is_empty() && !is_insecure {
         builder.with_root_certificates(system())
     } else {
-        let given = if is_insecure { None } else { Some(Given::new(certificates, Arc::clone(&provider))?) };
-        builder.dangerous().with_custom_certificate_verifier(Arc::new(Verifier { given, provider }))
+        let trusted =
+            if is_insecure { None } else { Some(TrustedCertificates::new(certificates, Arc::clone(&provider))?) };
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(Verifier { trusted, provider }))
     };
     Ok(config.with_no_client_auth())
 }
 
-/// The roots that the system trusts.
+/// The root certificates of the system.
 fn system() -> RootCertStore {
     let file = std::env::var_os("SSL_CERT_FILE").map(std::path::PathBuf::from);
     let mut files = file.into_iter().chain(SYSTEM_CERTIFICATES.into_iter().map(Into::into));
     let roots = roots(&certificates(&files.find_map(|file| std::fs::read(file).ok()).unwrap_or_default()));
-    // A system without such a file: the roots that Mozilla trusts.
+    // On a system without such a file: the roots that Mozilla trusts.
     let mozilla = || webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect();
     if roots.is_empty() { mozilla() } else { roots }
 }
@@ -55,32 +56,35 @@ fn roots(certificates: &[CertificateDer<'static>]) -> RootCertStore {
     roots
 }
 
-/// The certificates that were given: they are believed, and so is what they have signed.
+/// Certificates that the user trusts. They are accepted themselves, and as the issuers of others.
 ///
-/// Who makes a certificate for a server of their own mostly makes one that is its own authority (`openssl req -x509`), which the rules for chains do not
-/// accept of a server. Given as such it is the one that was meant: it needs no chain, and its dates say nothing.
+/// Private servers often have a certificate that is its own authority (`openssl req -x509`). The
+/// rules for chains do not accept such a certificate for a server. If the user gives exactly this
+/// certificate, it is accepted without a chain and without a check of its dates.
 #[derive(Debug)]
-struct Given {
+struct TrustedCertificates {
     certificates: Vec<CertificateDer<'static>>,
     chains: Arc<WebPkiServerVerifier>,
 }
 
-impl Given {
-    fn new(pem: &[u8], provider: Arc<CryptoProvider>) -> Result<Given> {
+impl TrustedCertificates {
+    fn new(pem: &[u8], provider: Arc<CryptoProvider>) -> Result<TrustedCertificates> {
         let certificates = certificates(pem);
         let roots = roots(&certificates);
         if roots.is_empty() {
-            bail!("--cacert: no certificate in PEM form in it");
+            bail!("--cacert: the file contains no certificate in PEM form");
         }
         let chains = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
-        Ok(Given { certificates, chains: chains.context("--cacert: its certificates cannot be used")? })
+        Ok(TrustedCertificates { certificates, chains: chains.context("--cacert: its certificates cannot be used")? })
     }
 }
 
-/// Believes those that were given, or every certificate (`--insecure`). Whoever may show any certificate has the key of the one that he shows.
+/// Accepts the certificates of the user, or every certificate (`--insecure`). In the second case
+/// signatures are not checked either: a server that may show any certificate can show one whose
+/// key it has.
 #[derive(Debug)]
 struct Verifier {
-    given: Option<Given>,
+    trusted: Option<TrustedCertificates>,
     provider: Arc<CryptoProvider>,
 }
 
@@ -89,7 +93,7 @@ impl Verifier {
         &self,
         check: impl FnOnce(&WebPkiServerVerifier) -> Result<HandshakeSignatureValid, Error>,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.given.as_ref().map_or(Ok(HandshakeSignatureValid::assertion()), |given| check(&given.chains))
+        self.trusted.as_ref().map_or(Ok(HandshakeSignatureValid::assertion()), |trusted| check(&trusted.chains))
     }
 }
 
@@ -102,12 +106,12 @@ impl ServerCertVerifier for Verifier {
         ocsp: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let Some(given) = &self.given else { return Ok(ServerCertVerified::assertion()) };
-        if given.certificates.iter().any(|given| given == certificate) {
+        let Some(trusted) = &self.trusted else { return Ok(ServerCertVerified::assertion()) };
+        if trusted.certificates.iter().any(|trusted| trusted == certificate) {
             verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
             return Ok(ServerCertVerified::assertion());
         }
-        given.chains.verify_server_cert(certificate, others, name, ocsp, now)
+        trusted.chains.verify_server_cert(certificate, others, name, ocsp, now)
     }
 
     fn verify_tls12_signature(

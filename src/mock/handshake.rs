@@ -1,4 +1,4 @@
-//! How a client is received where the recording does not say it.
+//! Responses that every server must be able to give, for recordings that do not contain them.
 
 use serde_json::{Value, json};
 
@@ -8,17 +8,8 @@ use crate::decode::json::{member, string};
 use crate::mcp::revision::{Revision, Revisions};
 use crate::replay::translate::LEGACY;
 
-/// JSON-RPC 2.0 section 5.1.
-pub const PARSE_ERROR: i64 = -32700;
-/// JSON-RPC 2.0 section 5.1.
-pub const INVALID_REQUEST: i64 = -32600;
-/// JSON-RPC 2.0 section 5.1.
-pub const METHOD_NOT_FOUND: i64 = -32601;
-/// JSON-RPC 2.0 section 5.1.
-pub const INVALID_PARAMS: i64 = -32602;
-
-/// The result for a request that every server has to answer, where the recording has none: `ping`, and `initialize` of a recording that began
-/// later or had no need of it.
+/// The result for `ping` and `initialize`. Used when the recording has no such request, because it
+/// began later or its era has no handshake.
 pub fn result(script: &Script, method: &str, params: Option<&str>) -> Option<Value> {
     match method {
         "ping" => Some(json!({})),
@@ -27,14 +18,16 @@ pub fn result(script: &Script, method: &str, params: Option<&str>) -> Option<Val
     }
 }
 
-/// What `initialize` would have been answered: of a server without handshake what `server/discover` says, and otherwise what was used.
+/// A result for `initialize`. It comes from the recorded `server/discover` if there is one.
+/// Otherwise the capabilities are those that the recorded client used.
 fn initialize(script: &Script, params: &str) -> Value {
     let discover = script.turns.iter().filter(|turn| turn.label.method == "server/discover");
-    let discovered =
-        discover.flat_map(|turn| &turn.lines).find_map(|line| match Answer::of(script.message(line.message)) {
+    let discovered = discover.flat_map(|turn| &turn.server_messages).find_map(|scripted| {
+        match Answer::of(script.message(scripted.message)) {
             Answer::Result(result) if result.get("capabilities").is_some() => Some(result),
             _ => None,
-        });
+        }
+    });
     let session = &script.recording.session;
     let server = session.server.clone().map_or_else(
         || json!({"name": "mcptap mock", "version": env!("CARGO_PKG_VERSION")}),
@@ -65,12 +58,15 @@ fn initialize(script: &Script, params: &str) -> Value {
     result
 }
 
-/// "If the server supports the requested protocol version, it MUST respond with the same version. Otherwise, the server MUST respond with another
-/// protocol version it supports" (basic/lifecycle, "Version Negotiation"). What is known to be supported is what was recorded; where nothing is
-/// known of a handshake, any revision that has one.
+/// The revision for `initialize`. "If the server supports the requested protocol version, it MUST
+/// respond with the same version. Otherwise, the server MUST respond with another protocol version
+/// it supports" (basic/lifecycle, "Version Negotiation").
+///
+/// The recorded revision is the only one that is surely supported. Without a recorded handshake,
+/// any revision that has one is accepted.
 fn revision(script: &Script, params: &str) -> String {
     let with_handshake = |name: &str| Revision::named(name).is_some_and(|known| Revisions::LEGACY.contains(known));
     let recorded = script.recording.session.protocol_version.clone().filter(|recorded| with_handshake(recorded));
-    let asked = member(params, "protocolVersion").and_then(string).filter(|asked| with_handshake(asked));
-    recorded.or_else(|| asked.map(|asked| asked.into_owned())).unwrap_or_else(|| LEGACY.to_owned())
+    let requested = member(params, "protocolVersion").and_then(string).filter(|requested| with_handshake(requested));
+    recorded.or_else(|| requested.map(|requested| requested.into_owned())).unwrap_or_else(|| LEGACY.to_owned())
 }

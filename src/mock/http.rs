@@ -1,7 +1,8 @@
-//! The recorded server at an address: Streamable HTTP, and HTTP+SSE of 2024-11-05.
+//! Plays the server over HTTP: Streamable HTTP, and HTTP+SSE of 2024-11-05.
 //!
-//! Each connection has a thread that reads requests and writes responses. What the server says is decided by one thread, the [`hub`], to which
-//! they hand what they read; it waits for whatever comes first: a text of a client, a moment at which something is due, the end.
+//! Each connection has a thread that parses requests and writes responses. All of them pass what
+//! they read to the thread of the [`hub`], which decides what the server sends. The hub waits for
+//! the next text of a client, for the next message that is due, or for the end.
 
 mod connection;
 mod guard;
@@ -14,22 +15,24 @@ use anyhow::{Context, Result};
 use crossbeam_channel::{Receiver, bounded};
 
 use super::ledger::Ledger;
-use super::session::Stage;
-use crate::http::listen::{self, Crowd};
+use super::session::RecordedServer;
+use crate::http::listen;
 use guard::Guard;
 use hub::Hub;
 
-/// Connections at once: each has a thread and may hold the body of one request. A client of the SDKs has two or three.
+/// The most connections at once. Each has a thread and may hold the body of one request. A client
+/// of the SDKs has two or three.
 const CONNECTIONS: usize = 256;
 
-/// What connections have read and the hub has not yet taken.
+/// The most requests that connections have read and the hub has not taken.
 const AHEAD: usize = 256;
 
-/// Serves until `stop` says so. `address` is a port, or an address and a port; a port alone is one of this machine's own.
+/// Serves until `stop` receives. `address` is a port, or an address and a port. A port alone means
+/// 127.0.0.1.
 ///
 /// # Errors
-/// The address cannot be listened at.
-pub fn serve(stage: &Stage, address: &str, names: &[String], stop: &Receiver<()>) -> Result<Ledger> {
+/// The program cannot listen at the address.
+pub fn serve(server: &RecordedServer, address: &str, names: &[String], stop: &Receiver<()>) -> Result<Ledger> {
     let listener = listen::bind(address).with_context(|| format!("cannot listen at {address}"))?;
     let bound = listener.local_addr().context("cannot listen")?;
     eprintln!(
@@ -37,16 +40,16 @@ pub fn serve(stage: &Stage, address: &str, names: &[String], stop: &Receiver<()>
     );
     if !bound.ip().is_loopback() {
         eprintln!(
-            "mcptap: whoever reaches this machine reads the recording: only an address of 127.0.0.0/8 or ::1 is its own"
+            "mcptap: other machines can connect and read the recording; an address of 127.0.0.0/8 or ::1 prevents that"
         );
     }
     let (send, events) = bounded(AHEAD);
-    let guard = Arc::new(Guard::new(names, stage.script().recording.session.protocol_version.clone()));
+    let guard = Arc::new(Guard::new(names, server.script().recording.session.protocol_version.clone()));
     thread::Builder::new()
         .name("accept".to_owned())
         .spawn(move || {
-            Crowd::new(CONNECTIONS).serve(&listener, None, move |stream| connection::serve(stream, &send, &guard));
+            listen::serve(&listener, CONNECTIONS, None, move |stream| connection::serve(stream, &send, &guard));
         })
         .context("cannot start a thread")?;
-    Ok(Hub::new(stage).run(&events, stop))
+    Ok(Hub::new(server).run(&events, stop))
 }

@@ -1,4 +1,4 @@
-//! What of a recording was used, and what was asked that it does not have.
+//! Counts which parts of a recording were used, and which requests it could not answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -8,29 +8,32 @@ use super::script::{Script, TurnIndex};
 use crate::mcp::MessageNumber;
 use crate::view::safe;
 
-/// Kinds of unknown requests that are kept; those beyond are counted.
-const KEPT: usize = 1_000;
+/// The most labels of unknown requests that are stored. The total counts all of them.
+const MAX_KINDS: usize = 1_000;
 
-/// Over all clients.
+/// The counts of all clients together.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
-    /// The recorded messages that were used.
+    /// Recorded messages that were used.
     used: BTreeSet<MessageNumber>,
-    /// Requests by how well they fitted.
+    /// Number of requests by how well they matched.
     fitted: BTreeMap<Match, u64>,
-    /// Answered without the recording: `ping`, a handshake that is not in it.
-    pub own: u64,
-    /// Requests that are not in the recording, by label, with the closest one.
+    /// Requests answered without the recording, such as `ping` or an `initialize` that it
+    /// does not contain.
+    pub unrecorded: u64,
+    /// Requests that the recording does not contain, by label: their number and the
+    /// closest recorded request.
     unknown: BTreeMap<String, (u64, Option<String>)>,
     unknown_count: u64,
-    /// Notifications that are not in the recording, by method.
+    /// Notifications that the recording does not contain: their number by method.
     unexpected: BTreeMap<String, u64>,
-    /// What was no message.
+    /// Texts that are not JSON-RPC messages.
     pub invalid: u64,
 }
 
 impl Ledger {
-    /// A turn was used. Scripts of one recording count together.
+    /// Counts a turn as used. The scripts of both eras have the same numbers, so
+    /// they count together.
     pub fn used(&mut self, script: &Script, turn: TurnIndex, fit: Match) {
         let turn = &script.turns[turn];
         self.used.insert(turn.number);
@@ -40,30 +43,30 @@ impl Ledger {
         }
     }
 
-    /// A request was not found.
+    /// Counts a request that the recording does not contain.
     pub fn unknown(&mut self, label: String, closest: Option<String>) {
         self.unknown_count += 1;
-        if self.unknown.len() < KEPT || self.unknown.contains_key(&label) {
+        if self.unknown.len() < MAX_KINDS || self.unknown.contains_key(&label) {
             self.unknown.entry(label).or_insert((0, closest)).0 += 1;
         }
     }
 
-    /// A notification was not found.
+    /// Counts a notification that the recording does not contain.
     pub fn unexpected(&mut self, method: String) {
-        if self.unexpected.len() < KEPT || self.unexpected.contains_key(&method) {
+        if self.unexpected.len() < MAX_KINDS || self.unexpected.contains_key(&method) {
             *self.unexpected.entry(method).or_default() += 1;
         }
     }
 
-    /// Requests that were not found.
+    /// The number of requests that the recording does not contain.
     pub fn unknown_requests(&self) -> u64 {
         self.unknown_count
     }
 
-    /// For people.
+    /// A summary for the user.
     pub fn text(&self, script: &Script) -> String {
         let fitted = |fit| self.fitted.get(&fit).copied().unwrap_or(0);
-        let requests = self.fitted.values().sum::<u64>() + self.own + self.unknown_count;
+        let requests = self.fitted.values().sum::<u64>() + self.unrecorded + self.unknown_count;
         let unused: Vec<TurnIndex> = (0..script.turns.len())
             .filter(|turn| script.turns[*turn].is_request && !self.used.contains(&script.turns[*turn].number))
             .collect();
@@ -87,19 +90,19 @@ impl Ledger {
             line(&mut text, "not in the recording", method, *times);
         }
         if self.invalid > 0 {
-            line(&mut text, "no message", "", self.invalid);
+            line(&mut text, "not a message", "", self.invalid);
         }
         text
     }
 }
 
-fn line(text: &mut String, what: &str, name: &str, times: u64) {
+fn line(text: &mut String, label: &str, name: &str, times: u64) {
     let times = if times > 1 { format!(", {times} times") } else { String::new() };
-    // Writing into a text cannot fail.
-    let _ = writeln!(text, "  {what} {}{times}", safe::visible(name));
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "  {label} {}{times}", safe::visible(name));
 }
 
-/// A recorded message for people: `#5 tools/call echo`.
+/// A recorded message as the user sees it: `#5 tools/call echo`.
 pub fn named(script: &Script, turn: TurnIndex) -> String {
     let turn = &script.turns[turn];
     format!("#{} {}", turn.number.0, turn.label)

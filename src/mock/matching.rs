@@ -1,4 +1,4 @@
-//! Which recorded request a client means.
+//! Finds the recorded request that a live request corresponds to.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,17 +7,18 @@ use similar::TextDiff;
 
 use super::script::{Script, Turn, TurnIndex};
 use crate::compare::Label;
-use crate::compare::answer::subject;
+use crate::compare::label::subject;
 use crate::decode::json::member;
 
-/// How well a request fits the recorded one, or has to.
+/// The degree to which a request matches a recorded one. Later variants are weaker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Match {
-    /// Method and parameters are the same.
+    /// Method and parameters are equal.
     Exact,
-    /// But for `_meta` and members that are null.
+    /// Method and parameters are equal without `_meta` and without members that are null.
     Loose,
-    /// It is about the same tool, prompt or resource, or of the same method where that is about nothing: the next of them in order.
+    /// Only method and subject (tool, prompt, resource) are equal. The next unused request in the
+    /// recorded order matches.
     #[default]
     Order,
 }
@@ -26,15 +27,15 @@ impl Match {
     /// All of them, strictest first.
     pub const ALL: [Match; 3] = [Match::Exact, Match::Loose, Match::Order];
 
-    /// What a message is known by.
+    /// The key under which a message is found at this level.
     fn key(self, label: &Label, params: Option<&str>) -> String {
         let Label { method, subject } = label;
         let name = |text: &str| Value::from(text).to_string();
         match self {
-            // A call that goes on is another one than that which began.
+            // The continuation of a call must not match the call itself.
             Match::Order => {
-                let goes_on = if params.is_some_and(goes_on) { " goes on" } else { "" };
-                format!("{} {}{goes_on}", name(method), subject.as_deref().map(name).unwrap_or_default())
+                let is_continuation = if params.is_some_and(is_continuation) { " goes on" } else { "" };
+                format!("{} {}{is_continuation}", name(method), subject.as_deref().map(name).unwrap_or_default())
             }
             Match::Exact => format!("{} {}", name(method), params.map(canonical).unwrap_or_default()),
             Match::Loose => format!("{} {}", name(method), loose(params.unwrap_or("{}"))),
@@ -42,12 +43,13 @@ impl Match {
     }
 }
 
-/// The same text for the same value: members in order of name.
+/// Parameters in canonical form, with members sorted by name.
 fn canonical(params: &str) -> String {
     serde_json::from_str::<Value>(params).map_or_else(|_| params.to_owned(), |value| value.to_string())
 }
 
-/// `_meta` says how a request is made (progress token, revision, trace), not what is asked; some clients write null for what they leave out.
+/// Parameters without what does not change their meaning: `_meta` (progress token, revision, trace)
+/// and null members, which some clients write for absent ones.
 fn loose(params: &str) -> String {
     match serde_json::from_str::<Value>(params) {
         Ok(Value::Object(mut members)) => {
@@ -59,54 +61,56 @@ fn loose(params: &str) -> String {
     }
 }
 
-/// Whether a request brings the input that an earlier one was asked for (2026-07-28 basic/patterns/mrtr).
-fn goes_on(params: &str) -> bool {
+/// Whether a request continues an earlier one with the input that it asked for (2026-07-28
+/// basic/patterns/mrtr).
+fn is_continuation(params: &str) -> bool {
     member(params, "inputResponses").is_some() || member(params, "requestState").is_some()
 }
 
-/// What a client's message is called.
+/// The label of a message from the client.
 pub fn label(method: &str, params: Option<&str>) -> Label {
     Label { method: method.to_owned(), subject: subject(method, params.unwrap_or_default()) }
 }
 
-/// Recorded turns by what they are known by, in order.
+/// Lists of turns with the same key, each in recorded order. The key contains whether the message
+/// is a request.
 #[derive(Clone, Debug, Default)]
-struct Index {
+struct TurnLists {
     lists: HashMap<(bool, String), usize>,
     turns: Vec<Vec<TurnIndex>>,
 }
 
-/// The recorded requests and notifications, to be found again.
+/// Finds recorded requests and notifications.
 #[derive(Clone, Debug)]
 pub struct Matcher {
     loosest: Match,
-    indices: [Index; 3],
-    /// Requests that go on, by the state that the server gave for it, as JSON text.
+    levels: [TurnLists; 3],
+    /// Requests that continue an earlier one, by their `requestState` as JSON text.
     states: HashMap<String, TurnIndex>,
 }
 
-/// What one client has been answered with so far.
+/// The turns that one client has used.
 #[derive(Clone, Debug, Default)]
-pub struct Taken {
+pub struct UsedTurns {
     turns: Vec<bool>,
-    /// By kind of match and list: how far it is used up from its beginning.
+    /// For each level and list: the number of turns at its start that are used.
     starts: HashMap<(usize, usize), usize>,
 }
 
 impl Matcher {
-    /// Of a script; what fits less well than `loosest` counts as unknown.
+    /// A matcher for a script. Weaker matches than `loosest` are not accepted.
     pub fn new(script: &Script, loosest: Match) -> Matcher {
-        let mut indices: [Index; 3] = Default::default();
+        let mut levels: [TurnLists; 3] = Default::default();
         let mut states = HashMap::new();
         let raw = |turn: &Turn| &*script.message(turn.message).raw;
         let answered: HashSet<&[u8]> = script.turns.iter().filter(|turn| turn.is_answered()).map(raw).collect();
-        // A request that was redirected stands twice in a recording: the copy that was answered is meant.
+        // A redirected request occurs twice in a recording. Only the copy with the response counts.
         let is_copy = |turn: &Turn| turn.is_request && !turn.is_answered() && answered.contains(raw(turn));
         for (at, turn) in script.turns.iter().enumerate().filter(|(_, turn)| !is_copy(turn)) {
             if let Some(state) = script.params(at).and_then(|params| member(params, "requestState")) {
                 states.entry(state.to_owned()).or_insert(at);
             }
-            for (kind, index) in Match::ALL.iter().zip(&mut indices) {
+            for (kind, index) in Match::ALL.iter().zip(&mut levels) {
                 let key = (turn.is_request, kind.key(&turn.label, script.params(at)));
                 let next = index.turns.len();
                 let list = *index.lists.entry(key).or_insert(next);
@@ -116,41 +120,42 @@ impl Matcher {
                 index.turns[list].push(at);
             }
         }
-        Matcher { loosest, indices, states }
+        Matcher { loosest, levels, states }
     }
 
-    /// The turn that a message means. What was asked once and is asked again is answered again: with the next recorded answer to it, and when
-    /// they are used up with the last.
+    /// The turn that a message corresponds to. A repeated request gets the next recorded response
+    /// to it, and after the last one that one again.
     pub fn find(
         &self,
-        taken: &mut Taken,
+        used: &mut UsedTurns,
         is_request: bool,
         label: &Label,
         params: Option<&str>,
     ) -> Option<(TurnIndex, Match)> {
-        // The state says which one goes on, whatever the input is.
+        // The request state identifies the continuation, whatever the input contains.
         let state = params.and_then(|params| self.states.get(member(params, "requestState")?));
         if let Some(turn) = state.copied().filter(|_| is_request) {
-            taken.take(turn);
+            used.take(turn);
             return Some((turn, Match::Loose));
         }
-        // A handshake says who the client is, and nothing is asked but who the server is. Notifications ask nothing.
+        // A handshake has nothing to compare but its method, and notifications get no response. So
+        // both match at the weakest level.
         let is_handshake = matches!(&*label.method, "initialize" | "server/discover");
         let loosest = if is_handshake || !is_request { Match::Order } else { self.loosest };
         let mut again = None;
         for (level, kind) in Match::ALL.into_iter().enumerate().take_while(|(_, kind)| *kind <= loosest) {
-            let index = &self.indices[level];
+            let index = &self.levels[level];
             let Some(list) = index.lists.get(&(is_request, kind.key(label, params))) else { continue };
             let turns = &index.turns[*list];
-            let start = taken.starts.entry((level, *list)).or_default();
-            while turns.get(*start).is_some_and(|turn| taken.turns.get(*turn) == Some(&true)) {
+            let start = used.starts.entry((level, *list)).or_default();
+            while turns.get(*start).is_some_and(|turn| used.turns.get(*turn) == Some(&true)) {
                 *start += 1;
             }
-            let unused = turns.iter().skip(*start).find(|turn| taken.turns.get(**turn) != Some(&true));
-            // What was asked before is answered again rather than with the answer to another question.
+            let unused = turns.iter().skip(*start).find(|turn| used.turns.get(**turn) != Some(&true));
+            // Repeating an earlier response is better than a response to other parameters.
             match unused {
                 Some(turn) if again.is_none() || kind < Match::Order => {
-                    taken.take(*turn);
+                    used.take(*turn);
                     return Some((*turn, kind));
                 }
                 _ if kind < Match::Order || is_handshake || !is_request => {
@@ -163,7 +168,7 @@ impl Matcher {
     }
 }
 
-impl Taken {
+impl UsedTurns {
     fn take(&mut self, turn: TurnIndex) {
         if self.turns.len() <= turn {
             self.turns.resize(turn + 1, false);
@@ -172,13 +177,14 @@ impl Taken {
     }
 }
 
-/// Bytes of a question that are compared to find the closest, and recorded ones that are compared with it: it is a hint for people.
-const COMPARED: usize = 256;
-const CANDIDATES: usize = 256;
+/// The closest request is only a hint for people, so the work is limited: to this many bytes of
+/// each request, and to this many recorded requests.
+const HINT_BYTES: usize = 256;
+const HINT_CANDIDATES: usize = 256;
 
-/// The recorded request that a request resembles most: of the same method where there is one, about the same thing where there is one.
+/// The recorded request that is most similar: first by method, then by subject and parameters.
 pub fn closest(script: &Script, label: &Label, params: Option<&str>) -> Option<TurnIndex> {
-    let asked = cut(&loose(params.unwrap_or("{}"))).to_owned();
+    let question = cut(&loose(params.unwrap_or("{}"))).to_owned();
     let name = label.to_string();
     let mut compared = HashSet::new();
     let requests = script.turns.iter().enumerate().filter(|(_, turn)| turn.is_request);
@@ -186,17 +192,17 @@ pub fn closest(script: &Script, label: &Label, params: Option<&str>) -> Option<T
         requests.map(|(at, turn)| (turn.label != *label, turn.label.method != label.method, at)).collect();
     candidates.sort_unstable();
     candidates.sort_by_key(|(label, method, _)| (*method, *label));
-    let likeness = |(_, _, at): (bool, bool, TurnIndex)| {
+    let similarity = |(_, _, at): (bool, bool, TurnIndex)| {
         let turn = &script.turns[at];
         let known = loose(script.params(at).unwrap_or("{}"));
         let ratio = |a: &str, b: &str| TextDiff::from_chars(cut(a), cut(b)).ratio();
         compared.insert((turn.label.clone(), known.clone())).then(|| {
             let same_method = turn.label.method == label.method;
-            (same_method, ratio(&name, &turn.label.to_string()), ratio(&asked, &known), at)
+            (same_method, ratio(&name, &turn.label.to_string()), ratio(&question, &known), at)
         })
     };
-    let scored = candidates.into_iter().take(CANDIDATES).filter_map(likeness);
-    // Of equals the first.
+    let scored = candidates.into_iter().take(HINT_CANDIDATES).filter_map(similarity);
+    // The first of equally similar ones.
     let best = scored.reduce(|best, other| {
         let (a, b) = ((best.0, best.1, best.2), (other.0, other.1, other.2));
         if b.partial_cmp(&a) == Some(std::cmp::Ordering::Greater) { other } else { best }
@@ -205,7 +211,7 @@ pub fn closest(script: &Script, label: &Label, params: Option<&str>) -> Option<T
 }
 
 fn cut(text: &str) -> &str {
-    &text[..text.floor_char_boundary(COMPARED)]
+    &text[..text.floor_char_boundary(HINT_BYTES)]
 }
 
 #[cfg(test)]
@@ -224,19 +230,19 @@ mod tests {
         <- {"id":4,"result":{}}
     "#;
 
-    /// The turns that calls of `echo` with these texts get.
+    /// The turns that match calls of `echo` with these texts.
     fn found(loosest: Match, texts: &[&str]) -> Vec<Option<(TurnIndex, Match)>> {
         let script = script(RECORDED);
-        let (matcher, mut taken) = (Matcher::new(&script, loosest), Taken::default());
+        let (matcher, mut used) = (Matcher::new(&script, loosest), UsedTurns::default());
         let find = |text: &&str| {
             let params = format!(r#"{{"arguments":{{"text":"{text}"}},"name":"echo"}}"#);
-            matcher.find(&mut taken, true, &label("tools/call", Some(&params)), Some(&params))
+            matcher.find(&mut used, true, &label("tools/call", Some(&params)), Some(&params))
         };
         texts.iter().map(find).collect()
     }
 
     #[test]
-    fn the_closest_fit_comes_first_and_each_answer_once() {
+    fn better_matches_come_first_and_each_turn_is_used_once() {
         use Match::{Exact, Loose, Order};
         assert_eq!(
             found(Order, &["a", "a", "a", "c", "c", "b"]),
@@ -251,7 +257,7 @@ mod tests {
         let script = script(RECORDED);
         let matcher = Matcher::new(&script, Match::Loose);
         for params in [None, Some("{}"), Some(r#"{"_meta":{"progressToken":7}}"#), Some(r#"{"cursor":null}"#)] {
-            let found = matcher.find(&mut Taken::default(), true, &label("tools/list", params), params);
+            let found = matcher.find(&mut UsedTurns::default(), true, &label("tools/list", params), params);
             assert_eq!(found.map(|(turn, _)| turn), Some(3), "{params:?}");
         }
     }

@@ -1,13 +1,13 @@
-//! What the recorded server said, and because of what.
+//! Assigns each message of the recorded server to the client's message that caused it.
 //!
 //! ```text
 //!  recorded                               turns
 //!  → 1 tools/call ask                     1 tools/call ask
 //!  ← s elicitation/create                     asks elicitation/create
-//!  → s result                                 answers, once that is answered
+//!  → s result                                 answers, after the response to it
 //!  ← 1 result
 //!  ⇢ notifications/initialized            2 notifications/initialized
-//!  ⇠ notifications/tools/list_changed         tells notifications/tools/list_changed
+//!  ⇠ notifications/tools/list_changed         sends notifications/tools/list_changed
 //! ```
 
 use std::collections::{HashMap, HashSet};
@@ -26,112 +26,112 @@ use crate::replay::translate::Era;
 /// The index of a turn in its script.
 pub type TurnIndex = usize;
 
-/// What one line of the server is.
+/// The kind of a server message within its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The answer to the turn's request.
+    /// The response to the request of the turn.
     Answer,
-    /// A notification.
+    /// A notification other than progress.
     Notification,
-    /// Progress of the request: it carries the client's token.
+    /// Progress of the request, with the client's progress token.
     Progress,
     /// A request to the client.
     Request,
 }
 
-/// Where a line goes, where a client has several ways to be reached (Streamable HTTP).
+/// The stream on which a server message is sent over Streamable HTTP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// With the answer to the turn's request.
-    Own,
-    /// On the stream that is open for what answers nothing.
-    Open,
-    /// With the request of another turn, a `subscriptions/listen`.
-    Of(TurnIndex),
+pub enum Route {
+    /// The response to the request of the turn.
+    Response,
+    /// The stream of a GET, for messages that answer no request.
+    ListeningStream,
+    /// The response to the `subscriptions/listen` of another turn.
+    Subscription(TurnIndex),
 }
 
 /// One message of the server.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Line {
+pub struct ScriptedMessage {
     /// The index of its message in the recording.
     pub message: usize,
-    /// What it is.
+    /// The role of the message in its turn.
     pub role: Role,
-    /// Where it goes.
-    pub way: Way,
-    /// The server's requests (indices of their messages) that were answered before it was said.
+    /// The stream that carries the message.
+    pub route: Route,
+    /// The server's requests (indices of messages) that the client has to answer first.
     pub after: Vec<usize>,
-    /// Nanoseconds that the server let pass since it could have said it.
+    /// Nanoseconds between the moment when it could be sent and the moment when it was.
     pub delay: i64,
-    /// It was an event of a stream.
+    /// Whether it was a server-sent event in the recording.
     pub is_event: bool,
 }
 
-/// A message of the client, and what the server said because of it.
+/// A message of the client, and the server's messages that it caused.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Turn {
-    /// Its number in the recording.
+    /// The message number of the client's message.
     pub number: MessageNumber,
-    /// The index of its message.
+    /// The index of the client's message in the recording.
     pub message: usize,
-    /// What it is called.
+    /// The method and the subject of the client's message.
     pub label: Label,
     /// Whether it is a request. Otherwise it is a notification.
     pub is_request: bool,
-    /// Other messages of the recording that are played with it.
+    /// Other recorded messages that this turn includes.
     pub also: Vec<MessageNumber>,
-    /// What the server said.
-    pub lines: Vec<Line>,
+    /// The messages of the server.
+    pub server_messages: Vec<ScriptedMessage>,
 }
 
 impl Turn {
-    /// Whether the recorded server answered.
+    /// Whether the recorded server answered the request.
     pub fn is_answered(&self) -> bool {
-        self.lines.iter().any(|line| line.role == Role::Answer)
+        self.server_messages.iter().any(|scripted| scripted.role == Role::Answer)
     }
 }
 
-/// The server's part.
+/// All messages of the recorded server.
 #[derive(Clone, Debug)]
 pub struct Script {
-    /// The recording.
+    /// The recording that the script was made from.
     pub recording: Recording,
-    /// What the client said, in order.
+    /// One turn for each message of the client, in order.
     pub turns: Vec<Turn>,
-    /// What the server said before the client said anything.
-    pub opening: Vec<Line>,
+    /// Server messages before the first message of the client.
+    pub opening: Vec<ScriptedMessage>,
 }
 
 impl Script {
-    /// Of a recording.
+    /// Builds the script of a recording.
     pub fn new(recording: Recording) -> Script {
-        let mut reading = Reading::default();
+        let mut builder = ScriptBuilder::default();
         for (index, message) in recording.messages.iter().enumerate().filter(|(_, message)| !message.redelivered) {
             if let Some(request) = message.answers {
-                reading.answers.entry(request).or_insert(index);
+                builder.answers.entry(request).or_insert(index);
             }
         }
         for (index, message) in recording.messages.iter().enumerate().filter(|(_, message)| !message.redelivered) {
             match message.direction {
-                Direction::ClientToServer => reading.client(index, message),
-                Direction::ServerToClient => reading.server(index, message),
+                Direction::ClientToServer => builder.client(index, message),
+                Direction::ServerToClient => builder.server(index, message),
             }
         }
-        let Reading { turns, opening, .. } = reading;
+        let ScriptBuilder { turns, opening, .. } = builder;
         Script { recording, turns, opening }
     }
 
-    /// The lines of a turn; without one those of the opening.
-    pub fn lines(&self, turn: Option<TurnIndex>) -> &[Line] {
-        turn.map_or(&self.opening, |turn| &self.turns[turn].lines)
+    /// The server messages of a turn, or those before the first turn.
+    pub fn server_messages(&self, turn: Option<TurnIndex>) -> &[ScriptedMessage] {
+        turn.map_or(&self.opening, |turn| &self.turns[turn].server_messages)
     }
 
-    /// A recorded message.
+    /// The recorded message at an index.
     pub fn message(&self, index: usize) -> &Message {
         &self.recording.messages[index]
     }
 
-    /// The parameters of a turn as they were recorded.
+    /// The recorded parameters of a turn.
     pub fn params(&self, turn: TurnIndex) -> Option<&str> {
         part(&self.recording.messages[self.turns[turn].message], "params")
     }
@@ -141,7 +141,7 @@ impl Script {
         self.turns.iter().any(|turn| turn.is_request && turn.label.method == method)
     }
 
-    /// The era of the recording: where no revision was said, that of its way to begin.
+    /// The era of the recording. Without a recorded revision it follows from the first request.
     pub fn era(&self) -> Era {
         let modern = |turn: &Turn| turn.label.method == "server/discover";
         match &self.recording.session.protocol_version {
@@ -152,52 +152,56 @@ impl Script {
     }
 }
 
-/// A turn that may still say something.
+/// A request that is not answered yet.
 #[derive(Debug)]
-struct Open {
+struct OpenRequest {
     turn: TurnIndex,
-    /// Its progress token, as JSON text.
+    /// Its progress token as JSON text.
     token: Option<String>,
 }
 
-/// What a server names in what it says by itself.
+/// The kind of thing that a server message refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Name {
+enum ReferenceKind {
     /// The task that a call became.
     Task,
-    /// Its own request.
+    /// A request of the server.
     Request,
-    /// What it asked for at a URL.
+    /// An elicitation that the user completes at a URL.
     Elicitation,
 }
 
+/// Builds a script while the messages of the recording are read in order.
 #[derive(Debug, Default)]
-struct Reading {
+struct ScriptBuilder {
     turns: Vec<Turn>,
-    opening: Vec<Line>,
-    /// Requests without an answer so far, in order.
-    open: Vec<Open>,
+    opening: Vec<ScriptedMessage>,
+    /// Requests without a response so far, in order.
+    open: Vec<OpenRequest>,
+    /// The turn of each request of the client.
     by_request: HashMap<MessageNumber, TurnIndex>,
-    /// By request about a task: the task, as JSON text.
-    waits: HashMap<TurnIndex, String>,
-    /// By request of either side: the index of the answer, known beforehand.
+    /// The task id, as JSON text, of requests that wait for a task.
+    awaited_tasks: HashMap<TurnIndex, String>,
+    /// The index of the response to each request of either side. Filled before the first turn.
     answers: HashMap<MessageNumber, usize>,
-    /// Whose turn it was that a server's own word names, as JSON text.
-    named: HashMap<(Name, String), TurnIndex>,
-    /// The server's requests: the index of the message, and whose turn it was.
-    asked: HashMap<MessageNumber, (usize, Option<TurnIndex>)>,
-    /// Since the last line of a turn: the server's requests of it that the client has answered.
+    /// The turn that caused something which later server messages refer to by name (JSON text).
+    references: HashMap<(ReferenceKind, String), TurnIndex>,
+    /// Requests of the server: the index of the message and its turn.
+    server_requests: HashMap<MessageNumber, (usize, Option<TurnIndex>)>,
+    /// For each turn: requests of the server that the client answered since the
+    /// last server message.
     answered: HashMap<Option<TurnIndex>, Vec<usize>>,
-    /// When a turn had reason to go on.
-    ready: HashMap<Option<TurnIndex>, Time>,
-    /// The requests that each exchange carried.
+    /// The time since which each turn could continue.
+    ready_since: HashMap<Option<TurnIndex>, Time>,
+    /// The first request of each exchange.
     exchanges: HashMap<crate::decode::exchange::ExchangeNumber, TurnIndex>,
-    /// Numbers of answers that were taken: a second one to the same request answers nothing.
-    done: HashSet<TurnIndex>,
+    /// Turns whose response was taken. A second response to the same request is ignored.
+    answered_turns: HashSet<TurnIndex>,
+    /// The turn of the latest message of the client.
     last: Option<TurnIndex>,
 }
 
-impl Reading {
+impl ScriptBuilder {
     fn client(&mut self, index: usize, message: &Message) {
         match message.kind {
             Kind::Request | Kind::Notification => {
@@ -210,16 +214,16 @@ impl Reading {
                     label,
                     is_request,
                     also: Vec::new(),
-                    lines: Vec::new(),
+                    server_messages: Vec::new(),
                 });
-                self.ready.insert(Some(turn), message.time);
+                self.ready_since.insert(Some(turn), message.time);
                 self.last = Some(turn);
                 if is_request {
                     let task = part(message, "params").and_then(|params| member(params, "taskId"));
-                    self.waits.extend(task.map(|task| (turn, task.to_owned())));
+                    self.awaited_tasks.extend(task.map(|task| (turn, task.to_owned())));
                     let meta = part(message, "params").and_then(|params| member(params, "_meta"));
                     let token = meta.and_then(|meta| member(meta, "progressToken")).map(str::to_owned);
-                    self.open.push(Open { turn, token });
+                    self.open.push(OpenRequest { turn, token });
                     self.by_request.insert(message.number, turn);
                     if let Some(exchange) = message.exchange {
                         self.exchanges.entry(exchange).or_insert(turn);
@@ -227,9 +231,10 @@ impl Reading {
                 }
             }
             Kind::Response | Kind::Error => {
-                if let Some((asked, turn)) = message.answers.and_then(|request| self.asked.remove(&request)) {
-                    self.answered.entry(turn).or_default().push(asked);
-                    self.ready.insert(turn, message.time);
+                if let Some((request, turn)) = message.answers.and_then(|request| self.server_requests.remove(&request))
+                {
+                    self.answered.entry(turn).or_default().push(request);
+                    self.ready_since.insert(turn, message.time);
                 }
             }
             Kind::Invalid => {}
@@ -240,74 +245,81 @@ impl Reading {
         match message.kind {
             Kind::Response | Kind::Error => {
                 let turn = message.answers.and_then(|request| self.by_request.get(&request).copied());
-                if let Some(turn) = turn.filter(|turn| self.done.insert(*turn)) {
+                if let Some(turn) = turn.filter(|turn| self.answered_turns.insert(*turn)) {
                     let task = part(message, "result").and_then(|result| member(member(result, "task")?, "taskId"));
-                    self.named.extend(task.map(|task| ((Name::Task, task.to_owned()), turn)));
+                    self.references.extend(task.map(|task| ((ReferenceKind::Task, task.to_owned()), turn)));
                     self.open.retain(|open| open.turn != turn);
-                    self.line(Some(turn), Way::Own, Role::Answer, index, message);
+                    self.add_message(Some(turn), Route::Response, Role::Answer, index, message);
                 }
             }
             Kind::Request => {
-                let (turn, way) = self.cause(message);
-                self.line(turn, way, Role::Request, index, message);
+                let (turn, route) = self.cause(message);
+                self.add_message(turn, route, Role::Request, index, message);
                 if let Some(turn) = turn {
                     let elicitation = part(message, "params").and_then(|params| member(params, "elicitationId"));
-                    let names = [(Name::Request, message.id.as_deref()), (Name::Elicitation, elicitation)];
+                    let names =
+                        [(ReferenceKind::Request, message.id.as_deref()), (ReferenceKind::Elicitation, elicitation)];
                     let names = names.into_iter().filter_map(|(kind, name)| Some((kind, name?.to_owned())));
-                    self.named.extend(names.map(|name| (name, turn)));
+                    self.references.extend(names.map(|name| (name, turn)));
                 }
-                self.asked.insert(message.number, (index, turn));
+                self.server_requests.insert(message.number, (index, turn));
             }
-            Kind::Notification => match self.progresses(message) {
-                Some(turn) => self.line(Some(turn), Way::Own, Role::Progress, index, message),
+            Kind::Notification => match self.request_of_progress(message) {
+                Some(turn) => self.add_message(Some(turn), Route::Response, Role::Progress, index, message),
                 None => {
-                    let (turn, way) = self.cause(message);
-                    self.line(turn, way, Role::Notification, index, message);
+                    let (turn, route) = self.cause(message);
+                    self.add_message(turn, route, Role::Notification, index, message);
                 }
             },
             Kind::Invalid => {}
         }
     }
 
-    fn line(&mut self, turn: Option<TurnIndex>, way: Way, role: Role, index: usize, message: &Message) {
+    /// Adds a server message to its turn, or to the opening if it has none.
+    fn add_message(&mut self, turn: Option<TurnIndex>, route: Route, role: Role, index: usize, message: &Message) {
         let after = self.answered.remove(&turn).unwrap_or_default();
-        let ready = self.ready.insert(turn, message.time);
-        let delay = ready.map_or(0, |ready| message.time.since(ready).max(0));
+        let ready_since = self.ready_since.insert(turn, message.time);
+        let delay = ready_since.map_or(0, |ready_since| message.time.since(ready_since).max(0));
         let is_event = message.transport == Transport::StreamableHttp && message.carrier == Carrier::SseEvent;
-        let line = Line { message: index, role, way, after, delay, is_event };
-        turn.map_or(&mut self.opening, |turn| &mut self.turns[turn].lines).push(line);
+        let scripted = ScriptedMessage { message: index, role, route, after, delay, is_event };
+        turn.map_or(&mut self.opening, |turn| &mut self.turns[turn].server_messages).push(scripted);
     }
 
-    /// The open request whose progress this is.
-    fn progresses(&self, message: &Message) -> Option<TurnIndex> {
+    /// The open request whose progress a notification reports.
+    fn request_of_progress(&self, message: &Message) -> Option<TurnIndex> {
         let is_progress = message.method.as_deref() == Some("notifications/progress");
         let token = member(part(message, "params").filter(|_| is_progress)?, "progressToken")?;
         self.open.iter().rev().find(|open| open.token.as_deref() == Some(token)).map(|open| open.turn)
     }
 
-    /// The turn of what a message names: a task (the request that waits for it, or the one that became it), a request that is taken back, an elicitation
-    /// that is complete.
-    fn names(&self, message: &Message) -> Option<TurnIndex> {
+    /// The turn that a message refers to by name. It can name a task (then the request
+    /// that waits for the task comes before the call that became it), a cancelled
+    /// request, or a completed elicitation.
+    fn referenced_turn(&self, message: &Message) -> Option<TurnIndex> {
         let params = part(message, "params")?;
-        let known = |kind, name: &str| self.named.get(&(kind, name.to_owned())).copied();
+        let known = |kind, name: &str| self.references.get(&(kind, name.to_owned())).copied();
         if let Some(task) = member(params, "_meta").and_then(|meta| member(member(meta, meta::RELATED_TASK)?, "taskId"))
         {
-            let waits = |turn: &TurnIndex| self.waits.get(turn).is_some_and(|known| known == task);
-            let waiting = self.open.iter().rev().map(|open| open.turn).find(waits);
-            return waiting.or_else(|| known(Name::Task, task));
+            let waits_for_task = |turn: &TurnIndex| self.awaited_tasks.get(turn).is_some_and(|known| known == task);
+            let waiting = self.open.iter().rev().map(|open| open.turn).find(waits_for_task);
+            return waiting.or_else(|| known(ReferenceKind::Task, task));
         }
         match message.method.as_deref()? {
-            "notifications/tasks/status" => known(Name::Task, member(params, "taskId")?),
-            "notifications/cancelled" => known(Name::Request, member(params, "requestId")?),
-            "notifications/elicitation/complete" => known(Name::Elicitation, member(params, "elicitationId")?),
+            "notifications/tasks/status" => known(ReferenceKind::Task, member(params, "taskId")?),
+            "notifications/cancelled" => known(ReferenceKind::Request, member(params, "requestId")?),
+            "notifications/elicitation/complete" => known(ReferenceKind::Elicitation, member(params, "elicitationId")?),
             _ => None,
         }
     }
 
-    /// The request that the server was at work on: the latest of those that are open. One that was answered before its question was did not ask it.
-    fn latest(&self, message: &Message) -> Option<TurnIndex> {
-        let is_listening = |turn: TurnIndex| self.turns[turn].label.method == "subscriptions/listen";
-        let open = || self.open.iter().rev().map(|open| open.turn).filter(|turn| !is_listening(*turn));
+    fn is_listening(&self, turn: TurnIndex) -> bool {
+        self.turns[turn].label.method == "subscriptions/listen"
+    }
+
+    /// The latest open request. One that was answered before the client answered this message is
+    /// not the cause if there is another.
+    fn latest_open(&self, message: &Message) -> Option<TurnIndex> {
+        let open = || self.open.iter().rev().map(|open| open.turn).filter(|turn| !self.is_listening(*turn));
         let reply = self.answers.get(&message.number);
         let waited = |turn: &TurnIndex| match (self.answers.get(&self.turns[*turn].number), reply) {
             (Some(answer), Some(reply)) => answer > reply,
@@ -316,26 +328,29 @@ impl Reading {
         open().find(waited).or_else(|| open().next())
     }
 
-    /// Why the server said it, by evidence where there is some: the stream that carried it, what it names; otherwise the request that it was at work on,
-    /// or what the client had said last.
-    fn cause(&self, message: &Message) -> (Option<TurnIndex>, Way) {
-        let is_listening = |turn: TurnIndex| self.turns[turn].label.method == "subscriptions/listen";
-        let latest = self.names(message).or_else(|| self.latest(message)).or(self.last);
+    /// The turn that caused a server message, and its route. The evidence is, in this order,
+    /// the stream that carried it, a name in it, the latest open request, and the last message
+    /// of the client.
+    fn cause(&self, message: &Message) -> (Option<TurnIndex>, Route) {
+        let latest = self.referenced_turn(message).or_else(|| self.latest_open(message)).or(self.last);
         let exchange = message.exchange.and_then(|exchange| self.exchanges.get(&exchange).copied());
-        // "Notifications … MUST include the subscription id": it is what the client called the request that listens.
-        let listening = || self.open.iter().map(|open| open.turn).find(|turn| is_listening(*turn));
+        // "Notifications … MUST include the subscription id", which is the id of the
+        // `subscriptions/listen` request.
+        let listening = || self.open.iter().map(|open| open.turn).find(|turn| self.is_listening(*turn));
         let subscribed =
             part(message, "params").and_then(|params| member(member(params, "_meta")?, meta::SUBSCRIPTION));
-        let listening = exchange.filter(|turn| is_listening(*turn)).or_else(|| subscribed.and_then(|_| listening()));
+        let listening =
+            exchange.filter(|turn| self.is_listening(*turn)).or_else(|| subscribed.and_then(|_| listening()));
         if let Some(listening) = listening {
-            return (latest, if latest == Some(listening) { Way::Own } else { Way::Of(listening) });
+            return (latest, if latest == Some(listening) { Route::Response } else { Route::Subscription(listening) });
         }
         match exchange.filter(|turn| self.open.iter().any(|open| open.turn == *turn)) {
-            Some(turn) => (Some(turn), Way::Own),
-            // 2025-11-25 basic/transports "Listening for Messages from the Server": what comes on the stream of a GET "SHOULD be unrelated to any
-            // concurrently-running JSON-RPC request from the client".
-            None if message.transport == Transport::StreamableHttp => (latest, Way::Open),
-            None => (latest, Way::Own),
+            Some(turn) => (Some(turn), Route::Response),
+            // 2025-11-25 basic/transports "Listening for Messages from the Server": what comes on
+            // the stream of a GET "SHOULD be unrelated to any concurrently-running JSON-RPC request
+            // from the client".
+            None if message.transport == Transport::StreamableHttp => (latest, Route::ListeningStream),
+            None => (latest, Route::Response),
         }
     }
 }
@@ -345,22 +360,23 @@ mod tests {
     use super::*;
     use crate::mock::session::tests::script;
 
-    /// Each turn with what the server said.
-    fn told(text: &str) -> String {
+    /// Each turn with its server messages.
+    fn turns_of(text: &str) -> String {
         let script = script(text);
-        let line = |line: &Line| {
-            let method = script.message(line.message).method.clone().unwrap_or_default();
-            let after = if line.after.is_empty() { String::new() } else { format!(" after {:?}", line.after) };
-            format!("  {:?} {method} {:?}{after}\n", line.role, line.way)
+        let scripted = |scripted: &ScriptedMessage| {
+            let method = script.message(scripted.message).method.clone().unwrap_or_default();
+            let after = if scripted.after.is_empty() { String::new() } else { format!(" after {:?}", scripted.after) };
+            format!("  {:?} {method} {:?}{after}\n", scripted.role, scripted.route)
         };
-        let opening: String = script.opening.iter().map(line).collect();
-        let turn = |turn: &Turn| format!("{}\n{}", turn.label, turn.lines.iter().map(line).collect::<String>());
+        let opening: String = script.opening.iter().map(scripted).collect();
+        let turn =
+            |turn: &Turn| format!("{}\n{}", turn.label, turn.server_messages.iter().map(scripted).collect::<String>());
         opening + &script.turns.iter().map(turn).collect::<String>()
     }
 
     #[test]
-    fn of_several_open_calls_that_one_asked_which_waited_or_is_named() {
-        insta::assert_snapshot!(told(
+    fn server_requests_belong_to_the_call_that_waited_or_is_named() {
+        insta::assert_snapshot!(turns_of(
             r#"
             -> {"id":1,"method":"tools/call","params":{"name":"a"}}
             -> {"id":2,"method":"tools/call","params":{"name":"b"}}
@@ -377,22 +393,22 @@ mod tests {
             "#
         ), @r"
         tools/call a
-          Request elicitation/create Own
-          Answer tools/call Own after [2]
-          Notification notifications/elicitation/complete Own
+          Request elicitation/create Response
+          Answer tools/call Response after [2]
+          Notification notifications/elicitation/complete Response
         tools/call b
-          Answer tools/call Own
-          Notification notifications/tasks/status Own
+          Answer tools/call Response
+          Notification notifications/tasks/status Response
         tasks/result
-          Request sampling/createMessage Own
-          Notification notifications/cancelled Own
+          Request sampling/createMessage Response
+          Notification notifications/cancelled Response
         tools/call c
         ");
     }
 
     #[test]
-    fn what_the_server_says_has_a_cause() {
-        insta::assert_snapshot!(told(
+    fn each_server_message_has_a_cause() {
+        insta::assert_snapshot!(turns_of(
             r#"
             <- {"method":"notifications/message","params":{"data":"up"}}
             -> {"id":1,"method":"tools/call","params":{"name":"a","_meta":{"progressToken":"p"}}}
@@ -407,15 +423,15 @@ mod tests {
             <- {"method":"notifications/tools/list_changed"}
             "#
         ), @r"
-          Notification notifications/message Own
+          Notification notifications/message Response
         tools/call a
-          Progress notifications/progress Own
-          Answer tools/call Own
+          Progress notifications/progress Response
+          Answer tools/call Response
         tools/call b
-          Request elicitation/create Own
-          Answer tools/call Own after [4]
+          Request elicitation/create Response
+          Answer tools/call Response after [4]
         notifications/initialized
-          Notification notifications/tools/list_changed Own
+          Notification notifications/tools/list_changed Response
         ");
     }
 }

@@ -1,9 +1,10 @@
-//! One client, and what the recorded server says to it: without clock, without input and output.
+//! The session of one client with the recorded server, without a clock and without input or output.
 //!
-//! Each message of the client that the recording has starts a *play* of its turn. A play says one line after the other: at once or with the
-//! recorded pauses, and not before the client has answered what the recorded client had answered by then.
+//! Each message of the client that matches a turn starts a *playback* of that turn. It sends the
+//! messages of the turn in order, at once or with the recorded pauses. A message waits until the
+//! client has answered the same server requests as the recorded client had.
 
-mod play;
+mod playback;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -15,278 +16,285 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::era::{is_modern, translated};
-use super::handshake::{self, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR};
+use super::handshake;
 use super::ledger::{self, Ledger};
-use super::matching::{self, Match, Matcher, Taken, closest};
+use super::matching::{self, Match, Matcher, UsedTurns, closest};
 use super::script::{Script, TurnIndex};
-use crate::capture::Limits;
 use crate::decode::json::member;
-use crate::decode::jsonrpc::{self, Envelope, InvalidText, JsonRpcText, Kind};
-use crate::replay::edit::with_member;
+use crate::decode::jsonrpc::{Envelope, InvalidText, JsonRpcText, Kind};
+use crate::replay::messages::{self, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR};
 use crate::replay::translate::Era;
-use play::Play;
+use playback::Playback;
 
-/// How fast the server speaks.
+/// The speed of the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pace {
-    /// As soon as it may.
+    /// As fast as the client responds.
     #[default]
     Fast,
-    /// With the pauses of the recording.
+    /// With the recorded pauses.
     Recorded,
 }
 
-/// The server's part, for clients of one era.
+/// The script for clients of one era.
 #[derive(Debug)]
-pub struct Part {
-    /// What it says.
+pub struct EraScript {
+    /// The turns and their messages.
     pub script: Script,
-    /// Finds what a client means.
+    /// Finds the turn for a message of the client.
     matcher: Matcher,
 }
 
-/// What all clients have in common.
+/// The recorded server, which all clients share.
 #[derive(Debug)]
-pub struct Stage {
-    own: Part,
-    /// For clients of the other era, once there is one.
-    other: OnceLock<Part>,
+pub struct RecordedServer {
+    recorded: EraScript,
+    /// The translated script, made when the first client of the other era appears.
+    other: OnceLock<EraScript>,
     fit: Match,
     pace: Pace,
 }
 
-impl Stage {
-    /// A recorded server. What fits less well than `fit` counts as unknown.
-    pub fn new(script: Script, fit: Match, pace: Pace) -> Stage {
+impl RecordedServer {
+    /// A server that plays this script. Weaker matches than `fit` are not accepted.
+    pub fn new(script: Script, fit: Match, pace: Pace) -> RecordedServer {
         let matcher = Matcher::new(&script, fit);
-        Stage { own: Part { script, matcher }, other: OnceLock::new(), fit, pace }
+        RecordedServer { recorded: EraScript { script, matcher }, other: OnceLock::new(), fit, pace }
     }
 
-    /// The recording.
+    /// The script of the recording.
     pub fn script(&self) -> &Script {
-        &self.own.script
+        &self.recorded.script
     }
 
-    /// The server's part for clients of an era.
-    fn part(&self, era: Era) -> &Part {
-        if era == self.own.script.era() {
-            return &self.own;
+    /// The script for clients of this era.
+    fn script_for(&self, era: Era) -> &EraScript {
+        if era == self.recorded.script.era() {
+            return &self.recorded;
         }
         self.other.get_or_init(|| {
-            let script = translated(&self.own.script);
-            // What clients of the other era say in `_meta` they could not say to the recorded server.
+            let script = translated(&self.recorded.script);
+            // Clients of the other era send `_meta` that the recording cannot contain, so it must
+            // not be compared.
             let matcher = Matcher::new(&script, self.fit.max(Match::Loose));
-            Part { script, matcher }
+            EraScript { script, matcher }
         })
     }
 }
 
-/// The number that the caller gave to a text of the client: what answers it is said with this number.
+/// The number that the caller gives to a text of the client. The responses to the text
+/// carry it too.
 pub type Post = u64;
 
-/// Something to be said.
+/// One output of the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Said {
-    /// To which text of the client it belongs; `None`: to none.
+pub struct SessionOutput {
+    /// The text of the client that this output belongs to, if any.
     pub post: Option<Post>,
-    /// The message. `None`: nothing more comes that belongs to it.
+    /// The message. `None` means that no more output for the text follows.
     pub text: Option<String>,
-    /// It was an event of a stream when it was recorded.
+    /// Whether the recorded message was a server-sent event.
     pub is_event: bool,
-    /// For an error: its code.
+    /// The error code, if it is an error.
     pub code: Option<i64>,
 }
 
-/// What a text of the client was.
+/// A summary of one text of the client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Heard {
-    /// Requests in it, and what is no message. Each gets an answer, or the end without one.
+pub struct InputSummary {
+    /// The number of requests and of invalid messages in it. For each there is a response, or the
+    /// end without one.
     pub requests: usize,
-    /// One of them opens a session.
+    /// One of the requests is `initialize`.
     pub opens: bool,
-    /// It was no JSON-RPC message.
+    /// The text is not a JSON-RPC message.
     pub is_invalid: bool,
 }
 
-/// Plays of one client that are not at their end. Beyond it the oldest is given up: a client that opens so many does not listen to them.
-const PLAYS: usize = 4_096;
+/// The most playbacks of one client that are not finished. Beyond it, the oldest is discarded: a
+/// client with so many open requests does not wait for all of them.
+const MAX_PLAYBACKS: usize = 4_096;
 
-/// Requests of the server that wait for the client.
-const ASKED: usize = 4_096;
+/// The most requests of the server that wait for the client's response.
+const MAX_SERVER_REQUESTS: usize = 4_096;
 
 /// A text whose requests are not all answered.
 #[derive(Debug)]
 struct Batch {
-    /// Requests to be answered; one more while the text is being read.
-    left: usize,
-    /// Answers of a batch are given together.
+    /// The number of unanswered requests, and one more while the text is parsed.
+    unanswered: usize,
+    /// The responses collected so far, if the text is a batch. They are sent together.
     answers: Option<Vec<String>>,
 }
 
-/// One client.
+/// The state of one client.
 #[derive(Debug, Default)]
 pub struct Session {
-    /// What the client speaks, where it has said so.
+    /// The era of the client, once its messages have shown it.
     era: Option<Era>,
-    /// By era.
-    taken: [Taken; 2],
-    plays: VecDeque<Play>,
-    next_play: u64,
-    /// The server's requests by the id that the client was told: whose play asked, and the index of the recorded one.
-    asked: HashMap<u64, (u64, usize)>,
+    /// The used turns of each era.
+    used: [UsedTurns; 2],
+    playbacks: VecDeque<Playback>,
+    next_playback: u64,
+    /// Requests sent to the client by id: the playback, and the index of the recorded request.
+    server_requests: HashMap<u64, (u64, usize)>,
     next_id: u64,
-    /// The ids that recorded requests of the server have now.
+    /// The current ids of recorded server requests.
     ids: HashMap<usize, u64>,
-    /// Which request listens, by turn: its number and its id.
+    /// The `subscriptions/listen` request of each turn: its text and its id.
     listening: HashMap<TurnIndex, (Post, String)>,
     batches: HashMap<Post, Batch>,
-    said: Vec<Said>,
-    /// Sentences for whoever runs the server.
+    output: Vec<SessionOutput>,
+    /// Remarks for the user who runs the mock.
     pub notes: Vec<String>,
 }
 
 impl Session {
-    /// A client that has said nothing.
-    pub fn new(stage: &Stage, now: Duration) -> Session {
+    /// A session before the client's first message.
+    pub fn new(server: &RecordedServer, now: Duration) -> Session {
         let mut session = Session::default();
-        let era = session.era(stage);
-        if !stage.script().opening.is_empty() {
-            session.start(Play::new(era, None, None, None, 0, now));
+        let era = session.era(server);
+        if !server.script().opening.is_empty() {
+            session.start(Playback::new(era, None, None, None, 0, now));
         }
         session
     }
 
-    /// What the client speaks: what was recorded, where it has not said it.
-    pub fn era(&self, stage: &Stage) -> Era {
-        self.era.unwrap_or_else(|| stage.script().era())
+    /// The era of the client. Until its messages show it, the era of the recording.
+    pub fn era(&self, server: &RecordedServer) -> Era {
+        self.era.unwrap_or_else(|| server.script().era())
     }
 
-    /// A text of the client: a message, or a batch of them.
-    pub fn hear(&mut self, stage: &Stage, ledger: &mut Ledger, text: &[u8], post: Post, now: Duration) -> Heard {
-        let limits = Limits::default();
-        let mut heard = Heard::default();
-        match jsonrpc::parse(text, limits.json_depth, limits.batch) {
+    /// Takes a text of the client: a message or a batch.
+    pub fn receive(
+        &mut self,
+        server: &RecordedServer,
+        ledger: &mut Ledger,
+        text: &[u8],
+        post: Post,
+        now: Duration,
+    ) -> InputSummary {
+        let mut summary = InputSummary::default();
+        let parsed = messages::parse(text);
+        let is_batch = matches!(&parsed, JsonRpcText::Batch(members) if !members.is_empty());
+        self.batches.insert(post, Batch { unanswered: 1, answers: is_batch.then(Vec::new) });
+        match parsed {
             JsonRpcText::Single(envelope) => {
-                self.batches.insert(post, Batch { left: 1, answers: None });
-                self.message(stage, ledger, (text, &envelope), post, now, &mut heard);
+                self.message(server, ledger, (text, &envelope), post, now, &mut summary);
             }
-            JsonRpcText::Batch(members) if !members.is_empty() => {
-                self.batches.insert(post, Batch { left: 1, answers: Some(Vec::new()) });
+            JsonRpcText::Batch(members) if is_batch => {
                 for (range, member) in members {
                     match (text.get(range), member) {
                         (Some(text), Ok(envelope)) => {
-                            self.message(stage, ledger, (text, &envelope), post, now, &mut heard);
+                            self.message(server, ledger, (text, &envelope), post, now, &mut summary);
                         }
-                        // JSON-RPC 2.0 section 6: each member that is no request has an answer of its own.
+                        // JSON-RPC 2.0 section 6: each invalid member of a batch gets a response of
+                        // its own.
                         _ => self.refuse(
                             ledger,
                             post,
                             INVALID_REQUEST,
-                            "a member of the batch is no message",
-                            &mut heard,
+                            "a member of the batch is not a JSON-RPC message",
+                            &mut summary,
                         ),
                     }
                 }
             }
             JsonRpcText::Batch(_) => {
-                self.batches.insert(post, Batch { left: 1, answers: None });
-                self.refuse(ledger, post, INVALID_REQUEST, "an empty batch", &mut heard);
-                heard.is_invalid = true;
+                self.refuse(ledger, post, INVALID_REQUEST, "the batch is empty", &mut summary);
+                summary.is_invalid = true;
             }
             JsonRpcText::Invalid(fault) => {
-                self.batches.insert(post, Batch { left: 1, answers: None });
                 let (code, why) = match fault {
                     InvalidText::NotUtf8(_) | InvalidText::NotJson(..) => (PARSE_ERROR, "not JSON"),
-                    InvalidText::TooDeep => (INVALID_REQUEST, "nested too deep"),
+                    InvalidText::TooDeep => (INVALID_REQUEST, "nested too deeply"),
                     InvalidText::NotAMessage => (INVALID_REQUEST, "not a JSON-RPC message"),
                 };
-                self.refuse(ledger, post, code, why, &mut heard);
-                heard.is_invalid = true;
+                self.refuse(ledger, post, code, why, &mut summary);
+                summary.is_invalid = true;
             }
         }
-        // All of it is read.
-        match heard.requests {
+        // Parsing is complete.
+        match summary.requests {
             0 => drop(self.batches.remove(&post)),
-            _ => self.settle(post, None, false, None),
+            _ => self.finish_request(post, None, false, None),
         }
-        self.advance(stage, now);
-        heard
+        self.advance(server, now);
+        summary
     }
 
-    /// What is to be said now, in order.
-    pub fn say(&mut self, stage: &Stage, now: Duration) -> Vec<Said> {
-        self.advance(stage, now);
-        std::mem::take(&mut self.said)
+    /// The output that is due now, in order.
+    pub fn due_output(&mut self, server: &RecordedServer, now: Duration) -> Vec<SessionOutput> {
+        self.advance(server, now);
+        std::mem::take(&mut self.output)
     }
 
-    /// When there is something to be said next, if nothing is heard until then.
-    pub fn next(&self, stage: &Stage) -> Option<Duration> {
-        self.plays.iter().filter_map(|play| play.due(stage)).min()
+    /// The time of the next output, if the client sends nothing before.
+    pub fn next_due(&self, server: &RecordedServer) -> Option<Duration> {
+        self.playbacks.iter().filter_map(|playback| playback.due(server)).min()
     }
 
-    /// Whoever waits for what answers this text is gone.
-    pub fn leave(&mut self, post: Post) {
-        self.plays.retain(|play| play.post != post || play.id.is_none());
+    /// Drops what belongs to this text, because its connection is gone.
+    pub fn abandon(&mut self, post: Post) {
+        self.playbacks.retain(|playback| playback.post != post || playback.id.is_none());
         self.batches.remove(&post);
     }
 
     fn message(
         &mut self,
-        stage: &Stage,
+        server: &RecordedServer,
         ledger: &mut Ledger,
         (text, envelope): (&[u8], &Envelope),
         post: Post,
         now: Duration,
-        heard: &mut Heard,
+        summary: &mut InputSummary,
     ) {
-        let of = |range: &Option<Range<usize>>| {
-            range.clone().and_then(|range| text.get(range)).and_then(|part| std::str::from_utf8(part).ok())
-        };
+        let of = |range: &Option<Range<usize>>| messages::slice(text, range);
         let (method, params) = (envelope.method_name.as_deref().unwrap_or_default(), of(&envelope.params));
         match envelope.kind {
             Some(Kind::Request) => {
                 let id = of(&envelope.id).unwrap_or("null");
-                heard.requests += 1;
-                heard.opens |= method == "initialize";
+                summary.requests += 1;
+                summary.opens |= method == "initialize";
                 if let Some(batch) = self.batches.get_mut(&post) {
-                    batch.left += 1;
+                    batch.unanswered += 1;
                 }
-                self.request(stage, ledger, (method, params, id), post, now);
+                self.request(server, ledger, (method, params, id), post, now);
             }
-            Some(Kind::Notification) => self.notification(stage, ledger, method, params, post, now),
+            Some(Kind::Notification) => self.notification(server, ledger, method, params, post, now),
             Some(Kind::Response | Kind::Error) => {
                 let id = of(&envelope.id).and_then(|id| id.parse::<u64>().ok());
-                let Some((play, asked)) = id.and_then(|id| self.asked.remove(&id)) else {
-                    ledger.unexpected("an answer to nothing".to_owned());
+                let Some((playback, request)) = id.and_then(|id| self.server_requests.remove(&id)) else {
+                    ledger.unexpected("a response without a request".to_owned());
                     return;
                 };
-                if let Some(play) = self.plays.iter_mut().find(|known| known.number == play) {
-                    play.answered(asked, now);
+                if let Some(playback) = self.playbacks.iter_mut().find(|known| known.number == playback) {
+                    playback.answered(request, now);
                 }
             }
-            Some(Kind::Invalid) | None => self.refuse(ledger, post, INVALID_REQUEST, "not a JSON-RPC message", heard),
+            Some(Kind::Invalid) | None => self.refuse(ledger, post, INVALID_REQUEST, "not a JSON-RPC message", summary),
         }
     }
 
     fn request(
         &mut self,
-        stage: &Stage,
+        server: &RecordedServer,
         ledger: &mut Ledger,
         (method, params, id): (&str, Option<&str>, &str),
         post: Post,
         now: Duration,
     ) {
         self.era = match method {
-            // How it was opened in the recording it can be opened again.
-            "initialize" | "server/discover" if stage.script().has(method) => Some(stage.script().era()),
+            // A handshake that the recording contains is played as recorded.
+            "initialize" | "server/discover" if server.script().has(method) => Some(server.script().era()),
             "initialize" => Some(Era::Legacy),
             "server/discover" => Some(Era::Modern),
             _ if is_modern(params) => Some(Era::Modern),
             _ => self.era,
         };
-        let era = self.era(stage);
-        let (Part { script, matcher }, label) = (stage.part(era), matching::label(method, params));
-        if let Some((turn, fit)) = matcher.find(&mut self.taken[era as usize], true, &label, params) {
+        let era = self.era(server);
+        let (EraScript { script, matcher }, label) = (server.script_for(era), matching::label(method, params));
+        if let Some((turn, fit)) = matcher.find(&mut self.used[era as usize], true, &label, params) {
             ledger.used(script, turn, fit);
             let token = params.and_then(|params| member(member(params, "_meta")?, "progressToken"));
             if method == "subscriptions/listen" {
@@ -294,23 +302,24 @@ impl Session {
             }
             if !script.turns[turn].is_answered() {
                 self.notes.push(format!(
-                    "{}: the recording has no answer to it, so it gets none",
+                    "{}: the recording contains no response to it, so the client gets none",
                     ledger::named(script, turn)
                 ));
             }
-            self.start(Play::new(era, Some(turn), Some(id.to_owned()), token.map(str::to_owned), post, now));
+            self.start(Playback::new(era, Some(turn), Some(id.to_owned()), token.map(str::to_owned), post, now));
             return;
         }
-        // The method may be one that the recording has no need to hold.
+        // Some requests can be answered without the recording.
         if let Some(result) = handshake::result(script, method, params).filter(|_| !script.has(method)) {
-            ledger.own += 1;
-            self.answer(post, format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#), false, None);
+            ledger.unrecorded += 1;
+            self.finish_request(post, Some(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)), false, None);
             return;
         }
         let closest = closest(script, &label, params);
-        // `server/discover` is how a client of both eras finds out what a server speaks: an error is the answer that it expects.
+        // Clients of both eras send `server/discover` to detect the server's revision. They expect
+        // an error, so it is no surprise.
         if method == "server/discover" {
-            ledger.own += 1;
+            ledger.unrecorded += 1;
         } else {
             let named = closest.map(|turn| ledger::named(script, turn));
             let hint = named.as_ref().map(|named| format!(", the closest is {named}")).unwrap_or_default();
@@ -328,77 +337,75 @@ impl Session {
                 error["data"]["closest"]["params"] = params;
             }
         }
-        self.answer(post, format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#), false, Some(code));
+        self.finish_request(post, Some(format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)), false, Some(code));
     }
 
     fn notification(
         &mut self,
-        stage: &Stage,
+        server: &RecordedServer,
         ledger: &mut Ledger,
         method: &str,
         params: Option<&str>,
         post: Post,
         now: Duration,
     ) {
-        // 2025-11-25 basic/utilities/cancellation: receivers "SHOULD … not send a response for the cancelled request".
+        // 2025-11-25 basic/utilities/cancellation: receivers "SHOULD … not send a response for the
+        // cancelled request".
         if let Some(id) =
             params.filter(|_| method == "notifications/cancelled").and_then(|params| member(params, "requestId"))
         {
             self.cancel(id);
         }
         let label = matching::label(method, params);
-        let era = self.era(stage);
-        let Part { script, matcher } = stage.part(era);
-        match matcher.find(&mut self.taken[era as usize], false, &label, params) {
+        let era = self.era(server);
+        let EraScript { script, matcher } = server.script_for(era);
+        match matcher.find(&mut self.used[era as usize], false, &label, params) {
             Some((turn, fit)) => {
                 ledger.used(script, turn, fit);
-                self.start(Play::new(era, Some(turn), None, None, post, now));
+                self.start(Playback::new(era, Some(turn), None, None, post, now));
             }
-            // The handshake of a recording that has none is no surprise.
+            // A client of the older era sends this to every server.
             None if method == "notifications/initialized" => {}
             None => ledger.unexpected(method.to_owned()),
         }
     }
 
     fn cancel(&mut self, id: &str) {
-        let found = self.plays.iter().position(|play| play.id.as_deref() == Some(id) && !play.is_answered);
-        if let Some(play) = found.and_then(|at| self.plays.remove(at)) {
-            self.settle(play.post, None, false, None);
+        let found =
+            self.playbacks.iter().position(|playback| playback.id.as_deref() == Some(id) && !playback.is_answered);
+        if let Some(playback) = found.and_then(|at| self.playbacks.remove(at)) {
+            self.finish_request(playback.post, None, false, None);
         }
     }
 
-    fn refuse(&mut self, ledger: &mut Ledger, post: Post, code: i64, why: &str, heard: &mut Heard) {
+    fn refuse(&mut self, ledger: &mut Ledger, post: Post, code: i64, why: &str, summary: &mut InputSummary) {
         ledger.invalid += 1;
-        heard.requests += 1;
+        summary.requests += 1;
         if let Some(batch) = self.batches.get_mut(&post) {
-            batch.left += 1;
+            batch.unanswered += 1;
         }
-        // JSON-RPC 2.0 section 5: where the id could not be detected "it MUST be Null".
+        // JSON-RPC 2.0 section 5: if the id could not be detected, "it MUST be Null".
         let error = json!({"jsonrpc": "2.0", "id": null, "error": {"code": code, "message": why}});
-        self.answer(post, error.to_string(), false, Some(code));
+        self.finish_request(post, Some(error.to_string()), false, Some(code));
     }
 
-    fn start(&mut self, mut play: Play) {
-        play.number = self.next_play;
-        self.next_play += 1;
-        if self.plays.len() >= PLAYS
-            && let Some(oldest) = self.plays.pop_front()
+    fn start(&mut self, mut playback: Playback) {
+        playback.number = self.next_playback;
+        self.next_playback += 1;
+        if self.playbacks.len() >= MAX_PLAYBACKS
+            && let Some(oldest) = self.playbacks.pop_front()
         {
-            self.settle(oldest.post, None, false, None);
+            self.finish_request(oldest.post, None, false, None);
         }
-        self.plays.push_back(play);
+        self.playbacks.push_back(playback);
     }
 
-    /// An answer to one request of a text.
-    fn answer(&mut self, post: Post, text: String, is_event: bool, code: Option<i64>) {
-        self.settle(post, Some(text), is_event, code);
-    }
-
-    /// One request of a text is done with. Answers to a batch wait for each other; behind the last nothing more comes.
-    fn settle(&mut self, post: Post, text: Option<String>, is_event: bool, code: Option<i64>) {
+    /// Finishes one request of a text. The responses to a batch are collected and sent together.
+    /// The last response ends the output for the text.
+    fn finish_request(&mut self, post: Post, text: Option<String>, is_event: bool, code: Option<i64>) {
         let Some(batch) = self.batches.get_mut(&post) else { return };
-        batch.left = batch.left.saturating_sub(1);
-        let is_last = batch.left == 0;
+        batch.unanswered = batch.unanswered.saturating_sub(1);
+        let is_last = batch.unanswered == 0;
         let text = match &mut batch.answers {
             None => text,
             Some(answers) => {
@@ -407,40 +414,35 @@ impl Session {
             }
         };
         if let Some(text) = text {
-            self.said.push(Said { post: Some(post), text: Some(text), is_event, code });
+            self.output.push(SessionOutput { post: Some(post), text: Some(text), is_event, code });
         }
         if is_last {
             self.batches.remove(&post);
-            self.said.push(Said { post: Some(post), text: None, is_event: false, code: None });
+            self.output.push(SessionOutput { post: Some(post), text: None, is_event: false, code: None });
         }
     }
 
-    /// Says what is due.
-    fn advance(&mut self, stage: &Stage, now: Duration) {
-        let mut plays = std::mem::take(&mut self.plays);
-        plays.retain_mut(|play| {
-            while play.due(stage).is_some_and(|due| due <= now) {
-                self.line(stage, play);
+    /// Produces the output that is due.
+    fn advance(&mut self, server: &RecordedServer, now: Duration) {
+        let mut playbacks = std::mem::take(&mut self.playbacks);
+        playbacks.retain_mut(|playback| {
+            while playback.due(server).is_some_and(|due| due <= now) {
+                self.send_next(server, playback);
             }
-            !play.is_over(stage)
+            !playback.is_over(server)
         });
-        plays.append(&mut self.plays);
-        self.plays = plays;
+        playbacks.append(&mut self.playbacks);
+        self.playbacks = playbacks;
     }
 
-    /// The id of a request of the server that is now asked.
-    fn ask(&mut self, play: u64, recorded: usize) -> u64 {
+    /// A new id for a recorded request of the server, which is sent now.
+    fn send_request(&mut self, playback: u64, recorded: usize) -> u64 {
         let id = self.next_id;
         self.next_id += 1;
-        if self.asked.len() < ASKED {
-            self.asked.insert(id, (play, recorded));
+        if self.server_requests.len() < MAX_SERVER_REQUESTS {
+            self.server_requests.insert(id, (playback, recorded));
         }
         self.ids.insert(recorded, id);
         id
     }
-}
-
-/// A message with another id, whether it had one or not.
-fn with_id(text: &str, id: &str) -> String {
-    with_member(text, "id", id)
 }

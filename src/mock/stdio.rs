@@ -1,4 +1,4 @@
-//! The recorded server as a process: one client, on standard input and output.
+//! Plays the server as a process with one client on standard input and output.
 
 use std::io::{self, BufRead, Read, Write};
 use std::thread;
@@ -8,20 +8,22 @@ use anyhow::{Context, Result};
 use crossbeam_channel::{Receiver, Sender, bounded, select};
 
 use super::ledger::Ledger;
-use super::session::{Session, Stage};
+use super::session::{RecordedServer, Session};
+use crate::replay::messages;
 use crate::view::safe;
 
-/// Bytes of one line: what the decoder takes, too.
+/// The longest line in bytes, as for the decoder.
 const LINE: u64 = 128 << 20;
 
-/// Lines read ahead of what is answered.
+/// The most lines that are read before they are processed.
 const AHEAD: usize = 64;
 
-/// Serves until the input ends, or `stop` says so.
+/// Serves until the input ends or `stop` receives.
 ///
 /// # Errors
-/// The input cannot be read, or the output not be written. A client that no longer reads is the end of its own making.
-pub fn serve(stage: &Stage, stop: &Receiver<()>) -> Result<Ledger> {
+/// The input cannot be read, or the output cannot be written. A client that closes the output ends
+/// the server without an error.
+pub fn serve(server: &RecordedServer, stop: &Receiver<()>) -> Result<Ledger> {
     let (send, lines) = bounded(AHEAD);
     thread::Builder::new()
         .name("stdin".to_owned())
@@ -30,11 +32,11 @@ pub fn serve(stage: &Stage, stop: &Receiver<()>) -> Result<Ledger> {
     let started = Instant::now();
     let mut out = io::stdout().lock();
     let mut ledger = Ledger::default();
-    let mut session = Session::new(stage, started.elapsed());
+    let mut session = Session::new(server, started.elapsed());
     let mut post = 0;
     loop {
-        for said in session.say(stage, started.elapsed()) {
-            let Some(text) = said.text else { continue };
+        for output in session.due_output(server, started.elapsed()) {
+            let Some(text) = output.text else { continue };
             match write(&mut out, text) {
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(ledger),
                 result => result.context("cannot write to standard output")?,
@@ -43,13 +45,13 @@ pub fn serve(stage: &Stage, stop: &Receiver<()>) -> Result<Ledger> {
         for note in session.notes.drain(..) {
             eprintln!("mcptap: {}", safe::visible(&note));
         }
-        let due = session.next(stage).map(|due| started + due);
+        let due = session.next_due(server).map(|due| started + due);
         let wake = due.map_or_else(crossbeam_channel::never, crossbeam_channel::at);
         select! {
             recv(lines) -> line => match line {
                 Ok(line) => {
                     let line = line.context("cannot read standard input")?;
-                    session.hear(stage, &mut ledger, &line, post, started.elapsed());
+                    session.receive(server, &mut ledger, &line, post, started.elapsed());
                     post += 1;
                 }
                 Err(_) => return Ok(ledger),
@@ -60,13 +62,13 @@ pub fn serve(stage: &Stage, stop: &Receiver<()>) -> Result<Ledger> {
     }
 }
 
-/// Lines that are not blank, until the end.
+/// Reads lines until the end and skips blank ones.
 fn read(input: &mut dyn BufRead, lines: &Sender<io::Result<Vec<u8>>>) {
     loop {
         let mut line = Vec::new();
         let read = match input.take(LINE).read_until(b'\n', &mut line) {
             Ok(0) => return,
-            Ok(_) if line.len() as u64 == LINE => Err(io::Error::other("a line of more than 128 MiB")),
+            Ok(_) if line.len() as u64 == LINE => Err(io::Error::other("a line is longer than 128 MiB")),
             Ok(_) => Ok(line),
             Err(error) => Err(error),
         };
@@ -79,10 +81,6 @@ fn read(input: &mut dyn BufRead, lines: &Sender<io::Result<Vec<u8>>>) {
 }
 
 fn write(out: &mut impl Write, text: String) -> io::Result<()> {
-    let mut line = text.into_bytes();
-    // "Messages are delimited by newlines, and MUST NOT contain embedded newlines": between members they mean nothing.
-    line.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
-    line.push(b'\n');
-    out.write_all(&line)?;
+    out.write_all(&messages::line(text))?;
     out.flush()
 }

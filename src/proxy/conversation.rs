@@ -1,210 +1,215 @@
-//! A connection of a client, as bytes in and bytes out: the decoder that reads captures tells where heads are, and everything between them passes as it is.
+//! Both directions of one client connection, as bytes in and bytes out. The decoder for captures
+//! finds the heads, and all bytes between them are forwarded unchanged.
 //!
 //! ```text
-//!           bytes of the client ─► held ─► decoder: heads, what is odd ─► as far as it is understood ─► bytes for the server
-//! bytes for the client ◄─ as far as it is understood ◄─ decoder ◄─ held ◄─ bytes of the server
+//!            bytes of the client ─► buffer ─► decoder ─► heads checked and changed ─► server
+//!  client ◄─ heads changed ◄─ decoder ◄─ buffer ◄─ bytes of the server
 //! ```
 //!
-//! So only heads, and lines that frame chunks, are held until they are whole ([`endpoint`](super::endpoint) holds one line more); and what was passed on means to the record what it meant here.
+//! Only heads and the lines that frame chunks are buffered until they are complete
+//! ([`endpoint`](super::endpoint) buffers one more line). Because the same decoder reads the
+//! recording, every forwarded byte has the same meaning there.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::endpoint::{Announcement, Change};
-use super::heads::{Places, Redirect};
+use super::endpoint::{Change, EndpointEvent};
+use super::heads::{HeadRewriter, Redirect};
 use crate::capture::Limits;
 use crate::decode::http::{Head, HttpEvent, StartLine};
 use crate::decode::http1::{Http1, Seen};
 use crate::decode::{Anomaly, Direction, Ending, Piece};
 use crate::http::requests::Refusal;
 
-/// Requests that wait for their answers, beyond which no more are read. Pipelining clients send tens.
-const WAITING: u64 = 64;
+/// The most forwarded requests without a complete response. Beyond it, the client is not read.
+/// Clients that pipeline send tens of requests.
+const MAX_UNANSWERED: u64 = 64;
 
 /// Both directions of a connection.
 #[derive(Debug)]
 pub(super) struct Conversation {
     http: Http1,
-    /// How far the decoder was told.
-    told: [u64; 2],
-    state: State,
+    /// Bytes given to the decoder so far, by direction.
+    pushed: [u64; 2],
+    rewriter: Rewriter,
 }
 
-/// What the decoder tells.
+/// Turns the events of the decoder into changes of the forwarded bytes.
 #[derive(Debug)]
-struct State {
-    places: Arc<Places>,
-    /// By which name the client calls the proxy.
+struct Rewriter {
+    heads: Arc<HeadRewriter>,
+    /// The name that the client uses for the proxy.
     host: String,
-    ways: [Way; 2],
-    /// Where the last head of a request begins and ends.
+    buffers: [DirectionBuffer; 2],
+    /// Start and end offset of the last request head.
     head: (u64, u64),
-    /// Whether its body goes on.
-    has_more: bool,
-    /// Requests passed on whose answers are not over.
-    waiting: u64,
-    /// An answer has begun.
-    answers: bool,
-    /// It may begin with an address at the server.
-    announcement: Option<Announcement>,
+    /// Whether the body of that request is incomplete.
+    in_request_body: bool,
+    /// Requests that were forwarded and whose responses are incomplete.
+    unanswered: u64,
+    /// Whether the head of the oldest of these responses has arrived.
+    is_answering: bool,
+    /// Set while the current response may still announce an address at the server.
+    endpoint: Option<EndpointEvent>,
     refused: Option<Refused>,
-    /// Where the server redirected past the proxy.
-    away: Option<String>,
+    /// A redirect of the server that leads clients past the proxy.
+    bypass: Option<String>,
 }
 
-/// A request that is not passed on, or not to its end.
+/// A request that is not forwarded, or only in part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refused {
     pub(super) refusal: Refusal,
-    /// The server has a part of it.
-    pub(super) is_begun: bool,
+    /// Whether a part of it was forwarded already.
+    pub(super) is_partly_sent: bool,
 }
 
-/// One direction.
+/// The bytes of one direction that are not forwarded yet.
 #[derive(Debug)]
-struct Way {
-    /// Offset of what is held.
+struct DirectionBuffer {
+    /// Stream offset of the first buffered byte.
     start: u64,
-    held: Vec<u8>,
-    /// What changes of it, in order.
+    bytes: Vec<u8>,
+    /// Replacements inside the buffered bytes, in order.
     changes: VecDeque<Change>,
-    /// Nothing is passed on from here, for now or for good.
-    cut: u64,
+    /// Bytes from this offset on are not forwarded, for now or ever.
+    hold_from: u64,
 }
 
-impl Way {
-    fn new() -> Way {
-        Way { start: 0, held: Vec::new(), changes: VecDeque::new(), cut: u64::MAX }
+impl DirectionBuffer {
+    fn new() -> DirectionBuffer {
+        DirectionBuffer { start: 0, bytes: Vec::new(), changes: VecDeque::new(), hold_from: u64::MAX }
     }
 
-    /// Appends what stands before this offset, in its new form, and lets go of it.
+    /// Appends the bytes before `end` to `out`, with their replacements, and removes them here.
     fn take(&mut self, end: u64, out: &mut Vec<u8>) {
-        let end = end.min(self.cut).max(self.start);
-        let place = |offset: u64| (offset - self.start) as usize;
-        if out.is_empty() && self.changes.is_empty() && place(end) == self.held.len() {
-            // Content, which is most of what passes, is not copied again.
+        let end = end.min(self.hold_from).max(self.start);
+        let index = |offset: u64| (offset - self.start) as usize;
+        if out.is_empty() && self.changes.is_empty() && index(end) == self.bytes.len() {
+            // Most bytes are content without changes. They are moved, not copied.
             self.start = end;
-            return std::mem::swap(out, &mut self.held);
+            return std::mem::swap(out, &mut self.bytes);
         }
         let mut at = self.start;
         while let Some((range, text)) = self.changes.pop_front_if(|(range, _)| range.end <= end) {
-            out.extend_from_slice(&self.held[place(at)..place(range.start)]);
+            out.extend_from_slice(&self.bytes[index(at)..index(range.start)]);
             out.extend_from_slice(&text);
             at = range.end;
         }
-        out.extend_from_slice(&self.held[place(at)..place(end)]);
-        self.held.drain(..place(end));
+        out.extend_from_slice(&self.bytes[index(at)..index(end)]);
+        self.bytes.drain(..index(end));
         self.start = end;
     }
 }
 
 impl Conversation {
-    pub(super) fn new(places: Arc<Places>, own: &str) -> Conversation {
-        let state = State {
-            places,
-            host: own.to_owned(),
-            ways: [Way::new(), Way::new()],
+    pub(super) fn new(heads: Arc<HeadRewriter>, local: &str) -> Conversation {
+        let rewriter = Rewriter {
+            heads,
+            host: local.to_owned(),
+            buffers: [DirectionBuffer::new(), DirectionBuffer::new()],
             head: (0, 0),
-            has_more: false,
-            waiting: 0,
-            answers: false,
-            announcement: None,
+            in_request_body: false,
+            unanswered: 0,
+            is_answering: false,
+            endpoint: None,
             refused: None,
-            away: None,
+            bypass: None,
         };
-        Conversation { http: Http1::new(Limits::default()), told: [0; 2], state }
+        Conversation { http: Http1::new(Limits::default()), pushed: [0; 2], rewriter }
     }
 
-    /// Takes bytes that one side sent.
+    /// Takes bytes from one side.
     pub(super) fn push(&mut self, direction: Direction, bytes: &[u8]) {
-        self.state.ways[direction as usize].held.extend_from_slice(bytes);
-        self.tell(direction, Piece::Data(bytes));
-        self.told[direction as usize] += bytes.len() as u64;
+        self.rewriter.buffers[direction as usize].bytes.extend_from_slice(bytes);
+        self.decode(direction, Piece::Data(bytes));
+        self.pushed[direction as usize] += bytes.len() as u64;
     }
 
-    /// The server sends nothing more.
+    /// The server closed its direction.
     pub(super) fn end(&mut self) {
-        self.tell(Direction::ServerToClient, Piece::End(Ending::Finished));
+        self.decode(Direction::ServerToClient, Piece::End(Ending::Finished));
     }
 
-    fn tell(&mut self, direction: Direction, piece: Piece<'_>) {
-        let seen = Seen { acknowledged: self.told[direction.reversed() as usize] };
-        let Conversation { http, state, .. } = self;
-        http.push(direction, piece, seen, &mut |event| state.hear(event));
+    fn decode(&mut self, direction: Direction, piece: Piece<'_>) {
+        let seen = Seen { acknowledged: self.pushed[direction.reversed() as usize] };
+        let Conversation { http, rewriter, .. } = self;
+        http.push(direction, piece, seen, &mut |event| rewriter.handle(event));
     }
 
-    /// Appends what may be passed on to whoever this direction leads to.
+    /// Appends the bytes of this direction that may be forwarded.
     pub(super) fn take(&mut self, direction: Direction, out: &mut Vec<u8>) {
         let understood = self.http.low_water(direction);
-        self.state.ways[direction as usize].take(understood, out);
+        self.rewriter.buffers[direction as usize].take(understood, out);
     }
 
-    /// Bytes of the client that are not passed on, or not yet.
-    pub(super) fn held(&self) -> &[u8] {
-        &self.state.ways[0].held
+    /// Bytes of the client that are not forwarded, or not yet.
+    pub(super) fn unsent(&self) -> &[u8] {
+        &self.rewriter.buffers[0].bytes
     }
 
-    /// Whether more of the client may be read.
+    /// Whether more bytes of the client may be read.
     pub(super) fn wants_more(&self) -> bool {
-        self.state.refused.is_none() && self.state.waiting < WAITING
+        self.rewriter.refused.is_none() && self.rewriter.unanswered < MAX_UNANSWERED
     }
 
-    /// Requests passed on whose answers are not over.
-    pub(super) fn waiting(&self) -> u64 {
-        self.state.waiting
+    /// The number of forwarded requests whose responses are incomplete.
+    pub(super) fn unanswered(&self) -> u64 {
+        self.rewriter.unanswered
     }
 
-    /// Whether the answer to the oldest of them has begun.
+    /// Whether the response to the oldest of them has begun.
     pub(super) fn is_answering(&self) -> bool {
-        self.state.answers
+        self.rewriter.is_answering
     }
 
-    /// Whether the server has said anything.
+    /// Whether any byte of the server has arrived.
     pub(super) fn was_answered(&self) -> bool {
-        self.told[1] > 0
+        self.pushed[1] > 0
     }
 
-    /// The request with which it ends.
+    /// The refused request, if there is one. It is the last one of the connection.
     pub(super) fn refused(&self) -> Option<&Refused> {
-        self.state.refused.as_ref()
+        self.rewriter.refused.as_ref()
     }
 
-    /// Where the server redirected past the proxy, once.
-    pub(super) fn away(&mut self) -> Option<String> {
-        self.state.away.take()
+    /// Takes the URL of a redirect that leads past the proxy.
+    pub(super) fn bypass(&mut self) -> Option<String> {
+        self.rewriter.bypass.take()
     }
 }
 
-impl State {
-    fn hear(&mut self, event: HttpEvent<'_>) {
+impl Rewriter {
+    fn handle(&mut self, event: HttpEvent<'_>) {
         match event {
-            // Nothing behind what was refused is looked at.
+            // After a refused request, nothing of the client is parsed.
             HttpEvent::Head { direction: Direction::ClientToServer, .. } if self.refused.is_some() => {}
             HttpEvent::Head { direction: Direction::ClientToServer, head, .. } => self.request(&head),
             HttpEvent::Head { direction: Direction::ServerToClient, head, .. } => self.response(&head),
-            HttpEvent::End { direction: Direction::ClientToServer, .. } => self.has_more = false,
+            HttpEvent::End { direction: Direction::ClientToServer, .. } => self.in_request_body = false,
             HttpEvent::End { direction: Direction::ServerToClient, .. } => {
-                self.waiting = self.waiting.saturating_sub(1);
-                self.answers = false;
-                self.release();
+                self.unanswered = self.unanswered.saturating_sub(1);
+                self.is_answering = false;
+                self.stop_holding();
             }
             HttpEvent::Content { direction: Direction::ServerToClient, offset, bytes, .. } => {
                 self.content(offset, bytes);
             }
-            HttpEvent::Anomaly { direction: Direction::ClientToServer, anomaly, .. } => self.odd(&anomaly),
-            // What is odd in answers is for the client to judge, as without us.
+            HttpEvent::Anomaly { direction: Direction::ClientToServer, anomaly, .. } => self.anomaly(&anomaly),
+            // Anomalies of responses are forwarded, because the client has to judge them, as
+            // without a proxy.
             _ => {}
         }
     }
 
     fn request(&mut self, head: &Head) {
         self.head = (head.offset, head.end());
-        match self.places.request(head) {
+        match self.heads.request(head) {
             Ok((text, host)) => {
                 self.host = host.unwrap_or_else(|| std::mem::take(&mut self.host));
-                self.ways[0].changes.push_back((head.offset..head.end(), text));
-                self.waiting += 1;
-                self.has_more = true;
+                self.buffers[0].changes.push_back((head.offset..head.end(), text));
+                self.unanswered += 1;
+                self.in_request_body = true;
             }
             Err(refusal) => self.refuse(refusal, head.offset, false),
         }
@@ -212,55 +217,55 @@ impl State {
 
     fn response(&mut self, head: &Head) {
         let is_interim = matches!(head.start, StartLine::Response { status: 100 | 102..200, .. });
-        self.answers |= !is_interim;
-        match self.places.redirect(head, &self.host) {
+        self.is_answering |= !is_interim;
+        match self.heads.redirect(head, &self.host) {
             Redirect::None => {}
-            Redirect::Here(text) => self.ways[1].changes.push_back((head.offset..head.end(), text)),
-            Redirect::Away(place) => self.away = Some(place),
+            Redirect::Here(text) => self.buffers[1].changes.push_back((head.offset..head.end(), text)),
+            Redirect::Away(url) => self.bypass = Some(url),
         }
-        self.announcement = Announcement::of(head);
-        self.ways[1].cut = self.announcement.as_ref().map_or(u64::MAX, Announcement::start);
+        self.endpoint = EndpointEvent::of(head);
+        self.buffers[1].hold_from = self.endpoint.as_ref().map_or(u64::MAX, EndpointEvent::start);
     }
 
-    /// Content of an answer, which is looked at only at its beginning.
+    /// Checks the beginning of a response body for an announced address.
     fn content(&mut self, offset: u64, bytes: &[u8]) {
-        let Some(announcement) = &mut self.announcement else { return };
-        let way = &mut self.ways[1];
-        let held = way.held.get((announcement.start() - way.start) as usize..).unwrap_or_default();
-        let renamed = |address: &str| self.places.renamed(address, &self.host);
-        if let Some(changes) = announcement.push(offset, bytes, held, renamed) {
-            way.changes.extend(changes);
-            self.release();
+        let Some(endpoint) = &mut self.endpoint else { return };
+        let buffer = &mut self.buffers[1];
+        let response_bytes = buffer.bytes.get((endpoint.start() - buffer.start) as usize..).unwrap_or_default();
+        let renamed = |address: &str| self.heads.renamed(address, &self.host);
+        if let Some(changes) = endpoint.push(offset, bytes, response_bytes, renamed) {
+            buffer.changes.extend(changes);
+            self.stop_holding();
         }
     }
 
-    fn release(&mut self) {
-        self.announcement = None;
-        self.ways[1].cut = u64::MAX;
+    fn stop_holding(&mut self) {
+        self.endpoint = None;
+        self.buffers[1].hold_from = u64::MAX;
     }
 
-    /// Something in what the client sent cannot be read without a guess.
-    fn odd(&mut self, anomaly: &Anomaly) {
+    /// Refuses a request that cannot be parsed without a guess.
+    fn anomaly(&mut self, anomaly: &Anomaly) {
         let Some(offset) = offset(anomaly).filter(|_| self.refused.is_none()) else { return };
         let (start, end) = self.head;
-        let is_in_head = self.has_more && offset < end;
-        let is_held = self.ways[0].start <= start;
+        let is_in_head = self.in_request_body && offset < end;
+        let is_held = self.buffers[0].start <= start;
         if is_in_head && is_held {
-            self.ways[0].changes.pop_back();
-            self.waiting -= 1;
+            self.buffers[0].changes.pop_back();
+            self.unanswered -= 1;
             self.refuse(Refusal::of(anomaly), start, false);
         } else {
-            self.refuse(Refusal::of(anomaly), offset.max(end), self.has_more);
+            self.refuse(Refusal::of(anomaly), offset.max(end), self.in_request_body);
         }
     }
 
-    fn refuse(&mut self, refusal: Refusal, cut: u64, is_begun: bool) {
-        self.ways[0].cut = cut;
-        self.refused = Some(Refused { refusal, is_begun });
+    fn refuse(&mut self, refusal: Refusal, hold_from: u64, is_partly_sent: bool) {
+        self.buffers[0].hold_from = hold_from;
+        self.refused = Some(Refused { refusal, is_partly_sent });
     }
 }
 
-/// Where it is, for what can be odd in requests.
+/// The offset of an anomaly, for those that can occur in requests.
 fn offset(anomaly: &Anomaly) -> Option<u64> {
     match anomaly {
         Anomaly::BareLineFeed { offset }

@@ -1,7 +1,7 @@
-//! What becomes of heads on their way: which requests are passed on, and the names of places that change.
+//! Decides which requests are forwarded, and changes the addresses in heads.
 //!
-//! Each side sees the other where it believes it to be: the server is asked by its own name (`Host`), and a redirect to the server leads to the proxy
-//! (`Location`).
+//! Each side sees its peer under the expected address: `Host` contains the server's own name, and a
+//! redirect to the server leads to the proxy (`Location`).
 
 use std::ops::Range;
 
@@ -11,53 +11,55 @@ use crate::http::listen::is_own_name;
 use crate::http::origin::Origin;
 use crate::http::requests::{self, Refusal};
 
-/// The server, and who the proxy is.
+/// Rewrites heads between the server and the names of the proxy.
 #[derive(Clone, Debug)]
-pub(super) struct Places {
+pub(super) struct HeadRewriter {
     pub(super) server: Origin,
-    /// Names by which clients may call the proxy, besides `localhost` and addresses.
+    /// Names for the proxy that clients may use, besides `localhost` and IP addresses.
     pub(super) names: Vec<String>,
 }
 
-impl Places {
-    /// The head of a request as the server is to have it, and the `Host` that it had.
+impl HeadRewriter {
+    /// The head of a request as the server gets it, and the value that its `Host` field had.
     ///
     /// # Errors
-    /// It may not be passed on.
+    /// The request must not be forwarded.
     pub(super) fn request(&self, head: &Head) -> Result<(Vec<u8>, Option<String>), Refusal> {
         let host = requests::check(head)?;
         check_target(head)?;
-        let Some(place) = host else { return Ok((self.with_host(head), None)) };
-        let host = String::from_utf8_lossy(head.slice(&place)).into_owned();
+        let Some(value) = host else { return Ok((self.with_host(head), None)) };
+        let host = String::from_utf8_lossy(head.slice(&value)).into_owned();
         if !is_own_name(&host, &self.names) {
             let name = uri::host_name(&host);
-            let why = format!("this proxy does not go by the name {name:?}: --allow-host NAME lets it");
+            let why =
+                format!("{name:?} is not a name of this proxy; start it with --allow-host NAME to allow the name");
             return Err(Refusal::new(421, why));
         }
-        Ok((replaced(head, &place, &self.server.authority), Some(host)))
+        Ok((replaced(head, &value, &self.server.authority), Some(host)))
     }
 
-    /// HTTP/1.0 knows no `Host`; servers want one.
+    /// HTTP/1.0 has no `Host` field, but servers expect one.
     fn with_host(&self, head: &Head) -> Vec<u8> {
         let line = memchr::memchr(b'\n', &head.text).map_or(0, |end| end + 1);
         let (start, rest) = head.text.split_at(line);
         [start, format!("Host: {}\r\n", self.server.authority).as_bytes(), rest].concat()
     }
 
-    /// What becomes of the place to which a response redirects.
+    /// The effect of the redirect in a response, if it is one.
     pub(super) fn redirect(&self, head: &Head, host: &str) -> Redirect {
         let StartLine::Response { status: 201 | 300..=399, .. } = head.start else { return Redirect::None };
         let location = head.fields.iter().find(|(name, _)| head.slice(name).eq_ignore_ascii_case(b"location"));
         let Some((_, value)) = location else { return Redirect::None };
-        let Ok(place) = std::str::from_utf8(head.slice(value)) else { return Redirect::None };
-        match self.renamed(place, host) {
+        let Ok(url) = std::str::from_utf8(head.slice(value)) else { return Redirect::None };
+        match self.renamed(url, host) {
             Some(here) => Redirect::Here(replaced(head, value, &here)),
-            None if Origin::of(place).is_some() => Redirect::Away(place.to_owned()),
+            None if Origin::of(url).is_some() => Redirect::Away(url.to_owned()),
             None => Redirect::None,
         }
     }
 
-    /// A URL at the server, as one at the proxy that was called `host`; `None` for all else.
+    /// Replaces the origin of a URL at the server by the proxy's, under the name `host`. `None`
+    /// for other URLs.
     pub(super) fn renamed(&self, url: &str, host: &str) -> Option<String> {
         let (server, origin) = (&self.server, Origin::of(url)?);
         let is_server = (origin.is_https, origin.port) == (server.is_https, server.port)
@@ -68,29 +70,27 @@ impl Places {
     }
 }
 
-/// Where a response leads.
+/// The target of a redirect.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Redirect {
-    /// Nowhere else.
+    /// The response is no redirect, or its `Location` can stay as it is.
     None,
-    /// To the server: the head that leads to the proxy in its place.
+    /// The server itself. This is the head with the proxy's address instead.
     Here(Vec<u8>),
-    /// To this place, past the proxy.
+    /// Another origin, past the proxy, at this URL.
     Away(String),
 }
 
-/// The text of a head with another value in place of this one.
+/// The text of a head in which one value is replaced.
 fn replaced(head: &Head, value: &Range<u32>, by: &str) -> Vec<u8> {
     [&head.text[..value.start as usize], by.as_bytes(), &head.text[value.end as usize..]].concat()
 }
 
-/// The forms for proxies that a client chooses for itself (RFC 9112 section 3.2) name a server of their own.
+/// A full URL or an authority as the target is meant for proxies that the client chose (RFC 9112
+/// section 3.2). It could name another server, so it is refused.
 fn check_target(head: &Head) -> Result<(), Refusal> {
     match &head.start {
         StartLine::Request { target, .. } if target.starts_with('/') || target == "*" => Ok(()),
-        _ => Err(Refusal::new(
-            400,
-            "this stands for one server, and takes no requests for others: a target begins with /",
-        )),
+        _ => Err(Refusal::new(400, "this proxy forwards to one server only; the request target must begin with /")),
     }
 }

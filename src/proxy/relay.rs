@@ -1,7 +1,9 @@
-//! One client: its connection, that to the server, and what passes.
+//! Forwards the bytes of one client connection.
 //!
-//! One thread does all of it with one `poll`. What was read is passed on before anything else is read, and noted once it has passed; a side that does not take
-//! what it is sent holds up the other, not the program. Ends and resets are passed on too.
+//! One thread serves both sides with one `poll`. It forwards what it has read before it reads more.
+//! Requests are recorded before they are forwarded, responses too. If one side stops reading, the
+//! other side is not read either, and the rest of the program goes on. A closed or reset connection
+//! has the same effect on the other side.
 
 use std::io::{self, ErrorKind};
 use std::mem;
@@ -22,42 +24,43 @@ use crate::http::socket::Socket;
 use crate::source::now;
 use crate::source::tape::Track;
 
-/// Bytes read at once.
+/// Bytes per read.
 const PIECE: usize = 64 << 10;
 
-/// How long a client may keep a connection that the server has closed.
-const LINGER: Duration = Duration::from_secs(60);
+/// The longest time that a client may keep a connection which the server has closed.
+const CLIENT_LINGER: Duration = Duration::from_secs(60);
 
-/// How long a client may take to read why it was refused.
-const UNREAD: Duration = Duration::from_secs(5);
+/// The longest time that a client may take to read why it was refused.
+const REFUSAL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How a connection ends.
+/// The end of a connection.
 #[derive(Debug)]
-enum Over {
-    /// Both sides have said all.
+enum RelayEnd {
+    /// Both sides have closed their direction.
     Finished,
-    /// One side broke it off: so does the other.
+    /// One side reset its connection, so the other one is reset too.
     Broken,
-    /// The client is told why.
+    /// The client gets this response from the proxy.
     Answered(Refusal),
 }
 
+/// One client connection and its connection to the server.
 pub(super) struct Relay<'p> {
     proxy: &'p Proxy,
     stop: BorrowedFd<'p>,
     client: Socket,
-    /// The client's address, and the one that it reached.
+    /// The client's address, and the local address that it connected to.
     addresses: (SocketAddr, SocketAddr),
     server: Option<Socket>,
-    talk: Conversation,
+    conversation: Conversation,
     track: Option<Track>,
-    /// When what is being passed on was read.
-    came: Time,
-    /// Which side sends nothing more: client, server.
+    /// Time at which the bytes that are being forwarded were read.
+    read_at: Time,
+    /// Whether each side has closed its direction: client, server.
     ended: (bool, bool),
-    /// The server takes nothing more. It may still say why.
-    is_deaf: bool,
-    /// When patience with the client ends.
+    /// The server does not accept more bytes. It may still send a response.
+    server_stopped_reading: bool,
+    /// The time at which a slow client is given up.
     until: Option<Instant>,
     read: Vec<u8>,
     out: Vec<u8>,
@@ -65,7 +68,7 @@ pub(super) struct Relay<'p> {
 
 impl<'p> Relay<'p> {
     /// # Errors
-    /// The client is gone already.
+    /// The client is already gone.
     pub(super) fn new(proxy: &'p Proxy, stop: BorrowedFd<'p>, client: TcpStream) -> io::Result<Relay<'p>> {
         client.set_nodelay(true)?;
         let addresses = (client.peer_addr()?, client.local_addr()?);
@@ -75,45 +78,50 @@ impl<'p> Relay<'p> {
             client: Socket::new((client, None))?,
             addresses,
             server: None,
-            talk: Conversation::new(proxy.places.clone(), &addresses.1.to_string()),
+            conversation: Conversation::new(proxy.heads.clone(), &addresses.1.to_string()),
             track: None,
-            came: now(),
+            read_at: now(),
             ended: (false, false),
-            is_deaf: false,
+            server_stopped_reading: false,
             until: Some(Instant::now() + proxy.patience),
             read: vec![0; PIECE],
             out: Vec::new(),
         })
     }
 
-    /// Until it is over.
+    /// Forwards until the connection ends.
     pub(super) fn run(mut self) {
-        let over = loop {
-            match self.turn() {
+        let end = loop {
+            match self.step() {
                 Ok(()) => {}
-                Err(over) => break over,
+                Err(end) => break end,
             }
         };
-        match over {
-            Over::Finished => {}
-            Over::Broken => self.break_off(),
-            Over::Answered(refusal) => self.answer(&refusal),
+        match end {
+            RelayEnd::Finished => {}
+            RelayEnd::Broken => self.break_off(),
+            RelayEnd::Answered(refusal) => self.answer(&refusal),
         }
     }
 
-    /// Waits for what comes next, and passes it on.
-    fn turn(&mut self) -> Result<(), Over> {
+    /// Waits for the next bytes and forwards them.
+    fn step(&mut self) -> Result<(), RelayEnd> {
         let (reads_client, reads_server) = (self.reads_client(), self.reads_server());
-        let holds = reads_server && self.server.as_ref().is_some_and(Socket::holds_received);
-        let limit =
-            if holds { Some(Duration::ZERO) } else { self.until.map(|until| until - Instant::now().min(until)) };
+        let has_plaintext = reads_server && self.server.as_ref().is_some_and(Socket::has_buffered_plaintext);
+        let limit = if has_plaintext {
+            Some(Duration::ZERO)
+        } else {
+            self.until.map(|until| until - Instant::now().min(until))
+        };
         let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
         let flag = |is_wanted: bool, flag: PollFlags| if is_wanted { flag } else { PollFlags::empty() };
         let flags = |reads, writes| flag(reads, PollFlags::IN) | flag(writes, PollFlags::OUT);
         let client = flags(reads_client, self.client.has_unsent());
         let server = self.server.as_ref();
-        let server = server.map(|socket| (socket, flags(reads_server, socket.has_unsent() && !self.is_deaf)));
-        // A server of which nothing is wanted for the moment is not waited for: that it is gone will be seen, and there is nobody to tell yet.
+        let server =
+            server.map(|socket| (socket, flags(reads_server, socket.has_unsent() && !self.server_stopped_reading)));
+        // If nothing is expected from the server at the moment, it is not polled. The next read or
+        // write will show whether it is gone.
         let (server_end, server) = match server.filter(|(_, flags)| !flags.is_empty()) {
             Some((socket, flags)) => (socket.socket().as_fd(), flags),
             None => (self.stop, PollFlags::empty()),
@@ -125,169 +133,177 @@ impl<'p> Relay<'p> {
         ];
         match poll(&mut watched, limit.as_ref()) {
             Err(rustix::io::Errno::INTR) => return Ok(()),
-            Err(_) => return Err(Over::Broken),
+            Err(_) => return Err(RelayEnd::Broken),
             Ok(_) => {}
         }
         let [stop, client, server] = watched.map(|watched| watched.revents());
         if !stop.is_empty() {
-            return Err(Over::Finished);
+            return Err(RelayEnd::Finished);
         }
         if client.intersects(PollFlags::ERR | PollFlags::HUP) && !reads_client {
-            return Err(Over::Broken);
+            return Err(RelayEnd::Broken);
         }
         if !client.is_empty() {
-            self.client.flush().map_err(|_| Over::Broken)?;
+            self.client.flush().map_err(|_| RelayEnd::Broken)?;
             if reads_client {
-                self.hear_client()?;
+                self.read_client()?;
             }
         }
-        if !server.is_empty() || holds {
-            self.hear_server(reads_server)?;
+        if !server.is_empty() || has_plaintext {
+            self.read_server(reads_server)?;
         }
-        self.settle()
+        self.check_end()
     }
 
-    /// Whether the client is to be read: not while the server has not taken what came before.
+    /// Whether to read the client. It is not read while bytes for the server wait to be sent.
     fn reads_client(&self) -> bool {
-        let is_stuck = self.is_deaf || self.server.as_ref().is_some_and(Socket::has_unsent);
-        !self.ended.0 && !is_stuck && self.talk.wants_more()
+        let is_stuck = self.server_stopped_reading || self.server.as_ref().is_some_and(Socket::has_unsent);
+        !self.ended.0 && !is_stuck && self.conversation.wants_more()
     }
 
     fn reads_server(&self) -> bool {
         self.server.is_some() && !self.ended.1 && !self.client.has_unsent()
     }
 
-    fn hear_client(&mut self) -> Result<(), Over> {
+    fn read_client(&mut self) -> Result<(), RelayEnd> {
         match self.client.receive(&mut self.read) {
             Ok(None) => Ok(()),
             Ok(Some(0)) => {
                 self.ended.0 = true;
-                // Nothing was asked, or not to the end.
-                let server = self.server.as_mut().ok_or(Over::Finished)?;
-                self.is_deaf |= server.end().is_err();
+                // There was no request, or an incomplete one.
+                let server = self.server.as_mut().ok_or(RelayEnd::Finished)?;
+                self.server_stopped_reading |= server.end().is_err();
                 Ok(())
             }
             Ok(Some(count)) => {
-                self.came = now();
-                self.talk.push(ClientToServer, &self.read[..count]);
-                self.pass_to_server()
+                self.read_at = now();
+                self.conversation.push(ClientToServer, &self.read[..count]);
+                self.forward_to_server()
             }
-            Err(_) => Err(Over::Broken),
+            Err(_) => Err(RelayEnd::Broken),
         }
     }
 
-    fn pass_to_server(&mut self) -> Result<(), Over> {
+    fn forward_to_server(&mut self) -> Result<(), RelayEnd> {
         self.out.clear();
-        self.talk.take(ClientToServer, &mut self.out);
+        self.conversation.take(ClientToServer, &mut self.out);
         if self.out.is_empty() {
             return Ok(());
         }
         self.until = None;
-        let (client, own) = self.addresses;
+        let (client, local) = self.addresses;
         let server = match &mut self.server {
             Some(server) => server,
             none => {
-                let made = self.proxy.connect(own);
+                let made = self.proxy.connect(local);
                 let address = made.as_ref().ok().and_then(|server| server.socket().peer_addr().ok());
-                // What reached nobody was said to us.
-                let track = self.proxy.record.track(self.came, client, address.unwrap_or(own));
+                // Without a server, the recording shows the proxy as the peer.
+                let track = self.proxy.recorder.track(self.read_at, client, address.unwrap_or(local));
                 let track = self.track.insert(track);
                 match made {
                     Ok(server) => none.insert(server),
                     Err(why) => {
-                        track.sent(self.came, mem::take(&mut self.out));
-                        return Err(Over::Answered(bad_gateway(why)));
+                        track.sent(self.read_at, mem::take(&mut self.out));
+                        return Err(RelayEnd::Answered(Refusal::new(502, why)));
                     }
                 }
             }
         };
-        // Noted before it is passed on: what it leads to may come on another connection, and must not be noted before.
+        // Recorded before it is sent: the server may react on another connection, and that reaction
+        // must come later in the recording.
         if let Some(track) = &mut self.track {
-            track.sent(self.came, self.out.clone());
+            track.sent(self.read_at, self.out.clone());
         }
-        self.is_deaf |= server.send(&self.out).is_err();
+        self.server_stopped_reading |= server.send(&self.out).is_err();
         Ok(())
     }
 
-    fn hear_server(&mut self, reads: bool) -> Result<(), Over> {
+    fn read_server(&mut self, reads: bool) -> Result<(), RelayEnd> {
         let Some(server) = &mut self.server else { return Ok(()) };
-        self.is_deaf |= server.flush().is_err();
+        self.server_stopped_reading |= server.flush().is_err();
         if !reads {
             return Ok(());
         }
         match server.receive(&mut self.read) {
             Ok(None) => return Ok(()),
-            Ok(Some(0)) => self.end_of_server(),
+            Ok(Some(0)) => self.end_server_stream(),
             Ok(Some(count)) => {
-                self.came = now();
-                self.talk.push(ServerToClient, &self.read[..count]);
+                self.read_at = now();
+                self.conversation.push(ServerToClient, &self.read[..count]);
             }
-            // Many servers end TLS without a word. Only within an answer that matters: the client must not take it for the answer's end.
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof && !self.talk.is_answering() => self.end_of_server(),
-            Err(error) if !self.talk.was_answered() => {
-                let why = format!("the connection broke without an answer: {error}");
-                return Err(Over::Answered(bad_gateway(self.proxy.named(why))));
+            // Many servers close TLS without `close_notify`. This matters only within a response,
+            // because the client must not take it for the end of the response.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof && !self.conversation.is_answering() => {
+                self.end_server_stream()
             }
-            Err(_) => return Err(Over::Broken),
+            Err(error) if !self.conversation.was_answered() => {
+                let why = format!("the connection broke before a response: {error}");
+                return Err(RelayEnd::Answered(Refusal::new(502, self.proxy.with_server_name(why))));
+            }
+            Err(_) => return Err(RelayEnd::Broken),
         }
-        self.pass_to_client()?;
-        // What a client sent behind its question may be passed on now that the answer is known.
-        self.pass_to_server()
+        self.forward_to_client()?;
+        // The client may have sent more requests, which can be forwarded now.
+        self.forward_to_server()
     }
 
-    fn end_of_server(&mut self) {
+    fn end_server_stream(&mut self) {
         self.ended.1 = true;
-        self.talk.end();
+        self.conversation.end();
     }
 
-    fn pass_to_client(&mut self) -> Result<(), Over> {
+    fn forward_to_client(&mut self) -> Result<(), RelayEnd> {
         self.out.clear();
-        self.talk.take(ServerToClient, &mut self.out);
-        if let Some(place) = self.talk.away() {
-            self.proxy.say(&format!("clients are redirected to {place}: what they say there does not pass here"));
+        self.conversation.take(ServerToClient, &mut self.out);
+        if let Some(url) = self.conversation.bypass() {
+            self.proxy
+                .warn(&format!("the server redirects clients to {url}; their traffic to that URL is not recorded"));
         }
         if !self.out.is_empty() {
             if let Some(track) = &mut self.track {
-                track.received(self.came, self.out.clone());
+                track.received(self.read_at, self.out.clone());
             }
-            self.client.send(&self.out).map_err(|_| Over::Broken)?;
+            self.client.send(&self.out).map_err(|_| RelayEnd::Broken)?;
         }
         if self.ended.1 {
-            if !self.talk.was_answered() && self.talk.waiting() > 0 {
-                let why = "it closed the connection without an answer".to_owned();
-                return Err(Over::Answered(bad_gateway(self.proxy.named(why))));
+            if !self.conversation.was_answered() && self.conversation.unanswered() > 0 {
+                let why = "it closed the connection without a response".to_owned();
+                return Err(RelayEnd::Answered(Refusal::new(502, self.proxy.with_server_name(why))));
             }
-            self.client.end().map_err(|_| Over::Broken)?;
+            self.client.end().map_err(|_| RelayEnd::Broken)?;
         }
         Ok(())
     }
 
-    /// What follows from all that was said.
-    fn settle(&mut self) -> Result<(), Over> {
+    /// Checks whether the connection has to end.
+    fn check_end(&mut self) -> Result<(), RelayEnd> {
         let is_closed = self.ended.1 && !self.client.has_unsent();
-        if let Some(refused) = self.talk.refused() {
-            if refused.is_begun {
-                // The server has a part of a request whose end nobody knows. Its answer may be on its way already: then there is no place for ours.
-                let is_mute = self.talk.waiting() == 1 && !self.talk.is_answering() && !self.client.has_unsent();
-                return Err(if is_mute { Over::Answered(refused.refusal.clone()) } else { Over::Broken });
+        if let Some(refused) = self.conversation.refused() {
+            if refused.is_partly_sent {
+                // The server has a part of a request whose end is unknown. If its response may
+                // already be on its way, the proxy cannot send one of its own.
+                let is_mute = self.conversation.unanswered() == 1
+                    && !self.conversation.is_answering()
+                    && !self.client.has_unsent();
+                return Err(if is_mute { RelayEnd::Answered(refused.refusal.clone()) } else { RelayEnd::Broken });
             }
-            // Answers come in the order of the questions.
-            if self.talk.waiting() == 0 {
-                return Err(Over::Answered(refused.refusal.clone()));
+            // Responses have to come in the order of the requests.
+            if self.conversation.unanswered() == 0 {
+                return Err(RelayEnd::Answered(refused.refusal.clone()));
             }
         }
-        if is_closed && (self.ended.0 || self.is_deaf) {
-            return Err(Over::Finished);
+        if is_closed && (self.ended.0 || self.server_stopped_reading) {
+            return Err(RelayEnd::Finished);
         }
         self.check_patience()
     }
 
-    fn check_patience(&mut self) -> Result<(), Over> {
+    fn check_patience(&mut self) -> Result<(), RelayEnd> {
         let now = Instant::now();
-        let is_slow = self.server.is_none() || !self.talk.held().is_empty();
+        let is_slow = self.server.is_none() || !self.conversation.unsent().is_empty();
         let patience = match (self.ended.1, is_slow) {
-            (true, _) => LINGER,
-            (false, true) if self.talk.refused().is_none() => self.proxy.patience,
+            (true, _) => CLIENT_LINGER,
+            (false, true) if self.conversation.refused().is_none() => self.proxy.patience,
             _ => {
                 self.until = None;
                 return Ok(());
@@ -296,38 +312,35 @@ impl<'p> Relay<'p> {
         if *self.until.get_or_insert(now + patience) > now {
             return Ok(());
         }
-        if self.ended.1 || self.talk.held().is_empty() || self.talk.waiting() > 0 {
-            return Err(Over::Finished);
+        if self.ended.1 || self.conversation.unsent().is_empty() || self.conversation.unanswered() > 0 {
+            return Err(RelayEnd::Finished);
         }
-        Err(Over::Answered(Refusal::new(408, "the request did not come in time")))
+        Err(RelayEnd::Answered(Refusal::new(408, "the request took too long to arrive")))
     }
 
     /// Resets both connections.
     fn break_off(&self) {
         for socket in [Some(&self.client), self.server.as_ref()].into_iter().flatten() {
-            // Where that cannot be, it is closed.
+            // If lingering cannot be set, the socket is closed normally.
             let _ = set_socket_linger(socket.socket(), Some(Duration::ZERO));
         }
     }
 
-    /// Answers in place of the server. What the client sent and the server never got is recorded too.
+    /// Sends a response in place of the server. Bytes of the client that never reached the server
+    /// are recorded too.
     fn answer(mut self, refusal: &Refusal) {
-        let (client, own) = self.addresses;
-        self.proxy.say(&format!("answered with {}: {}", refusal.status, refusal.why));
+        let (client, local) = self.addresses;
+        self.proxy.warn(&format!("a client got status {}: {}", refusal.status, refusal.why));
         let response = refusal.response("mcptap proxy: ");
         let time = now();
-        let mut track = self.track.take().unwrap_or_else(|| self.proxy.record.track(time, client, own));
-        track.sent(time, self.talk.held().to_vec());
+        let mut track = self.track.take().unwrap_or_else(|| self.proxy.recorder.track(time, client, local));
+        track.sent(time, self.conversation.unsent().to_vec());
         track.received(time, response.clone().into_bytes());
         drop(self.server.take());
         let socket = self.client.socket();
-        let ready = socket.set_nonblocking(false).and_then(|()| socket.set_write_timeout(Some(UNREAD)));
+        let ready = socket.set_nonblocking(false).and_then(|()| socket.set_write_timeout(Some(REFUSAL_TIMEOUT)));
         if ready.and_then(|()| self.client.send(response.as_bytes())).is_ok() {
             listen::drain(self.client.socket());
         }
     }
-}
-
-fn bad_gateway(why: String) -> Refusal {
-    Refusal::new(502, why)
 }

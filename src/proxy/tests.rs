@@ -1,4 +1,4 @@
-//! Conversations as bytes in and bytes out: cut anywhere, and hostile.
+//! Tests of conversations as bytes in and bytes out: cut at any place, and with hostile input.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,30 +9,31 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::conversation::Conversation;
-use super::fuzz::{self, Passed, fuzz_proxy, talk_with};
-use super::{Proxy, Record};
+use super::fuzz::{self, PassedBytes, conversation_with, fuzz_proxy};
+use super::{Proxy, TrafficRecorder};
 use crate::decode::Direction::{self, ClientToServer, ServerToClient};
-use crate::http::connect::Options;
+use crate::http::connect::ConnectOptions;
 use crate::source::tape::{Loss, tape};
 use crate::support::pipes::patient;
 use crate::support::waits::joined;
 
-fn talk() -> Conversation {
-    talk_with(&["mine.test"]).unwrap()
+fn conversation() -> Conversation {
+    conversation_with(&["mine.test"]).unwrap()
 }
 
-impl Passed {
+impl PassedBytes {
     fn text(&self, direction: Direction) -> &str {
-        std::str::from_utf8(&self.said[direction as usize]).unwrap()
+        std::str::from_utf8(&self.bytes[direction as usize]).unwrap()
     }
 }
 
-/// Passes on what both sides say, in pieces of at most this size.
-fn pass(said: &[(Direction, &[u8])], size: usize) -> Passed {
-    fuzz::pass(talk(), said, size)
+/// Forwards the bytes of both sides in pieces of at most `size` bytes.
+fn pass(sent: &[(Direction, &[u8])], size: usize) -> PassedBytes {
+    fuzz::pass(conversation(), sent, size)
 }
 
-/// Everything that HTTP/1 has: a length, chunks with trailers, an interim answer, pipelined requests, events, HEAD, no answer body, an upgrade.
+/// All features of HTTP/1: a length, chunks with trailers, an interim response, pipelined requests,
+/// events, HEAD, a response without a body, an upgrade.
 const LONG: &[(Direction, &str)] = &[
     (
         ClientToServer,
@@ -73,27 +74,27 @@ fn long() -> Vec<(Direction, &'static [u8])> {
 }
 
 #[test]
-fn names_of_places_change_and_nothing_else() {
+fn only_addresses_change() {
     let passed = pass(&long(), usize::MAX);
     let all =
         |wanted| LONG.iter().filter(|(direction, _)| *direction == wanted).map(|(_, text)| *text).collect::<String>();
-    let asked = all(ClientToServer)
+    let requested = all(ClientToServer)
         .replace("  localhost:9000 ", "  api.example:8443 ")
         .replace("[::1]:9000", "api.example:8443")
         .replace("mine.test", "api.example:8443")
         .replace("10.0.0.1", "api.example:8443")
         .replace("1.0\r\n", "1.0\r\nHost: api.example:8443\r\n");
-    // Each redirect names the proxy as the client had called it last.
+    // Each redirect uses the name by which the client last called the proxy.
     let answered = all(ServerToClient)
         .replace("HTTPS://API.example:8443/mcp/?a#b", "http://localhost:9000/mcp/?a#b")
         .replacen("Location: https://api.example:8443\r\n\r\nHTTP", "Location: http://10.0.0.1\r\n\r\nHTTP", 1);
-    assert_eq!(passed.text(ClientToServer), asked);
+    assert_eq!(passed.text(ClientToServer), requested);
     assert_eq!(passed.text(ServerToClient), answered);
     assert_eq!(passed.refused, None);
 }
 
 #[test]
-fn what_cannot_be_read_without_a_guess_is_refused() {
+fn ambiguous_requests_are_refused() {
     let host = "Host: localhost\r\n";
     let long = "x".repeat(70_000);
     let (chunked, length) = ("Transfer-Encoding: chunked\r\n", "Content-Length: 3\r\n");
@@ -130,7 +131,7 @@ fn what_cannot_be_read_without_a_guess_is_refused() {
         (431, format!("GET / HTTP/1.1\r\n{host}X: {long}\r\n\r\n")),
     ] {
         for size in [usize::MAX, 7, 1] {
-            // A request before it is passed on, and has its answer.
+            // The request before it is forwarded.
             let first = "GET /first HTTP/1.0\r\nHost: localhost\r\n\r\n";
             let passed = pass(&[(ClientToServer, format!("{first}{head}").as_bytes())], size);
             assert_eq!(passed.text(ClientToServer), first.replace("localhost", "api.example:8443"), "{head:.200}");
@@ -140,7 +141,7 @@ fn what_cannot_be_read_without_a_guess_is_refused() {
 }
 
 #[test]
-fn a_body_that_breaks_off_its_framing_is_passed_on_no_further() {
+fn a_body_with_broken_framing_is_forwarded_no_further() {
     let head = "POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n";
     for (good, bad) in [("3\r\nabc\r\n", "nonsense\r\n"), ("3\r\nabc", "d\r\n0\r\n\r\n"), ("0\r\n", "no field\r\n\r\n")]
     {
@@ -154,7 +155,7 @@ fn a_body_that_breaks_off_its_framing_is_passed_on_no_further() {
 }
 
 #[test]
-fn redirects_past_the_proxy_are_told_once() {
+fn redirects_past_the_proxy_are_reported_once() {
     for (place, away) in [
         ("http://api.example:8443/mcp", true),
         ("https://api.example/mcp", true),
@@ -163,32 +164,32 @@ fn redirects_past_the_proxy_are_told_once() {
         ("/mcp", false),
         ("", false),
     ] {
-        let mut talk = talk();
-        talk.push(ClientToServer, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+        let mut conversation = conversation();
+        conversation.push(ClientToServer, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
         let answer = format!("HTTP/1.1 308 Permanent Redirect\r\nLocation: {place}\r\nContent-Length: 0\r\n\r\n");
-        talk.push(ServerToClient, answer.as_bytes());
+        conversation.push(ServerToClient, answer.as_bytes());
         let mut out = Vec::new();
-        talk.take(ServerToClient, &mut out);
+        conversation.take(ServerToClient, &mut out);
         assert_eq!(String::from_utf8_lossy(&out), answer);
-        assert_eq!(talk.away(), away.then(|| place.to_owned()));
-        assert_eq!(talk.away(), None);
+        assert_eq!(conversation.bypass(), away.then(|| place.to_owned()));
+        assert_eq!(conversation.bypass(), None);
     }
 }
 
 #[test]
-fn only_heads_and_lines_of_framing_are_held() {
-    let mut talk = talk();
+fn only_heads_and_framing_lines_are_buffered() {
+    let mut conversation = conversation();
     let mut taken = |direction, text: &str| {
-        talk.push(direction, text.as_bytes());
+        conversation.push(direction, text.as_bytes());
         let mut out = Vec::new();
-        talk.take(direction, &mut out);
+        conversation.take(direction, &mut out);
         String::from_utf8(out).unwrap()
     };
     assert_eq!(taken(ClientToServer, "GET /sse HTTP/1.1\r\nHost: localhost\r\n"), "");
     assert_eq!(taken(ClientToServer, "\r\n"), "GET /sse HTTP/1.1\r\nHost: api.example:8443\r\n\r\n");
     let head = "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n";
     assert_eq!(taken(ServerToClient, head), head);
-    // It may be told only once it is certain that no address is announced.
+    // Nothing is forwarded until it is certain that no address is announced.
     assert_eq!(taken(ServerToClient, "8\r\n"), "");
     assert_eq!(taken(ServerToClient, "data"), "8\r\ndata");
     for text in [": ", "x\n", "\r\n", "1\r\n", "\n", "\r\n", "f\r\n", "event: endpoint", "\r\n"] {
@@ -196,11 +197,11 @@ fn only_heads_and_lines_of_framing_are_held() {
     }
 }
 
-/// What becomes of a stream of events, in pieces of at most this size.
+/// The body of an event stream after the proxy, in pieces of at most `size` bytes.
 fn announced(head: &str, body: &str, size: usize) -> String {
-    let asked = b"GET /sse HTTP/1.1\r\nHost: localhost:90\r\n\r\n";
+    let requested = b"GET /sse HTTP/1.1\r\nHost: localhost:90\r\n\r\n";
     let answer = format!("HTTP/1.1 200 OK\r\n{head}\r\n{body}");
-    let passed = pass(&[(ClientToServer, asked), (ServerToClient, answer.as_bytes())], size);
+    let passed = pass(&[(ClientToServer, requested), (ServerToClient, answer.as_bytes())], size);
     passed.text(ServerToClient).split_once("\r\n\r\n").unwrap().1.to_owned()
 }
 
@@ -209,7 +210,7 @@ fn chunk(text: &str) -> String {
 }
 
 #[test]
-fn an_address_at_the_server_is_one_at_the_proxy() {
+fn an_announced_server_address_becomes_the_proxys() {
     let (events, chunked) = ("Content-Type: text/event-stream\r\n", "Transfer-Encoding: chunked\r\n");
     let whole = "https://api.example:8443/messages?a=1";
     for (start, end) in
@@ -229,7 +230,7 @@ fn an_address_at_the_server_is_one_at_the_proxy() {
 }
 
 #[test]
-fn all_else_in_streams_stays() {
+fn all_other_stream_content_is_unchanged() {
     let events = "Content-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n";
     let event = |address: &str| chunk(&format!("event: endpoint\ndata: {address}\n\n"));
     let whole = event("https://api.example:8443/m");
@@ -254,48 +255,49 @@ fn all_else_in_streams_stays() {
 }
 
 #[test]
-fn a_server_that_is_no_http_is_for_the_client_to_judge() {
-    for said in ["\x16\x03\x01\x02\0", "SSH-2.0-x\r\n", "HTTP/1.1 200 OK\n\nno length", "HTTP/1.1 200 OK\r\nX\r\n\r\n"]
+fn a_server_without_http_is_forwarded_unchanged() {
+    for sent in ["\x16\x03\x01\x02\0", "SSH-2.0-x\r\n", "HTTP/1.1 200 OK\n\nno length", "HTTP/1.1 200 OK\r\nX\r\n\r\n"]
     {
         for size in [usize::MAX, 1] {
-            let asked = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
-            let passed = pass(&[(ClientToServer, asked), (ServerToClient, said.as_bytes())], size);
-            assert_eq!(passed.text(ServerToClient), said);
+            let requested = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+            let passed = pass(&[(ClientToServer, requested), (ServerToClient, sent.as_bytes())], size);
+            assert_eq!(passed.text(ServerToClient), sent);
         }
     }
 }
 
-/// What a client that sends this and no more, and keeps the connection, is told by a proxy without any patience.
-fn told(sent: &str) -> String {
+/// The response to a client that sends `sent`, then nothing more, and keeps the connection open.
+/// The proxy has almost no patience.
+fn response(sent: &str) -> String {
     let (listener, (tape, _spool)) = (TcpListener::bind("127.0.0.1:0").unwrap(), tape());
-    let record = Record { tape, loss: Loss::default() };
-    let mut proxy = Proxy::new("http://127.0.0.1:1/", &Options::default(), Vec::new(), record).unwrap();
+    let recorder = TrafficRecorder { tape, loss: Loss::default() };
+    let mut proxy = Proxy::new("http://127.0.0.1:1/", &ConnectOptions::default(), Vec::new(), recorder).unwrap();
     proxy.patience = Duration::from_millis(20);
     let mut client = patient(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
     client.write_all(sent.as_bytes()).unwrap();
     let (stop, _goes_on) = std::os::unix::net::UnixStream::pair().unwrap();
     let relay = thread::spawn(move || proxy.relay(stop.as_fd(), listener.accept().unwrap().0));
-    let mut told = String::new();
-    client.read_to_string(&mut told).unwrap();
+    let mut response = String::new();
+    client.read_to_string(&mut response).unwrap();
     drop(client);
     joined(relay, "the end of a connection");
-    told
+    response
 }
 
 #[test]
-fn nobody_holds_a_connection_by_being_slow() {
-    assert_eq!(told(""), "");
+fn slow_clients_are_dropped() {
+    assert_eq!(response(""), "");
     for sent in ["G", "GET / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: localhost\r\n"] {
-        let told = told(sent);
-        assert!(told.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{told}");
+        let response = response(sent);
+        assert!(response.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{response}");
     }
 }
 
 #[test]
 fn a_signal_ends_a_connection() {
     let (listener, (tape, _spool)) = (TcpListener::bind("127.0.0.1:0").unwrap(), tape());
-    let record = Record { tape, loss: Loss::default() };
-    let proxy = Proxy::new("http://127.0.0.1:1/", &Options::default(), Vec::new(), record).unwrap();
+    let recorder = TrafficRecorder { tape, loss: Loss::default() };
+    let proxy = Proxy::new("http://127.0.0.1:1/", &ConnectOptions::default(), Vec::new(), recorder).unwrap();
     let mut client = patient(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
     let (stop, mut signal) = std::os::unix::net::UnixStream::pair().unwrap();
     let relay = thread::spawn(move || proxy.relay(stop.as_fd(), listener.accept().unwrap().0));
@@ -304,7 +306,7 @@ fn a_signal_ends_a_connection() {
     joined(relay, "the end of a connection");
 }
 
-/// Pieces of what clients and servers say.
+/// Pieces of valid requests and responses, and random bytes.
 fn fragment() -> impl Strategy<Value = Vec<u8>> {
     let known = LONG.iter().flat_map(|(_, text)| text.split_inclusive("\r\n")).map(|line| line.as_bytes().to_vec());
     prop_oneof![
@@ -313,35 +315,35 @@ fn fragment() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-/// What is said, as the fuzzer scripts it; whether the client says it.
-fn script<'a>(steps: impl Iterator<Item = (bool, &'a [u8])>) -> Vec<u8> {
-    let pieces = steps.flat_map(|(asked, bytes)| bytes.chunks(255).map(move |piece| (asked, piece)));
-    pieces.flat_map(|(asked, piece)| [&[u8::from(!asked), piece.len() as u8], piece].concat()).collect()
+/// Encodes steps for the fuzz target; `true` means that the client sends.
+fn encode_script<'a>(steps: impl Iterator<Item = (bool, &'a [u8])>) -> Vec<u8> {
+    let pieces = steps.flat_map(|(requested, bytes)| bytes.chunks(255).map(move |piece| (requested, piece)));
+    pieces.flat_map(|(requested, piece)| [&[u8::from(!requested), piece.len() as u8], piece].concat()).collect()
 }
 
 #[test]
-fn seeds_hold() {
+fn seeds_pass_the_fuzz_target() {
     for seed in
         [long(), vec![(ClientToServer, b"GET / HTTP/1.1\r\nHost: a\r\nUpgrade: x\r\n\r\n"), (ServerToClient, b"")]]
     {
-        let seed = script(seed.iter().map(|(direction, bytes)| (*direction == ClientToServer, *bytes)));
+        let seed = encode_script(seed.iter().map(|(direction, bytes)| (*direction == ClientToServer, *bytes)));
         (0..=seed.len()).for_each(|end| fuzz_proxy(&seed[..end]));
     }
 }
 
 proptest! {
     #[test]
-    fn any_cutting_gives_the_same_bytes(size in 1..200usize) {
+    fn cutting_changes_nothing(size in 1..200usize) {
         prop_assert_eq!(pass(&long(), size), pass(&long(), usize::MAX));
     }
 
     #[test]
-    fn any_conversation_holds(steps in proptest::collection::vec((any::<bool>(), fragment()), 0..30)) {
-        fuzz_proxy(&script(steps.iter().map(|(asked, bytes)| (*asked, bytes.as_slice()))));
+    fn any_conversation_passes_the_fuzz_target(steps in proptest::collection::vec((any::<bool>(), fragment()), 0..30)) {
+        fuzz_proxy(&encode_script(steps.iter().map(|(requested, bytes)| (*requested, bytes.as_slice()))));
     }
 
     #[test]
-    fn any_bytes_hold(data in proptest::collection::vec(any::<u8>(), 0..400)) {
+    fn any_bytes_pass_the_fuzz_target(data in proptest::collection::vec(any::<u8>(), 0..400)) {
         fuzz_proxy(&data);
     }
 }

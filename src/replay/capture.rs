@@ -1,4 +1,4 @@
-//! What a replay says and hears, on its way to a store: a source of packets, the one pipeline, a writer.
+//! Records the traffic of a replay: from a source of packets through the pipeline into a store.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -21,13 +21,14 @@ use crate::store::{
 /// A recorder on a thread of its own.
 #[derive(Debug)]
 pub struct Capture {
-    thread: JoinHandle<Result<Numbers>>,
+    thread: JoinHandle<Result<RequestNumbers>>,
     place: Place,
     id: CaptureId,
 }
 
 impl Capture {
-    /// Begins to record `source` until it ends. `what` is said of it in lists.
+    /// Starts recording `source` until it ends. `description` describes the source in
+    /// lists of captures.
     ///
     /// # Errors
     /// The store cannot be written.
@@ -35,75 +36,80 @@ impl Capture {
         source: impl Source + Send + 'static,
         place: &Place,
         kind: CaptureKind,
-        what: &str,
+        description: &str,
     ) -> Result<Capture> {
-        let info = CaptureInfo { kind, source: what.to_owned(), process: std::process::id(), started: saver::now() };
+        let info =
+            CaptureInfo { kind, source: description.to_owned(), process: std::process::id(), started: saver::now() };
         let writer = Writer::create(place.clone(), &info, store::Options::default())?;
         let id = writer.capture();
         let thread = thread::Builder::new().name("recorder".to_owned()).spawn(move || record(source, writer));
         Ok(Capture { thread: thread.context("cannot start a thread")?, place: place.clone(), id })
     }
 
-    /// Waits until all is written. The source has to have ended.
+    /// Waits until everything is written. The source must have ended.
     ///
     /// # Errors
-    /// It could not be recorded.
+    /// The traffic could not be recorded.
     pub fn finish(self) -> Result<Recorded> {
-        let numbers = self.thread.join().unwrap_or_else(|_| Err(anyhow!("the recorder ended")))?;
+        let numbers = self.thread.join().unwrap_or_else(|_| Err(anyhow!("the recorder failed")))?;
         Ok(Recorded { numbers, place: self.place, id: self.id })
     }
 }
 
-/// What was recorded.
+/// The recorded traffic of a replay.
 #[derive(Clone, Debug)]
 pub struct Recorded {
-    numbers: Numbers,
+    numbers: RequestNumbers,
     place: Place,
     id: CaptureId,
 }
 
 impl Recorded {
-    /// The number of the client's request that was sent with this id.
+    /// The message number of the client's request with this id.
     pub fn request(&self, id: u64) -> Option<u64> {
         self.numbers.0.get(usize::try_from(id).ok()?).copied().filter(|number| *number > 0)
     }
 
-    /// The session that it is; `None` where nothing was said.
+    /// The session number of the replay. `None` if no message was recorded.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The store cannot be read.
     pub fn session(&self) -> Result<Option<SessionNumber>> {
         session_of(&self.place, self.id)
     }
 
-    /// Saves it in another place as well, under the numbers that it has, and says which session it is there; `None` where nothing was said.
+    /// Copies the traffic to another store, with the same message numbers. Returns its session
+    /// there, or `None` if no message was recorded.
     ///
     /// # Errors
-    /// It cannot be read, or the other place not be written.
+    /// The store cannot be read, or the other one cannot be written.
     pub fn save(&self, place: &Place) -> Result<Option<SessionNumber>> {
-        let capture = Reader::open(self.place.clone())?.capture(self.id)?.context("the replay is no longer there")?;
+        let capture =
+            Reader::open(self.place.clone())?.capture(self.id)?.context("the replay is no longer in the store")?;
         let writer = Writer::create(place.clone(), &capture.info, store::Options::default())?;
         let id = writer.capture();
-        // What was decoded once is decoded again: the same packets give the same messages.
+        // The packets are decoded again, which gives the same messages.
         record(Stored::open(self.place.clone(), Selection::Capture(self.id))?, writer)?;
         session_of(place, id)
     }
 }
 
-/// The session of a capture: the last one. A `server/discover` that was refused over HTTP is one of its own before it.
+/// The last session of a capture. A `server/discover` that was refused over HTTP forms a session of
+/// its own before it.
 fn session_of(place: &Place, id: CaptureId) -> Result<Option<SessionNumber>> {
     let last = Reader::open(place.clone())?.message_rows(Scope::Capture(id), Page::last(1))?;
     Ok(last.first().map(|row| row.session))
 }
 
-/// By id of a request of the client: its number, or 0 where there is none. The ids are our own, counted from 1.
+/// The message number of each request of the client, by id; 0 where there is none. The replay
+/// assigns the ids, counting from 1.
 #[derive(Clone, Debug, Default)]
-struct Numbers(Vec<u64>);
+struct RequestNumbers(Vec<u64>);
 
-/// Ids beyond it are not ours.
-const IDS: usize = 1 << 24;
+/// No replay assigns ids beyond this. It limits the memory for ids of other origin.
+const MAX_ID: usize = 1 << 24;
 
-impl Listener for Numbers {
+impl Listener for RequestNumbers {
     fn event(&mut self, event: Event) -> Result<()> {
         self.hear(&event)
     }
@@ -111,7 +117,7 @@ impl Listener for Numbers {
     fn hear(&mut self, event: &Event) -> Result<()> {
         if let Event::Message(message) = event
             && (message.direction, message.kind) == (Direction::ClientToServer, Kind::Request)
-            && let Some(id) = message.id.as_deref().and_then(|id| id.parse::<usize>().ok()).filter(|id| *id < IDS)
+            && let Some(id) = message.id.as_deref().and_then(|id| id.parse::<usize>().ok()).filter(|id| *id < MAX_ID)
         {
             self.0.resize(self.0.len().max(id + 1), 0);
             if self.0[id] == 0 {
@@ -122,9 +128,9 @@ impl Listener for Numbers {
     }
 }
 
-fn record(mut source: impl Source, writer: Writer) -> Result<Numbers> {
+fn record(mut source: impl Source, writer: Writer) -> Result<RequestNumbers> {
     let mut pipeline = Pipeline::new(Options { detail: Detail::Store, ..Options::default() });
-    let mut recorder = Both(Numbers::default(), Recorder::new(writer));
+    let mut recorder = Both(RequestNumbers::default(), Recorder::new(writer));
     let stop = Arc::new(AtomicBool::new(false));
     engine::run(&mut source, &mut pipeline, &mut recorder, &stop)?;
     let skipped = pipeline.counts().skipped.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect();

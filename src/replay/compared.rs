@@ -1,4 +1,5 @@
-//! A saved session as it is held against another: gone through once, its answers read again where they are asked for.
+//! A saved session prepared for comparison. It is read once, and single answers are read again when
+//! they are compared.
 
 use std::hash::RandomState;
 use std::sync::Arc;
@@ -6,33 +7,33 @@ use std::sync::Arc;
 use anyhow::Result;
 
 use super::texts::Texts;
-use crate::compare::pairing::Side;
+use crate::compare::pairing::ComparableRecording;
 use crate::mcp::Session;
 use crate::mcp::operations::Why;
 use crate::store::Reader;
 
 /// A session to be compared.
-pub struct Compared {
-    /// The session.
+pub struct ComparedSession {
+    /// The saved session.
     pub session: Session,
-    /// What is compared.
-    pub side: Side,
-    /// Its answers.
+    /// The requests of the session, with hashes of their answers.
+    pub side: ComparableRecording,
+    /// Reads answers from the store.
     pub texts: Texts,
 }
 
-impl Compared {
+impl ComparedSession {
     /// Reads a session.
     ///
     /// # Errors
     /// The database cannot be read.
-    pub fn read(reader: &Reader, session: Session, hashes: &RandomState) -> Result<Compared> {
+    pub fn read(reader: &Reader, session: Session, hashes: &RandomState) -> Result<ComparedSession> {
         let copies = reader.linked(&session, Why::Redirect)?;
-        let mut side = Side::new(hashes, copies.into_iter().map(|(_, redirected)| redirected).collect());
+        let mut side = ComparableRecording::new(hashes, copies.into_iter().map(|(_, redirected)| redirected).collect());
         for message in reader.whole_conversation(&session) {
             side.take(&message?);
         }
         let texts = Texts::open(reader.place(), &session, Arc::default())?;
-        Ok(Compared { session, side, texts })
+        Ok(ComparedSession { session, side, texts })
     }
 }

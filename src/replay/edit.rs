@@ -1,11 +1,11 @@
-//! Changing one value inside a JSON text and nothing else: what is sent again keeps the order of members, the numbers and the escapes of the
-//! recording.
+//! Changes single values inside JSON text. The rest of the text keeps its order of members, its
+//! numbers and its escapes, so a message is sent as it was recorded.
 
 use std::ops::ControlFlow;
 
 use crate::decode::json::{locate, members};
 
-/// The text with another value at a pointer; unchanged where nothing stands there.
+/// The text with another value at a JSON Pointer. Unchanged if there is no value at the pointer.
 pub fn replaced(text: &str, pointer: &str, value: &str) -> String {
     match locate(text, pointer) {
         Some(range) => format!("{}{value}{}", &text[..range.start], &text[range.end..]),
@@ -13,7 +13,8 @@ pub fn replaced(text: &str, pointer: &str, value: &str) -> String {
     }
 }
 
-/// The object with a member of this name and value, in the place of one that is there. What is no object becomes one.
+/// The object with this member. It replaces a member of the same name. A text that is not an
+/// object becomes one.
 pub fn with_member(object: &str, name: &str, value: &str) -> String {
     let pointer = format!("/{}", crate::compare::difference::escaped(name));
     if object.trim_start().starts_with('{') && locate(object, &pointer).is_some() {
@@ -26,17 +27,17 @@ pub fn with_member(object: &str, name: &str, value: &str) -> String {
     }
 }
 
-/// The object without the members that `is_unwanted` names.
+/// The object without the members for which `is_unwanted` returns true.
 pub fn without_members(object: &str, is_unwanted: &dyn Fn(&str) -> bool) -> String {
-    let mut kept = Vec::new();
+    let mut remaining = Vec::new();
     members(object, &mut |name, value| {
         let plain = crate::decode::json::string(name).unwrap_or_default();
         if !is_unwanted(&plain) {
-            kept.push(format!("{name}:{value}"));
+            remaining.push(format!("{name}:{value}"));
         }
         ControlFlow::Continue(())
     });
-    format!("{{{}}}", kept.join(","))
+    format!("{{{}}}", remaining.join(","))
 }
 
 #[cfg(test)]
@@ -44,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_value_changes_and_nothing_else() {
+    fn only_one_value_changes() {
         let text = r#"{ "b" : [1.0, {"a/b": "\u0041"}], "a":2e400 }"#;
         assert_eq!(replaced(text, "/b/1/a~1b", "7"), r#"{ "b" : [1.0, {"a/b": 7}], "a":2e400 }"#);
         assert_eq!(replaced(text, "/b/2", "7"), text);
@@ -61,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn members_are_taken_out() {
+    fn members_are_removed() {
         assert_eq!(without_members(r#"{"a":1,"b" : 2}"#, &|name| name == "a"), r#"{"b":2}"#);
     }
 }

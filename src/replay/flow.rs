@@ -1,9 +1,17 @@
-//! Values that the server made up and the client handed back: ticket numbers, cursors, task ids, resource URIs, session tokens. The new server
-//! makes up others, so the client has to hand back those.
+//! Finds values that the server chose and the client sent back: ticket numbers, cursors, task ids,
+//! resource URIs, session tokens. The new server chooses others, so the client has to send back
+//! those.
 //!
-//! Nothing is replaced on a guess. The evidence is: the same value stood in a recorded answer (or request, or notification) of the server before the client first said it, at a place that
-//! is known; and at the same place of the new one stands another value, while the old one is nowhere in it. Values that might be the same by
-//! accident (words, small numbers) count only as members that the protocol itself hands back ([`TOKENS`]).
+//! No value is replaced without evidence:
+//!
+//! * In the recording, the value occurred in a server message, at a known place, before the client
+//!   first sent it.
+//!
+//! * The new server message has another value at the same place, and the old value occurs nowhere
+//!   in it.
+//!
+//! * The value is an identifier. Words and small numbers could be equal by accident. They count
+//!   only in members that the protocol itself sends back ([`TOKENS`]).
 
 mod search;
 
@@ -13,7 +21,7 @@ use serde_json::Value;
 
 use super::edit::replaced;
 use super::plan::StepIndex;
-use crate::compare::difference::name_of;
+use crate::compare::difference::{name_of, unescaped};
 use crate::compare::rules::{bare, with_words, words};
 use crate::decode::json::locate;
 use crate::mcp::MessageNumber;
@@ -21,7 +29,8 @@ use crate::mcp::MessageNumber;
 pub use search::Search;
 use search::scan_leaves;
 
-/// Members by which the protocol hands a value back, and what the server calls it: even a short value is evidence there.
+/// Members in which the protocol sends a value back: the client's name for it, and the server's.
+/// Here even a short value is evidence.
 const TOKENS: [(&str, &str); 6] = [
     ("cursor", "nextCursor"),
     ("taskId", "taskId"),
@@ -31,57 +40,57 @@ const TOKENS: [(&str, &str); 6] = [
     ("uri", "uri"),
 ];
 
-/// Bytes of a text that is searched for values.
+/// The longest text that is searched for values, in bytes.
 const TEXT: usize = 64 << 10;
 
-/// What of the server gave a value.
+/// The server message that supplies a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Giver {
-    /// The answer to a step.
+    /// The response to a step.
     Answer(StepIndex),
-    /// Its request of this number.
+    /// The server's request with this number.
     Request(MessageNumber),
-    /// Its notification of this number.
+    /// The server's notification with this number.
     Notification(MessageNumber),
 }
 
-/// Where in a recorded message of the server a value first stood.
+/// The place in a recorded server message where a value first occurred.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
-    /// The message.
+    /// The server message that contains the value.
     pub giver: Giver,
-    /// JSON Pointer into its result, or its `params`.
+    /// JSON Pointer into its result or its `params`.
     pub path: String,
-    /// Where in the text at that place, which holds more than the value.
+    /// The place inside the text at that path, if the value is only a part of it.
     pub inside: Inside,
-    /// The value.
+    /// The recorded value.
     pub value: Value,
 }
 
-/// Where in a text.
+/// A place inside a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Inside {
-    /// It is all of it.
+    /// The value is the whole text.
     Whole,
-    /// The text is JSON: a pointer into that.
+    /// The text contains JSON. This is a pointer into it.
     Json(String),
-    /// The text is for people: the word of this index.
+    /// The text is for people. This is the index of a word.
     Word(usize),
 }
 
-/// A place in a message of the client that takes the new server's value.
+/// A place in a client message that gets a value of the new server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Use {
-    /// JSON Pointer into `params`.
+    /// JSON Pointer into `params`, or into the result of a response.
     pub path: String,
-    /// The value is a word of the text there, and not all of it.
+    /// Whether the value is one word of the text there.
     pub is_word: bool,
-    /// The index in [`Flow::origins`].
+    /// Index in [`Flow::origins`].
     pub origin: usize,
 }
 
 impl Use {
-    /// `params` with the new value in the place of the old one.
+    /// The `params` with the old value replaced by the new one.
     pub fn renew(&self, params: &str, old: &Value, new: &Value) -> String {
         let here = || serde_json::from_str::<Value>(params.get(locate(params, &self.path)?)?).ok();
         match here() {
@@ -94,31 +103,33 @@ impl Use {
                 replaced(params, &self.path, &Value::from(text_of(new)).to_string())
             }
             Some(here) if here == *old => replaced(params, &self.path, &new.to_string()),
-            // What somebody wrote in its place stays.
+            // A value that the user edited stays.
             _ => params.to_owned(),
         }
     }
 }
 
-/// Where values came from and went to.
+/// The origins and the uses of all values.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flow {
-    /// Each value once.
+    /// The first place of each value.
     pub origins: Vec<Origin>,
-    /// By step: what it hands back.
+    /// For each step, the values that it sends back.
     pub uses: HashMap<StepIndex, Vec<Use>>,
-    /// The same of the client's answers, by the index of the server's request among those of the [plan](super::Plan::server_requests).
+    /// For each response of the client, the values that it sends back. The key is an index in
+    /// [`Plan::server_requests`](super::Plan::server_requests).
     pub replies: HashMap<usize, Vec<Use>>,
-    /// By message of the server: what it gives.
+    /// For each server message, the origins in it (indices in `origins`).
     pub given: HashMap<Giver, Vec<usize>>,
-    /// The notifications that give something, by method and how many of that method there were then: so they are found again.
-    pub told: HashMap<(String, u64), MessageNumber>,
-    /// There were more values than are looked for.
+    /// Notifications that supply a value, by method and by their count among those of the method.
+    /// The same count identifies the notification of the new server.
+    pub notifications: HashMap<(String, u64), MessageNumber>,
+    /// The recording has more values than are followed.
     pub is_full: bool,
 }
 
 impl Flow {
-    /// The steps whose answers give the values that a step hands back.
+    /// The steps whose responses supply the values that a step sends back.
     pub fn sources(&self, step: StepIndex) -> impl Iterator<Item = StepIndex> {
         let used = self.uses.get(&step).into_iter().flatten();
         used.filter_map(|used| match self.origins[used.origin].giver {
@@ -127,48 +138,53 @@ impl Flow {
         })
     }
 
-    /// What a message of the server gives: each origin's new value, where the evidence holds.
+    /// The new values that a server message supplies, where the evidence holds. Each comes with the
+    /// index of its origin.
     pub fn resolve<'a>(&'a self, giver: Giver, old: &'a Value, new: &'a Value) -> impl Iterator<Item = (usize, Value)> {
         let given = self.given.get(&giver).map(Vec::as_slice).unwrap_or_default();
         given.iter().filter_map(move |origin| Some((*origin, resolve(&self.origins[*origin], old, new)?)))
     }
 }
 
-/// Whether a value that occurs twice is the same thing both times: an identifier, not a word or a small number.
-fn is_telling(text: &str) -> bool {
+/// Whether a text is specific enough that two occurrences mean the same thing. Words and small
+/// numbers are not.
+fn is_identifier(text: &str) -> bool {
     let digits = text.bytes().filter(u8::is_ascii_digit).count();
     let plain = !text.contains(|c: char| c.is_whitespace() || "{}[]\"<>".contains(c));
     plain && (text.contains("://") || (text.len() >= 6 && digits > 0 && (digits < text.len() || digits >= 8)))
 }
 
-fn text_of(value: &Value) -> String {
+/// A string without its quotes, or any other value as JSON.
+pub(super) fn text_of(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// The value that stands in the new answer where the old one stood in the recorded; `None` where the evidence does not hold: it is of another kind,
-/// or the old value is still said, at another place.
+/// The new value at the place of an origin. `None` if the evidence does not hold: the value has
+/// another type, or the old value still occurs elsewhere.
 fn resolve(origin: &Origin, old: &Value, new: &Value) -> Option<Value> {
     let (was, is) = (reach(origin, old, old)?, reach(origin, old, new)?);
     debug_assert_eq!(text_of(&was), text_of(&origin.value));
     let same_kind = std::mem::discriminant(&was) == std::mem::discriminant(&is);
-    (same_kind && (was == is || !is_still_said(origin, new))).then_some(is)
+    (same_kind && (was == is || !still_occurs(origin, new))).then_some(is)
 }
 
-/// Whether the old value of an origin stands anywhere in what the server says now.
-fn is_still_said(origin: &Origin, said: &Value) -> bool {
+/// Whether the old value of an origin occurs anywhere in a new server message.
+fn still_occurs(origin: &Origin, sent: &Value) -> bool {
     let old = text_of(&origin.value);
-    // A short token may be the same as anything by accident, but not where it is called the same.
-    let (tells, own_name) = (is_telling(&old), origin.path.rsplit('/').next());
+    // A short token can be equal to anything by accident, so it counts only in a member of the same
+    // name.
+    let (is_identifier, own_name) = (is_identifier(&old), origin.path.rsplit('/').next());
     let mut found = false;
-    scan_leaves(&said.to_string(), &mut |_, name, text, is_string| {
-        found |= text == old && (tells || Some(name) == own_name);
-        let may_hold = tells && !found && is_string && text.len() <= TEXT && text.contains(&old);
+    scan_leaves(&sent.to_string(), &mut |_, name, text, is_string| {
+        found |= text == old && (is_identifier || Some(name) == own_name);
+        let may_hold = is_identifier && !found && is_string && text.len() <= TEXT && text.contains(&old);
         found |= may_hold && words(text).into_iter().any(|word| bare(word) == old);
     });
     found
 }
 
-/// Follows an origin into a result; `old` tells which element of a list is meant.
+/// The value at an origin in a new result. `old` is needed to find the corresponding
+/// elements of lists.
 fn reach(origin: &Origin, old: &Value, result: &Value) -> Option<Value> {
     let found = follow(&origin.path, old, result)?;
     match &origin.inside {
@@ -180,7 +196,7 @@ fn reach(origin: &Origin, old: &Value, result: &Value) -> Option<Value> {
         }
         Inside::Word(index) => {
             let (old, new) = (words(follow(&origin.path, old, old)?.as_str()?), words(found.as_str()?));
-            // The same sentence around it: as many words, and the same ones beside it.
+            // The sentence must be the same: as many words, and the same neighbours.
             let beside = |words: &[&str]| {
                 let word = |at: Option<usize>| at.and_then(|at| words.get(at)).map(|word| (*word).to_owned());
                 [word(index.checked_sub(2)), word(index.checked_sub(1)), word(Some(index + 1))]
@@ -191,12 +207,12 @@ fn reach(origin: &Origin, old: &Value, result: &Value) -> Option<Value> {
     }
 }
 
-/// Follows a path of `old` into `new`. An element of a list is the one that is called the same; where the names themselves are what the server
-/// makes up, the one at the same place of a list of the same length.
+/// Follows a path of `old` in `new`. List elements correspond by name. If the server also chose the
+/// names, they correspond by index, provided that both lists have the same length.
 fn follow<'v>(path: &str, old: &Value, new: &'v Value) -> Option<&'v Value> {
     let (mut old, mut new) = (old, new);
     for step in path.split('/').skip(1) {
-        let name = step.replace("~1", "/").replace("~0", "~");
+        let name = unescaped(step);
         (old, new) = match (old, new) {
             (Value::Array(olds), Value::Array(news)) => {
                 let index: usize = name.parse().ok()?;
@@ -216,18 +232,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::replay::talk;
+    use crate::replay::test_recordings;
 
     fn flow(text: &str) -> Flow {
-        talk::script(text).flow
+        test_recordings::analyzed(text).flow
     }
 
-    /// What a call hands back when the answer before it was `old` and is `new`.
-    fn handed_back(old: Value, said: Value, new: Value) -> Vec<(String, Value)> {
+    /// The values that a second call sends back, if the first response was `old` and is now `new`.
+    fn handed_back(old: Value, sent: Value, new: Value) -> Vec<(String, Value)> {
         let flow = flow(&format!(
             r#"-> {{"id":1,"method":"tools/call","params":{{"name":"open","arguments":{{"title":"printer-17a"}}}}}}
                <- {{"id":1,"result":{old}}}
-               -> {{"id":2,"method":"tools/call","params":{said}}}"#
+               -> {{"id":2,"method":"tools/call","params":{sent}}}"#
         ));
         let values: HashMap<usize, Value> = flow.resolve(Giver::Answer(0), &old, &new).collect();
         let uses = flow.uses.get(&1).cloned().unwrap_or_default();
@@ -243,35 +259,35 @@ mod tests {
             -> {"id":2,"method":"tools/call","params":{"name":"say","arguments":{"text":"T-4711 is T-47110, not printer-17a: close T-4711."}}}
             "#,
         );
-        let said = r#"{"arguments":{"text":"T-4711 is T-47110, not printer-17a: close T-4711."}}"#;
+        let sent = r#"{"arguments":{"text":"T-4711 is T-47110, not printer-17a: close T-4711."}}"#;
         let [used] = flow.uses[&1].as_slice() else { panic!("{:?}", flow.uses) };
         let old = json!({"content": [{"type": "text", "text": "Opened ticket T-4711."}]});
         let new = json!({"content": [{"type": "text", "text": "Opened ticket T-9."}]});
         let (_, value) = flow.resolve(Giver::Answer(0), &old, &new).next().unwrap();
-        let renewed = used.renew(said, &flow.origins[used.origin].value, &value);
+        let renewed = used.renew(sent, &flow.origins[used.origin].value, &value);
         assert_eq!(renewed, r#"{"arguments":{"text":"T-9 is T-47110, not printer-17a: close T-9."}}"#);
         let edited = r#"{"arguments":{"text":"none"}}"#;
         assert_eq!(used.renew(edited, &flow.origins[used.origin].value, &value), edited);
     }
 
     #[test]
-    fn an_identifier_that_the_server_made_is_replaced() {
+    fn an_identifier_of_the_server_is_replaced() {
         let back =
             handed_back(json!({"ticket": "T-4711"}), json!({"arguments": {"id": "T-4711"}}), json!({"ticket": "T-9"}));
         assert_eq!(back, [("/arguments/id".to_owned(), json!("T-9"))]);
         let text = |ticket: &str| json!({"content": [{"text": format!("opened {ticket}, thank you")}]});
-        let said = json!({"ticket": "T-4711"});
-        assert_eq!(handed_back(text("T-4711"), said.clone(), text("X-1")), [("/ticket".to_owned(), json!("X-1"))]);
+        let sent = json!({"ticket": "T-4711"});
+        assert_eq!(handed_back(text("T-4711"), sent.clone(), text("X-1")), [("/ticket".to_owned(), json!("X-1"))]);
         assert_eq!(
-            handed_back(text("T-4711"), said.clone(), json!({"content": [{"text": "no more tickets, sorry"}]})),
+            handed_back(text("T-4711"), sent.clone(), json!({"content": [{"text": "no more tickets, sorry"}]})),
             []
         );
         let inner = |ticket: &str| json!({"content": [{"text": json!({"ticket": ticket}).to_string()}]});
-        assert_eq!(handed_back(inner("T-4711"), said, inner("X-1")), [("/ticket".to_owned(), json!("X-1"))]);
+        assert_eq!(handed_back(inner("T-4711"), sent, inner("X-1")), [("/ticket".to_owned(), json!("X-1"))]);
     }
 
     #[test]
-    fn requests_and_notifications_of_the_server_give_values_too() {
+    fn server_requests_and_notifications_supply_values_too() {
         let flow = flow(
             r#"
             -> {"id":1,"method":"tools/call","params":{"name":"a"}}
@@ -286,13 +302,16 @@ mod tests {
         );
         let givers: Vec<Giver> = flow.origins.iter().map(|origin| origin.giver).collect();
         assert_eq!(givers, [Giver::Notification(MessageNumber(5)), Giver::Request(MessageNumber(2))]);
-        assert_eq!(flow.told, HashMap::from([(("notifications/resources/updated".to_owned(), 2), MessageNumber(5))]));
+        assert_eq!(
+            flow.notifications,
+            HashMap::from([(("notifications/resources/updated".to_owned(), 2), MessageNumber(5))])
+        );
         let (old, new) = (json!({"uri": "note://1/b"}), json!({"uri": "note://2/b"}));
         assert_eq!(flow.resolve(givers[0], &old, &new).collect::<Vec<_>>(), [(0, json!("note://2/b"))]);
     }
 
     #[test]
-    fn answers_of_the_client_hand_values_back_too() {
+    fn client_responses_send_values_back_too() {
         let flow = flow(
             r#"
             -> {"id":1,"method":"tools/call","params":{"name":"open"}}
@@ -310,14 +329,14 @@ mod tests {
     }
 
     #[test]
-    fn what_may_be_the_same_by_accident_is_left_alone() {
-        let unchanged = |old: Value, said: Value, new: Value| assert_eq!(handed_back(old, said, new), []);
+    fn accidental_matches_are_left_alone() {
+        let unchanged = |old: Value, sent: Value, new: Value| assert_eq!(handed_back(old, sent, new), []);
         unchanged(json!({"count": 3}), json!({"count": 3}), json!({"count": 4}));
         unchanged(json!({"word": "printer"}), json!({"word": "printer"}), json!({"word": "scanner"}));
         unchanged(json!({"echo": "printer-17a"}), json!({"x": "printer-17a"}), json!({"echo": "other-18b"}));
-        // The old value's kind is another one now.
+        // The type of the value changed.
         unchanged(json!({"ticket": "T-4711"}), json!({"id": "T-4711"}), json!({"ticket": null}));
-        // The old value is still there, at another place.
+        // The old value still occurs, at another place.
         let uris = |uris: [&str; 2]| json!({"found": uris});
         unchanged(uris(["n://1", "n://2"]), json!({"uri": "n://1"}), uris(["n://2", "n://1"]));
         let told = json!({"ticket": "T-9", "text": "T-9 waits behind T-4711."});
@@ -334,9 +353,9 @@ mod tests {
     fn an_element_of_a_list_is_found_by_its_name() {
         let list = |names: &[(&str, &str)]| json!({"resources": names.iter().map(|(name, uri)| json!({"name": name, "uri": uri})).collect::<Vec<_>>()});
         let old = list(&[("a", "note://1/a"), ("b", "note://1/b")]);
-        let said = json!({"uri": "note://1/b"});
-        let back = handed_back(old.clone(), said.clone(), list(&[("b", "note://2/b"), ("a", "note://2/a")]));
+        let sent = json!({"uri": "note://1/b"});
+        let back = handed_back(old.clone(), sent.clone(), list(&[("b", "note://2/b"), ("a", "note://2/a")]));
         assert_eq!(back, [("/uri".to_owned(), json!("note://2/b"))]);
-        assert_eq!(handed_back(old, said, list(&[("a", "note://2/a")])), [], "b is gone: nothing stands for it");
+        assert_eq!(handed_back(old, sent, list(&[("a", "note://2/a")])), [], "b is gone: nothing stands for it");
     }
 }

@@ -1,42 +1,44 @@
-//! Who watches a replay while it runs, and may end it.
+//! Progress reports of a running replay, and the way to stop it.
 
 use std::fmt;
 
 use crossbeam_channel::{Receiver, never};
 
+use super::outcome::StepResult;
 use super::plan::StepIndex;
-use super::run::Done;
 
-/// What happened.
+/// One event of a running replay.
 #[derive(Clone, Copy, Debug)]
 pub enum Progress<'a> {
-    /// The conversation is open, and this revision is spoken. It happens again where the server forgot the session.
+    /// The handshake is complete, with this revision. It happens again if the server
+    /// loses the session.
     Opened(&'a str),
-    /// The message of this step is on its way.
+    /// The message of this step is being sent.
     Sent(StepIndex),
-    /// Nothing more happens to this step: it was answered, left out, or given up.
-    Done(StepIndex, &'a Done),
+    /// The step is finished: answered, skipped or timed out.
+    Done(StepIndex, &'a StepResult),
 }
 
-/// Who is told what happens, on the thread that replays, and whose word ends it.
+/// Receives progress reports on the thread of the replay, and can stop it.
 pub struct Follower<'a> {
-    told: Box<dyn FnMut(Progress<'_>) + 'a>,
+    on_progress: Box<dyn FnMut(Progress<'_>) + 'a>,
     pub(super) stop: Receiver<()>,
 }
 
 impl<'a> Follower<'a> {
-    /// Calls `told` for all that happens. A word on `stop`, or its end, ends the replay: what was not sent then says so.
-    pub fn new(told: impl FnMut(Progress<'_>) + 'a, stop: Receiver<()>) -> Follower<'a> {
-        Follower { told: Box::new(told), stop }
+    /// Calls `on_progress` for each event. A message on `stop`, or its disconnection, stops the
+    /// replay. Steps that were not sent then have that as their reason.
+    pub fn new(on_progress: impl FnMut(Progress<'_>) + 'a, stop: Receiver<()>) -> Follower<'a> {
+        Follower { on_progress: Box::new(on_progress), stop }
     }
 
-    /// Nobody watches.
+    /// A follower that ignores all progress and never stops the replay.
     pub fn nobody() -> Follower<'a> {
         Follower::new(|_| {}, never())
     }
 
-    pub(super) fn tell(&mut self, progress: Progress<'_>) {
-        (self.told)(progress);
+    pub(super) fn report(&mut self, progress: Progress<'_>) {
+        (self.on_progress)(progress);
     }
 }
 

@@ -1,14 +1,15 @@
-//! A replay as it is ordered: by the command line, or by a user interface, which needs no more than this.
+//! A replay as a caller orders it: the command line and the user interface need only this module.
 //!
 //! ```text
-//!  let script = Script::read(&reader, session)?;
-//!  let target = Target::read("http://localhost:8080/mcp", timeout)?;       // or "python3 server.py"
-//!  let mut job = Job::new(script, target, Place::file(database));
-//!  job.choose(&[step]);                                                   // one call, and what gives it its values
+//!  let recording = AnalyzedRecording::read(&reader, session)?;
+//!  let target = Target::read("http://localhost:8080/mcp", timeout)?;   // or "python3 server.py"
+//!  let mut job = Job::new(recording, target, Place::file(database));
+//!  job.choose(&[step]);                              // one call, and what supplies its values
 //!  job.edit(step, r#"{"name":"get_weather","arguments":{"city":"Oslo"}}"#)?;
-//!  for row in job.planned()? { … }                                        // what would be sent, and why something is not
-//!  let replayed = job.run(&mut Follower::new(|progress| …, stop))?;       // on a thread of its own: it waits for the server
-//!  replayed.report; job.answers(&replayed, step);                         // what differs; the two answers of a step
+//!  for row in job.planned()? { … }                   // a preview, with reasons for skipping
+//!  let replayed = job.run(&mut Follower::new(|progress| …, stop))?;  // blocks
+//!  replayed.report;                                  // the differences
+//!  job.answers(&replayed, step);                     // both answers of a step
 //! ```
 
 use std::fmt;
@@ -19,168 +20,178 @@ use anyhow::{Result, bail};
 use crossbeam_channel::RecvTimeoutError;
 use serde_json::Value;
 
+use super::analyzed_recording::AnalyzedRecording;
 use super::capture::Recorded;
+use super::comparison;
 use super::flow::Giver;
 use super::follow::Follower;
-use super::judge;
+use super::outcome::{ReplayResult, StepOutcome};
 use super::plan::StepIndex;
-use super::run::{Fate, Settings, Taken};
-use super::script::Script;
+use super::settings::Settings;
 use super::target::Target;
 use super::translate::{Dialect, Translated};
 use crate::compare::{Answer, Label, Report, Rule, Rules};
 use crate::mcp::MessageNumber;
 use crate::store::Place;
 
-/// How far apart the two runs that are compared with each other are: many times are told in whole seconds.
+/// The pause between the two runs that are compared in a calibration. Many servers write times in
+/// whole seconds, so the runs have to be more than a second apart.
 const APART: Duration = Duration::from_millis(1_100);
 
-/// What is replayed, against which server, and how.
+/// A replay to be run: the recording, the server, and all options.
 #[derive(Clone, Debug)]
 pub struct Job {
-    /// The recording, read for replay.
-    pub script: Script,
-    /// The server.
+    /// The recording, analyzed for replay.
+    pub recording: AnalyzedRecording,
+    /// The server to send to.
     pub target: Target,
-    /// How it is run.
+    /// Options of the run.
     pub settings: Settings,
-    /// How answers are compared.
+    /// Rules for comparing answers.
     pub rules: Rules,
-    /// What [`Job::calibrate`] found to vary by itself. It is part of `rules`, too.
+    /// Rules that [`Job::calibrate`] found. `rules` contains them too.
     pub volatile: Vec<Rule>,
-    /// Where what is said is saved.
+    /// The database that stores the traffic of the replay.
     pub place: Place,
 }
 
-/// A replay and what came of it.
+/// A finished replay.
 #[derive(Clone, Debug)]
 pub struct Replayed {
-    /// Each step with the new answer.
-    pub taken: Taken,
-    /// Where it was recorded.
+    /// The outcome of each step.
+    pub result: ReplayResult,
+    /// The recorded traffic.
     pub recorded: Recorded,
-    /// The new answers against the recorded ones.
+    /// The comparison of new and recorded answers.
     pub report: Report,
 }
 
-/// What gives a value, by its number in the recording.
+/// The message that supplies a value, by its number in the recording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Given {
-    /// The answer to this request.
+pub enum ValueSource {
+    /// The response to this request.
     AnswerTo(MessageNumber),
     /// This request or notification of the server.
-    Told(MessageNumber),
+    Message(MessageNumber),
 }
 
-impl fmt::Display for Given {
+impl fmt::Display for ValueSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Given::AnswerTo(number) => write!(f, "the answer to #{}", number.0),
-            Given::Told(number) => write!(f, "#{}", number.0),
+            ValueSource::AnswerTo(number) => write!(f, "the answer to #{}", number.0),
+            ValueSource::Message(number) => write!(f, "#{}", number.0),
         }
     }
 }
 
-/// A step as it would be sent.
+/// A preview of one step: what would be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
-    /// Its index in the plan.
+    /// Index of the step in the plan.
     pub step: StepIndex,
-    /// Its number in the recording.
+    /// Message number in the recording.
     pub number: MessageNumber,
-    /// What it is called.
+    /// The method and the subject of the message.
     pub label: Arc<Label>,
-    /// What it waits for: requests whose answers have to come, and what the server told.
+    /// The messages that the step waits for: requests that need a response, and messages that
+    /// the server initiates.
     pub after: Vec<MessageNumber>,
-    /// JSON Pointers into its `params`, each with what gives the value that is put there.
-    pub takes: Vec<(String, Given)>,
-    /// Why it is not sent.
+    /// Values in `params` that the new server supplies: a JSON Pointer, and the source
+    /// of the value.
+    pub takes: Vec<(String, ValueSource)>,
+    /// The reason for not sending it, if it is not sent.
     pub refused: Option<String>,
 }
 
 impl Job {
-    /// All of a recording, as fast as it may go, compared without exceptions.
-    pub fn new(script: Script, target: Target, place: Place) -> Job {
+    /// A replay of the whole recording at full speed, compared without exceptions.
+    pub fn new(recording: AnalyzedRecording, target: Target, place: Place) -> Job {
         let (settings, rules, volatile) = (Settings::default(), Rules::default(), Vec::new());
-        Job { script, target, settings, rules, volatile, place }
+        Job { recording, target, settings, rules, volatile, place }
     }
 
-    /// Only these steps, and those whose answers they need. The handshake is always sent.
+    /// Limits the replay to these steps and the steps that supply their values. The handshake
+    /// is always sent.
     pub fn choose(&mut self, steps: &[StepIndex]) {
-        let mut only = vec![false; self.script.plan.steps.len()];
+        let mut only = vec![false; self.recording.plan.steps.len()];
         let mut open = steps.to_vec();
         while let Some(step) = open.pop() {
             if let Some(chosen) = only.get_mut(step).filter(|chosen| !**chosen) {
                 *chosen = true;
-                open.extend(self.script.flow.sources(step));
+                open.extend(self.recording.flow.sources(step));
             }
         }
         self.settings.only = only;
     }
 
-    /// The `params` of a step as they would be sent, but for values that the new server gives; `None` where it has none.
+    /// The `params` of a step as they would be sent, before values of the new server are inserted.
+    /// `None` if the message has none.
     ///
     /// # Errors
     /// The recording cannot be read.
     pub fn params(&self, step: StepIndex) -> Result<Option<String>> {
         match self.settings.edits.get(&step) {
             Some(edited) => Ok(Some(edited.clone())),
-            None => Ok(self.script.params(&mut self.script.texts()?, step)?.map(str::to_owned)),
+            None => Ok(self.recording.params(&mut self.recording.texts()?, step)?.map(str::to_owned)),
         }
     }
 
-    /// Sends these `params` with a step instead of the recorded ones. Values of the new server still take the place of recorded ones where those
-    /// are left as they were.
+    /// Replaces the `params` of a step. Values of the new server are still inserted where the
+    /// edited text contains the recorded values.
     ///
     /// # Errors
-    /// There is no such step, or the text is no JSON object or array (JSON-RPC 2.0 section 4.2).
+    /// The step does not exist, or the text is not a JSON object or array (JSON-RPC 2.0 section
+    /// 4.2).
     pub fn edit(&mut self, step: StepIndex, params: &str) -> Result<()> {
-        if step >= self.script.plan.steps.len() {
+        if step >= self.recording.plan.steps.len() {
             bail!("there is no step {step}");
         }
         match serde_json::from_str(params) {
             Ok(Value::Object(_) | Value::Array(_)) => {}
-            Ok(_) => bail!("params are an object or an array"),
-            Err(error) => bail!("no JSON: {error}"),
+            Ok(_) => bail!("params must be an object or an array"),
+            Err(error) => bail!("not JSON: {error}"),
         }
         self.settings.edits.insert(step, params.to_owned());
         Ok(())
     }
 
-    /// What would be sent, in order.
+    /// Previews of all steps, in order.
     ///
     /// # Errors
     /// The recording cannot be read.
     pub fn planned(&self) -> Result<Vec<Planned>> {
         let mut rows = Vec::new();
-        planned(&self.script, &self.settings, &mut |row| {
+        planned(&self.recording, &self.settings, &mut |row| {
             rows.push(row);
             Ok(())
         })?;
         Ok(rows)
     }
 
-    /// Replays twice and sets aside, from now on, what differs between the two. These two are not saved.
+    /// Replays twice and adds rules for the values that differ between the two runs. These runs
+    /// are not saved.
     ///
     /// # Errors
     /// As for [`Target::replay`].
     pub fn calibrate(&mut self, follower: &mut Follower<'_>) -> Result<()> {
-        // What is only measured is not kept among the sessions.
+        // Calibration runs are not saved as sessions.
         let place = Place::temporary()?;
-        let (first, capture) = self.target.replay(&self.script, &self.settings, &place, follower)?;
+        let (first, capture) = self.target.replay(&self.recording, &self.settings, &place, follower)?;
         capture.finish()?;
-        // From the end of the one to the start of the other: a server that starts slowly the first time would bring them together.
+        // The pause lies between the end of the first run and the start of the second. Otherwise a
+        // slow first start of the server would shorten it.
         if follower.stop.recv_timeout(APART) != Err(RecvTimeoutError::Timeout) {
-            bail!("ended on request");
+            bail!("stopped on request");
         }
-        let (second, capture) = self.target.replay(&self.script, &self.settings, &place, follower)?;
+        let (second, capture) = self.target.replay(&self.recording, &self.settings, &place, follower)?;
         capture.finish()?;
-        self.volatile = judge::calibrate(&self.script, &first, &second)?;
+        self.volatile = comparison::calibrate(&self.recording, &first, &second)?;
         self.rules.ignored.extend(self.volatile.iter().cloned());
         Ok(())
     }
 
-    /// Replays once. It waits for the server, so a user interface calls it on a thread of its own, which has to live until it is done.
+    /// Replays once. Blocks until the server is done, so a user interface calls it on a separate
+    /// thread. The server process ends with that thread.
     ///
     /// # Errors
     /// As for [`Target::replay`].
@@ -188,78 +199,83 @@ impl Job {
         self.run_in(&self.place, follower)
     }
 
-    /// The same, recorded in another place.
+    /// Replays once and records into another database.
     pub(super) fn run_in(&self, place: &Place, follower: &mut Follower<'_>) -> Result<Replayed> {
-        let (taken, capture) = self.target.replay(&self.script, &self.settings, place, follower)?;
-        // The recorder may be behind: it catches up meanwhile.
-        let pairs = judge::pairs(&self.script, &taken, &self.rules);
+        let (result, capture) = self.target.replay(&self.recording, &self.settings, place, follower)?;
+        // The recorder catches up during the comparison.
+        let pairs = comparison::pairs(&self.recording, &result, &self.rules);
         let recorded = capture.finish()?;
-        let mut report = judge::report(&self.script, &taken, pairs?, &recorded);
+        let mut report = comparison::report(&self.recording, &result, pairs?, &recorded);
         (report.new, report.volatile) = (self.target.name(), self.volatile.clone());
-        Ok(Replayed { taken, recorded, report })
+        Ok(Replayed { result, recorded, report })
     }
 
-    /// The two answers to a request, the recorded one first; `None` for what is no request or was not sent.
+    /// The recorded and the new answer to a request. `None` for a notification or a request that
+    /// was not sent.
     ///
     /// # Errors
     /// The recording cannot be read.
     pub fn answers(&self, replayed: &Replayed, step: StepIndex) -> Result<Option<(Answer, Answer)>> {
-        let Some(Fate::Sent(Some(reply))) = replayed.taken.steps.get(step).map(|done| &done.fate) else {
+        let Some(StepOutcome::Sent(Some(reply))) = replayed.result.steps.get(step).map(|done| &done.outcome) else {
             return Ok(None);
         };
-        let texts = &mut self.script.texts()?;
-        let new = self.script.reply(texts, &replayed.taken.kept, step, reply);
-        Ok(Some((self.script.answer(texts, step), new)))
+        let texts = &mut self.recording.texts()?;
+        let new = self.recording.reply(texts, &replayed.result.new_answers, step, reply);
+        Ok(Some((self.recording.answer(texts, step), new)))
     }
 }
 
-/// Shows what of a script would be sent, in order.
+/// Passes a preview of each step to `show`, in order.
 ///
 /// # Errors
-/// The recording cannot be read, or `show` ends it.
-pub fn planned(script: &Script, settings: &Settings, show: &mut dyn FnMut(Planned) -> Result<()>) -> Result<()> {
-    let mut texts = script.texts()?;
-    // Which revision the server speaks is known beforehand only where it is forced.
-    let revision = settings.revision.as_deref().unwrap_or(&script.revision);
-    let mut dialect = Dialect::new(&script.revision, revision, script.client.clone());
-    for (index, step) in script.plan.steps.iter().enumerate() {
-        let number = |step: StepIndex| script.plan.steps[step].number;
-        let uses = script.flow.uses.get(&index).into_iter().flatten();
-        let params = script.params(&mut texts, index)?;
-        let unsaid = match script.translate(index, &mut dialect, params) {
+/// The recording cannot be read, or `show` fails.
+pub fn planned(
+    recording: &AnalyzedRecording,
+    settings: &Settings,
+    show: &mut dyn FnMut(Planned) -> Result<()>,
+) -> Result<()> {
+    let mut texts = recording.texts()?;
+    // The revision of the server is known in advance only if the user sets it.
+    let revision = settings.revision.as_deref().unwrap_or(&recording.revision);
+    let mut dialect = Dialect::new(&recording.revision, revision, recording.client.clone());
+    for (index, step) in recording.plan.steps.iter().enumerate() {
+        let number = |step: StepIndex| recording.plan.steps[step].number;
+        let uses = recording.flow.uses.get(&index).into_iter().flatten();
+        let params = recording.params(&mut texts, index)?;
+        let untranslated = match recording.translate(index, &mut dialect, params) {
             Translated::Send(_) => None,
-            Translated::Said(why) | Translated::Refused(why) => Some(why.to_owned()),
+            Translated::Implied(why) | Translated::Impossible(why) => Some(why.to_owned()),
         };
-        let because = script.plan.because(index).iter().map(|told| told.number);
+        let triggers = recording.plan.triggers(index).iter().map(|trigger| trigger.number);
         show(Planned {
             step: index,
             number: step.number,
             label: Arc::clone(&step.label),
-            after: script.plan.after(index).map(number).chain(because).collect(),
+            after: recording.plan.after(index).map(number).chain(triggers).collect(),
             takes: uses
-                .map(|used| (used.path.clone(), given(script, script.flow.origins[used.origin].giver)))
+                .map(|used| (used.path.clone(), given(recording, recording.flow.origins[used.origin].giver)))
                 .collect(),
-            refused: script.reason_to_skip(index, params, settings, &script.effects).or(unsaid),
+            refused: recording.reason_to_skip(index, params, settings, &recording.effects).or(untranslated),
         })?;
     }
     Ok(())
 }
 
-fn given(script: &Script, giver: Giver) -> Given {
+fn given(recording: &AnalyzedRecording, giver: Giver) -> ValueSource {
     match giver {
-        Giver::Answer(step) => Given::AnswerTo(script.plan.steps[step].number),
-        Giver::Request(number) | Giver::Notification(number) => Given::Told(number),
+        Giver::Answer(step) => ValueSource::AnswerTo(recording.plan.steps[step].number),
+        Giver::Request(number) | Giver::Notification(number) => ValueSource::Message(number),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::talk;
+    use crate::replay::test_recordings;
     use crate::source::stdio::Server;
 
     fn job() -> Job {
-        let script = talk::script(
+        let recording = test_recordings::analyzed(
             r#"
             -> {"id":1,"method":"initialize","params":{}}
             <- {"id":1,"result":{}}
@@ -271,11 +287,11 @@ mod tests {
             <- {"id":4,"result":{}}
             "#,
         );
-        Job::new(script, Target::Command(Server::default()), Place::file("unused"))
+        Job::new(recording, Target::Command(Server::default()), Place::file("unused"))
     }
 
     #[test]
-    fn one_call_comes_with_those_that_give_it_its_values() {
+    fn a_chosen_call_includes_the_calls_that_supply_its_values() {
         let mut job = job();
         job.choose(&[3]);
         let sent: Vec<String> = job
@@ -293,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn only_parameters_can_be_sent_as_parameters() {
+    fn only_objects_and_arrays_are_accepted_as_params() {
         let mut job = job();
         assert!(job.edit(2, r#"{"name":"look","arguments":{"x":2}}"#).is_ok());
         let params = |step| job.params(step).unwrap().unwrap();

@@ -1,7 +1,7 @@
-//! Many replays at once, and how long the answers took.
+//! Runs many replays and measures latencies.
 //!
-//! Of many that are alike one is worth keeping. Saved are the first, and each that was the first in which some request was answered otherwise: those
-//! are the ones that the report speaks of.
+//! Saving every replay would waste space. Saved are the first one, and each one that is the first
+//! in which some request differs. The report mentions only these.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,82 +10,83 @@ use std::thread;
 
 use anyhow::Result;
 
+use super::analyzed_recording::AnalyzedRecording;
 use super::follow::Follower;
 use super::job::{Job, Replayed};
-use super::run::{Fate, Taken};
-use super::script::Script;
+use super::outcome::{ReplayResult, StepOutcome};
 use crate::compare::{Outcome, Report};
 use crate::mcp::SessionNumber;
 use crate::store::Place;
 
-/// How many.
+/// The number of replays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Load {
-    /// Replays one after the other, in each session.
+    /// Replays per thread on average. The total is `repeat` times `parallel`.
     pub repeat: u64,
-    /// Sessions at once.
+    /// Threads that replay at the same time.
     pub parallel: u64,
 }
 
-/// The latencies of one kind of request, in nanoseconds.
+/// Latencies of the requests with one label, in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Latencies {
-    /// In the recording.
+    /// Latencies in the recording.
     pub recorded: Vec<i64>,
-    /// In the replays, at most [`KEPT`], evenly chosen.
+    /// Latencies in the replays: the latest [`MAX_LATENCIES`].
     pub replayed: Vec<i64>,
+    /// All latencies so far, including those that are not stored any more.
     seen: u64,
 }
 
-/// Latencies kept of one kind of request.
-const KEPT: usize = 65_536;
+/// The most latencies that are stored for one label.
+const MAX_LATENCIES: usize = 65_536;
 
 impl Latencies {
     fn add(&mut self, latency: i64) {
         self.seen += 1;
-        if self.replayed.len() < KEPT {
+        if self.replayed.len() < MAX_LATENCIES {
             self.replayed.push(latency);
         } else {
-            // Later ones take the place of earlier ones in turn.
-            self.replayed[(self.seen % KEPT as u64) as usize] = latency;
+            // Later latencies replace earlier ones in turn.
+            self.replayed[(self.seen % MAX_LATENCIES as u64) as usize] = latency;
         }
     }
 }
 
-/// The value that `percent` of the values do not exceed.
+/// The smallest value that at least `percent` percent of the values do not exceed.
 pub fn percentile(values: &[i64], percent: usize) -> Option<i64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
-    // The nearest rank: of three values the largest is the one that 99 % do not exceed.
+    // The nearest-rank method: of three values, the largest is the 99th percentile.
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.saturating_sub(1)).copied()
 }
 
-/// What came of all of them.
+/// The results of all replays.
 #[derive(Clone, Debug, Default)]
 pub struct Outcomes {
-    /// The first report, with the worst outcome of each request in all of them.
+    /// The report of the first replay. Each request has the first difference that any replay found.
     pub report: Report,
-    /// By label.
+    /// Latencies by label.
     pub latencies: BTreeMap<String, Latencies>,
-    /// Replays done.
+    /// Number of finished replays.
     pub replays: u64,
-    /// Those of them that were saved, where they are saved.
+    /// The sessions of saved replays, unless the database is temporary.
     pub saved: Vec<SessionNumber>,
 }
 
 impl Outcomes {
-    /// Adds a replay, and says whether the report speaks of it.
-    fn add(&mut self, script: &Script, taken: &Taken, report: Report) -> bool {
+    /// Adds a replay. Returns whether the report mentions it.
+    fn add(&mut self, recording: &AnalyzedRecording, result: &ReplayResult, report: Report) -> bool {
         self.replays += 1;
         for (index, (step, done)) in
-            script.plan.steps.iter().zip(&taken.steps).enumerate().filter(|(_, (step, _))| step.is_request)
+            recording.plan.steps.iter().zip(&result.steps).enumerate().filter(|(_, (step, _))| step.is_request)
         {
             let latencies = self.latencies.entry(step.label.to_string()).or_default();
             if self.replays == 1 {
-                latencies.recorded.extend(script.latency(index));
+                latencies.recorded.extend(recording.latency(index));
             }
-            if let (Some(latency), Fate::Sent(_)) = (done.latency, &done.fate) {
+            if let (Some(latency), StepOutcome::Sent(_)) = (done.latency, &done.outcome) {
                 latencies.add(latency);
             }
         }
@@ -94,9 +95,9 @@ impl Outcomes {
             return true;
         }
         let mut is_other = false;
-        for (kept, other) in self.report.pairs.iter_mut().zip(report.pairs) {
-            if !kept.outcome.differs() && other.outcome.differs() {
-                *kept = other;
+        for (first, other) in self.report.pairs.iter_mut().zip(report.pairs) {
+            if !first.outcome.differs() && other.outcome.differs() {
+                *first = other;
                 is_other = true;
             }
         }
@@ -108,28 +109,28 @@ impl Outcomes {
         is_other
     }
 
-    /// Says what was saved of many.
+    /// Adds a note on the saved replays.
     fn note_saved(&mut self) {
         let numbers: Vec<String> = self.saved.iter().map(|session| session.0.to_string()).collect();
         let sessions = if numbers.len() == 1 { "session" } else { "sessions" };
         self.report.notes.push(format!(
-            "of {} replays {} saved, {sessions} {}: the first, and each that was the first to differ somewhere",
+            "of {} replays {} saved as {sessions} {}: the first one, and each one with a new difference",
             self.replays,
             numbers.len(),
             numbers.join(", ")
         ));
     }
 
-    /// Whether anything differed.
+    /// Whether any replay differed from the recording.
     pub fn differs(&self) -> bool {
         self.report.pairs.iter().any(|pair| pair.outcome != Outcome::Same && pair.outcome.differs())
     }
 }
 
-/// Replays a script as often as asked for. Of each replay nothing is kept but what differs.
+/// Runs a replay as often as `load` asks for. Only differences are retained.
 ///
 /// # Errors
-/// As for [`Job::run`]: the first that any of them met.
+/// As for [`Job::run`]. The first error of any replay ends all.
 pub fn run(job: &Job, load: Load) -> Result<Outcomes> {
     let total = load.repeat.saturating_mul(load.parallel);
     let is_single = total <= 1;
@@ -139,8 +140,8 @@ pub fn run(job: &Job, load: Load) -> Result<Outcomes> {
         let place = if is_single { job.place.clone() } else { Place::temporary()? };
         job.run_in(&place, &mut Follower::nobody())
     };
-    let add = |outcomes: &mut Outcomes, Replayed { taken, recorded, report }: Replayed| {
-        if outcomes.add(&job.script, &taken, report) && !job.place.is_temporary() {
+    let add = |outcomes: &mut Outcomes, Replayed { result, recorded, report }: Replayed| {
+        if outcomes.add(&job.recording, &result, report) && !job.place.is_temporary() {
             outcomes.saved.extend(if is_single { recorded.session()? } else { recorded.save(&job.place)? });
         }
         Ok(())
@@ -177,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_percentile_is_a_value_that_so_many_do_not_exceed() {
+    fn percentiles_use_the_nearest_rank() {
         assert_eq!([0, 50, 95, 99, 100].map(|percent| percentile(&[3, 1, 2], percent)), [1, 2, 3, 3, 3].map(Some));
         let many: Vec<i64> = (1..=200).collect();
         assert_eq!([50, 95, 99].map(|percent| percentile(&many, percent)), [100, 190, 198].map(Some));

@@ -1,21 +1,26 @@
-//! What the client is to say again, and what each word waits for.
+//! Plans a replay: which messages the client sends, and what each of them waits for.
 //!
 //! ```text
 //!  recorded                          plan
 //!  → 1 initialize                    1 initialize
 //!  ← 1 result                        2 notifications/initialized   after 1
 //!  ⇢ notifications/initialized       3 tools/call a
-//!  → 2 tools/call a                  4 tools/call b                (3 was still open: both at once)
+//!  → 2 tools/call a                  4 tools/call b          (3 is still open: in parallel)
 //!  → 3 tools/call b                  5 tools/call c                after 4
 //!  ← 3 result
 //!  → 4 tools/call c
 //! ```
 //!
-//! Steps are sent in the order of the recording. A step waits for the answers that had arrived by the time it was sent; those that
-//! an earlier step waited for need not be named again. What the server told by itself is waited for where the step is what a client does about it
-//! (`tools/list` after `notifications/tools/list_changed`): of all others nobody knows that they mattered, and another server need not say them.
+//! Messages are sent in the order of the recording. A message waits for the responses that had
+//! arrived before it was sent. Only responses since the message before are listed, because that one
+//! waited for the earlier ones.
 //!
-//! A plan holds numbers, and no text of the recording: a [`Planner`] makes it while the messages go by.
+//! A message also waits for a notification of the server if it is a known reaction to it
+//! (`tools/list` after `notifications/tools/list_changed`). Other notifications are not waited for:
+//! nothing shows that they mattered, and another server may not send them.
+//!
+//! A plan contains numbers and hashes, but no text of the recording. A [`Planner`] builds it while
+//! the messages are read once.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -35,176 +40,187 @@ use crate::mcp::{Message, MessageNumber};
 /// The index of a step in its plan.
 pub type StepIndex = usize;
 
-/// A notification or a request of the server.
+/// A request or notification that the server sends on its own initiative.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
-    /// Its number in the recording.
+pub struct ServerInitiated {
+    /// Message number in the recording.
     pub number: MessageNumber,
-    /// Its method.
+    /// The method of the message.
     pub method: String,
-    /// How many of this method there were then, this one included: so it is found again.
+    /// The number of messages with this method so far, this one included. It identifies the
+    /// corresponding message of the new server.
     pub count: u64,
 }
 
-/// One message of the client.
+/// One message that the client sends.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Step {
-    /// Its number in the recording.
+pub struct PlannedMessage {
+    /// Message number in the recording.
     pub number: MessageNumber,
-    /// What it is called.
+    /// The method and the subject of the message.
     pub label: Arc<Label>,
-    /// Whether an answer is expected: a request. Otherwise it is a notification.
+    /// Whether it is a request. Otherwise it is a notification.
     pub is_request: bool,
-    /// Nanoseconds that the client let pass: since the step before, or since the last answer that it waited for.
+    /// Nanoseconds that the client waited after its previous message, or after the last response if
+    /// that came later.
     pub pause: i64,
-    /// The recorded answer.
-    pub answer: Option<Recorded>,
-    /// What it waits for, in [`Plan::waits`].
+    /// The recorded response.
+    pub answer: Option<RecordedAnswer>,
+    /// The range in [`Plan::waits`] of the requests that it waits for.
     after: Range<u32>,
 }
 
-/// A recorded answer.
+/// A recorded response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Recorded {
-    /// Its number.
+pub struct RecordedAnswer {
+    /// Message number in the recording.
     pub number: MessageNumber,
-    /// Nanoseconds until it was there.
+    /// Nanoseconds from the request to the response.
     pub latency: Option<i64>,
-    /// What [`Plan::digest`] makes of it.
+    /// Hash from [`Plan::digest`].
     digest: u64,
 }
 
-/// A request of the server, as it was answered.
+/// A request of the server that the client answered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerRequest {
-    /// Its method.
+    /// The method of the request.
     pub method: String,
-    /// Its number.
+    /// Message number in the recording.
     pub number: MessageNumber,
-    /// That of the client's answer.
+    /// Message number of the client's response.
     pub answer: MessageNumber,
-    /// What [`Plan::question`] makes of it.
+    /// Hash from [`Plan::question`].
     pub question: u64,
 }
 
-/// What the client is to say again.
+/// The messages that the client sends, in order.
 #[derive(Clone, Debug, Default)]
 pub struct Plan {
     /// Requests and notifications in order.
-    pub steps: Vec<Step>,
+    pub steps: Vec<PlannedMessage>,
     /// Requests of the server that the client answered.
     pub server_requests: Vec<ServerRequest>,
-    /// Messages of the client that are no JSON-RPC: they are not sent.
+    /// Messages of the client that are not JSON-RPC. They are not sent.
     pub unsendable: Vec<MessageNumber>,
-    /// How many notifications and requests of each method the server sent.
+    /// The number of the server's notifications and requests by method.
     pub unasked: BTreeMap<String, u64>,
-    /// Requests whose answers arrived after the step before one was sent, step by step.
+    /// For all steps, the requests whose responses arrived since the step before.
     waits: Vec<u32>,
-    /// What the server told that made the client say something.
-    because: HashMap<StepIndex, Vec<Told>>,
-    /// For cancellations: the request that is taken back.
+    /// The server messages to which a step is a reaction.
+    triggers: HashMap<StepIndex, Vec<ServerInitiated>>,
+    /// For each cancellation, the request that it cancels.
     cancels: HashMap<StepIndex, StepIndex>,
-    /// Another one each time, so that nobody can make two texts that seem the same.
+    /// Keys of the hashes. They are random, so nobody can construct two texts with the same hash.
     hashes: RandomState,
 }
 
 impl Plan {
-    /// The requests whose answers a step waits for.
+    /// The requests whose responses a step waits for.
     pub fn after(&self, step: StepIndex) -> impl Iterator<Item = StepIndex> {
         let Range { start, end } = self.steps[step].after;
         self.waits[start as usize..end as usize].iter().map(|step| *step as StepIndex)
     }
 
-    /// What the server told that made the client say a step.
-    pub fn because(&self, step: StepIndex) -> &[Told] {
-        self.because.get(&step).map(Vec::as_slice).unwrap_or_default()
+    /// The server messages that a step waits for.
+    pub fn triggers(&self, step: StepIndex) -> &[ServerInitiated] {
+        self.triggers.get(&step).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// A step hands back what the server told: it waits for that.
-    pub(super) fn wait_for(&mut self, step: StepIndex, told: Told) {
-        self.because.entry(step).or_default().push(told);
+    /// Makes a step wait for a server message, because it sends back a value from it.
+    pub(super) fn add_trigger(&mut self, step: StepIndex, trigger: ServerInitiated) {
+        self.triggers.entry(step).or_default().push(trigger);
     }
 
-    /// For a cancellation: the request that it takes back.
+    /// The request that a cancellation cancels.
     pub fn cancels(&self, step: StepIndex) -> Option<StepIndex> {
         self.cancels.get(&step).copied()
     }
 
-    /// The step of a message.
+    /// The step of a recorded message.
     pub fn step_of(&self, number: MessageNumber) -> Option<StepIndex> {
         self.steps.binary_search_by_key(&number, |step| step.number).ok()
     }
 
-    /// Whether the recorded answer to a step is this one, letter by letter.
+    /// Whether a response to a step equals the recorded one in every byte.
     pub fn is_as_recorded(&self, step: StepIndex, is_error: bool, text: &str) -> bool {
         self.steps[step].answer.is_some_and(|answer| answer.digest == self.digest(is_error, text))
     }
 
-    /// What is held of an answer: enough to know it again.
+    /// A hash that identifies a response.
     fn digest(&self, is_error: bool, text: &str) -> u64 {
         self.hashes.hash_one((is_error, text))
     }
 
-    /// What is held of a question of the server: that of the same parameters, however they are written, is the same.
+    /// A hash that identifies the parameters of a server request. It does not depend on the order
+    /// of members or on blanks.
     pub fn question(&self, params: Option<&str>) -> u64 {
         let value = params.and_then(|params| serde_json::from_str::<Value>(params).ok());
         self.hashes.hash_one(value.map(|value| value.to_string()))
     }
 }
 
-/// Answered requests that a cancellation may still name: it was on its way when the answer came.
-const CROSSED: usize = 1_024;
+/// The most answered requests that are remembered for cancellations. A cancellation can name a
+/// request that was answered while the cancellation was on its way.
+const MAX_ANSWERED_IDS: usize = 1_024;
 
-/// Makes a plan of messages that go by. It holds what is open.
+/// Builds a plan while messages are read. It stores only open requests.
 #[derive(Debug, Default)]
 pub struct Planner {
     /// The plan so far.
     pub plan: Plan,
+    /// Requests without a response, by message number.
     open: HashMap<MessageNumber, StepIndex>,
-    /// Requests that are open, or were a moment ago, by id.
+    /// Open and recently answered requests by id.
     ids: HashMap<String, StepIndex>,
-    crossed: VecDeque<(String, StepIndex)>,
-    /// What the server asked, with its method and [`Plan::question`].
-    asked: HashMap<MessageNumber, (String, u64)>,
-    arrived: Vec<StepIndex>,
-    /// Notifications that a later step may be the answer to, by what would be that.
-    told: HashMap<Reaction, Told>,
-    /// When the client had reason to go on: the step before, or the last answer.
-    ready: Option<Time>,
-    /// Messages that repeat an earlier one at another place, since the server redirected that.
+    /// Recently answered requests, oldest first.
+    answered_ids: VecDeque<(String, StepIndex)>,
+    /// Open requests of the server: the method, and the hash from [`Plan::question`].
+    open_server_requests: HashMap<MessageNumber, (String, u64)>,
+    /// Requests that were answered since the last step.
+    answered: Vec<StepIndex>,
+    /// Notifications to which a later request may be the reaction, by that reaction.
+    reactions: HashMap<Reaction, ServerInitiated>,
+    /// Time of the previous message of the client, or of the last response.
+    ready_since: Option<Time>,
+    /// Messages that repeat an earlier one at another URL, because the server redirected that one.
     copies: HashMap<MessageNumber, MessageNumber>,
+    /// Labels, shared by all steps that have them.
     labels: HashMap<Label, Arc<Label>>,
 }
 
-/// What a message is to the plan.
+/// The role of a message in the plan.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Role {
-    /// What the client says again.
+    /// The client sends it again.
     Step(StepIndex),
-    /// The answer to a step.
+    /// The response to a step.
     Answer(StepIndex),
     /// A request or a notification of the server.
-    Told(Told),
-    /// The answer to a request of the server, of this index among [`Plan::server_requests`].
+    ServerInitiated(ServerInitiated),
+    /// The response to a server request, with its index in [`Plan::server_requests`].
     Reply(usize),
-    /// Nothing.
+    /// The message has no role.
     None,
 }
 
 impl Planner {
-    /// Of a recording in which these messages are copies of earlier ones, that were redirected.
+    /// A planner for a recording. `copies` maps messages that were repeated after a redirect to
+    /// the original ones.
     pub fn new(copies: HashMap<MessageNumber, MessageNumber>) -> Planner {
         Planner { copies, ..Planner::default() }
     }
 
-    /// The next message of the recording.
+    /// Adds the next message of the recording.
     pub fn take(&mut self, message: &Message) -> Role {
         if message.redelivered {
             return Role::None;
         }
         match (message.direction, message.kind) {
             (Direction::ServerToClient, Kind::Response | Kind::Error) => self.answer(message),
-            (Direction::ServerToClient, Kind::Request | Kind::Notification) => Role::Told(self.tell(message)),
+            (Direction::ServerToClient, Kind::Request | Kind::Notification) => {
+                Role::ServerInitiated(self.server_initiated(message))
+            }
             (Direction::ClientToServer, Kind::Response | Kind::Error) => self.reply(message),
             (Direction::ClientToServer, Kind::Request | Kind::Notification) => self.step(message),
             (Direction::ClientToServer, Kind::Invalid) => {
@@ -220,12 +236,13 @@ impl Planner {
         let is_error = message.kind == Kind::Error;
         let text = part(message, if is_error { "error" } else { "result" }).unwrap_or("null");
         let digest = self.plan.digest(is_error, text);
-        self.plan.steps[step].answer = Some(Recorded { number: message.number, latency: message.latency, digest });
-        self.arrived.push(step);
-        self.ready = Some(message.time);
-        self.crossed.extend(message.id.as_deref().map(|id| (id.to_owned(), step)));
-        if self.crossed.len() > CROSSED
-            && let Some((id, step)) = self.crossed.pop_front()
+        self.plan.steps[step].answer =
+            Some(RecordedAnswer { number: message.number, latency: message.latency, digest });
+        self.answered.push(step);
+        self.ready_since = Some(message.time);
+        self.answered_ids.extend(message.id.as_deref().map(|id| (id.to_owned(), step)));
+        if self.answered_ids.len() > MAX_ANSWERED_IDS
+            && let Some((id, step)) = self.answered_ids.pop_front()
             && self.ids.get(&id) == Some(&step)
         {
             self.ids.remove(&id);
@@ -233,29 +250,30 @@ impl Planner {
         Role::Answer(step)
     }
 
-    fn tell(&mut self, message: &Message) -> Told {
+    fn server_initiated(&mut self, message: &Message) -> ServerInitiated {
         let method = message.method.as_deref().unwrap_or_default().to_owned();
         let count = self.plan.unasked.entry(method.clone()).or_default();
         *count += 1;
-        let told = Told { number: message.number, method, count: *count };
+        let initiated = ServerInitiated { number: message.number, method, count: *count };
         if message.kind == Kind::Request {
             let question = self.plan.question(part(message, "params"));
-            self.asked.insert(message.number, (told.method.clone(), question));
+            self.open_server_requests.insert(message.number, (initiated.method.clone(), question));
         } else {
-            self.told.extend(Reaction::to(message).into_iter().map(|reaction| (reaction, told.clone())));
+            let caused = REACTIONS.iter().filter(|(notification, ..)| initiated.method == *notification);
+            self.reactions.extend(caused.map(|row| (reaction(message, row), initiated.clone())));
         }
-        told
+        initiated
     }
 
     fn reply(&mut self, message: &Message) -> Role {
-        let asked = message.answers.and_then(|request| Some((request, self.asked.remove(&request)?)));
-        let Some((number, (method, question))) = asked else { return Role::None };
+        let request = message.answers.and_then(|request| Some((request, self.open_server_requests.remove(&request)?)));
+        let Some((number, (method, question))) = request else { return Role::None };
         self.plan.server_requests.push(ServerRequest { method, number, answer: message.number, question });
         Role::Reply(self.plan.server_requests.len() - 1)
     }
 
     fn step(&mut self, message: &Message) -> Role {
-        // It is said once, and answered at the place that it was redirected to.
+        // A redirected message is sent once. The response to its copy counts for it.
         let original = self.copies.get(&message.number).and_then(|original| self.plan.step_of(*original));
         if let Some(step) = original {
             self.open.extend((message.kind == Kind::Request).then_some((message.number, step)));
@@ -269,11 +287,12 @@ impl Planner {
             None => Arc::clone(self.labels.entry(label.clone()).or_insert(Arc::new(label))),
         };
         let start = self.plan.waits.len() as u32;
-        // Steps are numbers in memory: there are fewer than 2^32.
-        self.plan.waits.extend(self.arrived.drain(..).map(|step| step as u32));
+        // A plan in memory has fewer than 2^32 steps.
+        self.plan.waits.extend(self.answered.drain(..).map(|step| step as u32));
         let after = start..self.plan.waits.len() as u32;
-        if let Some(told) = Reaction::of(message).and_then(|reaction| self.told.remove(&reaction)) {
-            self.plan.wait_for(index, told);
+        let cause = REACTIONS.iter().find(|(_, request, _)| message.method.as_deref() == Some(*request));
+        if let Some(notification) = cause.and_then(|row| self.reactions.remove(&reaction(message, row))) {
+            self.plan.add_trigger(index, notification);
         }
         if let Some(request) = cancelled(message).and_then(|id| self.ids.get(id)) {
             self.plan.cancels.insert(index, *request);
@@ -282,51 +301,35 @@ impl Planner {
             self.open.insert(message.number, index);
             self.ids.extend(message.id.as_deref().map(|id| (id.to_owned(), index)));
         }
-        let pause = self.ready.replace(message.time).map_or(0, |ready| message.time.since(ready).max(0));
-        self.plan.steps.push(Step { number: message.number, label, is_request, pause, answer: None, after });
+        let pause = self.ready_since.replace(message.time).map_or(0, |ready| message.time.since(ready).max(0));
+        self.plan.steps.push(PlannedMessage { number: message.number, label, is_request, pause, answer: None, after });
         Role::Step(index)
     }
 }
 
-/// What a client does about a notification: a request of this method, about this (a URI, a task).
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Reaction(&'static str, Option<String>);
+/// Requests that a client sends because of a notification. The third column names the member of
+/// `params` that both must have in common.
+const REACTIONS: [(&str, &str, Option<&str>); 7] = [
+    ("notifications/tools/list_changed", "tools/list", None),
+    ("notifications/prompts/list_changed", "prompts/list", None),
+    ("notifications/resources/list_changed", "resources/list", None),
+    ("notifications/resources/list_changed", "resources/templates/list", None),
+    ("notifications/resources/updated", "resources/read", Some("uri")),
+    ("notifications/tasks/status", "tasks/get", Some("taskId")),
+    ("notifications/tasks/status", "tasks/result", Some("taskId")),
+];
 
-impl Reaction {
-    /// What a client may do about a notification.
-    fn to(message: &Message) -> Vec<Reaction> {
-        let about = |name| member(part(message, "params")?, name).map(str::to_owned);
-        match message.method.as_deref().unwrap_or_default() {
-            "notifications/tools/list_changed" => vec![Reaction("tools/list", None)],
-            "notifications/prompts/list_changed" => vec![Reaction("prompts/list", None)],
-            "notifications/resources/list_changed" => {
-                vec![Reaction("resources/list", None), Reaction("resources/templates/list", None)]
-            }
-            "notifications/resources/updated" => vec![Reaction("resources/read", about("uri"))],
-            "notifications/tasks/status" => {
-                ["tasks/get", "tasks/result"].map(|method| Reaction(method, about("taskId"))).into()
-            }
-            _ => Vec::new(),
-        }
-    }
+/// A request that a client sends because of a notification: its method, and its subject (a URI, a
+/// task).
+type Reaction = (&'static str, Option<String>);
 
-    /// What a request may be the answer to.
-    fn of(message: &Message) -> Option<Reaction> {
-        let about = |name| member(part(message, "params")?, name).map(str::to_owned);
-        Some(match message.method.as_deref()? {
-            "tools/list" => Reaction("tools/list", None),
-            "prompts/list" => Reaction("prompts/list", None),
-            "resources/list" => Reaction("resources/list", None),
-            "resources/templates/list" => Reaction("resources/templates/list", None),
-            "resources/read" => Reaction("resources/read", about("uri")),
-            "tasks/get" => Reaction("tasks/get", about("taskId")),
-            "tasks/result" => Reaction("tasks/result", about("taskId")),
-            _ => return None,
-        })
-    }
+/// One row of [`REACTIONS`] with the subject of this message.
+fn reaction(message: &Message, (_, request, subject): &(&str, &'static str, Option<&str>)) -> Reaction {
+    let about = |name: &str| member(part(message, "params")?, name).map(str::to_owned);
+    (request, subject.and_then(about))
 }
 
-/// The id that a cancellation names, as JSON text.
+/// The request id in a cancellation, as JSON text.
 fn cancelled(message: &Message) -> Option<&str> {
     let is_cancellation = message.method.as_deref() == Some("notifications/cancelled");
     member(part(message, "params")?, "requestId").filter(|_| is_cancellation)
@@ -335,16 +338,16 @@ fn cancelled(message: &Message) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::talk;
+    use crate::replay::test_recordings;
 
     fn plan(text: &str) -> Plan {
         let mut planner = Planner::default();
-        talk::read(text).iter().for_each(|message| drop(planner.take(message)));
+        test_recordings::read(text).iter().for_each(|message| drop(planner.take(message)));
         planner.plan
     }
 
     #[test]
-    fn what_waited_waits_and_what_ran_in_parallel_runs_in_parallel() {
+    fn waiting_and_parallelism_are_as_recorded() {
         let plan = plan(
             r#"
             -> {"id":1,"method":"initialize"}
@@ -360,11 +363,11 @@ mod tests {
             -> {"id":5,"method":"ping"}
             "#,
         );
-        let said = plan.steps.iter().enumerate().map(|(at, step)| {
+        let described = plan.steps.iter().enumerate().map(|(at, step)| {
             format!("{} after {:?} cancels {:?}", step.label, plan.after(at).collect::<Vec<_>>(), plan.cancels(at))
         });
-        let said: Vec<String> = said.collect();
-        insta::assert_snapshot!(said.join("\n"), @r"
+        let described: Vec<String> = described.collect();
+        insta::assert_snapshot!(described.join("\n"), @r"
         initialize after [] cancels None
         notifications/initialized after [0] cancels None
         tools/call a after [] cancels None
@@ -374,11 +377,11 @@ mod tests {
         ping after [2, 4] cancels None
         ");
         assert_eq!(plan.steps[6].answer, None);
-        assert_eq!(plan.steps[2].pause, talk::TICK, "since the step before");
+        assert_eq!(plan.steps[2].pause, test_recordings::TICK, "since the step before");
     }
 
     #[test]
-    fn what_a_client_does_about_a_notification_waits_for_it() {
+    fn a_reaction_waits_for_its_notification() {
         let plan = plan(
             r#"
             -> {"id":1,"method":"tools/list"}
@@ -392,13 +395,15 @@ mod tests {
             -> {"id":4,"method":"tools/list","params":{"cursor":"2"}}
             "#,
         );
-        let because = |step| plan.because(step).iter().map(|told| (told.number.0, told.count)).collect::<Vec<_>>();
-        let because: Vec<_> = (0..plan.steps.len()).map(because).collect();
-        assert_eq!(because, [vec![], vec![(5, 1)], vec![(4, 1)], vec![]]);
+        let triggers = |step| {
+            plan.triggers(step).iter().map(|reactions| (reactions.number.0, reactions.count)).collect::<Vec<_>>()
+        };
+        let triggers: Vec<_> = (0..plan.steps.len()).map(triggers).collect();
+        assert_eq!(triggers, [vec![], vec![(5, 1)], vec![(4, 1)], vec![]]);
     }
 
     #[test]
-    fn answers_to_the_server_are_kept_with_what_it_asked() {
+    fn client_responses_are_stored_with_the_server_request() {
         let plan = plan(
             r#"
             -> {"id":1,"method":"tools/call","params":{"name":"ask"}}
@@ -420,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_redirected_is_said_once() {
+    fn a_redirected_message_is_sent_once() {
         let text = r#"
             -> {"id":1,"method":"initialize"}
             -> {"id":1,"method":"initialize"}
@@ -428,14 +433,14 @@ mod tests {
             -> {"id":2,"method":"ping"}
         "#;
         let mut planner = Planner::new(HashMap::from([(MessageNumber(2), MessageNumber(1))]));
-        talk::read(text).iter().for_each(|message| drop(planner.take(message)));
+        test_recordings::read(text).iter().for_each(|message| drop(planner.take(message)));
         let plan = planner.plan;
         assert_eq!(plan.steps.iter().map(|step| step.number.0).collect::<Vec<_>>(), [1, 4]);
         assert!(plan.is_as_recorded(0, false, "{}") && plan.after(1).eq([0]));
     }
 
     #[test]
-    fn an_answer_is_known_again_by_its_letters() {
+    fn a_recorded_answer_is_recognised_by_its_bytes() {
         let plan = plan(
             r#"
             -> {"id":1,"method":"tools/call","params":{"name":"a"}}
@@ -449,17 +454,18 @@ mod tests {
     }
 
     #[test]
-    fn a_cancellation_may_cross_the_answer_and_a_plan_holds_no_more_than_such() {
-        let mut talk = String::new();
+    fn a_cancellation_can_cross_the_response_and_old_ids_are_discarded() {
+        let mut test_recordings = String::new();
         for id in 0..3_000 {
-            talk += &format!("-> {{\"id\":{id},\"method\":\"ping\"}}\n<- {{\"id\":{id},\"result\":{{}}}}\n");
+            test_recordings += &format!("-> {{\"id\":{id},\"method\":\"ping\"}}\n<- {{\"id\":{id},\"result\":{{}}}}\n");
         }
         for id in [2_999, 0] {
-            talk += &format!("-> {{\"method\":\"notifications/cancelled\",\"params\":{{\"requestId\":{id}}}}}\n");
+            test_recordings +=
+                &format!("-> {{\"method\":\"notifications/cancelled\",\"params\":{{\"requestId\":{id}}}}}\n");
         }
         let mut planner = Planner::default();
-        talk::read(&talk).iter().for_each(|message| drop(planner.take(message)));
+        test_recordings::read(&test_recordings).iter().for_each(|message| drop(planner.take(message)));
         assert_eq!([3_000, 3_001].map(|step| planner.plan.cancels(step)), [Some(2_999), None]);
-        assert_eq!((planner.open.len(), planner.ids.len(), planner.labels.len()), (0, CROSSED, 2));
+        assert_eq!((planner.open.len(), planner.ids.len(), planner.labels.len()), (0, MAX_ANSWERED_IDS, 2));
     }
 }

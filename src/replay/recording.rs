@@ -1,4 +1,4 @@
-//! A saved session, whole: what mock works on.
+//! A recorded session in memory, as the mock uses it.
 
 use anyhow::{Result, bail};
 
@@ -7,29 +7,30 @@ use crate::mcp::{Message, Session};
 use crate::store::{Reader, Scope};
 use crate::view::units;
 
-/// Bytes of messages that one recording may have. All of them are held at once, since any may be the next to be asked for; sessions of a thousand
-/// calls have a few megabytes.
+/// The most bytes of messages in one recording. All of them stay in memory, since a client can ask
+/// for any at any time. A session of a thousand calls has a few megabytes.
 const BYTES: usize = 512 << 20;
 
-/// Messages that room is made for at once.
+/// The most messages for which memory is reserved in advance.
 const MESSAGES: usize = 1 << 18;
 
-/// A recorded session.
+/// A recorded session with all its messages.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    /// The session.
+    /// The recorded session.
     pub session: Session,
-    /// Its messages in order of completion.
+    /// Messages in order of completion.
     pub messages: Vec<Message>,
 }
 
 impl Recording {
-    /// Reads a session.
+    /// Loads a session.
     ///
     /// # Errors
-    /// The database cannot be read, or the session is larger than can be held.
+    /// The database cannot be read, or the session is too large.
     pub fn load(reader: &Reader, session: Session) -> Result<Recording> {
-        // Grown by doubling, half of it would be empty. What the session says of itself is not believed without bounds.
+        // Reserving avoids half-empty memory after growth by doubling. The stored count can be
+        // wrong, so it is limited.
         let count = usize::try_from(session.messages).unwrap_or(usize::MAX).min(MESSAGES);
         let mut messages: Vec<Message> = Vec::with_capacity(count);
         let mut bytes = 0;
@@ -38,16 +39,17 @@ impl Recording {
             let message = message?;
             bytes += message.raw.len();
             if bytes > BYTES {
-                bail!("session {} is too large to be held: more than {}", session.number.0, units::size(BYTES as u64));
+                bail!("session {} is too large for memory: more than {}", session.number.0, units::size(BYTES as u64));
             }
-            // Where their bytes were captured is of no use here.
+            // The mock needs neither packets nor findings.
             messages.push(Message { packets: Vec::new(), findings: Vec::new(), ..message });
         }
         Ok(Recording { session, messages })
     }
 }
 
-/// The names of header fields of a session's requests whose values were masked when they were recorded, each once.
+/// The names of header fields in a session's requests whose values were masked in the
+/// recording, each once.
 ///
 /// # Errors
 /// The database cannot be read.
@@ -68,7 +70,7 @@ fn masked(exchange: &Exchange) -> impl Iterator<Item = &str> {
     fields.filter(|(_, value)| is_masked(value)).map(|(name, _)| name)
 }
 
-/// Whether a value is nothing but the mask.
+/// Whether a value consists only of the mask.
 pub fn is_masked(value: &str) -> bool {
     value.len() > 2 && value.bytes().all(|byte| byte == crate::decode::http::MASK)
 }

@@ -1,8 +1,8 @@
-//! One replay: the plan against a live server.
+//! Runs one replay: sends the planned messages to a live server and collects the answers.
 //!
-//! One thread decides; transports read and write on threads of their own. It waits for one thing only, the next arrival, and never without a
-//! deadline: a request that is not answered in time is given up and the rest goes on; a server that is gone ends the replay, and what
-//! was not sent says so.
+//! One thread sends, receives and decides. It waits only for the next arrival, and always with a
+//! deadline. A request without a response in time is given up, and the rest goes on. If the server
+//! is gone, the replay ends, and the remaining steps contain that reason.
 
 mod arrivals;
 mod handshake;
@@ -12,147 +12,44 @@ mod questions;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use self::polls::Poll;
+use super::analyzed_recording::AnalyzedRecording;
 use super::edit::replaced;
 use super::flow::Use;
 use super::follow::{Follower, Progress};
-use super::kept::{Kept, Place};
-use super::plan::{Step, StepIndex};
-use super::safety::{Effects, Policy};
-use super::script::Script;
+use super::new_answers::NewAnswers;
+use super::outcome::{ReplayResult, Reply, StepOutcome, StepResult};
+use super::plan::{PlannedMessage, StepIndex};
+use super::safety::Effects;
+use super::settings::{Pace, Settings};
 use super::texts::Texts;
 use super::translate::{Dialect, Era, Translated, headers, parameter_headers};
 use super::transport::{Failure, FailureKind, Outgoing, Transport};
-use crate::compare::{Answer, Held};
+use crate::compare::{Answer, AnswerText};
 use crate::decode::Direction;
 use crate::mcp::MessageNumber;
 
-/// How fast the client speaks.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Pace {
-    /// As soon as it may.
-    Fast,
-    /// With the pauses of the recording, divided by this.
-    Recorded(f64),
-}
+/// Time for responses that the recording does not contain, after all others have arrived.
+const LAST_ANSWERS: Duration = Duration::from_millis(300);
 
-impl FromStr for Pace {
-    type Err = String;
+/// The longest time that a step waits for a message that the server initiates. Another server may
+/// never send it.
+const TRIGGER_TIMEOUT: Duration = Duration::from_secs(2);
 
-    fn from_str(text: &str) -> Result<Pace, String> {
-        match text {
-            "fast" => Ok(Pace::Fast),
-            "recorded" => Ok(Pace::Recorded(1.0)),
-            other => match other.strip_prefix('x').and_then(|times| times.parse::<f64>().ok()) {
-                Some(times) if times.is_finite() && times > 0.001 => Ok(Pace::Recorded(times)),
-                _ => Err(format!("--pace {other}: fast, recorded, or xN for N times as fast")),
-            },
-        }
-    }
-}
+/// The most new handshakes after the server lost the session.
+const MAX_REOPENINGS: u32 = 3;
 
-/// How a replay is run.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The revision to speak, where it is not to be negotiated.
-    pub revision: Option<String>,
-    /// How fast.
-    pub pace: Pace,
-    /// How long an answer may take.
-    pub timeout: Duration,
-    /// What is not sent.
-    pub policy: Policy,
-    /// Whether a step is wanted (`--only`), by index; empty: all are.
-    pub only: Vec<bool>,
-    /// By step: `params` to be sent instead of the recorded ones, as JSON texts.
-    pub edits: HashMap<StepIndex, String>,
-}
-
-impl Default for Settings {
-    /// All of it, as fast as it may go.
-    fn default() -> Settings {
-        Settings {
-            revision: None,
-            pace: Pace::Fast,
-            timeout: Duration::from_secs(30),
-            policy: Policy::default(),
-            only: Vec::new(),
-            edits: HashMap::new(),
-        }
-    }
-}
-
-/// The new answer to a request; [`Script::reply`] reads it.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Reply {
-    /// The recorded one, letter by letter: it is not held twice.
-    AsRecorded,
-    /// Another, kept in [`Taken::kept`].
-    Other(Answer<Place>),
-}
-
-/// What became of a step.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Fate {
-    /// It was sent; a request with its answer.
-    Sent(Option<Reply>),
-    /// It was not, for this reason.
-    Skipped(String),
-}
-
-/// A step, done.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Done {
-    /// The id of the request that was sent.
-    pub id: Option<u64>,
-    /// What became of it.
-    pub fate: Fate,
-    /// Nanoseconds until the answer was there.
-    pub latency: Option<i64>,
-}
-
-/// A replay, done.
-#[derive(Clone, Debug, Default)]
-pub struct Taken {
-    /// Each step, in order.
-    pub steps: Vec<Done>,
-    /// Answers that are not the recorded ones.
-    pub kept: Arc<Kept>,
-    /// By origin: the new server's value.
-    pub values: HashMap<usize, Value>,
-    /// The server's notifications and requests, by method.
-    pub unasked: BTreeMap<String, u64>,
-    /// The revision that was spoken.
-    pub revision: String,
-    /// What else is to be said.
-    pub notes: Vec<String>,
-    /// The address speaks another transport: nothing was replayed.
-    pub wrong_transport: Option<Failure>,
-    /// The conversation could not be opened: nothing was replayed.
-    pub unopened: Option<String>,
-}
-
-/// How long requests without a recorded answer may still be answered once all others are.
-const LINGER: Duration = Duration::from_millis(300);
-
-/// How long a step is held back for what the server tells by itself: another server need not tell it.
-const HELD_BACK: Duration = Duration::from_secs(2);
-
-/// Times that a session which the server forgot is opened again.
-const REOPENED: u32 = 3;
-
-/// How long a server may take to start and to answer the first request, where others may take less.
-const START: Duration = Duration::from_secs(10);
+/// The least time limit for the first request, because the server may still be starting.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Clone)]
-struct Pending {
-    /// The step; `None` for a handshake that the recording does not have.
+struct PendingRequest {
+    /// The step of the request. `None` for a handshake that the recording does not contain.
     step: Option<StepIndex>,
     sent: Instant,
     deadline: Instant,
@@ -161,209 +58,211 @@ struct Pending {
     rounds: u32,
 }
 
-impl Pending {
-    /// Nanoseconds until it was answered.
+impl PendingRequest {
+    /// Nanoseconds from sending the request to `at`.
     fn latency(&self, at: Instant) -> Option<i64> {
         i64::try_from(at.saturating_duration_since(self.sent).as_nanos()).ok()
     }
 }
 
-/// Replays a script, with the texts of its recording.
+/// Replays a recording. `texts` reads the messages of the same recording.
 pub fn run(
-    script: &Script,
+    recording: &AnalyzedRecording,
     texts: &mut Texts,
     settings: &Settings,
     transport: Box<dyn Transport>,
     follower: &mut Follower<'_>,
-) -> Taken {
-    let revision = settings.revision.as_deref().unwrap_or(&script.revision);
+) -> ReplayResult {
+    let revision = settings.revision.as_deref().unwrap_or(&recording.revision);
     let mut runner = Runner {
-        script,
+        recording,
         texts,
         settings,
         transport,
         follower,
-        dialect: Dialect::new(&script.revision, revision, script.client.clone()),
-        done: vec![None; script.plan.steps.len()],
+        dialect: Dialect::new(&recording.revision, revision, recording.client.clone()),
+        step_results: vec![None; recording.plan.steps.len()],
         pending: BTreeMap::new(),
         polls: Vec::new(),
         handshakes: HashMap::new(),
-        ids: vec![0; script.plan.steps.len()],
-        next: 1,
-        used: vec![false; script.plan.server_requests.len()],
-        asked_back: vec![false; script.rounds.questions.len()],
-        effects: script.effects.clone(),
-        kept: Kept::default(),
+        ids: vec![0; recording.plan.steps.len()],
+        next_id: 1,
+        used_replies: vec![false; recording.plan.server_requests.len()],
+        used_questions: vec![false; recording.rounds.questions.len()],
+        effects: recording.effects.clone(),
+        new_answers: NewAnswers::default(),
         schemas: HashMap::new(),
-        opened: false,
-        reopened: 0,
-        over: None,
-        lost: false,
-        silent: false,
-        untold: BTreeSet::new(),
-        taken: Taken::default(),
+        is_open: false,
+        reopenings: 0,
+        ended: None,
+        session_lost: false,
+        timed_out: false,
+        missing_methods: BTreeSet::new(),
+        result: ReplayResult::default(),
     };
-    runner.play();
+    runner.send_all();
     runner.finish()
 }
 
 struct Runner<'a, 'f> {
-    script: &'a Script,
+    recording: &'a AnalyzedRecording,
     texts: &'a mut Texts,
     settings: &'a Settings,
     transport: Box<dyn Transport>,
     follower: &'a mut Follower<'f>,
     dialect: Dialect,
-    done: Vec<Option<Done>>,
-    /// By id, which is the order in which they were sent.
-    pending: BTreeMap<u64, Pending>,
-    /// What is to be asked again, later.
+    step_results: Vec<Option<StepResult>>,
+    /// Open requests by id. Ids grow, so they are in the order of sending.
+    pending: BTreeMap<u64, PendingRequest>,
+    /// Requests to be repeated later.
     polls: Vec<Poll>,
-    /// Answers to handshakes of our own.
-    handshakes: HashMap<u64, Held>,
-    /// By step: the id with which it was sent last; 0: it was not.
+    /// Answers to handshakes that the recording does not contain.
+    handshakes: HashMap<u64, AnswerText>,
+    /// By step: the id of the latest request; 0 if none was sent.
     ids: Vec<u64>,
-    next: u64,
-    /// Recorded answers to the server's requests that were given.
-    used: Vec<bool>,
-    /// The same for questions that stood in results.
-    asked_back: Vec<bool>,
+    next_id: u64,
+    /// Whether each recorded response to a server request was used.
+    used_replies: Vec<bool>,
+    /// Whether each recorded response to an input request was used.
+    used_questions: Vec<bool>,
     effects: Effects,
-    /// Answers that are not the recorded ones.
-    kept: Kept,
-    /// Input schemas of tools that want arguments in header fields.
+    /// Answers that differ from the recorded ones.
+    new_answers: NewAnswers,
+    /// Input schemas of tools that take arguments in header fields.
     schemas: HashMap<String, Value>,
-    opened: bool,
-    reopened: u32,
-    over: Option<Failure>,
-    /// The server forgot the session.
-    lost: bool,
-    /// A request was given up.
-    silent: bool,
-    /// Methods of what the server did not tell in time: it is not waited for again.
-    untold: BTreeSet<String>,
-    taken: Taken,
+    is_open: bool,
+    reopenings: u32,
+    ended: Option<Failure>,
+    /// The server lost the session.
+    session_lost: bool,
+    /// A request got no response in time.
+    timed_out: bool,
+    /// Methods of server-initiated messages that did not arrive in time. They are not
+    /// waited for again.
+    missing_methods: BTreeSet<String>,
+    result: ReplayResult,
 }
 
 impl Runner<'_, '_> {
-    fn play(&mut self) {
-        let steps = &self.script.plan.steps;
-        // A client of both eras tries `server/discover` first, and then it is a request like any other.
+    fn send_all(&mut self) {
+        let steps = &self.recording.plan.steps;
+        // Clients of both eras send `server/discover` first. To a server of the older era it is a
+        // request like any other.
         let opening = if self.dialect.era() == Era::Legacy { "initialize" } else { "server/discover" };
-        let opens = |step: &Step| step.label.method == opening;
+        let opens = |step: &PlannedMessage| step.label.method == opening;
         if !steps.iter().any(opens) {
             self.open(None);
         }
         for (index, step) in steps.iter().enumerate() {
-            if self.done[index].is_some() {
+            if self.step_results[index].is_some() {
                 continue;
             }
-            self.wait(None, |runner| runner.script.plan.after(index).any(|step| runner.is_pending(step)));
+            self.wait(None, |runner| runner.recording.plan.after(index).any(|step| runner.is_pending(step)));
             let params = self.recorded(Direction::ClientToServer, step.number, "params");
-            let because = self.script.plan.because(index);
-            if !because.is_empty() && self.reason_to_skip(index, params.as_deref()).is_none() {
-                self.hold_back(step, because);
+            let triggers = self.recording.plan.triggers(index);
+            if !triggers.is_empty() && self.reason_to_skip(index, params.as_deref()).is_none() {
+                self.await_triggers(step, triggers);
             }
             self.pause(step.pause);
-            if std::mem::take(&mut self.lost) && self.reopened < REOPENED {
-                self.reopened += 1;
+            if std::mem::take(&mut self.session_lost) && self.reopenings < MAX_REOPENINGS {
+                self.reopenings += 1;
                 self.transport.forget_session();
-                self.taken.notes.push(format!("the session was opened again before #{}", step.number.0));
+                self.result.notes.push(format!("the session was opened again before #{}", step.number.0));
                 self.open(None);
             }
             if let Some(why) = self.reason_to_skip(index, params.as_deref()) {
-                self.end(index, Fate::Skipped(why));
-            } else if opens(step) && !self.opened {
+                self.finish_unsent(index, StepOutcome::Skipped(why));
+            } else if opens(step) && !self.is_open {
                 self.open(Some(index));
             } else {
-                self.say(index, step, params);
+                self.send_step(index, step, params);
             }
-            if self.taken.wrong_transport.is_some() {
+            if self.result.wrong_transport.is_some() {
                 return;
             }
         }
         let is_awaited = |runner: &Self| runner.pending.values().any(|pending| runner.is_expected(pending));
         self.wait(None, |runner| is_awaited(runner) || !runner.polls.is_empty());
-        self.wait(Some(Instant::now() + LINGER), |runner| !runner.pending.is_empty());
+        self.wait(Some(Instant::now() + LAST_ANSWERS), |runner| !runner.pending.is_empty());
     }
 
-    fn finish(mut self) -> Taken {
-        let last_words = self.transport.close();
-        let gone = self.over.take().map(|over| over.why);
-        let gone = match (gone, last_words) {
-            (Some(gone), Some(words)) => Some(format!("{gone}; {words}")),
-            (gone, words) => gone.or(words),
+    fn finish(mut self) -> ReplayResult {
+        let server_exit = self.transport.close();
+        let reason = self.ended.take().map(|ended| ended.why);
+        let reason = match (reason, server_exit) {
+            (Some(reason), Some(server_exit)) => Some(format!("{reason}; {server_exit}")),
+            (reason, server_exit) => reason.or(server_exit),
         };
-        if !self.opened {
-            self.taken.unopened = gone.clone();
+        if !self.is_open {
+            self.result.unopened = reason.clone();
         }
-        let nothing = |why: String| Fate::Sent(Some(Reply::Other(Answer::Nothing(why))));
-        for (index, done) in self.done.iter_mut().enumerate() {
+        let nothing = |why: String| StepOutcome::Sent(Some(Reply::Other(Answer::Nothing(why))));
+        for (index, done) in self.step_results.iter_mut().enumerate() {
             let id = Some(self.ids[index]).filter(|id| *id > 0);
-            let fate = match (&done, &gone, id) {
+            let outcome = match (&done, &reason, id) {
                 (Some(_), ..) => continue,
-                (None, Some(gone), Some(_)) => nothing(format!("no answer: {gone}")),
-                (None, Some(gone), None) => nothing(format!("not sent: {gone}")),
+                (None, Some(reason), Some(_)) => nothing(format!("no answer: {reason}")),
+                (None, Some(reason), None) => nothing(format!("not sent: {reason}")),
                 (None, None, _) => nothing("no answer".to_owned()),
             };
-            let ended = Done { id, fate, latency: None };
-            self.follower.tell(Progress::Done(index, &ended));
-            *done = Some(ended);
+            let unfinished = StepResult { id, outcome, latency: None };
+            self.follower.report(Progress::Done(index, &unfinished));
+            *done = Some(unfinished);
         }
-        self.taken.steps = self.done.into_iter().flatten().collect();
-        self.taken.kept = Arc::new(self.kept);
-        self.taken.revision = self.dialect.revision;
-        self.taken
+        self.result.steps = self.step_results.into_iter().flatten().collect();
+        self.result.new_answers = Arc::new(self.new_answers);
+        self.result.revision = self.dialect.revision;
+        self.result
     }
 
     fn reason_to_skip(&self, index: StepIndex, params: Option<&str>) -> Option<String> {
-        if self.over.is_some() {
+        if self.ended.is_some() {
             return None;
         }
-        self.script.reason_to_skip(index, params, self.settings, &self.effects)
+        self.recording.reason_to_skip(index, params, self.settings, &self.effects)
     }
 
-    /// A member of a recorded message. Where the recording cannot be read, the replay ends.
+    /// A member of a recorded message. The replay ends if the recording cannot be read.
     fn recorded(&mut self, side: Direction, number: MessageNumber, name: &str) -> Option<String> {
         match self.texts.part(side, number, name) {
             Ok(text) => text.map(str::to_owned),
             Err(error) => {
                 let why = format!("the recording cannot be read: {error:#}");
-                self.over.get_or_insert(Failure::new(FailureKind::Server, why));
+                self.ended.get_or_insert(Failure::new(FailureKind::Server, why));
                 None
             }
         }
     }
 
-    /// Nothing more happens to a step.
-    fn end(&mut self, step: StepIndex, fate: Fate) {
-        self.conclude(step, Done { id: None, fate, latency: None });
+    /// Finishes a step that needs no response.
+    fn finish_unsent(&mut self, step: StepIndex, outcome: StepOutcome) {
+        self.finish_step(step, StepResult { id: None, outcome, latency: None });
     }
 
-    fn conclude(&mut self, step: StepIndex, done: Done) {
-        self.follower.tell(Progress::Done(step, &done));
-        self.done[step] = Some(done);
+    fn finish_step(&mut self, step: StepIndex, step_result: StepResult) {
+        self.follower.report(Progress::Done(step, &step_result));
+        self.step_results[step] = Some(step_result);
     }
 
     /// Sends a step with these recorded `params`.
-    fn say(&mut self, index: StepIndex, step: &Step, mut params: Option<String>) {
-        if self.over.is_some() {
+    fn send_step(&mut self, index: StepIndex, step: &PlannedMessage, mut params: Option<String>) {
+        if self.ended.is_some() {
             return;
         }
         if let Some(edited) = self.settings.edits.get(&index) {
             params = Some(edited.clone());
         }
-        if let Some(uses) = self.script.flow.uses.get(&index) {
+        if let Some(uses) = self.recording.flow.uses.get(&index) {
             params = params.map(|params| self.with_values(params, uses));
         }
-        let cancelled = self.script.plan.cancels(index).map(|step| self.ids[step]).filter(|id| *id > 0);
+        let cancelled = self.recording.plan.cancels(index).map(|step| self.ids[step]).filter(|id| *id > 0);
         if let (Some(params), Some(id)) = (&mut params, cancelled) {
             *params = replaced(params, "/requestId", &id.to_string());
         }
-        let params = match self.script.translate(index, &mut self.dialect, params.as_deref()) {
+        let params = match self.recording.translate(index, &mut self.dialect, params.as_deref()) {
             Translated::Send(params) => params,
-            Translated::Said(why) | Translated::Refused(why) => {
-                return self.end(index, Fate::Skipped(why.to_owned()));
+            Translated::Implied(why) | Translated::Impossible(why) => {
+                return self.finish_unsent(index, StepOutcome::Skipped(why.to_owned()));
             }
         };
         if step.is_request {
@@ -371,35 +270,35 @@ impl Runner<'_, '_> {
             self.ids[index] = id;
         } else {
             self.notify(&step.label.method, params.as_deref());
-            self.follower.tell(Progress::Sent(index));
-            self.end(index, Fate::Sent(None));
+            self.follower.report(Progress::Sent(index));
+            self.finish_unsent(index, StepOutcome::Sent(None));
         }
     }
 
-    /// What the client says, with the new server's values where it handed recorded ones back.
-    fn with_values(&self, said: String, uses: &[Use]) -> String {
-        uses.iter().fold(said, |said, used| match self.taken.values.get(&used.origin) {
-            Some(value) => used.renew(&said, &self.script.flow.origins[used.origin].value, value),
-            None => said,
+    /// Replaces recorded values by those of the new server.
+    fn with_values(&self, text: String, uses: &[Use]) -> String {
+        uses.iter().fold(text, |text, used| match self.result.values.get(&used.origin) {
+            Some(value) => used.renew(&text, &self.recording.flow.origins[used.origin].value, value),
+            None => text,
         })
     }
 
-    /// Sends a request; its answer becomes that of the step.
+    /// Sends a request. Its answer becomes the answer to the step.
     fn request(&mut self, step: Option<StepIndex>, method: &str, params: Option<String>, rounds: u32) -> u64 {
         let sent = Instant::now();
         let opens = matches!(method, "initialize" | "server/discover");
-        let deadline = sent + if opens { self.settings.timeout.max(START) } else { self.settings.timeout };
-        let id = self.ask(Pending { step, sent, deadline, method: method.to_owned(), params, rounds });
+        let deadline = sent + if opens { self.settings.timeout.max(START_TIMEOUT) } else { self.settings.timeout };
+        let id = self.send_request(PendingRequest { step, sent, deadline, method: method.to_owned(), params, rounds });
         if let Some(step) = step {
-            self.follower.tell(Progress::Sent(step));
+            self.follower.report(Progress::Sent(step));
         }
         id
     }
 
-    /// Puts a request on its way, under an id of its own.
-    fn ask(&mut self, pending: Pending) -> u64 {
-        let id = self.next;
-        self.next += 1;
+    /// Sends a request under a new id.
+    fn send_request(&mut self, pending: PendingRequest) -> u64 {
+        let id = self.next_id;
+        self.next_id += 1;
         let text = compose(Some(id), &pending.method, pending.params.as_deref());
         let fields = self.fields(&pending.method, pending.params.as_deref());
         self.pending.insert(id, pending);
@@ -415,7 +314,7 @@ impl Runner<'_, '_> {
     fn fields(&self, method: &str, params: Option<&str>) -> Vec<(String, String)> {
         let modern = self.dialect.era() == Era::Modern;
         let revision =
-            Some(self.dialect.revision.as_str()).filter(|_| (self.opened || modern) && method != "initialize");
+            Some(self.dialect.revision.as_str()).filter(|_| (self.is_open || modern) && method != "initialize");
         let mut fields = headers(revision, method, params);
         let params = params.filter(|_| modern && method == "tools/call" && !self.schemas.is_empty());
         let call = params.and_then(|params| serde_json::from_str::<Value>(params).ok()).unwrap_or_default();
@@ -426,7 +325,7 @@ impl Runner<'_, '_> {
     }
 }
 
-/// A message as text.
+/// The JSON text of a message.
 fn compose(id: Option<u64>, method: &str, params: Option<&str>) -> String {
     let method = Value::from(method);
     let id = id.map(|id| format!(r#","id":{id}"#)).unwrap_or_default();

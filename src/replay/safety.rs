@@ -1,4 +1,5 @@
-//! What is not sent again without being asked for: tools that destroy, secrets that were masked.
+//! Decides what is not sent without permission: calls of destructive tools, and messages with
+//! masked secrets.
 
 use std::collections::HashMap;
 
@@ -7,35 +8,36 @@ use serde_json::Value;
 use super::recording::is_masked;
 use crate::compare::Label;
 
-/// What a tool says of its effects (ToolAnnotations).
+/// The effects of a tool according to its annotations (ToolAnnotations).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// `readOnlyHint`: it changes nothing.
+    /// `readOnlyHint` is true: the tool changes nothing.
     ReadOnly,
-    /// `destructiveHint` false: it only adds.
+    /// `destructiveHint` is false: the tool only adds data.
     Additive,
-    /// `destructiveHint` true.
+    /// `destructiveHint` is true.
     Destructive,
 }
 
-/// What is sent without asking.
+/// The tools that may be called without asking.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
-    /// Tools of unknown effect are not sent either.
+    /// Do not call tools whose effects are unknown.
     pub safe: bool,
-    /// All tools are sent.
+    /// Call all tools.
     pub allow_destructive: bool,
-    /// These tools are sent.
+    /// Tools that are always called.
     pub allowed: Vec<String>,
 }
 
-/// What is known of the tools.
+/// The effects of tools by name.
 #[derive(Clone, Debug, Default)]
 pub struct Effects(HashMap<String, Effect>);
 
 impl Effects {
-    /// Learns from the result of `tools/list`. Where two servers say two things, the worse counts.
-    pub fn learn(&mut self, result: &Value) {
+    /// Adds the tools in a result of `tools/list`. If two servers disagree about a tool, it
+    /// counts as destructive.
+    pub fn add_tools(&mut self, result: &Value) {
         for tool in result.get("tools").and_then(Value::as_array).into_iter().flatten() {
             let hint = |name: &str| tool.get("annotations").and_then(|notes| notes.get(name)).and_then(Value::as_bool);
             // "destructiveHint: … This property is meaningful only when `readOnlyHint == false`"
@@ -54,8 +56,8 @@ impl Effects {
         }
     }
 
-    /// Why a request is not sent; `None` where it is.
-    pub fn refuse(&self, label: &Label, policy: &Policy) -> Option<String> {
+    /// The reason for not sending a request. `None` if it may be sent.
+    pub fn reason_to_refuse(&self, label: &Label, policy: &Policy) -> Option<String> {
         if label.method != "tools/call" || policy.allow_destructive {
             return None;
         }
@@ -65,24 +67,26 @@ impl Effects {
         }
         match self.0.get(tool) {
             Some(Effect::Destructive) => {
-                Some(format!("{tool} says that it destroys (destructiveHint): --allow {tool} sends it"))
+                Some(format!("{tool} is destructive (destructiveHint); use --allow {tool} to send it"))
             }
             Some(Effect::ReadOnly | Effect::Additive) => None,
-            None if policy.safe => Some(format!("nobody says what {tool} does (--safe): --allow {tool} sends it")),
+            None if policy.safe => {
+                Some(format!("the effects of {tool} are unknown (--safe); use --allow {tool} to send it"))
+            }
             None => None,
         }
     }
 }
 
-/// The path of a value that was masked when it was recorded.
+/// The path of a masked value in `params`, if there is one.
 pub fn masked(params: &str) -> Option<String> {
-    // A look at the text spares reading it.
+    // Searching for the mask first avoids parsing most texts.
     memchr::memmem::find(params.as_bytes(), b"\"***")?;
     let value: Value = serde_json::from_str(params).ok()?;
     find(&value).map(|steps| steps.into_iter().rev().fold(String::new(), |path, step| format!("{path}/{step}")))
 }
 
-/// The steps to a masked text, last first.
+/// The path to a masked text, with the last step first.
 fn find(value: &Value) -> Option<Vec<String>> {
     let below = |step: String, value: &Value| {
         let mut steps = find(value)?;
@@ -104,19 +108,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::replay::talk;
+    use crate::replay::test_recordings;
 
     #[test]
-    fn what_destroys_is_not_sent_unless_allowed() {
+    fn destructive_tools_are_not_called_unless_allowed() {
         let mut effects = Effects::default();
-        effects.learn(&json!({"tools": [
+        effects.add_tools(&json!({"tools": [
             {"name": "look", "annotations": {"readOnlyHint": true, "destructiveHint": true}},
             {"name": "wipe", "annotations": {"destructiveHint": true}},
             {"name": "add", "annotations": {"destructiveHint": false}},
             {"name": "what"}]}));
         let sent = |tool: &str, policy: &Policy| {
             let call = format!(r#"-> {{"id":1,"method":"tools/call","params":{{"name":"{tool}"}}}}"#);
-            effects.refuse(&Label::of(&talk::read(&call)[0]), policy).is_none()
+            effects.reason_to_refuse(&Label::of(&test_recordings::read(&call)[0]), policy).is_none()
         };
         let default = Policy::default();
         assert_eq!(["look", "wipe", "add", "what"].map(|tool| sent(tool, &default)), [true, false, true, true]);

@@ -1,14 +1,16 @@
-//! The server that a recording is replayed against, and one replay against it from start to end.
+//! The server that a recording is replayed against, and one replay from start to end.
 
 use std::ffi::OsString;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use super::analyzed_recording::AnalyzedRecording;
 use super::capture::Capture;
 use super::follow::Follower;
-use super::run::{self, Settings, Taken};
-use super::script::Script;
+use super::outcome::ReplayResult;
+use super::run;
+use super::settings::Settings;
 #[cfg(feature = "http")]
 use super::transport::http::{Http, Mode};
 use super::transport::stdio::Stdio;
@@ -21,25 +23,25 @@ use crate::source::tape;
 use crate::store::{CaptureKind, Page, Place, Reader};
 use crate::view::command_line;
 
-/// A server.
+/// A server to replay against.
 #[derive(Clone, Debug)]
 pub enum Target {
-    /// To be run.
+    /// A command that starts the server.
     Command(Server),
-    /// At a URL.
+    /// A server at a URL.
     #[cfg(feature = "http")]
     Url {
-        /// The URL.
+        /// The URL of the server.
         url: String,
-        /// Which way messages go; `None`: found out.
+        /// The transport to use. `None` to detect it.
         mode: Option<Mode>,
-        /// How it is reached.
-        options: connect::Options,
+        /// Options for connecting.
+        options: connect::ConnectOptions,
     },
 }
 
 impl Target {
-    /// What it is called.
+    /// The command or the URL, for people.
     pub fn name(&self) -> String {
         match self {
             Target::Command(server) => server.recorded.join(" "),
@@ -48,10 +50,10 @@ impl Target {
         }
     }
 
-    /// Reads what a person writes: a URL, or a command line of words as a shell separates them.
+    /// Parses what a user enters: a URL, or a command line with the quoting of a shell.
     ///
     /// # Errors
-    /// A quote is not closed, there is no word, or this program was built without HTTP.
+    /// A quote is not closed, the text is empty, or this program was built without HTTP.
     pub fn read(text: &str, timeout: Duration) -> Result<Target> {
         let text = text.trim();
         if text.starts_with("http://") || text.starts_with("https://") {
@@ -59,7 +61,7 @@ impl Target {
             return Ok(Target::Url {
                 url: text.to_owned(),
                 mode: None,
-                options: connect::Options { timeout, ..connect::Options::default() },
+                options: connect::ConnectOptions { timeout, ..connect::ConnectOptions::default() },
             });
             #[cfg(not(feature = "http"))]
             bail!("cannot reach {text}: this mcptap was built without HTTP");
@@ -67,18 +69,19 @@ impl Target {
         let _ = timeout;
         let words = command_line::words(text).context("a quote is not closed")?;
         if words.is_empty() {
-            bail!("a server is a URL, or a command line that starts it");
+            bail!("the server must be a URL, or a command line that starts it");
         }
         Ok(Target::command(words.into_iter().map(OsString::from).collect()))
     }
 
-    /// A server that this command line starts; secrets in it are not recorded.
+    /// A server that this command line starts. Secrets in it are masked in recordings.
     pub fn command(words: Vec<OsString>) -> Target {
         let recorded = command_line::masked(&words);
         Target::Command(Server { command: words, recorded, name: None })
     }
 
-    /// The server of a recording, as [`Target::read`] reads it; `None` where the recording does not say it, or secrets in it were masked.
+    /// The server of a recording, in the form that [`Target::read`] parses. `None` if the recording
+    /// does not name it, or if secrets in its command line were masked.
     ///
     /// # Errors
     /// The database cannot be read.
@@ -97,7 +100,8 @@ impl Target {
                 let fields = &exchange.request.fields;
                 let host = fields.get("host").or_else(|| fields.get(":authority"));
                 let host = host.map_or_else(|| server.to_string(), str::to_owned);
-                // What was seen in the clear was HTTP; over TLS the port nearly always says so.
+                // The recording does not always contain the scheme. Port 443 nearly always means
+                // TLS.
                 let scheme =
                     if server.port() == 443 || fields.get(":scheme") == Some("https") { "https" } else { "http" };
                 Ok(Some(if path.contains("://") { path } else { format!("{scheme}://{host}{path}") }))
@@ -105,68 +109,72 @@ impl Target {
         }
     }
 
-    /// Replays a script once. What is said is recorded in `place`, by a recorder that may still be at it. What fails once the conversation is open is no error here: the replay says what came of it.
+    /// Replays a recording once. The traffic is recorded in `place` by a thread that may still be
+    /// running at the end. Failures after the handshake are part of the result and no error.
     ///
     /// # Errors
-    /// The server cannot be started or reached, the conversation not be opened, or what was said not be recorded.
+    /// The server cannot be started or reached, the handshake failed, or the traffic
+    /// cannot be recorded.
     pub fn replay(
         &self,
-        script: &Script,
+        recording: &AnalyzedRecording,
         settings: &Settings,
         place: &Place,
         follower: &mut Follower<'_>,
-    ) -> Result<(Taken, Capture)> {
-        let texts = &mut script.texts()?;
+    ) -> Result<(ReplayResult, Capture)> {
+        let texts = &mut recording.texts()?;
         match self {
             Target::Command(server) => {
                 let (transport, observations) = Stdio::start(server)?;
                 let capture = Capture::start(observations, place, CaptureKind::Replay, &self.name())?;
-                opened(run::run(script, texts, settings, Box::new(transport), follower), capture)
+                opened(run::run(recording, texts, settings, Box::new(transport), follower), capture)
             }
             #[cfg(feature = "http")]
             Target::Url { url, mode, options } => {
-                // Servers of 2024-11-05 have their stream at /sse, by the custom of the SDKs.
+                // The SDKs serve HTTP+SSE of 2024-11-05 at /sse.
                 let sse_first = url.split(['?', '#']).next().is_some_and(|path| path.ends_with("/sse"));
                 let first = mode.unwrap_or(if sse_first { Mode::Sse } else { Mode::Streamable });
                 let (tape, spool) = tape::tape();
-                // What comes to nothing because the server speaks the other transport is not recorded.
+                // A first attempt with the wrong transport is not recorded.
                 let is_attempt = mode.is_none() && first == Mode::Streamable;
                 let attempt = if is_attempt { tape.attempt() } else { tape.clone() };
                 let transport = Http::open(url, first, options, attempt.clone())?;
                 let capture = Capture::start(spool, place, CaptureKind::Replay, &self.name())?;
-                let mut taken = run::run(script, texts, settings, Box::new(transport), follower);
-                // "If it fails with an HTTP 4xx status code …: Issue a GET request to the server URL, expecting that this will open an SSE stream
-                // and return an endpoint event as the first event" (2025-03-26 basic/transports, "Backwards Compatibility")
+                let mut result = run::run(recording, texts, settings, Box::new(transport), follower);
+                // "If it fails with an HTTP 4xx status code …: Issue a GET request to the server
+                // URL, expecting that this will open an SSE stream and return an endpoint event as
+                // the first event" (2025-03-26 basic/transports, "Backwards Compatibility")
                 let mut other = Ok(());
-                match &taken.wrong_transport {
+                match &result.wrong_transport {
                     Some(failure) if is_attempt => match Http::open(url, Mode::Sse, options, tape.clone()) {
-                        Ok(transport) => taken = run::run(script, texts, settings, Box::new(transport), follower),
+                        Ok(transport) => result = run::run(recording, texts, settings, Box::new(transport), follower),
                         Err(error) => {
-                            let both = format!("{url} answered a POST with {failure}, and is no HTTP+SSE either");
+                            let both =
+                                format!("{url} answered a POST with {failure}, and does not support HTTP+SSE either");
                             other = Err(error.context(both));
                         }
                     },
                     _ => attempt.keep(),
                 }
                 drop((tape, attempt));
-                let why = match (other, &taken.wrong_transport) {
+                let why = match (other, &result.wrong_transport) {
                     (Err(error), _) => Some(format!("{error:#}")),
-                    (Ok(()), Some(failure)) => Some(format!("{url} speaks another transport: {failure}")),
+                    (Ok(()), Some(failure)) => Some(format!("{url} uses another transport: {failure}")),
                     (Ok(()), None) => None,
                 };
-                opened(Taken { unopened: why.or(taken.unopened), ..taken }, capture)
+                opened(ReplayResult { unopened: why.or(result.unopened), ..result }, capture)
             }
         }
     }
 }
 
-/// What was said in a conversation that could be opened.
-fn opened(taken: Taken, capture: Capture) -> Result<(Taken, Capture)> {
-    match &taken.unopened {
+/// The result of a replay whose handshake succeeded.
+fn opened(result: ReplayResult, capture: Capture) -> Result<(ReplayResult, Capture)> {
+    match &result.unopened {
         Some(why) => {
             capture.finish()?;
             bail!("cannot replay: {why}")
         }
-        None => Ok((taken, capture)),
+        None => Ok((result, capture)),
     }
 }

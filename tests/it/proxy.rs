@@ -360,7 +360,7 @@ fn redirects_lead_to_the_proxy_again() {
     let mut client = proxying.connect();
     client.write_all(post(&request(1)).replace("/mcp", "/away").as_bytes()).expect("sent");
     assert!(head(&mut client).contains("Location: http://elsewhere.invalid/mcp\r\n"));
-    assert!(proxying.said().contains("redirected to http://elsewhere.invalid/mcp"));
+    assert!(proxying.said().contains("redirects clients to http://elsewhere.invalid/mcp"));
 }
 
 /// A client that was given the proxy's URL speaks to nobody else: the replay, as the SDKs, refuses addresses at another origin.

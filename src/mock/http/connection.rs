@@ -1,4 +1,4 @@
-//! One connection: requests in, responses out.
+//! One connection of a client: requests in, responses out.
 
 use std::io::{self, Read, Write};
 use std::mem;
@@ -9,46 +9,48 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 use serde_json::json;
 
 use super::guard::Guard;
-use super::hub::{Event, Reply};
+use super::hub::{HubReply, HubRequest};
 use crate::decode::uri;
 use crate::http::listen;
 use crate::http::requests::{Refusal, Request, Requests};
 use crate::http::response::head;
-use crate::mock::handshake::INVALID_REQUEST;
+use crate::replay::messages::INVALID_REQUEST;
 
-/// How long a connection may lie idle.
-const IDLE: Duration = Duration::from_secs(120);
+/// The longest time without a request.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long a request may take to come, once it has begun.
-const WHOLE: Duration = Duration::from_secs(30);
+/// The longest time between the first and the last byte of a request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a client may take to read what it is sent.
-const UNREAD: Duration = Duration::from_secs(30);
+/// The longest time that a client may take to read a response.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How often a stream on which nothing is said shows that it is alive, and learns whether its reader is (WHATWG HTML section 9.2.7: "a comment
-/// line … every 15 seconds or so").
-const SILENCE: Duration = Duration::from_secs(15);
+/// Time without events after which a stream gets a comment. It keeps proxies from closing the
+/// stream, and shows whether the client is still there (WHATWG HTML section 9.2.7: "a comment line
+/// … every 15 seconds or so").
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// Events on their way to the reader of a stream that is open for long. One that is so far behind does not read.
-const BEHIND: usize = 4_096;
+/// The most events that wait for the reader of a long stream. A client that is so far behind
+/// has stopped reading.
+const MAX_UNREAD: usize = 4_096;
 
-/// The methods that are known.
+/// The methods that this server supports.
 const METHODS: &str = "GET, POST, DELETE";
 
-/// Bytes read at once.
+/// Bytes per read.
 const PIECE: usize = 16 << 10;
 
 /// Serves a connection until it ends.
-pub(super) fn serve(mut stream: TcpStream, events: &Sender<Event>, guard: &Guard) {
-    // Answers are written whole: waiting for more of them helps nobody.
+pub(super) fn serve(mut stream: TcpStream, hub: &Sender<HubRequest>, guard: &Guard) {
+    // Responses are written whole, so Nagle's algorithm would only delay them.
     let _ = stream.set_nodelay(true);
-    let _ = stream.set_write_timeout(Some(UNREAD));
+    let _ = stream.set_write_timeout(Some(WRITE_TIMEOUT));
     let mut requests = Requests::default();
     loop {
         match next(&mut stream, &mut requests) {
             Ok(Some(request)) => {
-                let mut answering = Answering { out: &mut stream, request: &request, page: None, is_open: false };
-                if answering.answer(events, guard).is_err() || !request.keeps_alive() {
+                let mut response = ResponseWriter { out: &mut stream, request: &request, page: None, is_open: false };
+                if response.answer(hub, guard).is_err() || !request.keeps_alive() {
                     return;
                 }
             }
@@ -63,7 +65,7 @@ pub(super) fn serve(mut stream: TcpStream, events: &Sender<Event>, guard: &Guard
     }
 }
 
-/// Waits for a request. `None`: the client is gone, or too slow.
+/// Waits for the next request. `None` means that the client closed the connection or was too slow.
 fn next(stream: &mut TcpStream, requests: &mut Requests) -> Result<Option<Request>, Refusal> {
     let (mut until, mut buffer) = (None, [0; PIECE]);
     loop {
@@ -71,12 +73,12 @@ fn next(stream: &mut TcpStream, requests: &mut Requests) -> Result<Option<Reques
             return Ok(Some(request));
         }
         if requests.is_begun() {
-            until.get_or_insert_with(|| Instant::now() + WHOLE);
+            until.get_or_insert_with(|| Instant::now() + REQUEST_TIMEOUT);
         }
-        let left = until.map_or(IDLE, |until| until.saturating_duration_since(Instant::now()));
-        let is_heard = !requests.awaits_continue() || stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").is_ok();
-        // A timeout of nothing is refused.
-        if !is_heard || stream.set_read_timeout(Some(left)).is_err() {
+        let left = until.map_or(IDLE_TIMEOUT, |until| until.saturating_duration_since(Instant::now()));
+        let can_continue = !requests.awaits_continue() || stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").is_ok();
+        // `set_read_timeout` refuses a timeout of zero.
+        if !can_continue || stream.set_read_timeout(Some(left)).is_err() {
             return Ok(None);
         }
         match stream.read(&mut buffer) {
@@ -87,28 +89,32 @@ fn next(stream: &mut TcpStream, requests: &mut Requests) -> Result<Option<Reques
     }
 }
 
-/// A request that is being answered.
-struct Answering<'a> {
+/// A request and the response that is being written.
+struct ResponseWriter<'a> {
     out: &'a mut TcpStream,
     request: &'a Request,
-    /// The origin of the page that asks, once it is known that it may.
+    /// The origin of the web page that sent the request, if that origin is allowed.
     page: Option<&'a str>,
-    /// The response is a stream of events, and has begun.
+    /// The response is an event stream whose head is written.
     is_open: bool,
 }
 
-impl<'a> Answering<'a> {
-    fn answer(&mut self, events: &Sender<Event>, guard: &Guard) -> io::Result<()> {
+impl<'a> ResponseWriter<'a> {
+    fn answer(&mut self, hub: &Sender<HubRequest>, guard: &Guard) -> io::Result<()> {
         let host = self.request.field("host").unwrap_or_default();
-        // RFC 9110 section 15.5.20: 421 "indicates that the request was directed at a server that is unable or unwilling to produce an
-        // authoritative response for the target URI".
+        // RFC 9110 section 15.5.20: 421 "indicates that the request was directed at a server that
+        // is unable or unwilling to produce an authoritative response for the target URI".
         if !guard.allows_host(host) && self.request.is_1_1() {
-            return self.refuse(421, "this server does not go by that name: --allow-host NAME lets it");
+            return self.refuse(
+                421,
+                "the Host field does not name this server; start it with --allow-host NAME to allow the name",
+            );
         }
         match self.request.field("origin") {
             Some(origin) if guard.allows_origin(origin, host) => self.page = Some(origin),
-            // "If the Origin header is present and invalid, servers MUST respond with HTTP 403 Forbidden"
-            Some(_) => return self.refuse(403, "pages of this origin may not ask"),
+            // "If the Origin header is present and invalid, servers MUST respond with HTTP 403
+            // Forbidden"
+            Some(_) => return self.refuse(403, "web pages of this origin are not allowed"),
             None => {}
         }
         if self.request.method() == "OPTIONS" && self.page.is_some() {
@@ -116,38 +122,39 @@ impl<'a> Answering<'a> {
         }
         let revision = self.request.field("mcp-protocol-version");
         if revision.is_some_and(|revision| !guard.allows_revision(revision)) {
-            return self.refuse(400, "no such MCP-Protocol-Version");
+            return self.refuse(400, "unknown MCP-Protocol-Version");
         }
         // "a server MUST accept the absolute-form" (RFC 9112 section 3.2.2)
         let target = uri::origin_form(self.request.target());
         let (path, query) = target.split_once('?').unwrap_or((target, ""));
         let session = self.request.field("mcp-session-id").map(str::to_owned);
         match (self.request.method(), path) {
-            (_, path) if path.starts_with("/.well-known/") => self.refuse(404, "nothing is here"),
-            ("POST", "/sse") => self.refuse(405, "GET opens the stream of HTTP+SSE"),
+            (_, path) if path.starts_with("/.well-known/") => self.refuse(404, "not found"),
+            ("POST", "/sse") => self.refuse(405, "use GET to open the HTTP+SSE stream"),
             ("POST", "/messages") => {
                 let id = query.split('&').find_map(|pair| pair.strip_prefix("sessionId="));
                 match id {
-                    Some(id) => self.post(events, Some(id.to_owned())),
+                    Some(id) => self.post(hub, Some(id.to_owned())),
                     None => self.refuse(400, "sessionId is missing"),
                 }
             }
-            ("POST", _) => self.post(events, session),
-            ("GET", "/sse") => self.listen(events, None, None),
-            // "The server MUST either return Content-Type: text/event-stream …, or else return HTTP 405 Method Not Allowed"
+            ("POST", _) => self.post(hub, session),
+            ("GET", "/sse") => self.listen(hub, None, None),
+            // "The server MUST either return Content-Type: text/event-stream …, or else return HTTP
+            // 405 Method Not Allowed"
             ("GET", _) if session.is_none() => {
-                self.refuse(405, "a stream belongs to a session: Mcp-Session-Id is missing")
+                self.refuse(405, "Mcp-Session-Id is missing: a stream belongs to a session")
             }
-            ("GET", _) => self.listen(events, session, self.request.field("last-event-id").map(str::to_owned)),
+            ("GET", _) => self.listen(hub, session, self.request.field("last-event-id").map(str::to_owned)),
             ("DELETE", _) => {
-                let (reply, told) = bounded(1);
-                let _ = events.send(Event::Delete { session, reply });
-                match told.recv() {
-                    Ok(Reply::Refused(status, why)) => self.refuse(status, why),
+                let (reply, replies) = bounded(1);
+                let _ = hub.send(HubRequest::Delete { session, reply });
+                match replies.recv() {
+                    Ok(HubReply::Refused(status, why)) => self.refuse(status, why),
                     _ => self.respond(200, &[], ""),
                 }
             }
-            _ => self.refuse(405, "POST, GET and DELETE are known here"),
+            _ => self.refuse(405, "only POST, GET and DELETE are supported"),
         }
     }
 
@@ -161,47 +168,56 @@ impl<'a> Answering<'a> {
         })
     }
 
-    fn post(&mut self, events: &Sender<Event>, session: Option<String>) -> io::Result<()> {
+    fn post(&mut self, hub: &Sender<HubRequest>, session: Option<String>) -> io::Result<()> {
         let kind = self.request.field("content-type").unwrap_or_default().split(';').next().unwrap_or_default().trim();
-        // A page may send text/plain to any origin without being asked first; application/json it may not.
+        // A web page may send text/plain to any origin without a CORS preflight, but not
+        // application/json.
         if !kind.eq_ignore_ascii_case("application/json") {
-            return self.refuse(415, "Content-Type has to be application/json");
+            return self.refuse(415, "Content-Type must be application/json");
         }
         let (json, stream) = (self.accepts("application/json"), self.accepts("text/event-stream"));
         if !json && !stream {
-            return self.refuse(406, "Accept has to list application/json and text/event-stream");
+            return self.refuse(406, "Accept must list application/json and text/event-stream");
         }
-        // One client waits for it, and no more comes than one recorded turn has.
-        let (reply, told) = unbounded();
-        let _ = events.send(Event::Post { session, text: self.request.body.clone(), reply });
-        match told.recv() {
-            Ok(Reply::Begin(session)) => self.messages(&told, session.as_deref(), json, stream),
-            Ok(Reply::Refused(status, why)) => self.refuse(status, why),
-            Ok(Reply::Accepted) => self.respond(202, &[], ""),
-            Ok(Reply::Message { .. } | Reply::End) | Err(_) => self.refuse(503, "the server is ending"),
+        // Unbounded, because a turn of the recording has only so many messages and a client waits
+        // for them.
+        let (reply, replies) = unbounded();
+        let _ = hub.send(HubRequest::Post { session, text: self.request.body.clone(), reply });
+        match replies.recv() {
+            Ok(HubReply::Begin(session)) => self.messages(&replies, session.as_deref(), json, stream),
+            Ok(HubReply::Refused(status, why)) => self.refuse(status, why),
+            Ok(HubReply::Accepted) => self.respond(202, &[], ""),
+            Ok(HubReply::Message { .. } | HubReply::End) | Err(_) => self.refuse(503, "the server is shutting down"),
         }
     }
 
-    /// What answers a POST: one JSON text, or a stream where it was one in the recording or more than one message is to be told.
-    fn messages(&mut self, told: &Receiver<Reply>, session: Option<&str>, json: bool, stream: bool) -> io::Result<()> {
+    /// Writes the response to a POST. It is one JSON text, unless the recorded response was an
+    /// event stream or there is more than one message.
+    fn messages(
+        &mut self,
+        replies: &Receiver<HubReply>,
+        session: Option<&str>,
+        json: bool,
+        stream: bool,
+    ) -> io::Result<()> {
         let session: Vec<(&str, &str)> = session.map(|id| ("Mcp-Session-Id", id)).into_iter().collect();
-        let mut held: Option<(String, u16, _)> = None;
+        let mut buffered: Option<(String, u16, _)> = None;
         loop {
-            match told.recv_timeout(SILENCE) {
-                Ok(Reply::Message { text, status, is_event, id }) => {
-                    if stream && (self.is_open || !json || is_event && status == 200 || held.is_some()) {
+            match replies.recv_timeout(KEEP_ALIVE) {
+                Ok(HubReply::Message { text, status, is_event, id }) => {
+                    if stream && (self.is_open || !json || is_event && status == 200 || buffered.is_some()) {
                         self.open(&session)?;
-                        if let Some((held, _, id)) = held.take() {
-                            self.say(&held, id)?;
+                        if let Some((buffered, _, id)) = buffered.take() {
+                            self.write_event(&buffered, id)?;
                         }
-                        self.say(&text, id)?;
+                        self.write_event(&text, id)?;
                     } else {
-                        // Without a stream what comes before the answer cannot be told.
-                        held = Some((text, status, id));
+                        // Without a stream, messages before the response cannot be sent.
+                        buffered = Some((text, status, id));
                     }
                 }
                 Ok(_) | Err(RecvTimeoutError::Disconnected) => {
-                    return match held.take() {
+                    return match buffered.take() {
                         Some((text, status, _)) if !self.is_open => {
                             let fields = [&[("Content-Type", "application/json")][..], &session].concat();
                             self.respond(status, &fields, &text)
@@ -215,47 +231,50 @@ impl<'a> Answering<'a> {
                 }
                 Err(RecvTimeoutError::Timeout) if stream => {
                     self.open(&session)?;
-                    self.breathe()?;
+                    self.keep_alive()?;
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
         }
     }
 
-    /// A stream for what answers nothing; of HTTP+SSE for everything.
-    fn listen(&mut self, hub: &Sender<Event>, session: Option<String>, last: Option<String>) -> io::Result<()> {
+    /// Writes the event stream of a GET. With Streamable HTTP it carries messages that answer no
+    /// request, with HTTP+SSE all messages.
+    fn listen(&mut self, hub: &Sender<HubRequest>, session: Option<String>, last: Option<String>) -> io::Result<()> {
         if !self.accepts("text/event-stream") {
-            return self.refuse(406, "Accept has to list text/event-stream");
+            return self.refuse(406, "Accept must list text/event-stream");
         }
         let is_legacy = session.is_none();
-        let (reply, told) = bounded(BEHIND);
-        let _ = hub.send(Event::Listen { session, last, reply });
-        let id = match told.recv() {
-            Ok(Reply::Begin(Some(id))) => id,
-            Ok(Reply::Refused(status, why)) => return self.refuse(status, why),
-            _ => return self.refuse(503, "the server is ending"),
+        let (reply, replies) = bounded(MAX_UNREAD);
+        let _ = hub.send(HubRequest::Listen { session, last, reply });
+        let id = match replies.recv() {
+            Ok(HubReply::Begin(Some(id))) => id,
+            Ok(HubReply::Refused(status, why)) => return self.refuse(status, why),
+            _ => return self.refuse(503, "the server is shutting down"),
         };
         self.open(&[])?;
         if is_legacy {
-            // "the server MUST send an endpoint event containing a URI for the client to use for sending messages" (2024-11-05)
+            // "the server MUST send an endpoint event containing a URI for the client to use for
+            // sending messages" (2024-11-05)
             self.write(&format!("event: endpoint\ndata: /messages?sessionId={id}\n\n"))?;
         }
         loop {
-            match told.recv_timeout(SILENCE) {
-                Ok(Reply::Message { text, id, .. }) => self.say(&text, id)?,
+            match replies.recv_timeout(KEEP_ALIVE) {
+                Ok(HubReply::Message { text, id, .. }) => self.write_event(&text, id)?,
                 Ok(_) | Err(RecvTimeoutError::Disconnected) => return self.close(),
-                Err(RecvTimeoutError::Timeout) => self.breathe()?,
+                Err(RecvTimeoutError::Timeout) => self.keep_alive()?,
             }
         }
     }
 
-    /// What lets a page read the response that was not loaded from here (WHATWG Fetch section 3.3, "CORS protocol"): the Inspector is one. Only origins that
-    /// passed the check of `Origin` get it.
+    /// Header fields that let a web page of another origin read the response (WHATWG Fetch section
+    /// 3.3, "CORS protocol"), as the Inspector needs. Only origins that passed the check get them.
     fn shared(&self) -> Vec<(&'a str, &'a str)> {
         let Some(page) = self.page else { return Vec::new() };
         let mut fields = vec![("Access-Control-Allow-Origin", page), ("Vary", "Origin")];
         if self.request.method() == "OPTIONS" {
-            // What it will send: `*` would not stand for `Authorization`.
+            // The fields that the page wants to send. The wildcard `*` would not include
+            // `Authorization`.
             let wanted = self.request.field("access-control-request-headers");
             fields.extend(wanted.map(|wanted| ("Access-Control-Allow-Headers", wanted)));
             fields.push(("Access-Control-Allow-Methods", METHODS));
@@ -280,16 +299,18 @@ impl<'a> Answering<'a> {
             fields.push(("Allow", METHODS));
         }
         fields.extend(self.shared());
-        // RFC 9110 section 8.6: no Content-Length "in any response with a status code of … 204 (No Content)".
+        // RFC 9110 section 8.6: no Content-Length "in any response with a status code of … 204 (No
+        // Content)".
         let mut response = head(status, &fields, Some(body.len()).filter(|_| status != 204));
-        // RFC 9110 section 9.3.2: "The HEAD method is identical to GET except that the server MUST NOT send content in the response."
+        // RFC 9110 section 9.3.2: "The HEAD method is identical to GET except that the server MUST
+        // NOT send content in the response."
         if self.request.method() != "HEAD" {
             response.push_str(body);
         }
         self.out.write_all(response.as_bytes())
     }
 
-    /// Begins the response that is a stream of events, unless it has begun.
+    /// Writes the head of an event stream, unless that is done.
     fn open(&mut self, session: &[(&str, &str)]) -> io::Result<()> {
         if mem::replace(&mut self.is_open, true) {
             return Ok(());
@@ -303,15 +324,16 @@ impl<'a> Answering<'a> {
         self.out.write_all(head(200, &fields, None).as_bytes())
     }
 
-    /// A message as an event: a data line for each of its lines.
-    fn say(&mut self, text: &str, id: Option<String>) -> io::Result<()> {
-        // WHATWG HTML section 9.2.6: a line ends with CR LF, LF or CR. Between members of a message they mean nothing.
+    /// Writes a message as an event, with one `data` line for each of its lines.
+    fn write_event(&mut self, text: &str, id: Option<String>) -> io::Result<()> {
+        // A line ends with CR LF, LF or CR (WHATWG HTML section 9.2.6). Between the members of a
+        // message line ends have no meaning.
         let data: String = text.split(['\r', '\n']).map(|line| format!("data: {line}\n")).collect();
         let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
         self.write(&format!("event: message\n{id}{data}\n"))
     }
 
-    fn breathe(&mut self) -> io::Result<()> {
+    fn keep_alive(&mut self) -> io::Result<()> {
         self.write(": still here\n\n")
     }
 
@@ -323,7 +345,7 @@ impl<'a> Answering<'a> {
         self.out.write_all(piece.as_bytes())
     }
 
-    /// Ends the stream of events.
+    /// Ends the event stream.
     fn close(&mut self) -> io::Result<()> {
         match self.request.is_1_1() {
             true => self.out.write_all(b"0\r\n\r\n"),

@@ -1,4 +1,5 @@
-//! Who may ask: a page in a browser must not reach a server of this machine under a name of its own (DNS rebinding).
+//! Checks which clients may use the server. A page in a browser must not reach it under a domain of
+//! the page's owner (DNS rebinding).
 
 use std::net::IpAddr;
 
@@ -6,12 +7,12 @@ use crate::decode::uri;
 use crate::http::listen::is_own_name;
 use crate::mcp::revision::Revision;
 
-/// What a request may say of the server, of its own origin and of the protocol.
+/// Checks of the header fields `Host`, `Origin` and `MCP-Protocol-Version`.
 #[derive(Clone, Debug)]
 pub(super) struct Guard {
-    /// Names by which the server may be called.
+    /// Names for this server that clients may use.
     names: Vec<String>,
-    /// The recorded revision, which need not be one that was published.
+    /// The recorded revision. It can be one that was never published.
     revision: Option<String>,
 }
 
@@ -20,9 +21,11 @@ impl Guard {
         Guard { names: names.to_vec(), revision }
     }
 
-    /// Whether `MCP-Protocol-Version` may name this revision. "If the server receives a request with an invalid or unsupported
-    /// MCP-Protocol-Version, it MUST respond with 400 Bad Request"; what is published is let through, so that a client of another era gets an
-    /// answer that it understands.
+    /// Whether a request may name this revision. "If the server receives a request with an invalid
+    /// or unsupported MCP-Protocol-Version, it MUST respond with 400 Bad Request".
+    ///
+    /// All published revisions are accepted, so that a client of the other era gets a response that
+    /// it can parse.
     pub(super) fn allows_revision(&self, revision: &str) -> bool {
         Revision::named(revision).is_some() || self.revision.as_deref() == Some(revision)
     }
@@ -32,8 +35,11 @@ impl Guard {
         is_own_name(host, &self.names)
     }
 
-    /// Whether a page from this origin may ask. "Servers MUST validate the Origin header on all incoming connections to prevent DNS rebinding
-    /// attacks" (basic/transports, "Security Warning"): pages of this machine may, and those that this server's address itself would serve.
+    /// Whether a web page of this origin may send requests. "Servers MUST validate the Origin
+    /// header on all incoming connections to prevent DNS rebinding attacks" (basic/transports,
+    /// "Security Warning").
+    ///
+    /// Allowed are pages of this machine, and pages that this server itself would serve.
     pub(super) fn allows_origin(&self, origin: &str, host: &str) -> bool {
         let lower = origin.to_ascii_lowercase();
         let Some(authority) = lower.strip_prefix("http://").or_else(|| lower.strip_prefix("https://")) else {
@@ -52,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_of_others_are_refused() {
+    fn pages_of_other_origins_are_refused() {
         let guard = Guard::new(&[], None);
         let host = "192.0.2.7:8000";
         for origin in ["http://localhost", "http://127.0.0.1:6274", "https://[::1]", "http://192.0.2.7:8000"] {

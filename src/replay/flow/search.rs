@@ -1,4 +1,4 @@
-//! How the flow of a recording is found: in one pass, in which of the values no more is held than hashes and places.
+//! Finds the flow of a recording in one pass. Of the values, only hashes and positions are stored.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write;
@@ -9,126 +9,133 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::Value;
 
-use super::{Flow, Giver, Inside, Origin, TEXT, TOKENS, Use, is_telling};
+use super::{Flow, Giver, Inside, Origin, TEXT, TOKENS, Use, is_identifier};
 use crate::compare::difference::escaped;
 use crate::compare::rules::{bare, words};
 use crate::decode::json::{elements, is_json, members, string};
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::Message;
 use crate::mcp::facts::part;
-use crate::replay::plan::{Role, Told};
+use crate::replay::plan::{Role, ServerInitiated};
 
-/// Values of one recording that are looked for. Beyond it later values are taken as they were recorded.
+/// The most values of one recording that are followed. Beyond it, values are sent as
+/// they were recorded.
 const VALUES: usize = 1 << 20;
 
-/// Bytes of the paths to them, each counted once: an object may have names without end.
+/// The most bytes of paths to these values, where equal paths count once. A server can send objects
+/// with any number of names.
 const PATHS: usize = 16 << 20;
 
-/// Bytes of a value, and of the path to it.
+/// The longest value and the longest path that is stored, in bytes.
 const VALUE: usize = 4 << 10;
 
-/// Finds the flow of messages that go by. Of values it holds hashes, and of what it found where they first stood.
+/// Finds the flow while messages are read. It stores hashes of values, and the places where
+/// they first occurred.
 #[derive(Debug, Default)]
 pub struct Search {
     /// The flow so far.
     pub flow: Flow,
     hashes: RandomState,
-    /// What the server said first, by the text of the value; by token kind too.
-    known: FxHashMap<u64, u32>,
-    /// Found on the server's side: where.
+    /// The candidate for each value that the server sent first, by the hash of its text. For tokens
+    /// also by the hash of the text and the member name.
+    server_values: FxHashMap<u64, u32>,
+    /// Places in server messages where values occurred.
     candidates: Vec<Candidate>,
-    /// The messages of the server in which they stood.
+    /// The server messages that contain candidates.
     givers: Vec<Giver>,
-    /// Those of them that it told by itself: how they are found again.
-    told: HashMap<Giver, Told>,
-    /// Paths are many times the same.
+    /// Those of `givers` that the server initiated.
+    initiated: HashMap<Giver, ServerInitiated>,
+    /// Numbers of paths, which repeat often.
     paths: HashMap<Arc<str>, u32>,
     path_names: Vec<Arc<str>>,
     path_bytes: usize,
-    used: HashMap<u32, usize>,
-    /// What the client said first is its own.
-    own: FxHashSet<u64>,
+    /// The index of the origin that each used candidate became.
+    origins: HashMap<u32, usize>,
+    /// Hashes of values that the client sent first. They are never replaced.
+    client_values: FxHashSet<u64>,
 }
 
-/// Where a value first stood, as numbers.
+/// An [`Origin`] as numbers.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
     giver: u32,
     path: u32,
-    inside: Where,
+    inside: CompactInside,
     is_string: bool,
 }
 
-/// [`Inside`], as numbers.
+/// An [`Inside`] as numbers.
 #[derive(Clone, Copy, Debug)]
-enum Where {
+enum CompactInside {
     Whole,
     Json(u32),
     Word(u32),
 }
 
-/// A message of the server that is searched.
-struct Said<'a> {
+/// A server message that is being searched.
+struct SearchedMessage<'a> {
     giver: Giver,
-    told: Option<&'a Told>,
-    /// Its number among those that give something, once it does.
-    at: Option<u32>,
+    initiated: Option<&'a ServerInitiated>,
+    /// Its index in `givers`, once it contains a candidate.
+    index: Option<u32>,
 }
 
 impl Search {
-    /// The next message of the recording, and what it is to the plan. What the server told that gives the values of a step is what that
-    /// waits for.
-    pub fn take(&mut self, message: &Message, role: &Role) -> Vec<Told> {
+    /// Adds the next message of the recording with its role in the plan. Returns the
+    /// server-initiated messages that supply values of a step, because that step has to
+    /// wait for them.
+    pub fn take(&mut self, message: &Message, role: &Role) -> Vec<ServerInitiated> {
         let read = |name| part(message, name).unwrap_or_default();
         match role {
             Role::Step(step) => {
-                let uses = self.client(read("params"));
-                let told = uses.iter().filter_map(|used| self.told(used)).collect();
+                let uses = self.uses_in(read("params"));
+                let initiated = uses.iter().filter_map(|used| self.supplier(used)).collect();
                 self.flow.uses.extend((!uses.is_empty()).then_some((*step, uses)));
-                return told;
+                return initiated;
             }
             Role::Reply(at) => {
-                let uses = self.client(read("result"));
+                let uses = self.uses_in(read("result"));
                 self.flow.replies.extend((!uses.is_empty()).then_some((*at, uses)));
             }
-            Role::Answer(step) => self.server(Giver::Answer(*step), None, read("result")),
-            // Which of the new server's questions is the same as one that nobody answered is not known.
-            Role::Told(told) if message.kind == Kind::Request && message.answered_by.is_some() => {
-                self.server(Giver::Request(told.number), Some(told), read("params"));
+            Role::Answer(step) => self.add_server_message(Giver::Answer(*step), None, read("result")),
+            // A request that the client did not answer cannot be matched with one of the new
+            // server.
+            Role::ServerInitiated(initiated) if message.kind == Kind::Request && message.answered_by.is_some() => {
+                self.add_server_message(Giver::Request(initiated.number), Some(initiated), read("params"));
             }
-            Role::Told(told) if message.kind == Kind::Notification => {
-                self.server(Giver::Notification(told.number), Some(told), read("params"));
+            Role::ServerInitiated(initiated) if message.kind == Kind::Notification => {
+                self.add_server_message(Giver::Notification(initiated.number), Some(initiated), read("params"));
             }
-            Role::Told(_) | Role::None => {}
+            Role::ServerInitiated(_) | Role::None => {}
         }
         Vec::new()
     }
 
-    /// What the server told that gives a value.
-    fn told(&self, used: &Use) -> Option<Told> {
-        self.told.get(&self.flow.origins[used.origin].giver).cloned()
+    /// The server-initiated message that supplies a value.
+    fn supplier(&self, used: &Use) -> Option<ServerInitiated> {
+        self.initiated.get(&self.flow.origins[used.origin].giver).cloned()
     }
 
     fn hash(&self, kind: Option<&'static str>, text: &str) -> u64 {
         self.hashes.hash_one((kind, text))
     }
 
-    /// What a message of the client hands back.
-    fn client(&mut self, said: &str) -> Vec<Use> {
+    /// Finds the values that a client message sends back.
+    fn uses_in(&mut self, json: &str) -> Vec<Use> {
         let mut uses = Vec::new();
-        scan_leaves(said, &mut |path, name, text, is_string| {
+        scan_leaves(json, &mut |path, name, text, is_string| {
             let kind = TOKENS.iter().find(|(client, _)| *client == name).map(|(client, _)| *client);
-            let (kind, tells) = (kind.map(|kind| self.hash(Some(kind), text)), is_telling(text));
-            let value = tells.then(|| self.hash(None, text));
-            match kind.into_iter().chain(value).find_map(|value| self.known.get(&value).copied()) {
+            let (kind, is_identifier) = (kind.map(|kind| self.hash(Some(kind), text)), is_identifier(text));
+            let value = is_identifier.then(|| self.hash(None, text));
+            match kind.into_iter().chain(value).find_map(|value| self.server_values.get(&value).copied()) {
                 Some(candidate) => {
                     let origin = self.origin(candidate, text);
                     uses.push(Use { path: path.to_owned(), is_word: false, origin });
                 }
                 None => {
-                    kind.into_iter().chain(value).for_each(|value| self.own(value));
-                    if may_tell(text) {
-                        self.client_text(is_string, path, text, &mut uses);
+                    kind.into_iter().chain(value).for_each(|value| self.add_client_value(value));
+                    if may_hold_identifier(text) {
+                        self.uses_in_words(is_string, path, text, &mut uses);
                     }
                 }
             }
@@ -136,12 +143,13 @@ impl Search {
         uses
     }
 
-    /// The words of a text of the client: values of the server, and its own.
-    fn client_text(&mut self, is_string: bool, path: &str, text: &str, uses: &mut Vec<Use>) {
+    /// Finds values of the server among the words of a client's text. All other words are marked as
+    /// the client's own.
+    fn uses_in_words(&mut self, is_string: bool, path: &str, text: &str, uses: &mut Vec<Use>) {
         let mut seen = HashSet::new();
-        for word in words(text).into_iter().map(bare).filter(|word| is_telling(word)) {
+        for word in words(text).into_iter().map(bare).filter(|word| is_identifier(word)) {
             let value = self.hash(None, word);
-            match self.known.get(&value).copied() {
+            match self.server_values.get(&value).copied() {
                 Some(candidate) if is_string && text.len() <= TEXT => {
                     if seen.insert(word) {
                         let origin = self.origin(candidate, word);
@@ -149,76 +157,76 @@ impl Search {
                     }
                 }
                 Some(_) => {}
-                None => self.own(value),
+                None => self.add_client_value(value),
             }
         }
     }
 
-    fn own(&mut self, value: u64) {
-        if self.own.len() < VALUES {
-            self.own.insert(value);
+    fn add_client_value(&mut self, value: u64) {
+        if self.client_values.len() < VALUES {
+            self.client_values.insert(value);
         }
     }
 
-    /// The number of an origin, which is one from now on, of a value with this text.
+    /// The index of the origin for a candidate. The first use of a candidate makes it an origin.
     fn origin(&mut self, candidate: u32, text: &str) -> usize {
-        if let Some(origin) = self.used.get(&candidate) {
+        if let Some(origin) = self.origins.get(&candidate) {
             return *origin;
         }
         let Candidate { giver, path, inside, is_string } = self.candidates[candidate as usize];
         let giver = self.givers[giver as usize];
         let named = |path: u32| self.path_names[path as usize].to_string();
         let inside = match inside {
-            Where::Whole => Inside::Whole,
-            Where::Json(at) => Inside::Json(named(at)),
-            Where::Word(index) => Inside::Word(index as usize),
+            CompactInside::Whole => Inside::Whole,
+            CompactInside::Json(at) => Inside::Json(named(at)),
+            CompactInside::Word(index) => Inside::Word(index as usize),
         };
         let number = || serde_json::from_str(text).ok();
         let value = if is_string { None } else { number() }.unwrap_or_else(|| Value::from(text));
         let origin = self.flow.origins.len();
-        if let (Giver::Notification(number), Some(told)) = (giver, self.told.get(&giver)) {
-            self.flow.told.insert((told.method.clone(), told.count), number);
+        if let (Giver::Notification(number), Some(initiated)) = (giver, self.initiated.get(&giver)) {
+            self.flow.notifications.insert((initiated.method.clone(), initiated.count), number);
         }
         self.flow.given.entry(giver).or_default().push(origin);
         self.flow.origins.push(Origin { giver, path: named(path), inside, value });
-        self.used.insert(candidate, origin);
+        self.origins.insert(candidate, origin);
         origin
     }
 
-    fn server(&mut self, giver: Giver, told: Option<&Told>, said: &str) {
-        let mut from = Said { giver, told, at: None };
-        scan_leaves(said, &mut |path, name, text, is_string| {
+    fn add_server_message(&mut self, giver: Giver, initiated: Option<&ServerInitiated>, json: &str) {
+        let mut from = SearchedMessage { giver, initiated, index: None };
+        scan_leaves(json, &mut |path, name, text, is_string| {
             let kind = TOKENS.iter().find(|(_, server)| *server == name).map(|(client, _)| *client);
             if kind.is_some() {
-                self.learn(&mut from, kind, text, path, None, is_string);
+                self.add_candidate(&mut from, kind, text, path, None, is_string);
             }
-            if is_telling(text) {
-                self.learn(&mut from, None, text, path, None, is_string);
-            } else if is_string && text.len() <= TEXT && may_tell(text) {
-                self.text(&mut from, path, text);
+            if is_identifier(text) {
+                self.add_candidate(&mut from, None, text, path, None, is_string);
+            } else if is_string && text.len() <= TEXT && may_hold_identifier(text) {
+                self.add_text(&mut from, path, text);
             }
         });
     }
 
-    /// Values inside a text: of the JSON that it is, or of its words.
-    fn text(&mut self, from: &mut Said<'_>, path: &str, text: &str) {
+    /// Adds the values inside a text: those of the JSON that it contains, or its words.
+    fn add_text(&mut self, from: &mut SearchedMessage<'_>, path: &str, text: &str) {
         let inner = text.trim();
         if inner.starts_with(['{', '[']) && is_json(inner) {
-            return scan_leaves(inner, &mut |at, _, said, is_string| {
-                if is_telling(said) {
-                    self.learn(from, None, said, path, Some(Inside::Json(at.to_owned())), is_string);
+            return scan_leaves(inner, &mut |at, _, leaf, is_string| {
+                if is_identifier(leaf) {
+                    self.add_candidate(from, None, leaf, path, Some(Inside::Json(at.to_owned())), is_string);
                 }
             });
         }
         let words = words(text).into_iter().map(bare).enumerate();
-        for (index, word) in words.filter(|(_, word)| is_telling(word)) {
-            self.learn(from, None, word, path, Some(Inside::Word(index)), true);
+        for (index, word) in words.filter(|(_, word)| is_identifier(word)) {
+            self.add_candidate(from, None, word, path, Some(Inside::Word(index)), true);
         }
     }
 
-    fn learn(
+    fn add_candidate(
         &mut self,
-        from: &mut Said<'_>,
+        from: &mut SearchedMessage<'_>,
         kind: Option<&'static str>,
         text: &str,
         path: &str,
@@ -226,7 +234,7 @@ impl Search {
         is_string: bool,
     ) {
         let value = self.hash(kind, text);
-        if text.len().max(path.len()) > VALUE || self.own.contains(&value) {
+        if text.len().max(path.len()) > VALUE || self.client_values.contains(&value) {
             return;
         }
         if self.candidates.len() >= VALUES || self.path_bytes >= PATHS {
@@ -234,17 +242,17 @@ impl Search {
             return;
         }
         let next = self.candidates.len() as u32;
-        if *self.known.entry(value).or_insert(next) != next {
+        if *self.server_values.entry(value).or_insert(next) != next {
             return;
         }
         let inside = match inside {
-            None | Some(Inside::Whole) => Where::Whole,
-            Some(Inside::Json(at)) => Where::Json(self.path(&at)),
-            Some(Inside::Word(index)) => Where::Word(index as u32),
+            None | Some(Inside::Whole) => CompactInside::Whole,
+            Some(Inside::Json(at)) => CompactInside::Json(self.path(&at)),
+            Some(Inside::Word(index)) => CompactInside::Word(index as u32),
         };
-        let giver = *from.at.get_or_insert_with(|| {
+        let giver = *from.index.get_or_insert_with(|| {
             self.givers.push(from.giver);
-            self.told.extend(from.told.cloned().map(|told| (from.giver, told)));
+            self.initiated.extend(from.initiated.cloned().map(|initiated| (from.giver, initiated)));
             self.givers.len() as u32 - 1
         });
         let path = self.path(path);
@@ -264,15 +272,16 @@ impl Search {
     }
 }
 
-/// Whether a text can hold a value that tells: most do not, and are not taken apart.
-fn may_tell(text: &str) -> bool {
+/// Whether a text may contain an identifier. Most do not, and are not split into words.
+fn may_hold_identifier(text: &str) -> bool {
     text.bytes().any(|byte| byte.is_ascii_digit()) || text.contains("://")
 }
 
-/// Levels of JSON that are searched: what is nested deeper is not read whole later (serde_json).
+/// The deepest level of JSON that is searched. serde_json does not parse deeper values later.
 const LEVELS: usize = 127;
 
-/// Shows each string and number of a JSON text with its path, the name of the member it belongs to and whether it is a string, and builds nothing.
+/// Visits each string and number of a JSON text with its path, the name of its member, its text,
+/// and whether it is a string. It builds no values.
 pub(super) fn scan_leaves(json: &str, visit: &mut dyn FnMut(&str, &str, &str, bool)) {
     fn walk(path: &mut String, name: &str, json: &str, levels: usize, visit: &mut dyn FnMut(&str, &str, &str, bool)) {
         let length = path.len();
@@ -312,7 +321,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_text_has_the_leaves_of_the_value_that_is_read_from_it(value in json_value()) {
+        fn scanning_text_finds_the_leaves_of_the_parsed_value(value in json_value()) {
             let (mut built, mut scanned) = (Vec::new(), Vec::new());
             leaves(&value, &mut |path, name, value| built.push((path.to_owned(), name.to_owned(), text_of(value), value.is_string())));
             let text = serde_json::to_string_pretty(&value).unwrap();
@@ -323,7 +332,7 @@ mod tests {
         }
     }
 
-    /// Shows each string and number with its path and the name of the member it belongs to.
+    /// Visits each string and number of a value with its path and the name of its member.
     fn leaves(value: &Value, visit: &mut dyn FnMut(&str, &str, &Value)) {
         fn walk(path: &mut String, name: &str, value: &Value, visit: &mut dyn FnMut(&str, &str, &Value)) {
             let length = path.len();

@@ -1,29 +1,31 @@
-//! Tasks that are at work for longer than they were: what is asked about one is asked again, as a client would.
+//! Polls tasks that take longer than they did in the recording, as a client would.
 
 use std::mem;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{Pending, Runner};
+use super::{PendingRequest, Runner};
 use crate::compare::Answer;
 
-/// Time between two questions where the server wants none.
+/// The poll interval, if the server does not give one.
 const INTERVAL: Duration = Duration::from_millis(200);
 
-/// The least that is waited, whatever the server wants: it may want to be asked without a pause.
+/// The shortest poll interval. A server may ask for no pause at all.
 const LEAST: Duration = Duration::from_millis(10);
 
-/// A question that is to be asked again.
+/// A request to be repeated.
 pub(super) struct Poll {
     pub(super) at: Instant,
-    pending: Pending,
+    pending: PendingRequest,
 }
 
 impl Runner<'_, '_> {
-    /// Whether a task is at work that was not when it was recorded (2025-11-25 basic/utilities/tasks "Getting Tasks"; ext-tasks): then it is asked
-    /// about again after the time that the server wants, for as long as an answer may take.
-    pub(super) fn asks_later(&mut self, pending: &Pending, answer: &Answer) -> bool {
+    /// Schedules another poll if a task is still working, but was not at this point of the
+    /// recording (2025-11-25 basic/utilities/tasks "Getting Tasks"; ext-tasks). The poll
+    /// uses the server's interval and stops at the deadline of the request. Returns whether
+    /// a poll is scheduled.
+    pub(super) fn schedule_poll(&mut self, pending: &PendingRequest, answer: &Answer) -> bool {
         let (Some(step), Answer::Result(task)) = (pending.step.filter(|_| pending.method == "tasks/get"), answer)
         else {
             return false;
@@ -32,7 +34,7 @@ impl Runner<'_, '_> {
         if !is_at_work(task) {
             return false;
         }
-        let was_at_work = match self.script.answer(self.texts, step) {
+        let was_at_work = match self.recording.answer(self.texts, step) {
             Answer::Result(task) => is_at_work(&task),
             _ => true,
         };
@@ -46,14 +48,14 @@ impl Runner<'_, '_> {
         again
     }
 
-    /// Asks what it is time to ask again.
+    /// Sends the polls that are due.
     pub(super) fn poll(&mut self) {
         let now = Instant::now();
         let (due, later) = mem::take(&mut self.polls).into_iter().partition(|poll| poll.at <= now);
         self.polls = later;
         for Poll { pending, .. } in due {
             let step = pending.step;
-            let id = self.ask(Pending { sent: now, ..pending });
+            let id = self.send_request(PendingRequest { sent: now, ..pending });
             step.into_iter().for_each(|step| self.ids[step] = id);
         }
     }

@@ -1,84 +1,88 @@
-//! What the server asks, answered from the recording.
+//! Answers requests of the server from the recording.
 
 use serde_json::Value;
 
-use super::{Pending, Runner};
+use super::{PendingRequest, Runner};
 use crate::compare::Answer;
 use crate::decode::Direction;
 use crate::replay::edit::with_member;
 use crate::replay::flow::{Giver, Use};
+use crate::replay::messages::METHOD_NOT_FOUND;
 use crate::replay::rounds::Question;
 use crate::replay::translate::Era;
 
-/// JSON-RPC 2.0 section 5.1.
-const METHOD_NOT_FOUND: i64 = -32601;
-
-/// Questions that a server of 2026-07-28 may ask back for one call.
+/// The most times that one call is continued with input. It stops a server that always
+/// asks for more.
 const ROUNDS: u32 = 16;
 
 impl Runner<'_, '_> {
-    /// The answer to a request of the server, as the recording has it.
+    /// The response to a server request, as recorded.
     pub(super) fn reply(&mut self, method: &str, params: Option<&str>, id: &str) -> String {
         let recorded = self.recorded_reply(method, params);
         match recorded {
             Some((name, value)) => format!(r#"{{"jsonrpc":"2.0","id":{id},"{name}":{value}}}"#),
             None if method == "ping" => format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#),
             None => {
-                self.taken.notes.push(format!("the server asked for {method}, to which the recording has no answer"));
-                let text = Value::from(format!("the recording that is replayed has no answer to {method}"));
+                self.result
+                    .notes
+                    .push(format!("the server sent {method}, for which the recording contains no response"));
+                let text = Value::from(format!("the replayed recording contains no response to {method}"));
                 format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{{"code":{METHOD_NOT_FOUND},"message":{text}}}}}"#)
             }
         }
     }
 
-    /// `result` or `error` with its text: of the same question, else of the next one of the same kind, each once; then of the same question again.
+    /// A recorded `result` or `error` for a server request. It prefers an unused one with
+    /// the same parameters, then the next unused one of the method, then a used one with
+    /// the same parameters.
     fn recorded_reply(&mut self, method: &str, params: Option<&str>) -> Option<(&'static str, String)> {
-        let script = self.script;
+        let recording = self.recording;
         let wanted = params.and_then(|params| serde_json::from_str::<Value>(params).ok());
-        let known = || script.plan.server_requests.iter().enumerate().filter(|(_, known)| known.method == method);
-        let question = script.plan.question(params);
-        if let Some(reply) = self.asked_back_reply(method, wanted.as_ref()) {
+        let known = || recording.plan.server_requests.iter().enumerate().filter(|(_, known)| known.method == method);
+        let question = recording.plan.question(params);
+        if let Some(reply) = self.round_reply(method, wanted.as_ref()) {
             return Some(("result", reply));
         }
         let found = known()
-            .find(|(at, known)| !self.used[*at] && known.question == question)
-            .or_else(|| known().find(|(at, _)| !self.used[*at]))
+            .find(|(at, known)| !self.used_replies[*at] && known.question == question)
+            .or_else(|| known().find(|(at, _)| !self.used_replies[*at]))
             .or_else(|| known().find(|(_, known)| known.question == question));
         let (at, request) = found?;
-        self.used[at] = true;
-        self.learn_values(Giver::Request(request.number), request.number, params);
-        let mut said = |name| Some((name, self.recorded(Direction::ClientToServer, request.answer, name)?));
-        let (name, said) = said("result").or_else(|| said("error"))?;
-        // An error is about the question: it hands nothing back.
-        let uses = script.flow.replies.get(&at).filter(|_| name == "result");
-        Some((name, self.with_values(said, uses.map(Vec::as_slice).unwrap_or_default())))
+        self.used_replies[at] = true;
+        self.resolve_values(Giver::Request(request.number), request.number, params);
+        let mut value = |name| Some((name, self.recorded(Direction::ClientToServer, request.answer, name)?));
+        let (name, value) = value("result").or_else(|| value("error"))?;
+        // An error contains no values of the server.
+        let uses = recording.flow.replies.get(&at).filter(|_| name == "result");
+        Some((name, self.with_values(value, uses.map(Vec::as_slice).unwrap_or_default())))
     }
 
-    /// What the recorded client answered a question inside a result, chosen in the same way.
-    fn asked_back_reply(&mut self, method: &str, wanted: Option<&Value>) -> Option<String> {
-        let questions = &self.script.rounds.questions;
+    /// The client's recorded response to an input request inside a result, chosen in the same way.
+    fn round_reply(&mut self, method: &str, wanted: Option<&Value>) -> Option<String> {
+        let questions = &self.recording.rounds.questions;
         let known = || questions.iter().enumerate().filter(|(_, known)| known.method == method);
         let is_same = |known: &Question| known.params.as_ref() == wanted;
         let (at, question) = known()
-            .find(|(at, known)| !self.asked_back[*at] && is_same(known))
-            .or_else(|| known().find(|(at, _)| !self.asked_back[*at]))
+            .find(|(at, known)| !self.used_questions[*at] && is_same(known))
+            .or_else(|| known().find(|(at, _)| !self.used_questions[*at]))
             .or_else(|| known().find(|(_, known)| is_same(known)))?;
-        self.asked_back[at] = true;
-        let (step, place) = &question.stood;
-        let uses = self.script.flow.uses.get(step).into_iter().flatten();
+        self.used_questions[at] = true;
+        let (step, pointer) = &question.location;
+        let uses = self.recording.flow.uses.get(step).into_iter().flatten();
         let inside = |used: &Use| {
-            let path = used.path.strip_prefix(place).filter(|path| path.is_empty() || path.starts_with('/'))?;
+            let path = used.path.strip_prefix(pointer).filter(|path| path.is_empty() || path.starts_with('/'))?;
             Some(Use { path: path.to_owned(), ..used.clone() })
         };
         Some(self.with_values(question.reply.clone(), &uses.filter_map(inside).collect::<Vec<_>>()))
     }
 
-    /// A server of 2026-07-28 asks back in its result (basic/patterns "multi round-trip requests"), where one of the recording's era sent a request: it
-    /// is answered, and the call made again. Says whether that was so.
-    pub(super) fn ask_again(&mut self, pending: &Pending, answer: &Answer) -> bool {
+    /// Continues a call if a server of the newer era asks for input in its result
+    /// (basic/patterns "multi round-trip requests"), while the recording is of the older era.
+    /// Returns whether it did.
+    pub(super) fn answer_input_request(&mut self, pending: &PendingRequest, answer: &Answer) -> bool {
         let Answer::Result(result) = answer else { return false };
         let asks = result.get("resultType").and_then(Value::as_str) == Some("input_required");
-        let crossed = (self.script.era(), self.dialect.era()) == (Era::Legacy, Era::Modern);
+        let crossed = (self.recording.era(), self.dialect.era()) == (Era::Legacy, Era::Modern);
         if !asks || !crossed || pending.rounds >= ROUNDS {
             return false;
         }

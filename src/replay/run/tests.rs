@@ -1,10 +1,12 @@
+//! Tests of a replay over a transport that plays a server.
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
 use crossbeam_channel::Receiver;
 
 use super::*;
-use crate::replay::talk;
+use crate::replay::test_recordings;
 use crate::replay::transport::{Arrival, Next};
 
 const RECORDED: &str = r#"
@@ -17,16 +19,17 @@ const RECORDED: &str = r#"
     <- {"id":3,"result":{"tools":[]}}
 "#;
 
-/// A server that answers everything with one result, and tells of itself what it is to tell once it is waited for.
+/// A server that answers every request with one result. When the client waits, it sends the next of
+/// its own notifications.
 struct Fake {
     result: &'static str,
-    /// So often a task is at work before that is what it is.
+    /// The number of polls for which a task is still working.
     at_work: u32,
-    /// Asked before the call is answered in whose text this stands.
+    /// A request that the server sends before it answers the call that contains the given text.
     question: Option<(&'static str, &'static str)>,
     arrived: VecDeque<Arrival>,
-    untold: VecDeque<&'static str>,
-    /// What it was sent and what it told, in order.
+    missing_methods: VecDeque<&'static str>,
+    /// Messages of both sides in order.
     log: Arc<Mutex<Vec<String>>>,
 }
 
@@ -47,9 +50,9 @@ impl Transport for Fake {
 
     fn arrived(&mut self) -> Option<Arrival> {
         self.arrived.pop_front().or_else(|| {
-            let told = self.untold.pop_front()?;
-            self.log.lock().unwrap().push(format!("<- {told}"));
-            let text = format!(r#"{{"jsonrpc":"2.0","method":"{told}"}}"#);
+            let notification = self.missing_methods.pop_front()?;
+            self.log.lock().unwrap().push(format!("<- {notification}"));
+            let text = format!(r#"{{"jsonrpc":"2.0","method":"{notification}"}}"#);
             Some(Arrival::Text(text.into(), Instant::now()))
         })
     }
@@ -57,7 +60,7 @@ impl Transport for Fake {
     fn wait(&mut self, _: Instant) {}
 
     fn next(&mut self, _: Instant, _: &Receiver<()>) -> Next {
-        self.arrived().map_or(Next::Late, Next::Arrived)
+        self.arrived().map_or(Next::TimedOut, Next::Arrived)
     }
 
     fn opened(&mut self, _: &str) {
@@ -70,41 +73,41 @@ impl Transport for Fake {
 }
 
 impl Fake {
-    /// What is said to and by it after the handshake, and the notes.
-    fn said(
+    /// The messages after the handshake, and the notes.
+    fn sent(
         result: &'static str,
         question: Option<(&'static str, &'static str)>,
-        untold: &[&'static str],
+        missing_methods: &[&'static str],
         recorded: &str,
     ) -> (Vec<String>, Vec<String>) {
-        Fake::said_within(Duration::from_millis(50), (result, question, untold), recorded)
+        Fake::sent_within(Duration::from_millis(50), (result, question, missing_methods), recorded)
     }
 
-    /// The same where answers may take so long.
-    fn said_within(
+    /// The same with another time limit for responses.
+    fn sent_within(
         timeout: Duration,
-        (result, question, untold): (&'static str, Option<(&'static str, &'static str)>, &[&'static str]),
+        (result, question, missing_methods): (&'static str, Option<(&'static str, &'static str)>, &[&'static str]),
         recorded: &str,
     ) -> (Vec<String>, Vec<String>) {
         let log = Arc::default();
-        let (arrived, untold) = (VecDeque::new(), untold.iter().copied().collect());
-        let fake = Fake { result, at_work: 2, question, arrived, untold, log: Arc::clone(&log) };
+        let (arrived, missing_methods) = (VecDeque::new(), missing_methods.iter().copied().collect());
+        let fake = Fake { result, at_work: 2, question, arrived, missing_methods, log: Arc::clone(&log) };
         let settings = Settings { timeout, ..Settings::default() };
-        let script = talk::script(recorded);
-        let mut texts = script.texts().unwrap();
-        let taken = run(&script, &mut texts, &settings, Box::new(fake), &mut Follower::nobody());
-        let mut said = log.lock().unwrap().clone();
-        // What the server says once it knows that the client is ready has a way to come.
-        let handshake: Vec<String> = said.drain(..3).collect();
+        let recording = test_recordings::analyzed(recorded);
+        let mut texts = recording.texts().unwrap();
+        let taken = run(&recording, &mut texts, &settings, Box::new(fake), &mut Follower::nobody());
+        let mut sent = log.lock().unwrap().clone();
+        // The transport is ready before the server can send messages on its own initiative.
+        let handshake: Vec<String> = sent.drain(..3).collect();
         assert_eq!(handshake, ["initialize", "(opened)", "notifications/initialized"]);
-        (said, taken.notes)
+        (sent, taken.notes)
     }
 }
 
-/// The same of a server that tells this.
-fn said(untold: &[&'static str]) -> (String, Vec<String>) {
-    let (said, notes) = Fake::said("{}", None, untold, RECORDED);
-    (said.join(", "), notes)
+/// The messages and notes for a server that sends these notifications.
+fn sent(missing_methods: &[&'static str]) -> (String, Vec<String>) {
+    let (sent, notes) = Fake::sent("{}", None, missing_methods, RECORDED);
+    (sent.join(", "), notes)
 }
 
 #[test]
@@ -120,16 +123,16 @@ fn a_question_is_answered_with_the_values_of_the_new_server() {
         <- {"id":3,"result":{}}
     "#;
     let question = r#"{"jsonrpc":"2.0","id":"q","method":"elicitation/create","params":{"message":"Which?"}}"#;
-    let (said, notes) = Fake::said(r#"{"ticket":"T-9"}"#, Some(("close", question)), &[], recorded);
+    let (sent, notes) = Fake::sent(r#"{"ticket":"T-9"}"#, Some(("close", question)), &[], recorded);
     let answer = r#"{"id":"q","jsonrpc":"2.0","result":{"action":"accept","content":{"ticket":"T-9"}}}"#;
-    assert_eq!((said, notes), (vec!["tools/call".to_owned(), "tools/call".to_owned(), answer.to_owned()], vec![]));
+    assert_eq!((sent, notes), (vec!["tools/call".to_owned(), "tools/call".to_owned(), answer.to_owned()], vec![]));
 }
 
 #[test]
-fn a_task_that_was_over_is_asked_about_until_it_is_and_one_that_was_not_once() {
-    let over = r#"{"taskId":"1","status":"completed"}"#;
+fn a_task_is_polled_until_it_has_the_recorded_state() {
+    let ended = r#"{"taskId":"1","status":"completed"}"#;
     let recorded = |first: &str| {
-        let second = if first == over { r#"{"taskId":"1","status":"working"}"# } else { over };
+        let second = if first == ended { r#"{"taskId":"1","status":"working"}"# } else { ended };
         format!(
             r#"
             -> {{"id":1,"method":"initialize","params":{{}}}}
@@ -141,23 +144,23 @@ fn a_task_that_was_over_is_asked_about_until_it_is_and_one_that_was_not_once() {
         "#
         )
     };
-    // However busy the machine is: it is asked again only as long as an answer may take.
-    let said = |first| Fake::said_within(Duration::from_secs(600), (over, None, &[]), &recorded(first)).0.join(", ");
-    assert_eq!(said(over), "tasks/get, tasks/get, tasks/get, tools/call", "twice at work");
-    assert_eq!(said(r#"{"taskId":"1","status":"working"}"#), "tasks/get, tools/call");
+    // A long time limit, because polling stops at the deadline on a slow machine.
+    let sent = |first| Fake::sent_within(Duration::from_secs(600), (ended, None, &[]), &recorded(first)).0.join(", ");
+    assert_eq!(sent(ended), "tasks/get, tasks/get, tasks/get, tools/call", "twice at work");
+    assert_eq!(sent(r#"{"taskId":"1","status":"working"}"#), "tasks/get, tools/call");
 }
 
 #[test]
-fn what_the_client_did_about_a_notification_waits_for_the_new_one() {
-    let told = "notifications/tools/list_changed";
-    let (order, notes) = said(&[told]);
-    assert_eq!(order, format!("tools/call, <- {told}, tools/list"));
+fn a_reaction_waits_for_the_new_notification() {
+    let notification = "notifications/tools/list_changed";
+    let (order, notes) = sent(&[notification]);
+    assert_eq!(order, format!("tools/call, <- {notification}, tools/list"));
     assert_eq!(notes, [""; 0]);
 }
 
 #[test]
-fn one_that_does_not_come_holds_nothing_up_for_long_and_is_named() {
-    let (order, notes) = said(&[]);
+fn a_missing_notification_delays_only_briefly_and_is_noted() {
+    let (order, notes) = sent(&[]);
     assert_eq!(order, "tools/call, tools/list");
-    assert_eq!(notes, ["#6 was sent without notifications/tools/list_changed (#5), which did not come"]);
+    assert_eq!(notes, ["#6 was sent although notifications/tools/list_changed (#5) did not arrive"]);
 }

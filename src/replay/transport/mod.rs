@@ -1,4 +1,4 @@
-//! How messages reach a server: one small trait, and what stands behind it.
+//! Transports that carry messages to a server and back.
 
 #[cfg(feature = "http")]
 pub mod http;
@@ -9,57 +9,59 @@ use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, TryRecvError};
 
-/// How often it is looked, while nothing comes, whether somebody ends the replay.
-const HEED: Duration = Duration::from_millis(20);
+/// The interval at which a waiting transport checks whether the replay is to stop.
+const STOP_CHECK: Duration = Duration::from_millis(20);
 
-/// A message on its way to the server.
+/// A message to be sent.
 #[derive(Clone, Debug, Default)]
 pub struct Outgoing {
-    /// Its text, without a line end.
+    /// The JSON text without a line end.
     pub text: String,
-    /// For a request: the id that its answer will have.
+    /// The id, if the message is a request.
     pub id: Option<u64>,
-    /// Whether what follows may rely on it: then nothing is sent before the server took it. True of notifications, whose effect nobody reports.
+    /// Whether later messages may rely on its effect. Then none is sent before the server has
+    /// accepted this one. True for notifications, because no response reports their effect.
     pub in_order: bool,
-    /// Header fields for HTTP beside those that every message has.
+    /// Header fields for HTTP, besides those of every request.
     pub fields: Vec<(String, String)>,
 }
 
-/// What comes from the server.
+/// Something that arrived from the server.
 #[derive(Debug)]
 pub enum Arrival {
-    /// A text that should be a message or a batch of them, and when its last byte was here.
+    /// A text that should contain a message or a batch, and the time when it was complete.
     Text(Vec<u8>, Instant),
-    /// What was sent was not taken, or the way of its answer broke. The id is that of a request.
+    /// A message was not accepted, or its response broke off. The id is given for a request.
     Failed(Option<u64>, Failure),
-    /// Nothing more can come.
-    Over(Failure),
+    /// The server is gone.
+    Closed(Failure),
 }
 
-/// Why something did not work.
+/// The reason why something failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// What kind.
+    /// The consequence of the failure.
     pub kind: FailureKind,
-    /// In a sentence.
+    /// The reason in one sentence.
     pub why: String,
 }
 
-/// What a failure means for what comes next.
+/// The consequence of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
-    /// This message only: an HTTP status, a stream that broke.
+    /// Only this message failed: by an HTTP status, or because a stream broke.
     Message,
-    /// The server does not know the session (404): a new one has to be opened.
+    /// The server lost the session (404). A new one has to be opened.
     Session,
-    /// The address speaks another transport (404 or 405 to the first POST).
+    /// The URL uses another transport (404 or 405 for the first POST).
     Transport,
-    /// The whole server: gone, refused, TLS, 401. There is no sense in going on.
+    /// The server cannot be used: it is gone or refuses connections, TLS failed, or
+    /// it answered 401.
     Server,
 }
 
 impl Failure {
-    /// A failure of this kind.
+    /// A failure with this consequence and reason.
     pub fn new(kind: FailureKind, why: impl Into<String>) -> Failure {
         Failure { kind, why: why.into() }
     }
@@ -71,29 +73,30 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What waiting for the server came to.
+/// The result of waiting for the server.
 #[derive(Debug)]
 pub enum Next {
-    /// Something came.
+    /// Something arrived from the server.
     Arrived(Arrival),
-    /// The moment came.
-    Late,
-    /// It is to end.
+    /// The time was over.
+    TimedOut,
+    /// The replay is to stop.
     Stopped,
 }
 
-/// A connection to a server, whatever carries it. Only [`Transport::next`], [`Transport::wait`] and [`Transport::close`] wait for the server.
+/// A connection to a server. Only [`Transport::next`], [`Transport::wait`] and
+/// [`Transport::close`] block.
 pub trait Transport {
-    /// Sends a message. What becomes of it arrives.
+    /// Sends a message. Its response or failure arrives later.
     fn send(&mut self, message: Outgoing);
 
-    /// The next thing that came from the server, in order.
+    /// The next thing that has arrived, in order.
     fn arrived(&mut self) -> Option<Arrival>;
 
-    /// Writes what the server takes and reads what it sends, until a moment or for [`HEED`] at most.
+    /// Sends and receives, at most until a moment and at most for [`STOP_CHECK`].
     fn wait(&mut self, until: Instant);
 
-    /// Waits for the next thing that comes from the server: until a moment, or until `stop` says something or ends.
+    /// Waits for the next arrival, until a moment, or until `stop` receives or disconnects.
     fn next(&mut self, until: Instant, stop: &Receiver<()>) -> Next {
         loop {
             if let Some(arrival) = self.arrived() {
@@ -103,18 +106,19 @@ pub trait Transport {
                 return Next::Stopped;
             }
             if Instant::now() >= until {
-                return Next::Late;
+                return Next::TimedOut;
             }
             self.wait(until);
         }
     }
 
-    /// The handshake is over: this revision is spoken from now on.
+    /// Called after the handshake with the revision that is used from now on.
     fn opened(&mut self, _revision: &str) {}
 
-    /// The server forgot the session.
+    /// Called when the server has lost the session.
     fn forget_session(&mut self) {}
 
-    /// Ends it, within bounds. Says how the server ended and its last words, where there are any.
+    /// Closes the connection within a limited time. Returns how a server process ended and its last
+    /// lines of stderr, unless it ended normally.
     fn close(self: Box<Self>) -> Option<String>;
 }

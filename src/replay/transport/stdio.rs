@@ -1,8 +1,9 @@
-//! A server as a child process.
+//! A transport to a server that runs as a child process.
 //!
-//! The thread that decides also writes and reads, with one `poll`: each hand-over to another thread would cost a call more than a server of
-//! microseconds takes for its answer. Neither side can block the other: what the server does not take yet waits here. What passes is noted as
-//! `mcptap wrap` notes it.
+//! The thread of the replay also writes and reads, with one `poll`. Passing each message to another
+//! thread would take longer than a fast server needs for a response. Neither side can block the
+//! other, because unsent bytes are buffered. The traffic is recorded in the same form as by `mcptap
+//! wrap`.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -16,35 +17,36 @@ use anyhow::{Context, Result};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::Signal;
 
-use super::{Arrival, Failure, FailureKind, HEED, Outgoing, Transport};
+use super::{Arrival, Failure, FailureKind, Outgoing, STOP_CHECK, Transport};
 use crate::capture::pipe::{Exit, Pipe};
+use crate::replay::messages;
 use crate::source::now;
 use crate::source::stdio::{self, Observations, Server, Tap};
 
-/// Bytes of one line: what the decoder takes, too.
+/// The longest line in bytes, as for the decoder.
 const LINE: usize = 128 << 20;
 
-/// Bytes read at once: what a pipe holds.
+/// Bytes per read: the capacity of a pipe.
 const BUFFER: usize = 64 << 10;
 
-/// Bytes of the server's last words on stderr that are kept.
-const LAST_WORDS: usize = 2_048;
+/// The most bytes at the end of stderr that are retained.
+const STDERR_TAIL: usize = 2_048;
 
-/// How long a server may take to end once its input is closed, and once it was asked to (2025-06-18 basic/lifecycle, "Shutdown": close the
-/// input, wait, SIGTERM, wait, SIGKILL).
+/// Time for the server to exit after its input is closed, and again after each signal. 2025-06-18
+/// basic/lifecycle "Shutdown": close the input, wait, SIGTERM, wait, SIGKILL.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// How often it is looked whether it has.
-const LOOK: Duration = Duration::from_millis(1);
+/// The interval at which the exit of the server is checked.
+const EXIT_CHECK: Duration = Duration::from_millis(1);
 
-/// What is noted of the server, also by the thread that listens to its stderr.
+/// The recording of the server, shared with the thread that reads stderr.
 #[derive(Debug)]
-struct Watched {
+struct ServerTap {
     tap: Mutex<Tap>,
-    last_words: Mutex<Vec<u8>>,
+    stderr_tail: Mutex<Vec<u8>>,
 }
 
-impl Watched {
+impl ServerTap {
     fn note(&self, note: impl FnOnce(&mut Tap)) {
         let mut tap = self.tap.lock().unwrap_or_else(PoisonError::into_inner);
         note(&mut tap);
@@ -52,40 +54,40 @@ impl Watched {
     }
 }
 
-/// A server on three pipes.
+/// A server process and its three pipes.
 #[derive(Debug)]
 pub struct Stdio {
     child: Child,
-    watched: Arc<Watched>,
+    recorded: Arc<ServerTap>,
     stdin: Option<File>,
-    /// What the server has not taken yet.
+    /// Bytes that the server has not read yet.
     unsent: VecDeque<u8>,
     stdout: Option<File>,
     buffer: Box<[u8]>,
-    /// The line that has begun.
+    /// The incomplete line at the end of the output.
     line: Vec<u8>,
     arrived: VecDeque<Arrival>,
     stderr: JoinHandle<()>,
 }
 
 impl Stdio {
-    /// Starts a server. It dies with the calling thread, which has to close it.
+    /// Starts a server. It is killed when the calling thread ends, so that thread has to close it.
     ///
     /// # Errors
-    /// It cannot be started.
+    /// The server cannot be started.
     pub fn start(server: &Server) -> Result<(Stdio, Observations)> {
         let (child, pipes) = server.spawn()?;
         let (mut tap, observations) = stdio::tap(child.id(), &std::env::temp_dir());
         tap.start(server.start());
         tap.nudge();
-        let watched = Arc::new(Watched { tap: Mutex::new(tap), last_words: Mutex::default() });
-        // This end is ours alone.
-        rustix::io::ioctl_fionbio(&pipes.stdin, true).context("cannot write without waiting")?;
-        let (stderr, watch) = (File::from(pipes.stderr), Arc::clone(&watched));
-        let stderr = thread::Builder::new().name("stderr".to_owned()).spawn(move || listen(stderr, &watch));
+        let recorded = Arc::new(ServerTap { tap: Mutex::new(tap), stderr_tail: Mutex::default() });
+        // Only this end of the pipe becomes non-blocking.
+        rustix::io::ioctl_fionbio(&pipes.stdin, true).context("cannot make a pipe non-blocking")?;
+        let (stderr, watch) = (File::from(pipes.stderr), Arc::clone(&recorded));
+        let stderr = thread::Builder::new().name("stderr".to_owned()).spawn(move || read_stderr(stderr, &watch));
         let transport = Stdio {
             child,
-            watched,
+            recorded,
             stdin: Some(File::from(pipes.stdin)),
             unsent: VecDeque::new(),
             stdout: Some(File::from(pipes.stdout)),
@@ -97,7 +99,7 @@ impl Stdio {
         Ok((transport, observations))
     }
 
-    /// Writes what the server takes now.
+    /// Writes as much as the server reads now.
     fn write(&mut self) {
         while let Some(stdin) = &mut self.stdin
             && !self.unsent.is_empty()
@@ -106,38 +108,39 @@ impl Stdio {
             let time = now();
             match stdin.write(bytes) {
                 Ok(count) => {
-                    // Its answer is read behind this: what was asked is noted first.
-                    self.watched.note(|tap| tap.data(time, Pipe::Stdin, &bytes[..count]));
+                    // Recorded at once, so that a request comes before its response in the
+                    // recording.
+                    self.recorded.note(|tap| tap.data(time, Pipe::Stdin, &bytes[..count]));
                     self.unsent.drain(..count);
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // A server that is gone says so on its output.
-                Err(_) => self.hang_up(),
+                // If the server is gone, its output ends too, and that is reported.
+                Err(_) => self.close_stdin(),
             }
         }
     }
 
-    /// Closes the server's input.
-    fn hang_up(&mut self) {
+    /// Closes the server's standard input.
+    fn close_stdin(&mut self) {
         self.unsent.clear();
         if self.stdin.take().is_some() {
-            self.watched.note(|tap| tap.end_of_file(Pipe::Stdin));
+            self.recorded.note(|tap| tap.end_of_file(Pipe::Stdin));
         }
     }
 
-    /// Waits for the server, so long at most: what it says has arrived, what it takes is written.
-    fn attend(&mut self, time: Duration) {
+    /// Waits for the server at most this long. Sends and receives what is possible.
+    fn transfer(&mut self, time: Duration) {
         let Some(stdout) = &self.stdout else { return thread::sleep(time) };
-        let mut watched = vec![PollFd::new(stdout, PollFlags::IN)];
-        let waiting = self.stdin.as_ref().filter(|_| !self.unsent.is_empty());
-        watched.extend(waiting.map(|stdin| PollFd::new(stdin, PollFlags::OUT)));
+        let mut recorded = vec![PollFd::new(stdout, PollFlags::IN)];
+        let writable = self.stdin.as_ref().filter(|_| !self.unsent.is_empty());
+        recorded.extend(writable.map(|stdin| PollFd::new(stdin, PollFlags::OUT)));
         let timeout = Timespec::try_from(time).ok();
-        // Interrupted is answered by the caller, who looks at the clock and comes again.
-        if poll(&mut watched, timeout.as_ref()).is_err() {
+        // After an interruption the caller checks the time and calls again.
+        if poll(&mut recorded, timeout.as_ref()).is_err() {
             return;
         }
-        let ready: Vec<bool> = watched.iter().map(|watched| !watched.revents().is_empty()).collect();
+        let ready: Vec<bool> = recorded.iter().map(|recorded| !recorded.revents().is_empty()).collect();
         if ready[0] {
             self.read();
         }
@@ -146,17 +149,17 @@ impl Stdio {
         }
     }
 
-    /// Reads what there is.
+    /// Reads the output that is available.
     fn read(&mut self) {
         let Some(stdout) = &mut self.stdout else { return };
         let bytes = match stdout.read(&mut self.buffer) {
             Ok(0) => return self.end_of_output("the server closed its output".to_owned()),
             Ok(count) => &self.buffer[..count],
             Err(error) if error.kind() == ErrorKind::Interrupted => return,
-            Err(error) => return self.end_of_output(format!("cannot read what the server says: {error}")),
+            Err(error) => return self.end_of_output(format!("cannot read the server's output: {error}")),
         };
         let at = Instant::now();
-        self.watched.note(|tap| tap.data(now(), Pipe::Stdout, bytes));
+        self.recorded.note(|tap| tap.data(now(), Pipe::Stdout, bytes));
         let mut rest = bytes;
         while let Some(end) = memchr::memchr(b'\n', rest) {
             self.line.extend_from_slice(&rest[..end]);
@@ -172,33 +175,34 @@ impl Stdio {
         }
     }
 
-    /// Waits for the server while it is to end: what it says is noted, and nobody asks for it any more.
-    fn linger(&mut self) {
-        self.attend(LOOK);
+    /// Waits for a server that is exiting. Its output is recorded but not processed.
+    fn discard_output(&mut self) {
+        self.transfer(EXIT_CHECK);
         self.arrived.clear();
     }
 
     fn end_of_output(&mut self, why: String) {
         self.stdout = None;
-        self.watched.note(|tap| tap.end_of_file(Pipe::Stdout));
-        self.arrived.push_back(Arrival::Over(Failure::new(FailureKind::Server, why)));
+        self.recorded.note(|tap| tap.end_of_file(Pipe::Stdout));
+        self.arrived.push_back(Arrival::Closed(Failure::new(FailureKind::Server, why)));
     }
 
-    /// Waits for the server's end, asking ever more firmly.
+    /// Waits for the server to exit: first after closing its input, then after SIGTERM,
+    /// then after SIGKILL.
     fn end(&mut self) -> Exit {
         for signal in [None, Some(Signal::TERM), Some(Signal::KILL)] {
             if let (Some(signal), Some(pid)) = (signal, rustix::process::Pid::from_raw(self.child.id() as i32)) {
-                // It has not been waited for, so the id is still its own.
+                // The process was not waited for, so its id is still valid.
                 let _ = rustix::process::kill_process(pid, signal);
             }
             let until = Instant::now() + GRACE;
             while Instant::now() < until {
                 if self.unsent.is_empty() || signal.is_some() {
-                    self.hang_up();
+                    self.close_stdin();
                 }
                 match self.child.try_wait() {
                     Ok(Some(status)) => return stdio::exit(status),
-                    Ok(None) => self.linger(),
+                    Ok(None) => self.discard_output(),
                     Err(_) => return Exit::default(),
                 }
             }
@@ -209,13 +213,9 @@ impl Stdio {
 
 impl Transport for Stdio {
     fn send(&mut self, message: Outgoing) {
-        let mut line = message.text.into_bytes();
-        // "Messages are delimited by newlines, and MUST NOT contain embedded newlines": between members they mean nothing.
-        line.iter_mut().filter(|byte| matches!(byte, b'\n' | b'\r')).for_each(|byte| *byte = b' ');
-        line.push(b'\n');
         if self.stdin.is_some() {
             let is_first = self.unsent.is_empty();
-            self.unsent.extend(line);
+            self.unsent.extend(messages::line(message.text));
             if is_first {
                 self.write();
             }
@@ -227,31 +227,31 @@ impl Transport for Stdio {
     }
 
     fn wait(&mut self, until: Instant) {
-        self.attend(until.saturating_duration_since(Instant::now()).min(HEED));
+        self.transfer(until.saturating_duration_since(Instant::now()).min(STOP_CHECK));
     }
 
     fn close(mut self: Box<Self>) -> Option<String> {
         let exit = self.end();
-        // A grandchild may hold the pipes open for ever: then what it says is not waited for.
+        // A process that the server started may hold the pipes open, so waiting is limited.
         let until = Instant::now() + GRACE;
         while (self.stdout.is_some() || !self.stderr.is_finished()) && Instant::now() < until {
-            self.linger();
+            self.discard_output();
         }
-        self.hang_up();
-        self.watched.note(|tap| tap.exit(exit));
-        let words = self.watched.last_words.lock().unwrap_or_else(PoisonError::into_inner);
+        self.close_stdin();
+        self.recorded.note(|tap| tap.exit(exit));
+        let words = self.recorded.stderr_tail.lock().unwrap_or_else(PoisonError::into_inner);
         let words = String::from_utf8_lossy(&words).trim().to_owned();
         let ended = match exit {
             Exit { code: Some(0), .. } => None,
-            Exit { code: Some(code), .. } => Some(format!("the server ended with exit status {code}")),
-            Exit { signal: Some(signal), .. } => Some(format!("the server was ended by signal {signal}")),
+            Exit { code: Some(code), .. } => Some(format!("the server exited with status {code}")),
+            Exit { signal: Some(signal), .. } => Some(format!("the server was killed by signal {signal}")),
             Exit { .. } => None,
         };
-        ended.map(|ended| if words.is_empty() { ended } else { format!("{ended}; its last words: {words}") })
+        ended.map(|ended| if words.is_empty() { ended } else { format!("{ended}; its last output on stderr: {words}") })
     }
 }
 
-fn listen(mut stderr: File, watched: &Watched) {
+fn read_stderr(mut stderr: File, recorded: &ServerTap) {
     let mut buffer = vec![0; 16 << 10];
     loop {
         let bytes = match stderr.read(&mut buffer) {
@@ -260,11 +260,11 @@ fn listen(mut stderr: File, watched: &Watched) {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
             Err(_) => break,
         };
-        watched.note(|tap| tap.data(now(), Pipe::Stderr, bytes));
-        let mut words = watched.last_words.lock().unwrap_or_else(PoisonError::into_inner);
+        recorded.note(|tap| tap.data(now(), Pipe::Stderr, bytes));
+        let mut words = recorded.stderr_tail.lock().unwrap_or_else(PoisonError::into_inner);
         words.extend_from_slice(bytes);
-        let excess = words.len().saturating_sub(LAST_WORDS);
+        let excess = words.len().saturating_sub(STDERR_TAIL);
         words.drain(..excess);
     }
-    watched.note(|tap| tap.end_of_file(Pipe::Stderr));
+    recorded.note(|tap| tap.end_of_file(Pipe::Stderr));
 }

@@ -173,11 +173,11 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::compare::{Label, Rules, judge};
+    use crate::compare::{Label, Rules, compare_answers};
 
     fn beside(old: Value, new: Value, rules: &Rules) -> String {
         let (old, new) = (Answer::Result(old), Answer::Result(new));
-        let verdict = judge(&Label::default(), &old, &new, rules);
+        let verdict = compare_answers(&Label::default(), &old, &new, rules);
         let sign = |mark| match mark {
             Mark::Same => ' ',
             Mark::Differs => '▌',

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::compare::Rule;
 use crate::replay::Job;
-use crate::replay::run::Pace;
+use crate::replay::settings::Pace;
 use crate::replay::target::Target;
 use crate::view::command_line;
 

@@ -172,7 +172,7 @@ impl Run {
 
     /// The first request that was answered otherwise, or the last of all: the one that was asked for.
     fn finish(&mut self, finished: Box<Finished>) -> usize {
-        let requests = finished.job.script.plan.steps.iter().enumerate().filter(|(_, step)| step.is_request);
+        let requests = finished.job.recording.plan.steps.iter().enumerate().filter(|(_, step)| step.is_request);
         for ((step, _), pair) in requests.zip(&finished.replayed.report.pairs) {
             let latency = pair.new.and_then(|new| new.latency);
             let state = match (&pair.why, pair.outcome) {
@@ -207,7 +207,7 @@ impl Run {
     /// The pair of a row.
     pub fn pair(&self, row: usize) -> Option<&Pair> {
         let (row, finished) = (self.rows.get(row)?, self.finished.as_ref()?);
-        let before = finished.job.script.plan.steps.get(..row.step)?.iter().filter(|step| step.is_request).count();
+        let before = finished.job.recording.plan.steps.get(..row.step)?.iter().filter(|step| step.is_request).count();
         finished.replayed.report.pairs.get(before)
     }
 

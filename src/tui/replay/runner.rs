@@ -10,10 +10,10 @@ use super::run::{Finished, Row, State, Told};
 use super::{Consent, Order};
 use crate::mcp::Session;
 use crate::replay::job::{Job, Planned};
+use crate::replay::outcome::StepOutcome;
 use crate::replay::recording::masked_headers;
-use crate::replay::run::Fate;
 use crate::replay::target::Target;
-use crate::replay::{Follower, Progress, Script};
+use crate::replay::{AnalyzedRecording, Follower, Progress};
 use crate::store::{Place, Reader};
 
 /// How long an answer may take: whoever looks on ends it sooner.
@@ -30,14 +30,14 @@ fn replay(order: &Order, place: &Place, told: &mut dyn FnMut(Told), stop: Receiv
     let reader = Reader::open(place.clone())?;
     let session = reader.session(order.session)?.context("the session is not there any more")?;
     let (target, missing) = target(order, &reader, &session)?;
-    let script = Script::read(&reader, session)?;
-    let mut job = Job::new(script, target, place.clone());
+    let recording = AnalyzedRecording::read(&reader, session)?;
+    let mut job = Job::new(recording, target, place.clone());
     job.settings.timeout = PATIENCE;
     let options = Options::read(&order.options)?;
     options.reach(&mut job.target)?;
     options.apply(&mut job);
     if let Some(call) = &order.call {
-        let steps = &job.script.plan.steps;
+        let steps = &job.recording.plan.steps;
         let step = steps.iter().position(|step| step.number == call.message).context("no such request to send")?;
         job.choose(&[step]);
         if let Some(params) = &call.params {
@@ -136,13 +136,13 @@ fn rows(job: &Job) -> Result<Vec<Row>> {
     let wanted = |row: &Planned| {
         let is_chosen = job.settings.only.get(row.step).copied().unwrap_or(true);
         let is_handshake = matches!(&*row.label.method, "initialize" | "server/discover");
-        job.script.plan.steps[row.step].is_request && (is_chosen || is_handshake)
+        job.recording.plan.steps[row.step].is_request && (is_chosen || is_handshake)
     };
     let row = |row: Planned| Row {
         step: row.step,
         number: row.number,
         label: row.label.to_string(),
-        recorded: job.script.latency(row.step),
+        recorded: job.recording.latency(row.step),
         state: row.refused.map_or(State::Waiting, |why| State::Skipped(plainly(&why))),
     };
     Ok(job.planned()?.into_iter().filter(wanted).map(row).collect())
@@ -159,9 +159,9 @@ fn told(progress: Progress<'_>) -> Told {
         Progress::Sent(step) => Told::Sent(step),
         Progress::Done(step, done) => Told::Over(
             step,
-            match &done.fate {
-                Fate::Sent(_) => State::Answered(done.latency),
-                Fate::Skipped(why) => State::Skipped(plainly(why)),
+            match &done.outcome {
+                StepOutcome::Sent(_) => State::Answered(done.latency),
+                StepOutcome::Skipped(why) => State::Skipped(plainly(why)),
             },
         ),
     }

@@ -15,7 +15,7 @@ fn heads_on_which_servers_could_disagree_never_reach_one() {
         (smuggled.as_str(), "400 Bad Request", "both Transfer-Encoding and Content-Length"),
         ("GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", "421 Misdirected Request", "--allow-host NAME"),
         (&huge, "431 Request Header Fields Too Large", "the head is too long"),
-        ("CONNECT other:443 HTTP/1.1\r\nHost: localhost\r\n\r\n", "400 Bad Request", "takes no requests for others"),
+        ("CONNECT other:443 HTTP/1.1\r\nHost: localhost\r\n\r\n", "400 Bad Request", "forwards to one server only"),
     ];
     for (said, status, why) in cases {
         let answer = proxying.raw(said);
@@ -55,11 +55,11 @@ fn a_server_that_cannot_be_had_is_502_and_said() {
     let plain =
         server(|mut stream| drop(stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n"))).replace("http", "https");
     for (to, why) in [
-        (format!("http://{nobody}/mcp"), "connection refused: nobody listens there"),
-        ("http://nowhere.invalid/mcp".to_owned(), "the host's name is not known"),
-        (silent, "it closed the connection without an answer"),
-        (broken, "the connection broke without an answer"),
-        (plain, "does not speak TLS"),
+        (format!("http://{nobody}/mcp"), "connection refused: no program listens there"),
+        ("http://nowhere.invalid/mcp".to_owned(), "the host name cannot be resolved"),
+        (silent, "it closed the connection without a response"),
+        (broken, "the connection broke before a response"),
+        (plain, "does not use TLS"),
     ] {
         let (_folder, db) = place();
         let mut proxying = Proxying::start(&db, &to, &[]);
@@ -82,7 +82,7 @@ fn a_proxy_of_itself_is_found_out() {
     let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("an address").port();
     let (_folder, db) = place();
     let proxying = Proxying::listening(&port.to_string(), &db, &format!("http://localhost:{port}/mcp"), &[]);
-    assert!(proxying.raw(GET).contains("that is this proxy itself"));
+    assert!(proxying.raw(GET).contains("this URL is the proxy itself"));
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn where_it_listens_and_what_cannot_be() {
     for (listen, to, why) in [
         (taken.as_str(), url.as_str(), "cannot listen at"),
         ("nonsense", &url, "cannot listen at nonsense"),
-        ("0", "ftp://x/", "a URL begins with http:// or https://"),
+        ("0", "ftp://x/", "the URL must begin with http:// or https://"),
         ("0", "http://user:password@x/", "each client sends its own Authorization"),
     ] {
         let done = mcptap().args(["proxy", "--listen", listen, "--to", to]).finished();

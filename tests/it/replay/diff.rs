@@ -73,7 +73,7 @@ fn what_cannot_be_compared_is_exit_status_2() {
     scene.record(&[], |_| {});
     let done = scene.run(&["diff", "1", "1", "--ignore", "no/pointer"]);
     assert_eq!(done.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&done.stderr).contains("is no path"), "{done:?}");
+    assert!(String::from_utf8_lossy(&done.stderr).contains("is not a path"), "{done:?}");
 }
 
 #[test]

@@ -31,7 +31,7 @@ fn a_server_that_dies_half_way() {
     assert_eq!(differing(&report), ["tools/call echo: missing", "tools/call echo: missing"]);
     let why = |index: usize| report["requests"][index]["why"].as_str().unwrap().to_owned();
     assert!(why(2).starts_with("no answer: the server closed its output"), "{}", why(2));
-    assert!(why(2).ends_with("exit status 3; its last words: fatal: told to die"), "{}", why(2));
+    assert!(why(2).ends_with("status 3; its last output on stderr: fatal: told to die"), "{}", why(2));
     assert!(why(3).starts_with("not sent: "), "{}", why(3));
     assert_eq!(done.status.code(), Some(1));
 }
@@ -56,9 +56,9 @@ fn a_server_that_cannot_be_had_is_exit_status_2() {
         format!("http://{}/mcp", free.local_addr().expect("an address"))
     };
     let cases = [
-        (scene.replay_to(&nobody, &[]), "connection refused: nobody listens there"),
+        (scene.replay_to(&nobody, &[]), "connection refused: no program listens there"),
         (scene.run(&["replay", "1", "--", "/nowhere/server"]), "command not found"),
-        (scene.run(&["replay", "1", "--", "false"]), "the server ended with exit status 1"),
+        (scene.run(&["replay", "1", "--", "false"]), "the server exited with status 1"),
         (scene.run(&["replay", "1", "--to", "ftp://x/"]), "a URL begins with http"),
         (scene.run(&["replay", "99", "--", "true"]), "no session 99"),
     ];
@@ -75,7 +75,7 @@ fn authorization_is_asked_for_and_supplied() {
     let done = scene.replay_to(&served.url("/mcp"), &[]);
     assert_eq!(done.status.code(), Some(2));
     assert!(
-        stderr(&done).contains("HTTP 401: the server wants authorization (Bearer realm=\"workbench\")"),
+        stderr(&done).contains("HTTP 401: the server requires authorization (Bearer realm=\"workbench\")"),
         "{}",
         stderr(&done)
     );
@@ -100,7 +100,7 @@ fn a_session_that_the_server_forgot_is_opened_again() {
     let report = report(&done);
     assert_eq!(differing(&report), ["tools/call echo: missing"], "that call; the next is in a new session");
     let why = report["requests"][2]["why"].as_str().unwrap();
-    assert!(why.starts_with("HTTP 404: the server does not know the session any more"), "{why}");
+    assert!(why.starts_with("HTTP 404: the server no longer has the session"), "{why}");
     assert_eq!(report["notes"], json!(["the session was opened again before #8"]));
 }
 
@@ -160,7 +160,7 @@ fn tls_to_a_server_without_it_is_said() {
     let served = Served::start(&scene, &[]);
     let done = scene.replay_to(&served.url("/mcp").replace("http:", "https:"), &["--timeout=5"]);
     assert_eq!(done.status.code(), Some(2), "{}", stdout(&done));
-    assert!(stderr(&done).contains("cannot reach https://") && stderr(&done).contains("reached with http://"));
+    assert!(stderr(&done).contains("cannot reach https://") && stderr(&done).contains("try http://"));
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn credentials_stay_at_the_origin_they_were_given_for() {
     for path in ["/away", "/away-sse"] {
         let done = replay(path);
         assert_eq!(done.status.code(), Some(2), "{path}: {}", stdout(&done));
-        assert!(stderr(&done).contains(&format!("points to another origin, {url:?}")), "{}", stderr(&done));
+        assert!(stderr(&done).contains(&format!("redirects to another origin, {url:?}")), "{}", stderr(&done));
     }
     elsewhere.set_nonblocking(true).expect("a socket");
     assert!(elsewhere.accept().is_err(), "nobody was sent there");

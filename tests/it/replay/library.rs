@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crossbeam_channel::{bounded, never};
 use mcptap::compare::{Answer, Outcome};
-use mcptap::replay::run::Fate;
+use mcptap::replay::outcome::StepOutcome;
 use mcptap::replay::target::Target;
 use mcptap::replay::{Follower, Job, Progress};
 use mcptap::store::Place;
@@ -15,11 +15,11 @@ use super::scene::{Scene, server};
 fn job(scene: &Scene, options: &[&str]) -> Job {
     let line = mcptap::view::command_line::quoted(&server(options));
     let target = Target::read(&line, Duration::from_secs(30)).expect("a command line");
-    Job::new(scene.script(), target, Place::file(scene.path("mcptap.db")))
+    Job::new(scene.recording(), target, Place::file(scene.path("mcptap.db")))
 }
 
 fn step(job: &Job, tool: &str) -> usize {
-    let steps = &job.script.plan.steps;
+    let steps = &job.recording.plan.steps;
     steps.iter().position(|step| step.label.subject.as_deref() == Some(tool)).expect("the tool was called")
 }
 
@@ -45,7 +45,10 @@ fn one_call_with_other_arguments_and_what_it_needs() {
                 Progress::Opened(revision) => format!("opened {revision}"),
                 Progress::Sent(step) => format!("sent {step}"),
                 Progress::Done(step, done) => {
-                    format!("done {step}{}", if matches!(done.fate, Fate::Skipped(_)) { ": skipped" } else { "" })
+                    format!(
+                        "done {step}{}",
+                        if matches!(done.outcome, StepOutcome::Skipped(_)) { ": skipped" } else { "" }
+                    )
                 }
             });
         },
@@ -80,16 +83,16 @@ fn a_replay_ends_when_it_is_told_to() {
     );
     let report = job.run(&mut follower).expect("the conversation was opened").report;
     let whys: Vec<_> = report.pairs.iter().filter_map(|pair| pair.why.as_deref()).collect();
-    assert_eq!(whys, ["no answer: ended on request", "not sent: ended on request"]);
+    assert_eq!(whys, ["no answer: stopped on request", "not sent: stopped on request"]);
 }
 
 #[test]
 fn a_recording_says_where_its_server_is() {
     let Some(scene) = Scene::new() else { return };
     scene.record(&["--change", "a b"], |_| {});
-    let script = scene.script();
+    let recording = scene.recording();
     let reader = mcptap::store::Reader::open(Place::file(scene.path("mcptap.db"))).expect("a database");
-    let recorded = Target::recorded(&reader, &script.session).expect("it can be read").expect("a command");
+    let recorded = Target::recorded(&reader, &recording.session).expect("it can be read").expect("a command");
     assert_eq!(recorded, mcptap::view::command_line::quoted(&server(&["--change", "a b"])));
     assert!(recorded.ends_with("--change 'a b'"), "{recorded}");
 }

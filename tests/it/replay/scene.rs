@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 
-use mcptap::replay::Script;
+use mcptap::replay::AnalyzedRecording;
 use mcptap::store::{Place, Reader};
 use mcptap_core::internal::mcp::SessionNumber;
 use serde_json::{Value, json};
@@ -16,8 +16,11 @@ use crate::support::waits::{Ends, Finishes, finished, until_some};
 
 /// The server's command line.
 pub fn server(arguments: &[&str]) -> Vec<String> {
-    let script = root().join("tests/it/replay/server.py").display().to_string();
-    ["python3".to_owned(), script].into_iter().chain(arguments.iter().map(|argument| (*argument).to_owned())).collect()
+    let recording = root().join("tests/it/replay/server.py").display().to_string();
+    ["python3".to_owned(), recording]
+        .into_iter()
+        .chain(arguments.iter().map(|argument| (*argument).to_owned()))
+        .collect()
 }
 
 /// A folder with a database, gone when dropped.
@@ -60,10 +63,10 @@ impl Scene {
     }
 
     /// The library's view of session 1.
-    pub fn script(&self) -> Script {
+    pub fn recording(&self) -> AnalyzedRecording {
         let reader = Reader::open(Place::file(self.path("mcptap.db"))).expect("a database");
         let session = reader.session(SessionNumber(1)).expect("it can be read").expect("session 1");
-        Script::read(&reader, session).expect("it can be read")
+        AnalyzedRecording::read(&reader, session).expect("it can be read")
     }
 
     /// Records a conversation on STDIO.

@@ -117,7 +117,7 @@ fn what_destroys_is_not_sent_unless_allowed() {
         client.call("wipe", json!({}));
     });
     let done = scene.replay(&[NOW], &[]);
-    assert!(stdout(&done).contains("--allow wipe sends it"), "{}", stdout(&done));
+    assert!(stdout(&done).contains("use --allow wipe to send it"), "{}", stdout(&done));
     assert_eq!(done.status.code(), Some(0));
 }
 
@@ -150,11 +150,11 @@ fn many_at_once_with_a_table_of_latencies() {
     let report = report(&done);
     assert_eq!(done.status.code(), Some(0), "{report}");
     assert_eq!(report["latencies"]["tools/call echo"]["calls"], 6);
-    let saved = "of 6 replays 1 saved, session 2: the first, and each that was the first to differ somewhere";
+    let saved = "of 6 replays 1 saved as session 2: the first one, and each one with a new difference";
     assert_eq!(report["notes"], json!([saved]));
     let text = stdout(&scene.replay(&["--repeat=2"], &[]));
     assert!(text.contains("\n2 replays\n"), "{text}");
-    assert!(text.contains("of 2 replays 1 saved, session 3:"), "{text}");
+    assert!(text.contains("of 2 replays 1 saved as session 3:"), "{text}");
     assert_eq!([3, 4].map(|session| scene.run(&["show", &session.to_string()]).status.code()), [Some(0), Some(2)]);
 }
 
@@ -186,5 +186,5 @@ fn a_call_that_was_asked_back_is_made_once_where_the_server_asks_by_itself() {
     assert_eq!(report["counts"], json!({"same": 1, "skipped": 1}), "{report}");
     assert_eq!(done.status.code(), Some(0));
     let why = report["requests"][1]["why"].as_str().unwrap_or_default();
-    assert!(why.starts_with("up to 2025-11-25 the server asks by itself"), "{why}");
+    assert!(why.starts_with("up to 2025-11-25 the server sends its own request for input"), "{why}");
 }

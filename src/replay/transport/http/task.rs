@@ -1,77 +1,79 @@
-//! Something to be had of the server: by one request, or by several where it is redirected or its stream of events breaks.
+//! A task for the server. It needs one request, or several if it is redirected or its event stream
+//! breaks.
 
 use std::fmt::Write;
 use std::time::Instant;
 
-use super::stream::Stream;
+use super::sse_reader::SseReader;
 use crate::decode::http::{Head, StartLine};
 use crate::http::origin::{Hops, request_target};
 use crate::replay::transport::Outgoing;
 
-/// A task, and what came of it so far.
+/// A task and its progress.
 #[derive(Debug)]
 pub(super) struct Task {
-    pub(super) what: What,
+    pub(super) kind: TaskKind,
     pub(super) hops: Hops,
-    /// The session that its request names.
+    /// The session id in its request.
     pub(super) session: Option<String>,
-    /// Of the response that is being read.
+    /// The head of the current response.
     pub(super) head: Option<Box<Head>>,
     pub(super) body: Vec<u8>,
-    /// The events of all responses.
-    pub(super) stream: Stream,
-    /// Times that the stream was taken up again.
+    /// Parses the events of all responses.
+    pub(super) stream: SseReader,
+    /// The number of times that the stream was resumed.
     pub(super) resumed: u32,
-    /// When the answer to the message was here.
+    /// The time when the answer arrived.
     pub(super) answered: Option<Instant>,
 }
 
-/// What is to be had.
+/// The purpose of a task.
 #[derive(Debug)]
-pub(super) enum What {
-    /// A message is to be taken, and answered where it is a request.
-    Said(Outgoing),
-    /// The stream of what the server says unasked, with these fields.
-    Unasked(Vec<(String, String)>),
-    /// The one stream of HTTP+SSE: its first event names the address to POST to, all others are messages.
-    Everything,
-    /// The end of the session.
-    Farewell,
+pub(super) enum TaskKind {
+    /// Send a message, and receive the answer if it is a request.
+    Message(Outgoing),
+    /// Open the stream for messages that the server initiates, with these header fields.
+    ServerStream(Vec<(String, String)>),
+    /// Open the only stream of HTTP+SSE. Its first event announces the address for POSTs, all
+    /// others are messages.
+    SseStream,
+    /// End the session.
+    EndSession,
 }
 
 impl Task {
     /// A task at a URL.
-    pub(super) fn new(what: What, url: &str) -> Box<Task> {
+    pub(super) fn new(kind: TaskKind, url: &str) -> Box<Task> {
         Box::new(Task {
-            what,
+            kind,
             hops: Hops::to(url),
             session: None,
             head: None,
             body: Vec::new(),
-            stream: Stream::new(),
+            stream: SseReader::new(),
             resumed: 0,
             answered: None,
         })
     }
 
-    /// The message that is said.
-    pub(super) fn said(&self) -> Option<&Outgoing> {
-        match &self.what {
-            What::Said(message) => Some(message),
+    /// The message to send.
+    pub(super) fn message(&self) -> Option<&Outgoing> {
+        match &self.kind {
+            TaskKind::Message(message) => Some(message),
             _ => None,
         }
     }
 
-    /// The id of the request that is said.
+    /// The id of the request to send.
     pub(super) fn id(&self) -> Option<u64> {
-        self.said().and_then(|message| message.id)
+        self.message().and_then(|message| message.id)
     }
 
     fn method(&self) -> &'static str {
-        match &self.what {
-            What::Said(_) if self.resumed == 0 => "POST",
-            What::Said(_) | What::Unasked(_) | What::Everything => "GET",
-            What::Farewell => "DELETE",
+        match &self.kind {
+            TaskKind::Message(_) if self.resumed == 0 => "POST",
+            TaskKind::Message(_) | TaskKind::ServerStream(_) | TaskKind::SseStream => "GET",
+            TaskKind::EndSession => "DELETE",
         }
     }
 
@@ -79,7 +81,7 @@ impl Task {
         self.method() == "GET"
     }
 
-    /// The status of the response; 0 before there is one.
+    /// The status of the response; 0 before it has arrived.
     pub(super) fn status(&self) -> u16 {
         match self.head.as_ref().map(|head| &head.start) {
             Some(StartLine::Response { status, .. }) => *status,
@@ -87,40 +89,40 @@ impl Task {
         }
     }
 
-    /// Whether the server said that it takes what it was sent.
-    pub(super) fn is_taken(&self) -> bool {
+    /// Whether the server accepted the request (status 2xx).
+    pub(super) fn is_accepted(&self) -> bool {
         (200..300).contains(&self.status())
     }
 
-    /// A field of the response.
+    /// A header field of the response.
     pub(super) fn field(&self, name: &str) -> Option<String> {
         self.head.as_ref()?.value(name).map(str::to_owned)
     }
 
-    /// Whether the response is a stream of events.
+    /// Whether the response is an event stream.
     pub(super) fn is_stream(&self) -> bool {
         let media_type = self.head.as_ref().and_then(|head| head.media_type());
-        let has_content = if self.is_get() { self.status() == 200 } else { self.is_taken() };
+        let has_content = if self.is_get() { self.status() == 200 } else { self.is_accepted() };
         has_content && media_type.as_deref() == Some("text/event-stream")
     }
 
-    /// Another response follows.
-    pub(super) fn begin_again(&mut self) {
+    /// Prepares for another response.
+    pub(super) fn restart(&mut self) {
         self.head = None;
         self.body.clear();
-        self.stream.begin_again();
+        self.stream.restart();
     }
 
-    /// Its request, with these fields of every request.
+    /// The HTTP request of the task. `common` contains the fields of every request.
     ///
     /// # Errors
-    /// A field that cannot be sent.
+    /// A header field contains characters that are not allowed.
     pub(super) fn request(&self, host: &str, common: &[(String, String)]) -> Result<Vec<u8>, String> {
         let none = Vec::new();
-        let (text, fields) = match &self.what {
-            What::Said(message) => (message.text.as_str(), &message.fields),
-            What::Unasked(fields) => ("", fields),
-            What::Everything | What::Farewell => ("", &none),
+        let (text, fields) = match &self.kind {
+            TaskKind::Message(message) => (message.text.as_str(), &message.fields),
+            TaskKind::ServerStream(fields) => ("", fields),
+            TaskKind::SseStream | TaskKind::EndSession => ("", &none),
         };
         let given = |name: &str| common.iter().any(|(given, _)| given.eq_ignore_ascii_case(name));
         let own = [
@@ -134,7 +136,8 @@ impl Task {
         let given = common.iter().chain(fields).map(|(name, value)| (name.as_str(), value.as_str()));
         let mut head = format!("{} {} HTTP/1.1\r\n", self.method(), request_target(&self.hops.at));
         for (name, value) in own.chain(given) {
-            // Names and values may come from the recording and from the server: none of them makes a line of its own.
+            // Names and values can come from the recording and from the server. Line ends in them
+            // must not create header fields.
             let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
             if name.is_empty()
                 || !name.bytes().all(is_token)
@@ -142,7 +145,7 @@ impl Task {
             {
                 return Err(format!("the header field {name:?} cannot be sent with the value {value:?}"));
             }
-            // Writing to a string does not fail.
+            // Writing to a String cannot fail.
             let _ = write!(head, "{name}: {value}\r\n");
         }
         if self.method() == "POST" {
@@ -155,7 +158,8 @@ impl Task {
 
     fn accept(&self) -> Option<&'static str> {
         match self.method() {
-            // "The client MUST include an Accept header, listing both application/json and text/event-stream"
+            // "The client MUST include an Accept header, listing both application/json and
+            // text/event-stream"
             "POST" => Some("application/json, text/event-stream"),
             "GET" => Some("text/event-stream"),
             _ => None,

@@ -166,7 +166,7 @@ fn what_destroys_is_asked_about_first() {
     let target = format!("sh {} 17 true", station.display());
     // The sample says nothing of it, but the new server does: its call is left out, and asked about the next time.
     story.press(&format!("<enter>:replay -- {target}<enter><enter>")).replay();
-    assert!(story.screen().contains("not sent: get_weather says"), "{}", story.screen());
+    assert!(story.screen().contains("not sent: get_weather is"), "{}", story.screen());
     story.press("R<ctrl-r>");
     assert!(story.ordered.is_empty(), "{}", story.screen());
     story.press("y").replay();
@@ -182,7 +182,7 @@ fn what_destroys_is_asked_about_first() {
     story.press("n");
     assert_eq!(story.ordered[0].consent, Consent::Harmless);
     story.replay();
-    assert!(story.screen().contains("not sent: get_weather says"), "{}", story.screen());
+    assert!(story.screen().contains("not sent: get_weather is"), "{}", story.screen());
     story.press("R<ctrl-r>").replay().press("y").replay();
     let rows = &story.app.replays.run.as_ref().unwrap().rows;
     assert!(rows.iter().all(|row| matches!(row.state, State::Compared(outcome, _) if !outcome.differs())), "{rows:?}");

@@ -1,51 +1,51 @@
-//! One message as it arrives, read by the decoder that reads captures.
+//! Reads one HTTP message as its bytes arrive, with the decoder for captures.
 
 use crate::capture::Limits;
 use crate::decode::http::{Head, HttpEvent, StartLine};
 use crate::decode::http1::{Http1, Seen};
 use crate::decode::{Anomaly, Direction, Ending, Piece};
 
-/// A part of a message.
+/// One part of a message.
 #[derive(Debug)]
 pub enum Part {
-    /// Start line and fields.
+    /// The start line and the header fields.
     Head(Box<Head>),
-    /// Some of the content.
+    /// Some bytes of the body, without framing.
     Content(Vec<u8>),
-    /// Something that is not as the standard has it.
-    Odd(Anomaly),
-    /// Nothing more follows: it is whole, or this is why it is not.
+    /// A violation of the standard.
+    Anomaly(Anomaly),
+    /// The message is over: complete, or incomplete for this reason.
     End(Result<(), String>),
 }
 
-/// A request or a response. Interim responses are passed over.
+/// Reads one request or one response. Interim responses (1xx) are skipped.
 #[derive(Debug)]
-pub struct Reading {
+pub struct MessageReader {
     http: Http1,
     direction: Direction,
-    /// Bytes that were taken.
-    taken: u64,
-    /// Offset of the first byte behind the message, where the decoder has read on.
+    /// Bytes pushed so far.
+    pushed: u64,
+    /// Offset of the first byte after the message, if the decoder has already read past it.
     next: Option<u64>,
     has_head: bool,
-    /// Whether the head leaves the connection open behind this message.
+    /// Whether the head allows another message on the connection.
     persists: bool,
     is_over: bool,
 }
 
-impl Reading {
-    /// A message that flows in this direction.
-    pub fn new(direction: Direction) -> Reading {
+impl MessageReader {
+    /// A reader for a message in this direction.
+    pub fn new(direction: Direction) -> MessageReader {
         let http = Http1::new(Limits::default());
-        Reading { http, direction, taken: 0, next: None, has_head: false, persists: false, is_over: false }
+        MessageReader { http, direction, pushed: 0, next: None, has_head: false, persists: false, is_over: false }
     }
 
-    /// The next bytes of the connection; none at its end.
+    /// Takes the next bytes of the connection. An empty slice means that the connection ended.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<Part> {
         let piece = if bytes.is_empty() { Piece::End(Ending::Finished) } else { Piece::Data(bytes) };
-        self.taken += bytes.len() as u64;
+        self.pushed += bytes.len() as u64;
         let mut parts = Vec::new();
-        let Reading { http, next, has_head, persists, is_over, .. } = self;
+        let MessageReader { http, next, has_head, persists, is_over, .. } = self;
         http.push(self.direction, piece, Seen::default(), &mut |event| match event {
             _ if *is_over => *next = next.or(start(&event)),
             HttpEvent::Head { head, .. } if is_interim(&head) => {}
@@ -55,25 +55,25 @@ impl Reading {
                 parts.push(Part::Head(head));
             }
             HttpEvent::Content { bytes, .. } => parts.push(Part::Content(bytes.to_vec())),
-            HttpEvent::Anomaly { anomaly, .. } => parts.push(Part::Odd(anomaly)),
+            HttpEvent::Anomaly { anomaly, .. } => parts.push(Part::Anomaly(anomaly)),
             HttpEvent::End { complete, .. } => {
                 *is_over = true;
                 let end = match (*has_head, complete) {
                     (true, true) => Ok(()),
-                    (true, false) => Err("it ended before its time"),
-                    // 101, which nobody asked for.
-                    (false, _) => Err("it goes on in another protocol"),
+                    (true, false) => Err("the connection closed before the end of the message"),
+                    // Status 101 changes the protocol, which this client never requests.
+                    (false, _) => Err("the connection switched to another protocol"),
                 };
                 parts.push(Part::End(end.map_err(str::to_owned)));
             }
             _ => {}
         });
-        // Behind the end of the connection nothing is sent.
+        // A closed connection cannot be used again.
         self.persists &= !bytes.is_empty();
         if !self.is_over {
             let no_http = !self.http.passed_over(self.direction).is_empty();
-            let why = if no_http { Some("what it sends is no HTTP") } else { None };
-            if let Some(why) = why.or(bytes.is_empty().then_some("it closed the connection")) {
+            let why = if no_http { Some("the peer does not send HTTP") } else { None };
+            if let Some(why) = why.or(bytes.is_empty().then_some("the peer closed the connection")) {
                 self.is_over = true;
                 parts.push(Part::End(Err(why.to_owned())));
             }
@@ -81,23 +81,24 @@ impl Reading {
         parts
     }
 
-    /// Whether any byte was taken.
+    /// Whether any byte has arrived.
     pub fn is_begun(&self) -> bool {
-        self.taken > 0
+        self.pushed > 0
     }
 
-    /// How many of the last bytes stand behind the message, once it is over.
-    pub fn rest(&self) -> usize {
-        (self.taken - self.next.unwrap_or_else(|| self.http.low_water(self.direction))) as usize
+    /// The number of bytes at the end of the last push that follow the message. Valid once the
+    /// message is over.
+    pub fn bytes_after(&self) -> usize {
+        (self.pushed - self.next.unwrap_or_else(|| self.http.low_water(self.direction))) as usize
     }
 
-    /// Whether another request can be sent behind this message: nothing came that nobody asked for.
+    /// Whether the connection can be used for another message. It cannot if extra bytes arrived.
     pub fn leaves_open(&self) -> bool {
-        self.is_over && self.persists && self.rest() == 0
+        self.is_over && self.persists && self.bytes_after() == 0
     }
 }
 
-/// Where something begins that stands behind a message.
+/// The offset of an event that follows the end of the message.
 fn start(event: &HttpEvent<'_>) -> Option<u64> {
     match event {
         HttpEvent::Head { head, .. } => Some(head.offset),
@@ -109,13 +110,14 @@ fn start(event: &HttpEvent<'_>) -> Option<u64> {
     }
 }
 
-/// "A client MUST be able to parse one or more 1xx responses received prior to a final response" (RFC 9110 section 15.2).
+/// Whether a response is interim. "A client MUST be able to parse one or more 1xx responses
+/// received prior to a final response" (RFC 9110 section 15.2).
 fn is_interim(head: &Head) -> bool {
     matches!(head.start, StartLine::Response { status: 100..=199, .. })
 }
 
-/// Whether the connection lasts behind a message with this head (RFC 9112 section 9.3): in HTTP/1.1 unless it says `close`, in HTTP/1.0 where it says
-/// `keep-alive`.
+/// Whether the connection stays open after a message with this head (RFC 9112 section 9.3).
+/// HTTP/1.1 keeps it open unless the head contains `close`, HTTP/1.0 only with `keep-alive`.
 pub fn keeps_alive(head: &Head) -> bool {
     let is_old = head.version == "1.0";
     let wanted = if is_old { "keep-alive" } else { "close" };
@@ -127,24 +129,24 @@ pub fn keeps_alive(head: &Head) -> bool {
 mod tests {
     use super::*;
 
-    /// What is read of these pieces, in words, and whether the connection can be used again.
+    /// The parts that are read from these pieces, and whether the connection can be used again.
     fn read(pieces: &[&str]) -> (Vec<String>, bool) {
-        let mut reading = Reading::new(Direction::ServerToClient);
-        let parts: Vec<Part> = pieces.iter().flat_map(|piece| reading.push(piece.as_bytes())).collect();
-        let mut said: Vec<String> = Vec::new();
+        let mut reader = MessageReader::new(Direction::ServerToClient);
+        let parts: Vec<Part> = pieces.iter().flat_map(|piece| reader.push(piece.as_bytes())).collect();
+        let mut parts_read: Vec<String> = Vec::new();
         for part in parts {
             match part {
-                Part::Head(head) => said.extend([format!("{:?}", head.start), String::new()]),
-                Part::Content(bytes) => *said.last_mut().unwrap() += &String::from_utf8(bytes).unwrap(),
-                Part::Odd(_) => {}
-                Part::End(end) => said.push(format!("{end:?}")),
+                Part::Head(head) => parts_read.extend([format!("{:?}", head.start), String::new()]),
+                Part::Content(bytes) => *parts_read.last_mut().unwrap() += &String::from_utf8(bytes).unwrap(),
+                Part::Anomaly(_) => {}
+                Part::End(end) => parts_read.push(format!("{end:?}")),
             }
         }
-        (said, reading.leaves_open())
+        (parts_read, reader.leaves_open())
     }
 
     #[test]
-    fn however_a_response_is_cut_it_says_the_same() {
+    fn cutting_a_response_changes_nothing() {
         let ok = r#"Response { status: 200, reason: "OK" }"#;
         let chunked = "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
         let interim = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabcde";
@@ -153,23 +155,28 @@ mod tests {
         let junk = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabcdeHT";
         for (text, open) in [(chunked, true), (interim, true), (closing, false), (old, false), (junk, false)] {
             for cut in 1..text.len() {
-                let (said, leaves_open) = read(&[&text[..cut], &text[cut..]]);
-                assert_eq!(said, [ok, "abcde", "Ok(())"], "{text:?} cut at {cut}");
-                // What nobody asked for is also seen where it comes later: then before the next request.
+                let (parts_read, leaves_open) = read(&[&text[..cut], &text[cut..]]);
+                assert_eq!(parts_read, [ok, "abcde", "Ok(())"], "{text:?} cut at {cut}");
+                // Extra bytes in a later read are noticed then, before the next request.
                 assert!(leaves_open == open || cut == text.len() - 2 && text == junk, "{text:?} cut at {cut}");
             }
         }
     }
 
     #[test]
-    fn what_is_not_whole_says_so() {
+    fn an_incomplete_message_has_a_reason() {
         let end = |pieces: &[&str]| read(pieces).0.pop().unwrap();
         assert_eq!(end(&["HTTP/1.1 200 OK\r\n\r\nabc", ""]), "Ok(())", "with the connection its content ends");
-        assert!(end(&["HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc", ""]).contains("before its time"));
-        assert!(end(&["HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nab", ""]).contains("before its time"));
+        assert!(
+            end(&["HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc", ""]).contains("before the end of the message")
+        );
+        assert!(
+            end(&["HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nab", ""])
+                .contains("before the end of the message")
+        );
         assert!(end(&["HTTP/1.1 200", ""]).contains("closed the connection"));
         assert!(end(&[""]).contains("closed the connection"));
-        assert!(end(&["220 mail.example.org ESMTP\r\n"]).contains("no HTTP"));
+        assert!(end(&["220 mail.example.org ESMTP\r\n"]).contains("not send HTTP"));
         assert!(end(&["HTTP/1.1 101 Yes\r\nUpgrade: x\r\n\r\nabc"]).contains("another protocol"));
     }
 }

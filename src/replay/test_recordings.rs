@@ -1,25 +1,25 @@
-//! Recordings written as conversations, for tests: `-> {"id":1,"method":"ping"}`.
+//! Recordings for tests, written as conversations: `-> {"id":1,"method":"ping"}`.
 
-use super::{Recording, Script};
+use super::{AnalyzedRecording, Recording};
 use crate::capture::Time;
 use crate::event::Event;
 use crate::mcp::Message;
 use crate::store::{CaptureInfo, CaptureKind, Options, Place, Reader, Summary, Writer};
 pub use crate::talk::{TICK, read};
 
-/// A recording of those messages.
+/// A recording of these messages in memory.
 pub fn recording(text: &str) -> Recording {
     let messages = read(text);
     Recording { session: crate::talk::session(&messages), messages }
 }
 
-/// The same, saved and read for replay.
-pub fn script(text: &str) -> Script {
-    recorded(&read(text))
+/// The same messages, saved and analyzed for replay.
+pub fn analyzed(text: &str) -> AnalyzedRecording {
+    analyze(&read(text))
 }
 
-/// Messages, saved and read for replay.
-pub fn recorded(messages: &[Message]) -> Script {
+/// Saves messages and analyzes them for replay.
+pub fn analyze(messages: &[Message]) -> AnalyzedRecording {
     let place = Place::temporary().unwrap();
     let info = CaptureInfo { kind: CaptureKind::Import, source: String::new(), process: 1, started: Time(0) };
     let mut writer = Writer::create(place.clone(), &info, Options::default()).unwrap();
@@ -28,5 +28,5 @@ pub fn recorded(messages: &[Message]) -> Script {
     writer.finish(&Summary::default()).unwrap();
     let reader = Reader::open(place).unwrap();
     let session = reader.latest_session().unwrap().unwrap();
-    Script::read(&reader, session).unwrap()
+    AnalyzedRecording::read(&reader, session).unwrap()
 }
