@@ -29,7 +29,7 @@ pub mod decode {
         pub use crate::decode::http::{Head, HttpEvent, MASK, StartLine, is_secret};
     }
     pub mod http1 {
-        pub use crate::decode::http1::{Http1, Seen};
+        pub use crate::decode::http1::Http1;
     }
     pub mod json {
         pub use crate::decode::json::{

@@ -14,7 +14,7 @@ use super::endpoint::{Announcement, Change};
 use super::heads::{Places, Redirect};
 use crate::capture::Limits;
 use crate::decode::http::{Head, HttpEvent, StartLine};
-use crate::decode::http1::{Http1, Seen};
+use crate::decode::http1::Http1;
 use crate::decode::{Anomaly, Direction, Ending, Piece};
 use crate::http::requests::Refusal;
 
@@ -128,7 +128,7 @@ impl Conversation {
     }
 
     fn tell(&mut self, direction: Direction, piece: Piece<'_>) {
-        let seen = Seen { acknowledged: self.told[direction.reversed() as usize] };
+        let seen = self.told[direction.reversed() as usize];
         let Conversation { http, state, .. } = self;
         http.push(direction, piece, seen, &mut |event| state.hear(event));
     }

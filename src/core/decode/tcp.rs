@@ -187,7 +187,7 @@ impl Tcp {
                 if !connection.stop_awaiting() {
                     connection.report_limit("reassembly_total", context);
                 }
-                connection.release(context);
+                connection.release_until(None, context);
             });
         }
     }
@@ -219,11 +219,6 @@ impl Tcp {
         for slot in self.table.in_order_of_appearance() {
             self.close(slot, self.latest, sink);
         }
-    }
-
-    /// What is known of an open connection.
-    pub fn facts(&self, connection: ConnectionId) -> Option<&Facts> {
-        self.table.find(connection).map(|connection| &connection.facts)
     }
 
     /// The connection a segment belongs to, opened if need be; who sent the segment; whether the ports were in use.

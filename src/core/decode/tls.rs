@@ -198,7 +198,7 @@ struct Framing {
 }
 
 /// A record, as far as it came.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 struct Whole {
     record: Record,
     /// Offset of its header.
@@ -217,23 +217,6 @@ struct Whole {
     wanted: bool,
     /// Whether all its bytes were seen.
     complete: bool,
-}
-
-impl Default for Whole {
-    fn default() -> Whole {
-        Whole {
-            record: Record { header: [0; HEADER], content: ContentType::Alert, length: 0 },
-            start: 0,
-            end: 0,
-            began: Time::default(),
-            time: Time::default(),
-            acknowledged: 0,
-            packets: Vec::new(),
-            body: Vec::new(),
-            wanted: false,
-            complete: false,
-        }
-    }
 }
 
 /// A connection whose secrets may still come.
@@ -351,37 +334,32 @@ impl Tls {
 
     /// What may be spent, over all connections, on finding the sessions of those whose ClientHello was not captured.
     pub fn search_left(&mut self) -> &mut u64 {
-        self.state.search_left()
-    }
-
-    /// Whether all bytes so far could be TLS records. Once they could not, nothing further is read of that direction.
-    pub fn is_tls(&self) -> bool {
-        self.framing.iter().all(|framing| !framing.records.foreign)
+        &mut self.state.search.total
     }
 
     /// The steps so far. The last ones may still change.
     pub fn steps(&self) -> &[Step] {
-        self.state.steps()
+        &self.state.steps.list
     }
 
     /// What was agreed on so far.
     pub fn agreed(&self) -> Agreed {
-        self.state.agreed()
+        self.state.negotiation.agreed()
     }
 
     /// The server's name that the client asked for.
     pub fn server_name(&self) -> Option<&str> {
-        self.state.server_name()
+        self.state.negotiation.server_name.as_deref()
     }
 
     /// The client random, which names the session in a key log.
     pub fn client_random(&self) -> Option<&keylog::Random> {
-        self.state.client_random()
+        self.state.negotiation.client_random.as_ref()
     }
 
     /// Whether records could be opened.
     pub fn secrecy(&self) -> Secrecy {
-        self.state.secrecy()
+        self.state.secrecy
     }
 
     /// The lowest offset of this direction that may still be asked for: of the record that is being read, or the first that is held.
@@ -391,7 +369,7 @@ impl Tls {
         let held = self.waiting.iter().flat_map(|waiting| &waiting.held);
         let mut own = held.filter(|(of, _)| *of == direction);
         let first = own.find_map(|(_, held)| if let Held::Record(whole) = held { Some(whole.start) } else { None });
-        let early = self.state.early_start().filter(|_| direction == Direction::ClientToServer);
+        let early = self.state.early.start().filter(|_| direction == Direction::ClientToServer);
         first.into_iter().chain(early).fold(current, u64::min)
     }
 

@@ -10,7 +10,7 @@ use crate::capture::{Limits, Origin, PacketNumber, Span, StreamId};
 use crate::decode::coding::{self, Coding};
 use crate::decode::exchange::{Exchange, Fields, Half};
 use crate::decode::http::HttpEvent;
-use crate::decode::http1::{Http1, Seen};
+use crate::decode::http1::Http1;
 use crate::decode::{ConnectionId, Direction, Piece, Side};
 use crate::store::{KeptPacket, Reader};
 
@@ -170,7 +170,7 @@ impl Message {
 
     fn push(&mut self, piece: &[u8]) {
         let Message { decoding, is_over, .. } = self;
-        self.http.push(self.direction, Piece::Data(piece), Seen::default(), &mut |event| match event {
+        self.http.push(self.direction, Piece::Data(piece), 0, &mut |event| match event {
             HttpEvent::Content { bytes, .. } if !*is_over => decoding.push(bytes),
             HttpEvent::End { .. } => *is_over = true,
             _ => {}

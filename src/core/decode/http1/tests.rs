@@ -70,7 +70,7 @@ fn told(limits: Limits, steps: &[Step], size: usize) -> Vec<String> {
             Step::Lost(direction, length) => (*direction, vec![Piece::Gap(*length)]),
             Step::Ends(direction, ending) => (*direction, vec![Piece::End(*ending)]),
         };
-        let seen = Seen { acknowledged: sent[direction.reversed() as usize] };
+        let seen = sent[direction.reversed() as usize];
         for piece in pieces {
             let length = match piece {
                 Piece::Data(bytes) => bytes.len() as u64,
@@ -209,7 +209,7 @@ fn a_head_is_a_text_and_places_in_it() {
         let mut decoder = Http1::new(Limits::default());
         let mut found = None;
         for piece in text.as_bytes().chunks(size) {
-            decoder.push(Direction::ClientToServer, Piece::Data(piece), Seen::default(), &mut |event| {
+            decoder.push(Direction::ClientToServer, Piece::Data(piece), 0, &mut |event| {
                 if let HttpEvent::Head { head, .. } = event {
                     found = Some(head);
                 }
@@ -226,12 +226,12 @@ fn a_head_is_a_text_and_places_in_it() {
 fn content_is_handed_on_where_it_lies_and_a_whole_head_is_not_held() {
     let text = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n";
     let mut decoder = Http1::new(Limits::default());
-    decoder.push(Direction::ServerToClient, Piece::Data(text), Seen::default(), &mut |event| {
+    decoder.push(Direction::ServerToClient, Piece::Data(text), 0, &mut |event| {
         if let HttpEvent::Content { bytes, .. } = event {
             assert!(text.as_ptr_range().contains(&bytes.as_ptr()));
         }
     });
     assert_eq!(decoder.low_water(Direction::ServerToClient), text.len() as u64);
-    decoder.push(Direction::ServerToClient, Piece::Data(b"5\r"), Seen::default(), &mut |_| {});
+    decoder.push(Direction::ServerToClient, Piece::Data(b"5\r"), 0, &mut |_| {});
     assert_eq!(decoder.low_water(Direction::ServerToClient), text.len() as u64, "a line waits for its end");
 }

@@ -1,6 +1,5 @@
 //! Frames of HTTP/2 (RFC 9113 section 4): their heads, and what a head must be to be believed.
 
-use nom::bytes::streaming::take;
 use nom::combinator::map;
 use nom::number::streaming::{be_u8, be_u24, be_u32};
 use nom::{IResult, Parser};
@@ -131,10 +130,9 @@ pub(super) fn unpadded<'a>(head: &FrameHead, payload: &'a [u8]) -> Result<(&'a [
     if !head.has(flag::PADDED) {
         return Ok((payload, 0));
     }
-    let parsed: IResult<&[u8], u8> = be_u8(payload);
-    let content = parsed.ok().and_then(|(rest, padding)| {
-        let length = rest.len().checked_sub(usize::from(padding))?;
-        take::<_, _, nom::error::Error<&[u8]>>(length).parse(rest).ok().map(|(_, content)| content)
+    let content = payload.split_first().and_then(|(padding, rest)| {
+        let length = rest.len().checked_sub(usize::from(*padding))?;
+        rest.get(..length)
     });
     content.map(|content| (content, 1)).ok_or("padding that fits into its frame")
 }

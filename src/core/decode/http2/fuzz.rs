@@ -6,133 +6,69 @@ use super::frame::HEAD;
 use super::hpack::Hpack;
 use crate::capture::Limits;
 use crate::decode::http::{HttpEvent, is_secret};
+use crate::decode::http1::fuzz::{BOTH, ScriptStep, SentBytes, Transcript, parse_script};
 use crate::decode::{Anomaly, Direction, Ending, Piece};
 
-const BOTH: [Direction; 2] = [Direction::ClientToServer, Direction::ServerToClient];
-
-/// A piece of the conversation, as the fuzzer's bytes script it.
-enum Step<'a> {
-    Data(&'a [u8]),
-    Gap(u8),
-}
-
-/// Any conversation: `data` is a script of steps of two bytes each. The lowest bit of the first byte is the direction; with the next three
-/// bits zero the second byte is the length of a gap, otherwise so many bytes follow that were sent.
+/// Decodes any conversation. `data` is a script, see [`parse_script`].
 ///
-/// Cutting changes nothing of what is told of a direction; contents and what was skipped are bytes at their place, one behind the other; each
-/// direction of an exchange ends once; memory is bounded.
+/// The events do not depend on how the bytes are cut into pieces. Contents and skipped bytes are the bytes at
+/// their offset, and none overlap. Each direction of an exchange ends once. Memory is bounded.
 ///
 /// # Panics
 ///
-/// Where that is not so.
+/// When one of these rules is broken.
 pub fn fuzz_http2(data: &[u8]) {
-    let steps = script(data);
+    let steps = parse_script(data, 14);
     let whole = run(&steps, usize::MAX);
     assert_eq!(whole, run(&steps, 1), "byte by byte");
     assert_eq!(whole, run(&steps, 7), "cut");
 }
 
-fn script(mut data: &[u8]) -> Vec<(Direction, Step<'_>)> {
-    let mut steps = Vec::new();
-    while let [what, length, rest @ ..] = data {
-        let direction = BOTH[usize::from(what & 1)];
-        if what & 14 == 0 {
-            steps.push((direction, Step::Gap(*length)));
-            data = rest;
-        } else {
-            let (sent, behind) = rest.split_at(usize::from(*length).min(rest.len()));
-            steps.push((direction, Step::Data(sent)));
-            data = behind;
-        }
-    }
-    steps
-}
-
-/// What is told, in order; runs of content as one.
-#[derive(Default)]
-struct Told {
-    lines: Vec<String>,
-    /// What the bytes of the last line are, and where they go on.
-    run: Option<(String, u64)>,
-    /// Behind all content and bytes skipped, by direction.
-    end: [u64; 2],
-    ended: Vec<String>,
-}
-
-fn run(steps: &[(Direction, Step<'_>)], size: usize) -> Vec<String> {
+/// Decodes the steps in pieces of `size` bytes; returns the events as lines.
+fn run(steps: &[(Direction, ScriptStep<'_>)], size: usize) -> Vec<String> {
     let limits = Limits { head: 200, pipelined: 5, ..Limits::default() };
-    let mut streams: [Vec<Option<u8>>; 2] = Default::default();
+    let mut sent: [SentBytes; 2] = Default::default();
     let mut decoder = Http2::new(limits);
-    let mut told = Told::default();
-    for (direction, step) in steps {
-        let pieces: Vec<Piece<'_>> = match step {
-            Step::Data(bytes) => bytes.chunks(size).map(Piece::Data).collect(),
-            Step::Gap(length) => vec![Piece::Gap(u64::from(*length))],
-        };
-        for piece in pieces {
-            let stream = &mut streams[*direction as usize];
-            match piece {
-                Piece::Data(bytes) => stream.extend(bytes.iter().copied().map(Some)),
-                Piece::Gap(length) => stream.extend(std::iter::repeat_n(None, length as usize)),
-                Piece::End(_) => {}
-            }
-            decoder.push(*direction, piece, &mut |event| told.tell(&streams, &event));
-            assert!(decoder.low_water(*direction) <= streams[*direction as usize].len() as u64);
-            let (held, open) = decoder.held();
-            // A block, a frame of it and what came behind, in each direction.
-            assert!(held <= 4 * (limits.head + 256 + HEAD) && open <= limits.pipelined, "{held} bytes, {open} streams");
+    let mut transcript = Transcript::default();
+    let mut ended = Vec::new();
+    let ends = BOTH.map(|direction| (direction, Piece::End(Ending::Cut)));
+    let pieces =
+        steps.iter().flat_map(|(direction, step)| step.pieces(size).into_iter().map(|piece| (*direction, piece)));
+    for (direction, piece) in pieces.chain(ends) {
+        let stream = &mut sent[direction as usize];
+        match piece {
+            Piece::Data(bytes) => stream.extend(bytes.iter().copied().map(Some)),
+            Piece::Gap(length) => stream.extend(std::iter::repeat_n(None, length as usize)),
+            Piece::End(_) => {}
         }
-    }
-    for direction in BOTH {
-        decoder.push(direction, Piece::End(Ending::Cut), &mut |event| told.tell(&streams, &event));
+        decoder.push(direction, piece, &mut |event| record(&mut transcript, &mut ended, &sent, &event));
+        assert!(decoder.low_water(direction) <= sent[direction as usize].len() as u64);
+        let (held, open) = decoder.held();
+        // In each direction: a block, one of its frames and what followed it.
+        assert!(held <= 4 * (limits.head + 256 + HEAD) && open <= limits.pipelined, "{held} bytes, {open} streams");
     }
     assert_eq!(decoder.held().1, 0, "nothing stays open");
-    told.lines
+    transcript.lines
 }
 
-impl Told {
-    fn tell(&mut self, streams: &[Vec<Option<u8>>; 2], event: &HttpEvent<'_>) {
-        match event {
-            HttpEvent::Content { exchange, direction, offset, bytes } => {
-                let stream = &streams[*direction as usize];
-                let there = &stream[*offset as usize..*offset as usize + bytes.len()];
-                assert!(
-                    there.iter().zip(*bytes).all(|(there, byte)| *there == Some(*byte)),
-                    "the bytes at their place"
-                );
-                let what = format!("{exchange:?} {direction:?}");
-                let end = offset + bytes.len() as u64;
-                match self.run.as_mut().filter(|(run, at)| *run == what && at == offset) {
-                    Some((_, at)) => *at = end,
-                    None => {
-                        self.lines.push(format!("{what} @{offset}"));
-                        self.run = Some((what, end));
-                    }
-                }
-                self.follow(*direction, *offset, end);
-                return;
-            }
-            HttpEvent::Anomaly { direction, anomaly: Anomaly::Skipped { offset, length }, .. } => {
-                let skipped = &streams[*direction as usize][*offset as usize..(offset + length) as usize];
-                assert!(skipped.iter().all(Option::is_some), "only bytes that were seen are skipped");
-                self.follow(*direction, *offset, offset + length);
-            }
-            HttpEvent::End { exchange, direction, .. } => {
-                let end = format!("{exchange:?} {direction:?}");
-                assert!(!self.ended.contains(&end), "{end} twice");
-                self.ended.push(end);
-            }
-            _ => {}
+/// Adds an event to the transcript. `ended` lists the directions of exchanges that are over.
+fn record(transcript: &mut Transcript, ended: &mut Vec<String>, sent: &[SentBytes; 2], event: &HttpEvent<'_>) {
+    match event {
+        HttpEvent::Content { exchange, direction, offset, bytes } => {
+            let line = format!("{exchange:?} {direction:?}");
+            return transcript.add_bytes(sent, *direction, line, *offset, bytes);
         }
-        self.run = None;
-        self.lines.push(format!("{event:?}"));
+        HttpEvent::Anomaly { direction, anomaly: Anomaly::Skipped { offset, length }, .. } => {
+            transcript.add_skipped(sent, *direction, *offset, *length);
+        }
+        HttpEvent::End { exchange, direction, .. } => {
+            let end = format!("{exchange:?} {direction:?}");
+            assert!(!ended.contains(&end), "{end} twice");
+            ended.push(end);
+        }
+        _ => {}
     }
-
-    fn follow(&mut self, direction: Direction, start: u64, end: u64) {
-        let behind = &mut self.end[direction as usize];
-        assert!(*behind <= start, "one behind the other: {start}, {behind} before");
-        *behind = end;
-    }
+    transcript.add_line(format!("{event:?}"));
 }
 
 /// Any header blocks: each is a length and so many bytes.

@@ -77,7 +77,7 @@ impl Streams {
     /// The connection was upgraded from HTTP/1.1. RFC 7540 section 3.2: "The HTTP/1.1 request that is sent prior to upgrade is assigned a
     /// stream identifier of 1 ... Stream 1 is implicitly "half-closed" from the client toward the server".
     pub(super) fn upgraded(&mut self, exchange: Index) {
-        let stream = Stream { exchange, headed: [true, false], ended: [true, false], damaged: [false; 2] };
+        let stream = Stream { headed: [true, false], ended: [true, false], ..Stream::new(exchange) };
         self.open.insert(1, stream);
         self.last = 1;
         self.exchanges = exchange.0 + 1;
@@ -98,13 +98,7 @@ impl Streams {
             }
             self.make_room(sink);
             self.exchanges += 1;
-            let stream = Stream {
-                exchange: Index(self.exchanges - 1),
-                headed: [false; 2],
-                ended: [false; 2],
-                damaged: [false; 2],
-            };
-            self.open.insert(id, stream);
+            self.open.insert(id, Stream::new(Index(self.exchanges - 1)));
         }
         self.open.get_mut(&id).map(|stream| (stream, is_new))
     }
@@ -252,6 +246,10 @@ impl Streams {
 }
 
 impl Stream {
+    fn new(exchange: Index) -> Stream {
+        Stream { exchange, headed: [false; 2], ended: [false; 2], damaged: [false; 2] }
+    }
+
     fn end(&mut self, direction: Direction, complete: bool, ending: Ending, sink: &mut Sink<'_>) {
         if !std::mem::replace(&mut self.ended[direction as usize], true) {
             sink(HttpEvent::End { exchange: self.exchange, direction, complete, ending });

@@ -8,7 +8,7 @@ use super::{Layer, Unit};
 use crate::capture::{Span, StreamId, Time};
 use crate::decode::exchange::Exchange;
 use crate::decode::http::MASK;
-use crate::decode::http1::{self, Seen};
+use crate::decode::http1;
 use crate::decode::http2;
 use crate::decode::stream::StreamKind;
 use crate::decode::tls::{self, Arrival};
@@ -209,8 +209,7 @@ impl Channel {
         let direction = direction(layer, side);
         match &mut self.protocol {
             Protocol::Http(http) => {
-                let seen = Seen { acknowledged: arrival.acknowledged };
-                http.push(layer, direction, piece, seen, arrival.time);
+                http.push(layer, direction, piece, arrival.acknowledged, arrival.time);
                 if self.tunnels < TUNNELS
                     && let Some(tunnel) = http.tunnel()
                 {
@@ -318,10 +317,10 @@ fn catch_up(http: &mut HttpStack, layer: &mut Layer<'_, '_>, side: Side, unknown
             (layer.sink)(Unit::Secret(layer.id, side, unknown.begin..unknown.at, MASK));
         }
         let passed = Piece::Gap(unknown.at - unknown.begin);
-        http.push(layer, direction, passed, Seen::default(), Time::default());
+        http.push(layer, direction, passed, 0, Time::default());
     }
     if !unknown.held.is_empty() {
-        http.push(layer, direction, Piece::Data(&unknown.held), Seen::default(), unknown.since);
+        http.push(layer, direction, Piece::Data(&unknown.held), 0, unknown.since);
     }
 }
 

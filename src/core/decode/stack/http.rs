@@ -9,7 +9,7 @@ use super::{Layer, Unit};
 use crate::capture::{Limits, StreamId, Time};
 use crate::decode::exchange::Exchange;
 use crate::decode::http::{Head, Index, StartLine};
-use crate::decode::http1::{Http1, Seen};
+use crate::decode::http1::Http1;
 use crate::decode::http2::Http2;
 use crate::decode::websocket::Deflate;
 use crate::decode::{Direction, Ending, Piece};
@@ -115,7 +115,7 @@ impl HttpStack {
         layer: &mut Layer<'_, '_>,
         direction: Direction,
         piece: Piece<'_>,
-        seen: Seen,
+        acknowledged: u64,
         time: Time,
     ) {
         let length = match piece {
@@ -128,11 +128,11 @@ impl HttpStack {
         let HttpStack { decoder, exchanges } = self;
         let passed = match decoder {
             Decoder::Http1(http) => {
-                http.push(direction, piece, seen, &mut |event| exchanges.event(layer, event, time));
+                http.push(direction, piece, acknowledged, &mut |event| exchanges.event(layer, event, time));
                 http.passed_over(direction)
             }
             Decoder::Http2(http) => {
-                http.seen(direction, seen.acknowledged);
+                http.seen(direction, acknowledged);
                 http.push(direction, piece, &mut |event| exchanges.event(layer, event, time));
                 http.passed_over(direction)
             }
@@ -177,7 +177,7 @@ impl HttpStack {
         for (direction, bytes) in [Direction::ClientToServer, Direction::ServerToClient].into_iter().zip(bytes) {
             self.exchanges.begins(direction, offsets[direction as usize]);
             if !bytes.is_empty() {
-                self.push(layer, direction, Piece::Data(&bytes), Seen::default(), time);
+                self.push(layer, direction, Piece::Data(&bytes), 0, time);
             }
         }
     }

@@ -215,7 +215,7 @@ impl Connection {
 
     /// Ends the connection: delivers all that is held, ends both streams.
     pub fn close<S: Sink>(&mut self, context: &mut Context<'_, S>) {
-        self.release(context);
+        self.release_until(None, context);
         let ending = if self.reset { Ending::Reset } else { Ending::Cut };
         for side in SIDES {
             let own = &self.sides[side.index()];

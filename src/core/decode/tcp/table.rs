@@ -61,7 +61,6 @@ pub(super) struct Entry {
 pub(super) struct Table {
     most: usize,
     flows: FxHashMap<FlowKey, Slot>,
-    ids: FxHashMap<ConnectionId, Slot>,
     entries: Vec<Option<Entry>>,
     free: Vec<Slot>,
     newest: Slot,
@@ -75,7 +74,6 @@ impl Table {
         Table {
             most,
             flows: FxHashMap::default(),
-            ids: FxHashMap::default(),
             entries: Vec::new(),
             free: Vec::new(),
             newest: NONE,
@@ -98,12 +96,6 @@ impl Table {
     /// The entry in a slot.
     pub fn entry(&mut self, slot: Slot) -> Option<&mut Entry> {
         self.entries.get_mut(slot as usize)?.as_mut()
-    }
-
-    /// A connection by its id.
-    pub fn find(&self, id: ConnectionId) -> Option<&Connection> {
-        let slot = *self.ids.get(&id)?;
-        Some(&self.entries.get(slot as usize)?.as_ref()?.connection)
     }
 
     /// Every connection's deadline, once.
@@ -131,7 +123,6 @@ impl Table {
     pub fn insert(&mut self, key: FlowKey, connection: impl FnOnce(ConnectionId) -> Connection) -> Slot {
         self.last_id += 1;
         let connection = connection(ConnectionId(self.last_id));
-        let id = connection.id;
         let entry =
             Entry { connection, deadline: None, holding: None, lingering: false, key, newer: NONE, older: NONE };
         let slot = match self.free.pop() {
@@ -145,7 +136,6 @@ impl Table {
             }
         };
         self.flows.insert(key, slot);
-        self.ids.insert(id, slot);
         self.link_newest(slot);
         slot
     }
@@ -155,14 +145,14 @@ impl Table {
         self.unlink(slot);
         if let Some(entry) = self.entries.get_mut(slot as usize).and_then(Option::take) {
             self.flows.remove(&entry.key);
-            self.ids.remove(&entry.connection.id);
             self.free.push(slot);
         }
     }
 
     /// All connections, in order of their ids.
     pub fn in_order_of_appearance(&self) -> Vec<Slot> {
-        let mut slots: Vec<_> = self.ids.iter().map(|(id, slot)| (*id, *slot)).collect();
+        let entries = self.entries.iter().zip(0..).filter_map(|(entry, slot)| Some((entry.as_ref()?, slot)));
+        let mut slots: Vec<(ConnectionId, Slot)> = entries.map(|(entry, slot)| (entry.connection.id, slot)).collect();
         slots.sort_unstable();
         slots.into_iter().map(|(_, slot)| slot).collect()
     }

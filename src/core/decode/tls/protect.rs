@@ -6,12 +6,12 @@
 use std::fmt;
 use std::ops::Range;
 
-use ring::aead::{Aad, LessSafeKey, Nonce, UnboundKey};
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 
 use super::keylog::{Random, Secret};
 use super::record::Record;
 use super::secrets::{self, Keys};
-use super::suite::{Cipher, Suite};
+use super::suite::Suite;
 
 /// Bytes of the part of the nonce that a record of GCM in TLS 1.2 brings (RFC 5288 section 3).
 const EXPLICIT: usize = 8;
@@ -48,7 +48,7 @@ impl fmt::Debug for Opener {
 impl Opener {
     /// For TLS 1.3, under a traffic secret; `None` where the secret is not as long as the hash of the suite.
     pub fn of_traffic(suite: Suite, secret: &Secret) -> Option<Opener> {
-        (secret.as_bytes().len() == suite.hash.length()).then_some(())?;
+        (secret.as_bytes().len() == suite.hash_length()).then_some(())?;
         Opener::new(suite, &secrets::traffic_keys(suite, secret), true, 0)
     }
 
@@ -60,16 +60,15 @@ impl Opener {
         server_random: &Random,
     ) -> Option<[Opener; 2]> {
         // RFC 7905 section 2: "fixed_iv_length 12 bytes, record_iv_length 0 bytes".
-        let explicit = if suite.cipher == Cipher::ChaCha20Poly1305 { 0 } else { EXPLICIT };
-        let lengths = [suite.cipher.algorithm().key_len(), 12 - explicit];
+        let explicit = if *suite.cipher == CHACHA20_POLY1305 { 0 } else { EXPLICIT };
+        let lengths = [suite.cipher.key_len(), 12 - explicit];
         let keys = secrets::key_block(suite, master, client_random, server_random, lengths);
         let [client, server] = keys.map(|keys| Opener::new(suite, &keys, false, explicit));
         Some([client?, server?])
     }
 
     fn new(suite: Suite, keys: &Keys, newest: bool, explicit: usize) -> Option<Opener> {
-        let algorithm = suite.cipher.algorithm();
-        let key = UnboundKey::new(algorithm, &keys.key[..algorithm.key_len()]).ok()?;
+        let key = UnboundKey::new(suite.cipher, &keys.key[..suite.cipher.key_len()]).ok()?;
         Some(Opener { key: Box::new(LessSafeKey::new(key)), newest, iv: keys.iv, explicit })
     }
 

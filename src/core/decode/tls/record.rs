@@ -16,16 +16,17 @@ pub(super) const HEADER: usize = 5;
 const MAX_LENGTH: u16 = (1 << 14) + 2_048;
 
 /// What a record holds, by its first byte.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ContentType {
     ChangeCipherSpec,
+    #[default]
     Alert,
     Handshake,
     ApplicationData,
 }
 
 /// The header of a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Record {
     /// As it stands on the wire: what protects a record covers its header.
     pub header: [u8; HEADER],

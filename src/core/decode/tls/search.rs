@@ -42,7 +42,7 @@ pub(super) struct Search {
     sought: [Option<u64>; 2],
     /// What may still be spent for this connection, and for all of the capture.
     left: u64,
-    total: u64,
+    pub total: u64,
 }
 
 /// The session, proven by a record.
@@ -84,11 +84,6 @@ impl Search {
     /// The session was found the other way round.
     pub fn reverse(&mut self) {
         self.sought.reverse();
-    }
-
-    /// What all connections together may still spend.
-    pub fn total(&mut self) -> &mut u64 {
-        &mut self.total
     }
 
     /// Looks for the keys that open a record. A session that was found by the other direction is the only one tried.
@@ -170,7 +165,7 @@ fn candidates<'a>(
             let newest = epochs.filter_map(move |epoch| Some((epoch, secrets.get(Keys::label(epoch, direction)?)?)));
             let suites = suites.clone();
             let newest = newest.flat_map(move |(epoch, secret)| {
-                let fitting = suites.clone().into_iter().filter(|suite| suite.hash.length() == secret.as_bytes().len());
+                let fitting = suites.clone().into_iter().filter(|suite| suite.hash_length() == secret.as_bytes().len());
                 fitting.map(move |suite| (epoch, Some(suite)))
             });
             let keys = old.into_iter().chain(newest);

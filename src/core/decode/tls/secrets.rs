@@ -3,7 +3,7 @@
 use ring::hmac;
 
 use super::keylog::Secret;
-use super::suite::{Hash, Suite};
+use super::suite::Suite;
 
 /// The keys of one direction.
 #[derive(Clone, Copy)]
@@ -17,8 +17,8 @@ pub(super) struct Keys {
 /// RFC 8446 section 7.3: the keys of records under a traffic secret.
 pub(super) fn traffic_keys(suite: Suite, secret: &Secret) -> Keys {
     let mut keys = Keys { key: [0; 32], iv: [0; 12] };
-    expand_label(suite.hash, secret, "key", &mut keys.key[..suite.cipher.algorithm().key_len()]);
-    expand_label(suite.hash, secret, "iv", &mut keys.iv);
+    expand_label(suite, secret, "key", &mut keys.key[..suite.cipher.key_len()]);
+    expand_label(suite, secret, "iv", &mut keys.iv);
     keys
 }
 
@@ -26,16 +26,16 @@ pub(super) fn traffic_keys(suite: Suite, secret: &Secret) -> Keys {
 /// Hash.length)`.
 pub(super) fn updated(suite: Suite, secret: &Secret) -> Secret {
     let mut next = [0; 48];
-    let length = suite.hash.length();
-    expand_label(suite.hash, secret, "traffic upd", &mut next[..length]);
+    let length = suite.hash_length();
+    expand_label(suite, secret, "traffic upd", &mut next[..length]);
     // The length of a hash is that of a secret.
     Secret::new(&next[..length]).unwrap_or(*secret)
 }
 
 /// RFC 8446 section 7.1, with an empty context. No caller asks for more than one block of the hash, so HKDF-Expand (RFC 5869
 /// section 2.3) is its first: `T(1) = HMAC-Hash(PRK, info | 0x01)`.
-fn expand_label(hash: Hash, secret: &Secret, label: &str, out: &mut [u8]) {
-    let mut context = hmac::Context::with_key(&hmac::Key::new(algorithm(hash), secret.as_bytes()));
+fn expand_label(suite: Suite, secret: &Secret, label: &str, out: &mut [u8]) {
+    let mut context = hmac::Context::with_key(&hmac::Key::new(*suite.hash, secret.as_bytes()));
     let length = out.len();
     context.update(&(length as u16).to_be_bytes());
     context.update(&[6 + label.len() as u8]);
@@ -56,7 +56,7 @@ pub(super) fn key_block(
     let seed = [server_random.as_slice(), client_random].concat();
     // Two keys and two IVs, none longer than here.
     let mut block = [0; 2 * (32 + 12)];
-    prf(suite.hash, master, "key expansion", &seed, &mut block[..2 * (key + iv)]);
+    prf(suite, master, "key expansion", &seed, &mut block[..2 * (key + iv)]);
     let mut keys = [Keys { key: [0; 32], iv: [0; 12] }; 2];
     let mut rest = block.as_slice();
     let mut take = |out: &mut [u8]| {
@@ -72,22 +72,15 @@ pub(super) fn key_block(
 
 /// RFC 5246 section 5: `P_hash(secret, seed) = HMAC_hash(secret, A(1) + seed) + HMAC_hash(secret, A(2) + seed) + ...` with
 /// `A(0) = seed, A(i) = HMAC_hash(secret, A(i-1))`.
-fn prf(hash: Hash, secret: &Secret, label: &str, seed: &[u8], out: &mut [u8]) {
-    let key = hmac::Key::new(algorithm(hash), secret.as_bytes());
+fn prf(suite: Suite, secret: &Secret, label: &str, seed: &[u8], out: &mut [u8]) {
+    let key = hmac::Key::new(*suite.hash, secret.as_bytes());
     let seed = [label.as_bytes(), seed].concat();
     let mut a = hmac::sign(&key, &seed);
-    for block in out.chunks_mut(hash.length()) {
+    for block in out.chunks_mut(suite.hash_length()) {
         let mut context = hmac::Context::with_key(&key);
         context.update(a.as_ref());
         context.update(&seed);
         block.copy_from_slice(&context.sign().as_ref()[..block.len()]);
         a = hmac::sign(&key, a.as_ref());
-    }
-}
-
-fn algorithm(hash: Hash) -> hmac::Algorithm {
-    match hash {
-        Hash::Sha256 => hmac::HMAC_SHA256,
-        Hash::Sha384 => hmac::HMAC_SHA384,
     }
 }

@@ -8,14 +8,14 @@ mod late;
 
 use super::early::Early;
 use super::handshake::{ClientHello, Message, Messages, ServerHello, Version, alert_length};
-use super::keylog::{KeyLog, Label, Random};
+use super::keylog::{KeyLog, Label};
 use super::opening::{Epoch, Opening, Place, Skipped};
 use super::protect::Content;
 use super::record::ContentType;
 use super::search::Search;
 use super::steps::{self, Negotiation, Seen, Steps};
 use super::suite::{self, Suite};
-use super::{Agreed, Secrecy, Sink, Step, TlsEvent, Whole};
+use super::{Secrecy, Sink, TlsEvent, Whole};
 use crate::capture::Time;
 use crate::decode::{Anomaly, Direction, Ending};
 
@@ -23,21 +23,21 @@ use crate::decode::{Anomaly, Direction, Ending};
 const FAILURES: u32 = 8;
 
 /// What is known of a connection.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct State {
     halves: [Half; 2],
-    negotiation: Negotiation,
-    steps: Steps,
+    pub negotiation: Negotiation,
+    pub steps: Steps,
     /// When the last ClientHello was sent.
     asked: Option<Time>,
     /// From the ClientHello to its ServerHello.
     round_trip: Option<i64>,
     /// When the client's Finished of TLS 1.3 was sent.
     finished: Option<Time>,
-    secrecy: Secrecy,
-    early: Early,
+    pub secrecy: Secrecy,
+    pub early: Early,
     /// Where the ClientHello was not captured.
-    search: Search,
+    pub search: Search,
     /// For attempts to open a record.
     scratch: Vec<u8>,
 }
@@ -76,50 +76,7 @@ enum Phase {
 
 impl State {
     pub fn new(packets_listed: usize) -> State {
-        State {
-            halves: Default::default(),
-            negotiation: Negotiation::default(),
-            steps: Steps::new(packets_listed),
-            asked: None,
-            round_trip: None,
-            finished: None,
-            secrecy: Secrecy::default(),
-            early: Early::default(),
-            search: Search::default(),
-            scratch: Vec::new(),
-        }
-    }
-
-    pub fn steps(&self) -> &[Step] {
-        &self.steps.list
-    }
-
-    pub fn server_name(&self) -> Option<&str> {
-        self.negotiation.server_name.as_deref()
-    }
-
-    pub fn client_random(&self) -> Option<&Random> {
-        self.negotiation.client_random.as_ref()
-    }
-
-    /// Where early data begins of which nobody knows yet whether the server takes it.
-    pub fn early_start(&self) -> Option<u64> {
-        self.early.start()
-    }
-
-    pub fn secrecy(&self) -> Secrecy {
-        self.secrecy
-    }
-
-    pub fn agreed(&self) -> Agreed {
-        let negotiation = &self.negotiation;
-        Agreed {
-            version: negotiation.version.map(Version::name),
-            cipher_suite: negotiation.cipher_suite.map(suite::name),
-            server_name: negotiation.server_name.clone(),
-            alpn: negotiation.alpn.clone(),
-            resumed: negotiation.resumed,
-        }
+        State { steps: Steps::new(packets_listed), ..State::default() }
     }
 
     /// Whether records are being opened.
@@ -129,18 +86,20 @@ impl State {
 
     /// Whether any secret of this session is known.
     pub fn has_secrets(&self, keys: &KeyLog) -> bool {
-        self.client_random().is_some_and(|random| keys.get(random).is_some())
+        self.negotiation.client_random.is_some_and(|random| keys.get(&random).is_some())
     }
 
     /// Whether a record is protected, its session known and the secret of its application data not.
     pub fn must_wait(&self, direction: Direction, whole: &Whole, keys: &KeyLog) -> bool {
-        let Some(random) = self.client_random().filter(|_| self.is_protected(direction, whole)) else { return false };
+        let Some(random) = self.negotiation.client_random.filter(|_| self.is_protected(direction, whole)) else {
+            return false;
+        };
         let label = match (self.negotiation.version, direction) {
             (Some(version), _) if version < Version::TLS_1_3 => Label::Master,
             (_, Direction::ClientToServer) => Label::ClientTraffic,
             (_, Direction::ServerToClient) => Label::ServerTraffic,
         };
-        keys.get(random).is_none_or(|secrets| secrets.get(label).is_none())
+        keys.get(&random).is_none_or(|secrets| secrets.get(label).is_none())
     }
 
     /// Bytes of a direction were missed.

@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use super::handshake::Version;
 use super::keylog::Random;
 use super::suite;
-use super::{Step, StepKind};
+use super::{Agreed, Step, StepKind};
 use crate::capture::{PacketNumber, Time};
 use crate::decode::Direction;
 
@@ -14,7 +14,6 @@ use crate::decode::Direction;
 pub(super) struct Negotiation {
     pub client_random: Option<Random>,
     pub server_random: Option<Random>,
-    pub early_data: bool,
     pub resumed: bool,
     pub server_name: Option<String>,
     pub offered_versions: Vec<Version>,
@@ -35,7 +34,7 @@ pub(super) struct Seen {
 }
 
 /// The steps so far, in order of their first packets.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Steps {
     pub list: Vec<Step>,
     /// For each step, what each side sent in it.
@@ -56,14 +55,7 @@ struct Amount {
 
 impl Steps {
     pub fn new(packets_listed: usize) -> Steps {
-        Steps {
-            list: Vec::new(),
-            amounts: Vec::new(),
-            limit: packets_listed,
-            listed: 0,
-            handshake: None,
-            messages: Vec::new(),
-        }
+        Steps { limit: packets_listed, ..Steps::default() }
     }
 
     /// A record of the handshake. One that comes after the handshake was over (`again`) opens another.
@@ -204,6 +196,17 @@ impl Negotiation {
     /// Whether TLS 1.3 was chosen.
     pub fn is_newest(&self) -> bool {
         self.version.is_some_and(|version| version >= Version::TLS_1_3)
+    }
+
+    /// The same, for people.
+    pub fn agreed(&self) -> Agreed {
+        Agreed {
+            version: self.version.map(Version::name),
+            cipher_suite: self.cipher_suite.map(suite::name),
+            server_name: self.server_name.clone(),
+            alpn: self.alpn.clone(),
+            resumed: self.resumed,
+        }
     }
 }
 

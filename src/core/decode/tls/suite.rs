@@ -1,73 +1,37 @@
 //! Cipher suites: their names in the IANA registry, and what it takes to open a record of each.
 
-use ring::aead;
-
-/// The hash of a suite's key derivation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hash {
-    Sha256,
-    Sha384,
-}
-
-impl Hash {
-    /// Bytes of its output.
-    pub fn length(self) -> usize {
-        match self {
-            Hash::Sha256 => 32,
-            Hash::Sha384 => 48,
-        }
-    }
-}
-
-/// How a suite protects records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cipher {
-    Aes128Gcm,
-    Aes256Gcm,
-    ChaCha20Poly1305,
-}
-
-impl Cipher {
-    pub fn algorithm(self) -> &'static aead::Algorithm {
-        match self {
-            Cipher::Aes128Gcm => &aead::AES_128_GCM,
-            Cipher::Aes256Gcm => &aead::AES_256_GCM,
-            Cipher::ChaCha20Poly1305 => &aead::CHACHA20_POLY1305,
-        }
-    }
-}
+use ring::aead::{self, AES_128_GCM, AES_256_GCM, CHACHA20_POLY1305};
+use ring::hmac::{self, HMAC_SHA256, HMAC_SHA384};
 
 /// What a suite needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Suite {
     pub number: u16,
-    pub hash: Hash,
-    pub cipher: Cipher,
+    /// The hash of the key derivation.
+    pub hash: &'static hmac::Algorithm,
+    pub cipher: &'static aead::Algorithm,
 }
 
-use Cipher::{Aes128Gcm, Aes256Gcm, ChaCha20Poly1305};
-use Hash::{Sha256, Sha384};
-
 /// The suites that are opened: number, name, hash of the key derivation (RFC 5246 section 5: SHA-256 unless the suite says otherwise), cipher.
-const SUITES: &[(u16, &str, Hash, Cipher)] = &[
-    (0x1301, "TLS_AES_128_GCM_SHA256", Sha256, Aes128Gcm),
-    (0x1302, "TLS_AES_256_GCM_SHA384", Sha384, Aes256Gcm),
-    (0x1303, "TLS_CHACHA20_POLY1305_SHA256", Sha256, ChaCha20Poly1305),
-    (0xc02b, "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", Sha256, Aes128Gcm),
-    (0xc02c, "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", Sha384, Aes256Gcm),
-    (0xc02f, "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", Sha256, Aes128Gcm),
-    (0xc030, "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", Sha384, Aes256Gcm),
-    (0xcca8, "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256", Sha256, ChaCha20Poly1305),
-    (0xcca9, "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", Sha256, ChaCha20Poly1305),
-    (0xccaa, "TLS_DHE_RSA_WITH_CHACHA20_POLY1305_SHA256", Sha256, ChaCha20Poly1305),
-    (0xccab, "TLS_PSK_WITH_CHACHA20_POLY1305_SHA256", Sha256, ChaCha20Poly1305),
-    (0xccac, "TLS_ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256", Sha256, ChaCha20Poly1305),
-    (0x009c, "TLS_RSA_WITH_AES_128_GCM_SHA256", Sha256, Aes128Gcm),
-    (0x009d, "TLS_RSA_WITH_AES_256_GCM_SHA384", Sha384, Aes256Gcm),
-    (0x009e, "TLS_DHE_RSA_WITH_AES_128_GCM_SHA256", Sha256, Aes128Gcm),
-    (0x009f, "TLS_DHE_RSA_WITH_AES_256_GCM_SHA384", Sha384, Aes256Gcm),
-    (0x00a8, "TLS_PSK_WITH_AES_128_GCM_SHA256", Sha256, Aes128Gcm),
-    (0x00a9, "TLS_PSK_WITH_AES_256_GCM_SHA384", Sha384, Aes256Gcm),
+static SUITES: &[(u16, &str, &hmac::Algorithm, &aead::Algorithm)] = &[
+    (0x1301, "TLS_AES_128_GCM_SHA256", &HMAC_SHA256, &AES_128_GCM),
+    (0x1302, "TLS_AES_256_GCM_SHA384", &HMAC_SHA384, &AES_256_GCM),
+    (0x1303, "TLS_CHACHA20_POLY1305_SHA256", &HMAC_SHA256, &CHACHA20_POLY1305),
+    (0xc02b, "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", &HMAC_SHA256, &AES_128_GCM),
+    (0xc02c, "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", &HMAC_SHA384, &AES_256_GCM),
+    (0xc02f, "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", &HMAC_SHA256, &AES_128_GCM),
+    (0xc030, "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", &HMAC_SHA384, &AES_256_GCM),
+    (0xcca8, "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256", &HMAC_SHA256, &CHACHA20_POLY1305),
+    (0xcca9, "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", &HMAC_SHA256, &CHACHA20_POLY1305),
+    (0xccaa, "TLS_DHE_RSA_WITH_CHACHA20_POLY1305_SHA256", &HMAC_SHA256, &CHACHA20_POLY1305),
+    (0xccab, "TLS_PSK_WITH_CHACHA20_POLY1305_SHA256", &HMAC_SHA256, &CHACHA20_POLY1305),
+    (0xccac, "TLS_ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256", &HMAC_SHA256, &CHACHA20_POLY1305),
+    (0x009c, "TLS_RSA_WITH_AES_128_GCM_SHA256", &HMAC_SHA256, &AES_128_GCM),
+    (0x009d, "TLS_RSA_WITH_AES_256_GCM_SHA384", &HMAC_SHA384, &AES_256_GCM),
+    (0x009e, "TLS_DHE_RSA_WITH_AES_128_GCM_SHA256", &HMAC_SHA256, &AES_128_GCM),
+    (0x009f, "TLS_DHE_RSA_WITH_AES_256_GCM_SHA384", &HMAC_SHA384, &AES_256_GCM),
+    (0x00a8, "TLS_PSK_WITH_AES_128_GCM_SHA256", &HMAC_SHA256, &AES_128_GCM),
+    (0x00a9, "TLS_PSK_WITH_AES_256_GCM_SHA384", &HMAC_SHA384, &AES_256_GCM),
 ];
 
 /// Suites that are not opened (`docs/decisions/0030-tls-is-opened-by-three-ciphers.md`): number and name.
@@ -113,6 +77,11 @@ impl Suite {
     pub fn of(number: u16) -> Option<Suite> {
         let (number, _, hash, cipher) = *SUITES.iter().find(|(known, ..)| *known == number)?;
         Some(Suite { number, hash, cipher })
+    }
+
+    /// Bytes of the output of the hash.
+    pub fn hash_length(self) -> usize {
+        self.hash.digest_algorithm().output_len()
     }
 
     /// The suites of TLS 1.3 (RFC 8446 appendix B.4) that are opened.

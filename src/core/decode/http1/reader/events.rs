@@ -60,12 +60,18 @@ impl Reader {
             }
             self.end(false, Ending::Cut, turn);
         }
-        let answer = turn.pairing.answer_unseen(offset, self.seen);
-        let exchange = answer.exchange;
-        self.message = Message { whole: false, paired: answer.paired, ..Message::new(exchange, offset) };
-        let head = Box::new(Head::unseen(self.direction, offset, "1.1"));
-        (turn.sink)(HttpEvent::Head { exchange, direction: self.direction, stream: None, head });
+        self.open_headless(offset, turn);
+        self.message.whole = false;
         self.read_events(turn);
+    }
+
+    /// Opens a message whose head was not seen and whose content begins at `offset`.
+    pub(super) fn open_headless<S: FnMut(HttpEvent<'_>)>(&mut self, offset: u64, turn: &mut Turn<'_, S>) {
+        let answer = turn.pairing.answer_unseen(offset, self.seen);
+        let (exchange, direction) = (answer.exchange, self.direction);
+        self.message = Message { paired: answer.paired, ..Message::new(exchange, offset) };
+        let head = Box::new(Head::unseen(direction, offset, "1.1"));
+        (turn.sink)(HttpEvent::Head { exchange, direction, stream: None, head });
     }
 
     fn read_events<S: FnMut(HttpEvent<'_>)>(&mut self, turn: &mut Turn<'_, S>) {

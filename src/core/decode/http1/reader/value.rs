@@ -4,8 +4,8 @@
 //! message is for others to say. It is held until then, so no more than a head may have is read; nor is what spans lines, or might be part of a
 //! response that was torn before.
 
-use super::{Message, Reader, Turn};
-use crate::decode::http::{Head, HttpEvent};
+use super::{Reader, Turn};
+use crate::decode::http::HttpEvent;
 use crate::decode::json::scan::Nesting;
 use crate::decode::{Direction, Ending};
 
@@ -71,11 +71,8 @@ impl Reader {
         self.skipped(self.passed_over(), offset, turn);
         self.held.clear();
         turn.pairing.lose_responses(offset);
-        let answer = turn.pairing.answer_unseen(offset, self.seen);
-        let (exchange, direction) = (answer.exchange, self.direction);
-        self.message = Message { paired: answer.paired, ..Message::new(exchange, offset) };
-        let head = Box::new(Head::unseen(direction, offset, "1.1"));
-        (turn.sink)(HttpEvent::Head { exchange, direction, stream: None, head });
+        self.open_headless(offset, turn);
+        let (exchange, direction) = (self.message.exchange, self.direction);
         (turn.sink)(HttpEvent::Content { exchange, direction, offset, bytes: &bytes });
         self.end(true, Ending::Finished, turn);
         // How it was framed is not known: the next head is searched.

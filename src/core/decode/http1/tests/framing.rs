@@ -184,7 +184,7 @@ fn odd_heads_are_read_and_said_to_be_odd() {
 #[test]
 fn the_value_of_a_folded_field_spans_its_lines() {
     let text = b"GET / HTTP/1.1\r\nA: b\r\n c\r\nB:\r\n d\r\nnone\r\n e\r\n\r\n";
-    Http1::new(Limits::default()).push(Direction::ClientToServer, Piece::Data(text), Seen::default(), &mut |event| {
+    Http1::new(Limits::default()).push(Direction::ClientToServer, Piece::Data(text), 0, &mut |event| {
         if let HttpEvent::Head { head, .. } = event {
             let fields: Vec<_> = head.fields().collect();
             assert_eq!(fields, [(&b"A"[..], &b"b\r\n c"[..]), (b"B", b"d")]);

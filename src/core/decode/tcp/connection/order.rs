@@ -35,12 +35,8 @@ fn search_patience(limits: &Limits) -> Patience {
 }
 
 impl Connection {
-    /// Delivers all that is held, in causal order, declaring lost what is missing before it.
-    pub fn release<S: Sink>(&mut self, context: &mut Context<'_, S>) {
-        self.release_until(None, context);
-    }
-
-    /// The same, up to what was captured at `until`. Says when that was captured which comes next.
+    /// Delivers everything that is held and was captured up to `until`, in causal order. Bytes that are missing
+    /// before it are declared lost. Returns when the next held piece was captured.
     pub fn release_until<S: Sink>(
         &mut self,
         until: Option<Captured>,

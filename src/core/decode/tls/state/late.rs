@@ -8,11 +8,6 @@ use super::{Phase, State, Whole};
 use crate::decode::Direction;
 
 impl State {
-    /// What may be spent on searches, over all connections.
-    pub fn search_left(&mut self) -> &mut u64 {
-        self.search.total()
-    }
-
     /// Looks for the session of a connection of which the ClientHello was not captured, by this record. Says whether client and server were
     /// taken for each other so far.
     pub fn find(&mut self, direction: Direction, whole: &Whole, log: &KeyLog) -> bool {
