@@ -1,8 +1,8 @@
-//! HTTP/1.0 and 1.1 (RFC 9112): both directions of one connection, since a response is framed by its request.
+//! HTTP/1.0 and 1.1 (RFC 9112). Both directions are decoded together, since a response is framed by
+//! its request.
 //!
-//! Each direction has a reader, and both share the queue of requests that wait for their response. Nothing is ever
-//! repaired by guessing: what is lost is said to be lost, and a response that cannot be told to answer a request stays
-//! alone.
+//! Each direction has a reader. Both share the queue of requests without a response. Nothing is
+//! guessed: lost bytes are reported as lost. A response whose request is uncertain stays alone.
 
 mod framing;
 pub(super) mod fuzz;
@@ -57,8 +57,8 @@ impl Http1 {
 
     /// Decodes the next piece of one direction.
     ///
-    /// `acknowledged` is the offset in the other direction up to which the sender had acknowledged when it
-    /// sent the piece (see `tcp::Delivery`).
+    /// `acknowledged` is the offset in the other direction up to which the sender had acknowledged
+    /// when it sent the piece (see `tcp::Delivery`).
     pub fn push(
         &mut self,
         direction: Direction,
@@ -77,8 +77,8 @@ impl Http1 {
             (Direction::ServerToClient, Piece::Data(mut bytes)) => {
                 while !bytes.is_empty() {
                     bytes = &bytes[responses.data(bytes, &mut turn)..];
-                    // A response may decide how the bytes after its request are read. The next response may
-                    // answer one of the requests found there.
+                    // A response may decide how the bytes after its request are read. The next
+                    // response may answer one of the requests found there.
                     requests.settle(&mut turn);
                 }
             }
@@ -93,8 +93,9 @@ impl Http1 {
         self.readers.iter().map(Reader::held).sum()
     }
 
-    /// The bytes of this direction that the search for the next message has passed so far. A later
-    /// [`Anomaly::Skipped`](super::Anomaly::Skipped) will contain them. Empty while the framing is known.
+    /// The bytes of this direction that the search for the next message has passed so far. A
+    /// later [`Anomaly::Skipped`](super::Anomaly::Skipped) will contain them. Empty while the
+    /// framing is known.
     pub fn passed_over(&self, direction: Direction) -> Range<u64> {
         let reader = &self.readers[direction as usize];
         reader.passed_over()..reader.low_water()

@@ -31,8 +31,9 @@ impl<'a> ScriptStep<'a> {
 
 /// Reads the fuzzer's bytes as steps. Each step begins with two bytes.
 ///
-/// The lowest bit of the first byte is the direction. Where the first byte has no bit of `data_bits`, the
-/// second byte is the length of a gap. Otherwise that many bytes follow, and they were sent.
+/// The lowest bit of the first byte is the direction. Where the first byte has no bit of
+/// `data_bits`, the second byte is the length of a gap. Otherwise that many bytes follow, and
+/// they were sent.
 pub(in crate::decode) fn parse_script(mut data: &[u8], data_bits: u8) -> Vec<(Direction, ScriptStep<'_>)> {
     let mut steps = Vec::new();
     while let [kind, length, rest @ ..] = data {
@@ -112,8 +113,9 @@ impl Transcript {
 
 /// Decodes any conversation. `data` is a script, see [`parse_script`].
 ///
-/// The events of a direction do not depend on how the bytes are cut into pieces. Contents, heads and skipped
-/// bytes are the bytes at their offset, and none overlap. Each final head has one end. Memory is bounded.
+/// The events of a direction do not depend on how the bytes are cut into pieces. Contents, heads
+/// and skipped bytes are the bytes at their offset, and none overlap. Each final head has one end.
+/// Memory is bounded.
 ///
 /// # Panics
 ///

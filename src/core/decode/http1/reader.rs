@@ -1,7 +1,8 @@
-//! One direction of a connection: bytes to heads and contents.
+//! Reads one direction of a connection: bytes to heads and contents.
 //!
-//! A reader is always in one state, and each state takes what it can of the bytes that are there. Content is handed on
-//! as it lies in the piece; only lines and heads that are cut by the end of a piece are held until the rest arrives.
+//! A reader is always in one state, and each state takes what it can of the available bytes.
+//! Content is emitted as slices of the piece. Only lines and heads that the end of a piece cuts are
+//! held until the rest arrives.
 //!
 //! ```text
 //!           ┌───────────────── end of message ────────────────┐
@@ -29,49 +30,51 @@ use crate::capture::Limits;
 use crate::decode::http::{HttpEvent, Index};
 use crate::decode::{Anomaly, Direction, Ending};
 
-/// Where offsets stop, whatever lengths of gaps add up to: no stream is that long, and sums of offsets stay in range.
+/// The greatest offset, whatever the lengths of gaps add up to. No stream is as long, and sums of
+/// offsets do not overflow.
 const FAR: u64 = 1 << 62;
 
-/// What a reader needs of its connection while it takes a piece.
+/// The parts of the connection that a reader needs for one piece.
 pub(super) struct Turn<'c, S> {
-    /// Who answers whom.
+    /// Pairs responses with requests.
     pub(super) pairing: &'c mut Pairing,
-    /// What the sender of the piece had seen of the other direction.
+    /// Offset in the other direction up to which the sender of the piece had acknowledged.
     pub(super) seen: u64,
-    /// Takes the events.
+    /// Receives the events.
     pub(super) sink: &'c mut S,
 }
 
-/// Where in the grammar the next byte stands.
+/// The position in the grammar of the next byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Between messages, or in a head: what came of it is held.
+    /// Between messages, or in a head. The bytes of the head so far are held.
     Head,
-    /// In content of which so many bytes are to come.
+    /// In content with this number of bytes still to come.
     Length(u64),
-    /// In content that ends with the connection.
+    /// In content that ends when the connection closes.
     UntilClose,
-    /// In the line of a chunk's size.
+    /// In the size line of a chunk.
     ChunkSize,
-    /// In a chunk of which so many bytes are to come.
+    /// In a chunk with this number of bytes still to come.
     ChunkData(u64),
-    /// In the line end behind a chunk.
+    /// In the line end after a chunk.
     ChunkEnd,
-    /// In the trailer section, so many bytes of which are read.
+    /// In the trailer section, of which this number of bytes was read.
     Trailer(usize),
-    /// Behind a gap among chunks: what comes is held until it is certain whether a chunk began there.
+    /// After a gap among chunks. Bytes are held until it is certain whether a chunk began there.
     Rejoin,
-    /// Behind a request that may end HTTP: what comes is held until its response tells.
+    /// After a request that may end HTTP. Bytes are held until its response arrives.
     Undecided,
-    /// Searching a message; everything from this offset on is passed over. The line so far is held.
+    /// Searching for a message. All bytes from this offset on are skipped. The line so far is held.
     Lost(u64),
-    /// In what looks like a head, found while searching since this offset.
+    /// In the lines of a possible head, found while searching from this offset on.
     Candidate(u64),
-    /// In server-sent events whose head was not seen: at the beginning of a line, or within one.
+    /// In server-sent events whose head was not captured: at the beginning of a line,
+    /// or within one.
     Events { within: bool },
-    /// Another protocol.
+    /// In another protocol.
     Opaque,
-    /// The stream has ended.
+    /// After the end of the stream.
     Over,
 }
 
@@ -79,15 +82,15 @@ enum State {
 #[derive(Debug)]
 struct Message {
     exchange: Index,
-    /// Offset of its head.
+    /// Offset of its head in the stream.
     head: u64,
-    /// No gap so far.
+    /// Whether no gap was found in it so far.
     whole: bool,
-    /// Whether it answers a request, where it is a response.
+    /// For a response: whether its request is known.
     paired: bool,
-    /// Its framing was lost, and it may go on all the same.
+    /// Its framing was lost, but its events may continue later.
     is_torn: bool,
-    /// Whether a bare line feed was already reported.
+    /// Whether a bare line feed was reported already.
     bare_line_feed: bool,
 }
 
@@ -97,23 +100,24 @@ impl Message {
     }
 }
 
-/// Reads one direction.
+/// The reader of one direction.
 #[derive(Debug)]
 pub(super) struct Reader {
     direction: Direction,
-    /// Bytes of a head, of a line, or of anything else that has to be held.
+    /// The number of bytes of a head or a line that are held at most.
     limit: usize,
     state: State,
-    /// Of the next byte; what is held stands before it.
+    /// Offset of the next byte. The held bytes lie before it.
     offset: u64,
     held: Vec<u8>,
-    /// Where in `held` the last line begins.
+    /// Index in `held` of the beginning of the last line.
     line: usize,
-    /// While a message is searched, what the last line may begin with.
+    /// While a message is searched: the JSON value at the beginning of the last line.
     value: Value,
-    /// What the sender had seen when it sent the first byte of the head.
+    /// The acknowledgment of the sender when it sent the first byte of the head.
     seen: u64,
-    /// What it had seen when it sent the last byte of the head so far, and where in `held` the bytes begin that it sent then.
+    /// The acknowledgment when it sent the last byte of the head so far, and the index in `held` of
+    /// the first byte sent with it.
     flight: (u64, usize),
     message: Message,
     fields: Fields,
@@ -123,7 +127,7 @@ impl Reader {
     pub(super) fn new(direction: Direction, limits: &Limits) -> Reader {
         Reader {
             direction,
-            // Places in a head are 32 bits wide. No head is shorter than the lower bound.
+            // Ranges in a head have 32 bits. No head is shorter than the lower bound.
             limit: limits.head.clamp(16, u32::MAX as usize),
             state: State::Head,
             offset: 0,
@@ -137,17 +141,17 @@ impl Reader {
         }
     }
 
-    /// Nothing stands before this offset.
+    /// Sets the offset of the first byte.
     pub(super) fn begin_at(&mut self, offset: u64) {
         self.offset = offset.min(FAR);
     }
 
-    /// What comes first is the rest of something that began unseen.
+    /// Starts within a message whose beginning was not captured.
     pub(super) fn begin_midway(&mut self) {
         self.state = State::Lost(self.offset);
     }
 
-    /// Bytes that are held.
+    /// Number of bytes that are held.
     pub(super) fn held(&self) -> usize {
         self.held.len()
     }
@@ -157,7 +161,8 @@ impl Reader {
         self.offset - self.held.len() as u64
     }
 
-    /// After a response: whether what was undecided is decided now. For the reader of requests.
+    /// Called after a response for the reader of requests: decides how bytes after a possible
+    /// switch of protocols are read.
     pub(super) fn settle<S: FnMut(HttpEvent<'_>)>(&mut self, turn: &mut Turn<'_, S>) {
         match (turn.pairing.switched(), self.state) {
             (Some(exchange), State::Head | State::Undecided | State::Lost(_) | State::Candidate(_)) => {
@@ -171,7 +176,7 @@ impl Reader {
         }
     }
 
-    /// Takes some of the bytes, or none but then the state has changed: how many.
+    /// Takes some of the bytes and returns their number. It is 0 only if the state has changed.
     pub(super) fn data<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], turn: &mut Turn<'_, S>) -> usize {
         match self.state {
             State::Head => self.head(bytes, turn),
@@ -191,7 +196,8 @@ impl Reader {
         }
     }
 
-    /// Reads what is held again, in the state that is now known to be right. No state holds the same bytes twice.
+    /// Reads the held bytes again in the state that is right for them. No state holds the
+    /// same bytes twice.
     fn again<S: FnMut(HttpEvent<'_>)>(&mut self, turn: &mut Turn<'_, S>) {
         let held = std::mem::take(&mut self.held);
         self.offset -= held.len() as u64;
@@ -207,11 +213,12 @@ impl Reader {
         self.offset += length as u64;
     }
 
-    /// Passes over a gap.
+    /// Moves the offset over a gap.
     fn pass(&mut self, length: u64) {
         self.offset = self.offset.saturating_add(length).min(FAR);
     }
 
+    /// Emits bytes of the content.
     fn content<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], turn: &mut Turn<'_, S>) -> usize {
         let (exchange, direction, offset) = (self.message.exchange, self.direction, self.offset);
         (turn.sink)(HttpEvent::Content { exchange, direction, offset, bytes });
@@ -219,6 +226,7 @@ impl Reader {
         bytes.len()
     }
 
+    /// Reads content of known length.
     fn length<S: FnMut(HttpEvent<'_>)>(&mut self, left: u64, bytes: &[u8], turn: &mut Turn<'_, S>) -> usize {
         let taken = self.content(within(bytes, left), turn);
         self.state = State::Length(left - taken as u64);
@@ -228,13 +236,14 @@ impl Reader {
         taken
     }
 
+    /// Emits bytes of another protocol.
     fn opaque<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], turn: &mut Turn<'_, S>) -> usize {
         (turn.sink)(HttpEvent::Opaque { direction: self.direction, offset: self.offset, bytes });
         self.advance(bytes.len());
         bytes.len()
     }
 
-    /// Takes a gap.
+    /// Handles a gap.
     pub(super) fn gap<S: FnMut(HttpEvent<'_>)>(&mut self, length: u64, turn: &mut Turn<'_, S>) {
         match self.state {
             State::Length(left) => {
@@ -245,12 +254,12 @@ impl Reader {
                     self.end(false, Ending::Finished, turn);
                 }
                 if length > inside {
-                    // Between messages now, so this happens once.
+                    // The reader is between messages now, so this happens once.
                     self.gap(length - inside, turn);
                 }
             }
             State::UntilClose => self.content_gap(Some(length), length, turn),
-            // A chunk says how long it is: what is lost inside it does not touch the framing.
+            // The size of a chunk is known, so a gap inside it does not affect the framing.
             State::ChunkData(left) if length <= left => {
                 self.content_gap(Some(length), length, turn);
                 self.state = if length == left { State::ChunkEnd } else { State::ChunkData(left - length) };
@@ -258,8 +267,8 @@ impl Reader {
             State::ChunkSize | State::ChunkData(_) | State::ChunkEnd | State::Trailer(_) | State::Events { .. } => {
                 self.held.clear();
                 match self.direction {
-                    // Only a response may go on for long, and only for it can it be certain that nothing else began
-                    // meanwhile.
+                    // Only a response may continue for long. Only for a response can it be certain
+                    // that no other message began meanwhile.
                     Direction::ServerToClient => {
                         turn.pairing.over(self.offset);
                         self.content_gap(None, length, turn);
@@ -285,7 +294,7 @@ impl Reader {
         }
     }
 
-    /// A gap where no message is open, or only the beginning of a head: whole messages may be lost in it.
+    /// Handles a gap outside of a body. Whole messages may be lost in it.
     fn gap_between<S: FnMut(HttpEvent<'_>)>(&mut self, length: u64, turn: &mut Turn<'_, S>) {
         self.skipped(self.passed_over(), self.offset, turn);
         self.held.clear();
@@ -298,6 +307,8 @@ impl Reader {
         self.state = State::Lost(self.offset);
     }
 
+    /// Emits a gap in the content and moves over the `lost` bytes. `length` is `None` where they
+    /// may contain framing.
     fn content_gap<S: FnMut(HttpEvent<'_>)>(&mut self, length: Option<u64>, lost: u64, turn: &mut Turn<'_, S>) {
         self.message.whole = false;
         self.pass(lost);
@@ -305,11 +316,11 @@ impl Reader {
         (turn.sink)(HttpEvent::ContentGap { exchange, direction, length });
     }
 
-    /// Takes the end of the stream.
+    /// Handles the end of the stream.
     pub(super) fn stream_end<S: FnMut(HttpEvent<'_>)>(&mut self, ending: Ending, turn: &mut Turn<'_, S>) {
         match self.state {
-            // RFC 9112 section 8: such a response "is considered complete unless an error was indicated by the
-            // underlying connection".
+            // RFC 9112 section 8: such a response "is considered complete unless an error was
+            // indicated by the underlying connection".
             State::UntilClose => self.end(self.message.whole && ending == Ending::Finished, ending, turn),
             State::Length(_)
             | State::ChunkSize
@@ -333,7 +344,7 @@ impl Reader {
         self.state = State::Over;
     }
 
-    /// The message is over.
+    /// Ends the message.
     fn end<S: FnMut(HttpEvent<'_>)>(&mut self, complete: bool, ending: Ending, turn: &mut Turn<'_, S>) {
         let (exchange, direction) = (self.message.exchange, self.direction);
         (turn.sink)(HttpEvent::End { exchange, direction, complete, ending });
@@ -345,14 +356,15 @@ impl Reader {
         }
     }
 
-    /// The message that might have gone on does not.
+    /// Ends the message that might have continued.
     fn end_torn<S: FnMut(HttpEvent<'_>)>(&mut self, ending: Ending, turn: &mut Turn<'_, S>) {
         if std::mem::take(&mut self.message.is_torn) {
             self.end(false, ending, turn);
         }
     }
 
-    /// HTTP is over in this direction. What is held is the other protocol's, or nobody's where framing was lost before.
+    /// Ends HTTP in this direction. The held bytes belong to the other protocol, or were skipped
+    /// where the framing was lost before.
     fn switch<S: FnMut(HttpEvent<'_>)>(&mut self, exchange: Index, turn: &mut Turn<'_, S>) {
         if let State::Lost(_) | State::Candidate(_) = self.state {
             self.skipped(self.passed_over(), self.offset, turn);
@@ -364,7 +376,8 @@ impl Reader {
         self.again(turn);
     }
 
-    /// Framing is lost: what begins unseen from here on is not known, unless HTTP ended with the last message.
+    /// Notes that the framing is lost: messages may begin unnoticed from here on, unless
+    /// HTTP has ended.
     fn lose<S: FnMut(HttpEvent<'_>)>(&mut self, from: u64, turn: &mut Turn<'_, S>) {
         if self.state == State::Opaque {
             return;
@@ -377,7 +390,8 @@ impl Reader {
         }
     }
 
-    /// Framing is lost with the beginning of a message, which may have an answer, or be one.
+    /// Notes that the framing is lost at the beginning of a message. A request may be missing,
+    /// or a response.
     fn lose_message<S: FnMut(HttpEvent<'_>)>(&mut self, from: u64, turn: &mut Turn<'_, S>) {
         if self.direction == Direction::ClientToServer {
             turn.pairing.lose_requests(from);
@@ -385,7 +399,7 @@ impl Reader {
         self.lose(from, turn);
     }
 
-    /// Offset of the first byte that was seen and belongs to no message so far.
+    /// Offset of the first captured byte that belongs to no message so far.
     pub(super) fn passed_over(&self) -> u64 {
         match self.state {
             State::Lost(from) | State::Candidate(from) => from,
@@ -404,7 +418,7 @@ impl Reader {
     }
 }
 
-/// The first `length` bytes of `bytes`, or all of them.
+/// The first `length` bytes of `bytes`, or all of them if there are fewer.
 fn within(bytes: &[u8], length: u64) -> &[u8] {
     usize::try_from(length).ok().and_then(|length| bytes.get(..length)).unwrap_or(bytes)
 }

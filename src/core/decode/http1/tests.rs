@@ -1,5 +1,5 @@
-//! Tests are conversations: what each side sends, and what the decoder says of it. Each is told whole, byte by byte,
-//! and in pieces of seven bytes.
+//! Tests as conversations: the bytes of each side, and the events of the decoder. Each conversation
+//! is decoded whole, byte by byte, and in pieces of seven bytes.
 
 mod framing;
 mod laws;
@@ -11,14 +11,14 @@ use super::*;
 use crate::decode::http::StartLine;
 use crate::decode::{Anomaly, Ending};
 
-/// Something one side does.
+/// An action of one side.
 #[derive(Clone, Debug)]
 enum Step {
-    /// Sends bytes.
+    /// Sends bytes to the other side.
     Sends(Direction, Vec<u8>),
-    /// Sends bytes that the capture does not hold.
+    /// Sends bytes that are not captured.
     Lost(Direction, u64),
-    /// Is done.
+    /// Ends the stream of its direction.
     Ends(Direction, Ending),
 }
 
@@ -30,12 +30,12 @@ fn server(text: &str) -> Step {
     Step::Sends(Direction::ServerToClient, text.replace('\n', "\r\n").into())
 }
 
-/// Sends as it stands, without CR before LF.
+/// Sends the text unchanged, without CR before LF.
 fn server_raw(text: &str) -> Step {
     Step::Sends(Direction::ServerToClient, text.into())
 }
 
-/// Sends as it stands, without CR before LF.
+/// Sends the text unchanged, without CR before LF.
 fn client_raw(text: &str) -> Step {
     Step::Sends(Direction::ClientToServer, text.into())
 }
@@ -56,13 +56,13 @@ fn server_ends(ending: Ending) -> Step {
     Step::Ends(Direction::ServerToClient, ending)
 }
 
-/// What the decoder says of a conversation in which each side has seen all that the other sent before; data cut into
-/// pieces of `size`. Contents that follow each other are joined.
+/// The events of a conversation as lines. Each side has received everything that the other sent
+/// before. Data are cut into pieces of `size` bytes. Contents that follow each other share a line.
 fn told(limits: Limits, steps: &[Step], size: usize) -> Vec<String> {
     let mut decoder = Http1::new(limits);
     let mut sent = [0u64; 2];
     let mut told: Vec<String> = Vec::new();
-    // For each direction: the run of bytes told last, where it goes on, and its line.
+    // For each direction: the last run of bytes, the offset after it, and its line.
     let mut runs = [const { (String::new(), 0, 0) }; 2];
     for step in steps {
         let (direction, pieces): (_, Vec<Piece<'_>>) = match step {
@@ -97,7 +97,7 @@ fn told(limits: Limits, steps: &[Step], size: usize) -> Vec<String> {
     told
 }
 
-/// One event in words; bytes apart, so that they can be joined.
+/// Describes one event. Its bytes are returned separately, so that runs can be joined.
 fn tell<'a>(event: &HttpEvent<'a>) -> (String, Option<(u64, &'a [u8])>) {
     let arrow = |direction: &Direction| if *direction == Direction::ClientToServer { '>' } else { '<' };
     match event {

@@ -11,8 +11,9 @@ use crate::decode::{Anomaly, Direction, Ending, Piece};
 
 /// Decodes any conversation. `data` is a script, see [`parse_script`].
 ///
-/// The events do not depend on how the bytes are cut into pieces. Contents and skipped bytes are the bytes at
-/// their offset, and none overlap. Each direction of an exchange ends once. Memory is bounded.
+/// The events do not depend on how the bytes are cut into pieces. Contents and skipped bytes
+/// are the bytes at their offset, and none overlap. Each direction of an exchange ends once.
+/// Memory is bounded.
 ///
 /// # Panics
 ///
@@ -71,14 +72,14 @@ fn record(transcript: &mut Transcript, ended: &mut Vec<String>, sent: &[SentByte
     transcript.add_line(format!("{event:?}"));
 }
 
-/// Any header blocks: each is a length and so many bytes.
+/// Decodes any header blocks. Each consists of a length and that many bytes.
 ///
-/// What `loona_hpack` makes of them as a whole is the same; a block whose secrets are masked can be decoded in its place, and says the same
-/// but for the secrets.
+/// `loona_hpack` decodes the whole block to the same fields. A block whose secrets are masked can
+/// be decoded instead of the original, and differs in the secrets only.
 ///
 /// # Panics
 ///
-/// Where that is not so.
+/// When one of these rules is broken.
 pub fn fuzz_hpack(mut data: &[u8]) {
     let (mut plain, mut masked) = (Hpack::new(), Hpack::new());
     let mut other = Some(loona_hpack::Decoder::new());
@@ -91,7 +92,7 @@ pub fn fuzz_hpack(mut data: &[u8]) {
         if let Some(decoder) = &mut other {
             match decoder.decode(bytes) {
                 Ok(expected) => assert!(said.too_long || fields == expected, "{expected:?}"),
-                // It refuses some that end in a new size of the table.
+                // It rejects some blocks that end in a new size of the table.
                 Err(_) => other = None,
             }
         }
@@ -121,7 +122,7 @@ pub fn fuzz_hpack(mut data: &[u8]) {
     }
 }
 
-/// A block in two fragments, with the head of a frame between.
+/// Decodes a block in two fragments, with the head of a frame between them.
 fn decode(bytes: &[u8], hpack: &mut Hpack) -> (Block, Said) {
     let mut block = Block::new(1, Purpose::Head { end: true }, 0);
     let (first, second) = bytes.split_at(bytes.len() / 2);
@@ -131,7 +132,7 @@ fn decode(bytes: &[u8], hpack: &mut Hpack) -> (Block, Said) {
     (block, said)
 }
 
-/// Where in a block of that length a byte stands that is at this offset of the stream.
+/// The index in a block of this length of the byte at this offset of the stream.
 fn position(offset: u64, length: usize) -> usize {
     let offset = offset as usize;
     if offset < length / 2 { offset } else { offset - HEAD }

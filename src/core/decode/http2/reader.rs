@@ -1,11 +1,11 @@
-//! One direction: bytes to frames, frames to what they say of streams.
+//! Reads one direction: bytes to frames, and frames to events of streams.
 //!
 //! ```text
-//!  preface ─► head ─┬─► data ────── content of a stream, as it comes
-//!               ▲   ├─► payload ─── header blocks, settings, resets: collected, then read
+//!  preface ─► head ─┬─► data ────── content of a stream, as it arrives
+//!               ▲   ├─► payload ─── header blocks, settings, resets: collected, then parsed
 //!               │   ├─► skip ────── everything else
-//!               │   └─► lost ────── a gap over the head of a frame, or what is no frame:
-//!               └─────── found ◄────┘ two frames that follow each other are searched
+//!               │   └─► lost ────── a gap over the head of a frame, or bytes that are no frame:
+//!               └─────── found ◄────┘ two frames in a row are searched
 //! ```
 
 mod payload;
@@ -20,20 +20,20 @@ use crate::capture::Limits;
 use crate::decode::http::HttpEvent;
 use crate::decode::{Anomaly, Direction, Ending, Piece};
 
-/// The largest frame that is believed while the SETTINGS of its receiver were not seen: what servers allow at most. Text read as the head of a
-/// frame is larger.
+/// The largest frame that is accepted while the SETTINGS of its receiver were not captured: 1 MiB,
+/// the most that servers allow. Text that is parsed as the head of a frame gives a larger one.
 const UNANNOUNCED: u32 = 1 << 20;
 
-/// Reads one direction.
+/// The reader of one direction.
 #[derive(Debug)]
 pub(super) struct Reader {
     direction: Direction,
-    /// Bytes of a header block, and of the text of its fields.
+    /// The limit for the bytes of a header block, and for the text of its fields.
     most: usize,
     state: State,
-    /// Offset of the first byte that is not done with.
+    /// Offset of the first byte that was not processed.
     offset: u64,
-    /// The bytes from there on that came.
+    /// The captured bytes from that offset on.
     held: Vec<u8>,
     hpack: Hpack,
     block: Option<Block>,
@@ -43,37 +43,38 @@ pub(super) struct Reader {
 enum State {
     Preface,
     Head,
-    /// The payload of a frame that is read as a whole.
+    /// In the payload of a frame that is parsed as a whole.
     Payload(FrameHead),
     /// Before the pad length of DATA.
     Padding(FrameHead),
-    /// Content of DATA, and the padding behind it, that is still to come.
+    /// In the content of DATA, or in the padding after it; the numbers of bytes still to come.
     Data {
         stream: u32,
         left: u32,
         padding: u32,
         end: bool,
     },
-    /// So much of a payload that nobody needs.
+    /// In a payload without use; the number of bytes still to come.
     Skip(u32),
-    /// Frames are searched; from here on bytes were passed over.
+    /// Searching for frames. All bytes from this offset on are skipped.
     Lost(u64),
 }
 
-/// What a reader works with while it handles one piece.
+/// The parts of the connection that a reader needs for one piece.
 pub(super) struct Turn<'t> {
     pub(super) streams: &'t mut Streams,
     pub(super) sink: &'t mut Sink<'t>,
 }
 
 impl Reader {
-    /// At `offset` of the stream of this direction, where HTTP/2 begins.
+    /// A reader of this direction. HTTP/2 begins at `offset` of its stream.
     pub(super) fn new(direction: Direction, limits: &Limits, offset: u64) -> Reader {
         let state = if direction == Direction::ClientToServer { State::Preface } else { State::Head };
         let most = limits.head.min(1 << 24);
         Reader { direction, most, state, offset, held: Vec::new(), hpack: Hpack::new(), block: None }
     }
 
+    /// Takes a piece.
     pub(super) fn push(&mut self, piece: Piece<'_>, turn: &mut Turn<'_>) {
         match piece {
             Piece::Data(bytes) if self.held.is_empty() => {
@@ -90,7 +91,7 @@ impl Reader {
         }
     }
 
-    /// The lowest offset that may still be given out.
+    /// The lowest offset that a later event may contain.
     pub(super) fn low_water(&self) -> u64 {
         match (&self.block, &self.state) {
             (Some(block), _) => block.place.start,
@@ -99,22 +100,22 @@ impl Reader {
         }
     }
 
-    /// Offset of the first byte that is not done with.
+    /// Offset of the first byte that was not processed.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Bytes that are being passed over in search of a frame.
+    /// The bytes that the search for a frame has passed so far.
     pub(super) fn passed_over(&self) -> Range<u64> {
         if let State::Lost(from) = self.state { from..self.offset } else { self.offset..self.offset }
     }
 
-    /// Bytes held.
+    /// Number of bytes held.
     pub(super) fn held(&self) -> usize {
         self.held.len() + self.block.as_ref().map_or(0, Block::len)
     }
 
-    /// Reads what is held.
+    /// Processes the held bytes.
     fn again(&mut self, turn: &mut Turn<'_>) {
         let mut held = std::mem::take(&mut self.held);
         let done = self.run(&held, turn);
@@ -122,7 +123,7 @@ impl Reader {
         self.held = held;
     }
 
-    /// Reads as far as the bytes go; how many are done with.
+    /// Processes bytes as far as possible. Returns the number of bytes processed.
     fn run(&mut self, bytes: &[u8], turn: &mut Turn<'_>) -> usize {
         let mut done = 0;
         while let Some(taken) = self.step(&bytes[done..], turn) {
@@ -132,14 +133,14 @@ impl Reader {
         done
     }
 
-    /// Takes some of the bytes, or changes state; `None` where more are needed.
+    /// Takes some of the bytes, or changes the state. `None` if more bytes are needed.
     fn step(&mut self, bytes: &[u8], turn: &mut Turn<'_>) -> Option<usize> {
         match self.state.clone() {
             State::Preface if bytes.is_empty() => None,
             State::Preface => match bytes.strip_prefix(PREFACE) {
                 Some(_) => self.go(PREFACE.len(), State::Head),
                 None if PREFACE.starts_with(bytes) => None,
-                // The capture begins behind it.
+                // The capture begins after the preface.
                 None => self.go(0, State::Head),
             },
             State::Head => self.head(bytes, turn),
@@ -190,12 +191,13 @@ impl Reader {
         }
     }
 
+    /// Enters a state after taking some bytes.
     fn go(&mut self, taken: usize, state: State) -> Option<usize> {
         self.state = state;
         Some(taken)
     }
 
-    /// The head of a frame: what becomes of its payload.
+    /// Parses the head of a frame and decides how its payload is read.
     fn head(&mut self, bytes: &[u8], turn: &mut Turn<'_>) -> Option<usize> {
         let (_, head) = FrameHead::read(bytes).ok()?;
         turn.streams.pass(self.direction, self.offset, turn.sink);
@@ -204,8 +206,9 @@ impl Reader {
             self.lose(turn);
             return self.go(0, State::Lost(self.offset));
         }
-        // RFC 9113 section 6.10: a CONTINUATION frame "MUST be preceded by a HEADERS, PUSH_PROMISE or CONTINUATION frame", and section 6.2:
-        // "Any other type of frame or a frame on a different stream" must not come between.
+        // RFC 9113 section 6.10: a CONTINUATION frame "MUST be preceded by a HEADERS, PUSH_PROMISE
+        // or CONTINUATION frame", and section 6.2: "Any other type of frame or a frame on a
+        // different stream" must not come between.
         let continued = self.block.as_ref().is_some_and(|block| block.stream == head.stream);
         let follows = if head.kind == kind::CONTINUATION { continued } else { self.block.is_none() };
         if !follows {
@@ -239,7 +242,7 @@ impl Reader {
         self.go(HEAD, next)
     }
 
-    /// Bytes were never seen.
+    /// Handles a gap.
     fn gap(&mut self, length: u64, turn: &mut Turn<'_>) {
         let direction = self.direction;
         let held = self.held.len() as u64;
@@ -258,7 +261,7 @@ impl Reader {
                 let padding = padding - (length - missing) as u32;
                 self.state = State::Data { stream, left: left - missing as u32, padding, end };
             }
-            // The frame goes on behind the hole; what it said is lost.
+            // The frame continues after the gap. Its meaning is lost.
             State::Payload(head) if held + length <= u64::from(head.length) => {
                 if let kind::HEADERS | kind::PUSH_PROMISE | kind::CONTINUATION = head.kind {
                     self.hide_held(&head, turn);
@@ -287,10 +290,11 @@ impl Reader {
         self.again(turn);
     }
 
-    /// Nothing follows.
+    /// Handles the end of the stream.
     fn end(&mut self, ending: Ending, turn: &mut Turn<'_>) {
         if let State::Lost(from) = self.state {
-            // A last frame that ends where the stream does has none behind it to prove it.
+            // The last frame of the stream has no frame after it as a proof. Its length is the
+            // proof.
             let last = FrameHead::read(&self.held).ok().map(|(_, head)| head);
             let size = turn.streams.frame_size[self.direction as usize].unwrap_or(MAX_FRAME_SIZE);
             if last.is_some_and(|head| {
@@ -310,7 +314,7 @@ impl Reader {
         turn.streams.finish(self.direction, ending, turn.sink);
     }
 
-    /// Searches two frames that follow each other.
+    /// Searches two frames in a row.
     fn search(&mut self, bytes: &[u8], from: u64, turn: &mut Turn<'_>) -> Option<usize> {
         let most = turn.streams.frame_size[self.direction as usize].unwrap_or(MAX_FRAME_SIZE).min(self.most as u32);
         let likely = |at: usize| {
@@ -318,7 +322,7 @@ impl Reader {
             Some(Some(head).filter(|head| head.is_likely(self.direction, most)))
         };
         let mut at = 0;
-        // Where fewer bytes than a head are left, they wait.
+        // The search waits where fewer bytes than a frame head are left.
         while let Some(first) = likely(at) {
             let second = first.map(|head| likely(at + HEAD + head.length as usize));
             match second {
@@ -333,7 +337,7 @@ impl Reader {
         (at > 0).then_some(at)
     }
 
-    /// Framing is lost: a header block may have passed unseen, and bytes of any stream.
+    /// Notes that the framing is lost: a header block may be missing, and bytes of any stream.
     fn lose(&mut self, turn: &mut Turn<'_>) {
         self.lose_block(turn);
         self.hpack.lose();

@@ -1,4 +1,4 @@
-//! Conversations: what each side sends, and what is told of it.
+//! Conversations: the bytes of each side, and the events of the decoder.
 
 mod laws;
 mod loss;
@@ -11,7 +11,7 @@ use crate::decode::http::StartLine;
 pub(super) const CLIENT: Direction = Direction::ClientToServer;
 pub(super) const SERVER: Direction = Direction::ServerToClient;
 
-/// The first flags of a head that is whole, and of the last frame of a stream.
+/// The flag of a head that is complete, and that of the last frame of a stream.
 pub(super) const WHOLE: u8 = flag::END_HEADERS;
 pub(super) const LAST: u8 = flag::END_STREAM;
 
@@ -33,12 +33,12 @@ pub(super) fn literal(name: &str, value: &str) -> Vec<u8> {
     [&[0, name.len() as u8], name.as_bytes(), &[value.len() as u8], value.as_bytes()].concat()
 }
 
-/// `POST /mcp`, its path becoming an entry of the table.
+/// `POST /mcp`; its path becomes an entry of the table.
 pub(super) const POST: &[u8] = b"\x83\x44\x04/mcp";
-/// Status 200.
+/// The block of a response with status 200.
 pub(super) const OK: &[u8] = b"\x88";
 
-/// What is told, one line each: `3> POST /mcp`, `3< 200`, `3< "text"`, `3< end`.
+/// Events as lines, such as `3> POST /mcp`, `3< 200`, `3< 'text'`, `3< end`.
 #[derive(Default)]
 pub(super) struct Told {
     lines: Vec<String>,
@@ -92,7 +92,7 @@ impl Told {
     }
 }
 
-/// A conversation.
+/// The events of a conversation.
 pub(super) fn talk(pieces: &[(Direction, Piece<'_>)]) -> Vec<String> {
     let mut decoder = Http2::new(Limits::default());
     let mut told = Told::default();
@@ -102,7 +102,7 @@ pub(super) fn talk(pieces: &[(Direction, Piece<'_>)]) -> Vec<String> {
     told.lines
 }
 
-/// A conversation in turns, whole and byte by byte.
+/// The events of a conversation in turns, which are the same whole and byte by byte.
 pub(super) fn say(turns: &[(Direction, &[Vec<u8>])]) -> Vec<String> {
     let mut sent: Vec<(Direction, Vec<u8>)> = vec![(CLIENT, PREFACE.to_vec())];
     sent.extend(turns.iter().map(|(direction, frames)| (*direction, frames.concat())));
@@ -198,7 +198,7 @@ fn what_is_pushed_keeps_the_table_right() {
         (CLIENT, &[frame(kind::RST_STREAM, 0, 2, &8u32.to_be_bytes())]),
         (SERVER, &[data(LAST, 1, "x"), headers(WHOLE | LAST, 2, OK), headers(WHOLE | LAST, 3, b"\x88\xbf\xbe")]),
     ]);
-    // The promised path is an entry of the table, though no exchange is made of it.
+    // The promised path becomes an entry of the table, although it opens no exchange.
     assert_eq!(told[..7], ["1> POST /mcp", "1> end", "1< 200 a=b", "1< 'x'", "1< end", "2< 200", "2< end"]);
     assert_eq!(told[7], "3< 200 :path=/push a=b");
     assert!(told[8].starts_with("ResponseWithoutRequest"), "{told:?}");
@@ -209,7 +209,7 @@ fn a_reset_ends_its_direction_and_says_why_and_what_was_on_its_way_counts() {
     let told = say(&[
         (CLIENT, &[headers(WHOLE, 1, POST), data(0, 1, "{")]),
         (SERVER, &[headers(WHOLE, 1, OK), frame(kind::RST_STREAM, 0, 1, &2u32.to_be_bytes())]),
-        // Sent before the reset was seen.
+        // Sent before the reset was received.
         (CLIENT, &[data(LAST, 1, "}"), headers(WHOLE | LAST, 3, b"\x83\xbe")]),
         (SERVER, &[data(0, 1, "x"), frame(kind::GOAWAY, 0, 0, &[0, 0, 0, 3, 0, 0, 0, 11])]),
     ]);
@@ -233,7 +233,7 @@ fn who_saw_a_reset_long_ago_sends_nothing_more_on_the_stream() {
     tell(&mut decoder, CLIENT, &[client]);
     tell(&mut decoder, SERVER, &[headers(WHOLE, 1, OK), headers(WHOLE, 3, OK)]);
     tell(&mut decoder, CLIENT, &[reset]);
-    // Its system has the reset, it may not have read it.
+    // Its system has received the reset; it may not have read it.
     decoder.seen(SERVER, behind);
     tell(&mut decoder, SERVER, &[data(0, 1, "{")]);
     (0..4).for_each(|_| tell(&mut decoder, SERVER, &[data(0, 3, &much)]));
@@ -244,7 +244,8 @@ fn who_saw_a_reset_long_ago_sends_nothing_more_on_the_stream() {
 
 #[test]
 fn a_secret_is_named_where_it_stands_even_over_frames() {
-    // "authorization: Bearer s3cret", once in plain text over two frames, once as Huffman codes; then from the table.
+    // "authorization: Bearer s3cret", first in plain text over two frames, then as Huffman codes,
+    // then from the table.
     let plain = [POST, &literal("authorization", "Bearer s3cret")].concat();
     let cut = plain.len() - 6;
     let coded = [&b"\x83\xbe\x57\x82"[..], &[0x94, 0xe7]].concat();
@@ -276,13 +277,13 @@ fn floods_meet_limits() {
     for stream in [1, 3, 5] {
         client(&headers(WHOLE, stream, b"\x83"));
     }
-    // A block that never ends; the table begins anew behind it.
+    // A block that never ends. The table restarts after it.
     client(&headers(0, 7, &[0x83; 60]));
     for _ in 0..10 {
         client(&frame(kind::CONTINUATION, 0, 7, &[0x84; 60]));
     }
     client(&headers(WHOLE | LAST, 9, b"\x83"));
-    // A bomb: 100 bytes that say a field of 70 bytes many times.
+    // A bomb: 100 bytes that contain a field of 70 bytes many times.
     let bomb = [&b"\x40\x01a\x40"[..], &[b'b'; 64], &[0xbe; 30]].concat();
     client(&headers(WHOLE | LAST, 11, &bomb));
     let limits: Vec<_> = told.lines.iter().filter(|line| line.starts_with("LimitReached")).collect();

@@ -1,4 +1,5 @@
-//! What must hold for any segments whatever: the body of the fuzz target, and the sink that checks it.
+//! The rules that hold for any segments: the body of the fuzz target, and the sink that checks
+//! them.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -8,14 +9,16 @@ use super::{Delivery, Facts, Flags, Piece, Segment, SegmentFact, Sink, Tcp};
 use crate::capture::{Limits, PacketNumber, PacketRange, Time};
 use crate::decode::{Anomaly, ConnectionId, Ending, Side};
 
-/// Where payloads stand in the packets of tests: behind a head of so many bytes.
+/// Bytes before the payload in the packets of tests.
 pub(super) const HEAD: u32 = 4;
 
-/// The body of the fuzz target `tcp`: reads `data` as segments and ticks and feeds them to the reassembler.
+/// The body of the fuzz target `tcp`: parses `data` as segments and gives them to the reassembler,
+/// once with ticks between them and once without.
 ///
 /// # Panics
 ///
-/// When a promise of [`Sink`] or [`Delivery`] is broken, when memory passes the limits, or when ticks change what is said.
+/// When a rule of [`Sink`] or [`Delivery`] is broken, when memory exceeds the limits, or when ticks
+/// change the emitted events.
 pub fn fuzz_tcp(data: &[u8]) {
     let limits = Limits {
         connections: 3,
@@ -50,11 +53,11 @@ pub fn fuzz_tcp(data: &[u8]) {
         assert!(tcp.table.len() == 0 && checker.streams.is_empty(), "a connection was not closed");
         checker.said
     };
-    // A tick can come up to the time of the next packet; what it makes happen earlier is the same, told as of the same time.
+    // Ticks may come up to the time of the next packet. They only cause the same events earlier.
     assert_eq!(run(false), run(true), "ticks changed something");
 }
 
-/// A segment as the fuzzer writes it. Numbers are small, so that segments meet.
+/// A segment as encoded by the fuzzer. The numbers are small, so that segments meet.
 struct Step {
     time: i64,
     flow: u16,
@@ -71,7 +74,7 @@ impl Step {
         let [time, flow, flags, seq, seq_low, ack, ack_low, length, fill, missing, ..] = *bytes else { return None };
         let near_wrap = |high: u8, low: u8| {
             let number = u32::from(u16::from_be_bytes([high & 0x0f, low]));
-            // The high bits choose: near the wrap, far away, or so.
+            // The high bits choose between numbers near the wrap and numbers far away.
             number.wrapping_sub(1_000).wrapping_add(if high & 0xf0 == 0xf0 { 1 << 30 } else { 0 })
         };
         Some(Step {
@@ -111,24 +114,24 @@ impl Step {
     }
 }
 
-/// One side of a connection, as told.
+/// The state of one stream of a connection.
 #[derive(Debug, Default)]
 struct Told {
     offset: u64,
     ended: bool,
 }
 
-/// A sink that holds the reassembler to its promises, and remembers what was said.
+/// A sink that checks the rules of the reassembler and records what it emits.
 #[derive(Debug, Default)]
 pub(super) struct Checker {
     streams: FxHashMap<ConnectionId, [Told; 2]>,
     packets: FxHashMap<PacketNumber, Vec<u8>>,
     last_opened: u32,
-    /// Everything, in order.
+    /// All emitted events, in order.
     pub said: Vec<Said>,
 }
 
-/// Something the reassembler said.
+/// An event of the reassembler.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Said {
     Opened(ConnectionId, Facts),
@@ -140,7 +143,7 @@ pub(super) enum Said {
 }
 
 impl Checker {
-    /// Makes a packet that carries `payload`; says where.
+    /// Makes a packet that carries `payload`. Returns the payload's range in it.
     pub fn carry(&mut self, packet: PacketNumber, payload: &[u8]) -> PacketRange {
         let mut data = vec![0xee; HEAD as usize];
         data.extend_from_slice(payload);

@@ -1,24 +1,28 @@
-//! Early data of a client, held until it is known whether the server takes it (RFC 8446 section 4.2.10).
+//! Early data of a client, held until the server accepts or rejects it (RFC 8446 section 4.2.10).
 //!
-//! What a server refuses its application never sees, and clients send it again. "If the server ... accept[s] early data, it MUST send an
-//! early_data extension in its EncryptedExtensions"; a client that sends EndOfEarlyData (section 4.5) has seen that.
+//! An application never receives early data that its server rejects, and clients send it again. "If
+//! the server ... accept[s] early data, it MUST send an early_data extension in its
+//! EncryptedExtensions". A client that sends EndOfEarlyData (section 4.5) has received that
+//! extension.
 
 use super::{Sink, TlsEvent};
 use crate::capture::Time;
 use crate::decode::Direction;
 
-/// Bytes that are held: far more than servers allow (OpenSSL 16 KiB, others up to the size of a window). Beyond, it counts as taken.
+/// Bytes that are held at most: 1 MiB. Servers allow far less (OpenSSL 16 KiB, others a window).
+/// Above this limit the data counts as accepted.
 const HELD: usize = 1 << 20;
 
-/// Early data on its way.
+/// The early data of a connection.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Early {
     records: Vec<Record>,
     bytes: usize,
-    /// `Some`: whether the server takes it.
+    /// Whether the server accepted it, once that is known.
     taken: Option<bool>,
 }
 
+/// Early data of one record, see [`TlsEvent::Data`].
 #[derive(Clone, Debug)]
 struct Record {
     bytes: Vec<u8>,
@@ -28,7 +32,7 @@ struct Record {
 }
 
 impl Early {
-    /// A record was opened under the keys of early data.
+    /// Adds the content of a record that was opened under the keys of early data.
     pub fn push(&mut self, bytes: &[u8], record: (u64, u64), time: Time, acknowledged: u64, sink: &mut Sink<'_>) {
         match self.taken {
             Some(false) => {}
@@ -45,7 +49,7 @@ impl Early {
         }
     }
 
-    /// It is known whether the server takes it; the first word counts.
+    /// Sets whether the server accepted the early data. Later calls change nothing.
     pub fn decide(&mut self, taken: bool, sink: &mut Sink<'_>) {
         let taken = *self.taken.get_or_insert(taken);
         for Record { bytes, record, time, acknowledged } in std::mem::take(&mut self.records) {
@@ -56,7 +60,7 @@ impl Early {
         }
     }
 
-    /// Where the first record begins that is held.
+    /// The offset of the first record that is held.
     pub fn start(&self) -> Option<u64> {
         self.records.first().map(|record| record.record.0)
     }

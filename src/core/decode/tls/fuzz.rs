@@ -1,23 +1,26 @@
-//! The body of the fuzz target of TLS: records, the handshake, and a key log at hand.
+//! The body of the fuzz target of TLS: records and the handshake, with a key log available.
 
 use super::keylog::KeyLog;
 use super::{Arrival, Sink, Tls, TlsEvent};
 use crate::capture::{Limits, PacketNumber, PacketRange, Time};
 use crate::decode::{Direction, Ending, Piece};
 
-/// The client random that the key log knows: one byte, 32 times.
+/// The client random whose secrets the key log has: one byte, 32 times.
 const KNOWN: &str = "07";
 
-/// Any bytes are the two directions of a TLS connection. However they are cut into pieces, the steps and the plaintext are the same; packets are
-/// listed once and in order, within their limit; what is said of a record lies inside the stream; what is held is bounded; and secrets
-/// that come late give what they would have given in time.
+/// Decodes any bytes as the two directions of a TLS connection.
 ///
-/// The first byte is the length of the pieces, the second chooses where bytes are missing; the rest is split between client
-/// and server in turns, each behind a byte that says whose it is and how much.
+/// The record groups and the plaintext do not depend on how the bytes are cut into pieces. Packets
+/// are listed once, in order and within their limit. Ranges of records lie inside the stream. Held
+/// memory is bounded. Secrets that arrive late give the same events as secrets that arrive in time.
+///
+/// The first byte is the length of the pieces, the second selects a place where bytes are missing.
+/// The rest consists of turns. The first byte of a turn has the direction in its lowest bit, and
+/// the length above.
 ///
 /// # Panics
 ///
-/// Where that is not so.
+/// When one of these rules is broken.
 pub fn fuzz_tls(data: &[u8]) {
     let [size, gap, rest @ ..] = data else { return };
     let limits = Limits { packets_listed: 64, ..Limits::default() };
@@ -66,13 +69,13 @@ pub fn fuzz_tls(data: &[u8]) {
     );
 }
 
-/// One run over the connection.
+/// One decoding of the connection, by its own way of cutting.
 struct Side {
     tls: Tls,
     keys: KeyLog,
     /// Bytes of each direction so far.
     lengths: [u64; 2],
-    /// Plaintext and everything else that was said of each direction.
+    /// The events of each direction as text.
     said: [Vec<String>; 2],
 }
 
@@ -105,6 +108,7 @@ impl Side {
     }
 }
 
+/// A sink that checks events and records them as text.
 fn said_to<'a>(lengths: &'a [u64; 2], said: &'a mut [Vec<String>; 2]) -> Box<Sink<'a>> {
     Box::new(move |event| {
         let (direction, text) = match event {
@@ -115,7 +119,7 @@ fn said_to<'a>(lengths: &'a [u64; 2], said: &'a mut [Vec<String>; 2]) -> Box<Sin
             }
             TlsEvent::Lost { direction, length, .. } => (direction, format!("{length} lost")),
             TlsEvent::End { direction, ending, .. } => (direction, format!("{ending:?}")),
-            // No bytes that come out of a fuzzer are sealed under the secrets at hand.
+            // A fuzzer cannot guess bytes that open under these secrets.
             TlsEvent::Reversed => return,
             TlsEvent::Anomaly { direction, record: (start, end), anomaly } => {
                 assert!(start <= end && end <= lengths[direction as usize]);

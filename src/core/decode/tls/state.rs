@@ -1,7 +1,8 @@
-//! What is known of a TLS connection, and what each record adds to it.
+//! What each record of a TLS connection means, and the state that follows from it.
 //!
-//! From TLS 1.3 on, records say "application data" of everything behind the ServerHello. Records that are not opened are then told by
-//! their place and length, see `state/guess.rs`: a step may be wrong about such a record, and says what it went by.
+//! In TLS 1.3, every record after the ServerHello has the type "application data". Without keys its
+//! real type is inferred from its position and length (`interpreter/inference.rs`). Such a guess
+//! can be wrong, so the text of the layer view names what it is based on.
 
 mod guess;
 mod late;
@@ -19,58 +20,60 @@ use super::{Secrecy, Sink, TlsEvent, Whole};
 use crate::capture::Time;
 use crate::decode::{Anomaly, Direction, Ending};
 
-/// Records that do not open, in a row, before that is said: those of a handshake whose secrets are missing stay below.
+/// Consecutive records that fail to open before this is reported. A handshake whose secrets are
+/// missing has fewer records.
 const FAILURES: u32 = 8;
 
-/// What is known of a connection.
+/// The state of a connection after the records so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
     halves: [Half; 2],
     pub negotiation: Negotiation,
     pub steps: Steps,
-    /// When the last ClientHello was sent.
+    /// Time of the last ClientHello.
     asked: Option<Time>,
-    /// From the ClientHello to its ServerHello.
+    /// Nanoseconds from the ClientHello to its ServerHello.
     round_trip: Option<i64>,
-    /// When the client's Finished of TLS 1.3 was sent.
+    /// Time of the client's Finished in TLS 1.3.
     finished: Option<Time>,
     pub secrecy: Secrecy,
     pub early: Early,
-    /// Where the ClientHello was not captured.
+    /// The search for the session, where the ClientHello was not captured.
     pub search: Search,
-    /// For attempts to open a record.
+    /// A buffer for attempts to open a record.
     scratch: Vec<u8>,
 }
 
-/// One direction.
+/// The state of one direction.
 #[derive(Clone, Debug, Default)]
 struct Half {
     messages: Messages,
     phase: Phase,
     opening: Opening,
-    /// Records of TLS 1.3 that were counted to the encrypted handshake.
+    /// TLS 1.3 records that were counted as part of the encrypted handshake.
     encrypted: u8,
-    /// Whether application data or tickets were seen.
+    /// Whether application data or tickets were sent.
     used: bool,
-    /// The last record, where only what follows tells what it is: application data, a ticket or an alert.
+    /// The last record, while only later records can show whether it is application data, a ticket
+    /// or an alert.
     aside: Option<Seen>,
-    /// Length of the records that are tickets.
+    /// The length of the records that are tickets.
     ticket: Option<u16>,
-    /// Its end was said.
+    /// Whether the end was emitted.
     ended: bool,
-    /// That its records do not open was said.
+    /// Whether it was reported that the records of this direction do not open.
     complained: bool,
 }
 
-/// How far the handshake of one direction got.
+/// The progress of the handshake in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
-    /// Messages can be read.
+    /// Messages are in the clear.
     #[default]
     Clear,
     /// Messages are encrypted.
     Encrypted,
-    /// Its Finished was sent.
+    /// The Finished of this direction was sent.
     Over,
 }
 
@@ -84,12 +87,13 @@ impl State {
         self.secrecy == Secrecy::Opened
     }
 
-    /// Whether any secret of this session is known.
+    /// Whether the key log has any secret of this session.
     pub fn has_secrets(&self, keys: &KeyLog) -> bool {
         self.negotiation.client_random.is_some_and(|random| keys.get(&random).is_some())
     }
 
-    /// Whether a record is protected, its session known and the secret of its application data not.
+    /// Whether a record is protected, its session is known, and the secret of the session's
+    /// application data is still missing.
     pub fn must_wait(&self, direction: Direction, whole: &Whole, keys: &KeyLog) -> bool {
         let Some(random) = self.negotiation.client_random.filter(|_| self.is_protected(direction, whole)) else {
             return false;
@@ -102,7 +106,7 @@ impl State {
         keys.get(&random).is_none_or(|secrets| secrets.get(label).is_none())
     }
 
-    /// Bytes of a direction were missed.
+    /// Notes that bytes of a direction were not captured.
     pub fn lose(&mut self, direction: Direction) {
         let half = self.half(direction);
         half.messages.lose();
@@ -112,7 +116,7 @@ impl State {
         }
     }
 
-    /// Nothing follows in this direction.
+    /// Handles the end of a direction.
     pub fn end(&mut self, direction: Direction, ending: Ending, time: Time, sink: &mut Sink<'_>) {
         let alert = self.negotiation.cipher_suite.map(alert_length);
         match self.half(direction).aside.take() {
@@ -123,12 +127,13 @@ impl State {
             None => {}
         }
         if direction == Direction::ClientToServer {
-            // Nobody will say any more that it was refused.
+            // The client can no longer reveal that the early data was rejected.
             self.early.decide(true, sink);
         }
         self.over(direction, ending, time, sink);
     }
 
+    /// Emits the end of a direction, once.
     fn over(&mut self, direction: Direction, ending: Ending, time: Time, sink: &mut Sink<'_>) {
         if self.is_opening() && !std::mem::replace(&mut self.half(direction).ended, true) {
             sink(TlsEvent::End { direction, ending, time });
@@ -149,7 +154,8 @@ impl State {
         old || self.negotiation.cipher_suite.is_some_and(|suite| Suite::of(suite).is_none())
     }
 
-    /// Whether a record is under keys. In TLS 1.3 and before any ServerHello only application data is.
+    /// Whether a record is encrypted. In TLS 1.3, and before any ServerHello, only
+    /// application data is.
     fn is_protected(&self, direction: Direction, whole: &Whole) -> bool {
         match whole.record.content {
             ContentType::ApplicationData => true,
@@ -161,7 +167,7 @@ impl State {
         }
     }
 
-    /// A record is over. Without `keys`, none is opened.
+    /// Interprets a record. Without `keys` no record is opened.
     pub fn record(&mut self, direction: Direction, whole: &mut Whole, keys: Option<&KeyLog>, sink: &mut Sink<'_>) {
         let protected = self.is_protected(direction, whole);
         let opened = if protected { self.open(direction, whole, keys, sink) } else { None };
@@ -178,7 +184,7 @@ impl State {
         }
     }
 
-    /// Opens a record that is protected, in place.
+    /// Opens a protected record in place.
     fn open(
         &mut self,
         direction: Direction,
@@ -213,7 +219,8 @@ impl State {
             Some((content, skipped)) => {
                 self.secrecy = Secrecy::Opened;
                 if let Some(suite) = half.opening.newest_suite() {
-                    // Where the ServerHello was not captured, this says as much.
+                    // Where the ServerHello was not captured, the keys reveal the version and the
+                    // suite.
                     negotiation.version.get_or_insert(Version::TLS_1_3);
                     negotiation.cipher_suite.get_or_insert(suite.number);
                 }
@@ -228,7 +235,7 @@ impl State {
             None => {
                 let hopeless = unsupported || half.opening.failures >= FAILURES;
                 if hopeless && !std::mem::replace(&mut half.complained, true) {
-                    // What is not supported is so in both directions.
+                    // A suite that is not supported concerns both directions.
                     self.half(direction.reversed()).complained |= unsupported;
                     self.complain(direction, record, sink);
                 }
@@ -237,7 +244,7 @@ impl State {
         }
     }
 
-    /// Says that records do not open, and why.
+    /// Reports that records do not open, and why.
     fn complain(&mut self, direction: Direction, record: (u64, u64), sink: &mut Sink<'_>) {
         let anomaly = if self.is_unsupported() {
             self.secrecy = Secrecy::Unsupported;
@@ -253,7 +260,7 @@ impl State {
         sink(TlsEvent::Anomaly { direction, record, anomaly });
     }
 
-    /// A record that was opened.
+    /// Interprets a record that was opened.
     fn opened(&mut self, seen: Seen, whole: &mut Whole, content: &Content, sink: &mut Sink<'_>) {
         let direction = seen.direction;
         let bytes = &whole.body[content.range.clone()];
@@ -288,7 +295,7 @@ impl State {
         whole.packets = seen.packets;
     }
 
-    /// A record in the clear.
+    /// Interprets a record in the clear.
     fn clear(&mut self, seen: Seen, whole: &Whole, sink: &mut Sink<'_>) {
         self.half(seen.direction).opening.pass(whole.end);
         match whole.record.content {
@@ -306,6 +313,7 @@ impl State {
         }
     }
 
+    /// Interprets a ChangeCipherSpec.
     fn change_cipher_spec(&mut self, seen: &Seen) {
         let newest = self.is_newest();
         let older = !newest && self.negotiation.version.is_some();
@@ -315,7 +323,7 @@ impl State {
         if !newest && phase == Phase::Clear {
             half.phase = Phase::Encrypted;
         }
-        // Before the ServerHello it can only be the former, in front of early data.
+        // Before the ServerHello it can only be one of TLS 1.3, sent before early data.
         if older {
             half.opening.change_cipher_spec();
         }
@@ -323,7 +331,7 @@ impl State {
         self.said("ChangeCipherSpec");
     }
 
-    /// A record that was not opened, and the ChangeCipherSpec, which needs not to be.
+    /// Interprets a record that was not opened, or a ChangeCipherSpec, which needs no opening.
     fn sealed(&mut self, seen: Seen, whole: &Whole) {
         let newest = self.is_newest();
         let half = self.half(seen.direction);
@@ -333,7 +341,8 @@ impl State {
                 half.opening.pass(whole.end);
                 self.change_cipher_spec(&seen);
             }
-            // RFC 5246 section 7.4.9: "A Finished message is always sent immediately after a change cipher spec message".
+            // RFC 5246 section 7.4.9: "A Finished message is always sent immediately after a change
+            // cipher spec message".
             ContentType::Handshake => {
                 half.phase = Phase::Over;
                 self.steps.handshake(&seen, phase == Phase::Over);
@@ -348,12 +357,14 @@ impl State {
         }
     }
 
+    /// Adds a message's name to the current handshake group.
     fn said(&mut self, name: &'static str) {
         self.steps.message(name, &self.negotiation);
     }
 
-    /// Reads the handshake messages that are complete with this record.
-    /// Whoever calls says whether the record was counted to a step already, and whether the handshake was over before.
+    /// Reads the handshake messages that this record completes.
+    ///
+    /// `counted`: the record was already added to a group. `again`: the handshake was over before.
     fn messages(&mut self, seen: &Seen, mut counted: bool, again: bool, sink: &mut Sink<'_>) {
         let direction = seen.direction;
         while let Some(message) = self.half(direction).messages.next() {
@@ -392,7 +403,7 @@ impl State {
                 Message::NewSessionTicket => "NewSessionTicket",
                 Message::Other(name) => name,
             };
-            // A record that holds tickets alone is no handshake.
+            // A record with nothing but tickets is not part of the handshake.
             if !std::mem::replace(&mut counted, true) {
                 self.steps.handshake(seen, again);
             }
@@ -433,7 +444,7 @@ impl State {
         "ServerHello"
     }
 
-    /// A Finished that was read. Behind it TLS 1.3 has other keys (RFC 8446 section 7.3).
+    /// Handles a Finished that was read. In TLS 1.3 other keys follow it (RFC 8446 section 7.3).
     fn finish(&mut self, seen: &Seen) {
         let newest = self.is_newest();
         let half = self.half(seen.direction);

@@ -1,4 +1,4 @@
-//! The steps of a connection as the layer view shows them: which packets, what was said.
+//! Groups of records as the layer view shows them: their packets and a summary of their content.
 
 use std::fmt::{self, Write};
 
@@ -9,7 +9,7 @@ use super::{Agreed, Step, StepKind};
 use crate::capture::{PacketNumber, Time};
 use crate::decode::Direction;
 
-/// What the hellos agreed on.
+/// The offers and choices of the two hellos.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Negotiation {
     pub client_random: Option<Random>,
@@ -23,7 +23,7 @@ pub(super) struct Negotiation {
     pub alpn: Option<String>,
 }
 
-/// A record that is over.
+/// A record, as far as the layer view needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
     pub direction: Direction,
@@ -33,20 +33,23 @@ pub(super) struct Seen {
     pub packets: Vec<PacketNumber>,
 }
 
-/// The steps so far, in order of their first packets.
+/// The groups of records so far, in order of their first packets.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Steps {
     pub list: Vec<Step>,
-    /// For each step, what each side sent in it.
+    /// For each group, the amount that client and server sent in it.
     amounts: Vec<[Amount; 2]>,
-    /// Steps that may be listed, and packets over all of them.
+    /// The limit for the number of groups, and for the packets listed in all of them together.
     limit: usize,
+    /// Number of packets listed so far.
     listed: usize,
-    /// The handshake that records are counted to, and what was said in it.
+    /// The index of the current handshake group.
     handshake: Option<usize>,
+    /// The names of the messages in it.
     messages: Vec<&'static str>,
 }
 
+/// The number of records and their bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Amount {
     records: u64,
@@ -58,7 +61,8 @@ impl Steps {
         Steps { limit: packets_listed, ..Steps::default() }
     }
 
-    /// A record of the handshake. One that comes after the handshake was over (`again`) opens another.
+    /// Adds a record of the handshake. With `again`, the previous handshake was over and a
+    /// new group begins.
     pub fn handshake(&mut self, seen: &Seen, again: bool) {
         if again && self.list.last().is_some_and(|last| last.kind != StepKind::Handshake) {
             self.handshake = None;
@@ -68,9 +72,9 @@ impl Steps {
         self.add(self.handshake, seen);
     }
 
-    /// A handshake message was said: the detail lists each name once.
+    /// Adds the name of a handshake message. The summary lists each name once.
     pub fn message(&mut self, name: &'static str, negotiation: &Negotiation) {
-        // There are no more names than fit on a line.
+        // The number of names is fixed, so they fit on a line.
         if !self.messages.contains(&name) {
             self.messages.push(name);
         }
@@ -79,8 +83,9 @@ impl Steps {
         }
     }
 
-    /// A record of application data. It belongs to the run before it, or behind it where it was set aside for a while;
-    /// only tickets stand between records of one run.
+    /// Adds a record of application data. It belongs to the group before it. A record that was set
+    /// aside for a while may also belong to the group after it. Only tickets can lie between the
+    /// records of one group.
     pub fn application(&mut self, seen: &Seen, opened: bool) {
         let kind = if opened { StepKind::Decrypted } else { StepKind::ApplicationData };
         let place = self.place(seen);
@@ -96,6 +101,7 @@ impl Steps {
         }
     }
 
+    /// Writes the summary of a group of application data.
     fn tell_amounts(&mut self, index: usize) {
         let [client, server] = self.amounts[index];
         let step = &mut self.list[index];
@@ -104,7 +110,7 @@ impl Steps {
         let _ = write!(step.detail, "Application Data: {client} from the client, {server} from the server");
     }
 
-    /// Client and server were taken for each other so far.
+    /// Swaps the sides after client and server were confused.
     pub fn reverse(&mut self) {
         for index in 0..self.list.len() {
             self.amounts[index].reverse();
@@ -122,7 +128,7 @@ impl Steps {
         }
     }
 
-    /// A ticket; those in a row are one step.
+    /// Adds a ticket. All tickets are one group.
     pub fn ticket(&mut self, seen: &Seen, detail: &str) {
         let open = self.list.iter().rposition(|step| step.kind == StepKind::SessionTickets);
         let index = open.or_else(|| self.open(StepKind::SessionTickets, seen));
@@ -132,7 +138,7 @@ impl Steps {
         }
     }
 
-    /// An alert.
+    /// Adds an alert as a group of its own.
     pub fn alert(&mut self, seen: &Seen, what: &str) {
         let index = self.open(StepKind::Alert, seen);
         self.add(index, seen);
@@ -145,13 +151,14 @@ impl Steps {
         }
     }
 
-    /// Where in the list a step belongs that begins with this record.
+    /// The index in the list for a group that begins with this record.
     fn place(&self, seen: &Seen) -> usize {
         let first = seen.packets.first();
         let earlier = self.list.iter().rposition(|step| step.packets.first() <= first);
         earlier.map_or(0, |index| index + 1)
     }
 
+    /// Inserts a new group; `None` at the limit.
     fn open(&mut self, kind: StepKind, seen: &Seen) -> Option<usize> {
         if self.list.len() >= self.limit {
             return None;
@@ -163,8 +170,8 @@ impl Steps {
         Some(place)
     }
 
-    /// Adds a record to a step. Packets of the two directions come interleaved: each is put where it belongs in the
-    /// capture, once.
+    /// Adds a record to a group. The two directions interleave, so each packet is inserted in the
+    /// order of capture, once.
     fn add(&mut self, index: Option<usize>, seen: &Seen) {
         let Some(index) = index else { return };
         let step = &mut self.list[index];
@@ -193,7 +200,7 @@ impl fmt::Display for Amount {
 }
 
 impl Negotiation {
-    /// Whether TLS 1.3 was chosen.
+    /// Whether TLS 1.3 was negotiated.
     pub fn is_newest(&self) -> bool {
         self.version.is_some_and(|version| version >= Version::TLS_1_3)
     }
@@ -210,10 +217,10 @@ impl Negotiation {
     }
 }
 
-/// The alert that closes one direction.
+/// The description of the alert that closes one direction.
 pub(super) const CLOSE_NOTIFY: u8 = 0;
 
-/// What an alert says (RFC 8446 section 6, RFC 5246 section 7.2).
+/// The text of an alert (RFC 8446 section 6, RFC 5246 section 7.2).
 pub(super) fn alert(level: u8, description: u8) -> String {
     let name = match description {
         CLOSE_NOTIFY => "close_notify",
@@ -249,7 +256,7 @@ pub(super) fn alert(level: u8, description: u8) -> String {
     format!("{} {name}", if level == 2 { "fatal" } else { "warning" })
 }
 
-/// What was agreed on, or offered where no answer was seen.
+/// The negotiated parameters, or the client's offers where no ServerHello was captured.
 fn summary(negotiation: &Negotiation) -> String {
     let mut text = String::new();
     let mut add = |before: &str, what: &str| {

@@ -1,9 +1,9 @@
-//! Cipher suites: their names in the IANA registry, and what it takes to open a record of each.
+//! Cipher suites: their names in the IANA registry, and the algorithms that open their records.
 
 use ring::aead::{self, AES_128_GCM, AES_256_GCM, CHACHA20_POLY1305};
 use ring::hmac::{self, HMAC_SHA256, HMAC_SHA384};
 
-/// What a suite needs.
+/// A cipher suite whose records can be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Suite {
     pub number: u16,
@@ -12,7 +12,8 @@ pub(super) struct Suite {
     pub cipher: &'static aead::Algorithm,
 }
 
-/// The suites that are opened: number, name, hash of the key derivation (RFC 5246 section 5: SHA-256 unless the suite says otherwise), cipher.
+/// The suites that are opened: number, name, hash of the key derivation, cipher. RFC 5246 section
+/// 5: the hash is SHA-256 unless the suite names another.
 static SUITES: &[(u16, &str, &hmac::Algorithm, &aead::Algorithm)] = &[
     (0x1301, "TLS_AES_128_GCM_SHA256", &HMAC_SHA256, &AES_128_GCM),
     (0x1302, "TLS_AES_256_GCM_SHA384", &HMAC_SHA384, &AES_256_GCM),
@@ -34,7 +35,8 @@ static SUITES: &[(u16, &str, &hmac::Algorithm, &aead::Algorithm)] = &[
     (0x00a9, "TLS_PSK_WITH_AES_256_GCM_SHA384", &HMAC_SHA384, &AES_256_GCM),
 ];
 
-/// Suites that are not opened (`docs/decisions/0030-tls-is-opened-by-three-ciphers.md`): number and name.
+/// Suites that are not opened (`docs/decisions/0030-tls-is-opened-by-three-ciphers.md`):
+/// number, name.
 const NOT_OPENED: &[(u16, &str)] = &[
     (0x1304, "TLS_AES_128_CCM_SHA256"),
     (0x1305, "TLS_AES_128_CCM_8_SHA256"),
@@ -73,7 +75,7 @@ const NOT_OPENED: &[(u16, &str)] = &[
 ];
 
 impl Suite {
-    /// The suite of this number; `None` where its records cannot be opened.
+    /// The suite with this number; `None` if its records cannot be opened.
     pub fn of(number: u16) -> Option<Suite> {
         let (number, _, hash, cipher) = *SUITES.iter().find(|(known, ..)| *known == number)?;
         Some(Suite { number, hash, cipher })
@@ -84,13 +86,14 @@ impl Suite {
         self.hash.digest_algorithm().output_len()
     }
 
-    /// The suites of TLS 1.3 (RFC 8446 appendix B.4) that are opened.
+    /// The suites of TLS 1.3 that are opened (RFC 8446 appendix B.4).
     pub fn newest() -> impl Iterator<Item = Suite> {
         (0x1301..=0x1303).filter_map(Suite::of)
     }
 }
 
-/// The name of a cipher suite in the IANA registry, as far as it is still in use.
+/// The name of a cipher suite in the IANA registry. Suites that nobody uses any more are
+/// shown by number.
 pub(super) fn name(number: u16) -> String {
     let opened = SUITES.iter().map(|(known, name, ..)| (*known, *name));
     let mut known = opened.chain(NOT_OPENED.iter().copied());

@@ -1,3 +1,5 @@
+//! Conversations between a client and a server, and the record groups that the layer view shows.
+
 mod late;
 
 use proptest::prelude::*;
@@ -7,7 +9,7 @@ use crate::decode::Direction::{ClientToServer, ServerToClient};
 
 const CHANGE_CIPHER_SPEC: &[u8] = &[20, 3, 3, 0, 1, 1];
 
-/// A block behind its length in `N` bytes.
+/// A block after its length in `N` bytes.
 fn block<const N: usize>(content: &[u8]) -> Vec<u8> {
     [&(content.len() as u32).to_be_bytes()[4 - N..], content].concat()
 }
@@ -16,7 +18,7 @@ fn record(kind: u8, content: &[u8]) -> Vec<u8> {
     [&[kind, 3, 3][..], &block::<2>(content)].concat()
 }
 
-/// Encrypted: only the length matters.
+/// An encrypted record. Only its length matters.
 fn sealed(length: usize) -> Vec<u8> {
     record(23, &vec![0xee; length])
 }
@@ -47,7 +49,8 @@ fn version_1_3() -> Vec<u8> {
     extension(43, &[3, 4])
 }
 
-/// A conversation: each line is one packet. An answer takes its time, packets of one side come at once.
+/// A conversation. Each call sends one packet: a response takes 1 µs, packets of one
+/// side come faster.
 struct Talk {
     tls: Tls,
     packet: u64,
@@ -299,7 +302,7 @@ fn a_message_over_several_records_and_one_too_long() {
     assert!(talk.tls.held() < 1 << 17);
 }
 
-/// A record of TLS 1.3 under a traffic secret.
+/// A record of TLS 1.3, protected with a traffic secret.
 fn sealed_under(secret: u8, number: u64, kind: u8, content: &[u8]) -> Vec<u8> {
     let secret = keylog::Secret::new(&[secret; 32]).expect("a secret");
     let keys = secrets::traffic_keys(suite::Suite::of(0x1301).expect("a suite"), &secret);
@@ -315,7 +318,8 @@ fn sealed_under(secret: u8, number: u64, kind: u8, content: &[u8]) -> Vec<u8> {
     [header, sealed].concat()
 }
 
-/// What a client said whose records, under the secrets 1 (handshake) and 2 (application), arrive as these pieces.
+/// The events of a client whose records arrive as these pieces. Its secrets are 1 (handshake) and
+/// 2 (application data).
 fn carried(pieces: &[Piece<'_>]) -> (Vec<String>, Secrecy) {
     let mut keys = KeyLog::default();
     for (label, secret) in
@@ -349,7 +353,7 @@ fn behind_a_loss_records_are_found_by_their_number() {
     let (said, secrecy) = carried(&[
         Piece::Data(&finished),
         Piece::Data(&data[0]),
-        // Three records, to the byte; then the end of one and the beginning of another.
+        // Three whole records; then the end of one and the beginning of another.
         Piece::Gap(data[1..4].concat().len() as u64),
         Piece::Data(&data[4]),
         Piece::Data(&data[5][..20]),
@@ -402,7 +406,7 @@ fn secrets_that_do_not_fit_are_said_once() {
     assert!(said[0].starts_with("TlsNotOpened"), "{said:?}");
 }
 
-/// What two sides say, in the form that the fuzz target takes.
+/// A conversation in the format of the fuzz target, with gaps at different places.
 fn seeds() -> Vec<Vec<u8>> {
     let hello = record(22, &client_hello(&[3, 4]));
     let answer = [&record(22, &server_hello(&[1; 32], 0x1301, &version_1_3()))[..], CHANGE_CIPHER_SPEC].concat();

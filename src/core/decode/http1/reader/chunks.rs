@@ -12,12 +12,13 @@ impl Reader {
         let taken = self.framing_line(bytes, turn);
         if self.held.last() == Some(&b'\n') && self.state == State::ChunkSize {
             match grammar::chunk_size(grammar::content(&self.held)) {
-                // "The chunked transfer coding is complete when a chunk with a chunk-size of zero is received".
+                // "The chunked transfer coding is complete when a chunk with a chunk-size of zero
+                // is received".
                 Ok((_, Some(0))) => self.framing_done(State::Trailer(0)),
                 Ok((_, Some(size))) => self.framing_done(State::ChunkData(size)),
                 Ok((_, None)) => {
-                    // "Recipients MUST anticipate potentially large hexadecimal numerals and prevent parsing errors due
-                    // to integer conversion overflows".
+                    // "Recipients MUST anticipate potentially large hexadecimal numerals and
+                    // prevent parsing errors due to integer conversion overflows".
                     let why = "chunk size above 64 bits";
                     let anomaly = Anomaly::AmbiguousFraming { offset: self.message.head, why };
                     self.broken(anomaly, turn);
@@ -88,15 +89,18 @@ impl Reader {
         taken
     }
 
-    /// Behind a gap among the chunks of a response. A stream of events may last for days, and its events often are a
-    /// chunk and a packet each: after one lost packet the next begins with a chunk. It is taken for one only where
-    /// nothing else can have begun (no request waits for another response) and where the bytes prove it (a line end
-    /// follows the data that its size announces).
+    /// Reads after a gap among the chunks of a response.
+    ///
+    /// A stream of events may last for days, and often each event is one chunk in one packet. After
+    /// one lost packet the next one begins with a chunk. It counts as a chunk under two conditions:
+    ///
+    /// - No other message can have begun: no request waits for another response.
+    /// - The bytes prove it: a line end follows the data that the size announces.
     pub(super) fn rejoin<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], turn: &mut Turn<'_, S>) -> usize {
         if self.held.is_empty() {
             self.seen = turn.seen;
         }
-        // As in a search, nothing is put together of what was sent before and after the sender had seen more.
+        // As in a search, bytes sent before and after another acknowledgment are not joined.
         if !turn.pairing.is_idle() || self.seen != turn.seen {
             self.give_up(turn);
             return 0;
@@ -118,7 +122,8 @@ impl Reader {
         taken
     }
 
-    /// No chunk is certain to begin where the gap ended. Events may go on later, where nothing else can have begun.
+    /// Gives up: no chunk certainly begins after the gap. Events may continue later, if no other
+    /// message can have begun.
     fn give_up<S: FnMut(HttpEvent<'_>)>(&mut self, turn: &mut Turn<'_, S>) {
         let start = self.low_water();
         match turn.pairing.is_idle() {
@@ -145,12 +150,13 @@ impl Reader {
         taken
     }
 
+    /// Ends a line of chunk framing.
     fn framing_done(&mut self, next: State) {
         self.held.clear();
         self.state = next;
     }
 
-    /// Reports the first line of a message that ends in LF alone.
+    /// Reports the first line of a message that ends in LF without CR.
     fn bare_line_feed<S: FnMut(HttpEvent<'_>)>(&mut self, turn: &mut Turn<'_, S>) {
         if !self.message.bare_line_feed && !self.held.ends_with(b"\r\n") {
             self.message.bare_line_feed = true;
@@ -159,11 +165,13 @@ impl Reader {
         }
     }
 
+    /// Reports a broken framing where `expected` should be.
     fn unexpected<S: FnMut(HttpEvent<'_>)>(&mut self, expected: &'static str, turn: &mut Turn<'_, S>) {
         self.broken(Anomaly::NotHttp { offset: self.low_water(), expected }, turn);
     }
 
-    /// The framing is broken at the line held: the message ends there, and that line may begin another.
+    /// Handles a broken framing: the message ends before the held line, and that line
+    /// may begin another.
     fn broken<S: FnMut(HttpEvent<'_>)>(&mut self, anomaly: Anomaly, turn: &mut Turn<'_, S>) {
         self.anomaly(Some(self.message.exchange), anomaly, turn);
         let from = self.low_water();

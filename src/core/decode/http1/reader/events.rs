@@ -1,11 +1,13 @@
-//! Server-sent events whose head was not seen: a capture that begins in a stream which has been open for hours, or a head that was lost.
+//! Server-sent events whose head was not captured: the capture begins hours after the stream did,
+//! or the head was lost.
 //!
-//! A line that begins the data of an event with a JSON value proves that there are events, together with the fields before it. How they are
-//! framed shows later, at the first line that is no part of an event: the size of a chunk, or the head of the next response.
+//! Events are proven by a line that begins their data with a JSON value, together with the fields
+//! before it. Their framing shows later, at the first line that is no part of an event: the size of
+//! a chunk, or the head of the next response.
 //!
 //! ```text
 //!  7d}⏎ ⏎ ⏎ 4f⏎ event: message⏎ data: {"jsonrpc":"2.0", … }⏎ ⏎ ⏎ 51⏎ event: …
-//!  passed over  │ events, as they come ─────────────────────── │ chunks
+//!  skipped      │ events, as they come ─────────────────────── │ chunks
 //! ```
 
 use memchr::memchr;
@@ -14,18 +16,18 @@ use super::{Message, Reader, State, Turn};
 use crate::decode::http::{Head, HttpEvent};
 use crate::decode::{Direction, Ending};
 
-/// What a line is while events are read whose framing is not known.
+/// The kind of a line among events whose framing is unknown.
 enum Line {
-    /// The size of a chunk, or the head of a response, or the beginning of one of them.
+    /// Possibly the size of a chunk or the head of a response, or a part of one.
     Undecided,
     Size,
     Head,
-    /// Part of an event.
+    /// A part of an event.
     Event,
 }
 
 impl Reader {
-    /// While a message is searched: whether the line held begins the data of an event.
+    /// While a message is searched: whether the held line begins the data of an event.
     pub(super) fn holds_event(&self) -> bool {
         if self.direction == Direction::ClientToServer || !matches!(self.state, State::Lost(_)) {
             return false;
@@ -36,7 +38,8 @@ impl Reader {
         value.and_then(<[u8]>::first).is_some_and(|first| matches!(first, b'{' | b'[') || is_endpoint)
     }
 
-    /// Whether the line held, which is whole, is another field of an event: it is held until the data come.
+    /// Whether the held line, which is complete, is another field of an event. It is held until the
+    /// data of the event arrive.
     pub(super) fn holds_field(&self) -> bool {
         let line = &self.held[self.line..];
         self.direction == Direction::ServerToClient
@@ -44,7 +47,8 @@ impl Reader {
             && [&b"event:"[..], b"id:", b"retry:"].iter().any(|field| line.starts_with(field))
     }
 
-    /// Events begin in what is held, or go on: those of the stream whose framing was lost, where nothing else can have begun since.
+    /// Starts or resumes events at the held bytes. They belong to the message whose framing was
+    /// lost, if no other message can have begun since.
     pub(super) fn go_on<S: FnMut(HttpEvent<'_>)>(&mut self, turn: &mut Turn<'_, S>) {
         let offset = self.low_water();
         self.skipped(self.passed_over(), offset, turn);
@@ -74,12 +78,13 @@ impl Reader {
         (turn.sink)(HttpEvent::Head { exchange, direction, stream: None, head });
     }
 
+    /// Continues with the events at the held bytes.
     fn read_events<S: FnMut(HttpEvent<'_>)>(&mut self, turn: &mut Turn<'_, S>) {
         self.state = State::Events { within: false };
         self.again(turn);
     }
 
-    /// Takes bytes up to the end of a line. Its first bytes are held until they tell whether it is part of an event.
+    /// Takes bytes up to the end of a line. Its first bytes are held until its kind is certain.
     pub(super) fn events<S: FnMut(HttpEvent<'_>)>(
         &mut self,
         within: bool,
@@ -94,7 +99,7 @@ impl Reader {
         if self.held.is_empty() {
             self.seen = turn.seen;
         }
-        // No byte is taken behind that which tells what the line is: it may belong to another flight.
+        // No byte after the deciding one is taken, since it may have another acknowledgment.
         let mut taken = 0;
         let mut is = Line::Undecided;
         while let (Line::Undecided, Some(byte)) = (&is, line.get(taken)) {
@@ -124,9 +129,9 @@ impl Reader {
     }
 }
 
-/// What a line is that begins so.
+/// The kind of a line that begins like this.
 fn read(line: &[u8]) -> Line {
-    /// More digits than this no size has.
+    /// No chunk size has more digits than this.
     const DIGITS: usize = 16;
     const VERSION: &[u8] = b"HTTP/1.";
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();

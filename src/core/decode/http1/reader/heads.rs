@@ -1,4 +1,4 @@
-//! Heads: read in place where a piece holds them whole, else line by line.
+//! Heads: parsed in place where a piece contains the whole head, otherwise line by line.
 
 use memchr::memchr;
 
@@ -11,11 +11,11 @@ use crate::decode::http1::pairing::Asks;
 use crate::decode::http1::sniff::plausible;
 use crate::decode::{Anomaly, Direction, Ending};
 
-/// Memory that is kept from head to head; most heads need less.
+/// Bytes of memory that are reused for the next head. Most heads need less.
 const KEPT: usize = 4 << 10;
 
 impl Reader {
-    /// At a message's first byte, or in its head.
+    /// Reads at the first byte of a message, or in its head.
     pub(super) fn head<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], turn: &mut Turn<'_, S>) -> usize {
         if self.held.is_empty() {
             let undecided = match self.direction {
@@ -23,14 +23,14 @@ impl Reader {
                 Direction::ServerToClient => None,
             };
             match undecided {
-                // What a client sends behind CONNECT is for the tunnel, even where it looks like HTTP.
+                // Bytes after CONNECT are for the tunnel, even if they look like HTTP.
                 Some(Asks::Connect) => {
                     self.seen = turn.seen;
                     self.state = State::Undecided;
                     return 0;
                 }
-                // RFC 9112 section 2.2: a server "SHOULD ignore at least one empty line (CRLF) received prior to the
-                // request-line".
+                // RFC 9112 section 2.2: a server "SHOULD ignore at least one empty line (CRLF)
+                // received prior to the request-line".
                 None if matches!(bytes[0], b'\r' | b'\n') => {
                     self.advance(1);
                     return 1;
@@ -52,7 +52,8 @@ impl Reader {
         self.head_line(bytes, turn)
     }
 
-    /// Takes bytes up to the end of a line, so that each byte of a head is looked at once however slowly it comes.
+    /// Takes bytes up to the end of a line. Each byte of a head is read once, however
+    /// slowly it arrives.
     pub(super) fn head_line<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], turn: &mut Turn<'_, S>) -> usize {
         let taken = memchr(b'\n', bytes).map_or(bytes.len(), |end| end + 1).min(self.limit - self.held.len());
         if self.flight.0 != turn.seen {
@@ -78,7 +79,7 @@ impl Reader {
             && !grammar::is_blank(line[0])
             && grammar::field(grammar::content(line)).is_err()
         {
-            // It only looked like a head. This line may begin another.
+            // The lines only looked like a head. This line may begin another.
             self.state = State::Lost(from);
             self.held.drain(..self.line);
             self.line = 0;
@@ -89,23 +90,25 @@ impl Reader {
         taken
     }
 
+    /// Moves on to the next line of the head.
     fn next_line<S: FnMut(HttpEvent<'_>)>(&mut self, turn: &mut Turn<'_, S>) {
         self.line = self.held.len();
         self.check_limit(turn);
     }
 
+    /// Reports a head that exceeds the limit.
     fn check_limit<S: FnMut(HttpEvent<'_>)>(&mut self, turn: &mut Turn<'_, S>) {
         if self.held.len() < self.limit {
             return;
         }
         let from = self.passed_over();
         self.anomaly(None, Anomaly::LimitReached { limit: "head", offset: self.low_water() }, turn);
-        // Its lines have been looked at: the search goes on behind them.
+        // Its lines were searched already. The search continues after them.
         self.held.drain(..self.line);
         self.lose_message(from, turn);
     }
 
-    /// What was held is a whole head.
+    /// Parses the held bytes, which are a whole head.
     fn head_held<S: FnMut(HttpEvent<'_>)>(&mut self, turn: &mut Turn<'_, S>) {
         let offset = self.low_water();
         let mut held = std::mem::take(&mut self.held);
@@ -117,7 +120,7 @@ impl Reader {
         self.held = held;
     }
 
-    /// The start line is none.
+    /// Handles a line that is no start line.
     fn not_a_head<S: FnMut(HttpEvent<'_>)>(&mut self, turn: &mut Turn<'_, S>) {
         if self.direction == Direction::ClientToServer && turn.pairing.undecided().is_some() {
             self.state = State::Undecided;
@@ -130,7 +133,7 @@ impl Reader {
         let offset = self.low_water();
         self.anomaly(None, Anomaly::NotHttp { offset, expected }, turn);
         self.lose_message(offset, turn);
-        // The search looks at one flight of bytes at a time.
+        // The search reads bytes of one acknowledgment at a time.
         if self.seen != turn.seen {
             self.held.drain(..self.flight.1);
             self.seen = turn.seen;
@@ -138,7 +141,7 @@ impl Reader {
         self.search_line(turn);
     }
 
-    /// Behind a request that may end HTTP, bytes are held until its response comes.
+    /// Holds bytes after a request that may end HTTP, until its response arrives.
     pub(super) fn undecided<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], turn: &mut Turn<'_, S>) -> usize {
         let taken = bytes.len().min(self.limit - self.held.len());
         self.held.extend_from_slice(&bytes[..taken]);
@@ -148,7 +151,7 @@ impl Reader {
         taken
     }
 
-    /// A head is whole: what it says, and what follows from it. `self.offset` is behind it.
+    /// Processes a whole head. `self.offset` is after it.
     fn accept<S: FnMut(HttpEvent<'_>)>(&mut self, offset: u64, text: &[u8], start: Start<'_>, turn: &mut Turn<'_, S>) {
         if let State::Candidate(from) = self.state {
             self.skipped(from, offset, turn);
@@ -190,8 +193,8 @@ impl Reader {
             StartLine::Response { status, .. } => status,
             StartLine::Request { .. } => 0,
         };
-        // RFC 9110 section 15.2: "a client MUST be able to parse one or more 1xx responses received prior to a final
-        // response".
+        // RFC 9110 section 15.2: "a client MUST be able to parse one or more 1xx responses received
+        // prior to a final response".
         let interim = (100..200).contains(&status) && status != 101;
         let answer = turn.pairing.answer(offset, self.seen, interim);
         let framing = framing::of_response(&head, status, answer.asks);
@@ -206,7 +209,7 @@ impl Reader {
         }
     }
 
-    /// Hands the head on, and says what is odd in it.
+    /// Emits the head, and the anomalies in it.
     fn open<S: FnMut(HttpEvent<'_>)>(&mut self, exchange: Index, head: Box<Head>, turn: &mut Turn<'_, S>) {
         let offset = head.offset;
         let bare_line_feed = self.fields.bare_line_feed.is_some();
@@ -223,12 +226,12 @@ impl Reader {
         }
     }
 
-    /// The head is over, the body begins.
+    /// Starts the body after the head.
     fn body<S: FnMut(HttpEvent<'_>)>(&mut self, framing: Framing, turn: &mut Turn<'_, S>) {
         let Message { exchange, head, .. } = self.message;
         if let Some(why) = framing.ambiguous {
             self.anomaly(Some(exchange), Anomaly::AmbiguousFraming { offset: head, why }, turn);
-            // The other end may have read it otherwise, and have seen other messages behind it.
+            // The receiver may have read it in another way, and found other messages after it.
             match self.direction {
                 Direction::ClientToServer => turn.pairing.doubt_requests(self.offset),
                 Direction::ServerToClient => turn.pairing.lose_responses(self.offset),

@@ -1,4 +1,4 @@
-//! After a loss: the search for the next message.
+//! The search for the next message after a loss.
 
 use memchr::memchr;
 
@@ -6,16 +6,18 @@ use super::{Reader, State, Turn};
 use crate::decode::http::HttpEvent;
 use crate::decode::http1::sniff::find_start;
 
-/// The first bytes of a line tell whether it holds the data of an event.
+/// Number of bytes of a line that show whether it holds the data of an event.
 const TELLING: usize = b"data: {".len();
 
 impl Reader {
-    /// Takes bytes up to the end of a line, its first bytes by themselves, and looks whether a message begins in it. For a head, what a line begins
-    /// with matters little and its end matters much, so of a long one the last `limit` bytes are kept.
+    /// Takes bytes up to the end of a line, its first bytes separately, and searches a
+    /// message in it.
+    ///
+    /// For a head only the end of a line matters. Of a long line the last `limit` bytes are held.
     pub(super) fn search<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], turn: &mut Turn<'_, S>) -> usize {
         if self.seen != turn.seen {
-            // The sender has seen more meanwhile: this is another flight of bytes. A start line cut in two here would
-            // be of no use, for what its sender had seen is what pairs it.
+            // The acknowledgment has changed. A start line that was cut here would be useless,
+            // since the acknowledgment of its sender is needed to pair it.
             self.forget_lines();
             self.seen = turn.seen;
         }
@@ -23,7 +25,7 @@ impl Reader {
         let begun = self.held.len() - self.line;
         let end = if begun < TELLING { end.min(TELLING - begun) } else { end };
         let value_end = self.value_end(&bytes[..end]);
-        // No byte is taken behind a value: it may belong to another flight.
+        // No byte after a value is taken, since it may have another acknowledgment.
         let end = value_end.unwrap_or(end);
         if begun < TELLING {
             self.held.extend_from_slice(&bytes[..end]);
@@ -45,7 +47,7 @@ impl Reader {
         end
     }
 
-    /// Looks at the line held, whose first bytes are there.
+    /// Examines the held line, whose first bytes are complete.
     pub(super) fn search_line<S: FnMut(HttpEvent<'_>)>(&mut self, turn: &mut Turn<'_, S>) {
         match self.holds_event() {
             true => self.go_on(turn),
@@ -53,7 +55,7 @@ impl Reader {
         }
     }
 
-    /// Looks at the line held, once it is whole.
+    /// Examines the held line, once it is complete.
     fn line_over(&mut self) {
         let State::Lost(from) = self.state else { return };
         if self.held.last() != Some(&b'\n') {

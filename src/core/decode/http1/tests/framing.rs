@@ -1,15 +1,16 @@
-//! Heads and framing, as odd as they come.
+//! Unusual heads and framing.
 
 use super::*;
 
-/// What follows a request's head in the telling, given the head's fields and the bytes behind it.
+/// Checks the events after a request's head, for these fields and the bytes after the head.
 #[track_caller]
 fn request(fields: &str, body: &str, expected: &[&str]) {
     let text = format!("POST / HTTP/1.1\n{fields}\n{body}");
     check(&[client(&text)], &[&["> 0 POST /"], expected].concat());
 }
 
-/// The same for a response to a GET, with the end of the connection.
+/// Checks the events after a response's head. The request is a GET, and the connection is closed
+/// at the end.
 #[track_caller]
 fn response(start: &str, body: &str, expected: &[&str]) {
     let steps = [client("GET / HTTP/1.1\n\n"), server(&format!("{start}\n\n{body}")), server_ends(Ending::Finished)];
@@ -78,7 +79,7 @@ fn chunks() {
     bad("0\nno trailer\n", "no trailer field @50");
     chunked("ffffffffffffffff\nab", &["> 0 content @65 ab"]);
     chunked("1\nab", &["> 0 content @50 a", "> ! no line end behind a chunk @51", "> 0 incomplete Cut"]);
-    // What broke the framing may be the next message.
+    // The line that broke the framing may be the next message.
     chunked(
         "GET /next HTTP/1.1\n\n",
         &["> ! no chunk size @47", "> 0 incomplete Cut", "> 1 GET /next", "> 1 complete Finished"],

@@ -1,10 +1,10 @@
-//! Laws, over generated conversations.
+//! Properties of the decoder over generated conversations.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// How a body is framed and what it is.
+/// The framing of a body, and its content.
 #[derive(Clone, Debug)]
 enum Body {
     None,
@@ -21,7 +21,7 @@ impl Body {
         }
     }
 
-    /// Head fields, empty line and body.
+    /// The fields, the empty line and the body.
     fn encode(&self, fields: &str) -> String {
         match self {
             Body::None => format!("{fields}Content-Length: 0\r\n\r\n"),
@@ -35,7 +35,7 @@ impl Body {
 }
 
 fn body() -> impl Strategy<Value = Body> {
-    // Content that looks like framing, but never like a start line.
+    // The content looks like framing, but never like a start line.
     let text = "[a-c0-9{}: \r\n]{1,30}";
     prop_oneof![
         Just(Body::None),
@@ -44,7 +44,7 @@ fn body() -> impl Strategy<Value = Body> {
     ]
 }
 
-/// Requests with their responses, which carry the same number.
+/// Requests with their responses. The number in both is the same.
 fn exchanges() -> impl Strategy<Value = Vec<(Body, Body)>> {
     proptest::collection::vec((body(), body()), 1..8)
 }
@@ -57,8 +57,8 @@ fn response(number: usize, body: &Body) -> String {
     format!("HTTP/1.1 200 {number}\r\n{}", body.encode("Server: b\r\n"))
 }
 
-/// Both sides' messages in an order in which they can come: at most `window` requests are open at once; `order` says
-/// where there is a choice.
+/// The messages of both sides in a possible order. At most `window` requests are open at once.
+/// `order` decides where there is a choice.
 fn conversation(exchanges: &[(Body, Body)], window: usize, order: &[bool]) -> Vec<(Direction, String)> {
     let (mut asked, mut answered) = (0, 0);
     let mut messages = Vec::new();
@@ -88,12 +88,13 @@ fn pairs(told: &[String]) -> Vec<(String, String)> {
     responses.filter_map(|(index, reason)| Some((request(&index)?, reason))).collect()
 }
 
-/// A loss in a message: where, and how much, in hundredths of it; not always.
+/// A loss in a message: its position and its length, in percent of the message. Most
+/// messages have none.
 fn loss() -> impl Strategy<Value = Option<(usize, usize)>> {
     prop_oneof![5 => Just(None), 1 => Just(Some((0, 100))), 2 => (0usize..100, 1usize..100).prop_map(Some)]
 }
 
-/// The messages as steps, with the losses in them.
+/// The messages as actions, with the losses in them.
 fn with_losses(messages: &[(Direction, String)], losses: &[Option<(usize, usize)>]) -> Vec<Step> {
     let mut steps = Vec::new();
     for ((direction, text), loss) in messages.iter().zip(losses.iter().cycle()) {
@@ -107,7 +108,7 @@ fn with_losses(messages: &[(Direction, String)], losses: &[Option<(usize, usize)
     steps
 }
 
-/// The steps as a script for the fuzzer.
+/// The actions as a script of the fuzz target.
 fn script(steps: &[Step]) -> Vec<u8> {
     let mut script = Vec::new();
     for step in steps {
@@ -156,8 +157,8 @@ proptest! {
         exchanges in exchanges(), window in 1usize..4, order in proptest::collection::vec(any::<bool>(), 1..20),
         losses in proptest::collection::vec(loss(), 1..20),
     ) {
-        // A client that sends without waiting is known to do so before the first loss: its first two requests, and no
-        // loss there.
+        // A client that sends without waiting must show this before the first loss. So nothing of
+        // its first two requests is lost.
         let habit = if window > 1 { 2 } else { 0 };
         let order: Vec<_> = std::iter::repeat_n(true, habit).chain(order).collect();
         let losses: Vec<_> = std::iter::repeat_n(None, habit).chain(losses.iter().copied().cycle().take(40)).collect();
@@ -179,7 +180,8 @@ proptest! {
         let told = told(Limits::default(), &with_losses(&messages, &losses), usize::MAX);
         let pairs = pairs(&told);
         for (index, lost) in losses.chunks(2).enumerate() {
-            // Content without a line end before it cannot hide a head; a head after a chunk's rest may be told by it.
+            // Content before a head cannot hide it without a line end. The rest of a chunk may
+            // contain a head.
             if lost == [None, None] && told.contains(&format!("< {index} 200 {index}")) {
                 prop_assert!(pairs.contains(&(index.to_string(), index.to_string())), "{:#?}", told);
             }
@@ -250,7 +252,7 @@ fn a_start_line_is_judged_alike_however_it_is_cut() {
 
 #[test]
 fn a_message_is_searched_in_one_flight_however_it_is_cut() {
-    // A byte; what the server said meanwhile is lost; what comes then is no continuation of the byte.
+    // One byte; the server's response is lost; the bytes after it do not continue the first byte.
     let script = "\x02\x01I\x01\x48\x02\x29P\x02zGET /sse HTTP/1.1\r\nHost: localhost\r\n\r\n";
     fuzz_http1(script.as_bytes());
 }
@@ -276,7 +278,7 @@ fn a_field_of_an_event_that_is_nearly_too_long_is_held_however_its_data_are_cut(
     }
 }
 
-/// Bytes that mean something to the decoder.
+/// Byte sequences with a meaning for the decoder.
 const TOKENS: [&str; 30] = [
     "GET / HTTP/1.1\r\n\r\n",
     "GET / HTTP/1.1\r\n",

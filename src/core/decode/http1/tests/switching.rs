@@ -1,10 +1,11 @@
-//! The end of HTTP on a connection: 101 and CONNECT.
+//! The end of HTTP on a connection by 101 or CONNECT.
 
 use super::*;
 
 const UPGRADE: &str = "GET /chat HTTP/1.1\nConnection: Upgrade\nUpgrade: x\n\n";
 
-/// The telling of a conversation whose order of events over both directions does not matter: requests, then responses.
+/// The events of requests, then those of responses, for conversations in which the order between
+/// the directions does not matter.
 fn by_direction(steps: &[Step], size: usize) -> [Vec<String>; 2] {
     let told = told(Limits::default(), steps, size);
     ['>', '<'].map(|arrow| told.iter().filter(|line| line.starts_with(arrow)).cloned().collect())

@@ -1,4 +1,4 @@
-//! Frames that are read as a whole: header blocks, settings, resets.
+//! Frames that are parsed as a whole: header blocks, settings, resets.
 
 use super::super::block::{Block, Purpose, Secret};
 use super::super::frame::{self, FrameHead, HEAD, MAX_FRAME_SIZE, flag, kind};
@@ -7,16 +7,16 @@ use crate::decode::http::HttpEvent;
 use crate::decode::http::{MASK, StartLine};
 use crate::decode::{Anomaly, Direction};
 
-/// The parameter of SETTINGS that matters here, and the largest value it can have (RFC 9113 section 6.5.2). The size of the table of header
-/// blocks is told in the blocks themselves.
+/// The parameter of SETTINGS that matters here, and its largest value (RFC 9113 section 6.5.2). The
+/// size of the header table is part of the header blocks themselves.
 const SETTINGS_MAX_FRAME_SIZE: u16 = 5;
 const LARGEST: u32 = (1 << 24) - 1;
 
-/// Error codes that say that nothing failed (RFC 9113 section 7): NO_ERROR, CANCEL.
+/// Error codes that mean no failure (RFC 9113 section 7): NO_ERROR, CANCEL.
 const HARMLESS: [u32; 2] = [0, 8];
 
 impl Reader {
-    /// A payload that is whole.
+    /// Processes the payload of a frame.
     pub(super) fn payload(&mut self, head: &FrameHead, payload: &[u8], turn: &mut Turn<'_>) {
         let word =
             |at: usize| payload.get(at..at + 4).map(|word| u32::from_be_bytes([word[0], word[1], word[2], word[3]]));
@@ -25,7 +25,7 @@ impl Reader {
             kind::HEADERS | kind::PUSH_PROMISE => {
                 let (purpose, before) = match head.kind {
                     kind::PUSH_PROMISE => (Purpose::Promise, 4),
-                    // Section 6.2: the priority is a stream and a weight.
+                    // Section 6.2: the priority consists of a stream and a weight.
                     _ => (
                         Purpose::Head { end: head.has(flag::END_STREAM) },
                         if head.has(flag::PRIORITY) { 5 } else { 0 },
@@ -74,7 +74,7 @@ impl Reader {
             }
             kind::RST_STREAM => {
                 let code = word(0).unwrap_or_default();
-                // What was over before needs no reset, and some servers send one.
+                // A stream that is over needs no reset, but some servers send one.
                 let exchange = turn.streams.open(head.stream).filter(|_| !HARMLESS.contains(&code));
                 if exchange.is_some() {
                     let anomaly = Anomaly::StreamReset { offset: at, stream: head.stream, code };
@@ -92,7 +92,7 @@ impl Reader {
         }
     }
 
-    /// A fragment was added: with END_HEADERS the block is whole.
+    /// Ends a block whose last fragment was added, which END_HEADERS shows.
     pub(super) fn settle(&mut self, head: &FrameHead, turn: &mut Turn<'_>) {
         if !head.has(flag::END_HEADERS) {
             return;
@@ -106,7 +106,8 @@ impl Reader {
         self.secrets(said.secrets, turn);
         let offset = block.place.start;
         let Purpose::Head { end } = block.purpose else {
-            // Nobody of MCP pushes: the promise matters for the table alone, and the pushed answer stays one without request.
+            // No MCP implementation uses push. The promise only matters for the table, and a pushed
+            // response stays without a request.
             return;
         };
         let (sink, direction) = (&mut *turn.sink, self.direction);
@@ -115,7 +116,8 @@ impl Reader {
             Some((stream, is_new)) => {
                 let exchange = stream.exchange;
                 let headed = &mut stream.headed[direction as usize];
-                // RFC 9113 section 8.1: interim responses, one head, content, trailers. Fields of trailers are not shown, as in HTTP/1.
+                // RFC 9113 section 8.1: interim responses, one head, content, trailers. Fields of
+                // trailers are not shown, as in HTTP/1.
                 if !*headed {
                     *headed = !matches!(said.head.start, StartLine::Response { status: 100..=199, .. });
                     let head = Box::new(said.head);
@@ -143,7 +145,7 @@ impl Reader {
         }
     }
 
-    /// The block that is open will not be whole, so nobody knows what it added to the table.
+    /// Drops the open block, which will not be complete. Its additions to the table are unknown.
     pub(super) fn lose_block(&mut self, turn: &mut Turn<'_>) {
         if let Some(block) = self.block.take() {
             self.hpack.lose();
@@ -155,7 +157,7 @@ impl Reader {
         }
     }
 
-    /// Passes over a frame of a block that is not decoded.
+    /// Skips a frame of a block that is not decoded.
     pub(super) fn skip_block(&mut self, head: &FrameHead, turn: &mut Turn<'_>) -> Option<usize> {
         self.hpack.lose();
         let start = self.offset + HEAD as u64;
@@ -168,16 +170,17 @@ impl Reader {
         self.go(HEAD, State::Skip(head.length))
     }
 
-    /// What came of a header block's fragment will not be decoded: it counts as a secret.
+    /// Handles a header fragment that will not be decoded: all of it counts as a secret.
     pub(super) fn hide_held(&mut self, head: &FrameHead, turn: &mut Turn<'_>) {
         if let kind::HEADERS | kind::PUSH_PROMISE | kind::CONTINUATION = head.kind {
             self.hpack.lose();
-            // Behind the hole the rest of the fragment follows.
+            // The rest of the fragment follows after the gap.
             let range = self.offset..self.offset + u64::from(head.length);
             self.secrets([Secret { range, mask: MASK }], turn);
         }
     }
 
+    /// Emits the ranges of secrets.
     pub(super) fn secrets(&self, secrets: impl IntoIterator<Item = Secret>, turn: &mut Turn<'_>) {
         for Secret { range, mask } in secrets {
             (turn.sink)(HttpEvent::Secret { direction: self.direction, range, mask });

@@ -1,13 +1,13 @@
-//! Gaps, and captures that begin in the middle.
+//! Gaps, and captures that begin midway.
 
 use super::*;
 
-/// A request whose path is a new entry of the table, and its content.
+/// A request with content. Its path is a new entry of the table.
 fn post(stream: u32, content: &str) -> Vec<u8> {
     [headers(WHOLE, stream, POST), data(LAST, stream, content)].concat()
 }
 
-/// What is told of requests of which bytes `from..to` were never seen, counted from behind the preface.
+/// The events of requests without the bytes `from..to`, counted from the end of the preface.
 fn hole(frames: &[Vec<u8>], from: usize, to: usize) -> Vec<String> {
     let bytes = frames.concat();
     let (before, behind) = (&bytes[..from], &bytes[to..]);
@@ -42,7 +42,8 @@ fn a_hole_in_content_costs_only_that() {
 
 #[test]
 fn a_hole_in_a_head_costs_the_table() {
-    // The hole is in the value of a literal: where the block ends is known, what it added is not.
+    // The gap is in the value of a literal. The end of the block is known, its addition to the
+    // table is not.
     let frames =
         [headers(WHOLE | LAST, 1, POST), headers(WHOLE | LAST, 3, b"\x83\xbe"), headers(WHOLE | LAST, 5, POST)];
     let told = hole(&frames, 12, 14);
@@ -68,7 +69,7 @@ fn content_is_told_whose_head_was_lost() {
 fn behind_a_hole_over_frames_they_are_found_again() {
     let frames = [post(1, "first"), data(0, 3, "unseen"), post(5, "{\"id\":5}"), post(7, "{\"id\":7}")];
     let bytes = frames.concat();
-    // From the content of the first to anywhere in the second.
+    // From the content of the first frame to anywhere in the second.
     let (from, to) = (frames[0].len() - 2, frames[0].len() + 11);
     let told = hole(&frames, from, to);
     assert_eq!(told[..3], ["1> POST /mcp", "1> 'fir'", "1> gap None"]);
@@ -77,7 +78,7 @@ fn behind_a_hole_over_frames_they_are_found_again() {
     assert_eq!(told[4..7], ["5> POST /mcp", "5> '{\"id\":5}'", "5> end"]);
     assert_eq!(told[7..10], ["7> POST /mcp", "7> '{\"id\":7}'", "7> end"]);
     assert_eq!(told[10..], ["1> broken off (Finished)"]);
-    // The last frame alone is believed where it ends with the stream.
+    // The last frame alone is accepted where it ends with the stream.
     let told = hole(&frames[..3], from, bytes.len() - post(7, "{\"id\":7}").len() - data(0, 5, "{\"id\":5}").len());
     assert!(told.iter().any(|line| line.starts_with("Skipped") || line.contains("gap None")), "{told:?}");
 }

@@ -1,4 +1,4 @@
-//! How connections begin: with and without their SYNs, in the middle, again on the same ports.
+//! The beginning of connections: with and without SYNs, joined midway, again on the same ports.
 
 use super::super::{Flags, Tcp};
 use super::cases::{NEAR_WRAP, lines, open_within};
@@ -20,7 +20,7 @@ fn a_capture_that_starts_in_the_middle_is_live_after_a_second() {
     let mut bench = Bench::new(Limits::live());
     talk.frames[3..].iter().for_each(|frame| bench.push(frame));
     assert_eq!(told(&bench.checker.said), ["opened"]);
-    // Since both sides were seen.
+    // The time counts from the moment when both sides were captured.
     let start = talk.frames[6].time;
     bench.tcp.advance(Time(start + Limits::default().loss_time), &mut bench.checker);
     assert_eq!(told(&bench.checker.said), ["opened", "< 0..900"]);
@@ -48,7 +48,8 @@ fn a_handshake_without_its_syns_is_live_at_once() {
     assert_eq!(told(&bench.checker.said), ["opened", "> 0..100", "< 0..300"]);
 }
 
-/// Where packets changed places, some of another connection may have come seconds later and stand before.
+/// After packets changed places, those of another connection may be seconds older
+/// than those before.
 #[test]
 fn a_syn_behind_a_pause_still_begins_its_connection() {
     let talk = Talk::new(NEAR_WRAP).handshake().say(First, 100, 100).say(Second, 50, 50);
@@ -66,7 +67,7 @@ fn a_syn_behind_a_pause_still_begins_its_connection() {
     }
 }
 
-/// A client's second request behind the ACK before it looks like the end of a handshake.
+/// A client's second request after an ACK looks like the end of a handshake.
 #[test]
 fn an_ack_and_a_request_alone_are_no_handshake() {
     let talk = Talk::new(NEAR_WRAP).handshake().say(First, 100, 100).say(Second, 50, 50);

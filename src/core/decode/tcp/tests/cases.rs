@@ -1,4 +1,4 @@
-//! The cases of the reassembler as conversations.
+//! Cases of the reassembler, each a conversation.
 
 use super::super::fuzz::{Said, fuzz_tcp};
 use super::super::table::Entry;
@@ -11,7 +11,7 @@ use crate::decode::Side::{First, Second};
 /// Initial sequence numbers that make both streams pass the wrap.
 pub(super) const NEAR_WRAP: [u32; 2] = [u32::MAX - 700, u32::MAX];
 
-/// Pushes a conversation without closing the capture.
+/// Pushes a conversation without ending the capture.
 fn open(talk: &Talk) -> Bench {
     open_within(talk, Limits::default())
 }
@@ -62,14 +62,14 @@ fn acknowledged_bytes_are_lost_when_the_time_is_over() {
         assert_eq!(told(&bench.checker.said), [before, &["> gap 100..200", "> 200..300"]].concat());
     };
     check(open(&talk), acknowledged + limits.loss_quiet, &["opened", "> 0..100"]);
-    // Where the network goes on elsewhere, what is late would be here.
+    // Where other connections go on, a late packet would have arrived by now.
     let mut busy = open(&talk);
     let syn = Frame { time: acknowledged, ..talk.frames[0].clone() };
     (0..limits.loss_segments).for_each(|_| busy.push_on(&syn, 50_001));
     check(busy, acknowledged + limits.loss_time, &["opened", "> 0..100", "opened"]);
 }
 
-/// Where packets changed places across a pause, the file holds what is missing a few packets later.
+/// If packets changed places across a pause, the missing packet follows a few packets later.
 #[test]
 fn a_pause_alone_is_no_loss() {
     let mut talk =
@@ -129,7 +129,7 @@ fn a_hole_in_the_only_direction_ends_with_time() {
     talk.frames.retain(|frame| frame.side == Second);
     let said = ["opened", "< 0..200", "< gap 200..300", "< 300..600"];
     assert_eq!(told(&open_within(&talk, Limits::live()).checker.said), said);
-    // Of a file nobody waits: the other direction may stand behind this one.
+    // In a file there is no hurry: the other direction may follow this one.
     assert_eq!(told(&open(&talk).checker.said), ["opened"]);
     assert_eq!(lines(&talk), [&said[..], &["> cut", "< cut", "closed"]].concat());
 }
@@ -155,7 +155,7 @@ fn what_is_told_at_the_end_is_told_in_order_of_time() {
     let talk = Talk::new(NEAR_WRAP).handshake().say(First, 10, 10).say(Second, 10, 10).say(First, 10, 10);
     let client: Vec<&Frame> = talk.frames.iter().filter(|frame| frame.side == First).collect();
     let mut bench = Bench::new(Limits::default());
-    // The second connection speaks between what the first one says.
+    // The second connection sends between the segments of the first.
     for (port, later) in [(50_001, 0), (50_002, 50_000)] {
         client.iter().for_each(|frame| bench.push_on(&Frame { time: frame.time + later, ..(*frame).clone() }, port));
     }
@@ -177,7 +177,8 @@ fn a_keep_alive_probe_adds_and_changes_nothing() {
     }
     let talk = talk.say(First, 100, 100).goodbye();
     assert_eq!(lines(&talk), ["opened", "> 0..200", "> finished", "< finished", "closed"]);
-    // Also where it is the first thing seen, and where it is captured before the byte it stands in for.
+    // Also where it is the first packet captured, and where it is captured before the byte it
+    // repeats.
     let middle = told(&run(&talk.frames[7..]));
     assert_eq!(middle, ["opened", "wrong bytes at 0", "> 0..100", "> finished", "< finished", "closed"]);
     let mut shuffled = talk.frames.clone();
@@ -235,7 +236,7 @@ fn bytes_cut_by_the_snap_length_are_a_gap_unless_they_come_again() {
     cut(&mut whole);
     whole.frames.extend([again, original]);
     assert_eq!(lines(&whole), ["opened", "> 0..200", "> cut", "< cut", "closed"]);
-    // The last bytes of all.
+    // The last bytes of the stream.
     let mut tail = Talk::new(NEAR_WRAP).handshake().say(First, 100, 100);
     cut(&mut tail);
     assert_eq!(lines(&tail), ["opened", "> 0..60", "> gap 60..100", "> cut", "< cut", "closed"]);
@@ -317,7 +318,7 @@ fn an_ack_of_what_was_never_sent_costs_nothing() {
     let mut talk = Talk::new(NEAR_WRAP).handshake().say(First, 100, 100).say(Second, 100, 100);
     talk.frame(First, Flags::ACK, 50).acknowledgment = 1 << 29;
     let talk = talk.say(First, 50, 50).say(Second, 100, 100).wait(2_000).goodbye();
-    // What the client said next shows what it had seen.
+    // The client's next segment shows how much it had received.
     let told = lines(&talk);
     let expected = ["opened", "> 0..100", "< 0..100", "> 100..200", "< 100..200", "> finished", "< finished", "closed"];
     assert_eq!(told, expected);
@@ -328,7 +329,7 @@ fn streams_pass_four_gibibytes() {
     let mut bench = Bench::new(Limits::default());
     let mut talk = Talk::new(NEAR_WRAP).handshake();
     talk.frames.iter().for_each(|frame| bench.push(frame));
-    // Four jumps of 1.5 GiB, each acknowledged, none captured but for its last bytes.
+    // Four jumps of 1.5 GiB, each acknowledged. Only the last bytes of each were captured.
     let mut sequence = talk.frames[2].sequence;
     for step in 1..=4i64 {
         sequence = sequence.wrapping_add(3 << 29);
@@ -397,7 +398,7 @@ fn a_flood_leaves_no_deadlines_behind() {
 #[test]
 fn the_fuzz_body_runs_over_seeds() {
     fuzz_tcp(&[]);
-    // A handshake, data out of order, a RST, a FIN, as the fuzzer writes them.
+    // A handshake, data out of order, a RST and a FIN in the fuzzer's encoding.
     let step = |time, flow, flags, sequence: u16, ack: u16, length| {
         let ([seq, seq_low], [ack, ack_low]) = (sequence.to_be_bytes(), ack.to_be_bytes());
         [time, flow, flags, seq, seq_low, ack, ack_low, length, 3, 0, 0, 0]

@@ -1,4 +1,5 @@
-//! Real captures, read by tshark: segments are called what it calls them, and the laws hold for them too.
+//! Real captures, dissected by tshark. The names of segments must agree with it, and the rules hold
+//! here too.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
@@ -12,7 +13,8 @@ use crate::decode::{Anomaly, ConnectionId, Side};
 use crate::support::needs::{self, have_program};
 use crate::support::waits::Finishes;
 
-/// Fields of tshark that make a segment, then those that name it, in the order of [`Analysis::NAMES`].
+/// Fields of tshark that describe a segment, then those of its names in the order of
+/// [`Analysis::NAMES`].
 const FIELDS: [&str; 28] = [
     "frame.number",
     "frame.time_epoch",
@@ -55,7 +57,7 @@ const CAPTURES: [&str; 8] = [
     "tests/captures-public/pcapplusplus/one_tcp_stream_max_seq.pcap",
 ];
 
-/// A segment that owns its bytes, and what tshark calls it.
+/// A segment that owns its bytes, with tshark's names for it.
 struct Row {
     packet: u64,
     time: i64,
@@ -96,7 +98,7 @@ impl Row {
         let (seconds, nanoseconds) = time.split_once('.')?;
         let bits = names.iter().enumerate().filter(|(_, name)| !name.is_empty()).map(|(bit, _)| 1 << bit);
         let mut analysis = Analysis(bits.sum());
-        // In the fields of tshark, not on its screen, the special retransmissions are plain ones too.
+        // In tshark's fields, unlike on its screen, the special retransmissions are plain ones too.
         if analysis.has(Analysis::FAST_RETRANSMISSION | Analysis::SPURIOUS_RETRANSMISSION) {
             analysis.0 &= !Analysis::RETRANSMISSION;
         }
@@ -145,7 +147,7 @@ fn hex(text: &str) -> Vec<u8> {
     digits.filter_map(|pair| u8::from_str_radix(pair, 16).ok()).collect()
 }
 
-/// The captures, each with its segments.
+/// The captures with their segments.
 static READ: LazyLock<Vec<(&'static str, Vec<Row>)>> = LazyLock::new(|| {
     let read = CAPTURES.into_iter().map(|name| {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
@@ -160,7 +162,7 @@ static READ: LazyLock<Vec<(&'static str, Vec<Row>)>> = LazyLock::new(|| {
     read.collect()
 });
 
-/// Remembers what each packet was called.
+/// A sink that records the names of each packet.
 #[derive(Default)]
 struct Named(Vec<(u64, Vec<&'static str>)>);
 
@@ -190,10 +192,10 @@ fn segments_are_called_what_tshark_calls_them() {
     }
 }
 
-/// Runs of bytes in order of delivery, each with the sender's port; gaps as `None`.
+/// Runs of bytes in order of delivery, each with the sender's port. A gap is `None`.
 type Runs = Vec<(u16, Option<Vec<u8>>)>;
 
-/// What each connection delivered, by its ports.
+/// The bytes that each connection delivered, by its ports.
 fn conversations<'a>(rows: impl Iterator<Item = &'a Row>) -> Vec<([u16; 2], Runs)> {
     let (mut tcp, mut checker) = (Tcp::new(Limits::default(), |_| true), Checker::default());
     for row in rows {
@@ -237,7 +239,7 @@ fn packets_of_a_real_capture_may_change_places() {
     if !have_program(&needs::TSHARK) {
         return;
     }
-    // Where ports are used again at once, or copies differ, order has a meaning.
+    // Order matters where ports are reused at once, or where copies differ.
     let without_meaning = |name: &str| !name.contains("synthetic") && !name.contains("conflict");
     for (name, rows) in READ.iter().filter(|(name, _)| without_meaning(name)) {
         let expected = conversations(rows.iter());

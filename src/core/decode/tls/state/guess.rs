@@ -1,28 +1,33 @@
-//! What records of TLS 1.3 are that were not opened: told by their place and length.
+//! Infers the type of TLS 1.3 records that were not opened, from their position and length.
 
 use super::super::handshake::{alert_length, finished_length};
 use super::super::steps::Seen;
 use super::{Phase, State};
 use crate::decode::Direction;
 
-/// How a ticket is told that was not opened.
+/// The text for a ticket that was recognised without opening it.
 const GUESSED: &str = "NewSessionTicket (encrypted; told by equal lengths right after the handshake)";
 
 impl State {
-    /// A record of TLS 1.3 that says it is application data, as all encrypted ones do. Without keys:
+    /// Infers the type of a TLS 1.3 record whose type is "application data", as of all encrypted
+    /// ones:
     ///
-    /// - Before the client's Finished the server has nothing but its handshake to send, so far as servers do. Finished is
-    ///   told by its length; at the most it is the third record, behind a certificate and its proof.
-    /// - The server's first records, of one length in a row, before the client asks for anything or within two round trips
-    ///   of its Finished, are tickets: servers send two or more as soon as they may (RFC 8446 section 4.6.1).
-    /// - A record just as long as an alert, the last of its direction, is the alert that closes it (section 6.1).
+    /// - Before the client's Finished, a server sends nothing but its handshake. A Finished is
+    ///   recognised by its length. It is the third record at the latest, after a certificate
+    ///   and its proof.
+    /// - Tickets are the server's first records, two or more of equal length in a row. They arrive
+    ///   before the client's first request or within two round trips of its Finished: servers send
+    ///   them as soon as they may (RFC 8446 section 4.6.1).
+    /// - A record with exactly the length of an alert, the last of its direction, is the alert that
+    ///   closes it (section 6.1).
     pub(super) fn application_data(&mut self, seen: Seen) {
-        /// Certificate, CertificateVerify and Finished of a client.
+        /// The records of a client's last flight: Certificate, CertificateVerify and Finished.
         const CLIENT_FLIGHT: u8 = 3;
-        /// More than the messages of a server, a chain of certificates over several records; where the client's direction
-        /// was not captured, its Finished never comes.
+        /// More records than a server's handshake has, even with a chain of certificates over
+        /// several records. The limit matters where the client's direction was not captured: then
+        /// no Finished ever ends the server's handshake.
         const SERVER_FLIGHT: u8 = 8;
-        /// EndOfEarlyData has no content (section 4.5).
+        /// Length of the record with EndOfEarlyData, which has no content (section 4.5).
         const END_OF_EARLY_DATA: u16 = 4 + 1 + 16;
         let finished = self.negotiation.cipher_suite.map(finished_length) == Some(seen.length);
         let [client, server] = &mut self.halves;
@@ -49,9 +54,9 @@ impl State {
         }
     }
 
-    /// A record of TLS 1.3 behind the handshake, see [`State::application_data`].
+    /// Infers the type of a record after the handshake, see [`Interpreter::encrypted_record`].
     fn behind_handshake(&mut self, seen: Seen) {
-        /// The head of a ticket and a short reference to what the server remembers, up to all that it needs to know.
+        /// Lengths of tickets: from a header with a short reference up to the server's whole state.
         const TICKET: std::ops::Range<u16> = 50..1_024;
         let soon = self.finished.zip(self.round_trip).is_some_and(|(finished, round_trip)| {
             (0..=round_trip.saturating_mul(2)).contains(&seen.time.since(finished))

@@ -1,4 +1,4 @@
-//! A connection whose ClientHello was not captured: its session, found by trying.
+//! Connections whose ClientHello was not captured: the session is found by trying.
 
 use super::super::handshake::Version;
 use super::super::keylog::KeyLog;
@@ -8,8 +8,8 @@ use super::{Phase, State, Whole};
 use crate::decode::Direction;
 
 impl State {
-    /// Looks for the session of a connection of which the ClientHello was not captured, by this record. Says whether client and server were
-    /// taken for each other so far.
+    /// Searches the session of a connection whose ClientHello was not captured, with the help of
+    /// this record. Returns whether client and server were confused so far.
     pub fn find(&mut self, direction: Direction, whole: &Whole, log: &KeyLog) -> bool {
         if log.is_empty() || !whole.complete || !self.is_protected(direction, whole) {
             return false;

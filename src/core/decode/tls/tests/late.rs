@@ -23,7 +23,8 @@ fn hex(byte: u8) -> String {
     format!("{byte:02x}").repeat(32)
 }
 
-/// What both sides said, each line behind an arrow. Once client and server turn out to be the other way round, pieces are pushed so.
+/// The data of both sides, each line after an arrow. Once client and server turn out to be swapped,
+/// the pieces are pushed with swapped directions.
 fn said(keys: &KeyLog, pieces: &[(Direction, Piece<'_>)]) -> (Vec<String>, Tls) {
     let mut tls = Tls::new(Limits::default());
     let mut said: Vec<String> = Vec::new();
@@ -60,7 +61,7 @@ fn in_the_middle_of_a_connection_the_session_is_found_by_trying() {
     assert_eq!(tls.agreed().version.as_deref(), Some("TLS 1.3"));
     assert_eq!(tls.agreed().cipher_suite.as_deref(), Some("TLS_AES_128_GCM_SHA256"));
 
-    // Nothing said who is the client: it was taken for the server, until a record opened.
+    // Nothing showed which side is the client. It was taken for the server until a record opened.
     let crossed = straight.map(|(direction, piece)| (direction.reversed(), piece));
     let (heard, tls) = said(&log(8), &crossed);
     assert_eq!(heard, ["reversed", ">question", "<answer", "<answer", ">question", "<answer"]);
@@ -90,7 +91,7 @@ fn in_the_middle_of_a_handshake_too() {
     assert_eq!(tls.steps()[0].kind, StepKind::Handshake);
 }
 
-/// The ServerHello was lost alone: the session is known, and which suite the server chose is tried.
+/// Only the ServerHello was lost: the session is known, and all suites are tried.
 #[test]
 fn a_lost_server_hello_costs_nothing() {
     let hello = record(22, &client_hello(&[3, 4]));
@@ -110,7 +111,7 @@ fn a_lost_server_hello_costs_nothing() {
     assert_eq!(tls.agreed().cipher_suite.as_deref(), Some("TLS_AES_128_GCM_SHA256"));
 }
 
-/// However many records and sessions there are, the search costs what it may, and then nothing.
+/// However many records and sessions there are, the search stops when its budget is used up.
 #[test]
 fn a_search_in_vain_ends() {
     let records: Vec<_> = (0..200).map(|number| sealed_under(99, number, 23, b"foreign")).collect();
