@@ -59,11 +59,11 @@ pub mod decode {
     }
     pub mod tcp {
         pub use crate::decode::tcp::{
-            Analysis, Delivery, End, Facts, Flags, Options, Segment, SegmentFact, Sink, Step, Tcp,
+            Analysis, Delivery, End, Facts, Flags, HandshakePacket, Segment, SegmentFact, Sink, SynOptions, Tcp,
         };
     }
     pub mod tls {
-        pub use crate::decode::tls::{Agreed, Step, StepKind};
+        pub use crate::decode::tls::{Agreed, RecordGroup, RecordGroupKind};
         pub mod keylog {
             pub use crate::decode::tls::keylog::KeyLog;
         }

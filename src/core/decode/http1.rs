@@ -17,7 +17,7 @@ pub use sniff::{sniff, sniff_events};
 use std::ops::Range;
 
 use pairing::Pairing;
-use reader::{Reader, Turn};
+use reader::{PieceContext, Reader};
 
 use super::http::HttpEvent;
 use super::{Direction, Piece};
@@ -66,25 +66,25 @@ impl Http1 {
         acknowledged: u64,
         sink: &mut impl FnMut(HttpEvent<'_>),
     ) {
-        let mut turn = Turn { pairing: &mut self.pairing, seen: acknowledged, sink };
+        let mut context = PieceContext { pairing: &mut self.pairing, acknowledged, sink };
         let [requests, responses] = &mut self.readers;
         match (direction, piece) {
             (Direction::ClientToServer, Piece::Data(mut bytes)) => {
                 while !bytes.is_empty() {
-                    bytes = &bytes[requests.data(bytes, &mut turn)..];
+                    bytes = &bytes[requests.data(bytes, &mut context)..];
                 }
             }
             (Direction::ServerToClient, Piece::Data(mut bytes)) => {
                 while !bytes.is_empty() {
-                    bytes = &bytes[responses.data(bytes, &mut turn)..];
+                    bytes = &bytes[responses.data(bytes, &mut context)..];
                     // A response may decide how the bytes after its request are read. The next
                     // response may answer one of the requests found there.
-                    requests.settle(&mut turn);
+                    requests.decide_switch(&mut context);
                 }
             }
             (_, Piece::Gap(0)) => {}
-            (_, Piece::Gap(length)) => self.readers[direction as usize].gap(length, &mut turn),
-            (_, Piece::End(ending)) => self.readers[direction as usize].stream_end(ending, &mut turn),
+            (_, Piece::Gap(length)) => self.readers[direction as usize].gap(length, &mut context),
+            (_, Piece::End(ending)) => self.readers[direction as usize].stream_end(ending, &mut context),
         }
     }
 

@@ -21,7 +21,7 @@ pub use sniff::sniff;
 
 use std::ops::Range;
 
-use self::reader::{Reader, Turn};
+use self::reader::{FrameContext, Reader};
 use self::streams::Streams;
 use super::http::{HttpEvent, Index};
 use super::{Direction, Piece};
@@ -57,13 +57,13 @@ impl Http2 {
 
     /// Decodes the next piece of one direction.
     pub fn push(&mut self, direction: Direction, piece: Piece<'_>, sink: &mut dyn FnMut(HttpEvent<'_>)) {
-        self.readers[direction as usize].push(piece, &mut Turn { streams: &mut self.streams, sink });
+        self.readers[direction as usize].push(piece, &mut FrameContext { streams: &mut self.streams, sink });
     }
 
     /// Notes that the sender in this direction had acknowledged the other up to this offset. It
     /// sends the next bytes after that.
-    pub fn seen(&mut self, direction: Direction, acknowledged: u64) {
-        self.streams.seen(direction, self.readers[direction as usize].offset(), acknowledged);
+    pub fn note_acknowledged(&mut self, direction: Direction, acknowledged: u64) {
+        self.streams.note_acknowledged(direction, self.readers[direction as usize].offset(), acknowledged);
     }
 
     /// The bytes of this direction that the search for a frame has passed so far. A later

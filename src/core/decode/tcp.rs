@@ -31,9 +31,9 @@
 mod analysis;
 mod assembler;
 mod connection;
-mod facts;
+mod connection_facts;
 mod fuzz;
-mod recent;
+mod recent_bytes;
 mod segment;
 mod sequence;
 mod table;
@@ -45,15 +45,15 @@ use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 
 use self::assembler::Captured;
 use self::connection::{Connection, Context};
-use self::recent::Recent;
-use self::table::{FlowKey, Slot, Table};
+use self::recent_bytes::RecentBytes;
+use self::table::{ConnectionTable, FlowKey, Slot};
 use super::{Anomaly, ConnectionId, Ending, Endpoints, Piece, Side};
 use crate::capture::{Limits, PacketNumber, PacketRange, Time};
 
 pub use self::analysis::Analysis;
-pub use self::facts::{End, Facts, Step};
+pub use self::connection_facts::{End, Facts, HandshakePacket};
 pub use self::fuzz::fuzz_tcp;
-pub use self::segment::{Flags, Options, Segment};
+pub use self::segment::{Flags, Segment, SynOptions};
 
 /// The facts about one segment, emitted whether or not the segment brought new bytes.
 #[derive(Clone, Copy, Debug)]
@@ -129,8 +129,8 @@ pub trait Sink {
 pub struct Tcp {
     limits: Limits,
     opens: fn(&[u8]) -> bool,
-    table: Table,
-    recent: Recent,
+    table: ConnectionTable,
+    recent: RecentBytes,
     /// Number of segments so far.
     segments: u64,
     /// The latest time of a packet.
@@ -156,8 +156,8 @@ impl Tcp {
     pub fn new(limits: Limits, opens: fn(&[u8]) -> bool) -> Tcp {
         Tcp {
             opens,
-            table: Table::new(limits.connections),
-            recent: Recent::new(&limits),
+            table: ConnectionTable::new(limits.connections),
+            recent: RecentBytes::new(&limits),
             segments: 0,
             latest: Time(i64::MIN),
             clock: Time(i64::MIN),
@@ -188,7 +188,7 @@ impl Tcp {
             entry.lingering = true;
             self.lingering.push_back((entry.connection.id, slot));
             if self.lingering.len() > self.limits.lingering {
-                self.forget_first_over(sink);
+                self.discard_first_lingering(sink);
             }
         }
         // The connection that has buffered for longest is the least likely to receive the missing
@@ -196,7 +196,7 @@ impl Tcp {
         while self.held > self.limits.reassembly_total {
             let Some(&(_, slot)) = self.holders.first() else { break };
             self.with(slot, self.latest, sink, |connection, context| {
-                if !connection.stop_awaiting() {
+                if !connection.stop_awaiting_unseen_side() {
                     connection.report_limit("reassembly_total", context);
                 }
                 connection.release_until(None, context);
@@ -307,7 +307,7 @@ impl Tcp {
     /// Delivers what all connections buffer, in order of capture.
     fn release_all(&mut self, sink: &mut impl Sink) {
         let slots = self.table.in_order_of_appearance();
-        let held = |slot: Slot| Some(Reverse((self.table.entry(slot)?.connection.holds_from()?, slot)));
+        let held = |slot: Slot| Some(Reverse((self.table.entry(slot)?.connection.first_buffered_time()?, slot)));
         let mut holders: BinaryHeap<Reverse<(Captured, Slot)>> = slots.into_iter().filter_map(held).collect();
         while let Some(Reverse((_, slot))) = holders.pop() {
             let until = holders.peek().map(|Reverse((next, _))| *next);
@@ -318,7 +318,7 @@ impl Tcp {
     }
 
     /// Closes the connection that ended first of those that linger.
-    fn forget_first_over(&mut self, sink: &mut impl Sink) {
+    fn discard_first_lingering(&mut self, sink: &mut impl Sink) {
         if let Some((id, slot)) = self.lingering.pop_front()
             && self.table.entry(slot).is_some_and(|entry| entry.connection.id == id)
         {

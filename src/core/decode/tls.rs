@@ -20,24 +20,24 @@
 //! without keys meanwhile. When the secrets arrive, the connection returns to its state before that
 //! record and reads the buffered records again.
 
+mod direction_keys;
 mod early;
 mod fuzz;
 mod handshake;
+mod interpreter;
 pub mod keylog;
-mod opening;
 mod protect;
 mod record;
+mod record_groups;
 mod search;
 mod secrets;
-mod state;
-mod steps;
 mod suite;
 #[cfg(test)]
 mod tests;
 
+use self::interpreter::Interpreter;
 use self::keylog::KeyLog;
-use self::record::{ContentType, Cursor, Fragment, HEADER, Record, Records};
-use self::state::State;
+use self::record::{ContentType, Cursor, HEADER, Record, RecordFragment, Records};
 use super::{Anomaly, Direction, Ending, Piece};
 use crate::capture::{Limits, PacketNumber, PacketRange, Time};
 
@@ -46,9 +46,9 @@ pub use self::keylog::fuzz_keylog;
 
 /// Records of a TLS connection that the layer view shows as one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct RecordGroup {
     /// The kind of the records.
-    pub kind: StepKind,
+    pub kind: RecordGroupKind,
     /// Time of the first record.
     pub time: Time,
     /// The packets that carried the records, in order of capture, each once.
@@ -59,7 +59,7 @@ pub struct Step {
 
 /// The kind of a group of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StepKind {
+pub enum RecordGroupKind {
     /// Records up to the last handshake message before application data.
     Handshake,
     /// Application data of both sides that was not opened.
@@ -156,7 +156,7 @@ pub enum TlsEvent<'a> {
 }
 
 /// Receives the events of a connection.
-pub type Sink<'s> = dyn FnMut(TlsEvent<'_>) + 's;
+pub type TlsEventSink<'s> = dyn FnMut(TlsEvent<'_>) + 's;
 
 /// The circumstances in which a piece was captured.
 #[derive(Clone, Copy, Debug, Default)]
@@ -192,28 +192,28 @@ pub fn is_client_hello(bytes: &[u8]) -> bool {
 /// The decoder of one TLS connection.
 #[derive(Debug)]
 pub struct Tls {
-    framing: [Framing; 2],
-    state: State,
-    waiting: Option<Waiting>,
+    framing: [RecordAssembly; 2],
+    interpreter: Interpreter,
+    reread: Option<RereadBuffer>,
     /// Memory ran out while records waited for their secrets. No record is buffered any more.
-    gave_up: bool,
+    stopped_waiting: bool,
 }
 
 /// Assembles the bytes of one direction to records.
 #[derive(Debug, Default)]
-struct Framing {
+struct RecordAssembly {
     records: Records,
     /// Offset of the next byte in the stream.
     offset: u64,
     /// Whether `current` is incomplete.
     open: bool,
-    current: Whole,
+    current: ReceivedRecord,
     ended: bool,
 }
 
 /// A record, as far as it was received.
 #[derive(Clone, Debug, Default)]
-struct Whole {
+struct ReceivedRecord {
     record: Record,
     /// Offset of its header.
     start: u64,
@@ -228,36 +228,41 @@ struct Whole {
     /// Its bytes without the header, where `wanted`.
     body: Vec<u8>,
     /// Whether `body` is filled: somebody may read or open the record.
-    wanted: bool,
+    needs_body: bool,
     /// Whether no byte was missing so far.
     complete: bool,
 }
 
 /// Records that are read again when their secrets arrive.
 #[derive(Debug)]
-struct Waiting {
+struct RereadBuffer {
     /// The interpreter's state before the first of them.
-    before: Box<State>,
-    held: Vec<(Direction, Held)>,
+    before: Box<Interpreter>,
+    inputs: Vec<(Direction, BufferedInput)>,
     /// Memory that they take, in bytes.
     bytes: usize,
 }
 
 /// An input of the interpreter that is buffered.
 #[derive(Debug)]
-enum Held {
-    Record(Box<Whole>),
+enum BufferedInput {
+    Record(Box<ReceivedRecord>),
     Lost,
     End(Ending, Time),
 }
 
 /// Memory that a buffered record takes in addition to its bytes: the struct and its packet list.
-const HELD_RECORD: usize = 256;
+const BUFFERED_RECORD_COST: usize = 256;
 
 impl Tls {
     /// A decoder for a connection that begins at offset 0 of both directions.
     pub fn new(limits: Limits) -> Tls {
-        Tls { framing: Default::default(), state: State::new(limits.packets_listed), waiting: None, gave_up: false }
+        Tls {
+            framing: Default::default(),
+            interpreter: Interpreter::new(limits.packets_listed),
+            reread: None,
+            stopped_waiting: false,
+        }
     }
 
     /// A decoder for a connection whose directions begin at these offsets.
@@ -274,7 +279,7 @@ impl Tls {
         piece: Piece<'_>,
         arrival: Arrival<'_>,
         keys: &KeyLog,
-        sink: &mut Sink<'_>,
+        sink: &mut TlsEventSink<'_>,
     ) {
         let mut direction = direction;
         match piece {
@@ -283,40 +288,40 @@ impl Tls {
                 let end = self.framing[direction as usize].offset + bytes.len() as u64;
                 while let Some(fragment) = self.framing[direction as usize].records.next(&mut cursor) {
                     let at = end - cursor.bytes.len() as u64;
-                    if self.fragment(direction, &fragment, at, arrival, keys) {
-                        direction = self.record(direction, keys, sink);
+                    if self.add_fragment(direction, &fragment, at, arrival, keys) {
+                        direction = self.finish_record(direction, keys, sink);
                     }
                 }
                 self.framing[direction as usize].offset = end;
             }
             Piece::Gap(length) => self.gap(direction, length, keys, sink),
             Piece::End(ending) => {
-                direction = self.record(direction, keys, sink);
+                direction = self.finish_record(direction, keys, sink);
                 if !std::mem::replace(&mut self.framing[direction as usize].ended, true) {
-                    self.state.end(direction, ending, arrival.time, sink);
-                    self.hold(direction, || Held::End(ending, arrival.time));
+                    self.interpreter.end(direction, ending, arrival.time, sink);
+                    self.buffer_input(direction, || BufferedInput::End(ending, arrival.time));
                 }
             }
         }
     }
 
     /// Reads the buffered records again if their secrets are now in the key log.
-    pub fn retry(&mut self, keys: &KeyLog, sink: &mut Sink<'_>) {
-        if self.waiting.is_none() || !self.state.has_secrets(keys) {
+    pub fn retry(&mut self, keys: &KeyLog, sink: &mut TlsEventSink<'_>) {
+        if self.reread.is_none() || !self.interpreter.has_secrets(keys) {
             return;
         }
-        let Some(Waiting { before, held, .. }) = self.waiting.take() else { return };
-        self.state = *before;
-        for (direction, held) in held {
+        let Some(RereadBuffer { before, inputs, .. }) = self.reread.take() else { return };
+        self.interpreter = *before;
+        for (direction, held) in inputs {
             match held {
-                Held::Record(mut whole) => self.whole(direction, &mut whole, keys, sink),
-                Held::Lost => {
-                    self.state.lose(direction);
-                    self.hold(direction, || Held::Lost);
+                BufferedInput::Record(mut whole) => self.interpret_record(direction, &mut whole, keys, sink),
+                BufferedInput::Lost => {
+                    self.interpreter.lose(direction);
+                    self.buffer_input(direction, || BufferedInput::Lost);
                 }
-                Held::End(ending, time) => {
-                    self.state.end(direction, ending, time, sink);
-                    self.hold(direction, || Held::End(ending, time));
+                BufferedInput::End(ending, time) => {
+                    self.interpreter.end(direction, ending, time, sink);
+                    self.buffer_input(direction, || BufferedInput::End(ending, time));
                 }
             }
         }
@@ -324,59 +329,59 @@ impl Tls {
 
     /// Whether records wait for secrets that may still arrive.
     pub fn waits(&self) -> bool {
-        self.waiting.is_some()
+        self.reread.is_some()
     }
 
     /// Bytes of records that are held: those that wait for secrets, and the incomplete ones.
     pub fn held(&self) -> usize {
         let framing = self.framing.iter().map(|framing| framing.current.body.capacity()).sum::<usize>();
-        framing + self.waiting.as_ref().map_or(0, |waiting| waiting.bytes)
+        framing + self.reread.as_ref().map_or(0, |waiting| waiting.bytes)
     }
 
     /// Releases all held memory because it is needed elsewhere. Records whose bytes are dropped
     /// count as lost, and no record waits for secrets any more.
     pub fn give_up(&mut self) {
-        self.gave_up |= self.waiting.take().is_some();
+        self.stopped_waiting |= self.reread.take().is_some();
         for (framing, direction) in self.framing.iter_mut().zip([Direction::ClientToServer, Direction::ServerToClient])
         {
             if !framing.current.body.is_empty() {
                 framing.current.complete = false;
-                self.state.lose(direction);
+                self.interpreter.lose(direction);
             }
             framing.current.body = Vec::new();
-            framing.current.wanted = false;
+            framing.current.needs_body = false;
         }
     }
 
     /// The budget, shared by all connections, for finding sessions whose ClientHello
     /// was not captured.
     pub fn search_left(&mut self) -> &mut u64 {
-        &mut self.state.search.total
+        &mut self.interpreter.search.capture_budget
     }
 
     /// The groups of records so far. The last ones may still change.
-    pub fn steps(&self) -> &[Step] {
-        &self.state.steps.list
+    pub fn record_groups(&self) -> &[RecordGroup] {
+        &self.interpreter.groups.list
     }
 
     /// The parameters negotiated so far.
     pub fn agreed(&self) -> Agreed {
-        self.state.negotiation.agreed()
+        self.interpreter.negotiation.agreed()
     }
 
     /// The server name that the client requested.
     pub fn server_name(&self) -> Option<&str> {
-        self.state.negotiation.server_name.as_deref()
+        self.interpreter.negotiation.server_name.as_deref()
     }
 
     /// The client random, which identifies the session in a key log.
     pub fn client_random(&self) -> Option<&keylog::Random> {
-        self.state.negotiation.client_random.as_ref()
+        self.interpreter.negotiation.client_random.as_ref()
     }
 
     /// Whether records could be opened.
     pub fn secrecy(&self) -> Secrecy {
-        self.state.secrecy
+        self.interpreter.secrecy
     }
 
     /// The lowest offset of this direction that a later event may refer to: the start of the
@@ -384,23 +389,24 @@ impl Tls {
     pub fn low_water(&self, direction: Direction) -> u64 {
         let framing = &self.framing[direction as usize];
         let current = if framing.open { framing.current.start } else { framing.offset };
-        let held = self.waiting.iter().flat_map(|waiting| &waiting.held);
+        let held = self.reread.iter().flat_map(|waiting| &waiting.inputs);
         let mut own = held.filter(|(of, _)| *of == direction);
-        let first = own.find_map(|(_, held)| if let Held::Record(whole) = held { Some(whole.start) } else { None });
-        let early = self.state.early.start().filter(|_| direction == Direction::ClientToServer);
+        let first =
+            own.find_map(|(_, held)| if let BufferedInput::Record(whole) = held { Some(whole.start) } else { None });
+        let early = self.interpreter.early_data.start().filter(|_| direction == Direction::ClientToServer);
         first.into_iter().chain(early).fold(current, u64::min)
     }
 
     /// Adds a fragment to the current record. Returns whether the record is now complete.
-    fn fragment(
+    fn add_fragment(
         &mut self,
         direction: Direction,
-        fragment: &Fragment<'_>,
+        fragment: &RecordFragment<'_>,
         end: u64,
         arrival: Arrival<'_>,
         keys: &KeyLog,
     ) -> bool {
-        let Framing { open, current, .. } = &mut self.framing[direction as usize];
+        let RecordAssembly { open, current, .. } = &mut self.framing[direction as usize];
         if !std::mem::replace(open, true) {
             current.packets.clear();
             current.body.clear();
@@ -408,7 +414,7 @@ impl Tls {
             current.start = end.saturating_sub((HEADER + fragment.bytes.len()) as u64);
             current.began = arrival.time;
             current.complete = true;
-            current.wanted = self.waiting.is_some() || !self.gave_up || self.state.has_secrets(keys);
+            current.needs_body = self.reread.is_some() || !self.stopped_waiting || self.interpreter.has_secrets(keys);
         }
         current.end = end;
         current.time = arrival.time;
@@ -420,7 +426,7 @@ impl Tls {
             }
         }
         // Records in the clear are always read.
-        if current.wanted || current.record.content != ContentType::ApplicationData {
+        if current.needs_body || current.record.content != ContentType::ApplicationData {
             current.body.extend_from_slice(fragment.bytes);
         }
         fragment.last
@@ -428,61 +434,67 @@ impl Tls {
 
     /// Processes the current record of a direction, complete or not. Returns the direction, which
     /// is reversed where this record shows that client and server were confused.
-    fn record(&mut self, mut direction: Direction, keys: &KeyLog, sink: &mut Sink<'_>) -> Direction {
+    fn finish_record(&mut self, mut direction: Direction, keys: &KeyLog, sink: &mut TlsEventSink<'_>) -> Direction {
         let framing = &mut self.framing[direction as usize];
         if !std::mem::take(&mut framing.open) {
             return direction;
         }
         let mut whole = std::mem::take(&mut framing.current);
         whole.complete &= whole.body.len() == usize::from(whole.record.length);
-        if self.state.find(direction, &whole, keys) {
+        if self.interpreter.find_session(direction, &whole, keys) {
             self.framing.reverse();
             direction = direction.reversed();
             sink(TlsEvent::Reversed);
         }
-        self.whole(direction, &mut whole, keys, sink);
+        self.interpret_record(direction, &mut whole, keys, sink);
         // The next record uses the same memory.
         self.framing[direction as usize].current = whole;
-        if !self.state.is_opening() {
+        if !self.interpreter.is_opening() {
             self.framing[direction as usize].current.body = Vec::new();
         }
         direction
     }
 
     /// Gives a record to the interpreter, and buffers a copy where secrets are awaited.
-    fn whole(&mut self, direction: Direction, whole: &mut Whole, keys: &KeyLog, sink: &mut Sink<'_>) {
-        if self.waiting.is_none() && !self.gave_up && self.state.must_wait(direction, whole, keys) {
-            let before = Box::new(self.state.clone());
-            self.waiting = Some(Waiting { before, held: Vec::new(), bytes: size_of::<State>() });
+    fn interpret_record(
+        &mut self,
+        direction: Direction,
+        whole: &mut ReceivedRecord,
+        keys: &KeyLog,
+        sink: &mut TlsEventSink<'_>,
+    ) {
+        if self.reread.is_none() && !self.stopped_waiting && self.interpreter.lacks_secrets(direction, whole, keys) {
+            let before = Box::new(self.interpreter.clone());
+            self.reread = Some(RereadBuffer { before, inputs: Vec::new(), bytes: size_of::<Interpreter>() });
         }
-        let waits = self.waiting.is_some();
-        self.hold(direction, || Held::Record(Box::new(whole.clone())));
-        self.state.record(direction, whole, if waits { None } else { Some(keys) }, sink);
+        let waits = self.reread.is_some();
+        self.buffer_input(direction, || BufferedInput::Record(Box::new(whole.clone())));
+        self.interpreter.interpret(direction, whole, if waits { None } else { Some(keys) }, sink);
     }
 
     /// Buffers an input of the interpreter while secrets are awaited.
-    fn hold(&mut self, direction: Direction, held: impl FnOnce() -> Held) {
-        if let Some(waiting) = &mut self.waiting {
+    fn buffer_input(&mut self, direction: Direction, held: impl FnOnce() -> BufferedInput) {
+        if let Some(waiting) = &mut self.reread {
             let held = held();
-            waiting.bytes += HELD_RECORD;
-            if let Held::Record(whole) = &held {
+            waiting.bytes += BUFFERED_RECORD_COST;
+            if let BufferedInput::Record(whole) = &held {
                 waiting.bytes += whole.body.len();
             }
-            waiting.held.push((direction, held));
+            waiting.inputs.push((direction, held));
         }
     }
 
     /// Handles bytes that were not captured.
-    fn gap(&mut self, mut direction: Direction, length: u64, keys: &KeyLog, sink: &mut Sink<'_>) {
+    fn gap(&mut self, mut direction: Direction, length: u64, keys: &KeyLog, sink: &mut TlsEventSink<'_>) {
         let framing = &mut self.framing[direction as usize];
         framing.offset = framing.offset.saturating_add(length);
         framing.current.complete = false;
         if framing.records.gap(length) {
             framing.current.end = framing.offset;
         } else {
-            direction = self.record(direction, keys, sink);
+            direction = self.finish_record(direction, keys, sink);
         }
-        self.state.lose(direction);
-        self.hold(direction, || Held::Lost);
+        self.interpreter.lose(direction);
+        self.buffer_input(direction, || BufferedInput::Lost);
     }
 }

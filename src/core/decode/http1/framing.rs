@@ -2,7 +2,7 @@
 //! the request.
 
 use super::grammar::{decimal, trim};
-use super::pairing::Asks;
+use super::pairing::RequestKind;
 use crate::decode::http::Head;
 
 /// The way in which the end of a body is found.
@@ -33,7 +33,7 @@ pub(super) struct Framing {
 
 /// The fields of a head that determine the framing.
 #[derive(Default)]
-struct Told {
+struct FramingFields {
     /// The value of Content-Length, or what is wrong with it. `None` without the field.
     length: Option<Result<u64, &'static str>>,
     /// The transfer codings in order, without `identity`.
@@ -45,16 +45,16 @@ struct Told {
 
 /// The framing of a request.
 pub(super) fn of_request(head: &Head) -> Framing {
-    let told = told(head);
+    let fields = framing_fields(head);
     // "6. ... If the message is a request and none of the above are true, then the message body
     // length is zero".
-    told.framing(head, Body::Length(0), Body::Unknown)
+    fields.framing(head, Body::Length(0), Body::Unknown)
 }
 
 /// The framing of a response with this status to a request of this kind. Interim responses
 /// have no body.
-pub(super) fn of_response(head: &Head, status: u16, asks: Asks) -> Framing {
-    let mut told = told(head);
+pub(super) fn of_response(head: &Head, status: u16, request_kind: RequestKind) -> Framing {
+    let mut fields = framing_fields(head);
     let body = match status {
         // RFC 9110 section 15.2.2: 101 indicates "which protocol(s) will be in effect after this
         // response".
@@ -63,19 +63,19 @@ pub(super) fn of_response(head: &Head, status: u16, asks: Asks) -> Framing {
         // Content), or 304 (Not Modified) status code is always terminated by the first empty line
         // after the header fields".
         100..200 | 204 | 304 => Body::Length(0),
-        _ if asks == Asks::Head => Body::Length(0),
+        _ if request_kind == RequestKind::Head => Body::Length(0),
         // "2. Any 2xx (Successful) response to a CONNECT request implies that the connection will
         // become a tunnel".
-        200..300 if asks == Asks::Connect => Body::Tunnel,
+        200..300 if request_kind == RequestKind::Connect => Body::Tunnel,
         // "8. Otherwise, this is a response message without a declared message body length, so the
         // message body length is determined by the number of octets received prior to the server
         // closing the connection."
-        _ => return told.framing(head, Body::UntilClose, Body::UntilClose),
+        _ => return fields.framing(head, Body::UntilClose, Body::UntilClose),
     };
-    Framing { body, ambiguous: None, upgrade: std::mem::take(&mut told.upgrade) }
+    Framing { body, ambiguous: None, upgrade: std::mem::take(&mut fields.upgrade) }
 }
 
-impl Told {
+impl FramingFields {
     /// Applies rules 3 to 6. `silent` is the result without any field, `unchunked` the result where
     /// the last transfer coding is not `chunked`.
     fn framing(self, head: &Head, silent: Body, unchunked: Body) -> Framing {
@@ -119,8 +119,8 @@ impl Told {
 }
 
 /// Collects the framing fields. Lengths are compared before names, since most fields are others.
-fn told(head: &Head) -> Told {
-    let mut told = Told::default();
+fn framing_fields(head: &Head) -> FramingFields {
+    let mut fields = FramingFields::default();
     for (name, value) in &head.fields {
         let length = name.end - name.start;
         if !matches!(length, 7 | 14 | 17) {
@@ -129,22 +129,22 @@ fn told(head: &Head) -> Told {
         let (text, value) = (head.slice(name), head.slice(value));
         match length {
             14 if text.eq_ignore_ascii_case(b"content-length") => {
-                told.length = Some(content_length(told.length, value));
+                fields.length = Some(content_length(fields.length, value));
             }
             17 if text.eq_ignore_ascii_case(b"transfer-encoding") => {
                 let codings = value.split(|byte| *byte == b',').map(|coding| trim(coding).to_ascii_lowercase());
                 let codings = codings.filter(|coding| !coding.is_empty() && coding != b"identity");
-                told.codings.extend(codings.map(|coding| String::from_utf8_lossy(&coding).into_owned()));
+                fields.codings.extend(codings.map(|coding| String::from_utf8_lossy(&coding).into_owned()));
             }
             7 if text.eq_ignore_ascii_case(b"upgrade") => {
-                told.upgrade = true;
+                fields.upgrade = true;
                 continue;
             }
             _ => continue,
         }
-        told.spaced |= head.text.get(name.end as usize) != Some(&b':');
+        fields.spaced |= head.text.get(name.end as usize) != Some(&b':');
     }
-    told
+    fields
 }
 
 /// Parses a value of Content-Length. RFC 9112 section 6.3, rule 5: a comma-separated list is

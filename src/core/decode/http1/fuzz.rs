@@ -52,7 +52,7 @@ pub(in crate::decode) fn parse_script(mut data: &[u8], data_bits: u8) -> Vec<(Di
 
 /// The events of a decoder as lines, checked against the bytes that were sent.
 #[derive(Default)]
-pub(in crate::decode) struct Transcript {
+pub(in crate::decode) struct EventTranscript {
     /// One line per event. Contents that follow each other directly share a line.
     pub(in crate::decode) lines: Vec<String>,
     /// The description of the bytes in the last line, and the offset after them.
@@ -61,7 +61,7 @@ pub(in crate::decode) struct Transcript {
     ends: [u64; 2],
 }
 
-impl Transcript {
+impl EventTranscript {
     /// Records bytes that an event carries.
     pub(in crate::decode) fn add_bytes(
         &mut self,
@@ -132,7 +132,7 @@ fn run(steps: &[(Direction, ScriptStep<'_>)], size: usize) -> [Vec<String>; 2] {
     let limits = Limits { head: 200, pipelined: 5, ..Limits::default() };
     let mut sent: [SentBytes; 2] = Default::default();
     let mut decoder = Http1::new(limits);
-    let mut transcripts: [Transcript; 2] = Default::default();
+    let mut transcripts: [EventTranscript; 2] = Default::default();
     let mut open_messages = [0; 2];
     // A sender's acknowledgment changes between steps only.
     let mut sender = None;
@@ -163,7 +163,7 @@ fn run(steps: &[(Direction, ScriptStep<'_>)], size: usize) -> [Vec<String>; 2] {
 
 /// Adds an event to the transcript of its direction. `open_messages` counts final heads minus ends.
 fn record(
-    transcripts: &mut [Transcript; 2],
+    transcripts: &mut [EventTranscript; 2],
     open_messages: &mut [i32; 2],
     sent: &[SentBytes; 2],
     event: &HttpEvent<'_>,

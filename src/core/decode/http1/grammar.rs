@@ -20,7 +20,7 @@ use crate::decode::Direction;
 type Parsed<'a, T> = IResult<&'a [u8], T>;
 
 /// Name and value of a field, as ranges of the head's text.
-pub(super) type Field = (Range<u32>, Range<u32>);
+pub(super) type FieldRanges = (Range<u32>, Range<u32>);
 
 /// A start line, as slices of the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,9 +33,9 @@ pub(super) enum Start<'a> {
 
 /// The lines after the start line of a head. A reader reuses the struct, to reuse its memory.
 #[derive(Debug, Default)]
-pub(super) struct Fields {
+pub(super) struct FieldLines {
     /// Name and value of each field, in order.
-    pub(super) list: Vec<Field>,
+    pub(super) list: Vec<FieldRanges>,
     /// Offset of the first LF without CR.
     pub(super) bare_line_feed: Option<usize>,
     /// Offset of the first line that continues another.
@@ -68,7 +68,7 @@ pub(super) fn is_blank(byte: u8) -> bool {
 }
 
 /// Parses a whole head: start line, fields, empty line. `text` begins with the start line.
-pub(super) fn head<'a>(direction: Direction, text: &'a [u8], fields: &mut Fields) -> Parsed<'a, Start<'a>> {
+pub(super) fn head<'a>(direction: Direction, text: &'a [u8], fields: &mut FieldLines) -> Parsed<'a, Start<'a>> {
     fields.clear();
     let (mut remaining, first) = fields.line(text, text)?;
     let (_, start) = start_line(direction, first)?;
@@ -86,7 +86,7 @@ pub(super) fn head<'a>(direction: Direction, text: &'a [u8], fields: &mut Fields
     }
 }
 
-impl Fields {
+impl FieldLines {
     fn clear(&mut self) {
         self.list.clear();
         (self.bare_line_feed, self.folded, self.not_a_field) = (None, None, None);
@@ -104,7 +104,7 @@ impl Fields {
     /// Adds a line that should be a field. Returns whether it is one.
     fn push(&mut self, text: &[u8], position: usize, content: &[u8]) -> bool {
         match field(content) {
-            Ok((_, (name, value))) => self.list.push((place(text, name), place(text, value))),
+            Ok((_, (name, value))) => self.list.push((range_in(text, name), range_in(text, value))),
             Err(_) => {
                 self.not_a_field.get_or_insert(position);
                 return false;
@@ -120,7 +120,7 @@ impl Fields {
     /// processing".
     fn fold(&mut self, text: &[u8], position: usize, content: &[u8], open: bool) {
         self.folded.get_or_insert(position);
-        let added = place(text, trim(content));
+        let added = range_in(text, trim(content));
         if let Some((_, value)) = self.list.last_mut().filter(|_| open && added.start < added.end) {
             let start = if value.start == value.end { added.start } else { value.start };
             *value = start..added.end;
@@ -129,7 +129,7 @@ impl Fields {
 }
 
 /// The range of a slice in the head. A head is shorter than 4 GiB, see `Reader::new`.
-fn place(text: &[u8], slice: &[u8]) -> Range<u32> {
+fn range_in(text: &[u8], slice: &[u8]) -> Range<u32> {
     let start = text.offset(slice) as u32;
     start..start + slice.len() as u32
 }

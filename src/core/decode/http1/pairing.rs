@@ -23,7 +23,7 @@ use crate::decode::http::Index;
 
 /// The kind of a request, as far as it decides how its response is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asks {
+pub(super) enum RequestKind {
     /// `HEAD`: the response has no content.
     Head,
     /// `CONNECT`: a 2xx response makes a tunnel.
@@ -36,19 +36,19 @@ pub(super) enum Asks {
 
 /// A request without its response, or a place where requests may be missing.
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
+struct QueueEntry {
     /// Offset in the responses up to which the client had acknowledged when it began to send. For
     /// missing requests this is the lowest possible value.
-    seen: u64,
-    what: What,
+    acknowledged: u64,
+    kind: EntryKind,
 }
 
 /// The kind of an entry in the queue.
 #[derive(Clone, Copy, Debug)]
-enum What {
+enum EntryKind {
     Request {
         exchange: Index,
-        asks: Asks,
+        request_kind: RequestKind,
         /// False right after lost requests, if the client had received nothing since. The lost
         /// requests may then be unanswered too.
         follows_answers: bool,
@@ -60,19 +60,19 @@ enum What {
     Doubtful(u64),
 }
 
-impl Waiting {
+impl QueueEntry {
     fn is_request(&self) -> bool {
-        matches!(self.what, What::Request { .. })
+        matches!(self.kind, EntryKind::Request { .. })
     }
 }
 
 /// The exchange of a response, and how to read the response.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Answer {
+pub(super) struct ResponsePairing {
     /// The exchange of the response.
     pub(super) exchange: Index,
     /// The kind of the request.
-    pub(super) asks: Asks,
+    pub(super) request_kind: RequestKind,
     /// Whether the request was captured.
     pub(super) paired: bool,
 }
@@ -81,7 +81,7 @@ pub(super) struct Answer {
 #[derive(Debug)]
 pub(super) struct Pairing {
     /// The queue, oldest first. `acknowledged` never decreases from front to back.
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<QueueEntry>,
     limit: usize,
     next: u64,
     /// Whether the client never sent a request before the response to the previous one was over.
@@ -89,7 +89,7 @@ pub(super) struct Pairing {
     /// Responses that began below this offset may be missing.
     responses_lost: u64,
     /// The offset at which the last paired response ended; `None` while it is incomplete.
-    over: Option<u64>,
+    last_end: Option<u64>,
     /// The exchange of an interim response without a request. The final response belongs to it too.
     interim: Option<Index>,
     /// The exchange that ended HTTP on this connection.
@@ -105,7 +105,7 @@ impl Pairing {
             next: 0,
             sequential: true,
             responses_lost: 0,
-            over: Some(0),
+            last_end: Some(0),
             interim: None,
             switched: None,
         }
@@ -120,68 +120,72 @@ impl Pairing {
     ///
     /// Returns its exchange, and whether older requests were evicted for it, for the first time
     /// since the queue was in order.
-    pub(super) fn ask(&mut self, seen: u64, asks: Asks) -> (Index, bool) {
+    pub(super) fn add_request(&mut self, acknowledged: u64, request_kind: RequestKind) -> (Index, bool) {
         // If the previous request has no response and a response can be lost, then it was lost: the
         // client has received more since.
         let before = self.waiting.iter().rev().find(|waiting| waiting.is_request());
-        let alone = before.is_none_or(|before| before.seen < seen && before.seen < self.responses_lost);
-        self.sequential &= alone && self.over.is_some_and(|over| over <= seen);
-        let follows_answers = match self.waiting.back().map(|waiting| waiting.what) {
+        let alone =
+            before.is_none_or(|before| before.acknowledged < acknowledged && before.acknowledged < self.responses_lost);
+        self.sequential &= alone && self.last_end.is_some_and(|over| over <= acknowledged);
+        let follows_answers = match self.waiting.back().map(|waiting| waiting.kind) {
             // The client waited for the response to the previous request, so it would have waited
             // again.
-            Some(What::Doubtful(_)) if self.sequential => {
+            Some(EntryKind::Doubtful(_)) if self.sequential => {
                 self.waiting.pop_back();
                 true
             }
-            Some(What::Lost(_) | What::Doubtful(_)) => self.over.is_some_and(|over| over < seen),
+            Some(EntryKind::Lost(_) | EntryKind::Doubtful(_)) => self.last_end.is_some_and(|over| over < acknowledged),
             _ => true,
         };
         // A request that was captured only when it was retransmitted has the acknowledgment of that
         // time. Requests after it in the stream were first sent later, so the client had
         // acknowledged no more when it first sent this one.
-        for earlier in self.waiting.iter_mut().rev().take_while(|earlier| earlier.seen > seen) {
-            earlier.seen = seen;
+        for earlier in self.waiting.iter_mut().rev().take_while(|earlier| earlier.acknowledged > acknowledged) {
+            earlier.acknowledged = acknowledged;
         }
         let exchange = self.open();
-        self.waiting.push_back(Waiting { seen, what: What::Request { exchange, asks, follows_answers } });
-        (exchange, self.forget())
+        self.waiting.push_back(QueueEntry {
+            acknowledged,
+            kind: EntryKind::Request { exchange, request_kind, follows_answers },
+        });
+        (exchange, self.enforce_limit())
     }
 
     /// Enforces the limit of the queue. Evicted requests become an entry of lost ones, to
     /// keep the count.
-    fn forget(&mut self) -> bool {
+    fn enforce_limit(&mut self) -> bool {
         if self.waiting.len() <= self.limit {
             return false;
         }
-        let first = self.waiting.front().is_some_and(Waiting::is_request);
+        let first = self.waiting.front().is_some_and(QueueEntry::is_request);
         while self.waiting.len() >= self.limit {
             self.waiting.pop_front();
         }
-        self.waiting.push_front(Waiting { seen: 0, what: What::Lost(0) });
+        self.waiting.push_front(QueueEntry { acknowledged: 0, kind: EntryKind::Lost(0) });
         first
     }
 
     /// Notes that requests were lost from this offset of the requests on.
     pub(super) fn lose_requests(&mut self, from: u64) {
-        self.unseen(What::Lost(from));
+        self.add_unseen(EntryKind::Lost(from));
     }
 
     /// Notes that requests may be missing from this offset of the requests on: the end of the last
     /// one is uncertain.
     pub(super) fn doubt_requests(&mut self, from: u64) {
-        self.unseen(What::Doubtful(from));
+        self.add_unseen(EntryKind::Doubtful(from));
     }
 
     /// Adds an entry for missing requests, or merges it with the last one.
-    fn unseen(&mut self, what: What) {
-        match (self.waiting.back_mut(), what) {
-            (Some(Waiting { what: What::Lost(_), .. }), _)
-            | (Some(Waiting { what: What::Doubtful(_), .. }), What::Doubtful(_)) => {}
-            (Some(Waiting { what: doubtful @ What::Doubtful(_), .. }), lost) => *doubtful = lost,
-            (back, what) => {
-                let seen = back.map_or(0, |waiting| waiting.seen);
-                self.waiting.push_back(Waiting { seen, what });
-                self.forget();
+    fn add_unseen(&mut self, kind: EntryKind) {
+        match (self.waiting.back_mut(), kind) {
+            (Some(QueueEntry { kind: EntryKind::Lost(_), .. }), _)
+            | (Some(QueueEntry { kind: EntryKind::Doubtful(_), .. }), EntryKind::Doubtful(_)) => {}
+            (Some(QueueEntry { kind: doubtful @ EntryKind::Doubtful(_), .. }), lost) => *doubtful = lost,
+            (back, kind) => {
+                let acknowledged = back.map_or(0, |waiting| waiting.acknowledged);
+                self.waiting.push_back(QueueEntry { acknowledged, kind });
+                self.enforce_limit();
             }
         }
     }
@@ -193,10 +197,10 @@ impl Pairing {
 
     /// Pairs a response that begins at `start`. The server had acknowledged the requests up to
     /// `acknowledged`.
-    pub(super) fn answer(&mut self, start: u64, acknowledged: u64, interim: bool) -> Answer {
+    pub(super) fn pair_response(&mut self, start: u64, acknowledged: u64, interim: bool) -> ResponsePairing {
         // A client that has received bytes did not request them later.
-        let candidates = self.waiting.partition_point(|waiting| waiting.seen <= start);
-        let Some((at, exchange, asks)) = self.asked(candidates, acknowledged) else {
+        let candidates = self.waiting.partition_point(|waiting| waiting.acknowledged <= start);
+        let Some((at, exchange, request_kind)) = self.find_request(candidates, acknowledged) else {
             if !interim && candidates > 0 {
                 // It may have answered any of them. If it was not the first, that one was answered
                 // before.
@@ -207,7 +211,7 @@ impl Pairing {
             }
             let exchange = self.interim.take().unwrap_or_else(|| self.open());
             self.interim = interim.then_some(exchange);
-            return Answer { exchange, asks: Asks::Other, paired: false };
+            return ResponsePairing { exchange, request_kind: RequestKind::Other, paired: false };
         };
         // Requests before it stay without response, or their response was lost. The count is
         // certain again.
@@ -215,38 +219,38 @@ impl Pairing {
         self.responses_lost = 0;
         self.interim = None;
         if !interim {
-            self.over = None;
+            self.last_end = None;
         }
-        Answer { exchange, asks, paired: true }
+        ResponsePairing { exchange, request_kind, paired: true }
     }
 
     /// Pairs a response without a head that continues at `start`. If the client sends requests
     /// without waiting, this may be the rest of an earlier response, so it stays alone.
-    pub(super) fn answer_unseen(&mut self, start: u64, acknowledged: u64) -> Answer {
+    pub(super) fn pair_headless_response(&mut self, start: u64, acknowledged: u64) -> ResponsePairing {
         match self.sequential {
-            true => self.answer(start, acknowledged, false),
-            false => Answer { exchange: self.open(), asks: Asks::Other, paired: false },
+            true => self.pair_response(start, acknowledged, false),
+            false => ResponsePairing { exchange: self.open(), request_kind: RequestKind::Other, paired: false },
         }
     }
 
     /// The request that a response answers, of the first `candidates`: its index in the queue.
-    fn asked(&self, candidates: usize, acknowledged: u64) -> Option<(usize, Index, Asks)> {
-        let request = |at: usize| match self.waiting.get(at)?.what {
-            What::Request { exchange, asks, follows_answers } => {
-                (at == 0 || !self.sequential || follows_answers).then_some((at, exchange, asks))
+    fn find_request(&self, candidates: usize, acknowledged: u64) -> Option<(usize, Index, RequestKind)> {
+        let request = |at: usize| match self.waiting.get(at)?.kind {
+            EntryKind::Request { exchange, request_kind, follows_answers } => {
+                (at == 0 || !self.sequential || follows_answers).then_some((at, exchange, request_kind))
             }
-            What::Lost(_) | What::Doubtful(_) => None,
+            EntryKind::Lost(_) | EntryKind::Doubtful(_) => None,
         };
         let first = self.waiting.front().filter(|_| candidates > 0)?;
-        let certain = first.is_request() && first.seen >= self.responses_lost;
+        let certain = first.is_request() && first.acknowledged >= self.responses_lost;
         if certain || candidates == 1 {
             request(0)
         } else if self.sequential {
             // Each request was sent after the response to the previous one, so the last one is
             // meant. Lost requests that the server had not acknowledged are not.
-            let meant = self.waiting.iter().take(candidates).rposition(|waiting| match waiting.what {
-                What::Request { .. } => true,
-                What::Lost(from) | What::Doubtful(from) => from < acknowledged,
+            let meant = self.waiting.iter().take(candidates).rposition(|waiting| match waiting.kind {
+                EntryKind::Request { .. } => true,
+                EntryKind::Lost(from) | EntryKind::Doubtful(from) => from < acknowledged,
             });
             request(meant?)
         } else {
@@ -255,8 +259,8 @@ impl Pairing {
     }
 
     /// Notes that a paired response is over, or may be, at this offset of the responses.
-    pub(super) fn over(&mut self, offset: u64) {
-        self.over.get_or_insert(offset);
+    pub(super) fn end_response(&mut self, offset: u64) {
+        self.last_end.get_or_insert(offset);
     }
 
     /// The number of entries in the queue.
@@ -265,8 +269,8 @@ impl Pairing {
     }
 
     /// Notes that a response continues after its end was noted.
-    pub(super) fn goes_on(&mut self) {
-        self.over = None;
+    pub(super) fn resume_response(&mut self) {
+        self.last_end = None;
     }
 
     /// Whether the queue is empty: no request and no missing request waits for a response.
@@ -276,9 +280,11 @@ impl Pairing {
 
     /// The kind of the last request, while it waits, if its response may end HTTP
     /// on this connection.
-    pub(super) fn undecided(&self) -> Option<Asks> {
-        match self.waiting.back()?.what {
-            What::Request { asks: asks @ (Asks::Connect | Asks::Upgrade), .. } => Some(asks),
+    pub(super) fn possible_switch(&self) -> Option<RequestKind> {
+        match self.waiting.back()?.kind {
+            EntryKind::Request {
+                request_kind: request_kind @ (RequestKind::Connect | RequestKind::Upgrade), ..
+            } => Some(request_kind),
             _ => None,
         }
     }

@@ -23,8 +23,8 @@ mod heads;
 mod search;
 mod value;
 
-use self::value::Value;
-use super::grammar::Fields;
+use self::value::ValueProgress;
+use super::grammar::FieldLines;
 use super::pairing::Pairing;
 use crate::capture::Limits;
 use crate::decode::http::{HttpEvent, Index};
@@ -35,11 +35,11 @@ use crate::decode::{Anomaly, Direction, Ending};
 const FAR: u64 = 1 << 62;
 
 /// The parts of the connection that a reader needs for one piece.
-pub(super) struct Turn<'c, S> {
+pub(super) struct PieceContext<'c, S> {
     /// Pairs responses with requests.
     pub(super) pairing: &'c mut Pairing,
     /// Offset in the other direction up to which the sender of the piece had acknowledged.
-    pub(super) seen: u64,
+    pub(super) acknowledged: u64,
     /// Receives the events.
     pub(super) sink: &'c mut S,
 }
@@ -80,7 +80,7 @@ enum State {
 
 /// The message being read.
 #[derive(Debug)]
-struct Message {
+struct OpenMessage {
     exchange: Index,
     /// Offset of its head in the stream.
     head: u64,
@@ -89,14 +89,14 @@ struct Message {
     /// For a response: whether its request is known.
     paired: bool,
     /// Its framing was lost, but its events may continue later.
-    is_torn: bool,
+    may_resume: bool,
     /// Whether a bare line feed was reported already.
     bare_line_feed: bool,
 }
 
-impl Message {
-    fn new(exchange: Index, head: u64) -> Message {
-        Message { exchange, head, whole: true, paired: false, is_torn: false, bare_line_feed: false }
+impl OpenMessage {
+    fn new(exchange: Index, head: u64) -> OpenMessage {
+        OpenMessage { exchange, head, whole: true, paired: false, may_resume: false, bare_line_feed: false }
     }
 }
 
@@ -113,14 +113,14 @@ pub(super) struct Reader {
     /// Index in `held` of the beginning of the last line.
     line: usize,
     /// While a message is searched: the JSON value at the beginning of the last line.
-    value: Value,
+    value: ValueProgress,
     /// The acknowledgment of the sender when it sent the first byte of the head.
-    seen: u64,
+    acknowledged: u64,
     /// The acknowledgment when it sent the last byte of the head so far, and the index in `held` of
     /// the first byte sent with it.
     flight: (u64, usize),
-    message: Message,
-    fields: Fields,
+    message: OpenMessage,
+    fields: FieldLines,
 }
 
 impl Reader {
@@ -133,11 +133,11 @@ impl Reader {
             offset: 0,
             held: Vec::new(),
             line: 0,
-            value: Value::default(),
-            seen: 0,
+            value: ValueProgress::default(),
+            acknowledged: 0,
             flight: (0, 0),
-            message: Message::new(Index(0), 0),
-            fields: Fields::default(),
+            message: OpenMessage::new(Index(0), 0),
+            fields: FieldLines::default(),
         }
     }
 
@@ -163,50 +163,50 @@ impl Reader {
 
     /// Called after a response for the reader of requests: decides how bytes after a possible
     /// switch of protocols are read.
-    pub(super) fn settle<S: FnMut(HttpEvent<'_>)>(&mut self, turn: &mut Turn<'_, S>) {
-        match (turn.pairing.switched(), self.state) {
+    pub(super) fn decide_switch<S: FnMut(HttpEvent<'_>)>(&mut self, context: &mut PieceContext<'_, S>) {
+        match (context.pairing.switched(), self.state) {
             (Some(exchange), State::Head | State::Undecided | State::Lost(_) | State::Candidate(_)) => {
-                self.switch(exchange, turn);
+                self.switch(exchange, context);
             }
-            (None, State::Undecided) if turn.pairing.undecided().is_none() => {
+            (None, State::Undecided) if context.pairing.possible_switch().is_none() => {
                 self.state = State::Head;
-                self.again(turn);
+                self.reread_held(context);
             }
             _ => {}
         }
     }
 
     /// Takes some of the bytes and returns their number. It is 0 only if the state has changed.
-    pub(super) fn data<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], turn: &mut Turn<'_, S>) -> usize {
+    pub(super) fn data<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], context: &mut PieceContext<'_, S>) -> usize {
         match self.state {
-            State::Head => self.head(bytes, turn),
-            State::Candidate(_) => self.head_line(bytes, turn),
-            State::Length(left) => self.length(left, bytes, turn),
-            State::UntilClose => self.content(bytes, turn),
-            State::ChunkSize => self.chunk_size(bytes, turn),
-            State::ChunkData(left) => self.chunk_data(left, bytes, turn),
-            State::ChunkEnd => self.chunk_end(bytes, turn),
-            State::Trailer(read) => self.trailer(read, bytes, turn),
-            State::Rejoin => self.rejoin(bytes, turn),
-            State::Undecided => self.undecided(bytes, turn),
-            State::Lost(_) => self.search(bytes, turn),
-            State::Events { within } => self.events(within, bytes, turn),
-            State::Opaque => self.opaque(bytes, turn),
+            State::Head => self.head(bytes, context),
+            State::Candidate(_) => self.head_line(bytes, context),
+            State::Length(left) => self.length(left, bytes, context),
+            State::UntilClose => self.content(bytes, context),
+            State::ChunkSize => self.chunk_size(bytes, context),
+            State::ChunkData(left) => self.chunk_data(left, bytes, context),
+            State::ChunkEnd => self.chunk_end(bytes, context),
+            State::Trailer(read) => self.trailer(read, bytes, context),
+            State::Rejoin => self.rejoin(bytes, context),
+            State::Undecided => self.undecided(bytes, context),
+            State::Lost(_) => self.search(bytes, context),
+            State::Events { within } => self.events(within, bytes, context),
+            State::Opaque => self.opaque(bytes, context),
             State::Over => bytes.len(),
         }
     }
 
     /// Reads the held bytes again in the state that is right for them. No state holds the
     /// same bytes twice.
-    fn again<S: FnMut(HttpEvent<'_>)>(&mut self, turn: &mut Turn<'_, S>) {
+    fn reread_held<S: FnMut(HttpEvent<'_>)>(&mut self, context: &mut PieceContext<'_, S>) {
         let held = std::mem::take(&mut self.held);
         self.offset -= held.len() as u64;
-        let seen = std::mem::replace(&mut turn.seen, self.seen);
+        let acknowledged = std::mem::replace(&mut context.acknowledged, self.acknowledged);
         let mut bytes = held.as_slice();
         while !bytes.is_empty() {
-            bytes = &bytes[self.data(bytes, turn)..];
+            bytes = &bytes[self.data(bytes, context)..];
         }
-        turn.seen = seen;
+        context.acknowledged = acknowledged;
     }
 
     fn advance(&mut self, length: usize) {
@@ -214,54 +214,54 @@ impl Reader {
     }
 
     /// Moves the offset over a gap.
-    fn pass(&mut self, length: u64) {
+    fn skip_gap(&mut self, length: u64) {
         self.offset = self.offset.saturating_add(length).min(FAR);
     }
 
     /// Emits bytes of the content.
-    fn content<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], turn: &mut Turn<'_, S>) -> usize {
+    fn content<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], context: &mut PieceContext<'_, S>) -> usize {
         let (exchange, direction, offset) = (self.message.exchange, self.direction, self.offset);
-        (turn.sink)(HttpEvent::Content { exchange, direction, offset, bytes });
+        (context.sink)(HttpEvent::Content { exchange, direction, offset, bytes });
         self.advance(bytes.len());
         bytes.len()
     }
 
     /// Reads content of known length.
-    fn length<S: FnMut(HttpEvent<'_>)>(&mut self, left: u64, bytes: &[u8], turn: &mut Turn<'_, S>) -> usize {
-        let taken = self.content(within(bytes, left), turn);
+    fn length<S: FnMut(HttpEvent<'_>)>(&mut self, left: u64, bytes: &[u8], context: &mut PieceContext<'_, S>) -> usize {
+        let taken = self.content(within(bytes, left), context);
         self.state = State::Length(left - taken as u64);
         if self.state == State::Length(0) {
-            self.end(self.message.whole, Ending::Finished, turn);
+            self.end(self.message.whole, Ending::Finished, context);
         }
         taken
     }
 
     /// Emits bytes of another protocol.
-    fn opaque<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], turn: &mut Turn<'_, S>) -> usize {
-        (turn.sink)(HttpEvent::Opaque { direction: self.direction, offset: self.offset, bytes });
+    fn opaque<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], context: &mut PieceContext<'_, S>) -> usize {
+        (context.sink)(HttpEvent::Opaque { direction: self.direction, offset: self.offset, bytes });
         self.advance(bytes.len());
         bytes.len()
     }
 
     /// Handles a gap.
-    pub(super) fn gap<S: FnMut(HttpEvent<'_>)>(&mut self, length: u64, turn: &mut Turn<'_, S>) {
+    pub(super) fn gap<S: FnMut(HttpEvent<'_>)>(&mut self, length: u64, context: &mut PieceContext<'_, S>) {
         match self.state {
             State::Length(left) => {
                 let inside = left.min(length);
-                self.content_gap(Some(inside), inside, turn);
+                self.content_gap(Some(inside), inside, context);
                 self.state = State::Length(left - inside);
                 if left == inside {
-                    self.end(false, Ending::Finished, turn);
+                    self.end(false, Ending::Finished, context);
                 }
                 if length > inside {
                     // The reader is between messages now, so this happens once.
-                    self.gap(length - inside, turn);
+                    self.gap(length - inside, context);
                 }
             }
-            State::UntilClose => self.content_gap(Some(length), length, turn),
+            State::UntilClose => self.content_gap(Some(length), length, context),
             // The size of a chunk is known, so a gap inside it does not affect the framing.
             State::ChunkData(left) if length <= left => {
-                self.content_gap(Some(length), length, turn);
+                self.content_gap(Some(length), length, context);
                 self.state = if length == left { State::ChunkEnd } else { State::ChunkData(left - length) };
             }
             State::ChunkSize | State::ChunkData(_) | State::ChunkEnd | State::Trailer(_) | State::Events { .. } => {
@@ -270,58 +270,63 @@ impl Reader {
                     // Only a response may continue for long. Only for a response can it be certain
                     // that no other message began meanwhile.
                     Direction::ServerToClient => {
-                        turn.pairing.over(self.offset);
-                        self.content_gap(None, length, turn);
-                        turn.pairing.lose_responses(self.offset);
+                        context.pairing.end_response(self.offset);
+                        self.content_gap(None, length, context);
+                        context.pairing.lose_responses(self.offset);
                         self.state = State::Rejoin;
                     }
                     Direction::ClientToServer => {
-                        self.content_gap(None, length, turn);
-                        self.end(false, Ending::Cut, turn);
-                        self.lose(self.offset, turn);
+                        self.content_gap(None, length, context);
+                        self.end(false, Ending::Cut, context);
+                        self.lose(self.offset, context);
                     }
                 }
             }
             State::Rejoin => {
-                self.skipped(self.low_water(), self.offset, turn);
+                self.report_skipped(self.low_water(), self.offset, context);
                 self.held.clear();
-                self.pass(length);
-                turn.pairing.lose_responses(self.offset);
+                self.skip_gap(length);
+                context.pairing.lose_responses(self.offset);
             }
-            State::Head | State::Undecided | State::Lost(_) | State::Candidate(_) => self.gap_between(length, turn),
-            State::Opaque => self.pass(length),
+            State::Head | State::Undecided | State::Lost(_) | State::Candidate(_) => self.gap_between(length, context),
+            State::Opaque => self.skip_gap(length),
             State::Over => {}
         }
     }
 
     /// Handles a gap outside of a body. Whole messages may be lost in it.
-    fn gap_between<S: FnMut(HttpEvent<'_>)>(&mut self, length: u64, turn: &mut Turn<'_, S>) {
-        self.skipped(self.passed_over(), self.offset, turn);
+    fn gap_between<S: FnMut(HttpEvent<'_>)>(&mut self, length: u64, context: &mut PieceContext<'_, S>) {
+        self.report_skipped(self.passed_over(), self.offset, context);
         self.held.clear();
         let from = self.offset;
-        self.pass(length);
+        self.skip_gap(length);
         match self.state {
-            State::Lost(_) | State::Candidate(_) => self.lose(from, turn),
-            _ => self.lose_message(from, turn),
+            State::Lost(_) | State::Candidate(_) => self.lose(from, context),
+            _ => self.lose_message(from, context),
         }
         self.state = State::Lost(self.offset);
     }
 
     /// Emits a gap in the content and moves over the `lost` bytes. `length` is `None` where they
     /// may contain framing.
-    fn content_gap<S: FnMut(HttpEvent<'_>)>(&mut self, length: Option<u64>, lost: u64, turn: &mut Turn<'_, S>) {
+    fn content_gap<S: FnMut(HttpEvent<'_>)>(
+        &mut self,
+        length: Option<u64>,
+        lost: u64,
+        context: &mut PieceContext<'_, S>,
+    ) {
         self.message.whole = false;
-        self.pass(lost);
+        self.skip_gap(lost);
         let (exchange, direction) = (self.message.exchange, self.direction);
-        (turn.sink)(HttpEvent::ContentGap { exchange, direction, length });
+        (context.sink)(HttpEvent::ContentGap { exchange, direction, length });
     }
 
     /// Handles the end of the stream.
-    pub(super) fn stream_end<S: FnMut(HttpEvent<'_>)>(&mut self, ending: Ending, turn: &mut Turn<'_, S>) {
+    pub(super) fn stream_end<S: FnMut(HttpEvent<'_>)>(&mut self, ending: Ending, context: &mut PieceContext<'_, S>) {
         match self.state {
             // RFC 9112 section 8: such a response "is considered complete unless an error was
             // indicated by the underlying connection".
-            State::UntilClose => self.end(self.message.whole && ending == Ending::Finished, ending, turn),
+            State::UntilClose => self.end(self.message.whole && ending == Ending::Finished, ending, context),
             State::Length(_)
             | State::ChunkSize
             | State::ChunkData(_)
@@ -330,13 +335,13 @@ impl Reader {
             | State::Events { .. }
             | State::Rejoin => {
                 if self.state == State::Rejoin {
-                    self.skipped(self.low_water(), self.offset, turn);
+                    self.report_skipped(self.low_water(), self.offset, context);
                 }
-                self.end(false, ending, turn);
+                self.end(false, ending, context);
             }
             State::Head | State::Undecided | State::Lost(_) | State::Candidate(_) => {
-                self.skipped(self.passed_over(), self.offset, turn);
-                self.end_torn(ending, turn);
+                self.report_skipped(self.passed_over(), self.offset, context);
+                self.end_resumable(ending, context);
             }
             State::Opaque | State::Over => {}
         }
@@ -345,58 +350,58 @@ impl Reader {
     }
 
     /// Ends the message.
-    fn end<S: FnMut(HttpEvent<'_>)>(&mut self, complete: bool, ending: Ending, turn: &mut Turn<'_, S>) {
+    fn end<S: FnMut(HttpEvent<'_>)>(&mut self, complete: bool, ending: Ending, context: &mut PieceContext<'_, S>) {
         let (exchange, direction) = (self.message.exchange, self.direction);
-        (turn.sink)(HttpEvent::End { exchange, direction, complete, ending });
+        (context.sink)(HttpEvent::End { exchange, direction, complete, ending });
         self.state = State::Head;
-        match (direction, turn.pairing.switched()) {
-            (Direction::ServerToClient, _) => turn.pairing.over(self.low_water()),
-            (Direction::ClientToServer, Some(exchange)) => self.switch(exchange, turn),
+        match (direction, context.pairing.switched()) {
+            (Direction::ServerToClient, _) => context.pairing.end_response(self.low_water()),
+            (Direction::ClientToServer, Some(exchange)) => self.switch(exchange, context),
             (Direction::ClientToServer, None) => {}
         }
     }
 
     /// Ends the message that might have continued.
-    fn end_torn<S: FnMut(HttpEvent<'_>)>(&mut self, ending: Ending, turn: &mut Turn<'_, S>) {
-        if std::mem::take(&mut self.message.is_torn) {
-            self.end(false, ending, turn);
+    fn end_resumable<S: FnMut(HttpEvent<'_>)>(&mut self, ending: Ending, context: &mut PieceContext<'_, S>) {
+        if std::mem::take(&mut self.message.may_resume) {
+            self.end(false, ending, context);
         }
     }
 
     /// Ends HTTP in this direction. The held bytes belong to the other protocol, or were skipped
     /// where the framing was lost before.
-    fn switch<S: FnMut(HttpEvent<'_>)>(&mut self, exchange: Index, turn: &mut Turn<'_, S>) {
+    fn switch<S: FnMut(HttpEvent<'_>)>(&mut self, exchange: Index, context: &mut PieceContext<'_, S>) {
         if let State::Lost(_) | State::Candidate(_) = self.state {
-            self.skipped(self.passed_over(), self.offset, turn);
+            self.report_skipped(self.passed_over(), self.offset, context);
             self.held.clear();
         }
         let (direction, offset) = (self.direction, self.low_water());
-        (turn.sink)(HttpEvent::Switched { exchange, direction, offset });
+        (context.sink)(HttpEvent::Switched { exchange, direction, offset });
         self.state = State::Opaque;
-        self.again(turn);
+        self.reread_held(context);
     }
 
     /// Notes that the framing is lost: messages may begin unnoticed from here on, unless
     /// HTTP has ended.
-    fn lose<S: FnMut(HttpEvent<'_>)>(&mut self, from: u64, turn: &mut Turn<'_, S>) {
+    fn lose<S: FnMut(HttpEvent<'_>)>(&mut self, from: u64, context: &mut PieceContext<'_, S>) {
         if self.state == State::Opaque {
             return;
         }
         self.state = State::Lost(from);
         self.line = 0;
         match self.direction {
-            Direction::ClientToServer => turn.pairing.doubt_requests(from),
-            Direction::ServerToClient => turn.pairing.lose_responses(self.offset),
+            Direction::ClientToServer => context.pairing.doubt_requests(from),
+            Direction::ServerToClient => context.pairing.lose_responses(self.offset),
         }
     }
 
     /// Notes that the framing is lost at the beginning of a message. A request may be missing,
     /// or a response.
-    fn lose_message<S: FnMut(HttpEvent<'_>)>(&mut self, from: u64, turn: &mut Turn<'_, S>) {
+    fn lose_message<S: FnMut(HttpEvent<'_>)>(&mut self, from: u64, context: &mut PieceContext<'_, S>) {
         if self.direction == Direction::ClientToServer {
-            turn.pairing.lose_requests(from);
+            context.pairing.lose_requests(from);
         }
-        self.lose(from, turn);
+        self.lose(from, context);
     }
 
     /// Offset of the first captured byte that belongs to no message so far.
@@ -407,14 +412,19 @@ impl Reader {
         }
     }
 
-    fn skipped<S: FnMut(HttpEvent<'_>)>(&self, from: u64, to: u64, turn: &mut Turn<'_, S>) {
+    fn report_skipped<S: FnMut(HttpEvent<'_>)>(&self, from: u64, to: u64, context: &mut PieceContext<'_, S>) {
         if to > from {
-            self.anomaly(None, Anomaly::Skipped { offset: from, length: to - from }, turn);
+            self.report(None, Anomaly::Skipped { offset: from, length: to - from }, context);
         }
     }
 
-    fn anomaly<S: FnMut(HttpEvent<'_>)>(&self, exchange: Option<Index>, anomaly: Anomaly, turn: &mut Turn<'_, S>) {
-        (turn.sink)(HttpEvent::Anomaly { direction: self.direction, exchange, anomaly });
+    fn report<S: FnMut(HttpEvent<'_>)>(
+        &self,
+        exchange: Option<Index>,
+        anomaly: Anomaly,
+        context: &mut PieceContext<'_, S>,
+    ) {
+        (context.sink)(HttpEvent::Anomaly { direction: self.direction, exchange, anomaly });
     }
 }
 

@@ -13,7 +13,7 @@ use crate::decode::{Anomaly, Ending};
 
 /// An action of one side.
 #[derive(Clone, Debug)]
-enum Step {
+enum PeerAction {
     /// Sends bytes to the other side.
     Sends(Direction, Vec<u8>),
     /// Sends bytes that are not captured.
@@ -22,43 +22,43 @@ enum Step {
     Ends(Direction, Ending),
 }
 
-fn client(text: &str) -> Step {
-    Step::Sends(Direction::ClientToServer, text.replace('\n', "\r\n").into())
+fn client(text: &str) -> PeerAction {
+    PeerAction::Sends(Direction::ClientToServer, text.replace('\n', "\r\n").into())
 }
 
-fn server(text: &str) -> Step {
-    Step::Sends(Direction::ServerToClient, text.replace('\n', "\r\n").into())
-}
-
-/// Sends the text unchanged, without CR before LF.
-fn server_raw(text: &str) -> Step {
-    Step::Sends(Direction::ServerToClient, text.into())
+fn server(text: &str) -> PeerAction {
+    PeerAction::Sends(Direction::ServerToClient, text.replace('\n', "\r\n").into())
 }
 
 /// Sends the text unchanged, without CR before LF.
-fn client_raw(text: &str) -> Step {
-    Step::Sends(Direction::ClientToServer, text.into())
+fn server_raw(text: &str) -> PeerAction {
+    PeerAction::Sends(Direction::ServerToClient, text.into())
 }
 
-fn client_lost(length: u64) -> Step {
-    Step::Lost(Direction::ClientToServer, length)
+/// Sends the text unchanged, without CR before LF.
+fn client_raw(text: &str) -> PeerAction {
+    PeerAction::Sends(Direction::ClientToServer, text.into())
 }
 
-fn server_lost(length: u64) -> Step {
-    Step::Lost(Direction::ServerToClient, length)
+fn client_lost(length: u64) -> PeerAction {
+    PeerAction::Lost(Direction::ClientToServer, length)
 }
 
-fn client_ends(ending: Ending) -> Step {
-    Step::Ends(Direction::ClientToServer, ending)
+fn server_lost(length: u64) -> PeerAction {
+    PeerAction::Lost(Direction::ServerToClient, length)
 }
 
-fn server_ends(ending: Ending) -> Step {
-    Step::Ends(Direction::ServerToClient, ending)
+fn client_ends(ending: Ending) -> PeerAction {
+    PeerAction::Ends(Direction::ClientToServer, ending)
+}
+
+fn server_ends(ending: Ending) -> PeerAction {
+    PeerAction::Ends(Direction::ServerToClient, ending)
 }
 
 /// The events of a conversation as lines. Each side has received everything that the other sent
 /// before. Data are cut into pieces of `size` bytes. Contents that follow each other share a line.
-fn told(limits: Limits, steps: &[Step], size: usize) -> Vec<String> {
+fn event_lines(limits: Limits, steps: &[PeerAction], size: usize) -> Vec<String> {
     let mut decoder = Http1::new(limits);
     let mut sent = [0u64; 2];
     let mut told: Vec<String> = Vec::new();
@@ -66,9 +66,9 @@ fn told(limits: Limits, steps: &[Step], size: usize) -> Vec<String> {
     let mut runs = [const { (String::new(), 0, 0) }; 2];
     for step in steps {
         let (direction, pieces): (_, Vec<Piece<'_>>) = match step {
-            Step::Sends(direction, bytes) => (*direction, bytes.chunks(size).map(Piece::Data).collect()),
-            Step::Lost(direction, length) => (*direction, vec![Piece::Gap(*length)]),
-            Step::Ends(direction, ending) => (*direction, vec![Piece::End(*ending)]),
+            PeerAction::Sends(direction, bytes) => (*direction, bytes.chunks(size).map(Piece::Data).collect()),
+            PeerAction::Lost(direction, length) => (*direction, vec![Piece::Gap(*length)]),
+            PeerAction::Ends(direction, ending) => (*direction, vec![Piece::End(*ending)]),
         };
         let seen = sent[direction.reversed() as usize];
         for piece in pieces {
@@ -79,7 +79,7 @@ fn told(limits: Limits, steps: &[Step], size: usize) -> Vec<String> {
             };
             sent[direction as usize] = sent[direction as usize].saturating_add(length);
             decoder.push(direction, piece, seen, &mut |event| {
-                let (text, bytes) = tell(&event);
+                let (text, bytes) = describe(&event);
                 let run = &mut runs[usize::from(text.starts_with('<'))];
                 let Some((offset, bytes)) = bytes else {
                     *run = Default::default();
@@ -98,7 +98,7 @@ fn told(limits: Limits, steps: &[Step], size: usize) -> Vec<String> {
 }
 
 /// Describes one event. Its bytes are returned separately, so that runs can be joined.
-fn tell<'a>(event: &HttpEvent<'a>) -> (String, Option<(u64, &'a [u8])>) {
+fn describe<'a>(event: &HttpEvent<'a>) -> (String, Option<(u64, &'a [u8])>) {
     let arrow = |direction: &Direction| if *direction == Direction::ClientToServer { '>' } else { '<' };
     match event {
         HttpEvent::Head { exchange, direction, head, .. } => {
@@ -143,15 +143,15 @@ fn tell<'a>(event: &HttpEvent<'a>) -> (String, Option<(u64, &'a [u8])>) {
 }
 
 #[track_caller]
-fn check(steps: &[Step], expected: &[&str]) {
+fn check(steps: &[PeerAction], expected: &[&str]) {
     check_with(Limits::default(), steps, expected);
 }
 
 #[track_caller]
-fn check_with(limits: Limits, steps: &[Step], expected: &[&str]) {
-    assert_eq!(told(limits, steps, usize::MAX), expected, "whole");
-    assert_eq!(told(limits, steps, 1), expected, "byte by byte");
-    assert_eq!(told(limits, steps, 7), expected, "cut");
+fn check_with(limits: Limits, steps: &[PeerAction], expected: &[&str]) {
+    assert_eq!(event_lines(limits, steps, usize::MAX), expected, "whole");
+    assert_eq!(event_lines(limits, steps, 1), expected, "byte by byte");
+    assert_eq!(event_lines(limits, steps, 7), expected, "cut");
 }
 
 #[test]

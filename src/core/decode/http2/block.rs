@@ -41,7 +41,7 @@ pub(super) struct Secret {
 
 /// The content of a block.
 #[derive(Debug)]
-pub(super) struct Said {
+pub(super) struct DecodedBlock {
     pub(super) head: Head,
     pub(super) secrets: Vec<Secret>,
     /// Number of fields that refer to table entries which were not captured.
@@ -71,13 +71,13 @@ impl Block {
     }
 
     /// All captured bytes of the block, as secrets, since its content remains unknown.
-    pub(super) fn hidden(&self) -> impl Iterator<Item = Secret> {
+    pub(super) fn masked_ranges(&self) -> impl Iterator<Item = Secret> {
         self.places(0..self.bytes.len()).map(|range| Secret { range, mask: MASK })
     }
 
     /// Decodes the block. At most `most` bytes of the text of its fields are returned.
-    pub(super) fn decode(&self, direction: Direction, hpack: &mut Hpack, most: usize) -> Said {
-        let mut fields = Fields { most, ..Fields::default() };
+    pub(super) fn decode(&self, direction: Direction, hpack: &mut Hpack, most: usize) -> DecodedBlock {
+        let mut fields = FieldText { most, ..FieldText::default() };
         let result = hpack.decode(&self.bytes, &mut |field| fields.push(&field));
         let mut secrets: Vec<Secret> = Vec::new();
         for Literal { range, huffman } in fields.secrets.drain(..) {
@@ -87,9 +87,9 @@ impl Block {
         if let Err(Malformed(from)) = result {
             secrets.extend(self.places(from..self.bytes.len()).map(|range| Secret { range, mask: MASK }));
         }
-        let Fields { unknown, too_long, .. } = fields;
+        let FieldText { unknown, too_long, .. } = fields;
         let head = fields.head(direction, self.place.clone());
-        Said { head, secrets, unknown, too_long, malformed: result.is_err() }
+        DecodedBlock { head, secrets, unknown, too_long, malformed: result.is_err() }
     }
 
     /// The ranges of the stream with these bytes of the block: one for each fragment.
@@ -104,7 +104,7 @@ impl Block {
 
 /// The fields of a block as text: one line each, as in HTTP/1. Pseudo-header fields are included.
 #[derive(Debug, Default)]
-struct Fields {
+struct FieldText {
     text: Vec<u8>,
     list: Vec<(Range<u32>, Range<u32>)>,
     /// Literals that are secrets, or may be.
@@ -114,7 +114,7 @@ struct Fields {
     most: usize,
 }
 
-impl Fields {
+impl FieldText {
     fn push(&mut self, field: &Field<'_>) {
         if field.name.is_none_or(http::is_secret) {
             self.secrets.extend(field.literal.clone());

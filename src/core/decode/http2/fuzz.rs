@@ -1,12 +1,12 @@
 //! The bodies of the fuzz targets for HTTP/2 and its header blocks.
 
 use super::Http2;
-use super::block::{Block, Purpose, Said};
+use super::block::{Block, DecodedBlock, Purpose};
 use super::frame::HEAD;
 use super::hpack::Hpack;
 use crate::capture::Limits;
 use crate::decode::http::{HttpEvent, is_secret};
-use crate::decode::http1::fuzz::{BOTH, ScriptStep, SentBytes, Transcript, parse_script};
+use crate::decode::http1::fuzz::{BOTH, EventTranscript, ScriptStep, SentBytes, parse_script};
 use crate::decode::{Anomaly, Direction, Ending, Piece};
 
 /// Decodes any conversation. `data` is a script, see [`parse_script`].
@@ -30,7 +30,7 @@ fn run(steps: &[(Direction, ScriptStep<'_>)], size: usize) -> Vec<String> {
     let limits = Limits { head: 200, pipelined: 5, ..Limits::default() };
     let mut sent: [SentBytes; 2] = Default::default();
     let mut decoder = Http2::new(limits);
-    let mut transcript = Transcript::default();
+    let mut transcript = EventTranscript::default();
     let mut ended = Vec::new();
     let ends = BOTH.map(|direction| (direction, Piece::End(Ending::Cut)));
     let pieces =
@@ -53,7 +53,7 @@ fn run(steps: &[(Direction, ScriptStep<'_>)], size: usize) -> Vec<String> {
 }
 
 /// Adds an event to the transcript. `ended` lists the directions of exchanges that are over.
-fn record(transcript: &mut Transcript, ended: &mut Vec<String>, sent: &[SentBytes; 2], event: &HttpEvent<'_>) {
+fn record(transcript: &mut EventTranscript, ended: &mut Vec<String>, sent: &[SentBytes; 2], event: &HttpEvent<'_>) {
     match event {
         HttpEvent::Content { exchange, direction, offset, bytes } => {
             let line = format!("{exchange:?} {direction:?}");
@@ -86,30 +86,30 @@ pub fn fuzz_hpack(mut data: &[u8]) {
     while let Some((length, rest)) = data.split_first() {
         let (bytes, behind) = rest.split_at(usize::from(*length).min(rest.len()));
         data = behind;
-        let (block, said) = decode(bytes, &mut plain);
-        let fields = fields(&said);
-        other = other.filter(|_| said.unknown == 0 && !said.malformed);
+        let (block, decoded) = decode(bytes, &mut plain);
+        let fields = fields(&decoded);
+        other = other.filter(|_| decoded.unknown == 0 && !decoded.malformed);
         if let Some(decoder) = &mut other {
             match decoder.decode(bytes) {
-                Ok(expected) => assert!(said.too_long || fields == expected, "{expected:?}"),
+                Ok(expected) => assert!(decoded.too_long || fields == expected, "{expected:?}"),
                 // It rejects some blocks that end in a new size of the table.
                 Err(_) => other = None,
             }
         }
         let mut copy = bytes.to_vec();
-        for secret in &said.secrets {
+        for secret in &decoded.secrets {
             assert!(block.place.start <= secret.range.start && secret.range.end <= block.place.end);
             for at in secret.range.clone() {
                 copy[position(at, bytes.len())] = secret.mask;
             }
         }
         let (_, again) = decode(&copy, &mut masked);
-        if said.malformed {
+        if decoded.malformed {
             masked.lose();
             continue;
         }
         assert!(!again.malformed, "{copy:02x?}");
-        if said.unknown > 0 || again.unknown > 0 || said.too_long || again.too_long {
+        if decoded.unknown > 0 || again.unknown > 0 || decoded.too_long || again.too_long {
             continue;
         }
         for ((name, value), (again, hidden)) in fields.iter().zip(&self::fields(&again)) {
@@ -123,13 +123,13 @@ pub fn fuzz_hpack(mut data: &[u8]) {
 }
 
 /// Decodes a block in two fragments, with the head of a frame between them.
-fn decode(bytes: &[u8], hpack: &mut Hpack) -> (Block, Said) {
+fn decode(bytes: &[u8], hpack: &mut Hpack) -> (Block, DecodedBlock) {
     let mut block = Block::new(1, Purpose::Head { end: true }, 0);
     let (first, second) = bytes.split_at(bytes.len() / 2);
     block.push(0, first);
     block.push((first.len() + HEAD) as u64, second);
-    let said = block.decode(Direction::ClientToServer, hpack, 4096);
-    (block, said)
+    let decoded = block.decode(Direction::ClientToServer, hpack, 4096);
+    (block, decoded)
 }
 
 /// The index in a block of this length of the byte at this offset of the stream.
@@ -138,6 +138,6 @@ fn position(offset: u64, length: usize) -> usize {
     if offset < length / 2 { offset } else { offset - HEAD }
 }
 
-fn fields(said: &Said) -> Vec<(Vec<u8>, Vec<u8>)> {
-    said.head.fields().map(|(name, value)| (name.to_vec(), value.to_vec())).collect()
+fn fields(decoded: &DecodedBlock) -> Vec<(Vec<u8>, Vec<u8>)> {
+    decoded.head.fields().map(|(name, value)| (name.to_vec(), value.to_vec())).collect()
 }

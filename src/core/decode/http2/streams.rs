@@ -180,7 +180,7 @@ impl Streams {
 
     /// Notes that the sender at this offset of this direction had acknowledged the other direction
     /// up to `acknowledged`.
-    pub(super) fn seen(&mut self, direction: Direction, offset: u64, acknowledged: u64) {
+    pub(super) fn note_acknowledged(&mut self, direction: Direction, offset: u64, acknowledged: u64) {
         for reset in self.resets.iter_mut().filter(|reset| reset.by != direction && reset.offset <= acknowledged) {
             reset.until.get_or_insert(offset.saturating_add(BUFFERED));
         }
@@ -188,7 +188,7 @@ impl Streams {
 
     /// Handles the beginning of a frame at this offset of this direction: ends streams whose reset
     /// was received well before.
-    pub(super) fn pass(&mut self, direction: Direction, offset: u64, sink: &mut Sink<'_>) {
+    pub(super) fn end_resets(&mut self, direction: Direction, offset: u64, sink: &mut Sink<'_>) {
         if self.resets.is_empty() {
             return;
         }

@@ -40,12 +40,12 @@ pub(super) const OK: &[u8] = b"\x88";
 
 /// Events as lines, such as `3> POST /mcp`, `3< 200`, `3< 'text'`, `3< end`.
 #[derive(Default)]
-pub(super) struct Told {
+pub(super) struct EventLines {
     lines: Vec<String>,
     streams: std::collections::HashMap<Index, u32>,
 }
 
-impl Told {
+impl EventLines {
     pub(super) fn tell(&mut self, event: HttpEvent<'_>) {
         let streams = &mut self.streams;
         let at = |exchange: Index, direction| {
@@ -95,7 +95,7 @@ impl Told {
 /// The events of a conversation.
 pub(super) fn talk(pieces: &[(Direction, Piece<'_>)]) -> Vec<String> {
     let mut decoder = Http2::new(Limits::default());
-    let mut told = Told::default();
+    let mut told = EventLines::default();
     for (direction, piece) in pieces {
         decoder.push(*direction, *piece, &mut |event| told.tell(event));
     }
@@ -222,7 +222,7 @@ fn a_reset_ends_its_direction_and_says_why_and_what_was_on_its_way_counts() {
 #[test]
 fn who_saw_a_reset_long_ago_sends_nothing_more_on_the_stream() {
     let mut decoder = Http2::new(Limits::default());
-    let mut told = Told::default();
+    let mut told = EventLines::default();
     let client = [PREFACE.to_vec(), headers(WHOLE | LAST, 1, POST), headers(WHOLE | LAST, 3, b"\x83\xbe")].concat();
     let reset = frame(kind::RST_STREAM, 0, 1, &8u32.to_be_bytes());
     let behind = (client.len() + reset.len()) as u64;
@@ -234,7 +234,7 @@ fn who_saw_a_reset_long_ago_sends_nothing_more_on_the_stream() {
     tell(&mut decoder, SERVER, &[headers(WHOLE, 1, OK), headers(WHOLE, 3, OK)]);
     tell(&mut decoder, CLIENT, &[reset]);
     // Its system has received the reset; it may not have read it.
-    decoder.seen(SERVER, behind);
+    decoder.note_acknowledged(SERVER, behind);
     tell(&mut decoder, SERVER, &[data(0, 1, "{")]);
     (0..4).for_each(|_| tell(&mut decoder, SERVER, &[data(0, 3, &much)]));
     tell(&mut decoder, SERVER, &[data(0, 1, "}"), data(0, 3, &much), data(0, 1, "late")]);
@@ -267,7 +267,7 @@ fn a_secret_is_named_where_it_stands_even_over_frames() {
 #[test]
 fn floods_meet_limits() {
     let limits = Limits { head: 100, pipelined: 2, ..Limits::default() };
-    let mut told = Told::default();
+    let mut told = EventLines::default();
     let mut decoder = Http2::new(limits);
     let mut client = |bytes: &[u8]| {
         decoder.push(CLIENT, Piece::Data(bytes), &mut |event| told.tell(event));
@@ -294,7 +294,7 @@ fn floods_meet_limits() {
 
 #[test]
 fn an_upgrade_makes_its_response_that_of_stream_1() {
-    let mut told = Told::default();
+    let mut told = EventLines::default();
     let mut decoder = Http2::upgraded(Limits::default(), Index(4), [100, 50]);
     let server = [settings(), headers(WHOLE, 1, OK), data(LAST, 1, "{}")].concat();
     decoder.push(SERVER, Piece::Data(&server), &mut |event| told.tell(event));

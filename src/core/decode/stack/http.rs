@@ -132,7 +132,7 @@ impl HttpStack {
                 http.passed_over(direction)
             }
             Decoder::Http2(http) => {
-                http.seen(direction, acknowledged);
+                http.note_acknowledged(direction, acknowledged);
                 http.push(direction, piece, &mut |event| exchanges.event(layer, event, time));
                 http.passed_over(direction)
             }

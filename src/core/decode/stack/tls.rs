@@ -136,7 +136,7 @@ impl TlsStack {
         self.held = held;
         let (tls, connected) = (&self.tls, &layer.connected);
         let same = connected.server_name.as_deref() == tls.server_name()
-            && connected.tls.len() == tls.steps().len()
+            && connected.tls.len() == tls.record_groups().len()
             && connected.secrecy == tls.secrecy();
         if !same {
             self.tell(layer);
@@ -147,7 +147,7 @@ impl TlsStack {
     fn tell(&self, layer: &mut Layer<'_, '_>) {
         let connected = &mut *layer.connected;
         connected.server_name = self.tls.server_name().map(str::to_owned);
-        connected.tls = self.tls.steps().to_vec();
+        connected.tls = self.tls.record_groups().to_vec();
         connected.agreed = Some(self.tls.agreed());
         connected.secrecy = self.tls.secrecy();
     }

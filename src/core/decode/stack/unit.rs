@@ -8,7 +8,7 @@ use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::raw::Raw;
 use crate::decode::stream::Stream;
 use crate::decode::tcp::Facts;
-use crate::decode::tls::{Agreed, Secrecy, Step};
+use crate::decode::tls::{Agreed, RecordGroup, Secrecy};
 use crate::decode::{Anomaly, ConnectionId, Direction, Endpoints, Side, sse};
 
 /// What the stack found.
@@ -128,7 +128,7 @@ pub struct Connected {
     /// The server's name, as TLS says it.
     pub server_name: Option<String>,
     /// Steps of TLS.
-    pub tls: Vec<Step>,
+    pub tls: Vec<RecordGroup>,
     /// What TLS agreed on.
     pub agreed: Option<Agreed>,
     /// Whether its records could be opened.

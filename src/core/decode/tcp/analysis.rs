@@ -86,7 +86,7 @@ const REORDERED: i64 = 3_000_000;
 
 /// The state of one direction that the rules need. Sequence numbers are compared modulo 2^32.
 #[derive(Debug, Default)]
-struct Sender {
+struct SenderHistory {
     /// The highest sequence number after a segment, and the time when it was reached.
     next: Option<u32>,
     next_time: Time,
@@ -96,7 +96,7 @@ struct Sender {
     acknowledged_time: Time,
     duplicates: u32,
     /// Whether it was reported that the peer acknowledged more than was captured of this side.
-    unseen_told: bool,
+    unseen_reported: bool,
     /// The window as sent.
     window: Option<u16>,
     /// The peer's sequence number at which the window ends, where the scale was captured.
@@ -108,7 +108,7 @@ struct Sender {
 /// Names the segments of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Analyst {
-    senders: [Sender; 2],
+    senders: [SenderHistory; 2],
 }
 
 impl Analyst {
@@ -126,7 +126,7 @@ impl Analyst {
         let mut named = own.name_by_window(peer, segment, plain);
         if segment.acknowledgment != own.acknowledged {
             own.duplicates = 0;
-            own.unseen_told = false;
+            own.unseen_reported = false;
         }
         if segment.flags.has(Flags::ACK) && peer.contiguous.is_some_and(|end| after(segment.acknowledgment, end)) {
             named |= peer.name_unseen();
@@ -156,10 +156,10 @@ impl Analyst {
     }
 }
 
-impl Sender {
+impl SenderHistory {
     /// Applies the rules about windows, probes and repeated ACKs. `plain`: without SYN,
     /// FIN and RST.
-    fn name_by_window(&mut self, peer: &Sender, segment: &Segment<'_>, plain: bool) -> u32 {
+    fn name_by_window(&mut self, peer: &SenderHistory, segment: &Segment<'_>, plain: bool) -> u32 {
         let length = segment.length();
         let is_next = self.next == Some(segment.sequence);
         // "The segment is exactly 1 byte, the sequence number is the next expected one, the window
@@ -209,13 +209,13 @@ impl Sender {
             self.contiguous = self.next;
             return Analysis::ACKED_UNSEEN;
         }
-        let told = std::mem::replace(&mut self.unseen_told, true);
+        let told = std::mem::replace(&mut self.unseen_reported, true);
         if told || self.duplicates > 0 { 0 } else { Analysis::ACKED_UNSEEN }
     }
 
     /// Names a segment that does not advance the highest sequence number. The order of precedence
     /// is that of Wireshark.
-    fn name_repetition(&self, peer: &Sender, segment: &Segment<'_>, facts: &Facts) -> u32 {
+    fn name_repetition(&self, peer: &SenderHistory, segment: &Segment<'_>, facts: &Facts) -> u32 {
         let length = segment.length();
         let end = segment.sequence.wrapping_add(length);
         let synchronizes = u32::from(segment.flags.has(Flags::SYN | Flags::FIN));

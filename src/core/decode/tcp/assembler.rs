@@ -35,7 +35,7 @@ pub(super) struct Sighting {
 
 /// A piece ahead of `next`.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct BufferedPiece {
     pub bytes: Box<[u8]>,
     pub origin: Ranges,
     pub sighting: Sighting,
@@ -46,7 +46,7 @@ pub(super) struct Held {
 
 /// The next thing to deliver: the first buffered piece, or the FIN.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Head {
+pub(super) struct FirstBuffered {
     pub start: u64,
     pub sighting: Sighting,
 }
@@ -54,7 +54,7 @@ pub(super) struct Head {
 /// The order of a packet among all: its time, then its number.
 pub(super) type Captured = (Time, PacketNumber);
 
-impl Head {
+impl FirstBuffered {
     pub fn captured(&self) -> Captured {
         (self.sighting.time, self.sighting.packet)
     }
@@ -111,9 +111,9 @@ pub(super) struct Assembler {
     /// The position after the last one known to be sent.
     sent: u64,
     acked: u64,
-    fin: Option<Box<Head>>,
+    fin: Option<Box<FirstBuffered>>,
     pub ended: bool,
-    held: BTreeMap<u64, Held>,
+    buffered: BTreeMap<u64, BufferedPiece>,
     cost: usize,
 }
 
@@ -128,7 +128,7 @@ impl Default for Assembler {
             acked: 0,
             fin: None,
             ended: false,
-            held: BTreeMap::new(),
+            buffered: BTreeMap::new(),
             cost: 0,
         }
     }
@@ -216,7 +216,7 @@ impl Assembler {
 
     /// Whether nothing waits here: no piece, no FIN, no open start.
     pub fn is_idle(&self) -> bool {
-        self.held.is_empty() && (self.fin.is_none() || self.ended) && self.open_since().is_none()
+        self.buffered.is_empty() && (self.fin.is_none() || self.ended) && self.open_since().is_none()
     }
 
     /// Whether bytes of the other side may be delivered that were sent after receiving this side up
@@ -243,7 +243,7 @@ impl Assembler {
 
     /// Whether nothing of the stream was captured beyond its SYN.
     fn is_untouched(&self) -> bool {
-        self.next == self.base && self.held.is_empty() && self.fin.is_none() && !self.ended
+        self.next == self.base && self.buffered.is_empty() && self.fin.is_none() && !self.ended
     }
 
     /// The distance from the SYN `sequence` to the beginning of the stream, as far as it is known.
@@ -294,7 +294,7 @@ impl Assembler {
     fn settle_at(&mut self, base: u64) {
         self.start = Start::Settled;
         (self.base, self.next) = (base, base);
-        self.forget_before(base);
+        self.drop_before(base);
         self.fin = self.fin.take().filter(|fin| fin.start >= base);
     }
 
@@ -304,8 +304,8 @@ impl Assembler {
             return;
         }
         // Pieces after a hole start at or below the ACK that covers the hole.
-        if !self.held.is_empty() {
-            for (_, piece) in self.held.range_mut(self.acked.saturating_add(1)..=position) {
+        if !self.buffered.is_empty() {
+            for (_, piece) in self.buffered.range_mut(self.acked.saturating_add(1)..=position) {
                 piece.sighting.needed.get_or_insert(now);
             }
         }
@@ -325,29 +325,29 @@ impl Assembler {
         if self.ended || (self.is_settled() && position < self.next) || self.end().is_some_and(|end| end <= position) {
             return;
         }
-        self.forget_from(position);
+        self.drop_from(position);
         sighting.needed = (self.acked >= position).then_some(sighting.arrived);
-        self.fin = Some(Box::new(Head { start: position, sighting }));
+        self.fin = Some(Box::new(FirstBuffered { start: position, sighting }));
     }
 
     /// The position of the first buffered byte.
-    pub fn first_held(&self) -> Option<u64> {
-        self.held.first_key_value().map(|(start, _)| *start)
+    pub fn lowest_buffered(&self) -> Option<u64> {
+        self.buffered.first_key_value().map(|(start, _)| *start)
     }
 
     /// The next thing to deliver, whether or not bytes are missing before it.
-    pub fn head(&self) -> Option<Head> {
+    pub fn first_buffered(&self) -> Option<FirstBuffered> {
         let fin = self.fin.as_deref().copied().filter(|_| !self.ended);
-        match (self.held.first_key_value(), fin) {
+        match (self.buffered.first_key_value(), fin) {
             (Some((start, _)), Some(fin)) if *start >= fin.start => Some(fin),
-            (Some((start, piece)), _) => Some(Head { start: *start, sighting: piece.sighting }),
+            (Some((start, piece)), _) => Some(FirstBuffered { start: *start, sighting: piece.sighting }),
             (None, fin) => fin,
         }
     }
 
     /// Buffers the new bytes of a segment. Where bytes are buffered already, the first copy stays.
     /// Returns where the copies differ.
-    pub fn hold(
+    pub fn buffer(
         &mut self,
         start: u64,
         payload: &[u8],
@@ -357,20 +357,20 @@ impl Assembler {
     ) -> Difference {
         let end = start + payload.len() as u64;
         // Bytes further along the stream were sent by a sender that had received at least as much.
-        if let Some((_, behind)) = self.held.range(end..).next() {
+        if let Some((_, behind)) = self.buffered.range(end..).next() {
             sighting.acknowledged = sighting.acknowledged.min(behind.sighting.acknowledged);
         }
-        self.split_what_knew_more(start, sighting.acknowledged);
-        self.split_what_knew_more(end, sighting.acknowledged);
+        self.split_retransmission(start, sighting.acknowledged);
+        self.split_retransmission(end, sighting.acknowledged);
         let mut difference = Difference::default();
-        let first = match self.held.range(..=start).next_back() {
+        let first = match self.buffered.range(..=start).next_back() {
             Some((before, piece)) if before + piece.bytes.len() as u64 > start => *before,
             _ => start,
         };
         let mut at = start;
         let mut fresh = Vec::new();
         let mut probes = Vec::new();
-        for (&begin, piece) in self.held.range_mut(first..end) {
+        for (&begin, piece) in self.buffered.range_mut(first..end) {
             let behind = begin + piece.bytes.len() as u64;
             if piece.probe && !probe {
                 probes.push(begin);
@@ -400,10 +400,14 @@ impl Assembler {
         for (from, to) in fresh {
             let (low, high) = ((from - start) as usize, (to - start) as usize);
             sighting.needed = (self.acked >= from).then_some(sighting.arrived);
-            let piece =
-                Held { bytes: payload[low..high].into(), origin: Ranges::cut(origin, low, high), sighting, probe };
+            let piece = BufferedPiece {
+                bytes: payload[low..high].into(),
+                origin: Ranges::cut(origin, low, high),
+                sighting,
+                probe,
+            };
             self.cost += PIECE_COST + piece.bytes.len();
-            self.held.insert(from, piece);
+            self.buffered.insert(from, piece);
         }
         difference
     }
@@ -411,10 +415,10 @@ impl Assembler {
     /// Limits the acknowledgments of buffered pieces before `position`: the sender had acknowledged
     /// no more than `acknowledged` when it had sent everything below `position`. A piece that
     /// claims more was retransmitted, or "acks something not yet sent" (RFC 9293 section 3.10.7.4).
-    pub fn knew_no_more_before(&mut self, position: u64, acknowledged: u64) {
+    pub fn limit_acknowledgments_before(&mut self, position: u64, acknowledged: u64) {
         // Acknowledgments grow along the stream, so the search ends at the first piece that fits.
-        let below = self.held.range_mut(..position).rev();
-        let behind = |start: u64, piece: &Held| start + piece.bytes.len() as u64;
+        let below = self.buffered.range_mut(..position).rev();
+        let behind = |start: u64, piece: &BufferedPiece| start + piece.bytes.len() as u64;
         for (_, piece) in below.skip_while(|(start, piece)| behind(**start, piece) > position) {
             if piece.sighting.acknowledged <= acknowledged {
                 break;
@@ -424,7 +428,7 @@ impl Assembler {
     }
 
     /// Takes the piece at `next` for delivery, and moves `next` after it.
-    pub fn take(&mut self) -> Option<Held> {
+    pub fn take(&mut self) -> Option<BufferedPiece> {
         let piece = self.remove(self.next)?;
         self.next += piece.bytes.len() as u64;
         Some(piece)
@@ -442,24 +446,24 @@ impl Assembler {
         if self.end() == Some(self.next) {
             self.next += 1;
         }
-        self.held.clear();
+        self.buffered.clear();
         self.cost = 0;
     }
 
     /// Drops buffered bytes below `position`, which lie before the stream.
-    fn forget_before(&mut self, position: u64) {
-        while let Some(start) = self.first_held().filter(|start| *start < position) {
+    fn drop_before(&mut self, position: u64) {
+        while let Some(start) = self.lowest_buffered().filter(|start| *start < position) {
             self.split(start, position);
             self.remove(start);
         }
     }
 
     /// Drops buffered bytes at and above `position`, which lie after the FIN.
-    fn forget_from(&mut self, position: u64) {
-        if let Some((&start, _)) = self.held.range(..position).next_back() {
+    fn drop_from(&mut self, position: u64) {
+        if let Some((&start, _)) = self.buffered.range(..position).next_back() {
             self.split(start, position);
         }
-        while let Some((&start, _)) = self.held.range(position..).next_back() {
+        while let Some((&start, _)) = self.buffered.range(position..).next_back() {
             self.remove(start);
         }
     }
@@ -468,8 +472,8 @@ impl Assembler {
     /// acknowledged less than that of the piece. The piece is then a retransmission of several
     /// segments with other borders. After the split, each part gets the acknowledgment of the
     /// segment that it repeats.
-    fn split_what_knew_more(&mut self, border: u64, acknowledged: u64) {
-        let around = self.held.range(..border).next_back();
+    fn split_retransmission(&mut self, border: u64, acknowledged: u64) {
+        let around = self.buffered.range(..border).next_back();
         if let Some((&start, _)) = around.filter(|(_, piece)| piece.sighting.acknowledged > acknowledged) {
             self.split(start, border);
         }
@@ -477,24 +481,24 @@ impl Assembler {
 
     /// Splits the piece at `start` if it spans `position`.
     fn split(&mut self, start: u64, position: u64) {
-        let Some(piece) = self.held.get(&start) else { return };
+        let Some(piece) = self.buffered.get(&start) else { return };
         let (at, length) = ((position - start) as usize, piece.bytes.len());
         if at == 0 || at >= length {
             return;
         }
-        let part = |from: usize, to: usize| Held {
+        let part = |from: usize, to: usize| BufferedPiece {
             bytes: piece.bytes[from..to].into(),
             origin: Ranges::cut(&piece.origin, from, to),
             ..*piece
         };
         let (low, high) = (part(0, at), part(at, length));
-        self.held.insert(start, low);
-        self.held.insert(position, high);
+        self.buffered.insert(start, low);
+        self.buffered.insert(position, high);
         self.cost += PIECE_COST;
     }
 
-    fn remove(&mut self, start: u64) -> Option<Held> {
-        let piece = self.held.remove(&start)?;
+    fn remove(&mut self, start: u64) -> Option<BufferedPiece> {
+        let piece = self.buffered.remove(&start)?;
         self.cost -= PIECE_COST + piece.bytes.len();
         Some(piece)
     }

@@ -9,8 +9,8 @@ mod order;
 use self::order::Run;
 use super::analysis::{Analysis, Analyst};
 use super::assembler::{Assembler, Difference, Sighting};
-use super::facts::Facts;
-use super::recent::{Hint, Recent};
+use super::connection_facts::Facts;
+use super::recent_bytes::{Hint, RecentBytes};
 use super::segment::{Flags, Segment};
 use super::sequence::{MAXIMUM_WINDOW, Stamp, after};
 use super::{Anomaly, ConnectionId, Ending, SegmentFact, Side, Sink};
@@ -21,7 +21,7 @@ const SIDES: [Side; 2] = [Side::First, Side::Second];
 /// The parts of the reassembler that a connection works with.
 pub(super) struct Context<'a, S> {
     pub limits: &'a Limits,
-    pub recent: &'a mut Recent,
+    pub recent: &'a mut RecentBytes,
     pub sink: &'a mut S,
     pub opens: fn(&[u8]) -> bool,
     /// The capture clock.
@@ -53,12 +53,12 @@ pub(super) struct Connection {
     /// The capture clock at its first packet.
     opened: Time,
     /// Whether the connection waits for a side of which nothing was captured.
-    awaits_both: bool,
+    may_await_side: bool,
     /// Nanoseconds by which one side's packets may be captured after the other side's ACKs of them.
     late: i64,
     /// The position where one side seems to begin after a handshake that was not captured; 0 if
     /// there is none. It is valid as long as nothing was captured of the other side.
-    greeting: u64,
+    unseen_handshake_end: u64,
 }
 
 impl Connection {
@@ -77,9 +77,9 @@ impl Connection {
             furthest: [(0, 0); 2],
             reset: false,
             opened: now,
-            awaits_both: true,
+            may_await_side: true,
             late: 0,
-            greeting: 0,
+            unseen_handshake_end: 0,
         }
     }
 
@@ -125,8 +125,8 @@ impl Connection {
         self.packets += 1;
         (self.last_packet, self.last_time) = (segment.packet, context.now);
         let now = self.stamp(context);
-        if self.is_awaiting() {
-            self.meet(side, now);
+        if self.awaits_unseen_side() {
+            self.note_side_delay(side, now);
         }
         self.facts.note(side, segment);
         let is_reset = segment.flags.has(Flags::RST);
@@ -154,7 +154,7 @@ impl Connection {
                     other.observe(position, true, now);
                 }
                 other.acknowledge(position, now);
-                self.sides[side.index()].knew_no_more_before(start, position);
+                self.sides[side.index()].limit_acknowledgments_before(start, position);
                 let furthest = &mut self.furthest[side.index()];
                 let before = *furthest;
                 *furthest = before.max((start + u64::from(segment.length()), position));
@@ -166,12 +166,12 @@ impl Connection {
                     && self.facts.ends[side.other().index()].packets == 0
                     && (context.opens)(segment.payload)
                 {
-                    self.greeting = start;
+                    self.unseen_handshake_end = start;
                 }
             }
         }
         // The other side continues at that ACK, and nothing from before it arrived meanwhile.
-        if is_next && self.sides[side.other().index()].begins_at(self.greeting) {
+        if is_next && self.sides[side.other().index()].begins_at(self.unseen_handshake_end) {
             self.sides.iter_mut().for_each(Assembler::settle);
         }
 
@@ -192,22 +192,22 @@ impl Connection {
         }
         if !self.is_idle() {
             self.drain(context);
-            self.give_up(now, context);
-            self.keep_within_limit(side, context);
+            self.stop_waiting(now, context);
+            self.enforce_limit(side, context);
         }
     }
 
     /// Declares losses that are due at the clock's time. Returns whether the connection is over.
     pub fn expire<S: Sink>(&mut self, context: &mut Context<'_, S>) -> bool {
         let now = self.stamp(context);
-        self.give_up(now, context);
-        self.forgotten_at(context.limits).is_some_and(|due| due <= context.now)
+        self.stop_waiting(now, context);
+        self.discard_time(context.limits).is_some_and(|due| due <= context.now)
     }
 
     /// The next time after `now` at which [`Connection::expire`] has something to do,
     /// if nothing arrives.
     pub fn deadline(&self, now: Time, disorder: i64, limits: &Limits) -> Option<Time> {
-        let linger = self.forgotten_at(limits);
+        let linger = self.discard_time(limits);
         if self.is_idle() {
             return linger;
         }
@@ -216,7 +216,7 @@ impl Connection {
 
     /// Whether both streams have ended and nothing is awaited. Segments that arrive now are late.
     pub fn is_over(&self) -> bool {
-        self.lingers() && self.is_idle() && !self.is_half_seen()
+        self.lingers() && self.is_idle() && !self.waits_for_unseen_side()
     }
 
     /// Ends the connection: delivers everything that is buffered and ends both streams.
@@ -257,14 +257,14 @@ impl Connection {
 
     /// Whether one side sent data and the connection waits for the other, of which
     /// nothing was captured.
-    fn is_half_seen(&self) -> bool {
-        self.is_awaiting() && (self.cost() > 0 || self.facts.ends.iter().any(|end| end.bytes > 0))
+    fn waits_for_unseen_side(&self) -> bool {
+        self.awaits_unseen_side() && (self.cost() > 0 || self.facts.ends.iter().any(|end| end.bytes > 0))
     }
 
     /// The time at which the connection is discarded, if nothing arrives before.
-    fn forgotten_at(&self, limits: &Limits) -> Option<Time> {
+    fn discard_time(&self, limits: &Limits) -> Option<Time> {
         let due = after(self.last_time, limits.linger_time.saturating_add(self.late)).filter(|_| self.lingers())?;
-        if self.is_half_seen() { Some(due.max(after(self.opened, limits.unseen_time)?)) } else { Some(due) }
+        if self.waits_for_unseen_side() { Some(due.max(after(self.opened, limits.unseen_time)?)) } else { Some(due) }
     }
 
     /// Names the segment, counts it and emits it.
@@ -369,7 +369,7 @@ impl Connection {
         };
         let own = &mut self.sides[side.index()];
         if own.ended {
-            return self.check_again(side, segment, start, segment.payload, context);
+            return self.check_retransmission(side, segment, start, segment.payload, context);
         }
         // "A FIN is considered to occur after the last actual data octet" (RFC 9293 section 3.4).
         let room = own.end().map_or(u64::MAX, |end| end.saturating_sub(start));
@@ -378,7 +378,7 @@ impl Connection {
         let (next, settled) = (own.next(), own.is_settled());
         let old = if settled { next.saturating_sub(start).min(payload.len() as u64) as usize } else { 0 };
         if old > 0 {
-            self.check_again(side, segment, start, &payload[..old], context);
+            self.check_retransmission(side, segment, start, &payload[..old], context);
         }
         let new = &payload[old..];
         if new.is_empty() {
@@ -389,19 +389,19 @@ impl Connection {
             (old > 0 || payload.len() < segment.payload.len()).then(|| Ranges::cut(segment.origin, old, payload.len()));
         let origin = cut.as_deref().unwrap_or(segment.origin);
         let own = &mut self.sides[side.index()];
-        let in_order = settled && start == next && other_ready && own.first_held().is_none_or(|held| held >= end);
+        let in_order = settled && start == next && other_ready && own.lowest_buffered().is_none_or(|held| held >= end);
         if in_order {
             own.advance(end);
             let run = Run { start, bytes: new, origin, time: segment.time, acknowledged: sighting.acknowledged };
             self.deliver(side, run, context);
         } else {
-            let difference = own.hold(start, new, origin, segment.could_be_probe(), sighting);
+            let difference = own.buffer(start, new, origin, segment.could_be_probe(), sighting);
             self.report_conflict(side, segment.packet, difference, context);
         }
     }
 
     /// Compares a retransmission with the bytes delivered. Keep-alive probes carry garbage.
-    fn check_again<S: Sink>(
+    fn check_retransmission<S: Sink>(
         &mut self,
         side: Side,
         segment: &Segment<'_>,

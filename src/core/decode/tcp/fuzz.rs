@@ -32,9 +32,9 @@ pub fn fuzz_tcp(data: &[u8]) {
         linger_time: 200,
         ..Limits::default()
     };
-    let steps: Vec<Step> = data.chunks(12).filter_map(Step::read).collect();
+    let steps: Vec<FuzzSegment> = data.chunks(12).filter_map(FuzzSegment::read).collect();
     let run = |ticks: bool| {
-        let mut checker = Checker::default();
+        let mut checker = PromiseChecker::default();
         let mut tcp = Tcp::new(limits, |_| true);
         let mut latest = 0;
         for (step, number) in steps.iter().zip(1..) {
@@ -51,14 +51,14 @@ pub fn fuzz_tcp(data: &[u8]) {
         tcp.finish(&mut checker);
         assert_eq!(tcp.held, 0, "something is still held");
         assert!(tcp.table.len() == 0 && checker.streams.is_empty(), "a connection was not closed");
-        checker.said
+        checker.emitted
     };
     // Ticks may come up to the time of the next packet. They only cause the same events earlier.
     assert_eq!(run(false), run(true), "ticks changed something");
 }
 
 /// A segment as encoded by the fuzzer. The numbers are small, so that segments meet.
-struct Step {
+struct FuzzSegment {
     time: i64,
     flow: u16,
     back: bool,
@@ -69,15 +69,15 @@ struct Step {
     missing: u32,
 }
 
-impl Step {
-    fn read(bytes: &[u8]) -> Option<Step> {
+impl FuzzSegment {
+    fn read(bytes: &[u8]) -> Option<FuzzSegment> {
         let [time, flow, flags, seq, seq_low, ack, ack_low, length, fill, missing, ..] = *bytes else { return None };
         let near_wrap = |high: u8, low: u8| {
             let number = u32::from(u16::from_be_bytes([high & 0x0f, low]));
             // The high bits choose between numbers near the wrap and numbers far away.
             number.wrapping_sub(1_000).wrapping_add(if high & 0xf0 == 0xf0 { 1 << 30 } else { 0 })
         };
-        Some(Step {
+        Some(FuzzSegment {
             time: i64::from(time) * if flags & 0x80 != 0 { 7 } else { 1 },
             flow: u16::from(flow) % 5,
             back: flow & 0x80 != 0,
@@ -89,7 +89,7 @@ impl Step {
         })
     }
 
-    fn push(&self, packet: PacketNumber, tcp: &mut Tcp, checker: &mut Checker) {
+    fn push(&self, packet: PacketNumber, tcp: &mut Tcp, checker: &mut PromiseChecker) {
         let address = |host: u16| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), host);
         let (client, server) = (address(1_000 + self.flow), address(80));
         let (source, destination) = if self.back { (server, client) } else { (client, server) };
@@ -116,24 +116,24 @@ impl Step {
 
 /// The state of one stream of a connection.
 #[derive(Debug, Default)]
-struct Told {
+struct CheckedStream {
     offset: u64,
     ended: bool,
 }
 
 /// A sink that checks the rules of the reassembler and records what it emits.
 #[derive(Debug, Default)]
-pub(super) struct Checker {
-    streams: FxHashMap<ConnectionId, [Told; 2]>,
+pub(super) struct PromiseChecker {
+    streams: FxHashMap<ConnectionId, [CheckedStream; 2]>,
     packets: FxHashMap<PacketNumber, Vec<u8>>,
     last_opened: u32,
     /// All emitted events, in order.
-    pub said: Vec<Said>,
+    pub emitted: Vec<Emitted>,
 }
 
 /// An event of the reassembler.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Said {
+pub(super) enum Emitted {
     Opened(ConnectionId, Facts),
     Data { connection: ConnectionId, side: Side, offset: u64, bytes: Vec<u8>, time: Time, acknowledged: u64 },
     Gap { connection: ConnectionId, side: Side, offset: u64, length: u64, time: Time },
@@ -142,7 +142,7 @@ pub(super) enum Said {
     Closed(ConnectionId, Facts),
 }
 
-impl Checker {
+impl PromiseChecker {
     /// Makes a packet that carries `payload`. Returns the payload's range in it.
     pub fn carry(&mut self, packet: PacketNumber, payload: &[u8]) -> PacketRange {
         let mut data = vec![0xee; HEAD as usize];
@@ -153,12 +153,12 @@ impl Checker {
     }
 }
 
-impl Sink for Checker {
+impl Sink for PromiseChecker {
     fn opened(&mut self, connection: ConnectionId, facts: &Facts) {
         self.last_opened += 1;
         assert_eq!(connection.0, self.last_opened, "ids count up from 1");
         self.streams.insert(connection, Default::default());
-        self.said.push(Said::Opened(connection, *facts));
+        self.emitted.push(Emitted::Opened(connection, *facts));
     }
 
     fn segment(&mut self, fact: &SegmentFact<'_>) {
@@ -180,25 +180,25 @@ impl Sink for Checker {
                     .flat_map(|range| &self.packets[&range.packet][range.start as usize..range.end as usize]);
                 assert!(of_packets.eq(bytes), "the origin does not hold the bytes: {delivery:?}");
                 own.offset += bytes.len() as u64;
-                Said::Data { connection, side, offset, bytes: bytes.to_vec(), time, acknowledged }
+                Emitted::Data { connection, side, offset, bytes: bytes.to_vec(), time, acknowledged }
             }
             Piece::Gap(length) => {
                 assert!(length > 0 && origin.is_empty(), "an empty gap, or one with an origin");
                 own.offset += length;
-                Said::Gap { connection, side, offset, length, time }
+                Emitted::Gap { connection, side, offset, length, time }
             }
             Piece::End(ending) => {
                 own.ended = true;
-                Said::End { connection, side, offset, ending, time }
+                Emitted::End { connection, side, offset, ending, time }
             }
         };
-        self.said.push(said);
+        self.emitted.push(said);
     }
 
     fn anomaly(&mut self, connection: ConnectionId, side: Side, packet: PacketNumber, anomaly: Anomaly) {
         assert!(self.streams.contains_key(&connection), "an anomaly of a connection that is not open");
         assert!(packet.0 > 0, "an anomaly without packet");
-        self.said.push(Said::Odd(connection, side, anomaly));
+        self.emitted.push(Emitted::Odd(connection, side, anomaly));
     }
 
     fn closed(&mut self, connection: ConnectionId, facts: &Facts) {
@@ -207,6 +207,6 @@ impl Sink for Checker {
             assert!(told.ended, "closed before both streams ended");
             assert_eq!(told.offset, end.bytes + end.lost, "the counters miss something");
         }
-        self.said.push(Said::Closed(connection, *facts));
+        self.emitted.push(Emitted::Closed(connection, *facts));
     }
 }

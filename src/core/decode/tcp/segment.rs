@@ -77,7 +77,7 @@ impl Segment<'_> {
 
 /// The options that a SYN offered (RFC 9293, 7323, 2018).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
+pub struct SynOptions {
     /// The maximum segment size, in bytes.
     pub mss: Option<u16>,
     /// The shift count of the window scale.
@@ -88,11 +88,11 @@ pub struct Options {
     pub timestamps: bool,
 }
 
-impl Options {
+impl SynOptions {
     /// Parses the option list of a SYN. Stops where the list contradicts itself, and returns the
     /// options before that place.
-    pub fn read(mut list: &[u8]) -> Options {
-        let mut options = Options::default();
+    pub fn read(mut list: &[u8]) -> SynOptions {
+        let mut options = SynOptions::default();
         // Kind 0 ends the list, kind 1 is padding. Every other kind has a length, which includes
         // the bytes of kind and length (RFC 9293 section 3.1).
         while let [kind, rest @ ..] = list {
@@ -131,13 +131,16 @@ mod tests {
     #[test]
     fn the_options_of_a_syn_are_read_up_to_the_first_contradiction() {
         let linux = [2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7];
-        let expected = Options { mss: Some(1460), window_scale: Some(7), sack_permitted: true, timestamps: true };
-        assert_eq!(Options::read(&linux), expected);
+        let expected = SynOptions { mss: Some(1460), window_scale: Some(7), sack_permitted: true, timestamps: true };
+        assert_eq!(SynOptions::read(&linux), expected);
         for cut in 0..linux.len() {
-            Options::read(&linux[..cut]);
+            SynOptions::read(&linux[..cut]);
         }
-        assert_eq!(Options::read(&[4, 2, 2, 0, 3, 3, 1]), Options { sack_permitted: true, ..Options::default() });
-        assert_eq!(Options::read(&[0, 4, 2]), Options::default(), "behind the end of the list");
-        assert_eq!(Options::read(&[3, 3, 200]).window_scale, Some(14));
+        assert_eq!(
+            SynOptions::read(&[4, 2, 2, 0, 3, 3, 1]),
+            SynOptions { sack_permitted: true, ..SynOptions::default() }
+        );
+        assert_eq!(SynOptions::read(&[0, 4, 2]), SynOptions::default(), "behind the end of the list");
+        assert_eq!(SynOptions::read(&[3, 3, 200]).window_scale, Some(14));
     }
 }

@@ -43,7 +43,7 @@ impl FlowKey {
 
 /// A connection in the table, with its place in the reassembler's lists.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct TrackedConnection {
     pub connection: Connection,
     /// Its valid deadline in the heap. Others of its deadlines there are stale.
     pub deadline: Option<Time>,
@@ -58,20 +58,20 @@ pub(super) struct Entry {
 
 /// All connections of the capture that are open or linger.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct ConnectionTable {
     most: usize,
     flows: FxHashMap<FlowKey, Slot>,
-    entries: Vec<Option<Entry>>,
+    entries: Vec<Option<TrackedConnection>>,
     free: Vec<Slot>,
     newest: Slot,
     oldest: Slot,
     last_id: u32,
 }
 
-impl Table {
+impl ConnectionTable {
     /// An empty table for at most this many connections.
-    pub fn new(most: usize) -> Table {
-        Table {
+    pub fn new(most: usize) -> ConnectionTable {
+        ConnectionTable {
             most,
             flows: FxHashMap::default(),
             entries: Vec::new(),
@@ -94,7 +94,7 @@ impl Table {
     }
 
     /// The entry in a slot.
-    pub fn entry(&mut self, slot: Slot) -> Option<&mut Entry> {
+    pub fn entry(&mut self, slot: Slot) -> Option<&mut TrackedConnection> {
         self.entries.get_mut(slot as usize)?.as_mut()
     }
 
@@ -124,8 +124,15 @@ impl Table {
     pub fn insert(&mut self, key: FlowKey, connection: impl FnOnce(ConnectionId) -> Connection) -> Slot {
         self.last_id += 1;
         let connection = connection(ConnectionId(self.last_id));
-        let entry =
-            Entry { connection, deadline: None, holding: None, lingering: false, key, newer: NONE, older: NONE };
+        let entry = TrackedConnection {
+            connection,
+            deadline: None,
+            holding: None,
+            lingering: false,
+            key,
+            newer: NONE,
+            older: NONE,
+        };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.entries[slot as usize] = Some(entry);

@@ -2,6 +2,6 @@
 
 mod beginnings;
 mod cases;
+mod conversation;
 mod laws;
-mod talk;
 mod tshark;

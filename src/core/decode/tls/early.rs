@@ -5,44 +5,51 @@
 //! EncryptedExtensions". A client that sends EndOfEarlyData (section 4.5) has received that
 //! extension.
 
-use super::{Sink, TlsEvent};
+use super::{TlsEvent, TlsEventSink};
 use crate::capture::Time;
 use crate::decode::Direction;
 
 /// Bytes that are held at most: 1 MiB. Servers allow far less (OpenSSL 16 KiB, others a window).
 /// Above this limit the data counts as accepted.
-const HELD: usize = 1 << 20;
+const MAX_HELD: usize = 1 << 20;
 
 /// The early data of a connection.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Early {
-    records: Vec<Record>,
+pub(super) struct EarlyData {
+    records: Vec<EarlyRecord>,
     bytes: usize,
     /// Whether the server accepted it, once that is known.
-    taken: Option<bool>,
+    accepted: Option<bool>,
 }
 
 /// Early data of one record, see [`TlsEvent::Data`].
 #[derive(Clone, Debug)]
-struct Record {
+struct EarlyRecord {
     bytes: Vec<u8>,
     record: (u64, u64),
     time: Time,
     acknowledged: u64,
 }
 
-impl Early {
+impl EarlyData {
     /// Adds the content of a record that was opened under the keys of early data.
-    pub fn push(&mut self, bytes: &[u8], record: (u64, u64), time: Time, acknowledged: u64, sink: &mut Sink<'_>) {
-        match self.taken {
+    pub fn push(
+        &mut self,
+        bytes: &[u8],
+        record: (u64, u64),
+        time: Time,
+        acknowledged: u64,
+        sink: &mut TlsEventSink<'_>,
+    ) {
+        match self.accepted {
             Some(false) => {}
             Some(true) => {
                 sink(TlsEvent::Data { direction: Direction::ClientToServer, bytes, record, time, acknowledged })
             }
             None => {
                 self.bytes += bytes.len();
-                self.records.push(Record { bytes: bytes.to_vec(), record, time, acknowledged });
-                if self.bytes > HELD {
+                self.records.push(EarlyRecord { bytes: bytes.to_vec(), record, time, acknowledged });
+                if self.bytes > MAX_HELD {
                     self.decide(true, sink);
                 }
             }
@@ -50,10 +57,10 @@ impl Early {
     }
 
     /// Sets whether the server accepted the early data. Later calls change nothing.
-    pub fn decide(&mut self, taken: bool, sink: &mut Sink<'_>) {
-        let taken = *self.taken.get_or_insert(taken);
-        for Record { bytes, record, time, acknowledged } in std::mem::take(&mut self.records) {
-            if taken {
+    pub fn decide(&mut self, accepted: bool, sink: &mut TlsEventSink<'_>) {
+        let accepted = *self.accepted.get_or_insert(accepted);
+        for EarlyRecord { bytes, record, time, acknowledged } in std::mem::take(&mut self.records) {
+            if accepted {
                 let direction = Direction::ClientToServer;
                 sink(TlsEvent::Data { direction, bytes: &bytes, record, time, acknowledged });
             }

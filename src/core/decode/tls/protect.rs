@@ -12,7 +12,7 @@ use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 
 use super::keylog::{Random, Secret};
 use super::record::Record;
-use super::secrets::{self, Keys};
+use super::secrets::{self, RecordKeys};
 use super::suite::Suite;
 
 /// Bytes of the nonce that are sent with each record of GCM in TLS 1.2 (RFC 5288 section 3).
@@ -22,7 +22,7 @@ const TAG: usize = 16;
 
 /// The content of a record that was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Content {
+pub(super) struct OpenedRecord {
     /// The content type.
     pub kind: u8,
     /// The range of the plaintext in the bytes that were opened.
@@ -34,7 +34,7 @@ pub(super) struct Content {
 pub(super) struct Opener {
     key: Box<LessSafeKey>,
     /// Whether it is for TLS 1.3, where the content type is encrypted too.
-    newest: bool,
+    tls13: bool,
     iv: [u8; 12],
     /// Bytes of the nonce that are sent with each record.
     explicit: usize,
@@ -69,34 +69,34 @@ impl Opener {
         Some([client?, server?])
     }
 
-    fn new(suite: Suite, keys: &Keys, newest: bool, explicit: usize) -> Option<Opener> {
+    fn new(suite: Suite, keys: &RecordKeys, tls13: bool, explicit: usize) -> Option<Opener> {
         let key = UnboundKey::new(suite.cipher, &keys.key[..suite.cipher.key_len()]).ok()?;
-        Some(Opener { key: Box::new(LessSafeKey::new(key)), newest, iv: keys.iv, explicit })
+        Some(Opener { key: Box::new(LessSafeKey::new(key)), tls13, iv: keys.iv, explicit })
     }
 
     /// Opens the record with this number in place. `None` if it does not open; `sealed`
     /// is undefined then.
-    pub fn open(&self, number: u64, record: Record, sealed: &mut [u8]) -> Option<Content> {
-        if self.newest {
-            return self.open_newest(number, record, sealed);
+    pub fn open(&self, number: u64, record: Record, sealed: &mut [u8]) -> Option<OpenedRecord> {
+        if self.tls13 {
+            return self.open_tls13(number, record, sealed);
         }
         let (explicit, body) = sealed.split_at_mut_checked(self.explicit)?;
         let length = body.len().checked_sub(TAG)?;
-        let nonce = if explicit.is_empty() { self.numbered(number) } else { self.joined(explicit) };
+        let nonce = if explicit.is_empty() { self.nonce_of_number(number) } else { self.nonce_with_explicit(explicit) };
         // RFC 5246 section 6.2.3.3: "additional_data = seq_num + TLSCompressed.type +
         // TLSCompressed.version + TLSCompressed.length".
-        self.unseal(nonce, &authenticated(number, record, length), body)?;
-        Some(Content { kind: record.header[0], range: self.explicit..self.explicit + length })
+        self.unseal(nonce, &additional_data(number, record, length), body)?;
+        Some(OpenedRecord { kind: record.header[0], range: self.explicit..self.explicit + length })
     }
 
     /// Opens a record of TLS 1.3. RFC 8446 section 5.2: "additional_data =
     /// TLSCiphertext.opaque_type || TLSCiphertext.legacy_record_version || TLSCiphertext.length".
     /// Section 5.4: the content type is the last byte that is not zero.
-    fn open_newest(&self, number: u64, record: Record, sealed: &mut [u8]) -> Option<Content> {
+    fn open_tls13(&self, number: u64, record: Record, sealed: &mut [u8]) -> Option<OpenedRecord> {
         let length = sealed.len().checked_sub(TAG)?;
-        self.unseal(self.numbered(number), &record.header, sealed)?;
+        self.unseal(self.nonce_of_number(number), &record.header, sealed)?;
         let last = sealed[..length].iter().rposition(|byte| *byte != 0)?;
-        Some(Content { kind: sealed[last], range: 0..last })
+        Some(OpenedRecord { kind: sealed[last], range: 0..last })
     }
 
     fn unseal(&self, nonce: [u8; 12], additional: &[u8], sealed: &mut [u8]) -> Option<()> {
@@ -105,18 +105,18 @@ impl Opener {
     }
 
     /// Whether it opens records of TLS 1.3.
-    pub fn is_newest(&self) -> bool {
-        self.newest
+    pub fn is_tls13(&self) -> bool {
+        self.tls13
     }
 
     /// Bytes of a record beyond its header and its content.
     pub fn overhead(&self) -> u64 {
-        (TAG + if self.newest { 1 } else { self.explicit }) as u64
+        (TAG + if self.tls13 { 1 } else { self.explicit }) as u64
     }
 
     /// The nonce of a record that sends none: its number, padded on the left, XOR the static IV
     /// (RFC 8446 section 5.3, RFC 7905 section 2).
-    fn numbered(&self, number: u64) -> [u8; 12] {
+    fn nonce_of_number(&self, number: u64) -> [u8; 12] {
         let mut nonce = self.iv;
         nonce[4..].iter_mut().zip(number.to_be_bytes()).for_each(|(byte, digit)| *byte ^= digit);
         nonce
@@ -124,7 +124,7 @@ impl Opener {
 
     /// The nonce of GCM in TLS 1.2: four bytes of the key block, eight of the record (RFC 5288
     /// section 3).
-    fn joined(&self, explicit: &[u8]) -> [u8; 12] {
+    fn nonce_with_explicit(&self, explicit: &[u8]) -> [u8; 12] {
         let mut nonce = self.iv;
         nonce[4..].copy_from_slice(explicit);
         nonce
@@ -132,7 +132,7 @@ impl Opener {
 }
 
 /// The additional data of TLS 1.2: number, type, version and length of the content.
-fn authenticated(number: u64, record: Record, length: usize) -> [u8; 13] {
+fn additional_data(number: u64, record: Record, length: usize) -> [u8; 13] {
     let mut data = [0; 13];
     data[..8].copy_from_slice(&number.to_be_bytes());
     data[8..11].copy_from_slice(&record.header[..3]);

@@ -66,7 +66,7 @@ pub(super) fn sniff(bytes: &[u8]) -> Option<bool> {
 
 /// Consecutive bytes of one record.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Fragment<'a> {
+pub(super) struct RecordFragment<'a> {
     pub record: Record,
     /// The packets that carried the header; only for the first fragment of a record.
     pub header: Option<[PacketNumber; HEADER]>,
@@ -134,7 +134,7 @@ pub(super) struct Records {
 
 impl Records {
     /// Reads the next fragment; `None` when all bytes are read, or where they are foreign.
-    pub fn next<'a>(&mut self, cursor: &mut Cursor<'a>) -> Option<Fragment<'a>> {
+    pub fn next<'a>(&mut self, cursor: &mut Cursor<'a>) -> Option<RecordFragment<'a>> {
         let mut header = None;
         let (record, left) = match self.open {
             Some(open) => open,
@@ -150,7 +150,7 @@ impl Records {
         let (bytes, packets) = cursor.take(usize::from(left));
         let left = left - bytes.len() as u16;
         self.open = (left > 0).then_some((record, left));
-        Some(Fragment { record, header, last: left == 0, bytes, packets })
+        Some(RecordFragment { record, header, last: left == 0, bytes, packets })
     }
 
     fn header(&mut self, cursor: &mut Cursor<'_>) -> Option<Record> {

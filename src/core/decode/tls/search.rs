@@ -15,11 +15,11 @@
 //! Attempts are paid from an allowance of the connection and one of the whole capture. No capture
 //! and no key log can make the search endless.
 
+use super::direction_keys::{Epoch, EpochKeys};
 use super::handshake::Version;
 use super::keylog::{KeyLog, Label, Random, Secrets};
-use super::opening::{Epoch, Keys};
 use super::record::Record;
-use super::steps::Negotiation;
+use super::record_groups::Negotiation;
 use super::suite::Suite;
 use crate::decode::Direction;
 
@@ -42,23 +42,23 @@ const DERIVATION: u64 = 4 << 10;
 
 /// A search, and its remaining budget in bytes.
 #[derive(Clone, Debug)]
-pub(super) struct Search {
+pub(super) struct SessionSearch {
     /// For each direction without an opened record: the lowest number beyond the first ones that
     /// its next record can have.
     sought: [Option<u64>; 2],
     /// The remaining budget of this connection, and that of the capture.
-    left: u64,
-    pub total: u64,
+    connection_budget: u64,
+    pub capture_budget: u64,
 }
 
 /// A session, proven by a record.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct FoundSession {
     pub random: Random,
     /// The real direction of the record.
     pub direction: Direction,
     /// The keys of that direction. Their number is that of the record.
-    pub keys: Keys,
+    pub keys: EpochKeys,
 }
 
 /// A way in which a record may be protected.
@@ -70,13 +70,13 @@ struct Candidate<'a> {
     suite: Option<Suite>,
 }
 
-impl Default for Search {
-    fn default() -> Search {
-        Search { sought: [None; 2], left: ALLOWANCE, total: ALLOWANCE }
+impl Default for SessionSearch {
+    fn default() -> SessionSearch {
+        SessionSearch { sought: [None; 2], connection_budget: ALLOWANCE, capture_budget: ALLOWANCE }
     }
 }
 
-impl Search {
+impl SessionSearch {
     /// Starts the search: a protected record arrived, and no ClientHello before it.
     pub fn begin(&mut self) {
         self.sought = [Some(0); 2];
@@ -102,9 +102,9 @@ impl Search {
         negotiation: &Negotiation,
         log: &KeyLog,
         scratch: &mut Vec<u8>,
-    ) -> Option<Found> {
+    ) -> Option<FoundSession> {
         let next = self.sought[direction as usize]?;
-        let budget = self.left.min(self.total) / SHARE;
+        let budget = self.connection_budget.min(self.capture_budget) / SHARE;
         let attempt = sealed.len() as u64 + ATTEMPT;
         let least = DERIVATION + FIRST * attempt;
         if budget < least {
@@ -114,7 +114,8 @@ impl Search {
             return None;
         }
         let candidates = || candidates(negotiation, log, direction);
-        let (all, deep) = candidates().fold((0, 0), |(all, deep), key| (all + 1, deep + u64::from(key.is_deep())));
+        let (all, deep) =
+            candidates().fold((0, 0), |(all, deep), key| (all + 1, deep + u64::from(key.tries_higher_numbers())));
         let count = all.min(budget / least);
         let window = match (budget - count * least).checked_div(deep) {
             Some(each) if count == all && sealed.len() <= SHORT => (each / attempt).min(WINDOW),
@@ -124,7 +125,7 @@ impl Search {
         for candidate in candidates().take(count as usize) {
             self.spend(DERIVATION);
             let Some(mut keys) = candidate.keys(negotiation) else { continue };
-            let behind = if candidate.is_deep() { from + window } else { from };
+            let behind = if candidate.tries_higher_numbers() { from + window } else { from };
             for number in (0..FIRST).chain(from..behind) {
                 scratch.clear();
                 scratch.extend_from_slice(sealed);
@@ -132,7 +133,7 @@ impl Search {
                 if keys.opens(number, record, scratch) {
                     keys.number = number;
                     self.sought[direction as usize] = None;
-                    return Some(Found { random: *candidate.random, direction: candidate.direction, keys });
+                    return Some(FoundSession { random: *candidate.random, direction: candidate.direction, keys });
                 }
             }
         }
@@ -141,8 +142,8 @@ impl Search {
     }
 
     fn spend(&mut self, cost: u64) {
-        self.left = self.left.saturating_sub(cost);
-        self.total = self.total.saturating_sub(cost);
+        self.connection_budget = self.connection_budget.saturating_sub(cost);
+        self.capture_budget = self.capture_budget.saturating_sub(cost);
     }
 }
 
@@ -162,7 +163,7 @@ fn candidates<'a>(
     let suites: Vec<Suite> = if is_old {
         Vec::new()
     } else {
-        Suite::newest().filter(|suite| chosen.is_none_or(|chosen| chosen == *suite)).collect()
+        Suite::tls13().filter(|suite| chosen.is_none_or(|chosen| chosen == *suite)).collect()
     };
     let sessions = log.sessions().filter(move |(random, _)| known.is_none_or(|known| known == *random));
     sessions.flat_map(move |(random, secrets)| {
@@ -170,7 +171,8 @@ fn candidates<'a>(
         let of_direction = move |direction: Direction| {
             let old = (is_old && secrets.get(Label::Master).is_some()).then_some((Epoch::Application, None));
             let epochs = [Epoch::Application, Epoch::Handshake].into_iter();
-            let newest = epochs.filter_map(move |epoch| Some((epoch, secrets.get(Keys::label(epoch, direction)?)?)));
+            let newest =
+                epochs.filter_map(move |epoch| Some((epoch, secrets.get(EpochKeys::label(epoch, direction)?)?)));
             let suites = suites.clone();
             let newest = newest.flat_map(move |(epoch, secret)| {
                 let fitting = suites.clone().into_iter().filter(|suite| suite.hash_length() == secret.as_bytes().len());
@@ -185,17 +187,17 @@ fn candidates<'a>(
 
 impl Candidate<'_> {
     /// Whether higher numbers are tried, as for application data.
-    fn is_deep(&self) -> bool {
+    fn tries_higher_numbers(&self) -> bool {
         self.epoch == Epoch::Application
     }
 
-    fn keys(&self, negotiation: &Negotiation) -> Option<Keys> {
+    fn keys(&self, negotiation: &Negotiation) -> Option<EpochKeys> {
         match self.suite {
             Some(suite) => {
-                let secret = self.secrets.get(Keys::label(self.epoch, self.direction)?)?;
-                Keys::of_traffic(self.epoch, suite, *secret)
+                let secret = self.secrets.get(EpochKeys::label(self.epoch, self.direction)?)?;
+                EpochKeys::of_traffic(self.epoch, suite, *secret)
             }
-            None => Keys::of_master(negotiation, self.random, self.secrets, self.direction),
+            None => EpochKeys::of_master(negotiation, self.random, self.secrets, self.direction),
         }
     }
 }

@@ -8,7 +8,7 @@ use super::suite::Suite;
 
 /// The keys of one direction.
 #[derive(Clone, Copy)]
-pub(super) struct Keys {
+pub(super) struct RecordKeys {
     /// The key. Its length depends on the cipher, 32 bytes at most.
     pub key: [u8; 32],
     /// The IV. TLS 1.3, and ChaCha20 in TLS 1.2: twelve bytes. The other AEADs of TLS 1.2: the four
@@ -17,8 +17,8 @@ pub(super) struct Keys {
 }
 
 /// RFC 8446 section 7.3: the keys of records under a traffic secret.
-pub(super) fn traffic_keys(suite: Suite, secret: &Secret) -> Keys {
-    let mut keys = Keys { key: [0; 32], iv: [0; 12] };
+pub(super) fn traffic_keys(suite: Suite, secret: &Secret) -> RecordKeys {
+    let mut keys = RecordKeys { key: [0; 32], iv: [0; 12] };
     expand_label(suite, secret, "key", &mut keys.key[..suite.cipher.key_len()]);
     expand_label(suite, secret, "iv", &mut keys.iv);
     keys
@@ -56,12 +56,12 @@ pub(super) fn key_block(
     client_random: &[u8; 32],
     server_random: &[u8; 32],
     [key, iv]: [usize; 2],
-) -> [Keys; 2] {
+) -> [RecordKeys; 2] {
     let seed = [server_random.as_slice(), client_random].concat();
     // Two keys and two IVs of the greatest length.
     let mut block = [0; 2 * (32 + 12)];
     prf(suite, master, "key expansion", &seed, &mut block[..2 * (key + iv)]);
-    let mut keys = [Keys { key: [0; 32], iv: [0; 12] }; 2];
+    let mut keys = [RecordKeys { key: [0; 32], iv: [0; 12] }; 2];
     let mut rest = block.as_slice();
     let mut take = |out: &mut [u8]| {
         let (taken, behind) = rest.split_at(out.len());

@@ -87,7 +87,7 @@ impl Suite {
     }
 
     /// The suites of TLS 1.3 that are opened (RFC 8446 appendix B.4).
-    pub fn newest() -> impl Iterator<Item = Suite> {
+    pub fn tls13() -> impl Iterator<Item = Suite> {
         (0x1301..=0x1303).filter_map(Suite::of)
     }
 }

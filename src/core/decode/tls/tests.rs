@@ -1,6 +1,6 @@
 //! Conversations between a client and a server, and the record groups that the layer view shows.
 
-mod late;
+mod missing_hello;
 
 use proptest::prelude::*;
 
@@ -98,7 +98,7 @@ impl Talk {
 
     fn steps(&self) -> String {
         let mut text = String::new();
-        for step in self.tls.steps() {
+        for step in self.tls.record_groups() {
             let packets: Vec<String> = step.packets.iter().map(|packet| packet.to_string()).collect();
             text += &format!("{:?} [{}] {}\n", step.kind, packets.join(" "), step.detail);
         }

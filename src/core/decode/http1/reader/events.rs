@@ -12,12 +12,12 @@
 
 use memchr::memchr;
 
-use super::{Message, Reader, State, Turn};
+use super::{OpenMessage, PieceContext, Reader, State};
 use crate::decode::http::{Head, HttpEvent};
 use crate::decode::{Direction, Ending};
 
 /// The kind of a line among events whose framing is unknown.
-enum Line {
+enum LineKind {
     /// Possibly the size of a chunk or the head of a response, or a part of one.
     Undecided,
     Size,
@@ -49,39 +49,39 @@ impl Reader {
 
     /// Starts or resumes events at the held bytes. They belong to the message whose framing was
     /// lost, if no other message can have begun since.
-    pub(super) fn go_on<S: FnMut(HttpEvent<'_>)>(&mut self, turn: &mut Turn<'_, S>) {
+    pub(super) fn resume_events<S: FnMut(HttpEvent<'_>)>(&mut self, context: &mut PieceContext<'_, S>) {
         let offset = self.low_water();
-        self.skipped(self.passed_over(), offset, turn);
-        turn.pairing.lose_responses(offset);
-        if std::mem::take(&mut self.message.is_torn) {
-            if turn.pairing.is_idle() {
+        self.report_skipped(self.passed_over(), offset, context);
+        context.pairing.lose_responses(offset);
+        if std::mem::take(&mut self.message.may_resume) {
+            if context.pairing.is_idle() {
                 let (exchange, direction) = (self.message.exchange, self.direction);
-                (turn.sink)(HttpEvent::ContentGap { exchange, direction, length: None });
+                (context.sink)(HttpEvent::ContentGap { exchange, direction, length: None });
                 if self.message.paired {
-                    turn.pairing.goes_on();
+                    context.pairing.resume_response();
                 }
-                return self.read_events(turn);
+                return self.read_events(context);
             }
-            self.end(false, Ending::Cut, turn);
+            self.end(false, Ending::Cut, context);
         }
-        self.open_headless(offset, turn);
+        self.open_headless(offset, context);
         self.message.whole = false;
-        self.read_events(turn);
+        self.read_events(context);
     }
 
     /// Opens a message whose head was not seen and whose content begins at `offset`.
-    pub(super) fn open_headless<S: FnMut(HttpEvent<'_>)>(&mut self, offset: u64, turn: &mut Turn<'_, S>) {
-        let answer = turn.pairing.answer_unseen(offset, self.seen);
+    pub(super) fn open_headless<S: FnMut(HttpEvent<'_>)>(&mut self, offset: u64, context: &mut PieceContext<'_, S>) {
+        let answer = context.pairing.pair_headless_response(offset, self.acknowledged);
         let (exchange, direction) = (answer.exchange, self.direction);
-        self.message = Message { paired: answer.paired, ..Message::new(exchange, offset) };
+        self.message = OpenMessage { paired: answer.paired, ..OpenMessage::new(exchange, offset) };
         let head = Box::new(Head::unseen(direction, offset, "1.1"));
-        (turn.sink)(HttpEvent::Head { exchange, direction, stream: None, head });
+        (context.sink)(HttpEvent::Head { exchange, direction, stream: None, head });
     }
 
     /// Continues with the events at the held bytes.
-    fn read_events<S: FnMut(HttpEvent<'_>)>(&mut self, turn: &mut Turn<'_, S>) {
+    fn read_events<S: FnMut(HttpEvent<'_>)>(&mut self, context: &mut PieceContext<'_, S>) {
         self.state = State::Events { within: false };
-        self.again(turn);
+        self.reread_held(context);
     }
 
     /// Takes bytes up to the end of a line. Its first bytes are held until its kind is certain.
@@ -89,40 +89,40 @@ impl Reader {
         &mut self,
         within: bool,
         bytes: &[u8],
-        turn: &mut Turn<'_, S>,
+        context: &mut PieceContext<'_, S>,
     ) -> usize {
         let line = &bytes[..memchr(b'\n', bytes).map_or(bytes.len(), |end| end + 1)];
         if within {
             self.state = State::Events { within: line.last() != Some(&b'\n') };
-            return self.content(line, turn);
+            return self.content(line, context);
         }
         if self.held.is_empty() {
-            self.seen = turn.seen;
+            self.acknowledged = context.acknowledged;
         }
         // No byte after the deciding one is taken, since it may have another acknowledgment.
         let mut taken = 0;
-        let mut is = Line::Undecided;
-        while let (Line::Undecided, Some(byte)) = (&is, line.get(taken)) {
+        let mut kind = LineKind::Undecided;
+        while let (LineKind::Undecided, Some(byte)) = (&kind, line.get(taken)) {
             self.held.push(*byte);
             taken += 1;
-            is = read(&self.held);
+            kind = line_kind(&self.held);
         }
         self.advance(taken);
-        match is {
-            Line::Undecided => {}
-            Line::Size => {
+        match kind {
+            LineKind::Undecided => {}
+            LineKind::Size => {
                 self.state = State::ChunkSize;
-                self.again(turn);
+                self.reread_held(context);
             }
-            Line::Event => {
+            LineKind::Event => {
                 self.state = State::Events { within: true };
-                self.again(turn);
+                self.reread_held(context);
             }
-            Line::Head => {
+            LineKind::Head => {
                 let from = self.low_water();
-                self.end(false, Ending::Cut, turn);
-                self.lose(from, turn);
-                self.again(turn);
+                self.end(false, Ending::Cut, context);
+                self.lose(from, context);
+                self.reread_held(context);
             }
         }
         taken
@@ -130,16 +130,16 @@ impl Reader {
 }
 
 /// The kind of a line that begins like this.
-fn read(line: &[u8]) -> Line {
+fn line_kind(line: &[u8]) -> LineKind {
     /// No chunk size has more digits than this.
     const DIGITS: usize = 16;
     const VERSION: &[u8] = b"HTTP/1.";
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
     match &line[digits..] {
-        b"" | b"\r" if (1..=DIGITS).contains(&digits) => Line::Undecided,
-        b"\r\n" if (1..=DIGITS).contains(&digits) => Line::Size,
-        _ if line.starts_with(VERSION) => Line::Head,
-        _ if VERSION.starts_with(line) => Line::Undecided,
-        _ => Line::Event,
+        b"" | b"\r" if (1..=DIGITS).contains(&digits) => LineKind::Undecided,
+        b"\r\n" if (1..=DIGITS).contains(&digits) => LineKind::Size,
+        _ if line.starts_with(VERSION) => LineKind::Head,
+        _ if VERSION.starts_with(line) => LineKind::Undecided,
+        _ => LineKind::Event,
     }
 }

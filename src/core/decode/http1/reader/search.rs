@@ -2,35 +2,35 @@
 
 use memchr::memchr;
 
-use super::{Reader, State, Turn};
+use super::{PieceContext, Reader, State};
 use crate::decode::http::HttpEvent;
 use crate::decode::http1::sniff::find_start;
 
 /// Number of bytes of a line that show whether it holds the data of an event.
-const TELLING: usize = b"data: {".len();
+const DECISIVE: usize = b"data: {".len();
 
 impl Reader {
     /// Takes bytes up to the end of a line, its first bytes separately, and searches a
     /// message in it.
     ///
     /// For a head only the end of a line matters. Of a long line the last `limit` bytes are held.
-    pub(super) fn search<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], turn: &mut Turn<'_, S>) -> usize {
-        if self.seen != turn.seen {
+    pub(super) fn search<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], context: &mut PieceContext<'_, S>) -> usize {
+        if self.acknowledged != context.acknowledged {
             // The acknowledgment has changed. A start line that was cut here would be useless,
             // since the acknowledgment of its sender is needed to pair it.
             self.forget_lines();
-            self.seen = turn.seen;
+            self.acknowledged = context.acknowledged;
         }
         let end = memchr(b'\n', bytes).map_or(bytes.len(), |end| end + 1);
         let begun = self.held.len() - self.line;
-        let end = if begun < TELLING { end.min(TELLING - begun) } else { end };
+        let end = if begun < DECISIVE { end.min(DECISIVE - begun) } else { end };
         let value_end = self.value_end(&bytes[..end]);
         // No byte after a value is taken, since it may have another acknowledgment.
         let end = value_end.unwrap_or(end);
-        if begun < TELLING {
+        if begun < DECISIVE {
             self.held.extend_from_slice(&bytes[..end]);
             self.advance(end);
-            self.search_line(turn);
+            self.examine_line_start(context);
             return end;
         }
         self.advance(end);
@@ -41,22 +41,22 @@ impl Reader {
             self.line = self.line.saturating_sub(excess);
         }
         self.held.extend_from_slice(kept);
-        if value_end.is_none() || !self.tell_value(turn) {
-            self.line_over();
+        if value_end.is_none() || !self.emit_value(context) {
+            self.examine_line();
         }
         end
     }
 
     /// Examines the held line, whose first bytes are complete.
-    pub(super) fn search_line<S: FnMut(HttpEvent<'_>)>(&mut self, turn: &mut Turn<'_, S>) {
+    pub(super) fn examine_line_start<S: FnMut(HttpEvent<'_>)>(&mut self, context: &mut PieceContext<'_, S>) {
         match self.holds_event() {
-            true => self.go_on(turn),
-            false => self.line_over(),
+            true => self.resume_events(context),
+            false => self.examine_line(),
         }
     }
 
     /// Examines the held line, once it is complete.
-    fn line_over(&mut self) {
+    fn examine_line(&mut self) {
         let State::Lost(from) = self.state else { return };
         if self.held.last() != Some(&b'\n') {
             return;

@@ -6,14 +6,14 @@
 //! values are not found: those over several lines, and those that may be part of a response whose
 //! framing was lost before.
 
-use super::{Reader, Turn};
+use super::{PieceContext, Reader};
 use crate::decode::http::HttpEvent;
 use crate::decode::json::scan::Nesting;
 use crate::decode::{Direction, Ending};
 
 /// The JSON value at the beginning of a line, as far as it was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Value {
+pub(super) struct ValueProgress {
     /// Offset of the line in the stream.
     line: u64,
     /// Number of bytes of it so far.
@@ -23,7 +23,7 @@ pub(super) struct Value {
     is_over: bool,
 }
 
-impl Value {
+impl ValueProgress {
     /// Reads more bytes, up to `most` in total. Returns the index after the value's last byte, once
     /// it ends in these bytes.
     fn read(&mut self, bytes: &[u8], most: usize) -> Option<usize> {
@@ -52,36 +52,36 @@ impl Reader {
     /// The index in these bytes, the next of the searched line, at which the line's
     /// JSON value ends.
     pub(super) fn value_end(&mut self, bytes: &[u8]) -> Option<usize> {
-        if self.direction == Direction::ClientToServer || self.message.is_torn {
+        if self.direction == Direction::ClientToServer || self.message.may_resume {
             return None;
         }
         let begun = self.held.len() - self.line;
         let line = self.offset - begun as u64;
         if self.value.line != line || self.value.length < begun && !self.value.is_over {
             // The held bytes of the line were read as something else.
-            self.value = Value { line, is_over: begun > 0, ..Value::default() };
+            self.value = ValueProgress { line, is_over: begun > 0, ..ValueProgress::default() };
         }
         self.value.read(bytes, self.limit)
     }
 
     /// Emits the held value, which is complete, as a body if it is JSON-RPC. Returns
     /// whether it was.
-    pub(super) fn tell_value<S: FnMut(HttpEvent<'_>)>(&mut self, turn: &mut Turn<'_, S>) -> bool {
+    pub(super) fn emit_value<S: FnMut(HttpEvent<'_>)>(&mut self, context: &mut PieceContext<'_, S>) -> bool {
         let value = &self.held[self.line..];
         if memchr::memmem::find(value, b"\"jsonrpc\"").is_none() {
             return false;
         }
         let bytes = value.to_vec();
         let offset = self.offset - bytes.len() as u64;
-        self.skipped(self.passed_over(), offset, turn);
+        self.report_skipped(self.passed_over(), offset, context);
         self.held.clear();
-        turn.pairing.lose_responses(offset);
-        self.open_headless(offset, turn);
+        context.pairing.lose_responses(offset);
+        self.open_headless(offset, context);
         let (exchange, direction) = (self.message.exchange, self.direction);
-        (turn.sink)(HttpEvent::Content { exchange, direction, offset, bytes: &bytes });
-        self.end(true, Ending::Finished, turn);
+        (context.sink)(HttpEvent::Content { exchange, direction, offset, bytes: &bytes });
+        self.end(true, Ending::Finished, context);
         // The framing of the body is unknown, so the next head is searched.
-        self.lose(self.offset, turn);
+        self.lose(self.offset, context);
         true
     }
 }
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_value_ends_with_what_closes_it() {
-        let end = |text: &str| Value::default().read(text.as_bytes(), 40);
+        let end = |text: &str| ValueProgress::default().read(text.as_bytes(), 40);
         assert_eq!(end(r#"{"a":"}\"]","b":[{}]}HTTP/1.1 200 OK"#), Some(21));
         assert_eq!(end("[{}] "), Some(4));
         assert_eq!(end("{}"), Some(2));
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn where_it_is_cut_makes_no_difference() {
         let text = r#"{"a":"\\","b":[{"c":"}"}]} {}"#;
-        let mut value = Value::default();
+        let mut value = ValueProgress::default();
         let ends: Vec<usize> =
             (0..text.len()).filter(|at| value.read(&text.as_bytes()[*at..=*at], 99).is_some()).collect();
         assert_eq!(ends, [text.len() - 4]);

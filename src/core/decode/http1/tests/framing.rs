@@ -14,7 +14,7 @@ fn request(fields: &str, body: &str, expected: &[&str]) {
 #[track_caller]
 fn response(start: &str, body: &str, expected: &[&str]) {
     let steps = [client("GET / HTTP/1.1\n\n"), server(&format!("{start}\n\n{body}")), server_ends(Ending::Finished)];
-    let told = told(Limits::default(), &steps, usize::MAX);
+    let told = event_lines(Limits::default(), &steps, usize::MAX);
     check(&steps, &told.iter().map(String::as_str).collect::<Vec<_>>());
     assert_eq!(told[3..], *expected, "{told:?}");
 }

@@ -95,32 +95,32 @@ fn loss() -> impl Strategy<Value = Option<(usize, usize)>> {
 }
 
 /// The messages as actions, with the losses in them.
-fn with_losses(messages: &[(Direction, String)], losses: &[Option<(usize, usize)>]) -> Vec<Step> {
+fn with_losses(messages: &[(Direction, String)], losses: &[Option<(usize, usize)>]) -> Vec<PeerAction> {
     let mut steps = Vec::new();
     for ((direction, text), loss) in messages.iter().zip(losses.iter().cycle()) {
         let (start, length) = loss.unwrap_or((100, 0));
         let start = text.len() * start / 100;
         let end = (start + text.len() * length / 100).min(text.len());
-        steps.push(Step::Sends(*direction, text.as_bytes()[..start].into()));
-        steps.push(Step::Lost(*direction, (end - start) as u64));
-        steps.push(Step::Sends(*direction, text.as_bytes()[end..].into()));
+        steps.push(PeerAction::Sends(*direction, text.as_bytes()[..start].into()));
+        steps.push(PeerAction::Lost(*direction, (end - start) as u64));
+        steps.push(PeerAction::Sends(*direction, text.as_bytes()[end..].into()));
     }
     steps
 }
 
 /// The actions as a script of the fuzz target.
-fn script(steps: &[Step]) -> Vec<u8> {
+fn script(steps: &[PeerAction]) -> Vec<u8> {
     let mut script = Vec::new();
     for step in steps {
         match step {
-            Step::Sends(direction, bytes) => {
+            PeerAction::Sends(direction, bytes) => {
                 for piece in bytes.chunks(255) {
                     script.extend([2 | *direction as u8, piece.len() as u8]);
                     script.extend_from_slice(piece);
                 }
             }
-            Step::Lost(direction, length) => script.extend([*direction as u8, (*length).min(255) as u8]),
-            Step::Ends(..) => {}
+            PeerAction::Lost(direction, length) => script.extend([*direction as u8, (*length).min(255) as u8]),
+            PeerAction::Ends(..) => {}
         }
     }
     script
@@ -136,7 +136,7 @@ proptest! {
     ) {
         let messages = conversation(&exchanges, window, &order);
         let steps = with_losses(&messages, &[None]);
-        let told = told(Limits::default(), &steps, size);
+        let told = event_lines(Limits::default(), &steps, size);
         for (index, (asked, answered)) in exchanges.iter().enumerate() {
             let sides = [('>', format!("POST /{index}"), asked), ('<', format!("200 {index}"), answered)];
             for (arrow, start, body) in sides {
@@ -164,7 +164,7 @@ proptest! {
         let losses: Vec<_> = std::iter::repeat_n(None, habit).chain(losses.iter().copied().cycle().take(40)).collect();
         let messages = conversation(&exchanges, window, &order);
         let steps = with_losses(&messages, &losses);
-        let told = told(Limits::default(), &steps, usize::MAX);
+        let told = event_lines(Limits::default(), &steps, usize::MAX);
         for (asked, answered) in pairs(&told) {
             prop_assert_eq!(asked, answered, "{:#?}", told);
         }
@@ -177,7 +177,7 @@ proptest! {
     ) {
         let messages = conversation(&exchanges, 1, &[true]);
         let losses: Vec<_> = losses.iter().copied().cycle().take(messages.len()).collect();
-        let told = told(Limits::default(), &with_losses(&messages, &losses), usize::MAX);
+        let told = event_lines(Limits::default(), &with_losses(&messages, &losses), usize::MAX);
         let pairs = pairs(&told);
         for (index, lost) in losses.chunks(2).enumerate() {
             // Content before a head cannot hide it without a line end. The rest of a chunk may
@@ -200,7 +200,7 @@ proptest! {
         let fields: String = lines.collect();
         let text = format!("{start}\r\n{fields}\r\n");
         let direction = if request { Direction::ClientToServer } else { Direction::ServerToClient };
-        let mut list = grammar::Fields::default();
+        let mut list = grammar::FieldLines::default();
         let (rest, found) = grammar::head(direction, text.as_bytes(), &mut list).unwrap();
         prop_assert!(rest.is_empty());
         let mut headers = [httparse::EMPTY_HEADER; 16];

@@ -2,11 +2,11 @@
 
 use super::*;
 
-fn get(target: u32) -> Step {
+fn get(target: u32) -> PeerAction {
     client(&format!("GET /{target} HTTP/1.1\n\n"))
 }
 
-fn ok(reason: u32) -> Step {
+fn ok(reason: u32) -> PeerAction {
     server(&format!("HTTP/1.1 200 {reason}\nContent-Length: 0\n\n"))
 }
 
@@ -14,9 +14,9 @@ const OK: u64 = 37;
 const GET: u64 = 19;
 
 /// Pairs of target and reason of the exchanges in order; `-` where one of the two is missing.
-fn pairs(limits: Limits, steps: &[Step]) -> Vec<String> {
-    let told = told(limits, steps, usize::MAX);
-    assert_eq!(told, super::told(limits, steps, 1), "byte by byte");
+fn pairs(limits: Limits, steps: &[PeerAction]) -> Vec<String> {
+    let told = event_lines(limits, steps, usize::MAX);
+    assert_eq!(told, super::event_lines(limits, steps, 1), "byte by byte");
     let word = |arrow: &str, index: usize, before: &str| {
         let begin = format!("{arrow} {index} {before}");
         told.iter().find_map(|line| line.strip_prefix(&begin)).unwrap_or("-")
@@ -28,7 +28,7 @@ fn pairs(limits: Limits, steps: &[Step]) -> Vec<String> {
 }
 
 #[track_caller]
-fn check_pairs(steps: &[Step], expected: &[&str]) {
+fn check_pairs(steps: &[PeerAction], expected: &[&str]) {
     assert_eq!(pairs(Limits::default(), steps), expected);
 }
 
@@ -44,7 +44,7 @@ fn more_responses_than_requests() {
     // received before its request do not answer it.
     check_pairs(&[get(1), ok(1), ok(9), ok(9), get(2), ok(2)], &["1 1", "- 9", "- 9", "2 2"]);
     let steps = [get(1), ok(1), ok(9)];
-    assert!(told(Limits::default(), &steps, 7).contains(&"< ! not asked for".to_owned()));
+    assert!(event_lines(Limits::default(), &steps, 7).contains(&"< ! not asked for".to_owned()));
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn behind_a_request_that_may_hide_another_nothing_is_guessed() {
 fn forgotten_requests_are_still_counted() {
     let limits = Limits { pipelined: 3, ..Limits::default() };
     let steps = [get(1), get(2), get(3), get(4), get(5), ok(1), ok(2), ok(3), ok(4), ok(5)];
-    let told = told(limits, &steps, 7);
+    let told = event_lines(limits, &steps, 7);
     assert_eq!(told.iter().filter(|line| line.starts_with("> ! limit pipelined")).count(), 1);
     let expected = ["1 -", "2 -", "3 -", "4 -", "5 -", "- 1", "- 2", "- 3", "- 4", "- 5"];
     assert_eq!(pairs(limits, &steps), expected);

@@ -23,7 +23,7 @@
 //! pieces that wait for each other show that one was retransmitted, and that only the
 //! retransmission was captured: it acknowledges more than the first sending did.
 
-use super::super::assembler::{Assembler, Captured, Head, Sighting};
+use super::super::assembler::{Assembler, Captured, FirstBuffered, Sighting};
 use super::super::sequence::{Patience, Stamp, after};
 use super::super::{Anomaly, Delivery, Ending, Piece, Side, Sink};
 use super::{Connection, Context, SIDES};
@@ -52,7 +52,7 @@ impl Connection {
         until: Option<Captured>,
         context: &mut Context<'_, S>,
     ) -> Option<Captured> {
-        self.stop_awaiting();
+        self.stop_awaiting_unseen_side();
         self.sides.iter_mut().for_each(Assembler::settle);
         loop {
             let ready = self.first_ready();
@@ -62,13 +62,13 @@ impl Connection {
             }
             match ready {
                 Some(_) => self.deliver_head(side, context),
-                None => self.force(side, context),
+                None => self.skip_missing(side, context),
             }
         }
     }
 
     /// The capture time of the first buffered piece.
-    pub fn holds_from(&self) -> Option<Captured> {
+    pub fn first_buffered_time(&self) -> Option<Captured> {
         self.first_waiting().map(|(_, captured)| captured)
     }
 
@@ -81,14 +81,14 @@ impl Connection {
 
     /// The side whose next piece was captured first, of those that wait for nothing.
     fn first_ready(&self) -> Option<(Side, Captured)> {
-        let ready = SIDES.into_iter().filter_map(|side| Some((side, self.head_if_ready(side)?.captured())));
+        let ready = SIDES.into_iter().filter_map(|side| Some((side, self.ready_piece(side)?.captured())));
         ready.min_by_key(|(_, captured)| *captured)
     }
 
     /// The next piece of `side`, if it waits for nothing.
-    fn head_if_ready(&self, side: Side) -> Option<Head> {
+    fn ready_piece(&self, side: Side) -> Option<FirstBuffered> {
         let (own, other) = (&self.sides[side.index()], &self.sides[side.other().index()]);
-        let head = own.head().filter(|head| own.is_settled() && head.start == own.next())?;
+        let head = own.first_buffered().filter(|head| own.is_settled() && head.start == own.next())?;
         let acknowledged = head.sighting.acknowledged;
         let informed = acknowledged == 0 || (other.is_settled() && other.has_delivered(acknowledged));
         informed.then_some(head)
@@ -99,7 +99,7 @@ impl Connection {
         let own = &mut self.sides[side.index()];
         let start = own.next();
         if own.end() == Some(start) {
-            let sighting = own.head().map(|head| head.sighting);
+            let sighting = own.first_buffered().map(|head| head.sighting);
             return self.end(side, Ending::Finished, sighting, context);
         }
         let Some(held) = own.take() else { return };
@@ -120,13 +120,13 @@ impl Connection {
             piece: Piece::Data(run.bytes),
             origin: run.origin,
             time: run.time,
-            acknowledged: self.seen_of(side.other(), run.acknowledged),
+            acknowledged: self.acknowledged_offset(side.other(), run.acknowledged),
         });
     }
 
     /// The offset in `side`'s stream that its peer had acknowledged, but not beyond
     /// what was delivered.
-    fn seen_of(&self, side: Side, acknowledged: u64) -> u64 {
+    fn acknowledged_offset(&self, side: Side, acknowledged: u64) -> u64 {
         let other = &self.sides[side.index()];
         let delivered = other.next().min(other.end().unwrap_or(u64::MAX));
         if other.is_settled() { other.offset(acknowledged.min(delivered)) } else { 0 }
@@ -137,7 +137,7 @@ impl Connection {
         &mut self,
         side: Side,
         position: u64,
-        head: Option<Head>,
+        head: Option<FirstBuffered>,
         context: &mut Context<'_, S>,
     ) {
         let own = &mut self.sides[side.index()];
@@ -154,7 +154,7 @@ impl Connection {
             piece: Piece::Gap(length),
             origin: &[],
             time: context.now,
-            acknowledged: self.seen_of(side.other(), head.map_or(0, |head| head.sighting.acknowledged)),
+            acknowledged: self.acknowledged_offset(side.other(), head.map_or(0, |head| head.sighting.acknowledged)),
         });
     }
 
@@ -177,15 +177,15 @@ impl Connection {
             piece: Piece::End(ending),
             origin: &[],
             time: sighting.map_or(context.now, |sighting| sighting.time),
-            acknowledged: self.seen_of(side.other(), acknowledged),
+            acknowledged: self.acknowledged_offset(side.other(), acknowledged),
         });
     }
 
     /// Ends the waiting for what has been missing for too long.
-    pub(super) fn give_up<S: Sink>(&mut self, now: Stamp, context: &mut Context<'_, S>) {
+    pub(super) fn stop_waiting<S: Sink>(&mut self, now: Stamp, context: &mut Context<'_, S>) {
         let Context { limits, disorder, .. } = *context;
-        if self.is_awaiting() && now.time.since(self.opened) >= limits.unseen_time {
-            self.stop_awaiting();
+        if self.awaits_unseen_side() && now.time.since(self.opened) >= limits.unseen_time {
+            self.stop_awaiting_unseen_side();
         }
         for side in SIDES {
             let since = self.search_since(side);
@@ -195,14 +195,14 @@ impl Connection {
         }
         self.drain(context);
         while let Some(side) = SIDES.into_iter().find(|side| self.is_overdue(*side, now, disorder, limits)) {
-            self.force(side, context);
+            self.skip_missing(side, context);
             self.drain(context);
         }
     }
 
     /// Whether nothing was captured of one side so far, and the connection waits for it.
-    pub(super) fn is_awaiting(&self) -> bool {
-        self.awaits_both && self.facts.ends.iter().any(|end| end.packets == 0)
+    pub(super) fn awaits_unseen_side(&self) -> bool {
+        self.may_await_side && self.facts.ends.iter().any(|end| end.packets == 0)
     }
 
     /// Called for a segment of `side` while one side has sent none.
@@ -210,7 +210,7 @@ impl Connection {
     /// If this is its first segment and the other side acknowledged it before, the whole direction
     /// may be late: another tap's clock, another file. The first segment may be less late than
     /// those after it, so twice its delay is allowed from now on.
-    pub(super) fn meet(&mut self, side: Side, now: Stamp) {
+    pub(super) fn note_side_delay(&mut self, side: Side, now: Stamp) {
         if self.facts.ends[side.index()].packets == 0 && !self.sides[side.index()].is_unseen() {
             self.late = now.time.since(self.opened).saturating_mul(2);
             self.sides.iter_mut().for_each(|side| side.search_from(now));
@@ -218,27 +218,27 @@ impl Connection {
     }
 
     /// Stops waiting for a side of which nothing was captured. Returns whether there was one.
-    pub fn stop_awaiting(&mut self) -> bool {
-        std::mem::take(&mut self.awaits_both) && self.facts.ends.iter().any(|end| end.packets == 0)
+    pub fn stop_awaiting_unseen_side(&mut self) -> bool {
+        std::mem::take(&mut self.may_await_side) && self.facts.ends.iter().any(|end| end.packets == 0)
     }
 
     /// The moment when the search for the beginning of `side` started. None while a side is
     /// awaited, since then there is no hurry.
     fn search_since(&self, side: Side) -> Option<Stamp> {
-        self.sides[side.index()].open_since().filter(|_| !self.is_awaiting())
+        self.sides[side.index()].open_since().filter(|_| !self.awaits_unseen_side())
     }
 
     /// The moment since when `side` waits, and its patience. `None` where it waits without a
     /// deadline: bytes that nobody acknowledged may still be retransmitted.
-    fn waits_since(&self, side: Side) -> Option<(Stamp, Patience)> {
+    fn waiting_since(&self, side: Side) -> Option<(Stamp, Patience)> {
         let own = &self.sides[side.index()];
-        let head = own.head().filter(|_| own.is_settled())?;
+        let head = own.first_buffered().filter(|_| own.is_settled())?;
         let Sighting { arrived, needed, .. } = head.sighting;
         // A capture of one direction has no ACKs of its bytes, and nothing of the other direction
         // follows.
         let one_sided = self.facts.ends[side.other().index()].packets == 0;
         let long = if self.late > 0 { Patience::Late } else { Patience::Long };
-        if self.is_awaiting() || self.search_since(side.other()).is_some() {
+        if self.awaits_unseen_side() || self.search_since(side.other()).is_some() {
             return None;
         }
         if head.start == own.next() {
@@ -250,36 +250,37 @@ impl Connection {
     /// Whether `side` has waited for too long.
     fn is_overdue(&self, side: Side, now: Stamp, disorder: i64, limits: &Limits) -> bool {
         let late = self.late.saturating_add(disorder);
-        self.waits_since(side).is_some_and(|(since, patience)| since.has_aged(now, patience, late, limits))
+        self.waiting_since(side).is_some_and(|(since, patience)| since.has_aged(now, patience, late, limits))
     }
 
     /// The next time at which `side` may have waited for too long.
     pub(super) fn due(&self, side: Side, now: Time, disorder: i64, limits: &Limits) -> Option<Time> {
-        if self.is_awaiting() {
+        if self.awaits_unseen_side() {
             return after(self.opened, limits.unseen_time);
         }
         if let Some(since) = self.search_since(side) {
             return since.due(now, search_patience(limits), disorder, limits);
         }
-        let (since, patience) = self.waits_since(side)?;
+        let (since, patience) = self.waiting_since(side)?;
         since.due(now, patience, self.late.saturating_add(disorder), limits)
     }
 
     /// The side whose next piece was captured first, of those that wait.
     fn first_waiting(&self) -> Option<(Side, Captured)> {
-        let waiting = SIDES.into_iter().filter_map(|side| Some((side, self.sides[side.index()].head()?.captured())));
+        let waiting =
+            SIDES.into_iter().filter_map(|side| Some((side, self.sides[side.index()].first_buffered()?.captured())));
         waiting.min_by_key(|(_, captured)| *captured)
     }
 
     /// Continues without what the next piece of `side` waits for. Both directions are settled.
-    fn force<S: Sink>(&mut self, side: Side, context: &mut Context<'_, S>) {
+    fn skip_missing<S: Sink>(&mut self, side: Side, context: &mut Context<'_, S>) {
         let (own, other) = (&self.sides[side.index()], &self.sides[side.other().index()]);
-        let Some(head) = own.head() else { return };
+        let Some(head) = own.first_buffered() else { return };
         if head.start > own.next() {
             return self.lose(side, head.start, Some(head), context);
         }
         let acknowledged = head.sighting.acknowledged;
-        match other.head() {
+        match other.first_buffered() {
             // Each waits for the other. The one captured later is a retransmission, which
             // acknowledges more.
             Some(theirs) if theirs.start == other.next() => {
@@ -294,11 +295,11 @@ impl Connection {
     }
 
     /// Enforces the limit on the memory of one direction.
-    pub(super) fn keep_within_limit<S: Sink>(&mut self, side: Side, context: &mut Context<'_, S>) {
+    pub(super) fn enforce_limit<S: Sink>(&mut self, side: Side, context: &mut Context<'_, S>) {
         let most = context.limits.reassembly_per_direction;
-        if self.sides[side.index()].cost() > most && self.stop_awaiting() {
+        if self.sides[side.index()].cost() > most && self.stop_awaiting_unseen_side() {
             self.sides.iter_mut().for_each(Assembler::settle);
-            self.give_up(self.stamp(context), context);
+            self.stop_waiting(self.stamp(context), context);
         }
         if self.sides[side.index()].cost() <= most {
             return;
@@ -307,7 +308,7 @@ impl Connection {
         self.sides.iter_mut().for_each(Assembler::settle);
         self.drain(context);
         while self.sides[side.index()].cost() > most {
-            self.force(side, context);
+            self.skip_missing(side, context);
             self.drain(context);
         }
     }

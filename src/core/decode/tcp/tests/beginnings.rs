@@ -2,7 +2,7 @@
 
 use super::super::{Flags, Tcp};
 use super::cases::{NEAR_WRAP, lines, open_within};
-use super::talk::{Bench, Frame, Talk, run, told};
+use super::conversation::{Bench, Frame, Talk, conversation_lines, run};
 use crate::capture::{Limits, Time};
 use crate::decode::Side::{First, Second};
 
@@ -11,7 +11,7 @@ fn a_capture_that_starts_in_the_middle_finds_an_earlier_start() {
     let talk = Talk::new(NEAR_WRAP).handshake().say(First, 900, 300).say(Second, 400, 200);
     let mut frames = talk.frames[3..].to_vec();
     frames.swap(0, 2);
-    assert_eq!(told(&run(&frames)), ["opened", "> 0..900", "< 0..400", "> cut", "< cut", "closed"]);
+    assert_eq!(conversation_lines(&run(&frames)), ["opened", "> 0..900", "< 0..400", "> cut", "< cut", "closed"]);
 }
 
 #[test]
@@ -19,11 +19,11 @@ fn a_capture_that_starts_in_the_middle_is_live_after_a_second() {
     let talk = Talk::new(NEAR_WRAP).handshake().say(Second, 900, 300).acknowledge(First);
     let mut bench = Bench::new(Limits::live());
     talk.frames[3..].iter().for_each(|frame| bench.push(frame));
-    assert_eq!(told(&bench.checker.said), ["opened"]);
+    assert_eq!(conversation_lines(&bench.checker.emitted), ["opened"]);
     // The time counts from the moment when both sides were captured.
     let start = talk.frames[6].time;
     bench.tcp.advance(Time(start + Limits::default().loss_time), &mut bench.checker);
-    assert_eq!(told(&bench.checker.said), ["opened", "< 0..900"]);
+    assert_eq!(conversation_lines(&bench.checker.emitted), ["opened", "< 0..900"]);
 }
 
 #[test]
@@ -34,10 +34,10 @@ fn a_live_clock_that_is_set_back_delays_nothing_by_more_than_a_second() {
     talk.frames[..3].iter_mut().for_each(|frame| frame.time += hour);
     let limits = Limits::live();
     let mut bench = open_within(&talk, limits);
-    assert_eq!(told(&bench.checker.said), ["opened", "> 0..100"]);
+    assert_eq!(conversation_lines(&bench.checker.emitted), ["opened", "> 0..100"]);
     let due = talk.frames[2].time + limits.loss_quiet + limits.unseen_time;
     bench.tcp.advance(Time(due), &mut bench.checker);
-    assert_eq!(told(&bench.checker.said), ["opened", "> 0..100", "> gap 100..200", "> 200..300"]);
+    assert_eq!(conversation_lines(&bench.checker.emitted), ["opened", "> 0..100", "> gap 100..200", "> 200..300"]);
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn a_handshake_without_its_syns_is_live_at_once() {
     let talk = Talk::new(NEAR_WRAP).handshake().say(First, 100, 100).say(Second, 300, 100);
     let mut bench = Bench::new(Limits::default());
     talk.frames[2..].iter().for_each(|frame| bench.push(frame));
-    assert_eq!(told(&bench.checker.said), ["opened", "> 0..100", "< 0..300"]);
+    assert_eq!(conversation_lines(&bench.checker.emitted), ["opened", "> 0..100", "< 0..300"]);
 }
 
 /// After packets changed places, those of another connection may be seconds older
@@ -61,9 +61,9 @@ fn a_syn_behind_a_pause_still_begins_its_connection() {
         behind.iter().rev().for_each(|frame| bench.push(frame));
         let last = behind.last().expect("more than a SYN");
         bench.push_on(&Frame { time: syn.time + 9_000_000_000, ..last.clone() }, 50_001);
-        assert_eq!(told(&bench.checker.said), ["opened", "opened"]);
+        assert_eq!(conversation_lines(&bench.checker.emitted), ["opened", "opened"]);
         bench.push(syn);
-        assert_eq!(told(&bench.checker.said)[..4], ["opened", "opened", "> 0..100", "< 0..50"]);
+        assert_eq!(conversation_lines(&bench.checker.emitted)[..4], ["opened", "opened", "> 0..100", "< 0..50"]);
     }
 }
 
@@ -74,7 +74,7 @@ fn an_ack_and_a_request_alone_are_no_handshake() {
     let talk = talk.acknowledge(First).say(First, 60, 60).say(Second, 40, 40);
     let mut bench = Bench::new(Limits::default());
     [5, 6, 3, 4, 7, 1, 2, 0].into_iter().for_each(|at: usize| bench.push(&talk.frames[at]));
-    assert_eq!(told(&bench.checker.said), ["opened", "> 0..100", "< 0..50", "> 100..160", "< 50..90"]);
+    assert_eq!(conversation_lines(&bench.checker.emitted), ["opened", "> 0..100", "< 0..50", "> 100..160", "< 50..90"]);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn an_answer_behind_its_ack_is_no_handshake_whose_syns_are_missing() {
     let mut bench = Bench::new(Limits::default());
     bench.tcp = Tcp::new(Limits::default(), |_| false);
     [4, 5, 2, 3, 1, 0].into_iter().for_each(|at: usize| bench.push(&talk.frames[at]));
-    assert_eq!(told(&bench.checker.said), ["opened", "> 0..100", "< 0..50"]);
+    assert_eq!(conversation_lines(&bench.checker.emitted), ["opened", "> 0..100", "< 0..50"]);
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn another_syn_on_the_same_ports_is_another_connection() {
     let mut second = Talk::new([900_000, 800_000]).handshake().say(First, 50, 50);
     second.frames.insert(1, second.frames[0].clone());
     let frames: Vec<_> = first.frames.iter().chain(&second.frames).cloned().collect();
-    let told = told(&run(&frames));
+    let told = conversation_lines(&run(&frames));
     let expected = ["opened", "> 0..100", "> cut", "< cut", "closed", "opened", "> 0..50", "> cut", "< cut", "closed"];
     assert_eq!(told, expected);
 }

@@ -1,9 +1,9 @@
 //! Cases of the reassembler, each a conversation.
 
-use super::super::fuzz::{Said, fuzz_tcp};
-use super::super::table::Entry;
+use super::super::fuzz::{Emitted, fuzz_tcp};
+use super::super::table::TrackedConnection;
 use super::super::{Flags, Tcp};
-use super::talk::{Bench, Frame, Talk, byte, bytes, run, told, whole};
+use super::conversation::{Bench, Frame, Talk, byte, bytes, conversation_lines, run, whole};
 use crate::capture::{Limits, Time};
 use crate::decode::Anomaly;
 use crate::decode::Side::{First, Second};
@@ -23,20 +23,20 @@ pub(super) fn open_within(talk: &Talk, limits: Limits) -> Bench {
 }
 
 pub(super) fn lines(talk: &Talk) -> Vec<String> {
-    told(&run(&talk.frames))
+    conversation_lines(&run(&talk.frames))
 }
 
 #[test]
 fn bytes_in_order_are_delivered_at_once() {
     let talk = Talk::new(NEAR_WRAP).handshake().say(First, 1_000, 600).say(Second, 2_000, 1_460);
-    assert_eq!(told(&open(&talk).checker.said), ["opened", "> 0..1000", "< 0..2000"]);
+    assert_eq!(conversation_lines(&open(&talk).checker.emitted), ["opened", "> 0..1000", "< 0..2000"]);
 }
 
 #[test]
 fn a_response_captured_before_its_request_waits_for_it() {
     let mut talk = Talk::new(NEAR_WRAP).handshake().say(First, 100, 100).say(Second, 50, 50);
     talk.frames.swap(3, 4);
-    assert_eq!(told(&open(&talk).checker.said), ["opened", "> 0..100", "< 0..50"]);
+    assert_eq!(conversation_lines(&open(&talk).checker.emitted), ["opened", "> 0..100", "< 0..50"]);
 }
 
 #[test]
@@ -44,9 +44,9 @@ fn an_ack_alone_does_not_close_a_gap() {
     let mut talk = Talk::new(NEAR_WRAP).handshake().say(First, 300, 100).acknowledge(Second);
     let late = talk.frames.remove(4);
     let mut bench = open(&talk);
-    assert_eq!(told(&bench.checker.said), ["opened", "> 0..100"]);
+    assert_eq!(conversation_lines(&bench.checker.emitted), ["opened", "> 0..100"]);
     bench.push(&late);
-    assert_eq!(told(&bench.checker.said), ["opened", "> 0..300"]);
+    assert_eq!(conversation_lines(&bench.checker.emitted), ["opened", "> 0..300"]);
 }
 
 #[test]
@@ -57,9 +57,9 @@ fn acknowledged_bytes_are_lost_when_the_time_is_over() {
     let limits = Limits::default();
     let check = |mut bench: Bench, due: i64, before: &[&str]| {
         bench.tcp.advance(Time(due - 1), &mut bench.checker);
-        assert_eq!(told(&bench.checker.said), before);
+        assert_eq!(conversation_lines(&bench.checker.emitted), before);
         bench.tcp.advance(Time(due), &mut bench.checker);
-        assert_eq!(told(&bench.checker.said), [before, &["> gap 100..200", "> 200..300"]].concat());
+        assert_eq!(conversation_lines(&bench.checker.emitted), [before, &["> gap 100..200", "> 200..300"]].concat());
     };
     check(open(&talk), acknowledged + limits.loss_quiet, &["opened", "> 0..100"]);
     // Where other connections go on, a late packet would have arrived by now.
@@ -76,7 +76,7 @@ fn a_pause_alone_is_no_loss() {
         Talk::new(NEAR_WRAP).handshake().say(First, 300, 100).acknowledge(Second).wait(5_000).acknowledge(Second);
     let late = talk.frames.remove(4);
     talk.frames.push(late);
-    assert_eq!(told(&open(&talk).checker.said), ["opened", "> 0..300"]);
+    assert_eq!(conversation_lines(&open(&talk).checker.emitted), ["opened", "> 0..300"]);
 }
 
 #[test]
@@ -86,9 +86,12 @@ fn acknowledged_bytes_are_lost_when_enough_packets_went_by() {
     let packets = Limits::default().loss_packets as usize;
     let acks = |talk: Talk, count: usize| (0..count).fold(talk, |talk, _| talk.acknowledge(Second));
     let talk = acks(talk, packets - 1);
-    assert_eq!(told(&open(&talk).checker.said), ["opened", "> 0..100"]);
+    assert_eq!(conversation_lines(&open(&talk).checker.emitted), ["opened", "> 0..100"]);
     let talk = acks(talk, 1);
-    assert_eq!(told(&open(&talk).checker.said), ["opened", "> 0..100", "> gap 100..200", "> 200..300"]);
+    assert_eq!(
+        conversation_lines(&open(&talk).checker.emitted),
+        ["opened", "> 0..100", "> gap 100..200", "> 200..300"]
+    );
 }
 
 #[test]
@@ -98,14 +101,14 @@ fn bytes_that_nobody_acknowledged_may_still_come() {
     let mut talk = talk.wait(60_000);
     talk.frame(Second, Flags::ACK, 0).acknowledgment = acknowledgment;
     talk.frames.push(Frame { time: 61_000_000_000, ..late });
-    assert_eq!(told(&open(&talk).checker.said), ["opened", "> 0..300"]);
+    assert_eq!(conversation_lines(&open(&talk).checker.emitted), ["opened", "> 0..300"]);
 }
 
 #[test]
 fn a_request_whose_response_was_lost_goes_on_after_the_gap() {
     let mut talk = Talk::new(NEAR_WRAP).handshake().say(First, 10, 10).say(Second, 500, 500).say(First, 20, 20);
     talk.frames.remove(4);
-    assert_eq!(told(&open(&talk).checker.said), ["opened", "> 0..10"]);
+    assert_eq!(conversation_lines(&open(&talk).checker.emitted), ["opened", "> 0..10"]);
     assert_eq!(lines(&talk), ["opened", "> 0..10", "< gap 0..500", "> 10..30", "> cut", "< cut", "closed"]);
 }
 
@@ -128,9 +131,9 @@ fn a_hole_in_the_only_direction_ends_with_time() {
     talk.frames.remove(5);
     talk.frames.retain(|frame| frame.side == Second);
     let said = ["opened", "< 0..200", "< gap 200..300", "< 300..600"];
-    assert_eq!(told(&open_within(&talk, Limits::live()).checker.said), said);
+    assert_eq!(conversation_lines(&open_within(&talk, Limits::live()).checker.emitted), said);
     // In a file there is no hurry: the other direction may follow this one.
-    assert_eq!(told(&open(&talk).checker.said), ["opened"]);
+    assert_eq!(conversation_lines(&open(&talk).checker.emitted), ["opened"]);
     assert_eq!(lines(&talk), [&said[..], &["> cut", "< cut", "closed"]].concat());
 }
 
@@ -145,7 +148,7 @@ fn one_direction_alone_is_told_when_memory_runs_out() {
         Limits { reassembly_per_direction: 4_000, ..Limits::default() },
         Limits { reassembly_total: 4_000, ..Limits::default() },
     ] {
-        let told = told(&open_within(&talk, limits).checker.said);
+        let told = conversation_lines(&open_within(&talk, limits).checker.emitted);
         assert_eq!(told[..4], ["opened", "> 0..1000", "< gap 0..100", "> 1000..2000"]);
     }
 }
@@ -160,7 +163,7 @@ fn what_is_told_at_the_end_is_told_in_order_of_time() {
         client.iter().for_each(|frame| bench.push_on(&Frame { time: frame.time + later, ..(*frame).clone() }, port));
     }
     let said = bench.finish().into_iter().filter_map(|said| match said {
-        Said::Data { connection, offset, .. } => Some((connection.0, offset)),
+        Emitted::Data { connection, offset, .. } => Some((connection.0, offset)),
         _ => None,
     });
     assert_eq!(said.collect::<Vec<_>>(), [(1, 0), (2, 0), (1, 10), (2, 10)]);
@@ -179,11 +182,11 @@ fn a_keep_alive_probe_adds_and_changes_nothing() {
     assert_eq!(lines(&talk), ["opened", "> 0..200", "> finished", "< finished", "closed"]);
     // Also where it is the first packet captured, and where it is captured before the byte it
     // repeats.
-    let middle = told(&run(&talk.frames[7..]));
+    let middle = conversation_lines(&run(&talk.frames[7..]));
     assert_eq!(middle, ["opened", "wrong bytes at 0", "> 0..100", "> finished", "< finished", "closed"]);
     let mut shuffled = talk.frames.clone();
     shuffled.swap(3, 7);
-    assert_eq!(told(&run(&shuffled)), lines(&talk));
+    assert_eq!(conversation_lines(&run(&shuffled)), lines(&talk));
 }
 
 #[test]
@@ -298,9 +301,9 @@ fn closed_connections_linger_for_late_segments_and_are_then_forgotten() {
     let end = talk.frames.last().map_or(0, |frame| frame.time);
     bench.push(&Frame { time: end + 5_000_000_000, ..talk.frames[4].clone() });
     bench.tcp.advance(Time(end + 14_999_999_999), &mut bench.checker);
-    assert_eq!(told(&bench.checker.said).last().map(String::as_str), Some("< finished"));
+    assert_eq!(conversation_lines(&bench.checker.emitted).last().map(String::as_str), Some("< finished"));
     bench.tcp.advance(Time(end + 15_000_000_000), &mut bench.checker);
-    assert_eq!(told(&bench.checker.said).last().map(String::as_str), Some("closed"));
+    assert_eq!(conversation_lines(&bench.checker.emitted).last().map(String::as_str), Some("closed"));
 }
 
 #[test]
@@ -341,7 +344,7 @@ fn streams_pass_four_gibibytes() {
         bench.push(ack);
     }
     let offsets = bench.finish().into_iter().filter_map(|said| match said {
-        Said::Data { offset, .. } => Some(offset),
+        Emitted::Data { offset, .. } => Some(offset),
         _ => None,
     });
     assert_eq!(offsets.collect::<Vec<_>>(), [1, 2, 3, 4].map(|step| step * (3 << 29)));
@@ -364,7 +367,7 @@ fn a_full_buffer_gives_up_the_hole() {
     let mut bench = Bench::new(limits);
     talk.frames.iter().for_each(|frame| bench.push(frame));
     let reached = format!("> {:?}", Anomaly::LimitReached { limit: "reassembly_per_direction", offset: 0 });
-    assert_eq!(told(&bench.checker.said), ["opened", &reached, "> gap 0..1000", "> 1000..6000"]);
+    assert_eq!(conversation_lines(&bench.checker.emitted), ["opened", &reached, "> gap 0..1000", "> 1000..6000"]);
 }
 
 #[test]
@@ -375,8 +378,8 @@ fn the_connection_idle_longest_goes_when_there_are_too_many() {
     for port in [50_001, 50_002, 50_001, 50_003] {
         bench.push_on(&talk.frames[0], port);
     }
-    let closed = bench.checker.said.iter().filter_map(|said| match said {
-        Said::Closed(id, _) => Some(id.0),
+    let closed = bench.checker.emitted.iter().filter_map(|said| match said {
+        Emitted::Closed(id, _) => Some(id.0),
         _ => None,
     });
     assert_eq!(closed.collect::<Vec<_>>(), [2]);
@@ -426,5 +429,5 @@ fn the_fuzz_body_runs_over_seeds() {
 
 #[test]
 fn an_idle_connection_is_small() {
-    assert!(size_of::<Entry>() <= 960, "{} bytes", size_of::<Entry>());
+    assert!(size_of::<TrackedConnection>() <= 960, "{} bytes", size_of::<TrackedConnection>());
 }

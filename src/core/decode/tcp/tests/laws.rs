@@ -3,8 +3,8 @@
 use proptest::prelude::*;
 
 use super::super::Flags;
-use super::super::fuzz::{Said, fuzz_tcp};
-use super::talk::{Bench, Frame, Talk, bytes, run, told, whole};
+use super::super::fuzz::{Emitted, fuzz_tcp};
+use super::conversation::{Bench, Frame, Talk, bytes, conversation_lines, run, whole};
 use crate::capture::{Limits, Time};
 use crate::decode::Side::{self, First, Second};
 
@@ -29,7 +29,7 @@ proptest! {
 
     #[test]
     fn any_cutting_into_segments_gives_the_same_streams(turns in turns(), initial in initial(), segment in 1..3_000usize) {
-        prop_assert_eq!(told(&run(&Talk::whole(initial, &turns, segment).frames)), whole(&turns));
+        prop_assert_eq!(conversation_lines(&run(&Talk::whole(initial, &turns, segment).frames)), whole(&turns));
     }
 
     /// For any order of packets, handshake and FINs included, with times that fit the order
@@ -46,7 +46,7 @@ proptest! {
                 frame.time = time;
             }
         }
-        prop_assert_eq!(told(&run(&frames)), whole(&turns));
+        prop_assert_eq!(conversation_lines(&run(&frames)), whole(&turns));
     }
 
     /// One direction was captured with a clock of its own or into a file of its own. A tap may also
@@ -68,7 +68,7 @@ proptest! {
         frames.sort_by_key(|frame| if in_files { i64::from(frame.side == late) } else { frame.time });
         let mut placed: Vec<(&u8, &Frame)> = places.iter().cycle().zip(&frames).collect();
         placed.chunks_mut(window).for_each(|window| window.sort_by_key(|(place, _)| **place));
-        prop_assert_eq!(told(&run(placed.into_iter().map(|(_, frame)| frame))), whole(&turns));
+        prop_assert_eq!(conversation_lines(&run(placed.into_iter().map(|(_, frame)| frame))), whole(&turns));
     }
 
     #[test]
@@ -94,7 +94,7 @@ proptest! {
             }
             frames.insert(place.max(original + 1).min(frames.len()), copy);
         }
-        prop_assert_eq!(told(&run(&frames)), whole(&turns));
+        prop_assert_eq!(conversation_lines(&run(&frames)), whole(&turns));
     }
 
     /// Retransmissions with other borders acknowledge everything received since. They are captured
@@ -130,7 +130,7 @@ proptest! {
         for at in (handshake + 1..frames.len()).rev() {
             frames.swap(at, handshake + places[at].index(at + 1 - handshake));
         }
-        prop_assert_eq!(told(&run(&frames)), whole(&turns));
+        prop_assert_eq!(conversation_lines(&run(&frames)), whole(&turns));
     }
 
     #[test]
@@ -156,11 +156,11 @@ proptest! {
             let mut told = Vec::new();
             for said in &said {
                 match said {
-                    Said::Data { side: of, offset, bytes: data, .. } if *of == side => {
+                    Emitted::Data { side: of, offset, bytes: data, .. } if *of == side => {
                         prop_assert_eq!(data, &bytes(side, *offset, data.len()));
                         told.extend(data.iter().map(|_| true));
                     }
-                    Said::Gap { side: of, length, .. } if *of == side => told.extend((0..*length).map(|_| false)),
+                    Emitted::Gap { side: of, length, .. } if *of == side => told.extend((0..*length).map(|_| false)),
                     _ => {}
                 }
             }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::LazyLock;
 
-use super::super::fuzz::{Checker, Said};
+use super::super::fuzz::{Emitted, PromiseChecker};
 use super::super::{Analysis, Delivery, Facts, Flags, Segment, SegmentFact, Sink, Tcp};
 use crate::capture::{Limits, PacketNumber, PacketRange, Time};
 use crate::decode::{Anomaly, ConnectionId, Side};
@@ -58,7 +58,7 @@ const CAPTURES: [&str; 8] = [
 ];
 
 /// A segment that owns its bytes, with tshark's names for it.
-struct Row {
+struct TsharkSegment {
     packet: u64,
     time: i64,
     addresses: [SocketAddr; 2],
@@ -72,8 +72,8 @@ struct Row {
     analysis: Analysis,
 }
 
-impl Row {
-    fn read(row: &str) -> Option<Row> {
+impl TsharkSegment {
+    fn read(row: &str) -> Option<TsharkSegment> {
         let fields: Vec<&str> = row.split('\t').collect();
         let [
             number,
@@ -103,7 +103,7 @@ impl Row {
             analysis.0 &= !Analysis::RETRANSMISSION;
         }
         let payload = hex(payload);
-        Some(Row {
+        Some(TsharkSegment {
             packet: parse(number)?,
             time: parse::<i64>(seconds)? * 1_000_000_000 + parse::<i64>(nanoseconds)?,
             addresses: [address(source, from)?, address(destination, to)?],
@@ -148,7 +148,7 @@ fn hex(text: &str) -> Vec<u8> {
 }
 
 /// The captures with their segments.
-static READ: LazyLock<Vec<(&'static str, Vec<Row>)>> = LazyLock::new(|| {
+static READ: LazyLock<Vec<(&'static str, Vec<TsharkSegment>)>> = LazyLock::new(|| {
     let read = CAPTURES.into_iter().map(|name| {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
         let mut command = Command::new("tshark");
@@ -157,7 +157,7 @@ static READ: LazyLock<Vec<(&'static str, Vec<Row>)>> = LazyLock::new(|| {
         let output = command.finished();
         assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8_lossy(&output.stdout);
-        (name, text.lines().map(|row| Row::read(row).expect("a row of fields")).collect())
+        (name, text.lines().map(|row| TsharkSegment::read(row).expect("a row of fields")).collect())
     });
     read.collect()
 });
@@ -196,8 +196,8 @@ fn segments_are_called_what_tshark_calls_them() {
 type Runs = Vec<(u16, Option<Vec<u8>>)>;
 
 /// The bytes that each connection delivered, by its ports.
-fn conversations<'a>(rows: impl Iterator<Item = &'a Row>) -> Vec<([u16; 2], Runs)> {
-    let (mut tcp, mut checker) = (Tcp::new(Limits::default(), |_| true), Checker::default());
+fn conversations<'a>(rows: impl Iterator<Item = &'a TsharkSegment>) -> Vec<([u16; 2], Runs)> {
+    let (mut tcp, mut checker) = (Tcp::new(Limits::default(), |_| true), PromiseChecker::default());
     for row in rows {
         let origin = checker.carry(PacketNumber(row.packet), &row.payload);
         row.push(&mut tcp, origin, &mut checker);
@@ -205,12 +205,12 @@ fn conversations<'a>(rows: impl Iterator<Item = &'a Row>) -> Vec<([u16; 2], Runs
     tcp.finish(&mut checker);
     let mut open = std::collections::BTreeMap::new();
     let mut conversations = Vec::new();
-    for said in checker.said {
+    for said in checker.emitted {
         match said {
-            Said::Opened(id, facts) => {
+            Emitted::Opened(id, facts) => {
                 open.insert(id, (facts.endpoints.map(|end| end.port()), Runs::new()));
             }
-            Said::Data { connection, side, bytes, .. } => {
+            Emitted::Data { connection, side, bytes, .. } => {
                 let (ports, runs) = open.get_mut(&connection).expect("open");
                 let port = ports[side.index()];
                 match runs.last_mut() {
@@ -218,16 +218,16 @@ fn conversations<'a>(rows: impl Iterator<Item = &'a Row>) -> Vec<([u16; 2], Runs
                     _ => runs.push((port, Some(bytes))),
                 }
             }
-            Said::Gap { connection, side, .. } => {
+            Emitted::Gap { connection, side, .. } => {
                 let (ports, runs) = open.get_mut(&connection).expect("open");
                 runs.push((ports[side.index()], None));
             }
-            Said::Closed(id, _) => {
+            Emitted::Closed(id, _) => {
                 let (mut ports, runs) = open.remove(&id).expect("open");
                 ports.sort_unstable();
                 conversations.push((ports, runs));
             }
-            Said::End { .. } | Said::Odd(..) => {}
+            Emitted::End { .. } | Emitted::Odd(..) => {}
         }
     }
     conversations.sort();
@@ -258,12 +258,12 @@ fn other_bytes_sent_again_are_found_in_a_real_capture() {
         return;
     }
     let (_, rows) = READ.iter().find(|(name, _)| name.contains("conflict")).expect("its capture");
-    let (mut tcp, mut checker) = (Tcp::new(Limits::default(), |_| true), Checker::default());
+    let (mut tcp, mut checker) = (Tcp::new(Limits::default(), |_| true), PromiseChecker::default());
     for row in rows {
         let origin = checker.carry(PacketNumber(row.packet), &row.payload);
         row.push(&mut tcp, origin, &mut checker);
     }
-    let conflict = |said: &&Said| matches!(said, Said::Odd(_, _, Anomaly::OverlapConflict { .. }));
+    let conflict = |said: &&Emitted| matches!(said, Emitted::Odd(_, _, Anomaly::OverlapConflict { .. }));
     let again = rows.iter().filter(|row| row.analysis.has(Analysis::ANY_RETRANSMISSION));
-    assert_eq!(checker.said.iter().filter(conflict).count(), again.count());
+    assert_eq!(checker.emitted.iter().filter(conflict).count(), again.count());
 }

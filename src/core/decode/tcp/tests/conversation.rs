@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::super::fuzz::{Checker, Said};
+use super::super::fuzz::{Emitted, PromiseChecker};
 use super::super::{Flags, Segment, Tcp};
 use crate::capture::{Limits, PacketNumber, Time};
 use crate::decode::{Anomaly, Ending, Side};
@@ -127,13 +127,13 @@ impl Talk {
 /// A reassembler under test, with a sink that records its events.
 pub struct Bench {
     pub tcp: Tcp,
-    pub checker: Checker,
+    pub checker: PromiseChecker,
     packet: u64,
 }
 
 impl Bench {
     pub fn new(limits: Limits) -> Bench {
-        Bench { tcp: Tcp::new(limits, |_| true), checker: Checker::default(), packet: 0 }
+        Bench { tcp: Tcp::new(limits, |_| true), checker: PromiseChecker::default(), packet: 0 }
     }
 
     pub fn push(&mut self, frame: &Frame) {
@@ -164,14 +164,14 @@ impl Bench {
         self.tcp.push(&segment, &mut self.checker);
     }
 
-    pub fn finish(mut self) -> Vec<Said> {
+    pub fn finish(mut self) -> Vec<Emitted> {
         self.tcp.finish(&mut self.checker);
-        self.checker.said
+        self.checker.emitted
     }
 }
 
 /// Pushes frames as one capture. Returns the events.
-pub fn run<'a>(frames: impl IntoIterator<Item = &'a Frame>) -> Vec<Said> {
+pub fn run<'a>(frames: impl IntoIterator<Item = &'a Frame>) -> Vec<Emitted> {
     let mut bench = Bench::new(Limits::default());
     frames.into_iter().for_each(|frame| bench.push(frame));
     bench.finish()
@@ -179,14 +179,14 @@ pub fn run<'a>(frames: impl IntoIterator<Item = &'a Frame>) -> Vec<Said> {
 
 /// The events as a conversation: runs of bytes, gaps and ends of the client (`>`) and the server
 /// (`<`). The bytes are compared with the pattern, and differences are listed.
-pub fn told(said: &[Said]) -> Vec<String> {
+pub fn conversation_lines(said: &[Emitted]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     // The client is the end with the higher port.
     let mut client = Side::First;
     let mut run: Option<(Side, u64, u64)> = None;
     let arrow = |client: Side, side: Side| if side == client { '>' } else { '<' };
-    for said in said.iter().chain([&Said::Odd(Default::default(), Side::First, Anomaly::FragmentConflict)]) {
-        if let Said::Data { side, offset, bytes: data, .. } = said {
+    for said in said.iter().chain([&Emitted::Odd(Default::default(), Side::First, Anomaly::FragmentConflict)]) {
+        if let Emitted::Data { side, offset, bytes: data, .. } = said {
             let speaker = if *side == client { Side::First } else { Side::Second };
             if *data != bytes(speaker, *offset, data.len()) {
                 lines.push(format!("wrong bytes at {offset}"));
@@ -206,14 +206,14 @@ pub fn told(said: &[Said]) -> Vec<String> {
             lines.push(format!("{} {start}..{end}", arrow(client, side)));
         }
         match said {
-            Said::Opened(_, facts) => {
+            Emitted::Opened(_, facts) => {
                 client = if facts.endpoints[0].port() > 1_024 { Side::First } else { Side::Second };
                 lines.push("opened".into());
             }
-            Said::Gap { side, offset, length, .. } => {
+            Emitted::Gap { side, offset, length, .. } => {
                 lines.push(format!("{} gap {offset}..{}", arrow(client, *side), offset + length));
             }
-            Said::End { side, ending, .. } => {
+            Emitted::End { side, ending, .. } => {
                 let word = match ending {
                     Ending::Finished => "finished",
                     Ending::Reset => "reset",
@@ -221,10 +221,10 @@ pub fn told(said: &[Said]) -> Vec<String> {
                 };
                 lines.push(format!("{} {word}", arrow(client, *side)));
             }
-            Said::Odd(_, _, Anomaly::Lost { .. } | Anomaly::FragmentConflict) => {}
-            Said::Odd(_, side, anomaly) => lines.push(format!("{} {anomaly:?}", arrow(client, *side))),
-            Said::Closed(..) => lines.push("closed".into()),
-            Said::Data { .. } => {}
+            Emitted::Odd(_, _, Anomaly::Lost { .. } | Anomaly::FragmentConflict) => {}
+            Emitted::Odd(_, side, anomaly) => lines.push(format!("{} {anomaly:?}", arrow(client, *side))),
+            Emitted::Closed(..) => lines.push("closed".into()),
+            Emitted::Data { .. } => {}
         }
     }
     lines

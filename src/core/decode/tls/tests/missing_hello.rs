@@ -66,7 +66,7 @@ fn in_the_middle_of_a_connection_the_session_is_found_by_trying() {
     let (heard, tls) = said(&log(8), &crossed);
     assert_eq!(heard, ["reversed", ">question", "<answer", "<answer", ">question", "<answer"]);
     let words = "Application Data: 2 records (50 bytes) from the client, 3 records (69 bytes) from the server";
-    assert_eq!(tls.steps().iter().map(|step| step.detail.as_str()).collect::<Vec<_>>(), [words]);
+    assert_eq!(tls.record_groups().iter().map(|step| step.detail.as_str()).collect::<Vec<_>>(), [words]);
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn in_the_middle_of_a_handshake_too() {
         ],
     );
     assert_eq!(heard, [">question", "<answer"]);
-    assert_eq!(tls.steps()[0].kind, StepKind::Handshake);
+    assert_eq!(tls.record_groups()[0].kind, RecordGroupKind::Handshake);
 }
 
 /// Only the ServerHello was lost: the session is known, and all suites are tried.

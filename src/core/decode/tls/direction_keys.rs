@@ -13,10 +13,10 @@
 //! linear in its bytes, whatever they are.
 
 use super::keylog::{Label, Random, Secret, Secrets};
-use super::protect::{Content, Opener};
+use super::protect::{OpenedRecord, Opener};
 use super::record::{HEADER, Record};
+use super::record_groups::Negotiation;
 use super::secrets;
-use super::steps::Negotiation;
 use super::suite::Suite;
 use crate::decode::Direction;
 
@@ -43,7 +43,7 @@ pub(super) enum Epoch {
 
 /// The keys of one epoch, and the next record number.
 #[derive(Clone, Debug)]
-pub(super) struct Keys {
+pub(super) struct EpochKeys {
     pub epoch: Epoch,
     pub suite: Suite,
     /// The traffic secret. The secret of the next key update is derived from it.
@@ -55,12 +55,12 @@ pub(super) struct Keys {
 
 /// The keys of one direction, and the position up to which they were used.
 #[derive(Clone, Debug)]
-pub(super) struct Opening {
-    keys: Option<Keys>,
+pub(super) struct DirectionKeys {
+    keys: Option<EpochKeys>,
     /// The earliest epoch that the next record can belong to.
     epoch: Epoch,
     /// Whether bytes were missed, or a record failed to open. Then number and keys are uncertain.
-    doubt: bool,
+    uncertain: bool,
     /// The record number after the last record that opened.
     number: u64,
     /// Offset in the stream after the last record that opened or was in the clear.
@@ -86,7 +86,7 @@ pub(super) struct Skipped {
 
 /// The direction of a record, and its range in the stream.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct RecordLocation {
     pub direction: Direction,
     /// Offset of its header.
     pub start: u64,
@@ -94,12 +94,12 @@ pub(super) struct Place {
     pub end: u64,
 }
 
-impl Default for Opening {
-    fn default() -> Opening {
-        Opening {
+impl Default for DirectionKeys {
+    fn default() -> DirectionKeys {
+        DirectionKeys {
             keys: None,
             epoch: Epoch::default(),
-            doubt: false,
+            uncertain: false,
             number: 0,
             end: 0,
             allowance: ALLOWANCE,
@@ -109,7 +109,7 @@ impl Default for Opening {
     }
 }
 
-impl Opening {
+impl DirectionKeys {
     /// Notes that early data may follow.
     pub fn begin_early(&mut self) {
         if self.keys.is_none() {
@@ -131,24 +131,24 @@ impl Opening {
 
     /// Handles a key update of the sender (RFC 8446 section 4.6.3).
     pub fn update(&mut self) {
-        if let Some(next) = self.keys.as_ref().and_then(Keys::updated) {
+        if let Some(next) = self.keys.as_ref().and_then(EpochKeys::updated) {
             self.keys = Some(next);
             self.number = 0;
         }
     }
 
     /// Sets the keys of the next record, which begins at `start`, as found by the session search.
-    pub fn join(&mut self, keys: Keys, start: u64) {
-        (self.epoch, self.number, self.end, self.doubt) = (keys.epoch, keys.number, start, false);
+    pub fn set_found_keys(&mut self, keys: EpochKeys, start: u64) {
+        (self.epoch, self.number, self.end, self.uncertain) = (keys.epoch, keys.number, start, false);
         self.keys = Some(keys);
         self.opened = true;
     }
 
     /// The suite of the TLS 1.3 keys that opened the last record. `None` for early data, whose
     /// suite is that of an earlier session.
-    pub fn newest_suite(&self) -> Option<Suite> {
+    pub fn tls13_suite(&self) -> Option<Suite> {
         let keys = self.keys.as_ref().filter(|keys| keys.epoch != Epoch::Early)?;
-        keys.opener.is_newest().then_some(keys.suite)
+        keys.opener.is_tls13().then_some(keys.suite)
     }
 
     /// Whether the record that opened last was early data.
@@ -158,12 +158,12 @@ impl Opening {
 
     /// Notes that bytes were missed.
     pub fn lose(&mut self) {
-        self.doubt = true;
+        self.uncertain = true;
     }
 
     /// Notes the end of a record that is not protected.
-    pub fn pass(&mut self, end: u64) {
-        if !self.doubt {
+    pub fn skip_clear_record(&mut self, end: u64) {
+        if !self.uncertain {
             self.end = end;
         }
     }
@@ -173,60 +173,61 @@ impl Opening {
         &mut self,
         negotiation: &Negotiation,
         secrets: &Secrets,
-        place: Place,
+        location: RecordLocation,
         record: Record,
         sealed: &mut [u8],
         scratch: &mut Vec<u8>,
-    ) -> Option<(Content, Option<Skipped>)> {
+    ) -> Option<(OpenedRecord, Option<Skipped>)> {
         self.allowance = self.allowance.saturating_add(ALLOWANCE_RATIO * sealed.len() as u64);
-        if let Some(keys) = self.keys.as_mut().filter(|keys| !self.doubt && keys.epoch != Epoch::Early) {
+        if let Some(keys) = self.keys.as_mut().filter(|keys| !self.uncertain && keys.epoch != Epoch::Early) {
             let number = keys.number;
             keys.number += 1;
             match keys.opener.open(number, record, sealed) {
                 Some(content) => {
-                    (self.number, self.end) = (number + 1, place.end);
+                    (self.number, self.end) = (number + 1, location.end);
                     return Some((content, None));
                 }
                 None => {
-                    (self.doubt, self.failures) = (true, self.failures + 1);
+                    (self.uncertain, self.failures) = (true, self.failures + 1);
                     return None;
                 }
             }
         }
-        let lost = if self.doubt { place.start.saturating_sub(self.end) } else { 0 };
-        let candidates = self.candidates(negotiation, secrets, place.direction);
+        let lost = if self.uncertain { location.start.saturating_sub(self.end) } else { 0 };
+        let candidates = self.candidates(negotiation, secrets, location.direction);
         match self.try_all(candidates, lost, record, sealed, scratch) {
             Some((keys, content)) => {
-                let records = keys.number - 1 - if self.is_same(&keys) { self.number } else { 0 };
+                let records = keys.number - 1 - if self.is_current(&keys) { self.number } else { 0 };
                 let skipped = (records > 0).then(|| Skipped {
                     records,
                     start: self.end,
                     content: lost.saturating_sub(records.saturating_mul(keys.opener.overhead() + HEADER as u64)).max(1),
                 });
-                (self.number, self.end, self.epoch) = (keys.number, place.end, keys.epoch);
+                (self.number, self.end, self.epoch) = (keys.number, location.end, keys.epoch);
                 self.keys = Some(keys);
-                (self.doubt, self.failures, self.opened) = (false, 0, true);
+                (self.uncertain, self.failures, self.opened) = (false, 0, true);
                 Some((content, skipped))
             }
             None => {
-                (self.doubt, self.failures) = (true, self.failures.saturating_add(1));
+                (self.uncertain, self.failures) = (true, self.failures.saturating_add(1));
                 None
             }
         }
     }
 
     /// Whether these are the keys in use.
-    fn is_same(&self, keys: &Keys) -> bool {
+    fn is_current(&self, keys: &EpochKeys) -> bool {
         self.keys.as_ref().is_some_and(|known| known.epoch == keys.epoch && known.secret == keys.secret)
     }
 
     /// The keys that the next record may be protected with, the most likely first.
-    fn candidates(&self, negotiation: &Negotiation, secrets: &Secrets, direction: Direction) -> Vec<Keys> {
-        let mut candidates: Vec<Keys> = self.keys.iter().cloned().collect();
-        if !negotiation.is_newest() && negotiation.version.is_some() {
+    fn candidates(&self, negotiation: &Negotiation, secrets: &Secrets, direction: Direction) -> Vec<EpochKeys> {
+        let mut candidates: Vec<EpochKeys> = self.keys.iter().cloned().collect();
+        if !negotiation.is_tls13() && negotiation.version.is_some() {
             if candidates.is_empty() {
                 let random = negotiation.client_random.as_ref();
-                candidates.extend(random.and_then(|random| Keys::of_master(negotiation, random, secrets, direction)));
+                candidates
+                    .extend(random.and_then(|random| EpochKeys::of_master(negotiation, random, secrets, direction)));
             }
             return candidates;
         }
@@ -239,13 +240,15 @@ impl Opening {
             if epoch < self.epoch || known {
                 continue;
             }
-            let Some(secret) = Keys::label(epoch, direction).and_then(|label| secrets.get(label)) else { continue };
+            let Some(secret) = EpochKeys::label(epoch, direction).and_then(|label| secrets.get(label)) else {
+                continue;
+            };
             // Early data precedes the choice of a suite; its suite is that of the earlier session.
             // The ServerHello may also be lost. In both cases every suite is possible.
             let chosen = negotiation.cipher_suite;
             let is_open = epoch == Epoch::Early || chosen.is_none();
-            let suites = Suite::newest().filter(|suite| is_open || Some(suite.number) == chosen);
-            candidates.extend(suites.filter_map(|suite| Keys::of_traffic(epoch, suite, *secret)));
+            let suites = Suite::tls13().filter(|suite| is_open || Some(suite.number) == chosen);
+            candidates.extend(suites.filter_map(|suite| EpochKeys::of_traffic(epoch, suite, *secret)));
         }
         candidates
     }
@@ -254,12 +257,12 @@ impl Opening {
     /// loss it also tries the record numbers that fit into the lost bytes.
     fn try_all(
         &mut self,
-        candidates: Vec<Keys>,
+        candidates: Vec<EpochKeys>,
         lost: u64,
         record: Record,
         sealed: &mut [u8],
         scratch: &mut Vec<u8>,
-    ) -> Option<(Keys, Content)> {
+    ) -> Option<(EpochKeys, OpenedRecord)> {
         let window = (lost / LEAST).min(WINDOW);
         let length = sealed.len() as u64;
         for mut keys in candidates {
@@ -281,7 +284,7 @@ impl Opening {
     }
 }
 
-impl Keys {
+impl EpochKeys {
     /// The label of the secret for an epoch of TLS 1.3. Servers send no early data.
     pub fn label(epoch: Epoch, direction: Direction) -> Option<Label> {
         Some(match (epoch, direction) {
@@ -295,8 +298,8 @@ impl Keys {
     }
 
     /// The keys that derive from a traffic secret of TLS 1.3.
-    pub fn of_traffic(epoch: Epoch, suite: Suite, secret: Secret) -> Option<Keys> {
-        Some(Keys { epoch, suite, secret, opener: Opener::of_traffic(suite, &secret)?, number: 0 })
+    pub fn of_traffic(epoch: Epoch, suite: Suite, secret: Secret) -> Option<EpochKeys> {
+        Some(EpochKeys { epoch, suite, secret, opener: Opener::of_traffic(suite, &secret)?, number: 0 })
     }
 
     /// The keys that derive from the master secret of TLS 1.2.
@@ -305,13 +308,13 @@ impl Keys {
         client: &Random,
         secrets: &Secrets,
         direction: Direction,
-    ) -> Option<Keys> {
+    ) -> Option<EpochKeys> {
         let suite = Suite::of(negotiation.cipher_suite?)?;
         let secret = *secrets.get(Label::Master)?;
         let server = negotiation.server_random?;
         let [to_server, to_client] = Opener::of_master(suite, &secret, client, &server)?;
         let opener = if direction == Direction::ClientToServer { to_server } else { to_client };
-        Some(Keys { epoch: Epoch::Application, suite, secret, opener, number: 0 })
+        Some(EpochKeys { epoch: Epoch::Application, suite, secret, opener, number: 0 })
     }
 
     /// Whether the keys open a record with this number. The content of `sealed`
@@ -321,7 +324,7 @@ impl Keys {
     }
 
     /// The keys after the next key update of TLS 1.3.
-    fn updated(&self) -> Option<Keys> {
-        Keys::of_traffic(self.epoch, self.suite, secrets::updated(self.suite, &self.secret))
+    fn updated(&self) -> Option<EpochKeys> {
+        EpochKeys::of_traffic(self.epoch, self.suite, secrets::updated(self.suite, &self.secret))
     }
 }

@@ -1,14 +1,14 @@
 //! Infers the type of TLS 1.3 records that were not opened, from their position and length.
 
 use super::super::handshake::{alert_length, finished_length};
-use super::super::steps::Seen;
-use super::{Phase, State};
+use super::super::record_groups::RecordSummary;
+use super::{HandshakePhase, Interpreter};
 use crate::decode::Direction;
 
 /// The text for a ticket that was recognised without opening it.
-const GUESSED: &str = "NewSessionTicket (encrypted; told by equal lengths right after the handshake)";
+const TICKET_TEXT: &str = "NewSessionTicket (encrypted; told by equal lengths right after the handshake)";
 
-impl State {
+impl Interpreter {
     /// Infers the type of a TLS 1.3 record whose type is "application data", as of all encrypted
     /// ones:
     ///
@@ -20,7 +20,7 @@ impl State {
     ///   them as soon as they may (RFC 8446 section 4.6.1).
     /// - A record with exactly the length of an alert, the last of its direction, is the alert that
     ///   closes it (section 6.1).
-    pub(super) fn application_data(&mut self, seen: Seen) {
+    pub(super) fn encrypted_record(&mut self, seen: RecordSummary) {
         /// The records of a client's last flight: Certificate, CertificateVerify and Finished.
         const CLIENT_FLIGHT: u8 = 3;
         /// More records than a server's handshake has, even with a chain of certificates over
@@ -32,58 +32,61 @@ impl State {
         let finished = self.negotiation.cipher_suite.map(finished_length) == Some(seen.length);
         let [client, server] = &mut self.halves;
         match seen.direction {
-            Direction::ClientToServer if client.phase == Phase::Encrypted => {
-                let early = client.used && !finished && seen.length != END_OF_EARLY_DATA;
+            Direction::ClientToServer if client.phase == HandshakePhase::Encrypted => {
+                let early = client.carried_data && !finished && seen.length != END_OF_EARLY_DATA;
                 if early {
-                    return self.steps.application(&seen, false);
+                    return self.groups.add_application_data(&seen, false);
                 }
-                client.encrypted += 1;
-                if finished || client.encrypted == CLIENT_FLIGHT {
-                    client.phase = Phase::Over;
-                    self.finished = Some(seen.time);
+                client.handshake_records += 1;
+                if finished || client.handshake_records == CLIENT_FLIGHT {
+                    client.phase = HandshakePhase::Over;
+                    self.client_finished_time = Some(seen.time);
                 }
-                self.steps.handshake(&seen, false);
-                self.said(if finished { "Finished" } else { "encrypted messages" });
+                self.groups.add_handshake(&seen, false);
+                self.add_message_name(if finished { "Finished" } else { "encrypted messages" });
             }
-            Direction::ServerToClient if client.phase != Phase::Over && server.encrypted < SERVER_FLIGHT => {
-                server.encrypted += 1;
-                self.steps.handshake(&seen, false);
-                self.said("encrypted messages");
+            Direction::ServerToClient
+                if client.phase != HandshakePhase::Over && server.handshake_records < SERVER_FLIGHT =>
+            {
+                server.handshake_records += 1;
+                self.groups.add_handshake(&seen, false);
+                self.add_message_name("encrypted messages");
             }
-            _ => self.behind_handshake(seen),
+            _ => self.encrypted_record_after_handshake(seen),
         }
     }
 
     /// Infers the type of a record after the handshake, see [`Interpreter::encrypted_record`].
-    fn behind_handshake(&mut self, seen: Seen) {
+    fn encrypted_record_after_handshake(&mut self, seen: RecordSummary) {
         /// Lengths of tickets: from a header with a short reference up to the server's whole state.
         const TICKET: std::ops::Range<u16> = 50..1_024;
-        let soon = self.finished.zip(self.round_trip).is_some_and(|(finished, round_trip)| {
+        let soon = self.client_finished_time.zip(self.round_trip).is_some_and(|(finished, round_trip)| {
             (0..=round_trip.saturating_mul(2)).contains(&seen.time.since(finished))
         });
-        let unasked = self.finished.is_some() && !self.halves[Direction::ClientToServer as usize].used;
+        let unasked =
+            self.client_finished_time.is_some() && !self.halves[Direction::ClientToServer as usize].carried_data;
         let early = soon || unasked;
         let alert = self.negotiation.cipher_suite.map(alert_length) == Some(seen.length);
         let half = &mut self.halves[seen.direction as usize];
-        if half.ticket == Some(seen.length) && early {
-            return self.steps.ticket(&seen, GUESSED);
+        if half.ticket_length == Some(seen.length) && early {
+            return self.groups.add_ticket(&seen, TICKET_TEXT);
         }
-        half.ticket = None;
-        let unused = !std::mem::replace(&mut half.used, true);
-        match half.aside.take() {
+        half.ticket_length = None;
+        let unused = !std::mem::replace(&mut half.carried_data, true);
+        match half.undecided.take() {
             Some(first) if TICKET.contains(&first.length) && first.length == seen.length && early => {
-                half.ticket = Some(seen.length);
-                self.steps.ticket(&first, GUESSED);
-                return self.steps.ticket(&seen, GUESSED);
+                half.ticket_length = Some(seen.length);
+                self.groups.add_ticket(&first, TICKET_TEXT);
+                return self.groups.add_ticket(&seen, TICKET_TEXT);
             }
-            Some(data) => self.steps.application(&data, false),
+            Some(data) => self.groups.add_application_data(&data, false),
             None => {}
         }
         let ticket = seen.direction == Direction::ServerToClient && unused && early && TICKET.contains(&seen.length);
         if ticket || alert {
-            half.aside = Some(seen);
+            half.undecided = Some(seen);
         } else {
-            self.steps.application(&seen, false);
+            self.groups.add_application_data(&seen, false);
         }
     }
 }

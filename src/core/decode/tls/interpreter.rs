@@ -4,19 +4,19 @@
 //! real type is inferred from its position and length (`interpreter/inference.rs`). Such a guess
 //! can be wrong, so the text of the layer view names what it is based on.
 
-mod guess;
-mod late;
+mod inference;
+mod missing_hello;
 
-use super::early::Early;
+use super::direction_keys::{DirectionKeys, Epoch, RecordLocation, Skipped};
+use super::early::EarlyData;
 use super::handshake::{ClientHello, Message, Messages, ServerHello, Version, alert_length};
 use super::keylog::{KeyLog, Label};
-use super::opening::{Epoch, Opening, Place, Skipped};
-use super::protect::Content;
+use super::protect::OpenedRecord;
 use super::record::ContentType;
-use super::search::Search;
-use super::steps::{self, Negotiation, Seen, Steps};
+use super::record_groups::{self, Negotiation, RecordGroups, RecordSummary};
+use super::search::SessionSearch;
 use super::suite::{self, Suite};
-use super::{Secrecy, Sink, TlsEvent, Whole};
+use super::{ReceivedRecord, Secrecy, TlsEvent, TlsEventSink};
 use crate::capture::Time;
 use crate::decode::{Anomaly, Direction, Ending};
 
@@ -26,48 +26,48 @@ const FAILURES: u32 = 8;
 
 /// The state of a connection after the records so far.
 #[derive(Clone, Debug, Default)]
-pub(super) struct State {
-    halves: [Half; 2],
+pub(super) struct Interpreter {
+    halves: [DirectionState; 2],
     pub negotiation: Negotiation,
-    pub steps: Steps,
+    pub groups: RecordGroups,
     /// Time of the last ClientHello.
-    asked: Option<Time>,
+    client_hello_time: Option<Time>,
     /// Nanoseconds from the ClientHello to its ServerHello.
     round_trip: Option<i64>,
     /// Time of the client's Finished in TLS 1.3.
-    finished: Option<Time>,
+    client_finished_time: Option<Time>,
     pub secrecy: Secrecy,
-    pub early: Early,
+    pub early_data: EarlyData,
     /// The search for the session, where the ClientHello was not captured.
-    pub search: Search,
+    pub search: SessionSearch,
     /// A buffer for attempts to open a record.
     scratch: Vec<u8>,
 }
 
 /// The state of one direction.
 #[derive(Clone, Debug, Default)]
-struct Half {
+struct DirectionState {
     messages: Messages,
-    phase: Phase,
-    opening: Opening,
+    phase: HandshakePhase,
+    keys: DirectionKeys,
     /// TLS 1.3 records that were counted as part of the encrypted handshake.
-    encrypted: u8,
+    handshake_records: u8,
     /// Whether application data or tickets were sent.
-    used: bool,
+    carried_data: bool,
     /// The last record, while only later records can show whether it is application data, a ticket
     /// or an alert.
-    aside: Option<Seen>,
+    undecided: Option<RecordSummary>,
     /// The length of the records that are tickets.
-    ticket: Option<u16>,
+    ticket_length: Option<u16>,
     /// Whether the end was emitted.
     ended: bool,
     /// Whether it was reported that the records of this direction do not open.
-    complained: bool,
+    reported: bool,
 }
 
 /// The progress of the handshake in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Phase {
+enum HandshakePhase {
     /// Messages are in the clear.
     #[default]
     Clear,
@@ -77,9 +77,9 @@ enum Phase {
     Over,
 }
 
-impl State {
-    pub fn new(packets_listed: usize) -> State {
-        State { steps: Steps::new(packets_listed), ..State::default() }
+impl Interpreter {
+    pub fn new(packets_listed: usize) -> Interpreter {
+        Interpreter { groups: RecordGroups::new(packets_listed), ..Interpreter::default() }
     }
 
     /// Whether records are being opened.
@@ -94,7 +94,7 @@ impl State {
 
     /// Whether a record is protected, its session is known, and the secret of the session's
     /// application data is still missing.
-    pub fn must_wait(&self, direction: Direction, whole: &Whole, keys: &KeyLog) -> bool {
+    pub fn lacks_secrets(&self, direction: Direction, whole: &ReceivedRecord, keys: &KeyLog) -> bool {
         let Some(random) = self.negotiation.client_random.filter(|_| self.is_protected(direction, whole)) else {
             return false;
         };
@@ -110,43 +110,43 @@ impl State {
     pub fn lose(&mut self, direction: Direction) {
         let half = self.half(direction);
         half.messages.lose();
-        half.opening.lose();
-        if half.phase == Phase::Encrypted {
-            half.phase = Phase::Over;
+        half.keys.lose();
+        if half.phase == HandshakePhase::Encrypted {
+            half.phase = HandshakePhase::Over;
         }
     }
 
     /// Handles the end of a direction.
-    pub fn end(&mut self, direction: Direction, ending: Ending, time: Time, sink: &mut Sink<'_>) {
+    pub fn end(&mut self, direction: Direction, ending: Ending, time: Time, sink: &mut TlsEventSink<'_>) {
         let alert = self.negotiation.cipher_suite.map(alert_length);
-        match self.half(direction).aside.take() {
+        match self.half(direction).undecided.take() {
             Some(seen) if Some(seen.length) == alert && ending != Ending::Cut => {
-                self.steps.alert(&seen, "encrypted alert (told by its length and place)");
+                self.groups.add_alert(&seen, "encrypted alert (told by its length and location)");
             }
-            Some(seen) => self.steps.application(&seen, false),
+            Some(seen) => self.groups.add_application_data(&seen, false),
             None => {}
         }
         if direction == Direction::ClientToServer {
             // The client can no longer reveal that the early data was rejected.
-            self.early.decide(true, sink);
+            self.early_data.decide(true, sink);
         }
-        self.over(direction, ending, time, sink);
+        self.emit_end(direction, ending, time, sink);
     }
 
     /// Emits the end of a direction, once.
-    fn over(&mut self, direction: Direction, ending: Ending, time: Time, sink: &mut Sink<'_>) {
+    fn emit_end(&mut self, direction: Direction, ending: Ending, time: Time, sink: &mut TlsEventSink<'_>) {
         if self.is_opening() && !std::mem::replace(&mut self.half(direction).ended, true) {
             sink(TlsEvent::End { direction, ending, time });
         }
     }
 
-    fn half(&mut self, direction: Direction) -> &mut Half {
+    fn half(&mut self, direction: Direction) -> &mut DirectionState {
         &mut self.halves[direction as usize]
     }
 
     /// Whether TLS 1.3 was chosen.
-    fn is_newest(&self) -> bool {
-        self.negotiation.is_newest()
+    fn is_tls13(&self) -> bool {
+        self.negotiation.is_tls13()
     }
 
     fn is_unsupported(&self) -> bool {
@@ -156,44 +156,52 @@ impl State {
 
     /// Whether a record is encrypted. In TLS 1.3, and before any ServerHello, only
     /// application data is.
-    fn is_protected(&self, direction: Direction, whole: &Whole) -> bool {
+    fn is_protected(&self, direction: Direction, whole: &ReceivedRecord) -> bool {
         match whole.record.content {
             ContentType::ApplicationData => true,
             _ => {
                 self.negotiation.version.is_some()
-                    && !self.is_newest()
-                    && self.halves[direction as usize].phase != Phase::Clear
+                    && !self.is_tls13()
+                    && self.halves[direction as usize].phase != HandshakePhase::Clear
             }
         }
     }
 
     /// Interprets a record. Without `keys` no record is opened.
-    pub fn record(&mut self, direction: Direction, whole: &mut Whole, keys: Option<&KeyLog>, sink: &mut Sink<'_>) {
+    pub fn interpret(
+        &mut self,
+        direction: Direction,
+        whole: &mut ReceivedRecord,
+        keys: Option<&KeyLog>,
+        sink: &mut TlsEventSink<'_>,
+    ) {
         let protected = self.is_protected(direction, whole);
-        let opened = if protected { self.open(direction, whole, keys, sink) } else { None };
-        let seen = Seen {
+        let opened = if protected { self.open_record(direction, whole, keys, sink) } else { None };
+        let seen = RecordSummary {
             direction,
             time: whole.began,
             length: whole.record.length,
             packets: std::mem::take(&mut whole.packets),
         };
         match opened {
-            Some(content) => self.opened(seen, whole, &content, sink),
-            None if protected || whole.record.content == ContentType::ChangeCipherSpec => self.sealed(seen, whole),
-            None => self.clear(seen, whole, sink),
+            Some(content) => self.interpret_opened(seen, whole, &content, sink),
+            None if protected || whole.record.content == ContentType::ChangeCipherSpec => {
+                self.interpret_unopened(seen, whole)
+            }
+            None => self.interpret_clear(seen, whole, sink),
         }
     }
 
     /// Opens a protected record in place.
-    fn open(
+    fn open_record(
         &mut self,
         direction: Direction,
-        whole: &mut Whole,
+        whole: &mut ReceivedRecord,
         keys: Option<&KeyLog>,
-        sink: &mut Sink<'_>,
-    ) -> Option<Content> {
+        sink: &mut TlsEventSink<'_>,
+    ) -> Option<OpenedRecord> {
         let unsupported = self.is_unsupported();
-        let State { halves, negotiation, scratch, .. } = self;
+        let Interpreter { halves, negotiation, scratch, .. } = self;
         let Some(random) = negotiation.client_random else {
             self.secrecy = Secrecy::Late;
             return None;
@@ -208,17 +216,17 @@ impl State {
             return None;
         }
         let half = &mut halves[direction as usize];
-        let place = Place { direction, start: whole.start, end: whole.end };
+        let location = RecordLocation { direction, start: whole.start, end: whole.end };
         if !whole.complete {
-            half.opening.lose();
+            half.keys.lose();
             return None;
         }
-        let found = half.opening.open(negotiation, secrets, place, whole.record, &mut whole.body, scratch);
+        let found = half.keys.open(negotiation, secrets, location, whole.record, &mut whole.body, scratch);
         let record = (whole.start, whole.end);
         match found {
             Some((content, skipped)) => {
                 self.secrecy = Secrecy::Opened;
-                if let Some(suite) = half.opening.newest_suite() {
+                if let Some(suite) = half.keys.tls13_suite() {
                     // Where the ServerHello was not captured, the keys reveal the version and the
                     // suite.
                     negotiation.version.get_or_insert(Version::TLS_1_3);
@@ -233,11 +241,11 @@ impl State {
                 Some(content)
             }
             None => {
-                let hopeless = unsupported || half.opening.failures >= FAILURES;
-                if hopeless && !std::mem::replace(&mut half.complained, true) {
+                let hopeless = unsupported || half.keys.failures >= FAILURES;
+                if hopeless && !std::mem::replace(&mut half.reported, true) {
                     // A suite that is not supported concerns both directions.
-                    self.half(direction.reversed()).complained |= unsupported;
-                    self.complain(direction, record, sink);
+                    self.half(direction.reversed()).reported |= unsupported;
+                    self.report_unopened(direction, record, sink);
                 }
                 None
             }
@@ -245,7 +253,7 @@ impl State {
     }
 
     /// Reports that records do not open, and why.
-    fn complain(&mut self, direction: Direction, record: (u64, u64), sink: &mut Sink<'_>) {
+    fn report_unopened(&mut self, direction: Direction, record: (u64, u64), sink: &mut TlsEventSink<'_>) {
         let anomaly = if self.is_unsupported() {
             self.secrecy = Secrecy::Unsupported;
             let version = self.negotiation.version.map(Version::name).unwrap_or_default();
@@ -255,37 +263,43 @@ impl State {
             if !self.is_opening() {
                 self.secrecy = Secrecy::WrongSecrets;
             }
-            Anomaly::TlsNotOpened { offset: record.0, before: self.half(direction).opening.opened }
+            Anomaly::TlsNotOpened { offset: record.0, before: self.half(direction).keys.opened }
         };
         sink(TlsEvent::Anomaly { direction, record, anomaly });
     }
 
     /// Interprets a record that was opened.
-    fn opened(&mut self, seen: Seen, whole: &mut Whole, content: &Content, sink: &mut Sink<'_>) {
+    fn interpret_opened(
+        &mut self,
+        seen: RecordSummary,
+        whole: &mut ReceivedRecord,
+        content: &OpenedRecord,
+        sink: &mut TlsEventSink<'_>,
+    ) {
         let direction = seen.direction;
         let bytes = &whole.body[content.range.clone()];
         match content.kind {
             22 => {
                 let half = &mut self.halves[direction as usize];
-                let again = half.phase == Phase::Over;
+                let again = half.phase == HandshakePhase::Over;
                 half.messages.push(bytes);
-                self.messages(&seen, false, again, sink);
+                self.read_messages(&seen, false, again, sink);
             }
             23 => {
-                self.half(direction).used = true;
-                self.steps.application(&seen, true);
+                self.half(direction).carried_data = true;
+                self.groups.add_application_data(&seen, true);
                 let (time, acknowledged, record) = (whole.time, whole.acknowledged, (whole.start, whole.end));
-                if self.halves[direction as usize].opening.is_early() {
-                    self.early.push(bytes, record, time, acknowledged, sink);
+                if self.halves[direction as usize].keys.is_early() {
+                    self.early_data.push(bytes, record, time, acknowledged, sink);
                 } else {
                     sink(TlsEvent::Data { direction, bytes, record, time, acknowledged });
                 }
             }
             21 => {
                 if let [level, description, ..] = *bytes {
-                    self.steps.alert(&seen, &steps::alert(level, description));
-                    if description == steps::CLOSE_NOTIFY {
-                        self.over(direction, Ending::Finished, whole.time, sink);
+                    self.groups.add_alert(&seen, &record_groups::alert_text(level, description));
+                    if description == record_groups::CLOSE_NOTIFY {
+                        self.emit_end(direction, Ending::Finished, whole.time, sink);
                     }
                 }
             }
@@ -296,102 +310,106 @@ impl State {
     }
 
     /// Interprets a record in the clear.
-    fn clear(&mut self, seen: Seen, whole: &Whole, sink: &mut Sink<'_>) {
-        self.half(seen.direction).opening.pass(whole.end);
+    fn interpret_clear(&mut self, seen: RecordSummary, whole: &ReceivedRecord, sink: &mut TlsEventSink<'_>) {
+        self.half(seen.direction).keys.skip_clear_record(whole.end);
         match whole.record.content {
             ContentType::Handshake => {
-                self.steps.handshake(&seen, false);
+                self.groups.add_handshake(&seen, false);
                 if whole.complete {
                     self.half(seen.direction).messages.push(&whole.body);
-                    self.messages(&seen, true, false, sink);
+                    self.read_messages(&seen, true, false, sink);
                 }
             }
             _ => match whole.body[..] {
-                [level, description] => self.steps.alert(&seen, &steps::alert(level, description)),
-                _ => self.steps.alert(&seen, "encrypted alert"),
+                [level, description] => self.groups.add_alert(&seen, &record_groups::alert_text(level, description)),
+                _ => self.groups.add_alert(&seen, "encrypted alert"),
             },
         }
     }
 
     /// Interprets a ChangeCipherSpec.
-    fn change_cipher_spec(&mut self, seen: &Seen) {
-        let newest = self.is_newest();
+    fn change_cipher_spec(&mut self, seen: &RecordSummary) {
+        let newest = self.is_tls13();
         let older = !newest && self.negotiation.version.is_some();
         let half = self.half(seen.direction);
         let phase = half.phase;
         // TLS 1.3 sends it for the sake of middleboxes, without meaning (RFC 8446 appendix D.4).
-        if !newest && phase == Phase::Clear {
-            half.phase = Phase::Encrypted;
+        if !newest && phase == HandshakePhase::Clear {
+            half.phase = HandshakePhase::Encrypted;
         }
         // Before the ServerHello it can only be one of TLS 1.3, sent before early data.
         if older {
-            half.opening.change_cipher_spec();
+            half.keys.change_cipher_spec();
         }
-        self.steps.handshake(seen, phase == Phase::Over);
-        self.said("ChangeCipherSpec");
+        self.groups.add_handshake(seen, phase == HandshakePhase::Over);
+        self.add_message_name("ChangeCipherSpec");
     }
 
     /// Interprets a record that was not opened, or a ChangeCipherSpec, which needs no opening.
-    fn sealed(&mut self, seen: Seen, whole: &Whole) {
-        let newest = self.is_newest();
+    fn interpret_unopened(&mut self, seen: RecordSummary, whole: &ReceivedRecord) {
+        let newest = self.is_tls13();
         let half = self.half(seen.direction);
         let phase = half.phase;
         match whole.record.content {
             ContentType::ChangeCipherSpec => {
-                half.opening.pass(whole.end);
+                half.keys.skip_clear_record(whole.end);
                 self.change_cipher_spec(&seen);
             }
             // RFC 5246 section 7.4.9: "A Finished message is always sent immediately after a change
             // cipher spec message".
             ContentType::Handshake => {
-                half.phase = Phase::Over;
-                self.steps.handshake(&seen, phase == Phase::Over);
-                self.said(if phase == Phase::Encrypted && !newest { "Finished" } else { "encrypted messages" });
+                half.phase = HandshakePhase::Over;
+                self.groups.add_handshake(&seen, phase == HandshakePhase::Over);
+                self.add_message_name(if phase == HandshakePhase::Encrypted && !newest {
+                    "Finished"
+                } else {
+                    "encrypted messages"
+                });
             }
-            ContentType::ApplicationData if newest => self.application_data(seen),
+            ContentType::ApplicationData if newest => self.encrypted_record(seen),
             ContentType::ApplicationData => {
-                half.used = true;
-                self.steps.application(&seen, false);
+                half.carried_data = true;
+                self.groups.add_application_data(&seen, false);
             }
-            ContentType::Alert => self.steps.alert(&seen, "encrypted alert"),
+            ContentType::Alert => self.groups.add_alert(&seen, "encrypted alert"),
         }
     }
 
     /// Adds a message's name to the current handshake group.
-    fn said(&mut self, name: &'static str) {
-        self.steps.message(name, &self.negotiation);
+    fn add_message_name(&mut self, name: &'static str) {
+        self.groups.add_message_name(name, &self.negotiation);
     }
 
     /// Reads the handshake messages that this record completes.
     ///
     /// `counted`: the record was already added to a group. `again`: the handshake was over before.
-    fn messages(&mut self, seen: &Seen, mut counted: bool, again: bool, sink: &mut Sink<'_>) {
+    fn read_messages(&mut self, seen: &RecordSummary, mut counted: bool, again: bool, sink: &mut TlsEventSink<'_>) {
         let direction = seen.direction;
         while let Some(message) = self.half(direction).messages.next() {
             let name = match message {
-                Message::NewSessionTicket if self.is_newest() => {
-                    self.steps.ticket(seen, "NewSessionTicket");
+                Message::NewSessionTicket if self.is_tls13() => {
+                    self.groups.add_ticket(seen, "NewSessionTicket");
                     counted = true;
                     continue;
                 }
                 Message::KeyUpdate => {
-                    self.half(direction).opening.update();
+                    self.half(direction).keys.update();
                     "KeyUpdate"
                 }
                 Message::EndOfEarlyData => {
-                    self.early.decide(true, sink);
-                    self.half(direction).opening.advance(Epoch::Handshake);
+                    self.early_data.decide(true, sink);
+                    self.half(direction).keys.advance(Epoch::Handshake);
                     "EndOfEarlyData"
                 }
                 Message::Finished => {
                     if direction == Direction::ClientToServer {
-                        self.early.decide(false, sink);
+                        self.early_data.decide(false, sink);
                     }
-                    self.finish(seen);
+                    self.finish_handshake(seen);
                     "Finished"
                 }
                 Message::EncryptedExtensions(alpn, early) => {
-                    self.early.decide(early, sink);
+                    self.early_data.decide(early, sink);
                     self.negotiation.alpn = alpn.or(self.negotiation.alpn.take());
                     "EncryptedExtensions"
                 }
@@ -405,24 +423,24 @@ impl State {
             };
             // A record with nothing but tickets is not part of the handshake.
             if !std::mem::replace(&mut counted, true) {
-                self.steps.handshake(seen, again);
+                self.groups.add_handshake(seen, again);
             }
-            self.said(name);
+            self.add_message_name(name);
         }
         if !counted && !again {
-            self.steps.handshake(seen, false);
+            self.groups.add_handshake(seen, false);
         }
     }
 
     fn client_hello(&mut self, hello: ClientHello, time: Time) {
-        self.asked = Some(time);
+        self.client_hello_time = Some(time);
         let negotiation = &mut self.negotiation;
         negotiation.client_random = Some(hello.random);
         negotiation.server_name = hello.server_name.or(negotiation.server_name.take());
         negotiation.offered_versions = hello.versions;
         negotiation.offered_alpn = hello.alpn;
         if hello.early_data {
-            self.half(Direction::ClientToServer).opening.begin_early();
+            self.half(Direction::ClientToServer).keys.begin_early();
         }
     }
 
@@ -436,23 +454,23 @@ impl State {
         }
         negotiation.server_random = Some(hello.random);
         negotiation.resumed = hello.resumed;
-        self.round_trip = self.asked.map(|asked| time.since(asked));
+        self.round_trip = self.client_hello_time.map(|client_hello_time| time.since(client_hello_time));
         if hello.version >= Version::TLS_1_3 {
             // RFC 8446 section 2: "All handshake messages after the ServerHello are now encrypted."
-            self.halves.iter_mut().for_each(|half| half.phase = Phase::Encrypted);
+            self.halves.iter_mut().for_each(|half| half.phase = HandshakePhase::Encrypted);
         }
         "ServerHello"
     }
 
     /// Handles a Finished that was read. In TLS 1.3 other keys follow it (RFC 8446 section 7.3).
-    fn finish(&mut self, seen: &Seen) {
-        let newest = self.is_newest();
+    fn finish_handshake(&mut self, seen: &RecordSummary) {
+        let newest = self.is_tls13();
         let half = self.half(seen.direction);
-        half.phase = Phase::Over;
+        half.phase = HandshakePhase::Over;
         if newest {
-            half.opening.advance(Epoch::Application);
+            half.keys.advance(Epoch::Application);
             if seen.direction == Direction::ClientToServer {
-                self.finished = Some(seen.time);
+                self.client_finished_time = Some(seen.time);
             }
         }
     }

@@ -1,12 +1,12 @@
 //! Facts about a connection as a whole: addresses, handshake, counters.
 
-use super::segment::{Flags, Options, Segment};
+use super::segment::{Flags, Segment, SynOptions};
 use super::{Analysis, Endpoints, Side};
 use crate::capture::{PacketNumber, Time};
 
 /// A packet of the TCP handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
+pub struct HandshakePacket {
     /// The number of the packet.
     pub packet: PacketNumber,
     /// Its capture time.
@@ -23,7 +23,7 @@ pub struct End {
     /// Payload bytes of the stream that were not captured.
     pub lost: u64,
     /// The options of its SYN.
-    pub options: Options,
+    pub options: SynOptions,
     /// Number of retransmitted segments. Each is counted once, under the first of
     /// Wireshark's names.
     pub retransmissions: u32,
@@ -49,7 +49,7 @@ pub struct Facts {
     /// Time of the last packet captured.
     pub last: Time,
     /// SYN, SYN+ACK and the ACK that completed the handshake, where captured.
-    pub handshake: [Option<Step>; 3],
+    pub handshake: [Option<HandshakePacket>; 3],
     /// The facts about each end, by [`Side`].
     pub ends: [End; 2],
 }
@@ -76,10 +76,10 @@ impl Facts {
         self.last = segment.time;
         let end = &mut self.ends[side.index()];
         end.packets += 1;
-        let step = Some(Step { packet: segment.packet, time: segment.time });
+        let step = Some(HandshakePacket { packet: segment.packet, time: segment.time });
         let syn = segment.flags.has(Flags::SYN);
         if syn {
-            end.options = Options::read(segment.options);
+            end.options = SynOptions::read(segment.options);
         }
         match (side, syn, segment.flags.has(Flags::ACK)) {
             // A SYN that was retransmitted: the round trip counts from the last one, as in

@@ -55,7 +55,7 @@ impl Ring {
 
 /// The pool of rings.
 #[derive(Debug)]
-pub(super) struct Recent {
+pub(super) struct RecentBytes {
     rings: Vec<Ring>,
     most: usize,
     oldest: usize,
@@ -64,10 +64,10 @@ pub(super) struct Recent {
 /// The index of the ring that a direction used last. Another direction may have taken it since.
 pub(super) type Hint = u32;
 
-impl Recent {
+impl RecentBytes {
     /// An empty pool. It may use an eighth of the memory that reassembly may use.
-    pub fn new(limits: &Limits) -> Recent {
-        Recent { rings: Vec::new(), most: limits.reassembly_total / 8 / RING, oldest: 0 }
+    pub fn new(limits: &Limits) -> RecentBytes {
+        RecentBytes { rings: Vec::new(), most: limits.reassembly_total / 8 / RING, oldest: 0 }
     }
 
     /// Remembers bytes that were just delivered at `position`.
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn what_came_again_is_compared_as_far_as_it_is_remembered() {
-        let mut recent = Recent::new(&Limits::default());
+        let mut recent = RecentBytes::new(&Limits::default());
         let mut hint = 0;
         let bytes: Vec<u8> = (0..200_000u32).map(|at| (at % 251) as u8).collect();
         for (number, piece) in bytes.chunks(1_460).enumerate() {
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn one_piece_longer_than_a_ring_leaves_its_end() {
-        let mut recent = Recent::new(&Limits::default());
+        let mut recent = RecentBytes::new(&Limits::default());
         let mut hint = 0;
         recent.remember(OWNER, &mut hint, 7, &vec![1; RING + 100]);
         assert_eq!(recent.compare(OWNER, hint, 107, &[1; 10]).bytes, 0);
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_ring_takes_no_more_than_was_remembered() {
-        let mut recent = Recent::new(&Limits::default());
+        let mut recent = RecentBytes::new(&Limits::default());
         let mut hint = 0;
         for (position, piece) in [(10, b"request".as_slice()), (17, b"again"), (1_000, b"behind a hole")] {
             recent.remember(OWNER, &mut hint, position, piece);
@@ -171,13 +171,13 @@ mod tests {
     #[test]
     fn a_ring_lent_on_no_longer_speaks_for_its_former_owner() {
         let limits = Limits { reassembly_total: RING * 8, ..Limits::default() };
-        let mut recent = Recent::new(&limits);
+        let mut recent = RecentBytes::new(&limits);
         let (mut mine, mut theirs) = (0, 0);
         recent.remember(OWNER, &mut mine, 0, b"abc");
         recent.remember((ConnectionId(2), Side::First), &mut theirs, 0, b"xyz");
         assert_eq!(recent.compare(OWNER, mine, 0, b"???").bytes, 0);
         assert_eq!(recent.compare((ConnectionId(2), Side::First), theirs, 0, b"?y?").bytes, 2);
-        let mut none = Recent::new(&Limits { reassembly_total: 0, ..Limits::default() });
+        let mut none = RecentBytes::new(&Limits { reassembly_total: 0, ..Limits::default() });
         none.remember(OWNER, &mut mine, 0, b"abc");
     }
 }

@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 use super::handshake::Version;
 use super::keylog::Random;
 use super::suite;
-use super::{Agreed, Step, StepKind};
+use super::{Agreed, RecordGroup, RecordGroupKind};
 use crate::capture::{PacketNumber, Time};
 use crate::decode::Direction;
 
@@ -25,7 +25,7 @@ pub(super) struct Negotiation {
 
 /// A record, as far as the layer view needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct RecordSummary {
     pub direction: Direction,
     pub time: Time,
     pub length: u16,
@@ -35,8 +35,8 @@ pub(super) struct Seen {
 
 /// The groups of records so far, in order of their first packets.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Steps {
-    pub list: Vec<Step>,
+pub(super) struct RecordGroups {
+    pub list: Vec<RecordGroup>,
     /// For each group, the amount that client and server sent in it.
     amounts: Vec<[Amount; 2]>,
     /// The limit for the number of groups, and for the packets listed in all of them together.
@@ -56,24 +56,24 @@ struct Amount {
     bytes: u64,
 }
 
-impl Steps {
-    pub fn new(packets_listed: usize) -> Steps {
-        Steps { limit: packets_listed, ..Steps::default() }
+impl RecordGroups {
+    pub fn new(packets_listed: usize) -> RecordGroups {
+        RecordGroups { limit: packets_listed, ..RecordGroups::default() }
     }
 
     /// Adds a record of the handshake. With `again`, the previous handshake was over and a
     /// new group begins.
-    pub fn handshake(&mut self, seen: &Seen, again: bool) {
-        if again && self.list.last().is_some_and(|last| last.kind != StepKind::Handshake) {
+    pub fn add_handshake(&mut self, seen: &RecordSummary, again: bool) {
+        if again && self.list.last().is_some_and(|last| last.kind != RecordGroupKind::Handshake) {
             self.handshake = None;
             self.messages.clear();
         }
-        self.handshake = self.handshake.or_else(|| self.open(StepKind::Handshake, seen));
-        self.add(self.handshake, seen);
+        self.handshake = self.handshake.or_else(|| self.insert_group(RecordGroupKind::Handshake, seen));
+        self.add_record(self.handshake, seen);
     }
 
     /// Adds the name of a handshake message. The summary lists each name once.
-    pub fn message(&mut self, name: &'static str, negotiation: &Negotiation) {
+    pub fn add_message_name(&mut self, name: &'static str, negotiation: &Negotiation) {
         // The number of names is fixed, so they fit on a line.
         if !self.messages.contains(&name) {
             self.messages.push(name);
@@ -86,23 +86,23 @@ impl Steps {
     /// Adds a record of application data. It belongs to the group before it. A record that was set
     /// aside for a while may also belong to the group after it. Only tickets can lie between the
     /// records of one group.
-    pub fn application(&mut self, seen: &Seen, opened: bool) {
-        let kind = if opened { StepKind::Decrypted } else { StepKind::ApplicationData };
-        let place = self.place(seen);
-        let run = |step: &Step| (step.kind != StepKind::SessionTickets).then_some(step.kind);
+    pub fn add_application_data(&mut self, seen: &RecordSummary, opened: bool) {
+        let kind = if opened { RecordGroupKind::Decrypted } else { RecordGroupKind::ApplicationData };
+        let place = self.insertion_index(seen);
+        let run = |step: &RecordGroup| (step.kind != RecordGroupKind::SessionTickets).then_some(step.kind);
         let before = self.list[..place].iter().rposition(|step| run(step).is_some());
         let behind = self.list[place..].iter().position(|step| run(step).is_some()).map(|index| place + index);
         let runs = [before, behind].into_iter().flatten();
         let open = { runs }.find(|index| self.list[*index].kind == kind);
-        let index = open.or_else(|| self.open(kind, seen));
-        self.add(index, seen);
+        let index = open.or_else(|| self.insert_group(kind, seen));
+        self.add_record(index, seen);
         if let Some(index) = index {
-            self.tell_amounts(index);
+            self.describe_amounts(index);
         }
     }
 
     /// Writes the summary of a group of application data.
-    fn tell_amounts(&mut self, index: usize) {
+    fn describe_amounts(&mut self, index: usize) {
         let [client, server] = self.amounts[index];
         let step = &mut self.list[index];
         step.detail.clear();
@@ -115,33 +115,33 @@ impl Steps {
         for index in 0..self.list.len() {
             self.amounts[index].reverse();
             match self.list[index].kind {
-                StepKind::ApplicationData | StepKind::Decrypted => self.tell_amounts(index),
-                StepKind::Alert => {
+                RecordGroupKind::ApplicationData | RecordGroupKind::Decrypted => self.describe_amounts(index),
+                RecordGroupKind::Alert => {
                     let detail = &mut self.list[index].detail;
                     *detail = match detail.strip_suffix("client") {
                         Some(before) => format!("{before}server"),
                         None => detail.replace("from the server", "from the client"),
                     };
                 }
-                StepKind::Handshake | StepKind::SessionTickets => {}
+                RecordGroupKind::Handshake | RecordGroupKind::SessionTickets => {}
             }
         }
     }
 
     /// Adds a ticket. All tickets are one group.
-    pub fn ticket(&mut self, seen: &Seen, detail: &str) {
-        let open = self.list.iter().rposition(|step| step.kind == StepKind::SessionTickets);
-        let index = open.or_else(|| self.open(StepKind::SessionTickets, seen));
-        self.add(index, seen);
+    pub fn add_ticket(&mut self, seen: &RecordSummary, detail: &str) {
+        let open = self.list.iter().rposition(|step| step.kind == RecordGroupKind::SessionTickets);
+        let index = open.or_else(|| self.insert_group(RecordGroupKind::SessionTickets, seen));
+        self.add_record(index, seen);
         if let Some(step) = index.and_then(|index| self.list.get_mut(index)) {
             detail.clone_into(&mut step.detail);
         }
     }
 
     /// Adds an alert as a group of its own.
-    pub fn alert(&mut self, seen: &Seen, what: &str) {
-        let index = self.open(StepKind::Alert, seen);
-        self.add(index, seen);
+    pub fn add_alert(&mut self, seen: &RecordSummary, what: &str) {
+        let index = self.insert_group(RecordGroupKind::Alert, seen);
+        self.add_record(index, seen);
         if let Some(step) = index.and_then(|index| self.list.get_mut(index)) {
             let sender = match seen.direction {
                 Direction::ClientToServer => "client",
@@ -152,19 +152,19 @@ impl Steps {
     }
 
     /// The index in the list for a group that begins with this record.
-    fn place(&self, seen: &Seen) -> usize {
+    fn insertion_index(&self, seen: &RecordSummary) -> usize {
         let first = seen.packets.first();
         let earlier = self.list.iter().rposition(|step| step.packets.first() <= first);
         earlier.map_or(0, |index| index + 1)
     }
 
     /// Inserts a new group; `None` at the limit.
-    fn open(&mut self, kind: StepKind, seen: &Seen) -> Option<usize> {
+    fn insert_group(&mut self, kind: RecordGroupKind, seen: &RecordSummary) -> Option<usize> {
         if self.list.len() >= self.limit {
             return None;
         }
-        let place = self.place(seen);
-        self.list.insert(place, Step { kind, time: seen.time, packets: Vec::new(), detail: String::new() });
+        let place = self.insertion_index(seen);
+        self.list.insert(place, RecordGroup { kind, time: seen.time, packets: Vec::new(), detail: String::new() });
         self.amounts.insert(place, [Amount::default(); 2]);
         self.handshake = self.handshake.map(|index| if index >= place { index + 1 } else { index });
         Some(place)
@@ -172,7 +172,7 @@ impl Steps {
 
     /// Adds a record to a group. The two directions interleave, so each packet is inserted in the
     /// order of capture, once.
-    fn add(&mut self, index: Option<usize>, seen: &Seen) {
+    fn add_record(&mut self, index: Option<usize>, seen: &RecordSummary) {
         let Some(index) = index else { return };
         let step = &mut self.list[index];
         step.time = step.time.min(seen.time);
@@ -201,7 +201,7 @@ impl fmt::Display for Amount {
 
 impl Negotiation {
     /// Whether TLS 1.3 was negotiated.
-    pub fn is_newest(&self) -> bool {
+    pub fn is_tls13(&self) -> bool {
         self.version.is_some_and(|version| version >= Version::TLS_1_3)
     }
 
@@ -221,7 +221,7 @@ impl Negotiation {
 pub(super) const CLOSE_NOTIFY: u8 = 0;
 
 /// The text of an alert (RFC 8446 section 6, RFC 5246 section 7.2).
-pub(super) fn alert(level: u8, description: u8) -> String {
+pub(super) fn alert_text(level: u8, description: u8) -> String {
     let name = match description {
         CLOSE_NOTIFY => "close_notify",
         10 => "unexpected_message",
