@@ -112,7 +112,7 @@ impl FramingFields {
         if self.spaced {
             // Section 5.1: "No whitespace is allowed between the field name and colon. In the past,
             // differences in the handling of such whitespace have led to security vulnerabilities".
-            ambiguous = ambiguous.or(Some("a blank before the colon of a framing field"));
+            ambiguous = ambiguous.or(Some("whitespace before the colon of a framing field"));
         }
         Framing { body, ambiguous, upgrade: self.upgrade }
     }
@@ -155,7 +155,7 @@ fn content_length(before: Option<Result<u64, &'static str>>, value: &[u8]) -> Re
     for member in value.split(|byte| *byte == b',') {
         let member = decimal(trim(member)).ok_or("Content-Length is not a number of 64 bits")?;
         if length.is_some_and(|length| length != member) {
-            return Err("Content-Length says two lengths");
+            return Err("Content-Length gives two lengths");
         }
         length = Some(member);
     }

@@ -61,7 +61,7 @@ fn server_ends(ending: Ending) -> PeerAction {
 fn event_lines(limits: Limits, steps: &[PeerAction], size: usize) -> Vec<String> {
     let mut decoder = Http1::new(limits);
     let mut sent = [0u64; 2];
-    let mut told: Vec<String> = Vec::new();
+    let mut lines: Vec<String> = Vec::new();
     // For each direction: the last run of bytes, the offset after it, and its line.
     let mut runs = [const { (String::new(), 0, 0) }; 2];
     for step in steps {
@@ -83,18 +83,18 @@ fn event_lines(limits: Limits, steps: &[PeerAction], size: usize) -> Vec<String>
                 let run = &mut runs[usize::from(text.starts_with('<'))];
                 let Some((offset, bytes)) = bytes else {
                     *run = Default::default();
-                    return told.push(text);
+                    return lines.push(text);
                 };
                 if (&run.0, run.1) != (&text, offset) {
-                    told.push(format!("{text} @{offset} "));
-                    *run = (text, offset, told.len() - 1);
+                    lines.push(format!("{text} @{offset} "));
+                    *run = (text, offset, lines.len() - 1);
                 }
-                told[run.2].push_str(&bytes.escape_ascii().to_string());
+                lines[run.2].push_str(&bytes.escape_ascii().to_string());
                 run.1 += bytes.len() as u64;
             });
         }
     }
-    told
+    lines
 }
 
 /// Describes one event. Its bytes are returned separately, so that runs can be joined.

@@ -273,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_that_is_reset_over_and_over_is_kept_once() {
+    fn a_stream_that_is_reset_over_and_over_is_stored_once() {
         let mut streams = Streams::new(10);
         let mut ends = 0;
         let sink: &mut Sink<'_> = &mut |event| ends += u64::from(matches!(event, HttpEvent::End { .. }));

@@ -209,8 +209,8 @@ impl SenderHistory {
             self.contiguous = self.next;
             return Analysis::ACKED_UNSEEN;
         }
-        let told = std::mem::replace(&mut self.unseen_reported, true);
-        if told || self.duplicates > 0 { 0 } else { Analysis::ACKED_UNSEEN }
+        let already_reported = std::mem::replace(&mut self.unseen_reported, true);
+        if already_reported || self.duplicates > 0 { 0 } else { Analysis::ACKED_UNSEEN }
     }
 
     /// Names a segment that does not advance the highest sequence number. The order of precedence

@@ -69,11 +69,11 @@ pub(super) struct Difference {
 
 impl Difference {
     /// Compares two copies of the bytes at `position`.
-    pub fn compare(&mut self, position: u64, kept: &[u8], other: &[u8]) {
-        if kept == other {
+    pub fn compare(&mut self, position: u64, first_copy: &[u8], other: &[u8]) {
+        if first_copy == other {
             return;
         }
-        for (at, _) in kept.iter().zip(other).enumerate().filter(|(_, (kept, other))| kept != other) {
+        for (at, _) in first_copy.iter().zip(other).enumerate().filter(|(_, (first_copy, other))| first_copy != other) {
             if self.bytes == 0 {
                 self.first = position + at as u64;
             }

@@ -167,12 +167,15 @@ impl Sink for PromiseChecker {
 
     fn delivered(&mut self, delivery: Delivery<'_>) {
         let Delivery { connection, side, offset, piece, origin, time, acknowledged } = delivery;
-        let told = self.streams.get_mut(&connection).expect("a delivery of a connection that is not open");
-        assert!(acknowledged <= told[side.other().index()].offset, "what it answers was not delivered: {delivery:?}");
-        let own = &mut told[side.index()];
-        assert_eq!(offset, own.offset, "the stream is told without holes: {delivery:?}");
+        let streams = self.streams.get_mut(&connection).expect("a delivery of a connection that is not open");
+        assert!(
+            acknowledged <= streams[side.other().index()].offset,
+            "what it acknowledges was not delivered: {delivery:?}"
+        );
+        let own = &mut streams[side.index()];
+        assert_eq!(offset, own.offset, "the stream has no holes: {delivery:?}");
         assert!(!own.ended, "something after the end: {delivery:?}");
-        let said = match piece {
+        let event = match piece {
             Piece::Data(bytes) => {
                 assert!(!bytes.is_empty(), "an empty piece");
                 let of_packets = origin
@@ -192,7 +195,7 @@ impl Sink for PromiseChecker {
                 Emitted::End { connection, side, offset, ending, time }
             }
         };
-        self.emitted.push(said);
+        self.emitted.push(event);
     }
 
     fn anomaly(&mut self, connection: ConnectionId, side: Side, packet: PacketNumber, anomaly: Anomaly) {
@@ -202,10 +205,10 @@ impl Sink for PromiseChecker {
     }
 
     fn closed(&mut self, connection: ConnectionId, facts: &Facts) {
-        let told = self.streams.remove(&connection).expect("closed twice");
-        for (told, end) in told.iter().zip(facts.ends) {
-            assert!(told.ended, "closed before both streams ended");
-            assert_eq!(told.offset, end.bytes + end.lost, "the counters miss something");
+        let streams = self.streams.remove(&connection).expect("closed twice");
+        for (stream, end) in streams.iter().zip(facts.ends) {
+            assert!(stream.ended, "closed before both streams ended");
+            assert_eq!(stream.offset, end.bytes + end.lost, "the counters miss something");
         }
         self.emitted.push(Emitted::Closed(connection, *facts));
     }

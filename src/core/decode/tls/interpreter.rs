@@ -121,7 +121,7 @@ impl Interpreter {
         let alert = self.negotiation.cipher_suite.map(alert_length);
         match self.half(direction).undecided.take() {
             Some(seen) if Some(seen.length) == alert && ending != Ending::Cut => {
-                self.groups.add_alert(&seen, "encrypted alert (told by its length and location)");
+                self.groups.add_alert(&seen, "encrypted alert (recognised by its length and position)");
             }
             Some(seen) => self.groups.add_application_data(&seen, false),
             None => {}

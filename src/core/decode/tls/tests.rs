@@ -107,7 +107,7 @@ impl Talk {
 }
 
 #[test]
-fn tls_1_3_is_told_apart_without_keys() {
+fn tls_1_3_record_types_are_inferred_without_keys() {
     let mut talk = Talk::new();
     talk.client(&[&record(22, &client_hello(&[0x7a, 0x7a, 3, 4, 3, 3]))])
         .server(&[
@@ -134,9 +134,9 @@ fn tls_1_3_is_told_apart_without_keys() {
 Handshake [1 2 3] ClientHello, ServerHello, ChangeCipherSpec, encrypted messages, Finished; TLS 1.3, \
 TLS_AES_256_GCM_SHA384, server name mcp.example.com, ALPN offered h2 http/1.1
 ApplicationData [4 5 8 9 10] Application Data: 4 records (601 bytes) from the client, 1 record (387 bytes) from the server
-SessionTickets [6 7] NewSessionTicket (encrypted; told by equal lengths right after the handshake)
-Alert [10] encrypted alert (told by its length and place) from the client
-Alert [11] encrypted alert (told by its length and place) from the server
+SessionTickets [6 7] NewSessionTicket (encrypted; recognised by equal lengths right after the handshake)
+Alert [10] encrypted alert (recognised by its length and position) from the client
+Alert [11] encrypted alert (recognised by its length and position) from the server
 "
     );
 }
@@ -329,28 +329,28 @@ fn carried(pieces: &[Piece<'_>]) -> (Vec<String>, Secrecy) {
         keys.add(format!("{label} {} {}", hex(7), hex(secret)).as_bytes());
     }
     let mut tls = Tls::new(Limits::default());
-    let mut said = Vec::new();
+    let mut events = Vec::new();
     let hello = record(22, &client_hello(&[3, 4]));
     let answer = record(22, &server_hello(&[1; 32], 0x1301, &version_1_3()));
     let opening = [(ClientToServer, Piece::Data(&hello)), (ServerToClient, Piece::Data(&answer))];
     let pieces = opening.into_iter().chain(pieces.iter().map(|piece| (ClientToServer, *piece)));
     for (direction, piece) in pieces {
         tls.push(direction, piece, Arrival::default(), &keys, &mut |event| match event {
-            TlsEvent::Data { bytes, .. } => said.push(String::from_utf8_lossy(bytes).into_owned()),
-            TlsEvent::Lost { length, .. } => said.push(format!("{length} lost")),
-            TlsEvent::Anomaly { anomaly, .. } => said.push(format!("{anomaly:?}")),
-            TlsEvent::End { ending, .. } => said.push(format!("{ending:?}")),
-            TlsEvent::Reversed => said.push("reversed".to_owned()),
+            TlsEvent::Data { bytes, .. } => events.push(String::from_utf8_lossy(bytes).into_owned()),
+            TlsEvent::Lost { length, .. } => events.push(format!("{length} lost")),
+            TlsEvent::Anomaly { anomaly, .. } => events.push(format!("{anomaly:?}")),
+            TlsEvent::End { ending, .. } => events.push(format!("{ending:?}")),
+            TlsEvent::Reversed => events.push("reversed".to_owned()),
         });
     }
-    (said, tls.secrecy())
+    (events, tls.secrecy())
 }
 
 #[test]
 fn behind_a_loss_records_are_found_by_their_number() {
     let finished = sealed_under(1, 0, 22, &message(20, &[0; 32]));
     let data: Vec<Vec<u8>> = (0..20).map(|number| sealed_under(2, number, 23, &[b'a' + number as u8; 10])).collect();
-    let (said, secrecy) = carried(&[
+    let (events, secrecy) = carried(&[
         Piece::Data(&finished),
         Piece::Data(&data[0]),
         // Three whole records; then the end of one and the beginning of another.
@@ -387,23 +387,23 @@ fn behind_a_loss_records_are_found_by_their_number() {
         "20 lost".into(),
         text(9),
     ];
-    assert_eq!(said, [&wanted[..], &["Finished".to_owned()]].concat());
+    assert_eq!(events, [&wanted[..], &["Finished".to_owned()]].concat());
     assert_eq!(secrecy, Secrecy::Opened);
 }
 
 #[test]
 fn the_end_of_the_handshake_may_be_lost_too() {
     let data = sealed_under(2, 2, 23, b"hello");
-    let (said, _) = carried(&[Piece::Gap(300), Piece::Data(&data)]);
-    assert_eq!(said.last().map(String::as_str), Some("hello"));
+    let (events, _) = carried(&[Piece::Gap(300), Piece::Data(&data)]);
+    assert_eq!(events.last().map(String::as_str), Some("hello"));
 }
 
 #[test]
-fn secrets_that_do_not_fit_are_said_once() {
+fn secrets_that_do_not_fit_are_reported_once() {
     let data: Vec<u8> = (0..30).flat_map(|number| sealed_under(9, number, 23, b"hello")).collect();
-    let (said, secrecy) = carried(&[Piece::Data(&data)]);
-    assert_eq!((said.len(), secrecy), (1, Secrecy::WrongSecrets), "{said:?}");
-    assert!(said[0].starts_with("TlsNotOpened"), "{said:?}");
+    let (events, secrecy) = carried(&[Piece::Data(&data)]);
+    assert_eq!((events.len(), secrecy), (1, Secrecy::WrongSecrets), "{events:?}");
+    assert!(events[0].starts_with("TlsNotOpened"), "{events:?}");
 }
 
 /// A conversation in the format of the fuzz target, with gaps at different places.
@@ -411,9 +411,9 @@ fn seeds() -> Vec<Vec<u8>> {
     let hello = record(22, &client_hello(&[3, 4]));
     let answer = [&record(22, &server_hello(&[1; 32], 0x1301, &version_1_3()))[..], CHANGE_CIPHER_SPEC].concat();
     let sealed = [sealed(53), sealed(90), sealed(90), sealed(19)].concat();
-    let said = [(0, &hello), (1, &answer), (0, &sealed), (1, &sealed), (0, &hello)];
+    let events = [(0, &hello), (1, &answer), (0, &sealed), (1, &sealed), (0, &hello)];
     let mut seed = vec![1, 0];
-    for (side, bytes) in said {
+    for (side, bytes) in events {
         for part in bytes.chunks(127) {
             seed.push((part.len() as u8) << 1 | side);
             seed.extend(part);

@@ -34,13 +34,13 @@ impl Reader {
             return end;
         }
         self.advance(end);
-        let kept = &bytes[end.saturating_sub(self.limit)..end];
-        if kept.len() + self.held.len() > 2 * self.limit {
-            let excess = (self.held.len() + kept.len() - self.limit).min(self.held.len());
+        let tail = &bytes[end.saturating_sub(self.limit)..end];
+        if tail.len() + self.held.len() > 2 * self.limit {
+            let excess = (self.held.len() + tail.len() - self.limit).min(self.held.len());
             self.held.drain(..excess);
             self.line = self.line.saturating_sub(excess);
         }
-        self.held.extend_from_slice(kept);
+        self.held.extend_from_slice(tail);
         if value_end.is_none() || !self.emit_value(context) {
             self.examine_line();
         }

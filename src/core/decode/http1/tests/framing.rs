@@ -14,9 +14,9 @@ fn request(fields: &str, body: &str, expected: &[&str]) {
 #[track_caller]
 fn response(start: &str, body: &str, expected: &[&str]) {
     let steps = [client("GET / HTTP/1.1\n\n"), server(&format!("{start}\n\n{body}")), server_ends(Ending::Finished)];
-    let told = event_lines(Limits::default(), &steps, usize::MAX);
-    check(&steps, &told.iter().map(String::as_str).collect::<Vec<_>>());
-    assert_eq!(told[3..], *expected, "{told:?}");
+    let lines = event_lines(Limits::default(), &steps, usize::MAX);
+    check(&steps, &lines.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(lines[3..], *expected, "{lines:?}");
 }
 
 #[test]
@@ -26,8 +26,8 @@ fn content_length() {
     request("Content-Length: 18446744073709551615\n", "ab", &["> 0 content @57 ab"]);
     request("", "", &["> 0 complete Finished"]);
     for (value, why) in [
-        ("5, 6", "Content-Length says two lengths"),
-        ("5\nContent-Length: 6", "Content-Length says two lengths"),
+        ("5, 6", "Content-Length gives two lengths"),
+        ("5\nContent-Length: 6", "Content-Length gives two lengths"),
         ("-1", "Content-Length is not a number of 64 bits"),
         ("+1", "Content-Length is not a number of 64 bits"),
         ("", "Content-Length is not a number of 64 bits"),
@@ -56,7 +56,7 @@ fn transfer_encoding() {
     request("Transfer-Encoding: gzip, chunked\n", "0\n\n", &["> 0 complete Finished"]);
     let twice = "> ! ambiguous: chunked more than once";
     request("Transfer-Encoding: chunked, chunked\n", "0\n\n", &[twice, "> 0 complete Finished"]);
-    let blank = "> ! ambiguous: a blank before the colon of a framing field";
+    let blank = "> ! ambiguous: whitespace before the colon of a framing field";
     request("Transfer-Encoding : chunked\n", "0\n\n", &[blank, "> 0 complete Finished"]);
     let text = "POST / HTTP/1.0\nTransfer-Encoding: chunked\n\n0\n\n";
     check(&[client(text)], &["> 0 POST /", "> ! ambiguous: Transfer-Encoding in HTTP/1.0", "> 0 complete Finished"]);
@@ -168,7 +168,7 @@ fn an_upload_that_waits_for_100_and_one_refused_before_it_is_whole() {
 }
 
 #[test]
-fn odd_heads_are_read_and_said_to_be_odd() {
+fn odd_heads_are_read_and_reported() {
     let head = |text: &str, expected: &[&str]| check(&[client_raw(text)], expected);
     head("GET / HTTP/1.1\nA: b\r\n\n", &["> 0 GET /", "> ! bare line feed @14", "> 0 complete Finished"]);
     head("GET / HTTP/1.1\r\nA: b\r\n  c\r\n\r\n", &["> 0 GET /", "> ! folded @22", "> 0 complete Finished"]);

@@ -77,13 +77,13 @@ fn conversation(exchanges: &[(Body, Body)], window: usize, order: &[bool]) -> Ve
 }
 
 /// Targets and reasons of the exchanges that have both.
-fn pairs(told: &[String]) -> Vec<(String, String)> {
+fn pairs(lines: &[String]) -> Vec<(String, String)> {
     let head = |line: &String, arrow: &str, before: &str| {
         let (index, rest) = line.strip_prefix(arrow)?.split_once(' ')?;
         Some((index.to_owned(), rest.strip_prefix(before)?.to_owned()))
     };
-    let requests: Vec<_> = told.iter().filter_map(|line| head(line, "> ", "POST /")).collect();
-    let responses = told.iter().filter_map(|line| head(line, "< ", "200 "));
+    let requests: Vec<_> = lines.iter().filter_map(|line| head(line, "> ", "POST /")).collect();
+    let responses = lines.iter().filter_map(|line| head(line, "< ", "200 "));
     let request = |index: &str| requests.iter().find(|(of, _)| of == index).map(|(_, target)| target.clone());
     responses.filter_map(|(index, reason)| Some((request(&index)?, reason))).collect()
 }
@@ -130,18 +130,18 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn what_was_sent_is_what_is_told(
+    fn what_was_sent_is_what_is_emitted(
         exchanges in exchanges(), window in 1usize..4, order in proptest::collection::vec(any::<bool>(), 1..20),
         size in 1usize..50,
     ) {
         let messages = conversation(&exchanges, window, &order);
         let steps = with_losses(&messages, &[None]);
-        let told = event_lines(Limits::default(), &steps, size);
+        let lines = event_lines(Limits::default(), &steps, size);
         for (index, (asked, answered)) in exchanges.iter().enumerate() {
             let sides = [('>', format!("POST /{index}"), asked), ('<', format!("200 {index}"), answered)];
             for (arrow, start, body) in sides {
                 let begin = format!("{arrow} {index} ");
-                let of: Vec<_> = told.iter().filter_map(|line| line.strip_prefix(&begin)).collect();
+                let of: Vec<_> = lines.iter().filter_map(|line| line.strip_prefix(&begin)).collect();
                 prop_assert_eq!(of[0], start);
                 prop_assert_eq!(*of.last().unwrap_or(&""), "complete Finished");
                 let content = of.iter().filter_map(|line| line.strip_prefix("content @")?.split_once(' '));
@@ -149,7 +149,7 @@ proptest! {
                 prop_assert_eq!(content, body.content().escape_default().to_string());
             }
         }
-        prop_assert!(!told.iter().any(|line| line.contains('!')), "nothing is odd");
+        prop_assert!(!lines.iter().any(|line| line.contains('!')), "nothing is odd");
     }
 
     #[test]
@@ -164,9 +164,9 @@ proptest! {
         let losses: Vec<_> = std::iter::repeat_n(None, habit).chain(losses.iter().copied().cycle().take(40)).collect();
         let messages = conversation(&exchanges, window, &order);
         let steps = with_losses(&messages, &losses);
-        let told = event_lines(Limits::default(), &steps, usize::MAX);
-        for (asked, answered) in pairs(&told) {
-            prop_assert_eq!(asked, answered, "{:#?}", told);
+        let lines = event_lines(Limits::default(), &steps, usize::MAX);
+        for (asked, answered) in pairs(&lines) {
+            prop_assert_eq!(asked, answered, "{:#?}", lines);
         }
         fuzz_http1(&script(&steps));
     }
@@ -177,13 +177,13 @@ proptest! {
     ) {
         let messages = conversation(&exchanges, 1, &[true]);
         let losses: Vec<_> = losses.iter().copied().cycle().take(messages.len()).collect();
-        let told = event_lines(Limits::default(), &with_losses(&messages, &losses), usize::MAX);
-        let pairs = pairs(&told);
+        let lines = event_lines(Limits::default(), &with_losses(&messages, &losses), usize::MAX);
+        let pairs = pairs(&lines);
         for (index, lost) in losses.chunks(2).enumerate() {
             // Content before a head cannot hide it without a line end. The rest of a chunk may
             // contain a head.
-            if lost == [None, None] && told.contains(&format!("< {index} 200 {index}")) {
-                prop_assert!(pairs.contains(&(index.to_string(), index.to_string())), "{:#?}", told);
+            if lost == [None, None] && lines.contains(&format!("< {index} 200 {index}")) {
+                prop_assert!(pairs.contains(&(index.to_string(), index.to_string())), "{:#?}", lines);
             }
         }
     }

@@ -321,7 +321,7 @@ fn gaps_beyond_all_measure() {
 }
 
 #[test]
-fn a_body_of_json_rpc_whose_head_was_lost_is_told() {
+fn a_body_of_json_rpc_whose_head_was_lost_is_emitted() {
     let body = r#"{"jsonrpc":"2.0","id":1,"result":{"text":"a\"}\\"}}"#;
     let length = body.len();
     // The gap ends after the head, within it, or before the size of a chunk. Another head or the

@@ -15,11 +15,11 @@ const GET: u64 = 19;
 
 /// Pairs of target and reason of the exchanges in order; `-` where one of the two is missing.
 fn pairs(limits: Limits, steps: &[PeerAction]) -> Vec<String> {
-    let told = event_lines(limits, steps, usize::MAX);
-    assert_eq!(told, super::event_lines(limits, steps, 1), "byte by byte");
+    let lines = event_lines(limits, steps, usize::MAX);
+    assert_eq!(lines, super::event_lines(limits, steps, 1), "byte by byte");
     let word = |arrow: &str, index: usize, before: &str| {
         let begin = format!("{arrow} {index} {before}");
-        told.iter().find_map(|line| line.strip_prefix(&begin)).unwrap_or("-")
+        lines.iter().find_map(|line| line.strip_prefix(&begin)).unwrap_or("-")
     };
     (0..steps.len())
         .map(|index| format!("{} {}", word(">", index, "GET /"), word("<", index, "200 ")))
@@ -121,8 +121,8 @@ fn behind_a_request_that_may_hide_another_nothing_is_guessed() {
 fn forgotten_requests_are_still_counted() {
     let limits = Limits { pipelined: 3, ..Limits::default() };
     let steps = [get(1), get(2), get(3), get(4), get(5), ok(1), ok(2), ok(3), ok(4), ok(5)];
-    let told = event_lines(limits, &steps, 7);
-    assert_eq!(told.iter().filter(|line| line.starts_with("> ! limit pipelined")).count(), 1);
+    let lines = event_lines(limits, &steps, 7);
+    assert_eq!(lines.iter().filter(|line| line.starts_with("> ! limit pipelined")).count(), 1);
     let expected = ["1 -", "2 -", "3 -", "4 -", "5 -", "- 1", "- 2", "- 3", "- 4", "- 5"];
     assert_eq!(pairs(limits, &steps), expected);
 }

@@ -7,8 +7,8 @@ const UPGRADE: &str = "GET /chat HTTP/1.1\nConnection: Upgrade\nUpgrade: x\n\n";
 /// The events of requests, then those of responses, for conversations in which the order between
 /// the directions does not matter.
 fn by_direction(steps: &[PeerAction], size: usize) -> [Vec<String>; 2] {
-    let told = event_lines(Limits::default(), steps, size);
-    ['>', '<'].map(|arrow| told.iter().filter(|line| line.starts_with(arrow)).cloned().collect())
+    let lines = event_lines(Limits::default(), steps, size);
+    ['>', '<'].map(|arrow| lines.iter().filter(|line| line.starts_with(arrow)).cloned().collect())
 }
 
 #[track_caller]

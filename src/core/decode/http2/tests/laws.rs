@@ -15,13 +15,13 @@ fn stream(id: u32, texts: &[String]) -> Vec<Vec<u8>> {
 
 /// The lines of each stream, with contents joined.
 fn by_stream(lines: Vec<String>) -> std::collections::BTreeMap<String, String> {
-    let mut told = std::collections::BTreeMap::<String, String>::new();
+    let mut events = std::collections::BTreeMap::<String, String>::new();
     for line in lines {
         let (stream, what) = line.split_once("> ").expect("a line of a request");
-        told.entry(stream.to_owned()).or_default().push_str(what);
+        events.entry(stream.to_owned()).or_default().push_str(what);
     }
-    told.values_mut().for_each(|what| *what = what.replace("''", ""));
-    told
+    events.values_mut().for_each(|what| *what = what.replace("''", ""));
+    events
 }
 
 /// Frames, among them likely ones.
@@ -57,7 +57,7 @@ proptest! {
         }
         queues.iter_mut().for_each(|queue| mixed.extend(queue.drain(..).flatten()));
         let run = |bytes: &[u8], size: usize| {
-            by_stream(talk(&bytes.chunks(size).map(|piece| (CLIENT, Piece::Data(piece))).collect::<Vec<_>>()))
+            by_stream(decode_pieces(&bytes.chunks(size).map(|piece| (CLIENT, Piece::Data(piece))).collect::<Vec<_>>()))
         };
         prop_assert_eq!(run(&straight, usize::MAX), run(&mixed, size));
     }

@@ -92,9 +92,9 @@ fn another_syn_on_the_same_ports_is_another_connection() {
     let mut second = Talk::new([900_000, 800_000]).handshake().say(First, 50, 50);
     second.frames.insert(1, second.frames[0].clone());
     let frames: Vec<_> = first.frames.iter().chain(&second.frames).cloned().collect();
-    let told = conversation_lines(&run(&frames));
+    let lines = conversation_lines(&run(&frames));
     let expected = ["opened", "> 0..100", "> cut", "< cut", "closed", "opened", "> 0..50", "> cut", "< cut", "closed"];
-    assert_eq!(told, expected);
+    assert_eq!(lines, expected);
 }
 
 #[test]

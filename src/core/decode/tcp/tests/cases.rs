@@ -120,9 +120,9 @@ fn one_direction_alone_never_stalls() {
     }
     let mut talk = talk.say(First, 100, 100).goodbye();
     talk.frames.retain(|frame| frame.side == First);
-    let told = lines(&talk);
-    assert_eq!(told[..4], ["opened", "> 0..100", "< gap 0..1000", "> 100..200"]);
-    assert_eq!(told[told.len() - 5..], ["< gap 4000..5000", "> 500..600", "> finished", "< cut", "closed"]);
+    let lines = lines(&talk);
+    assert_eq!(lines[..4], ["opened", "> 0..100", "< gap 0..1000", "> 100..200"]);
+    assert_eq!(lines[lines.len() - 5..], ["< gap 4000..5000", "> 500..600", "> finished", "< cut", "closed"]);
 }
 
 #[test]
@@ -130,15 +130,15 @@ fn a_hole_in_the_only_direction_ends_with_time() {
     let mut talk = Talk::new(NEAR_WRAP).handshake().say(Second, 500, 100).wait(1_500).say(Second, 100, 100);
     talk.frames.remove(5);
     talk.frames.retain(|frame| frame.side == Second);
-    let said = ["opened", "< 0..200", "< gap 200..300", "< 300..600"];
-    assert_eq!(conversation_lines(&open_within(&talk, Limits::live()).checker.emitted), said);
+    let expected = ["opened", "< 0..200", "< gap 200..300", "< 300..600"];
+    assert_eq!(conversation_lines(&open_within(&talk, Limits::live()).checker.emitted), expected);
     // In a file there is no hurry: the other direction may follow this one.
     assert_eq!(conversation_lines(&open(&talk).checker.emitted), ["opened"]);
-    assert_eq!(lines(&talk), [&said[..], &["> cut", "< cut", "closed"]].concat());
+    assert_eq!(lines(&talk), [&expected[..], &["> cut", "< cut", "closed"]].concat());
 }
 
 #[test]
-fn one_direction_alone_is_told_when_memory_runs_out() {
+fn one_direction_alone_is_delivered_when_memory_runs_out() {
     let mut talk = Talk::new(NEAR_WRAP).handshake();
     for _ in 0..4 {
         talk = talk.say(First, 1_000, 500).say(Second, 100, 100).wait(2_000);
@@ -148,13 +148,13 @@ fn one_direction_alone_is_told_when_memory_runs_out() {
         Limits { reassembly_per_direction: 4_000, ..Limits::default() },
         Limits { reassembly_total: 4_000, ..Limits::default() },
     ] {
-        let told = conversation_lines(&open_within(&talk, limits).checker.emitted);
-        assert_eq!(told[..4], ["opened", "> 0..1000", "< gap 0..100", "> 1000..2000"]);
+        let lines = conversation_lines(&open_within(&talk, limits).checker.emitted);
+        assert_eq!(lines[..4], ["opened", "> 0..1000", "< gap 0..100", "> 1000..2000"]);
     }
 }
 
 #[test]
-fn what_is_told_at_the_end_is_told_in_order_of_time() {
+fn what_is_buffered_at_the_end_is_delivered_in_order_of_time() {
     let talk = Talk::new(NEAR_WRAP).handshake().say(First, 10, 10).say(Second, 10, 10).say(First, 10, 10);
     let client: Vec<&Frame> = talk.frames.iter().filter(|frame| frame.side == First).collect();
     let mut bench = Bench::new(Limits::default());
@@ -162,11 +162,11 @@ fn what_is_told_at_the_end_is_told_in_order_of_time() {
     for (port, later) in [(50_001, 0), (50_002, 50_000)] {
         client.iter().for_each(|frame| bench.push_on(&Frame { time: frame.time + later, ..(*frame).clone() }, port));
     }
-    let said = bench.finish().into_iter().filter_map(|said| match said {
+    let data = bench.finish().into_iter().filter_map(|event| match event {
         Emitted::Data { connection, offset, .. } => Some((connection.0, offset)),
         _ => None,
     });
-    assert_eq!(said.collect::<Vec<_>>(), [(1, 0), (2, 0), (1, 10), (2, 10)]);
+    assert_eq!(data.collect::<Vec<_>>(), [(1, 0), (2, 0), (1, 10), (2, 10)]);
 }
 
 #[test]
@@ -272,8 +272,8 @@ fn after_a_reset_what_comes_late_still_counts() {
     let late = talk.frames.remove(5);
     talk.frame(First, Flags::RST, 0);
     talk.frames.push(late);
-    let told = lines(&talk);
-    assert_eq!(told, ["opened", "> 0..100", "< 0..200", "> reset", "< reset", "closed"]);
+    let lines = lines(&talk);
+    assert_eq!(lines, ["opened", "> 0..100", "< 0..200", "> reset", "< reset", "closed"]);
 }
 
 #[test]
@@ -322,9 +322,9 @@ fn an_ack_of_what_was_never_sent_costs_nothing() {
     talk.frame(First, Flags::ACK, 50).acknowledgment = 1 << 29;
     let talk = talk.say(First, 50, 50).say(Second, 100, 100).wait(2_000).goodbye();
     // The client's next segment shows how much it had received.
-    let told = lines(&talk);
+    let lines = lines(&talk);
     let expected = ["opened", "> 0..100", "< 0..100", "> 100..200", "< 100..200", "> finished", "< finished", "closed"];
-    assert_eq!(told, expected);
+    assert_eq!(lines, expected);
 }
 
 #[test]
@@ -343,7 +343,7 @@ fn streams_pass_four_gibibytes() {
         (ack.acknowledgment, ack.time) = (sequence.wrapping_add(10), step * 100_000_000_000 + 1);
         bench.push(ack);
     }
-    let offsets = bench.finish().into_iter().filter_map(|said| match said {
+    let offsets = bench.finish().into_iter().filter_map(|event| match event {
         Emitted::Data { offset, .. } => Some(offset),
         _ => None,
     });
@@ -378,7 +378,7 @@ fn the_connection_idle_longest_goes_when_there_are_too_many() {
     for port in [50_001, 50_002, 50_001, 50_003] {
         bench.push_on(&talk.frames[0], port);
     }
-    let closed = bench.checker.emitted.iter().filter_map(|said| match said {
+    let closed = bench.checker.emitted.iter().filter_map(|event| match event {
         Emitted::Closed(id, _) => Some(id.0),
         _ => None,
     });

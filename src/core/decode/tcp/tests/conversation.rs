@@ -179,14 +179,14 @@ pub fn run<'a>(frames: impl IntoIterator<Item = &'a Frame>) -> Vec<Emitted> {
 
 /// The events as a conversation: runs of bytes, gaps and ends of the client (`>`) and the server
 /// (`<`). The bytes are compared with the pattern, and differences are listed.
-pub fn conversation_lines(said: &[Emitted]) -> Vec<String> {
+pub fn conversation_lines(events: &[Emitted]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     // The client is the end with the higher port.
     let mut client = Side::First;
     let mut run: Option<(Side, u64, u64)> = None;
     let arrow = |client: Side, side: Side| if side == client { '>' } else { '<' };
-    for said in said.iter().chain([&Emitted::Odd(Default::default(), Side::First, Anomaly::FragmentConflict)]) {
-        if let Emitted::Data { side, offset, bytes: data, .. } = said {
+    for event in events.iter().chain([&Emitted::Odd(Default::default(), Side::First, Anomaly::FragmentConflict)]) {
+        if let Emitted::Data { side, offset, bytes: data, .. } = event {
             let speaker = if *side == client { Side::First } else { Side::Second };
             if *data != bytes(speaker, *offset, data.len()) {
                 lines.push(format!("wrong bytes at {offset}"));
@@ -205,7 +205,7 @@ pub fn conversation_lines(said: &[Emitted]) -> Vec<String> {
         if let Some((side, start, end)) = run.take() {
             lines.push(format!("{} {start}..{end}", arrow(client, side)));
         }
-        match said {
+        match event {
             Emitted::Opened(_, facts) => {
                 client = if facts.endpoints[0].port() > 1_024 { Side::First } else { Side::Second };
                 lines.push("opened".into());

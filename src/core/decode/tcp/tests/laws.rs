@@ -144,7 +144,7 @@ proptest! {
             .filter(|(frame, dropped)| !(**dropped && is_data(frame))).map(|(frame, _)| frame.clone()).collect();
         // After the handshake, packets are reordered within small windows.
         kept[3..].chunks_mut(window).for_each(<[Frame]>::reverse);
-        let said = run(&kept);
+        let events = run(&kept);
         for side in [First, Second] {
             let sent: u64 = talk.frames.iter().filter(|frame| frame.side == side).map(|frame| frame.payload.len() as u64).sum();
             let mut seen = vec![false; sent as usize];
@@ -153,18 +153,18 @@ proptest! {
                 let start = frame.sequence.wrapping_sub(initial.wrapping_add(1)) as usize;
                 seen[start..start + frame.payload.len()].fill(true);
             }
-            let mut told = Vec::new();
-            for said in &said {
-                match said {
+            let mut delivered = Vec::new();
+            for event in &events {
+                match event {
                     Emitted::Data { side: of, offset, bytes: data, .. } if *of == side => {
                         prop_assert_eq!(data, &bytes(side, *offset, data.len()));
-                        told.extend(data.iter().map(|_| true));
+                        delivered.extend(data.iter().map(|_| true));
                     }
-                    Emitted::Gap { side: of, length, .. } if *of == side => told.extend((0..*length).map(|_| false)),
+                    Emitted::Gap { side: of, length, .. } if *of == side => delivered.extend((0..*length).map(|_| false)),
                     _ => {}
                 }
             }
-            prop_assert_eq!(told, seen, "{:?}", side);
+            prop_assert_eq!(delivered, seen, "{:?}", side);
         }
     }
 

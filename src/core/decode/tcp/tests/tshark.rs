@@ -205,8 +205,8 @@ fn conversations<'a>(rows: impl Iterator<Item = &'a TsharkSegment>) -> Vec<([u16
     tcp.finish(&mut checker);
     let mut open = std::collections::BTreeMap::new();
     let mut conversations = Vec::new();
-    for said in checker.emitted {
-        match said {
+    for event in checker.emitted {
+        match event {
             Emitted::Opened(id, facts) => {
                 open.insert(id, (facts.endpoints.map(|end| end.port()), Runs::new()));
             }
@@ -263,7 +263,7 @@ fn other_bytes_sent_again_are_found_in_a_real_capture() {
         let origin = checker.carry(PacketNumber(row.packet), &row.payload);
         row.push(&mut tcp, origin, &mut checker);
     }
-    let conflict = |said: &&Emitted| matches!(said, Emitted::Odd(_, _, Anomaly::OverlapConflict { .. }));
+    let conflict = |event: &&Emitted| matches!(event, Emitted::Odd(_, _, Anomaly::OverlapConflict { .. }));
     let again = rows.iter().filter(|row| row.analysis.has(Analysis::ANY_RETRANSMISSION));
     assert_eq!(checker.emitted.iter().filter(conflict).count(), again.count());
 }

@@ -6,7 +6,7 @@ use super::{HandshakePhase, Interpreter};
 use crate::decode::Direction;
 
 /// The text for a ticket that was recognised without opening it.
-const TICKET_TEXT: &str = "NewSessionTicket (encrypted; told by equal lengths right after the handshake)";
+const TICKET_TEXT: &str = "NewSessionTicket (encrypted; recognised by equal lengths right after the handshake)";
 
 impl Interpreter {
     /// Infers the type of a TLS 1.3 record whose type is "application data", as of all encrypted

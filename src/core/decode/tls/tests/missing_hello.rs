@@ -25,22 +25,22 @@ fn hex(byte: u8) -> String {
 
 /// The data of both sides, each line after an arrow. Once client and server turn out to be swapped,
 /// the pieces are pushed with swapped directions.
-fn said(keys: &KeyLog, pieces: &[(Direction, Piece<'_>)]) -> (Vec<String>, Tls) {
+fn event_lines(keys: &KeyLog, pieces: &[(Direction, Piece<'_>)]) -> (Vec<String>, Tls) {
     let mut tls = Tls::new(Limits::default());
-    let mut said: Vec<String> = Vec::new();
+    let mut event_lines: Vec<String> = Vec::new();
     for (direction, piece) in pieces {
-        let reversed = said.iter().any(|line| line == "reversed");
+        let reversed = event_lines.iter().any(|line| line == "reversed");
         let direction = if reversed { direction.reversed() } else { *direction };
         tls.push(direction, *piece, Arrival::default(), keys, &mut |event| match event {
             TlsEvent::Data { direction, bytes, .. } => {
                 let arrow = if direction == ClientToServer { '>' } else { '<' };
-                said.push(format!("{arrow}{}", String::from_utf8_lossy(bytes)));
+                event_lines.push(format!("{arrow}{}", String::from_utf8_lossy(bytes)));
             }
-            TlsEvent::Reversed => said.push("reversed".to_owned()),
-            other => said.push(format!("{other:?}")),
+            TlsEvent::Reversed => event_lines.push("reversed".to_owned()),
+            other => event_lines.push(format!("{other:?}")),
         });
     }
-    (said, tls)
+    (event_lines, tls)
 }
 
 #[test]
@@ -55,16 +55,16 @@ fn in_the_middle_of_a_connection_the_session_is_found_by_trying() {
         (ClientToServer, Piece::Gap(client[2].len() as u64)),
         (ServerToClient, Piece::Data(&server[2])),
     ];
-    let (heard, tls) = said(&log(8), &straight);
-    assert_eq!(heard, [">question", "<answer", "<answer", ">question", "<answer"]);
+    let (lines, tls) = event_lines(&log(8), &straight);
+    assert_eq!(lines, [">question", "<answer", "<answer", ">question", "<answer"]);
     assert_eq!(tls.secrecy(), Secrecy::Opened);
     assert_eq!(tls.agreed().version.as_deref(), Some("TLS 1.3"));
     assert_eq!(tls.agreed().cipher_suite.as_deref(), Some("TLS_AES_128_GCM_SHA256"));
 
     // Nothing showed which side is the client. It was taken for the server until a record opened.
     let crossed = straight.map(|(direction, piece)| (direction.reversed(), piece));
-    let (heard, tls) = said(&log(8), &crossed);
-    assert_eq!(heard, ["reversed", ">question", "<answer", "<answer", ">question", "<answer"]);
+    let (lines, tls) = event_lines(&log(8), &crossed);
+    assert_eq!(lines, ["reversed", ">question", "<answer", "<answer", ">question", "<answer"]);
     let words = "Application Data: 2 records (50 bytes) from the client, 3 records (69 bytes) from the server";
     assert_eq!(tls.record_groups().iter().map(|step| step.detail.as_str()).collect::<Vec<_>>(), [words]);
 }
@@ -78,7 +78,7 @@ fn in_the_middle_of_a_handshake_too() {
     ];
     let finished = sealed_under(1, 0, 22, &message(20, &[0; 32]));
     let (question, answer) = (sealed_under(2, 0, 23, b"question"), sealed_under(3, 0, 23, b"answer"));
-    let (heard, tls) = said(
+    let (lines, tls) = event_lines(
         &log(40),
         &[
             (ServerToClient, Piece::Data(&flight.concat())),
@@ -87,7 +87,7 @@ fn in_the_middle_of_a_handshake_too() {
             (ServerToClient, Piece::Data(&answer)),
         ],
     );
-    assert_eq!(heard, [">question", "<answer"]);
+    assert_eq!(lines, [">question", "<answer"]);
     assert_eq!(tls.record_groups()[0].kind, RecordGroupKind::Handshake);
 }
 
@@ -96,7 +96,7 @@ fn in_the_middle_of_a_handshake_too() {
 fn a_lost_server_hello_costs_nothing() {
     let hello = record(22, &client_hello(&[3, 4]));
     let (question, answer) = (sealed_under(2, 0, 23, b"question"), sealed_under(3, 2, 23, b"answer"));
-    let (heard, tls) = said(
+    let (lines, tls) = event_lines(
         &log(8),
         &[
             (ClientToServer, Piece::Data(&hello)),
@@ -106,8 +106,8 @@ fn a_lost_server_hello_costs_nothing() {
             (ServerToClient, Piece::Data(&answer)),
         ],
     );
-    let data: Vec<_> = heard.iter().filter(|line| line.starts_with(['<', '>'])).collect();
-    assert_eq!(data, [">question", "<answer"], "{heard:?}");
+    let data: Vec<_> = lines.iter().filter(|line| line.starts_with(['<', '>'])).collect();
+    assert_eq!(data, [">question", "<answer"], "{lines:?}");
     assert_eq!(tls.agreed().cipher_suite.as_deref(), Some("TLS_AES_128_GCM_SHA256"));
 }
 
