@@ -42,7 +42,7 @@ impl Http1 {
     }
 
     /// A decoder that starts at these offsets of the two directions.
-    pub fn behind(limits: Limits, offsets: [u64; 2]) -> Http1 {
+    pub fn at_offsets(limits: Limits, offsets: [u64; 2]) -> Http1 {
         let mut http = Http1::new(limits);
         http.readers.iter_mut().zip(offsets).for_each(|(reader, offset)| reader.begin_at(offset));
         http
@@ -50,7 +50,7 @@ impl Http1 {
 
     /// A decoder for a capture that begins in the middle of a response, at these offsets.
     pub fn midway(limits: Limits, offsets: [u64; 2]) -> Http1 {
-        let mut http = Http1::behind(limits, offsets);
+        let mut http = Http1::at_offsets(limits, offsets);
         http.readers[Direction::ServerToClient as usize].begin_midway();
         http
     }
@@ -71,12 +71,12 @@ impl Http1 {
         match (direction, piece) {
             (Direction::ClientToServer, Piece::Data(mut bytes)) => {
                 while !bytes.is_empty() {
-                    bytes = &bytes[requests.data(bytes, &mut context)..];
+                    bytes = &bytes[requests.take_data(bytes, &mut context)..];
                 }
             }
             (Direction::ServerToClient, Piece::Data(mut bytes)) => {
                 while !bytes.is_empty() {
-                    bytes = &bytes[responses.data(bytes, &mut context)..];
+                    bytes = &bytes[responses.take_data(bytes, &mut context)..];
                     // A response may decide how the bytes after its request are read. The next
                     // response may answer one of the requests found there.
                     requests.decide_switch(&mut context);

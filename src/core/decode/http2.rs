@@ -37,19 +37,19 @@ pub struct Http2 {
 impl Http2 {
     /// A decoder that starts at the first byte of both directions.
     pub fn new(limits: Limits) -> Http2 {
-        Http2::behind(limits, [0; 2])
+        Http2::at_offsets(limits, [0; 2])
     }
 
     /// A decoder after an upgrade from HTTP/1.1 by this exchange, whose response is that of stream
     /// 1. HTTP/2 begins at these offsets of the two directions.
     pub fn upgraded(limits: Limits, exchange: Index, offsets: [u64; 2]) -> Http2 {
-        let mut decoder = Http2::behind(limits, offsets);
+        let mut decoder = Http2::at_offsets(limits, offsets);
         decoder.streams.upgraded(exchange);
         decoder
     }
 
     /// A decoder that starts at these offsets of the two directions.
-    pub fn behind(limits: Limits, offsets: [u64; 2]) -> Http2 {
+    pub fn at_offsets(limits: Limits, offsets: [u64; 2]) -> Http2 {
         let reader = |direction| Reader::new(direction, &limits, offsets[direction as usize]);
         let readers = [reader(Direction::ClientToServer), reader(Direction::ServerToClient)];
         Http2 { readers, streams: Streams::new(limits.pipelined) }

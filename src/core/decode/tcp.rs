@@ -128,7 +128,7 @@ pub trait Sink {
 #[derive(Debug)]
 pub struct Tcp {
     limits: Limits,
-    opens: fn(&[u8]) -> bool,
+    looks_like_client: fn(&[u8]) -> bool,
     table: ConnectionTable,
     recent: RecentBytes,
     /// Number of segments so far.
@@ -153,9 +153,9 @@ pub struct Tcp {
 impl Tcp {
     /// A reassembler without connections. `opens` returns whether bytes look like the first ones
     /// that a client sends. It is called where no SYN was captured.
-    pub fn new(limits: Limits, opens: fn(&[u8]) -> bool) -> Tcp {
+    pub fn new(limits: Limits, looks_like_client: fn(&[u8]) -> bool) -> Tcp {
         Tcp {
-            opens,
+            looks_like_client,
             table: ConnectionTable::new(limits.connections),
             recent: RecentBytes::new(&limits),
             segments: 0,
@@ -180,7 +180,9 @@ impl Tcp {
         self.disorder = self.disorder.max(self.latest.since(segment.time).min(self.limits.unseen_time));
         let key = FlowKey::of(segment);
         let (slot, side, reused) = self.connection_of(key, segment, sink);
-        self.with(slot, self.latest, sink, |connection, context| connection.push(side, segment, reused, context));
+        self.update_connection(slot, self.latest, sink, |connection, context| {
+            connection.push(side, segment, reused, context)
+        });
         if let Some(entry) = self.table.entry(slot)
             && !entry.lingering
             && entry.connection.is_over()
@@ -195,7 +197,7 @@ impl Tcp {
         // bytes.
         while self.held > self.limits.reassembly_total {
             let Some(&(_, slot)) = self.holders.first() else { break };
-            self.with(slot, self.latest, sink, |connection, context| {
+            self.update_connection(slot, self.latest, sink, |connection, context| {
                 if !connection.stop_awaiting_unseen_side() {
                     connection.report_limit("reassembly_total", context);
                 }
@@ -218,7 +220,7 @@ impl Tcp {
                 continue;
             }
             entry.deadline = None;
-            let over = self.with(slot, due, sink, |connection, context| connection.expire(context));
+            let over = self.update_connection(slot, due, sink, |connection, context| connection.expire(context));
             if over == Some(true) {
                 self.close(slot, due, sink);
             }
@@ -249,7 +251,7 @@ impl Tcp {
         if self.table.is_full()
             && let Some(slot) = self.table.longest_idle()
         {
-            self.with(slot, self.latest, sink, |connection, context| {
+            self.update_connection(slot, self.latest, sink, |connection, context| {
                 connection.report_limit("connections", context);
             });
             self.close(slot, self.latest, sink);
@@ -265,7 +267,7 @@ impl Tcp {
     }
 
     /// Works on a connection, then updates the totals and deadlines that depend on it.
-    fn with<S: Sink, T>(
+    fn update_connection<S: Sink, T>(
         &mut self,
         slot: Slot,
         now: Time,
@@ -274,8 +276,10 @@ impl Tcp {
     ) -> Option<T> {
         let entry = self.table.entry(slot)?;
         let before = entry.connection.cost();
-        let (limits, opens, segments, disorder) = (&self.limits, self.opens, self.segments, self.disorder);
-        let mut context = Context { limits, recent: &mut self.recent, sink, opens, now, segments, disorder };
+        let (limits, looks_like_client, segments, disorder) =
+            (&self.limits, self.looks_like_client, self.segments, self.disorder);
+        let mut context =
+            Context { limits, recent: &mut self.recent, sink, looks_like_client, now, segments, disorder };
         let result = work(&mut entry.connection, &mut context);
         let after = entry.connection.cost();
         self.held = self.held - before + after;
@@ -311,8 +315,9 @@ impl Tcp {
         let mut holders: BinaryHeap<Reverse<(Captured, Slot)>> = slots.into_iter().filter_map(held).collect();
         while let Some(Reverse((_, slot))) = holders.pop() {
             let until = holders.peek().map(|Reverse((next, _))| *next);
-            let next =
-                self.with(slot, self.latest, sink, |connection, context| connection.release_until(until, context));
+            let next = self.update_connection(slot, self.latest, sink, |connection, context| {
+                connection.release_until(until, context)
+            });
             holders.extend(next.flatten().map(|next| Reverse((next, slot))));
         }
     }
@@ -327,7 +332,7 @@ impl Tcp {
     }
 
     fn close(&mut self, slot: Slot, now: Time, sink: &mut impl Sink) {
-        self.with(slot, now, sink, |connection, context| connection.close(context));
+        self.update_connection(slot, now, sink, |connection, context| connection.close(context));
         self.table.remove(slot);
     }
 }

@@ -192,7 +192,7 @@ pub fn is_client_hello(bytes: &[u8]) -> bool {
 /// The decoder of one TLS connection.
 #[derive(Debug)]
 pub struct Tls {
-    framing: [RecordAssembly; 2],
+    assemblies: [RecordAssembly; 2],
     interpreter: Interpreter,
     reread: Option<RereadBuffer>,
     /// Memory ran out while records waited for their secrets. No record is buffered any more.
@@ -258,7 +258,7 @@ impl Tls {
     /// A decoder for a connection that begins at offset 0 of both directions.
     pub fn new(limits: Limits) -> Tls {
         Tls {
-            framing: Default::default(),
+            assemblies: Default::default(),
             interpreter: Interpreter::new(limits.packets_listed),
             reread: None,
             stopped_waiting: false,
@@ -266,9 +266,9 @@ impl Tls {
     }
 
     /// A decoder for a connection whose directions begin at these offsets.
-    pub fn behind(limits: Limits, offsets: [u64; 2]) -> Tls {
+    pub fn at_offsets(limits: Limits, offsets: [u64; 2]) -> Tls {
         let mut tls = Tls::new(limits);
-        tls.framing.iter_mut().zip(offsets).for_each(|(framing, offset)| framing.offset = offset);
+        tls.assemblies.iter_mut().zip(offsets).for_each(|(assembly, offset)| assembly.offset = offset);
         tls
     }
 
@@ -285,19 +285,19 @@ impl Tls {
         match piece {
             Piece::Data(bytes) => {
                 let mut cursor = Cursor::new(bytes, arrival.packets);
-                let end = self.framing[direction as usize].offset + bytes.len() as u64;
-                while let Some(fragment) = self.framing[direction as usize].records.next(&mut cursor) {
+                let end = self.assemblies[direction as usize].offset + bytes.len() as u64;
+                while let Some(fragment) = self.assemblies[direction as usize].records.next(&mut cursor) {
                     let at = end - cursor.bytes.len() as u64;
                     if self.add_fragment(direction, &fragment, at, arrival, keys) {
                         direction = self.finish_record(direction, keys, sink);
                     }
                 }
-                self.framing[direction as usize].offset = end;
+                self.assemblies[direction as usize].offset = end;
             }
             Piece::Gap(length) => self.gap(direction, length, keys, sink),
             Piece::End(ending) => {
                 direction = self.finish_record(direction, keys, sink);
-                if !std::mem::replace(&mut self.framing[direction as usize].ended, true) {
+                if !std::mem::replace(&mut self.assemblies[direction as usize].ended, true) {
                     self.interpreter.end(direction, ending, arrival.time, sink);
                     self.buffer_input(direction, || BufferedInput::End(ending, arrival.time));
                 }
@@ -314,7 +314,7 @@ impl Tls {
         self.interpreter = *before;
         for (direction, held) in inputs {
             match held {
-                BufferedInput::Record(mut whole) => self.interpret_record(direction, &mut whole, keys, sink),
+                BufferedInput::Record(mut received) => self.interpret_record(direction, &mut received, keys, sink),
                 BufferedInput::Lost => {
                     self.interpreter.lose(direction);
                     self.buffer_input(direction, || BufferedInput::Lost);
@@ -334,22 +334,23 @@ impl Tls {
 
     /// Bytes of records that are held: those that wait for secrets, and the incomplete ones.
     pub fn held(&self) -> usize {
-        let framing = self.framing.iter().map(|framing| framing.current.body.capacity()).sum::<usize>();
-        framing + self.reread.as_ref().map_or(0, |waiting| waiting.bytes)
+        let incomplete = self.assemblies.iter().map(|assembly| assembly.current.body.capacity()).sum::<usize>();
+        incomplete + self.reread.as_ref().map_or(0, |waiting| waiting.bytes)
     }
 
     /// Releases all held memory because it is needed elsewhere. Records whose bytes are dropped
     /// count as lost, and no record waits for secrets any more.
     pub fn give_up(&mut self) {
         self.stopped_waiting |= self.reread.take().is_some();
-        for (framing, direction) in self.framing.iter_mut().zip([Direction::ClientToServer, Direction::ServerToClient])
+        for (assembly, direction) in
+            self.assemblies.iter_mut().zip([Direction::ClientToServer, Direction::ServerToClient])
         {
-            if !framing.current.body.is_empty() {
-                framing.current.complete = false;
+            if !assembly.current.body.is_empty() {
+                assembly.current.complete = false;
                 self.interpreter.lose(direction);
             }
-            framing.current.body = Vec::new();
-            framing.current.needs_body = false;
+            assembly.current.body = Vec::new();
+            assembly.current.needs_body = false;
         }
     }
 
@@ -387,12 +388,12 @@ impl Tls {
     /// The lowest offset of this direction that a later event may refer to: the start of the
     /// incomplete record, of the first buffered one, or of early data that is not yet accepted.
     pub fn low_water(&self, direction: Direction) -> u64 {
-        let framing = &self.framing[direction as usize];
-        let current = if framing.open { framing.current.start } else { framing.offset };
+        let assembly = &self.assemblies[direction as usize];
+        let current = if assembly.open { assembly.current.start } else { assembly.offset };
         let held = self.reread.iter().flat_map(|waiting| &waiting.inputs);
         let mut own = held.filter(|(of, _)| *of == direction);
-        let first =
-            own.find_map(|(_, held)| if let BufferedInput::Record(whole) = held { Some(whole.start) } else { None });
+        let first = own
+            .find_map(|(_, held)| if let BufferedInput::Record(received) = held { Some(received.start) } else { None });
         let early = self.interpreter.early_data.start().filter(|_| direction == Direction::ClientToServer);
         first.into_iter().chain(early).fold(current, u64::min)
     }
@@ -406,7 +407,7 @@ impl Tls {
         arrival: Arrival<'_>,
         keys: &KeyLog,
     ) -> bool {
-        let RecordAssembly { open, current, .. } = &mut self.framing[direction as usize];
+        let RecordAssembly { open, current, .. } = &mut self.assemblies[direction as usize];
         if !std::mem::replace(open, true) {
             current.packets.clear();
             current.body.clear();
@@ -435,22 +436,22 @@ impl Tls {
     /// Processes the current record of a direction, complete or not. Returns the direction, which
     /// is reversed where this record shows that client and server were confused.
     fn finish_record(&mut self, mut direction: Direction, keys: &KeyLog, sink: &mut TlsEventSink<'_>) -> Direction {
-        let framing = &mut self.framing[direction as usize];
-        if !std::mem::take(&mut framing.open) {
+        let assembly = &mut self.assemblies[direction as usize];
+        if !std::mem::take(&mut assembly.open) {
             return direction;
         }
-        let mut whole = std::mem::take(&mut framing.current);
-        whole.complete &= whole.body.len() == usize::from(whole.record.length);
-        if self.interpreter.find_session(direction, &whole, keys) {
-            self.framing.reverse();
+        let mut received = std::mem::take(&mut assembly.current);
+        received.complete &= received.body.len() == usize::from(received.record.length);
+        if self.interpreter.find_session(direction, &received, keys) {
+            self.assemblies.reverse();
             direction = direction.reversed();
             sink(TlsEvent::Reversed);
         }
-        self.interpret_record(direction, &mut whole, keys, sink);
+        self.interpret_record(direction, &mut received, keys, sink);
         // The next record uses the same memory.
-        self.framing[direction as usize].current = whole;
+        self.assemblies[direction as usize].current = received;
         if !self.interpreter.is_opening() {
-            self.framing[direction as usize].current.body = Vec::new();
+            self.assemblies[direction as usize].current.body = Vec::new();
         }
         direction
     }
@@ -459,17 +460,17 @@ impl Tls {
     fn interpret_record(
         &mut self,
         direction: Direction,
-        whole: &mut ReceivedRecord,
+        received: &mut ReceivedRecord,
         keys: &KeyLog,
         sink: &mut TlsEventSink<'_>,
     ) {
-        if self.reread.is_none() && !self.stopped_waiting && self.interpreter.lacks_secrets(direction, whole, keys) {
+        if self.reread.is_none() && !self.stopped_waiting && self.interpreter.lacks_secrets(direction, received, keys) {
             let before = Box::new(self.interpreter.clone());
             self.reread = Some(RereadBuffer { before, inputs: Vec::new(), bytes: size_of::<Interpreter>() });
         }
         let waits = self.reread.is_some();
-        self.buffer_input(direction, || BufferedInput::Record(Box::new(whole.clone())));
-        self.interpreter.interpret(direction, whole, if waits { None } else { Some(keys) }, sink);
+        self.buffer_input(direction, || BufferedInput::Record(Box::new(received.clone())));
+        self.interpreter.interpret(direction, received, if waits { None } else { Some(keys) }, sink);
     }
 
     /// Buffers an input of the interpreter while secrets are awaited.
@@ -477,8 +478,8 @@ impl Tls {
         if let Some(waiting) = &mut self.reread {
             let held = held();
             waiting.bytes += BUFFERED_RECORD_COST;
-            if let BufferedInput::Record(whole) = &held {
-                waiting.bytes += whole.body.len();
+            if let BufferedInput::Record(received) = &held {
+                waiting.bytes += received.body.len();
             }
             waiting.inputs.push((direction, held));
         }
@@ -486,11 +487,11 @@ impl Tls {
 
     /// Handles bytes that were not captured.
     fn gap(&mut self, mut direction: Direction, length: u64, keys: &KeyLog, sink: &mut TlsEventSink<'_>) {
-        let framing = &mut self.framing[direction as usize];
-        framing.offset = framing.offset.saturating_add(length);
-        framing.current.complete = false;
-        if framing.records.gap(length) {
-            framing.current.end = framing.offset;
+        let assembly = &mut self.assemblies[direction as usize];
+        assembly.offset = assembly.offset.saturating_add(length);
+        assembly.current.complete = false;
+        if assembly.records.gap(length) {
+            assembly.current.end = assembly.offset;
         } else {
             direction = self.finish_record(direction, keys, sink);
         }

@@ -81,7 +81,7 @@ pub(super) struct ResponsePairing {
 #[derive(Debug)]
 pub(super) struct Pairing {
     /// The queue, oldest first. `acknowledged` never decreases from front to back.
-    waiting: VecDeque<QueueEntry>,
+    queue: VecDeque<QueueEntry>,
     limit: usize,
     next: u64,
     /// Whether the client never sent a request before the response to the previous one was over.
@@ -99,8 +99,8 @@ pub(super) struct Pairing {
 impl Pairing {
     pub(super) fn new(limit: usize) -> Pairing {
         Pairing {
-            waiting: VecDeque::new(),
-            // Room for the place of what was forgotten and for one request.
+            queue: VecDeque::new(),
+            // Room for an entry of lost requests and for one request.
             limit: limit.max(2),
             next: 0,
             sequential: true,
@@ -123,28 +123,28 @@ impl Pairing {
     pub(super) fn add_request(&mut self, acknowledged: u64, request_kind: RequestKind) -> (Index, bool) {
         // If the previous request has no response and a response can be lost, then it was lost: the
         // client has received more since.
-        let before = self.waiting.iter().rev().find(|waiting| waiting.is_request());
+        let before = self.queue.iter().rev().find(|entry| entry.is_request());
         let alone =
             before.is_none_or(|before| before.acknowledged < acknowledged && before.acknowledged < self.responses_lost);
-        self.sequential &= alone && self.last_end.is_some_and(|over| over <= acknowledged);
-        let follows_answers = match self.waiting.back().map(|waiting| waiting.kind) {
+        self.sequential &= alone && self.last_end.is_some_and(|end| end <= acknowledged);
+        let follows_answers = match self.queue.back().map(|entry| entry.kind) {
             // The client waited for the response to the previous request, so it would have waited
             // again.
             Some(EntryKind::Doubtful(_)) if self.sequential => {
-                self.waiting.pop_back();
+                self.queue.pop_back();
                 true
             }
-            Some(EntryKind::Lost(_) | EntryKind::Doubtful(_)) => self.last_end.is_some_and(|over| over < acknowledged),
+            Some(EntryKind::Lost(_) | EntryKind::Doubtful(_)) => self.last_end.is_some_and(|end| end < acknowledged),
             _ => true,
         };
         // A request that was captured only when it was retransmitted has the acknowledgment of that
         // time. Requests after it in the stream were first sent later, so the client had
         // acknowledged no more when it first sent this one.
-        for earlier in self.waiting.iter_mut().rev().take_while(|earlier| earlier.acknowledged > acknowledged) {
+        for earlier in self.queue.iter_mut().rev().take_while(|earlier| earlier.acknowledged > acknowledged) {
             earlier.acknowledged = acknowledged;
         }
         let exchange = self.open();
-        self.waiting.push_back(QueueEntry {
+        self.queue.push_back(QueueEntry {
             acknowledged,
             kind: EntryKind::Request { exchange, request_kind, follows_answers },
         });
@@ -154,14 +154,14 @@ impl Pairing {
     /// Enforces the limit of the queue. Evicted requests become an entry of lost ones, to
     /// keep the count.
     fn enforce_limit(&mut self) -> bool {
-        if self.waiting.len() <= self.limit {
+        if self.queue.len() <= self.limit {
             return false;
         }
-        let first = self.waiting.front().is_some_and(QueueEntry::is_request);
-        while self.waiting.len() >= self.limit {
-            self.waiting.pop_front();
+        let first = self.queue.front().is_some_and(QueueEntry::is_request);
+        while self.queue.len() >= self.limit {
+            self.queue.pop_front();
         }
-        self.waiting.push_front(QueueEntry { acknowledged: 0, kind: EntryKind::Lost(0) });
+        self.queue.push_front(QueueEntry { acknowledged: 0, kind: EntryKind::Lost(0) });
         first
     }
 
@@ -178,13 +178,13 @@ impl Pairing {
 
     /// Adds an entry for missing requests, or merges it with the last one.
     fn add_unseen(&mut self, kind: EntryKind) {
-        match (self.waiting.back_mut(), kind) {
+        match (self.queue.back_mut(), kind) {
             (Some(QueueEntry { kind: EntryKind::Lost(_), .. }), _)
             | (Some(QueueEntry { kind: EntryKind::Doubtful(_), .. }), EntryKind::Doubtful(_)) => {}
             (Some(QueueEntry { kind: doubtful @ EntryKind::Doubtful(_), .. }), lost) => *doubtful = lost,
             (back, kind) => {
-                let acknowledged = back.map_or(0, |waiting| waiting.acknowledged);
-                self.waiting.push_back(QueueEntry { acknowledged, kind });
+                let acknowledged = back.map_or(0, |entry| entry.acknowledged);
+                self.queue.push_back(QueueEntry { acknowledged, kind });
                 self.enforce_limit();
             }
         }
@@ -199,14 +199,14 @@ impl Pairing {
     /// `acknowledged`.
     pub(super) fn pair_response(&mut self, start: u64, acknowledged: u64, interim: bool) -> ResponsePairing {
         // A client that has received bytes did not request them later.
-        let candidates = self.waiting.partition_point(|waiting| waiting.acknowledged <= start);
+        let candidates = self.queue.partition_point(|entry| entry.acknowledged <= start);
         let Some((at, exchange, request_kind)) = self.find_request(candidates, acknowledged) else {
             if !interim && candidates > 0 {
                 // It may have answered any of them. If it was not the first, that one was answered
                 // before.
                 self.lose_responses(start.saturating_add(1));
-                if candidates > 1 && self.waiting[0].is_request() {
-                    self.waiting.pop_front();
+                if candidates > 1 && self.queue[0].is_request() {
+                    self.queue.pop_front();
                 }
             }
             let exchange = self.interim.take().unwrap_or_else(|| self.open());
@@ -215,7 +215,7 @@ impl Pairing {
         };
         // Requests before it stay without response, or their response was lost. The count is
         // certain again.
-        self.waiting.drain(..at + usize::from(!interim));
+        self.queue.drain(..at + usize::from(!interim));
         self.responses_lost = 0;
         self.interim = None;
         if !interim {
@@ -235,20 +235,20 @@ impl Pairing {
 
     /// The request that a response answers, of the first `candidates`: its index in the queue.
     fn find_request(&self, candidates: usize, acknowledged: u64) -> Option<(usize, Index, RequestKind)> {
-        let request = |at: usize| match self.waiting.get(at)?.kind {
+        let request = |at: usize| match self.queue.get(at)?.kind {
             EntryKind::Request { exchange, request_kind, follows_answers } => {
                 (at == 0 || !self.sequential || follows_answers).then_some((at, exchange, request_kind))
             }
             EntryKind::Lost(_) | EntryKind::Doubtful(_) => None,
         };
-        let first = self.waiting.front().filter(|_| candidates > 0)?;
+        let first = self.queue.front().filter(|_| candidates > 0)?;
         let certain = first.is_request() && first.acknowledged >= self.responses_lost;
         if certain || candidates == 1 {
             request(0)
         } else if self.sequential {
             // Each request was sent after the response to the previous one, so the last one is
             // meant. Lost requests that the server had not acknowledged are not.
-            let meant = self.waiting.iter().take(candidates).rposition(|waiting| match waiting.kind {
+            let meant = self.queue.iter().take(candidates).rposition(|entry| match entry.kind {
                 EntryKind::Request { .. } => true,
                 EntryKind::Lost(from) | EntryKind::Doubtful(from) => from < acknowledged,
             });
@@ -265,7 +265,7 @@ impl Pairing {
 
     /// The number of entries in the queue.
     pub(super) fn len(&self) -> usize {
-        self.waiting.len()
+        self.queue.len()
     }
 
     /// Notes that a response continues after its end was noted.
@@ -275,13 +275,13 @@ impl Pairing {
 
     /// Whether the queue is empty: no request and no missing request waits for a response.
     pub(super) fn is_idle(&self) -> bool {
-        self.waiting.is_empty()
+        self.queue.is_empty()
     }
 
     /// The kind of the last request, while it waits, if its response may end HTTP
     /// on this connection.
     pub(super) fn possible_switch(&self) -> Option<RequestKind> {
-        match self.waiting.back()?.kind {
+        match self.queue.back()?.kind {
             EntryKind::Request {
                 request_kind: request_kind @ (RequestKind::Connect | RequestKind::Upgrade), ..
             } => Some(request_kind),
@@ -292,7 +292,7 @@ impl Pairing {
     /// Notes that HTTP ends on this connection.
     pub(super) fn switch(&mut self, exchange: Index) {
         self.switched = Some(exchange);
-        self.waiting.clear();
+        self.queue.clear();
     }
 
     /// The exchange that ended HTTP on this connection.

@@ -177,7 +177,11 @@ impl Reader {
     }
 
     /// Takes some of the bytes and returns their number. It is 0 only if the state has changed.
-    pub(super) fn data<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], context: &mut PieceContext<'_, S>) -> usize {
+    pub(super) fn take_data<S: FnMut(HttpEvent<'_>)>(
+        &mut self,
+        bytes: &[u8],
+        context: &mut PieceContext<'_, S>,
+    ) -> usize {
         match self.state {
             State::Head => self.head(bytes, context),
             State::Candidate(_) => self.head_line(bytes, context),
@@ -204,7 +208,7 @@ impl Reader {
         let acknowledged = std::mem::replace(&mut context.acknowledged, self.acknowledged);
         let mut bytes = held.as_slice();
         while !bytes.is_empty() {
-            bytes = &bytes[self.data(bytes, context)..];
+            bytes = &bytes[self.take_data(bytes, context)..];
         }
         context.acknowledged = acknowledged;
     }
@@ -278,7 +282,7 @@ impl Reader {
                     Direction::ClientToServer => {
                         self.content_gap(None, length, context);
                         self.end(false, Ending::Cut, context);
-                        self.lose(self.offset, context);
+                        self.lose_framing(self.offset, context);
                     }
                 }
             }
@@ -301,8 +305,8 @@ impl Reader {
         let from = self.offset;
         self.skip_gap(length);
         match self.state {
-            State::Lost(_) | State::Candidate(_) => self.lose(from, context),
-            _ => self.lose_message(from, context),
+            State::Lost(_) | State::Candidate(_) => self.lose_framing(from, context),
+            _ => self.lose_message_start(from, context),
         }
         self.state = State::Lost(self.offset);
     }
@@ -383,7 +387,7 @@ impl Reader {
 
     /// Notes that the framing is lost: messages may begin unnoticed from here on, unless
     /// HTTP has ended.
-    fn lose<S: FnMut(HttpEvent<'_>)>(&mut self, from: u64, context: &mut PieceContext<'_, S>) {
+    fn lose_framing<S: FnMut(HttpEvent<'_>)>(&mut self, from: u64, context: &mut PieceContext<'_, S>) {
         if self.state == State::Opaque {
             return;
         }
@@ -397,11 +401,11 @@ impl Reader {
 
     /// Notes that the framing is lost at the beginning of a message. A request may be missing,
     /// or a response.
-    fn lose_message<S: FnMut(HttpEvent<'_>)>(&mut self, from: u64, context: &mut PieceContext<'_, S>) {
+    fn lose_message_start<S: FnMut(HttpEvent<'_>)>(&mut self, from: u64, context: &mut PieceContext<'_, S>) {
         if self.direction == Direction::ClientToServer {
             context.pairing.lose_requests(from);
         }
-        self.lose(from, context);
+        self.lose_framing(from, context);
     }
 
     /// Offset of the first captured byte that belongs to no message so far.

@@ -176,7 +176,7 @@ impl Reader {
                 let (direction, offset) = (self.direction, self.offset);
                 let known = context.streams.exchange(stream, direction);
                 if let Some(exchange) =
-                    known.or_else(|| context.streams.unheaded(stream, direction, offset, context.sink))
+                    known.or_else(|| context.streams.open_headless(stream, direction, offset, context.sink))
                 {
                     let bytes = &bytes[..taken];
                     (context.sink)(HttpEvent::Content { exchange, direction, offset, bytes });
@@ -205,7 +205,7 @@ impl Reader {
         context.streams.end_resets(self.direction, self.offset, context.sink);
         if let Some(expected) = head.fault(context.streams.frame_size[self.direction as usize].unwrap_or(UNANNOUNCED)) {
             self.report_unexpected(expected, context);
-            self.lose(context);
+            self.lose_framing(context);
             return self.enter(0, State::Lost(self.offset));
         }
         // RFC 9113 section 6.10: a CONTINUATION frame "MUST be preceded by a HEADERS, PUSH_PROMISE
@@ -282,7 +282,7 @@ impl Reader {
                 if let State::Lost(from) = state {
                     self.report_skipped(from, self.offset + held, context);
                 } else {
-                    self.lose(context);
+                    self.lose_framing(context);
                 }
                 self.state = State::Lost(self.offset + held + length);
             }
@@ -340,7 +340,7 @@ impl Reader {
     }
 
     /// Notes that the framing is lost: a header block may be missing, and bytes of any stream.
-    fn lose(&mut self, context: &mut FrameContext<'_>) {
+    fn lose_framing(&mut self, context: &mut FrameContext<'_>) {
         self.lose_block(context);
         self.hpack.lose();
         context.streams.lose(self.direction, context.sink);

@@ -90,7 +90,12 @@ impl Streams {
 
     /// The stream of a head in this direction, and whether the head opened it. `None` for a stream
     /// that is over.
-    pub(super) fn headed(&mut self, id: u32, direction: Direction, sink: &mut Sink<'_>) -> Option<(&mut Stream, bool)> {
+    pub(super) fn stream_of_head(
+        &mut self,
+        id: u32,
+        direction: Direction,
+        sink: &mut Sink<'_>,
+    ) -> Option<(&mut Stream, bool)> {
         let is_new = !self.open.contains_key(&id);
         if is_new {
             let is_push = id.is_multiple_of(2);
@@ -118,14 +123,14 @@ impl Streams {
 
     /// The exchange of a stream with content at `offset` but without a head. The head was lost, so
     /// an unseen one is emitted.
-    pub(super) fn unheaded(
+    pub(super) fn open_headless(
         &mut self,
         id: u32,
         direction: Direction,
         offset: u64,
         sink: &mut Sink<'_>,
     ) -> Option<Index> {
-        let (stream, _) = self.headed(id, direction, sink)?;
+        let (stream, _) = self.stream_of_head(id, direction, sink)?;
         if stream.ended[direction as usize] || std::mem::replace(&mut stream.headed[direction as usize], true) {
             return None;
         }
@@ -162,7 +167,7 @@ impl Streams {
         if let Some(stream) = self.open.get_mut(&id) {
             let complete = stream.headed[direction as usize] && !stream.damaged[direction as usize];
             stream.end(direction, complete, Ending::Finished, sink);
-            self.forget(id);
+            self.remove_if_over(id);
         }
     }
 
@@ -174,7 +179,7 @@ impl Streams {
             if self.resets.iter().all(|reset| reset.stream != id) {
                 self.resets.push(Reset { by: direction, offset, stream: id, until: None });
             }
-            self.forget(id);
+            self.remove_if_over(id);
         }
     }
 
@@ -194,15 +199,15 @@ impl Streams {
         }
         let is_over = |reset: &mut Reset| reset.by != direction && reset.until.is_some_and(|until| until <= offset);
         for reset in self.resets.extract_if(.., is_over).collect::<Vec<_>>() {
-            self.give_up(reset.stream, Ending::Reset, sink);
+            self.end_both_directions(reset.stream, Ending::Reset, sink);
         }
     }
 
     /// Ends both directions of a stream.
-    fn give_up(&mut self, id: u32, ending: Ending, sink: &mut Sink<'_>) {
+    fn end_both_directions(&mut self, id: u32, ending: Ending, sink: &mut Sink<'_>) {
         if let Some(stream) = self.open.get_mut(&id) {
             BOTH.into_iter().for_each(|direction| stream.end(direction, false, ending, sink));
-            self.forget(id);
+            self.remove_if_over(id);
         }
     }
 
@@ -216,7 +221,7 @@ impl Streams {
                 for direction in BOTH.into_iter().filter(|direction| finished[*direction as usize]) {
                     stream.end(direction, false, ending, sink);
                 }
-                self.forget(id);
+                self.remove_if_over(id);
             }
         }
     }
@@ -232,18 +237,18 @@ impl Streams {
             return;
         }
         if let Some(id) = self.resets.first().map(|reset| reset.stream) {
-            return self.give_up(id, Ending::Reset, sink);
+            return self.end_both_directions(id, Ending::Reset, sink);
         }
         if let Some((&oldest, stream)) = self.open.first_key_value() {
             let (exchange, direction) = (Some(stream.exchange), Direction::ClientToServer);
             let anomaly = Anomaly::LimitReached { limit: "pipelined", offset: 0 };
             sink(HttpEvent::Anomaly { direction, exchange, anomaly });
-            self.give_up(oldest, Ending::Cut, sink);
+            self.end_both_directions(oldest, Ending::Cut, sink);
         }
     }
 
     /// Removes a stream that is over.
-    fn forget(&mut self, id: u32) {
+    fn remove_if_over(&mut self, id: u32) {
         if self.open.get(&id).is_some_and(|stream| stream.ended == [true, true]) {
             self.open.remove(&id);
             self.resets.retain(|reset| reset.stream != id);
@@ -277,7 +282,7 @@ mod tests {
         let mut streams = Streams::new(10);
         let mut ends = 0;
         let sink: &mut Sink<'_> = &mut |event| ends += u64::from(matches!(event, HttpEvent::End { .. }));
-        streams.headed(1, Direction::ClientToServer, sink);
+        streams.stream_of_head(1, Direction::ClientToServer, sink);
         for offset in 0..1000 {
             streams.reset(1, Direction::ClientToServer, offset, sink);
         }

@@ -98,9 +98,9 @@ impl HttpStack {
     /// On streams of which each begins at one of `offsets`.
     pub(super) fn new(limits: Limits, streams: [StreamId; 2], version: Version, offsets: [u64; 2]) -> HttpStack {
         let decoder = match version {
-            Version::Http1 => Decoder::Http1(Box::new(Http1::behind(limits, offsets))),
+            Version::Http1 => Decoder::Http1(Box::new(Http1::at_offsets(limits, offsets))),
             Version::Http1Midway => Decoder::Http1(Box::new(Http1::midway(limits, offsets))),
-            Version::Http2 => Decoder::Http2(Box::new(Http2::behind(limits, offsets))),
+            Version::Http2 => Decoder::Http2(Box::new(Http2::at_offsets(limits, offsets))),
         };
         let mut exchanges = Exchanges::new(streams);
         for direction in [Direction::ClientToServer, Direction::ServerToClient] {

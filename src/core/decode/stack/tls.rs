@@ -75,7 +75,7 @@ impl TlsStack {
             plaintext: Default::default(),
             used: false,
         };
-        TlsStack { tls: Tls::behind(layer.shared.limits, begins), inner, held: 0 }
+        TlsStack { tls: Tls::at_offsets(layer.shared.limits, begins), inner, held: 0 }
     }
 
     /// The next piece of one direction of the records.

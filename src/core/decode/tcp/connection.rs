@@ -23,7 +23,7 @@ pub(super) struct Context<'a, S> {
     pub limits: &'a Limits,
     pub recent: &'a mut RecentBytes,
     pub sink: &'a mut S,
-    pub opens: fn(&[u8]) -> bool,
+    pub looks_like_client: fn(&[u8]) -> bool,
     /// The capture clock.
     pub now: Time,
     /// Number of segments of all connections so far.
@@ -128,7 +128,7 @@ impl Connection {
         if self.awaits_unseen_side() {
             self.note_side_delay(side, now);
         }
-        self.facts.note(side, segment);
+        self.facts.add_segment(side, segment);
         let is_reset = segment.flags.has(Flags::RST);
         let valid = !is_reset || self.accepts_reset(side, segment);
 
@@ -164,7 +164,7 @@ impl Connection {
                 if follows_ack
                     && before == (start, position)
                     && self.facts.ends[side.other().index()].packets == 0
-                    && (context.opens)(segment.payload)
+                    && (context.looks_like_client)(segment.payload)
                 {
                     self.unseen_handshake_end = start;
                 }
@@ -282,7 +282,7 @@ impl Connection {
         if reused {
             analysis.0 |= Analysis::PORT_REUSED;
         }
-        self.facts.count(side, analysis);
+        self.facts.count_names(side, analysis);
         let window = self.facts.window(side, segment);
         // Without both SYNs the scale is unknown.
         if self.facts.handshake[0].is_some() && self.facts.handshake[1].is_some() {

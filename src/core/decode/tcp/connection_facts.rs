@@ -72,7 +72,7 @@ impl Facts {
     }
 
     /// Counts a segment. Notes its place in the handshake, and the options of a SYN.
-    pub(super) fn note(&mut self, side: Side, segment: &Segment<'_>) {
+    pub(super) fn add_segment(&mut self, side: Side, segment: &Segment<'_>) {
         self.last = segment.time;
         let end = &mut self.ends[side.index()];
         end.packets += 1;
@@ -94,7 +94,7 @@ impl Facts {
     }
 
     /// Counts the names that Wireshark gives to a segment of `side`.
-    pub(super) fn count(&mut self, side: Side, analysis: Analysis) {
+    pub(super) fn count_names(&mut self, side: Side, analysis: Analysis) {
         if analysis == Analysis::default() {
             return;
         }

@@ -93,7 +93,7 @@ impl FuzzSegment {
         let address = |host: u16| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), host);
         let (client, server) = (address(1_000 + self.flow), address(80));
         let (source, destination) = if self.back { (server, client) } else { (client, server) };
-        let origin = checker.carry(packet, &self.payload);
+        let origin = checker.add_packet(packet, &self.payload);
         tcp.push(
             &Segment {
                 time: Time(self.time),
@@ -144,7 +144,7 @@ pub(super) enum Emitted {
 
 impl PromiseChecker {
     /// Makes a packet that carries `payload`. Returns the payload's range in it.
-    pub fn carry(&mut self, packet: PacketNumber, payload: &[u8]) -> PacketRange {
+    pub fn add_packet(&mut self, packet: PacketNumber, payload: &[u8]) -> PacketRange {
         let mut data = vec![0xee; HEAD as usize];
         data.extend_from_slice(payload);
         let end = data.len() as u32;

@@ -50,14 +50,14 @@ impl EarlyData {
                 self.bytes += bytes.len();
                 self.records.push(EarlyRecord { bytes: bytes.to_vec(), record, time, acknowledged });
                 if self.bytes > MAX_HELD {
-                    self.decide(true, sink);
+                    self.set_accepted(true, sink);
                 }
             }
         }
     }
 
     /// Sets whether the server accepted the early data. Later calls change nothing.
-    pub fn decide(&mut self, accepted: bool, sink: &mut TlsEventSink<'_>) {
+    pub fn set_accepted(&mut self, accepted: bool, sink: &mut TlsEventSink<'_>) {
         let accepted = *self.accepted.get_or_insert(accepted);
         for EarlyRecord { bytes, record, time, acknowledged } in std::mem::take(&mut self.records) {
             if accepted {

@@ -94,8 +94,8 @@ impl Interpreter {
 
     /// Whether a record is protected, its session is known, and the secret of the session's
     /// application data is still missing.
-    pub fn lacks_secrets(&self, direction: Direction, whole: &ReceivedRecord, keys: &KeyLog) -> bool {
-        let Some(random) = self.negotiation.client_random.filter(|_| self.is_protected(direction, whole)) else {
+    pub fn lacks_secrets(&self, direction: Direction, received: &ReceivedRecord, keys: &KeyLog) -> bool {
+        let Some(random) = self.negotiation.client_random.filter(|_| self.is_protected(direction, received)) else {
             return false;
         };
         let label = match (self.negotiation.version, direction) {
@@ -120,15 +120,15 @@ impl Interpreter {
     pub fn end(&mut self, direction: Direction, ending: Ending, time: Time, sink: &mut TlsEventSink<'_>) {
         let alert = self.negotiation.cipher_suite.map(alert_length);
         match self.half(direction).undecided.take() {
-            Some(seen) if Some(seen.length) == alert && ending != Ending::Cut => {
-                self.groups.add_alert(&seen, "encrypted alert (recognised by its length and position)");
+            Some(summary) if Some(summary.length) == alert && ending != Ending::Cut => {
+                self.groups.add_alert(&summary, "encrypted alert (recognised by its length and position)");
             }
-            Some(seen) => self.groups.add_application_data(&seen, false),
+            Some(summary) => self.groups.add_application_data(&summary, false),
             None => {}
         }
         if direction == Direction::ClientToServer {
             // The client can no longer reveal that the early data was rejected.
-            self.early_data.decide(true, sink);
+            self.early_data.set_accepted(true, sink);
         }
         self.emit_end(direction, ending, time, sink);
     }
@@ -156,8 +156,8 @@ impl Interpreter {
 
     /// Whether a record is encrypted. In TLS 1.3, and before any ServerHello, only
     /// application data is.
-    fn is_protected(&self, direction: Direction, whole: &ReceivedRecord) -> bool {
-        match whole.record.content {
+    fn is_protected(&self, direction: Direction, received: &ReceivedRecord) -> bool {
+        match received.record.content {
             ContentType::ApplicationData => true,
             _ => {
                 self.negotiation.version.is_some()
@@ -171,24 +171,24 @@ impl Interpreter {
     pub fn interpret(
         &mut self,
         direction: Direction,
-        whole: &mut ReceivedRecord,
+        received: &mut ReceivedRecord,
         keys: Option<&KeyLog>,
         sink: &mut TlsEventSink<'_>,
     ) {
-        let protected = self.is_protected(direction, whole);
-        let opened = if protected { self.open_record(direction, whole, keys, sink) } else { None };
-        let seen = RecordSummary {
+        let protected = self.is_protected(direction, received);
+        let opened = if protected { self.open_record(direction, received, keys, sink) } else { None };
+        let summary = RecordSummary {
             direction,
-            time: whole.began,
-            length: whole.record.length,
-            packets: std::mem::take(&mut whole.packets),
+            time: received.began,
+            length: received.record.length,
+            packets: std::mem::take(&mut received.packets),
         };
         match opened {
-            Some(content) => self.interpret_opened(seen, whole, &content, sink),
-            None if protected || whole.record.content == ContentType::ChangeCipherSpec => {
-                self.interpret_unopened(seen, whole)
+            Some(content) => self.interpret_opened(summary, received, &content, sink),
+            None if protected || received.record.content == ContentType::ChangeCipherSpec => {
+                self.interpret_unopened(summary, received)
             }
-            None => self.interpret_clear(seen, whole, sink),
+            None => self.interpret_clear(summary, received, sink),
         }
     }
 
@@ -196,7 +196,7 @@ impl Interpreter {
     fn open_record(
         &mut self,
         direction: Direction,
-        whole: &mut ReceivedRecord,
+        received: &mut ReceivedRecord,
         keys: Option<&KeyLog>,
         sink: &mut TlsEventSink<'_>,
     ) -> Option<OpenedRecord> {
@@ -212,17 +212,17 @@ impl Interpreter {
             }
             return None;
         };
-        if self.search.seeks(direction) {
+        if self.search.is_searching(direction) {
             return None;
         }
         let half = &mut halves[direction as usize];
-        let location = RecordLocation { direction, start: whole.start, end: whole.end };
-        if !whole.complete {
+        let location = RecordLocation { direction, start: received.start, end: received.end };
+        if !received.complete {
             half.keys.lose();
             return None;
         }
-        let found = half.keys.open(negotiation, secrets, location, whole.record, &mut whole.body, scratch);
-        let record = (whole.start, whole.end);
+        let found = half.keys.open(negotiation, secrets, location, received.record, &mut received.body, scratch);
+        let record = (received.start, received.end);
         match found {
             Some((content, skipped)) => {
                 self.secrecy = Secrecy::Opened;
@@ -233,10 +233,13 @@ impl Interpreter {
                     negotiation.cipher_suite.get_or_insert(suite.number);
                 }
                 if let Some(Skipped { records, start, content }) = skipped {
-                    let anomaly =
-                        Anomaly::TlsRecordsLost { offset: start, length: whole.start.saturating_sub(start), records };
-                    sink(TlsEvent::Anomaly { direction, record: (start, whole.start), anomaly });
-                    sink(TlsEvent::Lost { direction, length: content, time: whole.time });
+                    let anomaly = Anomaly::TlsRecordsLost {
+                        offset: start,
+                        length: received.start.saturating_sub(start),
+                        records,
+                    };
+                    sink(TlsEvent::Anomaly { direction, record: (start, received.start), anomaly });
+                    sink(TlsEvent::Lost { direction, length: content, time: received.time });
                 }
                 Some(content)
             }
@@ -271,24 +274,25 @@ impl Interpreter {
     /// Interprets a record that was opened.
     fn interpret_opened(
         &mut self,
-        seen: RecordSummary,
-        whole: &mut ReceivedRecord,
+        summary: RecordSummary,
+        received: &mut ReceivedRecord,
         content: &OpenedRecord,
         sink: &mut TlsEventSink<'_>,
     ) {
-        let direction = seen.direction;
-        let bytes = &whole.body[content.range.clone()];
+        let direction = summary.direction;
+        let bytes = &received.body[content.range.clone()];
         match content.kind {
             22 => {
                 let half = &mut self.halves[direction as usize];
                 let again = half.phase == HandshakePhase::Over;
                 half.messages.push(bytes);
-                self.read_messages(&seen, false, again, sink);
+                self.read_messages(&summary, false, again, sink);
             }
             23 => {
                 self.half(direction).carried_data = true;
-                self.groups.add_application_data(&seen, true);
-                let (time, acknowledged, record) = (whole.time, whole.acknowledged, (whole.start, whole.end));
+                self.groups.add_application_data(&summary, true);
+                let (time, acknowledged, record) =
+                    (received.time, received.acknowledged, (received.start, received.end));
                 if self.halves[direction as usize].keys.is_early() {
                     self.early_data.push(bytes, record, time, acknowledged, sink);
                 } else {
@@ -297,41 +301,41 @@ impl Interpreter {
             }
             21 => {
                 if let [level, description, ..] = *bytes {
-                    self.groups.add_alert(&seen, &record_groups::alert_text(level, description));
+                    self.groups.add_alert(&summary, &record_groups::alert_text(level, description));
                     if description == record_groups::CLOSE_NOTIFY {
-                        self.emit_end(direction, Ending::Finished, whole.time, sink);
+                        self.emit_end(direction, Ending::Finished, received.time, sink);
                     }
                 }
             }
-            20 => self.change_cipher_spec(&seen),
+            20 => self.change_cipher_spec(&summary),
             _ => {}
         }
-        whole.packets = seen.packets;
+        received.packets = summary.packets;
     }
 
     /// Interprets a record in the clear.
-    fn interpret_clear(&mut self, seen: RecordSummary, whole: &ReceivedRecord, sink: &mut TlsEventSink<'_>) {
-        self.half(seen.direction).keys.skip_clear_record(whole.end);
-        match whole.record.content {
+    fn interpret_clear(&mut self, summary: RecordSummary, received: &ReceivedRecord, sink: &mut TlsEventSink<'_>) {
+        self.half(summary.direction).keys.skip_clear_record(received.end);
+        match received.record.content {
             ContentType::Handshake => {
-                self.groups.add_handshake(&seen, false);
-                if whole.complete {
-                    self.half(seen.direction).messages.push(&whole.body);
-                    self.read_messages(&seen, true, false, sink);
+                self.groups.add_handshake(&summary, false);
+                if received.complete {
+                    self.half(summary.direction).messages.push(&received.body);
+                    self.read_messages(&summary, true, false, sink);
                 }
             }
-            _ => match whole.body[..] {
-                [level, description] => self.groups.add_alert(&seen, &record_groups::alert_text(level, description)),
-                _ => self.groups.add_alert(&seen, "encrypted alert"),
+            _ => match received.body[..] {
+                [level, description] => self.groups.add_alert(&summary, &record_groups::alert_text(level, description)),
+                _ => self.groups.add_alert(&summary, "encrypted alert"),
             },
         }
     }
 
     /// Interprets a ChangeCipherSpec.
-    fn change_cipher_spec(&mut self, seen: &RecordSummary) {
+    fn change_cipher_spec(&mut self, summary: &RecordSummary) {
         let newest = self.is_tls13();
         let older = !newest && self.negotiation.version.is_some();
-        let half = self.half(seen.direction);
+        let half = self.half(summary.direction);
         let phase = half.phase;
         // TLS 1.3 sends it for the sake of middleboxes, without meaning (RFC 8446 appendix D.4).
         if !newest && phase == HandshakePhase::Clear {
@@ -341,37 +345,37 @@ impl Interpreter {
         if older {
             half.keys.change_cipher_spec();
         }
-        self.groups.add_handshake(seen, phase == HandshakePhase::Over);
+        self.groups.add_handshake(summary, phase == HandshakePhase::Over);
         self.add_message_name("ChangeCipherSpec");
     }
 
     /// Interprets a record that was not opened, or a ChangeCipherSpec, which needs no opening.
-    fn interpret_unopened(&mut self, seen: RecordSummary, whole: &ReceivedRecord) {
+    fn interpret_unopened(&mut self, summary: RecordSummary, received: &ReceivedRecord) {
         let newest = self.is_tls13();
-        let half = self.half(seen.direction);
+        let half = self.half(summary.direction);
         let phase = half.phase;
-        match whole.record.content {
+        match received.record.content {
             ContentType::ChangeCipherSpec => {
-                half.keys.skip_clear_record(whole.end);
-                self.change_cipher_spec(&seen);
+                half.keys.skip_clear_record(received.end);
+                self.change_cipher_spec(&summary);
             }
             // RFC 5246 section 7.4.9: "A Finished message is always sent immediately after a change
             // cipher spec message".
             ContentType::Handshake => {
                 half.phase = HandshakePhase::Over;
-                self.groups.add_handshake(&seen, phase == HandshakePhase::Over);
+                self.groups.add_handshake(&summary, phase == HandshakePhase::Over);
                 self.add_message_name(if phase == HandshakePhase::Encrypted && !newest {
                     "Finished"
                 } else {
                     "encrypted messages"
                 });
             }
-            ContentType::ApplicationData if newest => self.encrypted_record(seen),
+            ContentType::ApplicationData if newest => self.encrypted_record(summary),
             ContentType::ApplicationData => {
                 half.carried_data = true;
-                self.groups.add_application_data(&seen, false);
+                self.groups.add_application_data(&summary, false);
             }
-            ContentType::Alert => self.groups.add_alert(&seen, "encrypted alert"),
+            ContentType::Alert => self.groups.add_alert(&summary, "encrypted alert"),
         }
     }
 
@@ -383,12 +387,12 @@ impl Interpreter {
     /// Reads the handshake messages that this record completes.
     ///
     /// `counted`: the record was already added to a group. `again`: the handshake was over before.
-    fn read_messages(&mut self, seen: &RecordSummary, mut counted: bool, again: bool, sink: &mut TlsEventSink<'_>) {
-        let direction = seen.direction;
+    fn read_messages(&mut self, summary: &RecordSummary, mut counted: bool, again: bool, sink: &mut TlsEventSink<'_>) {
+        let direction = summary.direction;
         while let Some(message) = self.half(direction).messages.next() {
             let name = match message {
                 Message::NewSessionTicket if self.is_tls13() => {
-                    self.groups.add_ticket(seen, "NewSessionTicket");
+                    self.groups.add_ticket(summary, "NewSessionTicket");
                     counted = true;
                     continue;
                 }
@@ -397,38 +401,38 @@ impl Interpreter {
                     "KeyUpdate"
                 }
                 Message::EndOfEarlyData => {
-                    self.early_data.decide(true, sink);
+                    self.early_data.set_accepted(true, sink);
                     self.half(direction).keys.advance(Epoch::Handshake);
                     "EndOfEarlyData"
                 }
                 Message::Finished => {
                     if direction == Direction::ClientToServer {
-                        self.early_data.decide(false, sink);
+                        self.early_data.set_accepted(false, sink);
                     }
-                    self.finish_handshake(seen);
+                    self.finish_handshake(summary);
                     "Finished"
                 }
                 Message::EncryptedExtensions(alpn, early) => {
-                    self.early_data.decide(early, sink);
+                    self.early_data.set_accepted(early, sink);
                     self.negotiation.alpn = alpn.or(self.negotiation.alpn.take());
                     "EncryptedExtensions"
                 }
                 Message::ClientHello(hello) => {
-                    self.client_hello(*hello, seen.time);
+                    self.client_hello(*hello, summary.time);
                     "ClientHello"
                 }
-                Message::ServerHello(hello) => self.server_hello(hello, seen.time),
+                Message::ServerHello(hello) => self.server_hello(hello, summary.time),
                 Message::NewSessionTicket => "NewSessionTicket",
                 Message::Other(name) => name,
             };
             // A record with nothing but tickets is not part of the handshake.
             if !std::mem::replace(&mut counted, true) {
-                self.groups.add_handshake(seen, again);
+                self.groups.add_handshake(summary, again);
             }
             self.add_message_name(name);
         }
         if !counted && !again {
-            self.groups.add_handshake(seen, false);
+            self.groups.add_handshake(summary, false);
         }
     }
 
@@ -463,14 +467,14 @@ impl Interpreter {
     }
 
     /// Handles a Finished that was read. In TLS 1.3 other keys follow it (RFC 8446 section 7.3).
-    fn finish_handshake(&mut self, seen: &RecordSummary) {
+    fn finish_handshake(&mut self, summary: &RecordSummary) {
         let newest = self.is_tls13();
-        let half = self.half(seen.direction);
+        let half = self.half(summary.direction);
         half.phase = HandshakePhase::Over;
         if newest {
             half.keys.advance(Epoch::Application);
-            if seen.direction == Direction::ClientToServer {
-                self.client_finished_time = Some(seen.time);
+            if summary.direction == Direction::ClientToServer {
+                self.client_finished_time = Some(summary.time);
             }
         }
     }

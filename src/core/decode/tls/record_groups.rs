@@ -63,13 +63,13 @@ impl RecordGroups {
 
     /// Adds a record of the handshake. With `again`, the previous handshake was over and a
     /// new group begins.
-    pub fn add_handshake(&mut self, seen: &RecordSummary, again: bool) {
+    pub fn add_handshake(&mut self, summary: &RecordSummary, again: bool) {
         if again && self.list.last().is_some_and(|last| last.kind != RecordGroupKind::Handshake) {
             self.handshake = None;
             self.messages.clear();
         }
-        self.handshake = self.handshake.or_else(|| self.insert_group(RecordGroupKind::Handshake, seen));
-        self.add_record(self.handshake, seen);
+        self.handshake = self.handshake.or_else(|| self.insert_group(RecordGroupKind::Handshake, summary));
+        self.add_record(self.handshake, summary);
     }
 
     /// Adds the name of a handshake message. The summary lists each name once.
@@ -79,23 +79,23 @@ impl RecordGroups {
             self.messages.push(name);
         }
         if let Some(step) = self.handshake.and_then(|index| self.list.get_mut(index)) {
-            step.detail = format!("{}{}", self.messages.join(", "), summary(negotiation));
+            step.detail = format!("{}{}", self.messages.join(", "), negotiation_text(negotiation));
         }
     }
 
     /// Adds a record of application data. It belongs to the group before it. A record that was set
     /// aside for a while may also belong to the group after it. Only tickets can lie between the
     /// records of one group.
-    pub fn add_application_data(&mut self, seen: &RecordSummary, opened: bool) {
+    pub fn add_application_data(&mut self, summary: &RecordSummary, opened: bool) {
         let kind = if opened { RecordGroupKind::Decrypted } else { RecordGroupKind::ApplicationData };
-        let place = self.insertion_index(seen);
+        let place = self.insertion_index(summary);
         let run = |step: &RecordGroup| (step.kind != RecordGroupKind::SessionTickets).then_some(step.kind);
         let before = self.list[..place].iter().rposition(|step| run(step).is_some());
         let behind = self.list[place..].iter().position(|step| run(step).is_some()).map(|index| place + index);
         let runs = [before, behind].into_iter().flatten();
         let open = { runs }.find(|index| self.list[*index].kind == kind);
-        let index = open.or_else(|| self.insert_group(kind, seen));
-        self.add_record(index, seen);
+        let index = open.or_else(|| self.insert_group(kind, summary));
+        self.add_record(index, summary);
         if let Some(index) = index {
             self.describe_amounts(index);
         }
@@ -129,21 +129,21 @@ impl RecordGroups {
     }
 
     /// Adds a ticket. All tickets are one group.
-    pub fn add_ticket(&mut self, seen: &RecordSummary, detail: &str) {
+    pub fn add_ticket(&mut self, summary: &RecordSummary, detail: &str) {
         let open = self.list.iter().rposition(|step| step.kind == RecordGroupKind::SessionTickets);
-        let index = open.or_else(|| self.insert_group(RecordGroupKind::SessionTickets, seen));
-        self.add_record(index, seen);
+        let index = open.or_else(|| self.insert_group(RecordGroupKind::SessionTickets, summary));
+        self.add_record(index, summary);
         if let Some(step) = index.and_then(|index| self.list.get_mut(index)) {
             detail.clone_into(&mut step.detail);
         }
     }
 
     /// Adds an alert as a group of its own.
-    pub fn add_alert(&mut self, seen: &RecordSummary, what: &str) {
-        let index = self.insert_group(RecordGroupKind::Alert, seen);
-        self.add_record(index, seen);
+    pub fn add_alert(&mut self, summary: &RecordSummary, what: &str) {
+        let index = self.insert_group(RecordGroupKind::Alert, summary);
+        self.add_record(index, summary);
         if let Some(step) = index.and_then(|index| self.list.get_mut(index)) {
-            let sender = match seen.direction {
+            let sender = match summary.direction {
                 Direction::ClientToServer => "client",
                 Direction::ServerToClient => "server",
             };
@@ -152,19 +152,19 @@ impl RecordGroups {
     }
 
     /// The index in the list for a group that begins with this record.
-    fn insertion_index(&self, seen: &RecordSummary) -> usize {
-        let first = seen.packets.first();
+    fn insertion_index(&self, summary: &RecordSummary) -> usize {
+        let first = summary.packets.first();
         let earlier = self.list.iter().rposition(|step| step.packets.first() <= first);
         earlier.map_or(0, |index| index + 1)
     }
 
     /// Inserts a new group; `None` at the limit.
-    fn insert_group(&mut self, kind: RecordGroupKind, seen: &RecordSummary) -> Option<usize> {
+    fn insert_group(&mut self, kind: RecordGroupKind, summary: &RecordSummary) -> Option<usize> {
         if self.list.len() >= self.limit {
             return None;
         }
-        let place = self.insertion_index(seen);
-        self.list.insert(place, RecordGroup { kind, time: seen.time, packets: Vec::new(), detail: String::new() });
+        let place = self.insertion_index(summary);
+        self.list.insert(place, RecordGroup { kind, time: summary.time, packets: Vec::new(), detail: String::new() });
         self.amounts.insert(place, [Amount::default(); 2]);
         self.handshake = self.handshake.map(|index| if index >= place { index + 1 } else { index });
         Some(place)
@@ -172,14 +172,14 @@ impl RecordGroups {
 
     /// Adds a record to a group. The two directions interleave, so each packet is inserted in the
     /// order of capture, once.
-    fn add_record(&mut self, index: Option<usize>, seen: &RecordSummary) {
+    fn add_record(&mut self, index: Option<usize>, summary: &RecordSummary) {
         let Some(index) = index else { return };
         let step = &mut self.list[index];
-        step.time = step.time.min(seen.time);
-        let amount = &mut self.amounts[index][seen.direction as usize];
+        step.time = step.time.min(summary.time);
+        let amount = &mut self.amounts[index][summary.direction as usize];
         amount.records += 1;
-        amount.bytes += u64::from(seen.length);
-        for packet in &seen.packets {
+        amount.bytes += u64::from(summary.length);
+        for packet in &summary.packets {
             let place = match step.packets.last() {
                 Some(last) if last >= packet => step.packets.binary_search(packet).err(),
                 _ => Some(step.packets.len()),
@@ -257,7 +257,7 @@ pub(super) fn alert_text(level: u8, description: u8) -> String {
 }
 
 /// The negotiated parameters, or the client's offers where no ServerHello was captured.
-fn summary(negotiation: &Negotiation) -> String {
+fn negotiation_text(negotiation: &Negotiation) -> String {
     let mut text = String::new();
     let mut add = |before: &str, what: &str| {
         text += if text.is_empty() { "; " } else { ", " };

@@ -83,7 +83,7 @@ impl SessionSearch {
     }
 
     /// Whether no record of this direction was opened so far.
-    pub fn seeks(&self, direction: Direction) -> bool {
+    pub fn is_searching(&self, direction: Direction) -> bool {
         self.sought[direction as usize].is_some()
     }
 

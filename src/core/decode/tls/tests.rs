@@ -86,7 +86,7 @@ impl Talk {
 
     /// Whether all bytes so far could be TLS records.
     fn is_tls(&self) -> bool {
-        self.tls.framing.iter().all(|framing| !framing.records.foreign)
+        self.tls.assemblies.iter().all(|assembly| !assembly.records.foreign)
     }
 
     fn end(&mut self) -> String {

@@ -18,14 +18,14 @@ impl Reader {
             match grammar::chunk_size(grammar::content(&self.held)) {
                 // "The chunked transfer coding is complete when a chunk with a chunk-size of zero
                 // is received".
-                Ok((_, Some(0))) => self.framing_done(State::Trailer(0)),
-                Ok((_, Some(size))) => self.framing_done(State::ChunkData(size)),
+                Ok((_, Some(0))) => self.end_framing_line(State::Trailer(0)),
+                Ok((_, Some(size))) => self.end_framing_line(State::ChunkData(size)),
                 Ok((_, None)) => {
                     // "Recipients MUST anticipate potentially large hexadecimal numerals and
                     // prevent parsing errors due to integer conversion overflows".
                     let why = "chunk size above 64 bits";
                     let anomaly = Anomaly::AmbiguousFraming { offset: self.message.head, why };
-                    self.broken(anomaly, context);
+                    self.break_framing(anomaly, context);
                 }
                 Err(_) => self.unexpected("chunk size", context),
             }
@@ -66,7 +66,7 @@ impl Reader {
             b"\r" => {}
             b"\n" | b"\r\n" => {
                 self.bare_line_feed(context);
-                self.framing_done(State::ChunkSize);
+                self.end_framing_line(State::ChunkSize);
             }
             _ => self.unexpected("line end behind a chunk", context),
         }
@@ -89,9 +89,9 @@ impl Reader {
             } else if !grammar::is_blank(line[0]) && grammar::field(line).is_err() {
                 self.unexpected("trailer field", context);
             } else if read > self.limit {
-                self.broken(Anomaly::LimitReached { limit: "head", offset: self.low_water() }, context);
+                self.break_framing(Anomaly::LimitReached { limit: "head", offset: self.low_water() }, context);
             } else {
-                self.framing_done(State::Trailer(read));
+                self.end_framing_line(State::Trailer(read));
             }
         }
         taken
@@ -110,7 +110,7 @@ impl Reader {
         }
         // As in a search, bytes sent before and after another acknowledgment are not joined.
         if !context.pairing.is_idle() || self.acknowledged != context.acknowledged {
-            self.give_up(context);
+            self.abandon_chunks(context);
             return 0;
         }
         let taken = bytes.len().min(self.limit - self.held.len());
@@ -118,7 +118,7 @@ impl Reader {
         self.advance(taken);
         match grammar::chunk(&self.held, self.limit) {
             Err(nom::Err::Incomplete(_)) if self.held.len() < self.limit => {}
-            Err(_) => self.give_up(context),
+            Err(_) => self.abandon_chunks(context),
             Ok(_) => {
                 self.state = State::ChunkSize;
                 if self.message.paired {
@@ -132,13 +132,13 @@ impl Reader {
 
     /// Gives up: no chunk certainly begins after the gap. Events may continue later, if no other
     /// message can have begun.
-    fn give_up<S: FnMut(HttpEvent<'_>)>(&mut self, context: &mut PieceContext<'_, S>) {
+    fn abandon_chunks<S: FnMut(HttpEvent<'_>)>(&mut self, context: &mut PieceContext<'_, S>) {
         let start = self.low_water();
         match context.pairing.is_idle() {
             true => self.message.may_resume = true,
             false => self.end(false, Ending::Cut, context),
         }
-        self.lose(start, context);
+        self.lose_framing(start, context);
         self.reread_held(context);
     }
 
@@ -153,13 +153,13 @@ impl Reader {
         if self.held.last() == Some(&b'\n') {
             self.bare_line_feed(context);
         } else if self.held.len() >= self.limit {
-            self.broken(Anomaly::LimitReached { limit: "head", offset: self.low_water() }, context);
+            self.break_framing(Anomaly::LimitReached { limit: "head", offset: self.low_water() }, context);
         }
         taken
     }
 
     /// Ends a line of chunk framing.
-    fn framing_done(&mut self, next: State) {
+    fn end_framing_line(&mut self, next: State) {
         self.held.clear();
         self.state = next;
     }
@@ -175,16 +175,16 @@ impl Reader {
 
     /// Reports a broken framing where `expected` should be.
     fn unexpected<S: FnMut(HttpEvent<'_>)>(&mut self, expected: &'static str, context: &mut PieceContext<'_, S>) {
-        self.broken(Anomaly::NotHttp { offset: self.low_water(), expected }, context);
+        self.break_framing(Anomaly::NotHttp { offset: self.low_water(), expected }, context);
     }
 
     /// Handles a broken framing: the message ends before the held line, and that line
     /// may begin another.
-    fn broken<S: FnMut(HttpEvent<'_>)>(&mut self, anomaly: Anomaly, context: &mut PieceContext<'_, S>) {
+    fn break_framing<S: FnMut(HttpEvent<'_>)>(&mut self, anomaly: Anomaly, context: &mut PieceContext<'_, S>) {
         self.report(Some(self.message.exchange), anomaly, context);
         let from = self.low_water();
         self.end(false, Ending::Cut, context);
-        self.lose(from, context);
+        self.lose_framing(from, context);
         self.examine_line_start(context);
     }
 }

@@ -121,7 +121,7 @@ impl Reader {
             LineKind::Head => {
                 let from = self.low_water();
                 self.end(false, Ending::Cut, context);
-                self.lose(from, context);
+                self.lose_framing(from, context);
                 self.reread_held(context);
             }
         }

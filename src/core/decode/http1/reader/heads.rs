@@ -45,7 +45,7 @@ impl Reader {
                 let text = &window[..window.len() - rest.len()];
                 let offset = self.offset;
                 self.advance(text.len());
-                self.accept(offset, text, start, context);
+                self.accept_head(offset, text, start, context);
                 return text.len();
             }
         }
@@ -109,7 +109,7 @@ impl Reader {
         self.report(None, Anomaly::LimitReached { limit: "head", offset: self.low_water() }, context);
         // Its lines were searched already. The search continues after them.
         self.held.drain(..self.line);
-        self.lose_message(from, context);
+        self.lose_message_start(from, context);
     }
 
     /// Parses the held bytes, which are a whole head.
@@ -117,7 +117,7 @@ impl Reader {
         let offset = self.low_water();
         let mut held = std::mem::take(&mut self.held);
         if let Ok((_, start)) = grammar::head(self.direction, &held, &mut self.fields) {
-            self.accept(offset, &held, start, context);
+            self.accept_head(offset, &held, start, context);
         }
         held.clear();
         held.shrink_to(REUSED);
@@ -136,7 +136,7 @@ impl Reader {
         };
         let offset = self.low_water();
         self.report(None, Anomaly::NotHttp { offset, expected }, context);
-        self.lose_message(offset, context);
+        self.lose_message_start(offset, context);
         // The search reads bytes of one acknowledgment at a time.
         if self.acknowledged != context.acknowledged {
             self.held.drain(..self.flight.1);
@@ -160,7 +160,7 @@ impl Reader {
     }
 
     /// Processes a whole head. `self.offset` is after it.
-    fn accept<S: FnMut(HttpEvent<'_>)>(
+    fn accept_head<S: FnMut(HttpEvent<'_>)>(
         &mut self,
         offset: u64,
         text: &[u8],
@@ -263,7 +263,7 @@ impl Reader {
             Body::UntilClose => self.state = State::UntilClose,
             Body::Unknown => {
                 self.end(false, Ending::Cut, context);
-                self.lose(self.offset, context);
+                self.lose_framing(self.offset, context);
             }
             Body::Tunnel => {
                 self.end(true, Ending::Finished, context);

@@ -18,7 +18,7 @@ impl Reader {
         if self.acknowledged != context.acknowledged {
             // The acknowledgment has changed. A start line that was cut here would be useless,
             // since the acknowledgment of its sender is needed to pair it.
-            self.forget_lines();
+            self.discard_lines();
             self.acknowledged = context.acknowledged;
         }
         let end = memchr(b'\n', bytes).map_or(bytes.len(), |end| end + 1);
@@ -69,11 +69,11 @@ impl Reader {
                 self.state = State::Candidate(from);
             }
             None if self.holds_field() => self.line = self.held.len(),
-            None => self.forget_lines(),
+            None => self.discard_lines(),
         }
     }
 
-    fn forget_lines(&mut self) {
+    fn discard_lines(&mut self) {
         self.held.clear();
         self.line = 0;
     }

@@ -81,7 +81,7 @@ impl Reader {
         (context.sink)(HttpEvent::Content { exchange, direction, offset, bytes: &bytes });
         self.end(true, Ending::Finished, context);
         // The framing of the body is unknown, so the next head is searched.
-        self.lose(self.offset, context);
+        self.lose_framing(self.offset, context);
         true
     }
 }

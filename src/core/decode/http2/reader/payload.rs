@@ -111,7 +111,7 @@ impl Reader {
             return;
         };
         let (sink, direction) = (&mut *context.sink, self.direction);
-        let exchange = match context.streams.headed(block.stream, direction, sink) {
+        let exchange = match context.streams.stream_of_head(block.stream, direction, sink) {
             None => None,
             Some((stream, is_new)) => {
                 let exchange = stream.exchange;

@@ -144,7 +144,7 @@ impl Bench {
     pub fn push_on(&mut self, frame: &Frame, port: u16) {
         self.packet += 1;
         let packet = PacketNumber(self.packet);
-        let origin = self.checker.carry(packet, &frame.payload);
+        let origin = self.checker.add_packet(packet, &frame.payload);
         let [client, server] = [SocketAddr::from(([10, 0, 0, 1], port)), SocketAddr::from(([10, 0, 0, 2], 80))];
         let (source, destination) = if frame.side == Side::First { (client, server) } else { (server, client) };
         let segment = Segment {

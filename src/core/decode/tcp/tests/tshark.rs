@@ -199,7 +199,7 @@ type Runs = Vec<(u16, Option<Vec<u8>>)>;
 fn conversations<'a>(rows: impl Iterator<Item = &'a TsharkSegment>) -> Vec<([u16; 2], Runs)> {
     let (mut tcp, mut checker) = (Tcp::new(Limits::default(), |_| true), PromiseChecker::default());
     for row in rows {
-        let origin = checker.carry(PacketNumber(row.packet), &row.payload);
+        let origin = checker.add_packet(PacketNumber(row.packet), &row.payload);
         row.push(&mut tcp, origin, &mut checker);
     }
     tcp.finish(&mut checker);
@@ -260,7 +260,7 @@ fn other_bytes_sent_again_are_found_in_a_real_capture() {
     let (_, rows) = READ.iter().find(|(name, _)| name.contains("conflict")).expect("its capture");
     let (mut tcp, mut checker) = (Tcp::new(Limits::default(), |_| true), PromiseChecker::default());
     for row in rows {
-        let origin = checker.carry(PacketNumber(row.packet), &row.payload);
+        let origin = checker.add_packet(PacketNumber(row.packet), &row.payload);
         row.push(&mut tcp, origin, &mut checker);
     }
     let conflict = |event: &&Emitted| matches!(event, Emitted::Odd(_, _, Anomaly::OverlapConflict { .. }));

@@ -10,15 +10,15 @@ use crate::decode::Direction;
 impl Interpreter {
     /// Searches the session of a connection whose ClientHello was not captured, with the help of
     /// this record. Returns whether client and server were confused so far.
-    pub fn find_session(&mut self, direction: Direction, whole: &ReceivedRecord, log: &KeyLog) -> bool {
-        if log.is_empty() || !whole.complete || !self.is_protected(direction, whole) {
+    pub fn find_session(&mut self, direction: Direction, received: &ReceivedRecord, log: &KeyLog) -> bool {
+        if log.is_empty() || !received.complete || !self.is_protected(direction, received) {
             return false;
         }
-        if self.negotiation.client_random.is_none() && !self.search.seeks(direction) {
+        if self.negotiation.client_random.is_none() && !self.search.is_searching(direction) {
             self.search.begin();
         }
         let Interpreter { search, negotiation, scratch, .. } = self;
-        let found = search.find(direction, whole.record, &whole.body, negotiation, log, scratch);
+        let found = search.find(direction, received.record, &received.body, negotiation, log, scratch);
         let Some(FoundSession { random, direction: way, keys }) = found else { return false };
         negotiation.client_random = Some(random);
         if negotiation.version.is_none() {
@@ -33,7 +33,7 @@ impl Interpreter {
             self.search.reverse();
             self.groups.reverse();
         }
-        self.halves[way as usize].keys.set_found_keys(keys, whole.start);
+        self.halves[way as usize].keys.set_found_keys(keys, received.start);
         reversed
     }
 }
