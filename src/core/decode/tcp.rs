@@ -32,6 +32,7 @@ mod analysis;
 mod assembler;
 mod connection;
 mod connection_facts;
+mod difference;
 mod fuzz;
 mod recent_bytes;
 mod segment;
@@ -101,8 +102,8 @@ pub struct Delivery<'a> {
     pub piece: Piece<'a>,
     /// The ranges of packets with the bytes, in order; empty for a gap or end.
     pub origin: &'a [PacketRange],
-    /// Capture time of the packet with the bytes. For a gap or end: the time at which
-    /// it was declared.
+    /// Capture time of the packet with the bytes or the FIN. For a gap, or an end without a FIN:
+    /// the time at which it was declared.
     pub time: Time,
     /// Offset in the other side's stream up to which the sender had acknowledged when it sent the
     /// piece. The other side's bytes below it were delivered, or declared a gap, before this piece.

@@ -123,8 +123,8 @@ pub enum TlsEvent<'a> {
         /// The offset in the other direction up to which the sender had acknowledged.
         acknowledged: u64,
     },
-    /// Application data that was not captured. The length is exact where only whole
-    /// records are missing.
+    /// Application data that was not captured. The length follows from the number of lost records.
+    /// It is exact unless they were padded.
     Lost {
         /// The direction of the data.
         direction: Direction,

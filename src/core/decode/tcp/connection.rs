@@ -8,8 +8,9 @@ mod order;
 
 use self::order::Run;
 use super::analysis::{Analysis, Analyst};
-use super::assembler::{Assembler, Difference, Sighting};
+use super::assembler::{Assembler, Sighting};
 use super::connection_facts::Facts;
+use super::difference::Difference;
 use super::recent_bytes::{Hint, RecentBytes};
 use super::segment::{Flags, Segment};
 use super::sequence::{MAXIMUM_WINDOW, Stamp, after};

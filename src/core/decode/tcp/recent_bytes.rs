@@ -5,7 +5,7 @@
 //! therefore bounded whatever the number of connections. A direction without a ring cannot compare
 //! its retransmissions.
 
-use super::assembler::Difference;
+use super::difference::Difference;
 use super::{ConnectionId, Side};
 use crate::capture::Limits;
 

@@ -63,7 +63,7 @@ impl Talk {
         Talk { tls: Tls::new(Limits::default()), packet: 0, clock: 0, last: None }
     }
 
-    fn say(&mut self, direction: Direction, bytes: &[u8]) -> &mut Talk {
+    fn send(&mut self, direction: Direction, bytes: &[u8]) -> &mut Talk {
         self.packet += 1;
         self.clock += if self.last.replace(direction) == Some(direction) { 10 } else { 1_000 };
         let range = PacketRange { packet: PacketNumber(self.packet), start: 54, end: 54 + bytes.len() as u32 };
@@ -77,11 +77,11 @@ impl Talk {
     }
 
     fn client(&mut self, records: &[&[u8]]) -> &mut Talk {
-        self.say(ClientToServer, &records.concat())
+        self.send(ClientToServer, &records.concat())
     }
 
     fn server(&mut self, records: &[&[u8]]) -> &mut Talk {
-        self.say(ServerToClient, &records.concat())
+        self.send(ServerToClient, &records.concat())
     }
 
     /// Whether all bytes so far could be TLS records.

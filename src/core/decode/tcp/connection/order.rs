@@ -61,7 +61,7 @@ impl Connection {
                 return Some(next);
             }
             match ready {
-                Some(_) => self.deliver_head(side, context),
+                Some(_) => self.deliver_next(side, context),
                 None => self.skip_missing(side, context),
             }
         }
@@ -75,7 +75,7 @@ impl Connection {
     /// Delivers buffered pieces and FINs that wait for nothing, in order of capture.
     pub(super) fn drain<S: Sink>(&mut self, context: &mut Context<'_, S>) {
         while let Some((side, _)) = self.first_ready() {
-            self.deliver_head(side, context);
+            self.deliver_next(side, context);
         }
     }
 
@@ -88,18 +88,18 @@ impl Connection {
     /// The next piece of `side`, if it waits for nothing.
     fn ready_piece(&self, side: Side) -> Option<FirstBuffered> {
         let (own, other) = (&self.sides[side.index()], &self.sides[side.other().index()]);
-        let head = own.first_buffered().filter(|head| own.is_settled() && head.start == own.next())?;
-        let acknowledged = head.sighting.acknowledged;
+        let first = own.first_buffered().filter(|first| own.is_settled() && first.start == own.next())?;
+        let acknowledged = first.sighting.acknowledged;
         let informed = acknowledged == 0 || (other.is_settled() && other.has_delivered(acknowledged));
-        informed.then_some(head)
+        informed.then_some(first)
     }
 
     /// Delivers the buffered piece or the FIN at the next position of `side`.
-    fn deliver_head<S: Sink>(&mut self, side: Side, context: &mut Context<'_, S>) {
+    fn deliver_next<S: Sink>(&mut self, side: Side, context: &mut Context<'_, S>) {
         let own = &mut self.sides[side.index()];
         let start = own.next();
         if own.end() == Some(start) {
-            let sighting = own.first_buffered().map(|head| head.sighting);
+            let sighting = own.first_buffered().map(|first| first.sighting);
             return self.end(side, Ending::Finished, sighting, context);
         }
         let Some(held) = own.take() else { return };
@@ -137,7 +137,7 @@ impl Connection {
         &mut self,
         side: Side,
         position: u64,
-        head: Option<FirstBuffered>,
+        first: Option<FirstBuffered>,
         context: &mut Context<'_, S>,
     ) {
         let own = &mut self.sides[side.index()];
@@ -145,7 +145,7 @@ impl Connection {
         own.advance(position);
         let offset = own.offset(start);
         self.facts.ends[side.index()].lost += length;
-        let packet = head.map_or(self.last_packet, |head| head.sighting.packet);
+        let packet = first.map_or(self.last_packet, |first| first.sighting.packet);
         context.sink.anomaly(self.id, side, packet, Anomaly::Lost { offset, length });
         context.sink.delivered(Delivery {
             connection: self.id,
@@ -154,7 +154,7 @@ impl Connection {
             piece: Piece::Gap(length),
             origin: &[],
             time: context.now,
-            acknowledged: self.acknowledged_offset(side.other(), head.map_or(0, |head| head.sighting.acknowledged)),
+            acknowledged: self.acknowledged_offset(side.other(), first.map_or(0, |first| first.sighting.acknowledged)),
         });
     }
 
@@ -232,8 +232,8 @@ impl Connection {
     /// deadline: bytes that nobody acknowledged may still be retransmitted.
     fn waiting_since(&self, side: Side) -> Option<(Stamp, Patience)> {
         let own = &self.sides[side.index()];
-        let head = own.first_buffered().filter(|_| own.is_settled())?;
-        let Sighting { arrived, needed, .. } = head.sighting;
+        let first = own.first_buffered().filter(|_| own.is_settled())?;
+        let Sighting { arrived, needed, .. } = first.sighting;
         // A capture of one direction has no ACKs of its bytes, and nothing of the other direction
         // follows.
         let one_sided = self.facts.ends[side.other().index()].packets == 0;
@@ -241,7 +241,7 @@ impl Connection {
         if self.awaits_unseen_side() || self.search_since(side.other()).is_some() {
             return None;
         }
-        if head.start == own.next() {
+        if first.start == own.next() {
             return Some((arrived, if one_sided { Patience::Short } else { long }));
         }
         needed.map(|since| (since, long)).or(one_sided.then_some((arrived, Patience::Time)))
@@ -275,21 +275,23 @@ impl Connection {
     /// Continues without what the next piece of `side` waits for. Both directions are settled.
     fn skip_missing<S: Sink>(&mut self, side: Side, context: &mut Context<'_, S>) {
         let (own, other) = (&self.sides[side.index()], &self.sides[side.other().index()]);
-        let Some(head) = own.first_buffered() else { return };
-        if head.start > own.next() {
-            return self.lose(side, head.start, Some(head), context);
+        let Some(first) = own.first_buffered() else { return };
+        if first.start > own.next() {
+            return self.lose(side, first.start, Some(first), context);
         }
-        let acknowledged = head.sighting.acknowledged;
+        let acknowledged = first.sighting.acknowledged;
         match other.first_buffered() {
             // Each waits for the other. The one captured later is a retransmission, which
             // acknowledges more.
-            Some(theirs) if theirs.start == other.next() => {
-                let again = if theirs.captured() > head.captured() { side.other() } else { side };
-                self.deliver_head(again, context);
+            Some(other_first) if other_first.start == other.next() => {
+                let again = if other_first.captured() > first.captured() { side.other() } else { side };
+                self.deliver_next(again, context);
             }
-            Some(theirs) => self.lose(side.other(), theirs.start.min(acknowledged), Some(theirs), context),
+            Some(other_first) => {
+                self.lose(side.other(), other_first.start.min(acknowledged), Some(other_first), context)
+            }
             // A single position after everything else is a FIN that was not captured.
-            None if acknowledged == other.next() + 1 => self.deliver_head(side, context),
+            None if acknowledged == other.next() + 1 => self.deliver_next(side, context),
             None => self.lose(side.other(), acknowledged, None, context),
         }
     }

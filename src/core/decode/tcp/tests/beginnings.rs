@@ -8,7 +8,7 @@ use crate::decode::Side::{First, Second};
 
 #[test]
 fn a_capture_that_starts_in_the_middle_finds_an_earlier_start() {
-    let talk = Talk::new(NEAR_WRAP).handshake().say(First, 900, 300).say(Second, 400, 200);
+    let talk = Talk::new(NEAR_WRAP).handshake().send(First, 900, 300).send(Second, 400, 200);
     let mut frames = talk.frames[3..].to_vec();
     frames.swap(0, 2);
     assert_eq!(conversation_lines(&run(&frames)), ["opened", "> 0..900", "< 0..400", "> cut", "< cut", "closed"]);
@@ -16,7 +16,7 @@ fn a_capture_that_starts_in_the_middle_finds_an_earlier_start() {
 
 #[test]
 fn a_capture_that_starts_in_the_middle_is_live_after_a_second() {
-    let talk = Talk::new(NEAR_WRAP).handshake().say(Second, 900, 300).acknowledge(First);
+    let talk = Talk::new(NEAR_WRAP).handshake().send(Second, 900, 300).acknowledge(First);
     let mut bench = Bench::new(Limits::live());
     talk.frames[3..].iter().for_each(|frame| bench.push(frame));
     assert_eq!(conversation_lines(&bench.checker.emitted), ["opened"]);
@@ -28,7 +28,7 @@ fn a_capture_that_starts_in_the_middle_is_live_after_a_second() {
 
 #[test]
 fn a_live_clock_that_is_set_back_delays_nothing_by_more_than_a_second() {
-    let mut talk = Talk::new(NEAR_WRAP).handshake().say(First, 300, 100).acknowledge(Second);
+    let mut talk = Talk::new(NEAR_WRAP).handshake().send(First, 300, 100).acknowledge(Second);
     talk.frames.remove(4);
     let hour = 3_600_000_000_000;
     talk.frames[..3].iter_mut().for_each(|frame| frame.time += hour);
@@ -42,7 +42,7 @@ fn a_live_clock_that_is_set_back_delays_nothing_by_more_than_a_second() {
 
 #[test]
 fn a_handshake_without_its_syns_is_live_at_once() {
-    let talk = Talk::new(NEAR_WRAP).handshake().say(First, 100, 100).say(Second, 300, 100);
+    let talk = Talk::new(NEAR_WRAP).handshake().send(First, 100, 100).send(Second, 300, 100);
     let mut bench = Bench::new(Limits::default());
     talk.frames[2..].iter().for_each(|frame| bench.push(frame));
     assert_eq!(conversation_lines(&bench.checker.emitted), ["opened", "> 0..100", "< 0..300"]);
@@ -52,7 +52,7 @@ fn a_handshake_without_its_syns_is_live_at_once() {
 /// than those before.
 #[test]
 fn a_syn_behind_a_pause_still_begins_its_connection() {
-    let talk = Talk::new(NEAR_WRAP).handshake().say(First, 100, 100).say(Second, 50, 50);
+    let talk = Talk::new(NEAR_WRAP).handshake().send(First, 100, 100).send(Second, 50, 50);
     let mut reset = talk.clone();
     reset.frame(First, Flags::RST, 0);
     for talk in [talk, reset] {
@@ -70,8 +70,8 @@ fn a_syn_behind_a_pause_still_begins_its_connection() {
 /// A client's second request after an ACK looks like the end of a handshake.
 #[test]
 fn an_ack_and_a_request_alone_are_no_handshake() {
-    let talk = Talk::new(NEAR_WRAP).handshake().say(First, 100, 100).say(Second, 50, 50);
-    let talk = talk.acknowledge(First).say(First, 60, 60).say(Second, 40, 40);
+    let talk = Talk::new(NEAR_WRAP).handshake().send(First, 100, 100).send(Second, 50, 50);
+    let talk = talk.acknowledge(First).send(First, 60, 60).send(Second, 40, 40);
     let mut bench = Bench::new(Limits::default());
     [5, 6, 3, 4, 7, 1, 2, 0].into_iter().for_each(|at: usize| bench.push(&talk.frames[at]));
     assert_eq!(conversation_lines(&bench.checker.emitted), ["opened", "> 0..100", "< 0..50", "> 100..160", "< 50..90"]);
@@ -79,7 +79,7 @@ fn an_ack_and_a_request_alone_are_no_handshake() {
 
 #[test]
 fn an_answer_behind_its_ack_is_no_handshake_whose_syns_are_missing() {
-    let talk = Talk::new(NEAR_WRAP).handshake().say(First, 100, 100).acknowledge(Second).say(Second, 50, 50);
+    let talk = Talk::new(NEAR_WRAP).handshake().send(First, 100, 100).acknowledge(Second).send(Second, 50, 50);
     let mut bench = Bench::new(Limits::default());
     bench.tcp = Tcp::new(Limits::default(), |_| false);
     [4, 5, 2, 3, 1, 0].into_iter().for_each(|at: usize| bench.push(&talk.frames[at]));
@@ -88,8 +88,8 @@ fn an_answer_behind_its_ack_is_no_handshake_whose_syns_are_missing() {
 
 #[test]
 fn another_syn_on_the_same_ports_is_another_connection() {
-    let first = Talk::new([1, 2]).handshake().say(First, 100, 100);
-    let mut second = Talk::new([900_000, 800_000]).handshake().say(First, 50, 50);
+    let first = Talk::new([1, 2]).handshake().send(First, 100, 100);
+    let mut second = Talk::new([900_000, 800_000]).handshake().send(First, 50, 50);
     second.frames.insert(1, second.frames[0].clone());
     let frames: Vec<_> = first.frames.iter().chain(&second.frames).cloned().collect();
     let lines = conversation_lines(&run(&frames));
@@ -107,7 +107,7 @@ fn simultaneous_and_split_handshakes_are_one_connection() {
         if flags[1] & Flags::SYN != 0 {
             again.sequence = NEAR_WRAP[0];
         }
-        let talk = talk.say(First, 10, 10).say(Second, 20, 20).goodbye();
+        let talk = talk.send(First, 10, 10).send(Second, 20, 20).goodbye();
         assert_eq!(lines(&talk), ["opened", "> 0..10", "< 0..20", "> finished", "< finished", "closed"]);
     }
 }

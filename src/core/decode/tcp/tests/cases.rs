@@ -28,20 +28,20 @@ pub(super) fn lines(talk: &Talk) -> Vec<String> {
 
 #[test]
 fn bytes_in_order_are_delivered_at_once() {
-    let talk = Talk::new(NEAR_WRAP).handshake().say(First, 1_000, 600).say(Second, 2_000, 1_460);
+    let talk = Talk::new(NEAR_WRAP).handshake().send(First, 1_000, 600).send(Second, 2_000, 1_460);
     assert_eq!(conversation_lines(&open(&talk).checker.emitted), ["opened", "> 0..1000", "< 0..2000"]);
 }
 
 #[test]
 fn a_response_captured_before_its_request_waits_for_it() {
-    let mut talk = Talk::new(NEAR_WRAP).handshake().say(First, 100, 100).say(Second, 50, 50);
+    let mut talk = Talk::new(NEAR_WRAP).handshake().send(First, 100, 100).send(Second, 50, 50);
     talk.frames.swap(3, 4);
     assert_eq!(conversation_lines(&open(&talk).checker.emitted), ["opened", "> 0..100", "< 0..50"]);
 }
 
 #[test]
 fn an_ack_alone_does_not_close_a_gap() {
-    let mut talk = Talk::new(NEAR_WRAP).handshake().say(First, 300, 100).acknowledge(Second);
+    let mut talk = Talk::new(NEAR_WRAP).handshake().send(First, 300, 100).acknowledge(Second);
     let late = talk.frames.remove(4);
     let mut bench = open(&talk);
     assert_eq!(conversation_lines(&bench.checker.emitted), ["opened", "> 0..100"]);
@@ -51,7 +51,7 @@ fn an_ack_alone_does_not_close_a_gap() {
 
 #[test]
 fn acknowledged_bytes_are_lost_when_the_time_is_over() {
-    let mut talk = Talk::new(NEAR_WRAP).handshake().say(First, 300, 100).acknowledge(Second);
+    let mut talk = Talk::new(NEAR_WRAP).handshake().send(First, 300, 100).acknowledge(Second);
     talk.frames.remove(4);
     let acknowledged = talk.frames.last().map_or(0, |frame| frame.time);
     let limits = Limits::default();
@@ -73,7 +73,7 @@ fn acknowledged_bytes_are_lost_when_the_time_is_over() {
 #[test]
 fn a_pause_alone_is_no_loss() {
     let mut talk =
-        Talk::new(NEAR_WRAP).handshake().say(First, 300, 100).acknowledge(Second).wait(5_000).acknowledge(Second);
+        Talk::new(NEAR_WRAP).handshake().send(First, 300, 100).acknowledge(Second).wait(5_000).acknowledge(Second);
     let late = talk.frames.remove(4);
     talk.frames.push(late);
     assert_eq!(conversation_lines(&open(&talk).checker.emitted), ["opened", "> 0..300"]);
@@ -81,7 +81,7 @@ fn a_pause_alone_is_no_loss() {
 
 #[test]
 fn acknowledged_bytes_are_lost_when_enough_packets_went_by() {
-    let mut talk = Talk::new(NEAR_WRAP).handshake().say(First, 300, 100).acknowledge(Second);
+    let mut talk = Talk::new(NEAR_WRAP).handshake().send(First, 300, 100).acknowledge(Second);
     talk.frames.remove(4);
     let packets = Limits::default().loss_packets as usize;
     let acks = |talk: Talk, count: usize| (0..count).fold(talk, |talk, _| talk.acknowledge(Second));
@@ -96,7 +96,7 @@ fn acknowledged_bytes_are_lost_when_enough_packets_went_by() {
 
 #[test]
 fn bytes_that_nobody_acknowledged_may_still_come() {
-    let mut talk = Talk::new(NEAR_WRAP).handshake().say(First, 300, 100);
+    let mut talk = Talk::new(NEAR_WRAP).handshake().send(First, 300, 100);
     let (late, acknowledgment) = (talk.frames.remove(4), talk.frames[3].sequence.wrapping_add(100));
     let mut talk = talk.wait(60_000);
     talk.frame(Second, Flags::ACK, 0).acknowledgment = acknowledgment;
@@ -106,7 +106,7 @@ fn bytes_that_nobody_acknowledged_may_still_come() {
 
 #[test]
 fn a_request_whose_response_was_lost_goes_on_after_the_gap() {
-    let mut talk = Talk::new(NEAR_WRAP).handshake().say(First, 10, 10).say(Second, 500, 500).say(First, 20, 20);
+    let mut talk = Talk::new(NEAR_WRAP).handshake().send(First, 10, 10).send(Second, 500, 500).send(First, 20, 20);
     talk.frames.remove(4);
     assert_eq!(conversation_lines(&open(&talk).checker.emitted), ["opened", "> 0..10"]);
     assert_eq!(lines(&talk), ["opened", "> 0..10", "< gap 0..500", "> 10..30", "> cut", "< cut", "closed"]);
@@ -116,9 +116,9 @@ fn a_request_whose_response_was_lost_goes_on_after_the_gap() {
 fn one_direction_alone_never_stalls() {
     let mut talk = Talk::new(NEAR_WRAP).handshake();
     for _ in 0..5 {
-        talk = talk.say(First, 100, 100).say(Second, 1_000, 500).wait(2_000);
+        talk = talk.send(First, 100, 100).send(Second, 1_000, 500).wait(2_000);
     }
-    let mut talk = talk.say(First, 100, 100).goodbye();
+    let mut talk = talk.send(First, 100, 100).goodbye();
     talk.frames.retain(|frame| frame.side == First);
     let lines = lines(&talk);
     assert_eq!(lines[..4], ["opened", "> 0..100", "< gap 0..1000", "> 100..200"]);
@@ -127,7 +127,7 @@ fn one_direction_alone_never_stalls() {
 
 #[test]
 fn a_hole_in_the_only_direction_ends_with_time() {
-    let mut talk = Talk::new(NEAR_WRAP).handshake().say(Second, 500, 100).wait(1_500).say(Second, 100, 100);
+    let mut talk = Talk::new(NEAR_WRAP).handshake().send(Second, 500, 100).wait(1_500).send(Second, 100, 100);
     talk.frames.remove(5);
     talk.frames.retain(|frame| frame.side == Second);
     let expected = ["opened", "< 0..200", "< gap 200..300", "< 300..600"];
@@ -141,7 +141,7 @@ fn a_hole_in_the_only_direction_ends_with_time() {
 fn one_direction_alone_is_delivered_when_memory_runs_out() {
     let mut talk = Talk::new(NEAR_WRAP).handshake();
     for _ in 0..4 {
-        talk = talk.say(First, 1_000, 500).say(Second, 100, 100).wait(2_000);
+        talk = talk.send(First, 1_000, 500).send(Second, 100, 100).wait(2_000);
     }
     talk.frames.retain(|frame| frame.side == First);
     for limits in [
@@ -155,7 +155,7 @@ fn one_direction_alone_is_delivered_when_memory_runs_out() {
 
 #[test]
 fn what_is_buffered_at_the_end_is_delivered_in_order_of_time() {
-    let talk = Talk::new(NEAR_WRAP).handshake().say(First, 10, 10).say(Second, 10, 10).say(First, 10, 10);
+    let talk = Talk::new(NEAR_WRAP).handshake().send(First, 10, 10).send(Second, 10, 10).send(First, 10, 10);
     let client: Vec<&Frame> = talk.frames.iter().filter(|frame| frame.side == First).collect();
     let mut bench = Bench::new(Limits::default());
     // The second connection sends between the segments of the first.
@@ -171,14 +171,14 @@ fn what_is_buffered_at_the_end_is_delivered_in_order_of_time() {
 
 #[test]
 fn a_keep_alive_probe_adds_and_changes_nothing() {
-    let mut talk = Talk::new(NEAR_WRAP).handshake().say(First, 100, 100).acknowledge(Second).wait(30_000);
+    let mut talk = Talk::new(NEAR_WRAP).handshake().send(First, 100, 100).acknowledge(Second).wait(30_000);
     for garbage in [vec![], vec![0]] {
         let sequence = talk.frames[3].sequence.wrapping_add(99);
         let probe = talk.frame(First, Flags::ACK, 0);
         (probe.sequence, probe.payload) = (sequence, garbage);
         talk = talk.acknowledge(Second);
     }
-    let talk = talk.say(First, 100, 100).goodbye();
+    let talk = talk.send(First, 100, 100).goodbye();
     assert_eq!(lines(&talk), ["opened", "> 0..200", "> finished", "< finished", "closed"]);
     // Also where it is the first packet captured, and where it is captured before the byte it
     // repeats.
@@ -191,7 +191,7 @@ fn a_keep_alive_probe_adds_and_changes_nothing() {
 
 #[test]
 fn other_bytes_for_delivered_ones_are_a_conflict_and_the_first_stay() {
-    let mut talk = Talk::new(NEAR_WRAP).handshake().say(First, 100, 100).acknowledge(Second);
+    let mut talk = Talk::new(NEAR_WRAP).handshake().send(First, 100, 100).acknowledge(Second);
     let mut again = talk.frames[3].clone();
     again.payload[40..44].copy_from_slice(&[0, 1, 2, 3].map(|at| !byte(First, 40 + at)));
     talk.frames.push(again);
@@ -204,7 +204,7 @@ fn other_bytes_for_delivered_ones_are_a_conflict_and_the_first_stay() {
 fn other_bytes_for_what_the_peer_has_long_had_are_a_conflict_too() {
     let mut talk = Talk::new(NEAR_WRAP).handshake();
     for _ in 0..3 {
-        talk = talk.say(First, 100, 100).acknowledge(Second);
+        talk = talk.send(First, 100, 100).acknowledge(Second);
     }
     let mut again = talk.frames[3].clone();
     again.payload[7] ^= 1;
@@ -215,7 +215,7 @@ fn other_bytes_for_what_the_peer_has_long_had_are_a_conflict_too() {
 
 #[test]
 fn other_bytes_for_held_ones_are_a_conflict_and_the_first_stay() {
-    let mut talk = Talk::new(NEAR_WRAP).handshake().say(First, 300, 100);
+    let mut talk = Talk::new(NEAR_WRAP).handshake().send(First, 300, 100);
     let mut again = talk.frames[5].clone();
     again.payload[0] ^= 1;
     let missing = talk.frames.remove(3);
@@ -230,17 +230,17 @@ fn bytes_cut_by_the_snap_length_are_a_gap_unless_they_come_again() {
         talk.frames[3].payload.truncate(60);
         talk.frames[3].missing = 40;
     };
-    let mut talk = Talk::new(NEAR_WRAP).handshake().say(First, 200, 100).acknowledge(Second);
+    let mut talk = Talk::new(NEAR_WRAP).handshake().send(First, 200, 100).acknowledge(Second);
     cut(&mut talk);
     let again = talk.frames[3].clone();
     assert_eq!(lines(&talk), ["opened", "> 0..60", "> gap 60..100", "> 100..200", "> cut", "< cut", "closed"]);
-    let mut whole = Talk::new(NEAR_WRAP).handshake().say(First, 200, 100);
+    let mut whole = Talk::new(NEAR_WRAP).handshake().send(First, 200, 100);
     let original = whole.frames[3].clone();
     cut(&mut whole);
     whole.frames.extend([again, original]);
     assert_eq!(lines(&whole), ["opened", "> 0..200", "> cut", "< cut", "closed"]);
     // The last bytes of the stream.
-    let mut tail = Talk::new(NEAR_WRAP).handshake().say(First, 100, 100);
+    let mut tail = Talk::new(NEAR_WRAP).handshake().send(First, 100, 100);
     cut(&mut tail);
     assert_eq!(lines(&tail), ["opened", "> 0..60", "> gap 60..100", "> cut", "< cut", "closed"]);
 }
@@ -249,7 +249,7 @@ fn bytes_cut_by_the_snap_length_are_a_gap_unless_they_come_again() {
 fn data_in_syn_and_fin_is_data() {
     let mut talk = Talk::new(NEAR_WRAP).handshake();
     talk.frames[0].payload = bytes(First, 0, 30);
-    let mut rest = Talk::new([NEAR_WRAP[0].wrapping_add(30), NEAR_WRAP[1]]).say(Second, 70, 70);
+    let mut rest = Talk::new([NEAR_WRAP[0].wrapping_add(30), NEAR_WRAP[1]]).send(Second, 70, 70);
     rest.frame(First, Flags::FIN | Flags::ACK, 0).payload = bytes(First, 30, 20);
     talk.frames.extend(rest.frames);
     assert_eq!(lines(&talk), ["opened", "> 0..30", "< 0..70", "> 30..50", "> finished", "< cut", "closed"]);
@@ -259,16 +259,16 @@ fn data_in_syn_and_fin_is_data() {
 
 #[test]
 fn half_closed_the_other_side_goes_on() {
-    let mut talk = Talk::new(NEAR_WRAP).handshake().say(First, 10, 10);
+    let mut talk = Talk::new(NEAR_WRAP).handshake().send(First, 10, 10);
     talk.fin(First);
-    let mut talk = talk.wait(3_600_000).say(Second, 500, 100);
+    let mut talk = talk.wait(3_600_000).send(Second, 500, 100);
     talk.fin(Second);
     assert_eq!(lines(&talk), ["opened", "> 0..10", "> finished", "< 0..500", "< finished", "closed"]);
 }
 
 #[test]
 fn after_a_reset_what_comes_late_still_counts() {
-    let mut talk = Talk::new(NEAR_WRAP).handshake().say(First, 100, 100).say(Second, 200, 100);
+    let mut talk = Talk::new(NEAR_WRAP).handshake().send(First, 100, 100).send(Second, 200, 100);
     let late = talk.frames.remove(5);
     talk.frame(First, Flags::RST, 0);
     talk.frames.push(late);
@@ -278,11 +278,11 @@ fn after_a_reset_what_comes_late_still_counts() {
 
 #[test]
 fn a_reset_outside_the_window_is_ignored() {
-    let mut talk = Talk::new(NEAR_WRAP).handshake().say(First, 100, 100).acknowledge(Second);
+    let mut talk = Talk::new(NEAR_WRAP).handshake().send(First, 100, 100).acknowledge(Second);
     for forged in [talk.frames[3].sequence, talk.frames[3].sequence.wrapping_add(1 << 30)] {
         talk.frame(First, Flags::RST, 0).sequence = forged;
     }
-    let talk = talk.say(First, 10, 10).goodbye();
+    let talk = talk.send(First, 10, 10).goodbye();
     assert_eq!(lines(&talk), ["opened", "> 0..110", "> finished", "< finished", "closed"]);
 }
 
@@ -308,7 +308,7 @@ fn closed_connections_linger_for_late_segments_and_are_then_forgotten() {
 
 #[test]
 fn a_request_captured_only_when_sent_again_still_precedes_its_response() {
-    let mut talk = Talk::new(NEAR_WRAP).handshake().say(First, 100, 100).say(Second, 50, 50);
+    let mut talk = Talk::new(NEAR_WRAP).handshake().send(First, 100, 100).send(Second, 50, 50);
     let mut again = talk.frames.remove(3);
     again.acknowledgment = again.acknowledgment.wrapping_add(50);
     again.time = talk.frames.last().map_or(0, |frame| frame.time) + 1;
@@ -318,9 +318,9 @@ fn a_request_captured_only_when_sent_again_still_precedes_its_response() {
 
 #[test]
 fn an_ack_of_what_was_never_sent_costs_nothing() {
-    let mut talk = Talk::new(NEAR_WRAP).handshake().say(First, 100, 100).say(Second, 100, 100);
+    let mut talk = Talk::new(NEAR_WRAP).handshake().send(First, 100, 100).send(Second, 100, 100);
     talk.frame(First, Flags::ACK, 50).acknowledgment = 1 << 29;
-    let talk = talk.say(First, 50, 50).say(Second, 100, 100).wait(2_000).goodbye();
+    let talk = talk.send(First, 50, 50).send(Second, 100, 100).wait(2_000).goodbye();
     // The client's next segment shows how much it had received.
     let lines = lines(&talk);
     let expected = ["opened", "> 0..100", "< 0..100", "> 100..200", "< 100..200", "> finished", "< finished", "closed"];
@@ -362,7 +362,7 @@ fn a_clock_gone_mad_loses_nothing() {
 #[test]
 fn a_full_buffer_gives_up_the_hole() {
     let limits = Limits { reassembly_per_direction: 4_000, ..Limits::default() };
-    let mut talk = Talk::new(NEAR_WRAP).handshake().say(First, 6_000, 1_000);
+    let mut talk = Talk::new(NEAR_WRAP).handshake().send(First, 6_000, 1_000);
     talk.frames.remove(3);
     let mut bench = Bench::new(limits);
     talk.frames.iter().for_each(|frame| bench.push(frame));
@@ -388,7 +388,7 @@ fn the_connection_idle_longest_goes_when_there_are_too_many() {
 #[test]
 fn a_flood_leaves_no_deadlines_behind() {
     let limits = Limits { connections: 16, ..Limits::default() };
-    let talk = Talk::new(NEAR_WRAP).handshake().say(First, 10, 10);
+    let talk = Talk::new(NEAR_WRAP).handshake().send(First, 10, 10);
     let mut bench = Bench::new(limits);
     for port in 2_000..6_000 {
         bench.push_on(&talk.frames[3], port);

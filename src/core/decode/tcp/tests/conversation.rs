@@ -52,7 +52,7 @@ impl Talk {
     pub fn whole(initial: [u32; 2], turns: &[(Side, usize)], segment: usize) -> Talk {
         let mut talk = Talk::new(initial).handshake();
         for (side, length) in turns {
-            talk = talk.say(*side, *length, segment);
+            talk = talk.send(*side, *length, segment);
         }
         talk.goodbye()
     }
@@ -67,7 +67,7 @@ impl Talk {
     }
 
     /// `side` sends `length` bytes in segments of at most `segment` bytes.
-    pub fn say(mut self, side: Side, length: usize, segment: usize) -> Talk {
+    pub fn send(mut self, side: Side, length: usize, segment: usize) -> Talk {
         let mut left = length;
         while left > 0 {
             let now = left.min(segment);
