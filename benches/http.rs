@@ -3,7 +3,7 @@
 use divan::counter::BytesCount;
 use divan::{Bencher, black_box};
 use mcptap_core::internal::capture::Limits;
-use mcptap_core::internal::decode::http1::{Http1, Seen};
+use mcptap_core::internal::decode::http1::Http1;
 use mcptap_core::internal::decode::lines::Lines;
 use mcptap_core::internal::decode::sse::Sse;
 use mcptap_core::internal::decode::{Direction, Piece};
@@ -33,7 +33,7 @@ fn http1(bencher: Bencher<'_, '_>, pieces: &[(Direction, &[u8])]) {
     bencher.counter(BytesCount::new(bytes)).bench_local(|| {
         let mut decoder = Http1::new(Limits::default());
         for (direction, piece) in pieces {
-            decoder.push(*direction, Piece::Data(piece), Seen::default(), &mut |event| drop(black_box(event)));
+            decoder.push(*direction, Piece::Data(piece), 0, &mut |event| drop(black_box(event)));
         }
     });
 }

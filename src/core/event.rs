@@ -107,7 +107,7 @@ pub struct Connection {
     /// The server's name (DNS, SNI, Host), where known.
     pub host: Option<String>,
     /// The steps of the TLS handshake and runs of TLS application data, in order, where it is TLS.
-    pub tls: Vec<crate::decode::tls::Step>,
+    pub tls: Vec<crate::decode::tls::RecordGroup>,
     /// What TLS agreed on, where it is TLS.
     pub agreed: Option<crate::decode::tls::Agreed>,
 }

@@ -29,7 +29,7 @@ pub mod decode {
         pub use crate::decode::http::{Head, HttpEvent, MASK, StartLine, is_secret};
     }
     pub mod http1 {
-        pub use crate::decode::http1::{Http1, Seen};
+        pub use crate::decode::http1::Http1;
     }
     pub mod json {
         pub use crate::decode::json::{
@@ -60,11 +60,11 @@ pub mod decode {
     }
     pub mod tcp {
         pub use crate::decode::tcp::{
-            Analysis, Delivery, End, Facts, Flags, Options, Segment, SegmentFact, Sink, Step, Tcp,
+            Analysis, Delivery, End, Facts, Flags, HandshakePacket, Segment, SegmentFact, Sink, SynOptions, Tcp,
         };
     }
     pub mod tls {
-        pub use crate::decode::tls::{Agreed, Step, StepKind};
+        pub use crate::decode::tls::{Agreed, RecordGroup, RecordGroupKind};
         pub mod keylog {
             pub use crate::decode::tls::keylog::KeyLog;
         }

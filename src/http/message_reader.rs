@@ -2,7 +2,7 @@
 
 use crate::capture::Limits;
 use crate::decode::http::{Head, HttpEvent, StartLine};
-use crate::decode::http1::{Http1, Seen};
+use crate::decode::http1::Http1;
 use crate::decode::{Anomaly, Direction, Ending, Piece};
 
 /// One part of a message.
@@ -46,7 +46,7 @@ impl MessageReader {
         self.pushed += bytes.len() as u64;
         let mut parts = Vec::new();
         let MessageReader { http, next, has_head, persists, is_over, .. } = self;
-        http.push(self.direction, piece, Seen::default(), &mut |event| match event {
+        http.push(self.direction, piece, 0, &mut |event| match event {
             _ if *is_over => *next = next.or(start(&event)),
             HttpEvent::Head { head, .. } if is_interim(&head) => {}
             HttpEvent::Head { head, .. } => {

@@ -17,7 +17,7 @@ use super::endpoint::{Change, EndpointEvent};
 use super::heads::{HeadRewriter, Redirect};
 use crate::capture::Limits;
 use crate::decode::http::{Head, HttpEvent, StartLine};
-use crate::decode::http1::{Http1, Seen};
+use crate::decode::http1::Http1;
 use crate::decode::{Anomaly, Direction, Ending, Piece};
 use crate::http::requests::Refusal;
 
@@ -132,9 +132,9 @@ impl Conversation {
     }
 
     fn decode(&mut self, direction: Direction, piece: Piece<'_>) {
-        let seen = Seen { acknowledged: self.pushed[direction.reversed() as usize] };
+        let acknowledged = self.pushed[direction.reversed() as usize];
         let Conversation { http, rewriter, .. } = self;
-        http.push(direction, piece, seen, &mut |event| rewriter.handle(event));
+        http.push(direction, piece, acknowledged, &mut |event| rewriter.handle(event));
     }
 
     /// Appends the bytes of this direction that may be forwarded.

@@ -5,7 +5,7 @@
 
 use crate::capture::PacketNumber;
 use crate::decode::jsonrpc::Kind;
-use crate::decode::tls::StepKind;
+use crate::decode::tls::RecordGroupKind;
 use crate::decode::{Direction, Side};
 use crate::findings::Severity;
 use crate::mcp::{Carrier, Transport};
@@ -213,13 +213,13 @@ impl Code for Severity {
     const WHAT: &'static str = "a severity";
 }
 
-impl Code for StepKind {
-    const ALL: &'static [StepKind] = &[
-        StepKind::Handshake,
-        StepKind::ApplicationData,
-        StepKind::Alert,
-        StepKind::SessionTickets,
-        StepKind::Decrypted,
+impl Code for RecordGroupKind {
+    const ALL: &'static [RecordGroupKind] = &[
+        RecordGroupKind::Handshake,
+        RecordGroupKind::ApplicationData,
+        RecordGroupKind::Alert,
+        RecordGroupKind::SessionTickets,
+        RecordGroupKind::Decrypted,
     ];
     const WHAT: &'static str = "a TLS step";
 }

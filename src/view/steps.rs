@@ -5,8 +5,8 @@ mod table;
 use crate::capture::PacketNumber;
 use crate::decode::exchange::{Exchange, Half};
 use crate::decode::jsonrpc::Kind;
-use crate::decode::tcp::{Facts, Options};
-use crate::decode::tls::StepKind;
+use crate::decode::tcp::{Facts, SynOptions};
+use crate::decode::tls::RecordGroupKind;
 use crate::decode::{Direction, Side};
 use crate::event::{Connection, ConnectionKind};
 use crate::mcp::{Carrier, MessageNumber, Peers, Session, SessionNumber};
@@ -124,7 +124,7 @@ fn handshake(facts: &Facts, roles: &ConnectionRoles, is_made_up: bool) -> Vec<St
     steps
 }
 
-fn options(options: &Options) -> String {
+fn options(options: &SynOptions) -> String {
     let mut words = Vec::new();
     if let Some(mss) = options.mss {
         words.push(format!("MSS {mss}"));
@@ -144,21 +144,21 @@ fn options(options: &Options) -> String {
 fn tls(connection: &Connection, roles: &ConnectionRoles) -> Vec<Step> {
     let from = roles.client;
     let has_data =
-        connection.tls.iter().any(|step| matches!(step.kind, StepKind::ApplicationData | StepKind::Decrypted));
+        connection.tls.iter().any(|step| matches!(step.kind, RecordGroupKind::ApplicationData | RecordGroupKind::Decrypted));
     // Session tickets and a closing alert are details. An alert without any data explains why
     // there is none.
     let shown = connection.tls.iter().filter(|step| match step.kind {
-        StepKind::Handshake | StepKind::ApplicationData | StepKind::Decrypted => true,
-        StepKind::SessionTickets => false,
-        StepKind::Alert => !has_data,
+        RecordGroupKind::Handshake | RecordGroupKind::ApplicationData | RecordGroupKind::Decrypted => true,
+        RecordGroupKind::SessionTickets => false,
+        RecordGroupKind::Alert => !has_data,
     });
     let steps = shown.map(|step| {
         let what = match step.kind {
-            StepKind::Handshake => "TLS handshake",
-            StepKind::ApplicationData => "TLS application data, encrypted",
-            StepKind::Decrypted => "TLS application data, decrypted",
-            StepKind::SessionTickets => "TLS session tickets",
-            StepKind::Alert => "TLS alert",
+            RecordGroupKind::Handshake => "TLS handshake",
+            RecordGroupKind::ApplicationData => "TLS application data, encrypted",
+            RecordGroupKind::Decrypted => "TLS application data, decrypted",
+            RecordGroupKind::SessionTickets => "TLS session tickets",
+            RecordGroupKind::Alert => "TLS alert",
         };
         let detail = if step.detail.is_empty() { what.to_owned() } else { format!("{what}  {}", step.detail) };
         Step { direction: None, ..roles.step("TLS", from, step.packets.clone(), detail) }

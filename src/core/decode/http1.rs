@@ -1,11 +1,11 @@
-//! HTTP/1.0 and 1.1 (RFC 9112): both directions of one connection, since a response is framed by its request.
+//! HTTP/1.0 and 1.1 (RFC 9112). Both directions are decoded together, since a response is framed by
+//! its request.
 //!
-//! Each direction has a reader, and both share the queue of requests that wait for their response. Nothing is ever
-//! repaired by guessing: what is lost is said to be lost, and a response that cannot be told to answer a request stays
-//! alone.
+//! Each direction has a reader. Both share the queue of requests without a response. Nothing is
+//! guessed: lost bytes are reported as lost. A response whose request is uncertain stays alone.
 
 mod framing;
-mod fuzz;
+pub(super) mod fuzz;
 mod grammar;
 mod pairing;
 mod reader;
@@ -17,98 +17,93 @@ pub use sniff::{sniff, sniff_events};
 use std::ops::Range;
 
 use pairing::Pairing;
-use reader::{Reader, Turn};
+use reader::{PieceContext, Reader};
 
 use super::http::HttpEvent;
 use super::{Direction, Piece};
 use crate::capture::Limits;
 
-/// What goes with a piece.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Seen {
-    /// Offset in the other direction up to which the sender had seen when it sent the piece (see `tcp::Delivery`).
-    pub acknowledged: u64,
-}
-
-/// Decodes one connection.
+/// The decoder of one connection.
 #[derive(Debug)]
 pub struct Http1 {
-    requests: Reader,
-    responses: Reader,
+    /// For each direction: the reader of requests, then that of responses.
+    readers: [Reader; 2],
     pairing: Pairing,
 }
 
 impl Http1 {
-    /// At the first byte of both directions.
+    /// A decoder that starts at the first byte of both directions.
     pub fn new(limits: Limits) -> Http1 {
         Http1 {
-            requests: Reader::new(Direction::ClientToServer, &limits),
-            responses: Reader::new(Direction::ServerToClient, &limits),
+            readers: [Direction::ClientToServer, Direction::ServerToClient]
+                .map(|direction| Reader::new(direction, &limits)),
             pairing: Pairing::new(limits.pipelined),
         }
     }
 
-    /// The same, where the directions begin at these offsets.
-    pub fn behind(limits: Limits, offsets: [u64; 2]) -> Http1 {
+    /// A decoder that starts at these offsets of the two directions.
+    pub fn at_offsets(limits: Limits, offsets: [u64; 2]) -> Http1 {
         let mut http = Http1::new(limits);
-        http.requests.begin_at(offsets[0]);
-        http.responses.begin_at(offsets[1]);
+        http.readers.iter_mut().zip(offsets).for_each(|(reader, offset)| reader.begin_at(offset));
         http
     }
 
-    /// The same, where the capture begins in the middle of a response.
+    /// A decoder for a capture that begins in the middle of a response, at these offsets.
     pub fn midway(limits: Limits, offsets: [u64; 2]) -> Http1 {
-        let mut http = Http1::behind(limits, offsets);
-        http.responses.begin_midway();
+        let mut http = Http1::at_offsets(limits, offsets);
+        http.readers[Direction::ServerToClient as usize].begin_midway();
         http
     }
 
-    /// The next piece of one direction.
-    pub fn push(&mut self, direction: Direction, piece: Piece<'_>, seen: Seen, sink: &mut impl FnMut(HttpEvent<'_>)) {
-        let mut turn = Turn { pairing: &mut self.pairing, seen: seen.acknowledged, sink };
+    /// Decodes the next piece of one direction.
+    ///
+    /// `acknowledged` is the offset in the other direction up to which the sender had acknowledged
+    /// when it sent the piece (see `tcp::Delivery`).
+    pub fn push(
+        &mut self,
+        direction: Direction,
+        piece: Piece<'_>,
+        acknowledged: u64,
+        sink: &mut impl FnMut(HttpEvent<'_>),
+    ) {
+        let mut context = PieceContext { pairing: &mut self.pairing, acknowledged, sink };
+        let [requests, responses] = &mut self.readers;
         match (direction, piece) {
             (Direction::ClientToServer, Piece::Data(mut bytes)) => {
                 while !bytes.is_empty() {
-                    bytes = &bytes[self.requests.data(bytes, &mut turn)..];
+                    bytes = &bytes[requests.take_data(bytes, &mut context)..];
                 }
             }
             (Direction::ServerToClient, Piece::Data(mut bytes)) => {
                 while !bytes.is_empty() {
-                    bytes = &bytes[self.responses.data(bytes, &mut turn)..];
-                    // A response may decide how the bytes behind its request are to be read; the next may answer what
-                    // they are.
-                    self.requests.settle(&mut turn);
+                    bytes = &bytes[responses.take_data(bytes, &mut context)..];
+                    // A response may decide how the bytes after its request are read. The next
+                    // response may answer one of the requests found there.
+                    requests.decide_switch(&mut context);
                 }
             }
             (_, Piece::Gap(0)) => {}
-            (Direction::ClientToServer, Piece::Gap(length)) => self.requests.gap(length, &mut turn),
-            (Direction::ServerToClient, Piece::Gap(length)) => self.responses.gap(length, &mut turn),
-            (Direction::ClientToServer, Piece::End(ending)) => self.requests.stream_end(ending, &mut turn),
-            (Direction::ServerToClient, Piece::End(ending)) => self.responses.stream_end(ending, &mut turn),
+            (_, Piece::Gap(length)) => self.readers[direction as usize].gap(length, &mut context),
+            (_, Piece::End(ending)) => self.readers[direction as usize].stream_end(ending, &mut context),
         }
     }
 
     /// Bytes held of both directions.
     fn held(&self) -> usize {
-        self.requests.held() + self.responses.held()
+        self.readers.iter().map(Reader::held).sum()
     }
 
-    /// The bytes of this direction that are being passed over in search of a message: what an [`Anomaly::Skipped`] will tell that ends
-    /// there or later. Empty while framing is known.
+    /// The bytes of this direction that the search for the next message has passed so far. A
+    /// later [`Anomaly::Skipped`](super::Anomaly::Skipped) will contain them. Empty while the
+    /// framing is known.
     pub fn passed_over(&self, direction: Direction) -> Range<u64> {
-        match direction {
-            Direction::ClientToServer => self.requests.passed_over()..self.requests.low_water(),
-            Direction::ServerToClient => self.responses.passed_over()..self.responses.low_water(),
-        }
+        let reader = &self.readers[direction as usize];
+        reader.passed_over()..reader.low_water()
     }
 
-    /// The lowest offset of this direction that may still be given out as content or head: everything below is done
-    /// with.
+    /// The lowest offset of this direction that a later event may contain as content or head.
     pub fn low_water(&self, direction: Direction) -> u64 {
-        match direction {
-            Direction::ClientToServer => self.requests.low_water(),
-            Direction::ServerToClient => self.responses.low_water(),
-        }
+        self.readers[direction as usize].low_water()
     }
 }
 

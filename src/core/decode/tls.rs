@@ -1,86 +1,93 @@
-//! TLS records and the handshake (RFC 8446, 5246): explained without keys, opened with the secrets of a key log.
+//! TLS records and the handshake (RFC 8446, RFC 5246). Without keys a connection is explained.
+//! With the secrets of a key log its records are opened too.
 //!
 //! ```text
-//!  bytes of one direction ─► record.rs ─► a record is over ─► state.rs ─► handshake.rs   what was agreed on
-//!                                                               │  │  └──► steps.rs       what the layer view shows
-//!                  key log ─► keylog.rs ─► opening.rs ◄─────────┘  └─────► TlsEvent       plaintext
-//!                               search.rs ◄─┤ which keys, which number
-//!                                           ├─► secrets.rs   secret to keys      suite.rs   what a suite needs
-//!                                           └─► protect.rs   one record, opened
+//!  bytes of one direction ─► record.rs ─► records ─► interpreter.rs ─► handshake.rs
+//!                                                      │  │  │         messages in the clear
+//!                                                      │  │  └──► record_groups.rs
+//!                                                      │  │       rows of the layer view
+//!                                                      │  └─────► TlsEvent: plaintext
+//!                                                      ▼
+//!   key log ─► keylog.rs ─► direction_keys.rs    which keys, which record number
+//!                   search.rs ◄─┤                a session without its ClientHello
+//!                               ├─► secrets.rs   secret to keys      suite.rs   cipher suites
+//!                               └─► protect.rs   opens one record
 //! ```
 //!
-//! **Secrets that come later.** Applications log secrets while they shake hands, so whoever reads the log live may see records first. From the
-//! first record that waits for its secrets, all records of the connection are held, beside being explained without keys; when the
-//! secrets come, the connection is set back to where it began to wait and the records are read again.
+//! **Secrets that arrive late.** Applications write secrets to the key log during the handshake. A
+//! live reader of the log may therefore receive records before their secrets. From the first record
+//! whose secrets are missing, all records of the connection are buffered. They are explained
+//! without keys meanwhile. When the secrets arrive, the connection returns to its state before that
+//! record and reads the buffered records again.
 
+mod direction_keys;
 mod early;
 mod fuzz;
 mod handshake;
+mod interpreter;
 pub mod keylog;
-mod opening;
 mod protect;
 mod record;
+mod record_groups;
 mod search;
 mod secrets;
-mod state;
-mod steps;
 mod suite;
 #[cfg(test)]
 mod tests;
 
+use self::interpreter::Interpreter;
 use self::keylog::KeyLog;
-use self::record::{ContentType, Cursor, Fragment, HEADER, Record, Records};
-use self::state::State;
+use self::record::{ContentType, Cursor, HEADER, Record, RecordFragment, Records};
 use super::{Anomaly, Direction, Ending, Piece};
 use crate::capture::{Limits, PacketNumber, PacketRange, Time};
 
 pub use self::fuzz::fuzz_tls;
 pub use self::keylog::fuzz_keylog;
 
-/// A step of a TLS connection, as the layer view shows it.
+/// Records of a TLS connection that the layer view shows as one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
-    /// What it is.
-    pub kind: StepKind,
-    /// Time of its first record.
+pub struct RecordGroup {
+    /// The kind of the records.
+    pub kind: RecordGroupKind,
+    /// Time of the first record.
     pub time: Time,
-    /// Packets that carried its records, in order of capture.
+    /// The packets that carried the records, in order of capture, each once.
     pub packets: Vec<PacketNumber>,
-    /// What it says: `ClientHello, ServerHello, Finished`, versions, names ...
+    /// A summary for people: `ClientHello, ServerHello, Finished`, versions, names and so on.
     pub detail: String,
 }
 
-/// What a step is.
+/// The kind of a group of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StepKind {
-    /// Up to the last handshake message before application data.
+pub enum RecordGroupKind {
+    /// Records up to the last handshake message before application data.
     Handshake,
     /// Application data of both sides that was not opened.
     ApplicationData,
-    /// Session tickets of TLS 1.3, which look like application data and are none.
+    /// Session tickets of TLS 1.3. They look like application data.
     SessionTickets,
-    /// An alert.
+    /// An alert, encrypted or not.
     Alert,
     /// Application data of both sides that was opened.
     Decrypted,
 }
 
-/// What the hellos agreed on, for people.
+/// The parameters that the two hellos negotiated, as text for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Agreed {
-    /// `TLS 1.3`.
+    /// The protocol version, such as `TLS 1.3`.
     pub version: Option<String>,
-    /// As the IANA registry names it.
+    /// The name of the cipher suite in the IANA registry.
     pub cipher_suite: Option<String>,
-    /// The server's name that the client asked for (SNI, RFC 6066), lower case.
+    /// The server name that the client requested (SNI, RFC 6066), in lower case.
     pub server_name: Option<String>,
-    /// The protocol chosen (ALPN, RFC 7301).
+    /// The application protocol that was chosen (ALPN, RFC 7301).
     pub alpn: Option<String>,
-    /// An earlier session was resumed.
+    /// Whether an earlier session was resumed.
     pub resumed: bool,
 }
 
-/// Whether the records of a connection could be opened.
+/// Whether the records of a connection could be opened, and if not, why.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Secrecy {
     /// Nothing was protected so far.
@@ -88,323 +95,319 @@ pub enum Secrecy {
     Clear,
     /// Records were opened.
     Opened,
-    /// No secrets of this session are at hand.
+    /// The key log has no secrets of this session.
     NoSecrets,
-    /// The ClientHello was not captured, without which nobody can tell which secrets to take.
+    /// The ClientHello was not captured. Without it nothing shows which secrets belong
+    /// to the session.
     Late,
-    /// There are secrets, and they do not open its records.
+    /// There are secrets of this session, but they do not open its records.
     WrongSecrets,
-    /// There are secrets, and a cipher suite or version that is not opened.
+    /// There are secrets, but the cipher suite or the version is not supported.
     Unsupported,
 }
 
-/// What TLS carried.
+/// An event that the records of a connection caused.
 #[derive(Debug)]
 pub enum TlsEvent<'a> {
     /// The application data of one record.
     Data {
-        /// Which way.
+        /// The direction of the record.
         direction: Direction,
-        /// The plaintext.
+        /// The plaintext of the record.
         bytes: &'a [u8],
-        /// Where the record stands in the connection's stream: its header's first byte, and behind its last.
+        /// The range of the record in the connection's stream: from the first byte of its header to
+        /// the offset after its last byte.
         record: (u64, u64),
-        /// When its last byte was captured.
+        /// Capture time of the last byte.
         time: Time,
-        /// Offset of the other direction that its sender had seen.
+        /// The offset in the other direction up to which the sender had acknowledged.
         acknowledged: u64,
     },
-    /// Application data that was never seen; its length is exact where only its records' number was lost.
+    /// Application data that was not captured. The length follows from the number of lost records.
+    /// It is exact unless they were padded.
     Lost {
-        /// Which way.
+        /// The direction of the data.
         direction: Direction,
-        /// How many bytes.
+        /// The number of bytes.
         length: u64,
-        /// When that was found.
+        /// The capture time at which the loss was found.
         time: Time,
     },
-    /// Nothing follows: `close_notify`, or the end of the connection.
+    /// The direction carries no more data: `close_notify`, or the end of the connection.
     End {
-        /// Which way.
+        /// The direction that ended.
         direction: Direction,
-        /// How.
+        /// The way in which it ended.
         ending: Ending,
-        /// When.
+        /// The capture time of the end.
         time: Time,
     },
-    /// Client and server were taken for each other so far: from here on, this event included, directions are the other way round.
+    /// Client and server were confused so far. From this event on, all directions are swapped.
     Reversed,
-    /// Something odd.
+    /// An anomaly in the records.
     Anomaly {
-        /// Which way.
+        /// The direction of the record.
         direction: Direction,
-        /// Where, in the connection's stream.
+        /// The range in the connection's stream.
         record: (u64, u64),
-        /// What.
+        /// The anomaly itself.
         anomaly: Anomaly,
     },
 }
 
-/// Where events go.
-pub type Sink<'s> = dyn FnMut(TlsEvent<'_>) + 's;
+/// Receives the events of a connection.
+pub type TlsEventSink<'s> = dyn FnMut(TlsEvent<'_>) + 's;
 
-/// What goes with a piece.
+/// The circumstances in which a piece was captured.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Arrival<'a> {
     /// The packets that carried its bytes, in order.
     pub packets: &'a [PacketRange],
-    /// When it was captured.
+    /// The capture time.
     pub time: Time,
-    /// Offset in the other direction up to which the sender had seen.
+    /// The offset in the other direction up to which the sender had acknowledged.
     pub acknowledged: u64,
 }
 
-/// Whether a stream begins with a TLS record; `None` while there are too few bytes to say: five, or of a handshake six, since the first message tells
-/// whose side this is.
+/// Whether a stream begins with a TLS record. `None` while there are too few bytes to decide.
+///
+/// Five bytes are enough for most records. A handshake record needs six, since the type of its
+/// first message shows which side sent it.
 pub fn sniff(bytes: &[u8]) -> Option<bool> {
     record::sniff(bytes).filter(|is_record| !is_record || bytes[0] != 22 || bytes.len() > 5)
 }
 
-/// Whether bytes look like a record of application data: in the middle of a connection, the only ones that are looked for.
+/// Whether bytes look like a record of application data. A connection joined in the middle is
+/// recognised by such records only.
 pub fn sniff_application_data(bytes: &[u8]) -> bool {
     bytes.starts_with(&[23, 3, 3]) && record::sniff(bytes) == Some(true)
 }
 
-/// Whether a TLS record that begins here holds a ClientHello (RFC 8446 section 4: msg_type 1 behind the five bytes of the record).
+/// Whether a TLS record that begins here holds a ClientHello: `msg_type` 1 after the five bytes of
+/// the record header (RFC 8446 section 4).
 pub fn is_client_hello(bytes: &[u8]) -> bool {
     bytes.first() == Some(&22) && bytes.get(5) == Some(&1)
 }
 
-/// One TLS connection.
+/// The decoder of one TLS connection.
 #[derive(Debug)]
 pub struct Tls {
-    framing: [Framing; 2],
-    state: State,
-    waiting: Option<Waiting>,
-    /// It waited in vain: records are held no more.
-    gave_up: bool,
+    assemblies: [RecordAssembly; 2],
+    interpreter: Interpreter,
+    reread: Option<RereadBuffer>,
+    /// Memory ran out while records waited for their secrets. No record is buffered any more.
+    stopped_waiting: bool,
 }
 
-/// The bytes of one direction on their way to records.
+/// Assembles the bytes of one direction to records.
 #[derive(Debug, Default)]
-struct Framing {
+struct RecordAssembly {
     records: Records,
-    /// Offset of the next byte.
+    /// Offset of the next byte in the stream.
     offset: u64,
-    /// The record that is being read.
+    /// Whether `current` is incomplete.
     open: bool,
-    current: Whole,
+    current: ReceivedRecord,
     ended: bool,
 }
 
-/// A record, as far as it came.
-#[derive(Clone, Debug)]
-struct Whole {
+/// A record, as far as it was received.
+#[derive(Clone, Debug, Default)]
+struct ReceivedRecord {
     record: Record,
     /// Offset of its header.
     start: u64,
-    /// Offset behind what came of it.
+    /// Offset after the bytes received so far.
     end: u64,
-    /// Of its first byte, and of its last.
+    /// Capture times of its first byte and of its last.
     began: Time,
     time: Time,
     acknowledged: u64,
     /// The packets that carried it, in order.
     packets: Vec<PacketNumber>,
-    /// Its bytes, where anybody can make something of them.
+    /// Its bytes without the header, where `wanted`.
     body: Vec<u8>,
-    /// Whether `body` is to be filled.
-    wanted: bool,
-    /// Whether all its bytes were seen.
+    /// Whether `body` is filled: somebody may read or open the record.
+    needs_body: bool,
+    /// Whether no byte was missing so far.
     complete: bool,
 }
 
-impl Default for Whole {
-    fn default() -> Whole {
-        Whole {
-            record: Record { header: [0; HEADER], content: ContentType::Alert, length: 0 },
-            start: 0,
-            end: 0,
-            began: Time::default(),
-            time: Time::default(),
-            acknowledged: 0,
-            packets: Vec::new(),
-            body: Vec::new(),
-            wanted: false,
-            complete: false,
-        }
-    }
-}
-
-/// A connection whose secrets may still come.
+/// Records that are read again when their secrets arrive.
 #[derive(Debug)]
-struct Waiting {
-    /// What was known when it began to wait.
-    before: Box<State>,
-    held: Vec<(Direction, Held)>,
-    /// Bytes of them.
+struct RereadBuffer {
+    /// The interpreter's state before the first of them.
+    before: Box<Interpreter>,
+    inputs: Vec<(Direction, BufferedInput)>,
+    /// Memory that they take, in bytes.
     bytes: usize,
 }
 
+/// An input of the interpreter that is buffered.
 #[derive(Debug)]
-enum Held {
-    Record(Box<Whole>),
+enum BufferedInput {
+    Record(Box<ReceivedRecord>),
     Lost,
     End(Ending, Time),
 }
 
-/// What a held record takes beside its bytes.
-const HELD_RECORD: usize = 256;
+/// Memory that a buffered record takes in addition to its bytes: the struct and its packet list.
+const BUFFERED_RECORD_COST: usize = 256;
 
 impl Tls {
-    /// A connection of which nothing was seen yet.
+    /// A decoder for a connection that begins at offset 0 of both directions.
     pub fn new(limits: Limits) -> Tls {
-        Tls { framing: Default::default(), state: State::new(limits.packets_listed), waiting: None, gave_up: false }
+        Tls {
+            assemblies: Default::default(),
+            interpreter: Interpreter::new(limits.packets_listed),
+            reread: None,
+            stopped_waiting: false,
+        }
     }
 
-    /// The same, where the directions begin at these offsets.
-    pub fn behind(limits: Limits, offsets: [u64; 2]) -> Tls {
+    /// A decoder for a connection whose directions begin at these offsets.
+    pub fn at_offsets(limits: Limits, offsets: [u64; 2]) -> Tls {
         let mut tls = Tls::new(limits);
-        tls.framing.iter_mut().zip(offsets).for_each(|(framing, offset)| framing.offset = offset);
+        tls.assemblies.iter_mut().zip(offsets).for_each(|(assembly, offset)| assembly.offset = offset);
         tls
     }
 
-    /// The next piece of one direction.
+    /// Decodes the next piece of one direction.
     pub fn push(
         &mut self,
         direction: Direction,
         piece: Piece<'_>,
         arrival: Arrival<'_>,
         keys: &KeyLog,
-        sink: &mut Sink<'_>,
+        sink: &mut TlsEventSink<'_>,
     ) {
         let mut direction = direction;
         match piece {
             Piece::Data(bytes) => {
                 let mut cursor = Cursor::new(bytes, arrival.packets);
-                let end = self.framing[direction as usize].offset + bytes.len() as u64;
-                while let Some(fragment) = self.framing[direction as usize].records.next(&mut cursor) {
+                let end = self.assemblies[direction as usize].offset + bytes.len() as u64;
+                while let Some(fragment) = self.assemblies[direction as usize].records.next(&mut cursor) {
                     let at = end - cursor.bytes.len() as u64;
-                    if self.fragment(direction, &fragment, at, arrival, keys) {
-                        direction = self.record(direction, keys, sink);
+                    if self.add_fragment(direction, &fragment, at, arrival, keys) {
+                        direction = self.finish_record(direction, keys, sink);
                     }
                 }
-                self.framing[direction as usize].offset = end;
+                self.assemblies[direction as usize].offset = end;
             }
             Piece::Gap(length) => self.gap(direction, length, keys, sink),
             Piece::End(ending) => {
-                direction = self.record(direction, keys, sink);
-                if !std::mem::replace(&mut self.framing[direction as usize].ended, true) {
-                    self.state.end(direction, ending, arrival.time, sink);
-                    self.hold(direction, || Held::End(ending, arrival.time));
+                direction = self.finish_record(direction, keys, sink);
+                if !std::mem::replace(&mut self.assemblies[direction as usize].ended, true) {
+                    self.interpreter.end(direction, ending, arrival.time, sink);
+                    self.buffer_input(direction, || BufferedInput::End(ending, arrival.time));
                 }
             }
         }
     }
 
-    /// Secrets came that were not known before: what waited for them is read again.
-    pub fn retry(&mut self, keys: &KeyLog, sink: &mut Sink<'_>) {
-        if self.waiting.is_none() || !self.state.has_secrets(keys) {
+    /// Reads the buffered records again if their secrets are now in the key log.
+    pub fn retry(&mut self, keys: &KeyLog, sink: &mut TlsEventSink<'_>) {
+        if self.reread.is_none() || !self.interpreter.has_secrets(keys) {
             return;
         }
-        let Some(Waiting { before, held, .. }) = self.waiting.take() else { return };
-        self.state = *before;
-        for (direction, held) in held {
+        let Some(RereadBuffer { before, inputs, .. }) = self.reread.take() else { return };
+        self.interpreter = *before;
+        for (direction, held) in inputs {
             match held {
-                Held::Record(mut whole) => self.whole(direction, &mut whole, keys, sink),
-                Held::Lost => {
-                    self.state.lose(direction);
-                    self.hold(direction, || Held::Lost);
+                BufferedInput::Record(mut received) => self.interpret_record(direction, &mut received, keys, sink),
+                BufferedInput::Lost => {
+                    self.interpreter.lose(direction);
+                    self.buffer_input(direction, || BufferedInput::Lost);
                 }
-                Held::End(ending, time) => {
-                    self.state.end(direction, ending, time, sink);
-                    self.hold(direction, || Held::End(ending, time));
+                BufferedInput::End(ending, time) => {
+                    self.interpreter.end(direction, ending, time, sink);
+                    self.buffer_input(direction, || BufferedInput::End(ending, time));
                 }
             }
         }
     }
 
-    /// Whether records wait for secrets that may still come.
+    /// Whether records wait for secrets that may still arrive.
     pub fn waits(&self) -> bool {
-        self.waiting.is_some()
+        self.reread.is_some()
     }
 
-    /// Bytes of records that are held until their secrets come, or until they are whole.
+    /// Bytes of records that are held: those that wait for secrets, and the incomplete ones.
     pub fn held(&self) -> usize {
-        let framing = self.framing.iter().map(|framing| framing.current.body.capacity()).sum::<usize>();
-        framing + self.waiting.as_ref().map_or(0, |waiting| waiting.bytes)
+        let incomplete = self.assemblies.iter().map(|assembly| assembly.current.body.capacity()).sum::<usize>();
+        incomplete + self.reread.as_ref().map_or(0, |waiting| waiting.bytes)
     }
 
-    /// Memory is needed elsewhere: nothing is held any longer. Records of which bytes are given up count as lost.
+    /// Releases all held memory because it is needed elsewhere. Records whose bytes are dropped
+    /// count as lost, and no record waits for secrets any more.
     pub fn give_up(&mut self) {
-        self.gave_up |= self.waiting.take().is_some();
-        for (framing, direction) in self.framing.iter_mut().zip([Direction::ClientToServer, Direction::ServerToClient])
+        self.stopped_waiting |= self.reread.take().is_some();
+        for (assembly, direction) in
+            self.assemblies.iter_mut().zip([Direction::ClientToServer, Direction::ServerToClient])
         {
-            if !framing.current.body.is_empty() {
-                framing.current.complete = false;
-                self.state.lose(direction);
+            if !assembly.current.body.is_empty() {
+                assembly.current.complete = false;
+                self.interpreter.lose(direction);
             }
-            framing.current.body = Vec::new();
-            framing.current.wanted = false;
+            assembly.current.body = Vec::new();
+            assembly.current.needs_body = false;
         }
     }
 
-    /// What may be spent, over all connections, on finding the sessions of those whose ClientHello was not captured.
+    /// The budget, shared by all connections, for finding sessions whose ClientHello
+    /// was not captured.
     pub fn search_left(&mut self) -> &mut u64 {
-        self.state.search_left()
+        &mut self.interpreter.search.capture_budget
     }
 
-    /// Whether all bytes so far could be TLS records. Once they could not, nothing further is read of that direction.
-    pub fn is_tls(&self) -> bool {
-        self.framing.iter().all(|framing| !framing.records.foreign)
+    /// The groups of records so far. The last ones may still change.
+    pub fn record_groups(&self) -> &[RecordGroup] {
+        &self.interpreter.groups.list
     }
 
-    /// The steps so far. The last ones may still change.
-    pub fn steps(&self) -> &[Step] {
-        self.state.steps()
-    }
-
-    /// What was agreed on so far.
+    /// The parameters negotiated so far.
     pub fn agreed(&self) -> Agreed {
-        self.state.agreed()
+        self.interpreter.negotiation.agreed()
     }
 
-    /// The server's name that the client asked for.
+    /// The server name that the client requested.
     pub fn server_name(&self) -> Option<&str> {
-        self.state.server_name()
+        self.interpreter.negotiation.server_name.as_deref()
     }
 
-    /// The client random, which names the session in a key log.
+    /// The client random, which identifies the session in a key log.
     pub fn client_random(&self) -> Option<&keylog::Random> {
-        self.state.client_random()
+        self.interpreter.negotiation.client_random.as_ref()
     }
 
     /// Whether records could be opened.
     pub fn secrecy(&self) -> Secrecy {
-        self.state.secrecy()
+        self.interpreter.secrecy
     }
 
-    /// The lowest offset of this direction that may still be asked for: of the record that is being read, or the first that is held.
+    /// The lowest offset of this direction that a later event may refer to: the start of the
+    /// incomplete record, of the first buffered one, or of early data that is not yet accepted.
     pub fn low_water(&self, direction: Direction) -> u64 {
-        let framing = &self.framing[direction as usize];
-        let current = if framing.open { framing.current.start } else { framing.offset };
-        let held = self.waiting.iter().flat_map(|waiting| &waiting.held);
+        let assembly = &self.assemblies[direction as usize];
+        let current = if assembly.open { assembly.current.start } else { assembly.offset };
+        let held = self.reread.iter().flat_map(|waiting| &waiting.inputs);
         let mut own = held.filter(|(of, _)| *of == direction);
-        let first = own.find_map(|(_, held)| if let Held::Record(whole) = held { Some(whole.start) } else { None });
-        let early = self.state.early_start().filter(|_| direction == Direction::ClientToServer);
+        let first = own
+            .find_map(|(_, held)| if let BufferedInput::Record(received) = held { Some(received.start) } else { None });
+        let early = self.interpreter.early_data.start().filter(|_| direction == Direction::ClientToServer);
         first.into_iter().chain(early).fold(current, u64::min)
     }
 
-    /// Takes a fragment in; says whether its record is over.
-    fn fragment(
+    /// Adds a fragment to the current record. Returns whether the record is now complete.
+    fn add_fragment(
         &mut self,
         direction: Direction,
-        fragment: &Fragment<'_>,
+        fragment: &RecordFragment<'_>,
         end: u64,
         arrival: Arrival<'_>,
         keys: &KeyLog,
     ) -> bool {
-        let Framing { open, current, .. } = &mut self.framing[direction as usize];
+        let RecordAssembly { open, current, .. } = &mut self.assemblies[direction as usize];
         if !std::mem::replace(open, true) {
             current.packets.clear();
             current.body.clear();
@@ -412,7 +415,7 @@ impl Tls {
             current.start = end.saturating_sub((HEADER + fragment.bytes.len()) as u64);
             current.began = arrival.time;
             current.complete = true;
-            current.wanted = self.waiting.is_some() || !self.gave_up || self.state.has_secrets(keys);
+            current.needs_body = self.reread.is_some() || !self.stopped_waiting || self.interpreter.has_secrets(keys);
         }
         current.end = end;
         current.time = arrival.time;
@@ -423,66 +426,76 @@ impl Tls {
                 current.packets.push(packet);
             }
         }
-        // What is not encrypted is always looked at.
-        if current.wanted || current.record.content != ContentType::ApplicationData {
+        // Records in the clear are always read.
+        if current.needs_body || current.record.content != ContentType::ApplicationData {
             current.body.extend_from_slice(fragment.bytes);
         }
         fragment.last
     }
 
-    /// The current record of a direction is over, or will not be. Says the direction, which it may turn out to be the other.
-    fn record(&mut self, mut direction: Direction, keys: &KeyLog, sink: &mut Sink<'_>) -> Direction {
-        let framing = &mut self.framing[direction as usize];
-        if !std::mem::take(&mut framing.open) {
+    /// Processes the current record of a direction, complete or not. Returns the direction, which
+    /// is reversed where this record shows that client and server were confused.
+    fn finish_record(&mut self, mut direction: Direction, keys: &KeyLog, sink: &mut TlsEventSink<'_>) -> Direction {
+        let assembly = &mut self.assemblies[direction as usize];
+        if !std::mem::take(&mut assembly.open) {
             return direction;
         }
-        let mut whole = std::mem::take(&mut framing.current);
-        whole.complete &= whole.body.len() == usize::from(whole.record.length);
-        if self.state.find(direction, &whole, keys) {
-            self.framing.reverse();
+        let mut received = std::mem::take(&mut assembly.current);
+        received.complete &= received.body.len() == usize::from(received.record.length);
+        if self.interpreter.find_session(direction, &received, keys) {
+            self.assemblies.reverse();
             direction = direction.reversed();
             sink(TlsEvent::Reversed);
         }
-        self.whole(direction, &mut whole, keys, sink);
-        // Its memory is used again for the next.
-        self.framing[direction as usize].current = whole;
-        if !self.state.is_opening() {
-            self.framing[direction as usize].current.body = Vec::new();
+        self.interpret_record(direction, &mut received, keys, sink);
+        // The next record uses the same memory.
+        self.assemblies[direction as usize].current = received;
+        if !self.interpreter.is_opening() {
+            self.assemblies[direction as usize].current.body = Vec::new();
         }
         direction
     }
 
-    fn whole(&mut self, direction: Direction, whole: &mut Whole, keys: &KeyLog, sink: &mut Sink<'_>) {
-        if self.waiting.is_none() && !self.gave_up && self.state.must_wait(direction, whole, keys) {
-            let before = Box::new(self.state.clone());
-            self.waiting = Some(Waiting { before, held: Vec::new(), bytes: size_of::<State>() });
+    /// Gives a record to the interpreter, and buffers a copy where secrets are awaited.
+    fn interpret_record(
+        &mut self,
+        direction: Direction,
+        received: &mut ReceivedRecord,
+        keys: &KeyLog,
+        sink: &mut TlsEventSink<'_>,
+    ) {
+        if self.reread.is_none() && !self.stopped_waiting && self.interpreter.lacks_secrets(direction, received, keys) {
+            let before = Box::new(self.interpreter.clone());
+            self.reread = Some(RereadBuffer { before, inputs: Vec::new(), bytes: size_of::<Interpreter>() });
         }
-        let waits = self.waiting.is_some();
-        self.hold(direction, || Held::Record(Box::new(whole.clone())));
-        self.state.record(direction, whole, if waits { None } else { Some(keys) }, sink);
+        let waits = self.reread.is_some();
+        self.buffer_input(direction, || BufferedInput::Record(Box::new(received.clone())));
+        self.interpreter.interpret(direction, received, if waits { None } else { Some(keys) }, sink);
     }
 
-    fn hold(&mut self, direction: Direction, held: impl FnOnce() -> Held) {
-        if let Some(waiting) = &mut self.waiting {
+    /// Buffers an input of the interpreter while secrets are awaited.
+    fn buffer_input(&mut self, direction: Direction, held: impl FnOnce() -> BufferedInput) {
+        if let Some(waiting) = &mut self.reread {
             let held = held();
-            waiting.bytes += HELD_RECORD;
-            if let Held::Record(whole) = &held {
-                waiting.bytes += whole.body.len();
+            waiting.bytes += BUFFERED_RECORD_COST;
+            if let BufferedInput::Record(received) = &held {
+                waiting.bytes += received.body.len();
             }
-            waiting.held.push((direction, held));
+            waiting.inputs.push((direction, held));
         }
     }
 
-    fn gap(&mut self, mut direction: Direction, length: u64, keys: &KeyLog, sink: &mut Sink<'_>) {
-        let framing = &mut self.framing[direction as usize];
-        framing.offset = framing.offset.saturating_add(length);
-        framing.current.complete = false;
-        if framing.records.gap(length) {
-            framing.current.end = framing.offset;
+    /// Handles bytes that were not captured.
+    fn gap(&mut self, mut direction: Direction, length: u64, keys: &KeyLog, sink: &mut TlsEventSink<'_>) {
+        let assembly = &mut self.assemblies[direction as usize];
+        assembly.offset = assembly.offset.saturating_add(length);
+        assembly.current.complete = false;
+        if assembly.records.gap(length) {
+            assembly.current.end = assembly.offset;
         } else {
-            direction = self.record(direction, keys, sink);
+            direction = self.finish_record(direction, keys, sink);
         }
-        self.state.lose(direction);
-        self.hold(direction, || Held::Lost);
+        self.interpreter.lose(direction);
+        self.buffer_input(direction, || BufferedInput::Lost);
     }
 }

@@ -11,7 +11,7 @@ use crate::capture::{Limits, Origin, PacketNumber, Span, StreamId};
 use crate::decode::coding::{self, Coding};
 use crate::decode::exchange::{Exchange, Fields, Half};
 use crate::decode::http::HttpEvent;
-use crate::decode::http1::{Http1, Seen};
+use crate::decode::http1::Http1;
 use crate::decode::{ConnectionId, Direction, Piece, Side};
 use crate::store::{KeptPacket, Reader};
 
@@ -190,7 +190,7 @@ impl BodyParser {
 
     fn push(&mut self, piece: &[u8]) {
         let BodyParser { decoding, is_over, .. } = self;
-        self.http.push(self.direction, Piece::Data(piece), Seen::default(), &mut |event| match event {
+        self.http.push(self.direction, Piece::Data(piece), 0, &mut |event| match event {
             HttpEvent::Content { bytes, .. } if !*is_over => decoding.push(bytes),
             HttpEvent::End { .. } => *is_over = true,
             _ => {}

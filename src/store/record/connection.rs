@@ -6,7 +6,7 @@ use rusqlite::{Row, Statement, params};
 
 use super::Columns;
 use crate::capture::{PacketNumber, Time};
-use crate::decode::tcp::{End, Facts, Options, Step};
+use crate::decode::tcp::{End, Facts, HandshakePacket, SynOptions};
 use crate::decode::{ConnectionId, Endpoints, tls};
 use crate::event::{Connection, ConnectionKind};
 use crate::store::codec::{Code, Damaged, Decoder, Encoder};
@@ -69,8 +69,8 @@ pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<Connection> {
         None => ConnectionKind::Tcp(facts(&mut details)?),
     };
     let tls = details.list(|details| {
-        Ok(tls::Step {
-            kind: tls::StepKind::from_code(details.u64()? as i64)?,
+        Ok(tls::RecordGroup {
+            kind: tls::RecordGroupKind::from_code(details.u64()? as i64)?,
             time: Time(details.i64()?),
             packets: details.packets()?,
             detail: details.string()?,
@@ -134,7 +134,8 @@ fn put_facts(out: &mut Encoder, facts: &Facts) {
 fn facts(blob: &mut Decoder<'_>) -> Result<Facts, Damaged> {
     let endpoints: Endpoints = [address(blob)?, address(blob)?];
     let (opened, last) = (Time(blob.i64()?), Time(blob.i64()?));
-    let mut step = || blob.option(|blob| Ok(Step { packet: PacketNumber(blob.u64()?), time: Time(blob.i64()?) }));
+    let mut step =
+        || blob.option(|blob| Ok(HandshakePacket { packet: PacketNumber(blob.u64()?), time: Time(blob.i64()?) }));
     let handshake = [step()?, step()?, step()?];
     let ends = [end(blob)?, end(blob)?];
     Ok(Facts { endpoints, opened, last, handshake, ends })
@@ -147,7 +148,7 @@ fn end(blob: &mut Decoder<'_>) -> Result<End, Damaged> {
         packets: blob.u64()?,
         bytes: blob.u64()?,
         lost: blob.u64()?,
-        options: Options {
+        options: SynOptions {
             mss: blob.option(narrow)?,
             window_scale: blob.option(|blob| u8::try_from(blob.u64()?).map_err(|_| blob.damaged()))?,
             sack_permitted: blob.u64()? != 0,

@@ -10,7 +10,7 @@ use crate::capture::pipe::Exit;
 use crate::capture::{Limits, Origin, PacketNumber, Part, Provenance, provenance};
 use crate::decode::exchange::{Exchange, ExchangeNumber, Half};
 use crate::decode::jsonrpc::{self, JsonRpcText};
-use crate::decode::tcp::{End, Facts, Options as TcpOptions, Step};
+use crate::decode::tcp::{End, Facts, HandshakePacket, SynOptions};
 use crate::decode::{Side, tls};
 use crate::event::{Connection, ConnectionKind, Stream, StreamKind};
 use crate::findings::{Finding, Severity, rule};
@@ -120,7 +120,7 @@ prop_compose! {
     ) -> End {
         End {
             packets: counts[0], bytes: counts[1], lost: counts[2],
-            options: TcpOptions { mss, window_scale, sack_permitted, timestamps },
+            options: SynOptions { mss, window_scale, sack_permitted, timestamps },
             retransmissions: small[0], duplicate_acks: small[1], keep_alives: small[2], zero_windows: small[3],
             fin: ends[0].map(PacketNumber), rst: ends[1].map(PacketNumber),
         }
@@ -135,7 +135,7 @@ prop_compose! {
         tls in prop::collection::vec((one_of(), any::<i64>(), packets(), any::<String>()), 0..3),
         agreed in any::<Option<([Option<String>; 4], bool)>>(),
     ) -> Connection {
-        let step = |step: Option<(u64, i64)>| step.map(|(packet, time)| Step { packet: PacketNumber(packet), time: Time(time) });
+        let step = |step: Option<(u64, i64)>| step.map(|(packet, time)| HandshakePacket { packet: PacketNumber(packet), time: Time(time) });
         Connection {
             id: ConnectionId(0), protocol, host,
             kind: match pipe {
@@ -146,7 +146,7 @@ prop_compose! {
                 }),
             },
             client: client.map(|second| if second { Side::Second } else { Side::First }),
-            tls: tls.into_iter().map(|(kind, time, packets, detail)| tls::Step { kind, time: Time(time), packets, detail }).collect(),
+            tls: tls.into_iter().map(|(kind, time, packets, detail)| tls::RecordGroup { kind, time: Time(time), packets, detail }).collect(),
             agreed: agreed.map(|([version, cipher_suite, server_name, alpn], resumed)| {
                 tls::Agreed { version, cipher_suite, server_name, alpn, resumed }
             }),

@@ -1,113 +1,126 @@
-//! How long the body of a message is (RFC 9112 section 6.3), from its head and, for a response, from the request.
+//! The length of a message's body (RFC 9112 section 6.3), from its head and, for a response, from
+//! the request.
 
 use super::grammar::{decimal, trim};
-use super::pairing::Asks;
+use super::pairing::RequestKind;
 use crate::decode::http::Head;
 
-/// How the content of a message ends.
+/// The way in which the end of a body is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Body {
-    /// After so many bytes; none is a length too.
+    /// After this number of bytes, possibly 0.
     Length(u64),
-    /// With the last chunk.
+    /// At the last chunk.
     Chunked,
-    /// With the connection.
+    /// When the connection closes.
     UntilClose,
-    /// Nobody can tell: the head contradicts itself.
+    /// Undefined: the head contradicts itself.
     Unknown,
-    /// There is no end: the connection speaks another protocol from here on.
+    /// Never: the connection continues with another protocol.
     Tunnel,
 }
 
-/// What a head says about the bytes behind it.
+/// The information that a head gives about the bytes after it.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Framing {
-    /// Where the content ends.
+    /// The way in which the end of the body is found.
     pub(super) body: Body,
-    /// What contradicts what.
+    /// The contradiction in the head, if there is one.
     pub(super) ambiguous: Option<&'static str>,
     /// Whether the message has an `Upgrade` field.
     pub(super) upgrade: bool,
 }
 
-/// The fields that tell the length.
+/// The fields of a head that determine the framing.
 #[derive(Default)]
-struct Told {
-    /// `Ok(None)`: no Content-Length.
+struct FramingFields {
+    /// The value of Content-Length, or what is wrong with it. `None` without the field.
     length: Option<Result<u64, &'static str>>,
-    /// Transfer codings in order, without `identity`.
+    /// The transfer codings in order, without `identity`.
     codings: Vec<String>,
+    /// Whether whitespace precedes the colon of a framing field.
     spaced: bool,
     upgrade: bool,
 }
 
-/// Framing of a request.
+/// The framing of a request.
 pub(super) fn of_request(head: &Head) -> Framing {
-    let told = told(head);
-    // "6. ... If the message is a request and none of the above are true, then the message body length is zero".
-    told.framing(head, Body::Length(0), Body::Unknown)
+    let fields = framing_fields(head);
+    // "6. ... If the message is a request and none of the above are true, then the message body
+    // length is zero".
+    fields.framing(head, Body::Length(0), Body::Unknown)
 }
 
-/// Framing of a response with this status to a request that asks this; an interim response has no body.
-pub(super) fn of_response(head: &Head, status: u16, asks: Asks) -> Framing {
-    let mut told = told(head);
+/// The framing of a response with this status to a request of this kind. Interim responses
+/// have no body.
+pub(super) fn of_response(head: &Head, status: u16, request_kind: RequestKind) -> Framing {
+    let mut fields = framing_fields(head);
     let body = match status {
-        // RFC 9110 section 15.2.2: 101 says "which protocol(s) will be in effect after this response".
+        // RFC 9110 section 15.2.2: 101 indicates "which protocol(s) will be in effect after this
+        // response".
         101 => Body::Tunnel,
-        // "1. Any response to a HEAD request and any response with a 1xx (Informational), 204 (No Content), or 304 (Not
-        // Modified) status code is always terminated by the first empty line after the header fields".
+        // "1. Any response to a HEAD request and any response with a 1xx (Informational), 204 (No
+        // Content), or 304 (Not Modified) status code is always terminated by the first empty line
+        // after the header fields".
         100..200 | 204 | 304 => Body::Length(0),
-        _ if asks == Asks::Head => Body::Length(0),
-        // "2. Any 2xx (Successful) response to a CONNECT request implies that the connection will become a tunnel".
-        200..300 if asks == Asks::Connect => Body::Tunnel,
-        // "8. Otherwise, this is a response message without a declared message body length, so the message body length
-        // is determined by the number of octets received prior to the server closing the connection."
-        _ => return told.framing(head, Body::UntilClose, Body::UntilClose),
+        _ if request_kind == RequestKind::Head => Body::Length(0),
+        // "2. Any 2xx (Successful) response to a CONNECT request implies that the connection will
+        // become a tunnel".
+        200..300 if request_kind == RequestKind::Connect => Body::Tunnel,
+        // "8. Otherwise, this is a response message without a declared message body length, so the
+        // message body length is determined by the number of octets received prior to the server
+        // closing the connection."
+        _ => return fields.framing(head, Body::UntilClose, Body::UntilClose),
     };
-    Framing { body, ambiguous: None, upgrade: std::mem::take(&mut told.upgrade) }
+    Framing { body, ambiguous: None, upgrade: std::mem::take(&mut fields.upgrade) }
 }
 
-impl Told {
-    /// Rules 3 to 6. `silent`: nothing is said; `unchunked`: the last transfer coding is not `chunked`.
+impl FramingFields {
+    /// Applies rules 3 to 6. `silent` is the result without any field, `unchunked` the result where
+    /// the last transfer coding is not `chunked`.
     fn framing(self, head: &Head, silent: Body, unchunked: Body) -> Framing {
         let chunked = self.codings.iter().filter(|coding| *coding == "chunked").count();
         let last = self.codings.last().is_some_and(|coding| coding == "chunked");
         let (body, mut ambiguous) = match (&self.length, self.codings.is_empty()) {
             (None, true) => (silent, None),
-            // "5. If a message is received without Transfer-Encoding and with an invalid Content-Length header field,
-            // then the message framing is invalid and the recipient MUST treat it as an unrecoverable error".
+            // "5. If a message is received without Transfer-Encoding and with an invalid
+            // Content-Length header field, then the message framing is invalid and the recipient
+            // MUST treat it as an unrecoverable error".
             (Some(Err(why)), true) => (Body::Unknown, Some(*why)),
             (Some(Ok(length)), true) => (Body::Length(*length), None),
-            // "3. If a message is received with both a Transfer-Encoding and a Content-Length header field, the
-            // Transfer-Encoding overrides the Content-Length. Such a message might indicate an attempt to perform
-            // request smuggling".
+            // "3. If a message is received with both a Transfer-Encoding and a Content-Length
+            // header field, the Transfer-Encoding overrides the Content-Length. Such a message
+            // might indicate an attempt to perform request smuggling".
             (Some(_), false) if last => (Body::Chunked, Some("both Transfer-Encoding and Content-Length")),
             (None, false) if last => (Body::Chunked, None),
-            // "4. If a Transfer-Encoding header field is present in a response and the chunked transfer coding is not
-            // the final encoding, the message body length is determined by reading the connection until it is closed by
-            // the server. If ... in a request ..., the message body length cannot be determined reliably".
+            // "4. If a Transfer-Encoding header field is present ... and the chunked transfer
+            // coding is not the final encoding, the message body length is determined by reading
+            // the connection until it is closed by the server. If ... in a request ..., the message
+            // body length cannot be determined reliably".
             (_, false) => (unchunked, Some("the last transfer coding is not chunked")),
         };
         if chunked > 1 {
-            // Section 6.1: "A sender MUST NOT apply the chunked transfer coding more than once to a message body".
+            // Section 6.1: "A sender MUST NOT apply the chunked transfer coding more than once to a
+            // message body".
             ambiguous = ambiguous.or(Some("chunked more than once"));
         }
         if !self.codings.is_empty() && head.version == "1.0" {
-            // Section 6.1: an HTTP/1.0 message with Transfer-Encoding is treated "as if the framing is faulty".
+            // Section 6.1: an HTTP/1.0 message with Transfer-Encoding is treated "as if the framing
+            // is faulty".
             ambiguous = ambiguous.or(Some("Transfer-Encoding in HTTP/1.0"));
         }
         if self.spaced {
-            // Section 5.1: "No whitespace is allowed between the field name and colon. In the past, differences in the
-            // handling of such whitespace have led to security vulnerabilities".
-            ambiguous = ambiguous.or(Some("a blank before the colon of a framing field"));
+            // Section 5.1: "No whitespace is allowed between the field name and colon. In the past,
+            // differences in the handling of such whitespace have led to security vulnerabilities".
+            ambiguous = ambiguous.or(Some("whitespace before the colon of a framing field"));
         }
         Framing { body, ambiguous, upgrade: self.upgrade }
     }
 }
 
-/// Collects what the fields tell. Names are told apart by their length first: most fields are something else.
-fn told(head: &Head) -> Told {
-    let mut told = Told::default();
+/// Collects the framing fields. Lengths are compared before names, since most fields are others.
+fn framing_fields(head: &Head) -> FramingFields {
+    let mut fields = FramingFields::default();
     for (name, value) in &head.fields {
         let length = name.end - name.start;
         if !matches!(length, 7 | 14 | 17) {
@@ -116,32 +129,33 @@ fn told(head: &Head) -> Told {
         let (text, value) = (head.slice(name), head.slice(value));
         match length {
             14 if text.eq_ignore_ascii_case(b"content-length") => {
-                told.length = Some(content_length(told.length, value));
+                fields.length = Some(content_length(fields.length, value));
             }
             17 if text.eq_ignore_ascii_case(b"transfer-encoding") => {
                 let codings = value.split(|byte| *byte == b',').map(|coding| trim(coding).to_ascii_lowercase());
                 let codings = codings.filter(|coding| !coding.is_empty() && coding != b"identity");
-                told.codings.extend(codings.map(|coding| String::from_utf8_lossy(&coding).into_owned()));
+                fields.codings.extend(codings.map(|coding| String::from_utf8_lossy(&coding).into_owned()));
             }
             7 if text.eq_ignore_ascii_case(b"upgrade") => {
-                told.upgrade = true;
+                fields.upgrade = true;
                 continue;
             }
             _ => continue,
         }
-        told.spaced |= head.text.get(name.end as usize) != Some(&b':');
+        fields.spaced |= head.text.get(name.end as usize) != Some(&b':');
     }
-    told
+    fields
 }
 
-/// Section 6.3, 5: a list is invalid "unless the field value can be successfully parsed as a comma-separated list ...,
-/// all values in the list are valid, and all values in the list are the same". Several fields are a list.
+/// Parses a value of Content-Length. RFC 9112 section 6.3, rule 5: a comma-separated list is
+/// invalid unless "all values in the list are valid, and all values in the list are the same".
+/// Several fields form a list.
 fn content_length(before: Option<Result<u64, &'static str>>, value: &[u8]) -> Result<u64, &'static str> {
     let mut length = before.transpose()?;
     for member in value.split(|byte| *byte == b',') {
         let member = decimal(trim(member)).ok_or("Content-Length is not a number of 64 bits")?;
         if length.is_some_and(|length| length != member) {
-            return Err("Content-Length says two lengths");
+            return Err("Content-Length gives two lengths");
         }
         length = Some(member);
     }

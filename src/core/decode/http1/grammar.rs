@@ -1,7 +1,7 @@
-//! The grammar of RFC 9112, read leniently: heads, and the framing lines of chunks.
+//! The grammar of RFC 9112, parsed leniently: heads, and the framing lines of chunks.
 //!
-//! Parsers take the bytes that are there and say `Incomplete` where more are needed. What they give back are slices of
-//! their input; a place is the distance between two slices.
+//! Parsers take the available bytes and return `Incomplete` where more are needed. Their results
+//! are slices of the input. The distance between two slices gives an offset.
 
 use std::ops::Range;
 
@@ -16,11 +16,11 @@ use nom::{IResult, Needed, Offset, Parser};
 use super::sniff::METHOD;
 use crate::decode::Direction;
 
-/// What a parser of bytes gives back.
+/// The result of a parser of bytes.
 type Parsed<'a, T> = IResult<&'a [u8], T>;
 
 /// Name and value of a field, as ranges of the head's text.
-pub(super) type Field = (Range<u32>, Range<u32>);
+pub(super) type FieldRanges = (Range<u32>, Range<u32>);
 
 /// A start line, as slices of the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,16 +31,16 @@ pub(super) enum Start<'a> {
     Response { status: u16, reason: &'a [u8], version: &'static str },
 }
 
-/// What stands behind the start line of a head. It is kept from head to head for its memory.
+/// The lines after the start line of a head. A reader reuses the struct, to reuse its memory.
 #[derive(Debug, Default)]
-pub(super) struct Fields {
-    /// The fields in order.
-    pub(super) list: Vec<Field>,
-    /// The first LF that ends a line alone.
+pub(super) struct FieldLines {
+    /// Name and value of each field, in order.
+    pub(super) list: Vec<FieldRanges>,
+    /// Offset of the first LF without CR.
     pub(super) bare_line_feed: Option<usize>,
-    /// The first line that continues another.
+    /// Offset of the first line that continues another.
     pub(super) folded: Option<usize>,
-    /// The first line that is no field.
+    /// Offset of the first line that is no field.
     pub(super) not_a_field: Option<usize>,
 }
 
@@ -57,21 +57,22 @@ const TOKEN: [bool; 256] = {
     table
 };
 
-/// Whether a byte may stand in a token: a method, the name of a field.
+/// Whether a byte may be part of a token: a method, the name of a field.
 pub(super) fn is_token(byte: u8) -> bool {
     TOKEN[usize::from(byte)]
 }
 
+/// Whether a byte is optional whitespace.
 pub(super) fn is_blank(byte: u8) -> bool {
     byte == b' ' || byte == b'\t'
 }
 
-/// A whole head: start line, fields, empty line. `text` begins with the start line.
-pub(super) fn head<'a>(direction: Direction, text: &'a [u8], fields: &mut Fields) -> Parsed<'a, Start<'a>> {
+/// Parses a whole head: start line, fields, empty line. `text` begins with the start line.
+pub(super) fn head<'a>(direction: Direction, text: &'a [u8], fields: &mut FieldLines) -> Parsed<'a, Start<'a>> {
     fields.clear();
     let (mut remaining, first) = fields.line(text, text)?;
     let (_, start) = start_line(direction, first)?;
-    // Whether the line before is a field, so that a folded one can continue it.
+    // Whether the previous line is a field, so that a folded line can continue it.
     let mut open = false;
     loop {
         let position = text.offset(remaining);
@@ -85,12 +86,13 @@ pub(super) fn head<'a>(direction: Direction, text: &'a [u8], fields: &mut Fields
     }
 }
 
-impl Fields {
+impl FieldLines {
     fn clear(&mut self) {
         self.list.clear();
         (self.bare_line_feed, self.folded, self.not_a_field) = (None, None, None);
     }
 
+    /// Parses the next line and notes a bare line feed.
     fn line<'a>(&mut self, text: &'a [u8], input: &'a [u8]) -> Parsed<'a, &'a [u8]> {
         let (remaining, line) = line(input)?;
         if line.bare {
@@ -99,10 +101,10 @@ impl Fields {
         Ok((remaining, line.content))
     }
 
-    /// Takes a line that should be a field; whether it is one.
+    /// Adds a line that should be a field. Returns whether it is one.
     fn push(&mut self, text: &[u8], position: usize, content: &[u8]) -> bool {
         match field(content) {
-            Ok((_, (name, value))) => self.list.push((place(text, name), place(text, value))),
+            Ok((_, (name, value))) => self.list.push((range_in(text, name), range_in(text, value))),
             Err(_) => {
                 self.not_a_field.get_or_insert(position);
                 return false;
@@ -111,13 +113,14 @@ impl Fields {
         true
     }
 
-    /// Takes a line that begins with a blank. RFC 9112 section 5.2: a recipient "MUST either reject the message ... or
-    /// replace each received obs-fold with one or more SP octets"; here the value grows over the line end, so that its
-    /// place stays true. Section 2.2, of such lines behind the start line: "consume each whitespace-preceded line
-    /// without further processing".
+    /// Adds a line that begins with whitespace. RFC 9112 section 5.2: a recipient "MUST either
+    /// reject the message ... or replace each received obs-fold with one or more SP octets". Here
+    /// the value is extended over the line end, so that its range stays true. Section 2.2, about
+    /// such lines after the start line: "consume each whitespace-preceded line without further
+    /// processing".
     fn fold(&mut self, text: &[u8], position: usize, content: &[u8], open: bool) {
         self.folded.get_or_insert(position);
-        let added = place(text, trim(content));
+        let added = range_in(text, trim(content));
         if let Some((_, value)) = self.list.last_mut().filter(|_| open && added.start < added.end) {
             let start = if value.start == value.end { added.start } else { value.start };
             *value = start..added.end;
@@ -125,20 +128,21 @@ impl Fields {
     }
 }
 
-/// Where a slice stands in the head it was taken from. A head is shorter than 4 GiB, see `Reader::new`.
-fn place(text: &[u8], slice: &[u8]) -> Range<u32> {
+/// The range of a slice in the head. A head is shorter than 4 GiB, see `Reader::new`.
+fn range_in(text: &[u8], slice: &[u8]) -> Range<u32> {
     let start = text.offset(slice) as u32;
     start..start + slice.len() as u32
 }
 
-/// A line without its end.
+/// A line without its line end.
 struct Line<'a> {
     content: &'a [u8],
-    /// Whether it ended in LF alone.
+    /// Whether it ended in LF without CR.
     bare: bool,
 }
 
-/// RFC 9112 section 2.2: "a recipient MAY recognize a single LF as a line terminator and ignore any preceding CR".
+/// RFC 9112 section 2.2: "a recipient MAY recognize a single LF as a line terminator and ignore any
+/// preceding CR".
 fn line(input: &[u8]) -> Parsed<'_, Line<'_>> {
     let Some(end) = memchr(b'\n', input) else { return Err(nom::Err::Incomplete(Needed::Unknown)) };
     let line = match input[..end].strip_suffix(b"\r") {
@@ -156,13 +160,13 @@ fn token(input: &[u8]) -> Parsed<'_, &[u8]> {
     }
 }
 
-/// The content of a line that was read up to its LF.
+/// A line without its LF or CR LF.
 pub(super) fn content(line: &[u8]) -> &[u8] {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
-/// A start line (without its end) of a message that flows in this direction.
+/// Parses a start line (without its line end) of a message in this direction.
 pub(super) fn start_line(direction: Direction, line: &[u8]) -> Parsed<'_, Start<'_>> {
     match direction {
         Direction::ClientToServer => request_line(line),
@@ -177,7 +181,7 @@ fn request_line(line: &[u8]) -> Parsed<'_, Start<'_>> {
     map(parts, |(method, _, target, version, _)| Start::Request { method, target, version }).parse(trim(line))
 }
 
-/// The target is what stands before the last space: some clients send spaces in it.
+/// The target ends at the last space: some clients send spaces in it.
 fn target(input: &[u8]) -> Parsed<'_, &[u8]> {
     match memrchr(b' ', input) {
         Some(at) if at > 0 => Ok((&input[at + 1..], trim(&input[..at]))),
@@ -185,7 +189,8 @@ fn target(input: &[u8]) -> Parsed<'_, &[u8]> {
     }
 }
 
-/// RFC 9112 section 4: the reason phrase may be empty; some servers then leave out the space before it, too.
+/// RFC 9112 section 4: the reason phrase may be empty. Some servers then also omit the
+/// space before it.
 fn status_line(line: &[u8]) -> Parsed<'_, Start<'_>> {
     let reason = verify(rest, |reason: &[u8]| reason.first().is_none_or(|&byte| is_blank(byte)));
     map((version, spaces, status, reason), |(version, _, status, reason)| {
@@ -203,8 +208,8 @@ fn status(input: &[u8]) -> Parsed<'_, u16> {
     .parse(input)
 }
 
-/// RFC 9110 section 2.5: a message of a higher minor version is processed "as if it was in the highest minor version"
-/// known.
+/// RFC 9110 section 2.5: a message of a higher minor version is processed "as if it was in the
+/// highest minor version" that the recipient supports.
 fn version(input: &[u8]) -> Parsed<'_, &'static str> {
     let digit = satisfy(|byte| byte.is_ascii_digit());
     map(preceded(complete::tag("HTTP/1."), digit), |digit| if digit == '0' { "1.0" } else { "1.1" }).parse(input)
@@ -219,14 +224,14 @@ fn blanks(input: &[u8]) -> Parsed<'_, &[u8]> {
     Ok((&input[end..], &input[..end]))
 }
 
-/// Name and value of a field line (without its end). RFC 9112 section 5.1 forbids blanks between name and colon;
-/// `framing` says so where it matters.
+/// Parses a field line (without its line end) to name and value. RFC 9112 section 5.1 forbids
+/// whitespace before the colon; `framing` reports it where it matters.
 pub(super) fn field(line: &[u8]) -> Parsed<'_, (&[u8], &[u8])> {
     let name = terminated(token, blanks);
     separated_pair(name, complete::tag(":"), map(rest, trim)).parse(line)
 }
 
-/// Without the blanks around it.
+/// The bytes without surrounding whitespace.
 pub(super) fn trim(mut bytes: &[u8]) -> &[u8] {
     while let [first, remaining @ ..] = bytes
         && is_blank(*first)
@@ -241,7 +246,7 @@ pub(super) fn trim(mut bytes: &[u8]) -> &[u8] {
     bytes
 }
 
-/// A number of decimal digits only; `None` for anything else and above 64 bits.
+/// A number of decimal digits. `None` for anything else and above 64 bits.
 pub(super) fn decimal(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
@@ -252,9 +257,10 @@ pub(super) fn decimal(digits: &[u8]) -> Option<u64> {
     })
 }
 
-/// `chunk-size [ chunk-ext ]` (without the line's end), RFC 9112 section 7.1; `None` for a size above 64 bits.
+/// `chunk-size [ chunk-ext ]` (without the line end), RFC 9112 section 7.1. `None` for a size
+/// above 64 bits.
 ///
-/// "A recipient MUST ignore unrecognized chunk extensions": they are passed over, whatever they say.
+/// "A recipient MUST ignore unrecognized chunk extensions": all of them are skipped.
 pub(super) fn chunk_size(line: &[u8]) -> Parsed<'_, Option<u64>> {
     let digits = complete::take_while1(|byte: u8| byte.is_ascii_hexdigit());
     let extension = opt((complete::tag(";"), rest));
@@ -267,10 +273,10 @@ pub(super) fn chunk_size(line: &[u8]) -> Parsed<'_, Option<u64>> {
     .parse(line)
 }
 
-/// A whole chunk, its data and the line end behind it: as much as makes it certain that a chunk begins here. One with
-/// more than `most` bytes of data is not waited for.
+/// Parses a whole chunk: size line, data and line end. Together they prove that a chunk begins
+/// here. A chunk with more than `most` bytes of data is rejected.
 pub(super) fn chunk(input: &[u8], most: usize) -> Parsed<'_, ()> {
-    /// A size line longer than this is no proof of anything.
+    /// A longer size line proves nothing.
     const SIZE_LINE: usize = 64;
     let unfit = || nom::Err::Error(Error::new(input, ErrorKind::TooLarge));
     let (data, line) = match line(input) {

@@ -1,89 +1,96 @@
-//! Which request a response answers.
+//! Finds the request that a response answers.
 //!
-//! RFC 9112 section 9.3.2: a server "MUST send the corresponding responses in the same order that the requests were
-//! received". So responses are counted off against requests, as long as none of either can have passed unseen. After a
-//! loss the count is not known any more, and one more thing helps: what the client had seen when it sent a request.
+//! RFC 9112 section 9.3.2: a server "MUST send the corresponding responses in the same order that
+//! the requests were received". Responses are therefore counted against requests, as long as
+//! neither can be missing. After a loss the count is unknown. Then one more fact helps: how much of
+//! the responses the client had acknowledged when it sent a request.
 //!
 //! ```text
-//!  requests            1 (seen 0)   2 (seen 238)   3 (seen 853)
+//!  acknowledged        0            238            853
+//!  requests            1            2              3
 //!  responses   0 ── lost ── 238 ────────── 853 ─ HTTP/1.1 200 …
-//!                                           └ answers 3: not 1 nor 2, for this client never sent a request
-//!                                             before it had the whole answer to the one before
+//!                                           └ answers 3: not 1 nor 2, since this client
+//!                                             sent each request after the whole response
+//!                                             to the previous one
 //! ```
 //!
-//! A wrong pair is worse than none: where more than one request could be meant, the response stays alone.
+//! A wrong pair is worse than none. Where more than one request is possible, the response stays
+//! alone.
 
 use std::collections::VecDeque;
 
 use crate::decode::http::ExchangeIndex;
 
-/// What of a request decides how its response is read.
+/// The kind of a request, as far as it decides how its response is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Asks {
+pub(super) enum RequestKind {
     /// `HEAD`: the response has no content.
     Head,
     /// `CONNECT`: a 2xx response makes a tunnel.
     Connect,
     /// A field `Upgrade`: a 101 response switches protocols.
     Upgrade,
-    /// Anything else, or not known.
+    /// Any other request, or an unknown one.
     Other,
 }
 
-/// A request that waits for its response, or a place where requests may have passed unseen.
+/// A request without its response, or a place where requests may be missing.
 #[derive(Clone, Copy, Debug)]
-struct Waiting {
-    /// Offset in the responses up to which the client had seen when it began to send; for unseen requests the least it
-    /// can be.
-    seen: u64,
-    what: What,
+struct QueueEntry {
+    /// Offset in the responses up to which the client had acknowledged when it began to send. For
+    /// missing requests this is the lowest possible value.
+    acknowledged: u64,
+    kind: EntryKind,
 }
 
+/// The kind of an entry in the queue.
 #[derive(Clone, Copy, Debug)]
-enum What {
+enum EntryKind {
     Request {
         exchange: ExchangeIndex,
-        asks: Asks,
-        /// False right behind lost requests, where the client had seen nothing since: they may wait as this one does.
+        request_kind: RequestKind,
+        /// False right after lost requests, if the client had received nothing since. The lost
+        /// requests may then be unanswered too.
         follows_answers: bool,
     },
-    /// Requests were lost, nobody knows how many, from this offset of the requests on.
+    /// An unknown number of requests was lost, from this offset of the requests on.
     Lost(u64),
-    /// Requests may have been sent, if the client sends them without waiting, from this offset of the requests on.
+    /// Requests may be missing from this offset of the requests on, if the client sends
+    /// them without waiting.
     Doubtful(u64),
 }
 
-impl Waiting {
+impl QueueEntry {
     fn is_request(&self) -> bool {
-        matches!(self.what, What::Request { .. })
+        matches!(self.kind, EntryKind::Request { .. })
     }
 }
 
-/// The response to a request: its exchange, and how to read it.
+/// The exchange of a response, and how to read the response.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Answer {
-    /// The exchange.
+pub(super) struct ResponsePairing {
+    /// The exchange of the response.
     pub(super) exchange: ExchangeIndex,
-    /// What was asked.
-    pub(super) asks: Asks,
-    /// Whether the request is known.
+    /// The kind of the request.
+    pub(super) request_kind: RequestKind,
+    /// Whether the request was captured.
     pub(super) paired: bool,
 }
 
-/// The requests of one connection that wait.
+/// The requests of one connection without a response.
 #[derive(Debug)]
 pub(super) struct Pairing {
-    /// `seen` never falls from front to back.
-    waiting: VecDeque<Waiting>,
+    /// The queue, oldest first. `acknowledged` never decreases from front to back.
+    queue: VecDeque<QueueEntry>,
     limit: usize,
     next: u64,
-    /// The client never sent a request before the response to the one before was over.
+    /// Whether the client never sent a request before the response to the previous one was over.
     sequential: bool,
-    /// Responses that began below this offset may have passed unseen.
+    /// Responses that began below this offset may be missing.
     responses_lost: u64,
-    /// Where the last response that answers a request ended; `None` while it goes on.
-    over: Option<u64>,
-    /// The exchange of an interim response whose request is not known: the final response is of the same.
+    /// The offset at which the last paired response ended; `None` while it is incomplete.
+    last_end: Option<u64>,
+    /// The exchange of an interim response without a request. The final response belongs to it too.
     interim: Option<ExchangeIndex>,
     /// The exchange that ended HTTP on this connection.
     switched: Option<ExchangeIndex>,
@@ -92,13 +99,13 @@ pub(super) struct Pairing {
 impl Pairing {
     pub(super) fn new(limit: usize) -> Pairing {
         Pairing {
-            waiting: VecDeque::new(),
-            // Room for the place of what was forgotten and for one request.
+            queue: VecDeque::new(),
+            // Room for an entry of lost requests and for one request.
             limit: limit.max(2),
             next: 0,
             sequential: true,
             responses_lost: 0,
-            over: Some(0),
+            last_end: Some(0),
             interim: None,
             switched: None,
         }
@@ -109,128 +116,141 @@ impl Pairing {
         ExchangeIndex(self.next - 1)
     }
 
-    /// A request was seen, sent by a client that had seen the responses up to `seen`. Whether older ones had to be
-    /// forgotten for it, for the first time since the queue was in order.
-    pub(super) fn ask(&mut self, seen: u64, asks: Asks) -> (ExchangeIndex, bool) {
-        // Where the response to the one before was not seen: if one can have been lost, it was, and the client saw
-        // something more.
-        let before = self.waiting.iter().rev().find(|waiting| waiting.is_request());
-        let alone = before.is_none_or(|before| before.seen < seen && before.seen < self.responses_lost);
-        self.sequential &= alone && self.over.is_some_and(|over| over <= seen);
-        let follows_answers = match self.waiting.back().map(|waiting| waiting.what) {
-            // It waited for the response to the request before, so it would have waited for others.
-            Some(What::Doubtful(_)) if self.sequential => {
-                self.waiting.pop_back();
+    /// Adds a request. The client had acknowledged the responses up to `acknowledged`.
+    ///
+    /// Returns its exchange, and whether older requests were evicted for it, for the first time
+    /// since the queue was in order.
+    pub(super) fn add_request(&mut self, acknowledged: u64, request_kind: RequestKind) -> (ExchangeIndex, bool) {
+        // If the previous request has no response and a response can be lost, then it was lost: the
+        // client has received more since.
+        let before = self.queue.iter().rev().find(|entry| entry.is_request());
+        let alone =
+            before.is_none_or(|before| before.acknowledged < acknowledged && before.acknowledged < self.responses_lost);
+        self.sequential &= alone && self.last_end.is_some_and(|end| end <= acknowledged);
+        let follows_answers = match self.queue.back().map(|entry| entry.kind) {
+            // The client waited for the response to the previous request, so it would have waited
+            // again.
+            Some(EntryKind::Doubtful(_)) if self.sequential => {
+                self.queue.pop_back();
                 true
             }
-            Some(What::Lost(_) | What::Doubtful(_)) => self.over.is_some_and(|over| over < seen),
+            Some(EntryKind::Lost(_) | EntryKind::Doubtful(_)) => self.last_end.is_some_and(|end| end < acknowledged),
             _ => true,
         };
-        // A request that was captured only when it was sent again brings an acknowledgment of that time. What follows
-        // it in the stream was first sent later, so this request was first sent by a client that had seen no more than
-        // that.
-        for earlier in self.waiting.iter_mut().rev().take_while(|earlier| earlier.seen > seen) {
-            earlier.seen = seen;
+        // A request that was captured only when it was retransmitted has the acknowledgment of that
+        // time. Requests after it in the stream were first sent later, so the client had
+        // acknowledged no more when it first sent this one.
+        for earlier in self.queue.iter_mut().rev().take_while(|earlier| earlier.acknowledged > acknowledged) {
+            earlier.acknowledged = acknowledged;
         }
         let exchange = self.open();
-        self.waiting.push_back(Waiting { seen, what: What::Request { exchange, asks, follows_answers } });
-        (exchange, self.forget())
+        self.queue.push_back(QueueEntry {
+            acknowledged,
+            kind: EntryKind::Request { exchange, request_kind, follows_answers },
+        });
+        (exchange, self.enforce_limit())
     }
 
-    /// Keeps the queue within its limit. What is forgotten becomes a place of lost requests: the count must not slip.
-    fn forget(&mut self) -> bool {
-        if self.waiting.len() <= self.limit {
+    /// Enforces the limit of the queue. Evicted requests become an entry of lost ones, to
+    /// keep the count.
+    fn enforce_limit(&mut self) -> bool {
+        if self.queue.len() <= self.limit {
             return false;
         }
-        let first = self.waiting.front().is_some_and(Waiting::is_request);
-        while self.waiting.len() >= self.limit {
-            self.waiting.pop_front();
+        let first = self.queue.front().is_some_and(QueueEntry::is_request);
+        while self.queue.len() >= self.limit {
+            self.queue.pop_front();
         }
-        self.waiting.push_front(Waiting { seen: 0, what: What::Lost(0) });
+        self.queue.push_front(QueueEntry { acknowledged: 0, kind: EntryKind::Lost(0) });
         first
     }
 
-    /// Requests were lost from this offset of the requests on.
+    /// Notes that requests were lost from this offset of the requests on.
     pub(super) fn lose_requests(&mut self, from: u64) {
-        self.unseen(What::Lost(from));
+        self.add_unseen(EntryKind::Lost(from));
     }
 
-    /// Requests may have passed unseen from this offset of the requests on: it is not certain where the last one ended.
+    /// Notes that requests may be missing from this offset of the requests on: the end of the last
+    /// one is uncertain.
     pub(super) fn doubt_requests(&mut self, from: u64) {
-        self.unseen(What::Doubtful(from));
+        self.add_unseen(EntryKind::Doubtful(from));
     }
 
-    fn unseen(&mut self, what: What) {
-        match (self.waiting.back_mut(), what) {
-            (Some(Waiting { what: What::Lost(_), .. }), _)
-            | (Some(Waiting { what: What::Doubtful(_), .. }), What::Doubtful(_)) => {}
-            (Some(Waiting { what: doubtful @ What::Doubtful(_), .. }), lost) => *doubtful = lost,
-            (back, what) => {
-                let seen = back.map_or(0, |waiting| waiting.seen);
-                self.waiting.push_back(Waiting { seen, what });
-                self.forget();
+    /// Adds an entry for missing requests, or merges it with the last one.
+    fn add_unseen(&mut self, kind: EntryKind) {
+        match (self.queue.back_mut(), kind) {
+            (Some(QueueEntry { kind: EntryKind::Lost(_), .. }), _)
+            | (Some(QueueEntry { kind: EntryKind::Doubtful(_), .. }), EntryKind::Doubtful(_)) => {}
+            (Some(QueueEntry { kind: doubtful @ EntryKind::Doubtful(_), .. }), lost) => *doubtful = lost,
+            (back, kind) => {
+                let acknowledged = back.map_or(0, |entry| entry.acknowledged);
+                self.queue.push_back(QueueEntry { acknowledged, kind });
+                self.enforce_limit();
             }
         }
     }
 
-    /// Up to this offset of the responses, responses may have begun unseen.
+    /// Notes that responses may be missing that began up to this offset.
     pub(super) fn lose_responses(&mut self, up_to: u64) {
         self.responses_lost = self.responses_lost.max(up_to);
     }
 
-    /// A response begins at `start`, sent by a server that had seen the requests up to `acknowledged`.
-    pub(super) fn answer(&mut self, start: u64, acknowledged: u64, interim: bool) -> Answer {
-        // A client that has seen bytes has not asked for them later.
-        let candidates = self.waiting.partition_point(|waiting| waiting.seen <= start);
-        let Some((at, exchange, asks)) = self.asked(candidates, acknowledged) else {
+    /// Pairs a response that begins at `start`. The server had acknowledged the requests up to
+    /// `acknowledged`.
+    pub(super) fn pair_response(&mut self, start: u64, acknowledged: u64, interim: bool) -> ResponsePairing {
+        // A client that has received bytes did not request them later.
+        let candidates = self.queue.partition_point(|entry| entry.acknowledged <= start);
+        let Some((at, exchange, request_kind)) = self.find_request(candidates, acknowledged) else {
             if !interim && candidates > 0 {
-                // It may have answered any of them. If it was not the first, that one was answered before.
+                // It may have answered any of them. If it was not the first, that one was answered
+                // before.
                 self.lose_responses(start.saturating_add(1));
-                if candidates > 1 && self.waiting[0].is_request() {
-                    self.waiting.pop_front();
+                if candidates > 1 && self.queue[0].is_request() {
+                    self.queue.pop_front();
                 }
             }
             let exchange = self.interim.take().unwrap_or_else(|| self.open());
             self.interim = interim.then_some(exchange);
-            return Answer { exchange, asks: Asks::Other, paired: false };
+            return ResponsePairing { exchange, request_kind: RequestKind::Other, paired: false };
         };
-        // What comes before it was never answered, or its answer was lost. From here on the count is known again.
-        self.waiting.drain(..at + usize::from(!interim));
+        // Requests before it stay without response, or their response was lost. The count is
+        // certain again.
+        self.queue.drain(..at + usize::from(!interim));
         self.responses_lost = 0;
         self.interim = None;
         if !interim {
-            self.over = None;
+            self.last_end = None;
         }
-        Answer { exchange, asks, paired: true }
+        ResponsePairing { exchange, request_kind, paired: true }
     }
 
-    /// A response goes on at `start` whose head was not seen. Where its client does not wait for one response before it asks for the next, this may be
-    /// an earlier one that goes on: it stays alone.
-    pub(super) fn answer_unseen(&mut self, start: u64, acknowledged: u64) -> Answer {
+    /// Pairs a response without a head that continues at `start`. If the client sends requests
+    /// without waiting, this may be the rest of an earlier response, so it stays alone.
+    pub(super) fn pair_headless_response(&mut self, start: u64, acknowledged: u64) -> ResponsePairing {
         match self.sequential {
-            true => self.answer(start, acknowledged, false),
-            false => Answer { exchange: self.open(), asks: Asks::Other, paired: false },
+            true => self.pair_response(start, acknowledged, false),
+            false => ResponsePairing { exchange: self.open(), request_kind: RequestKind::Other, paired: false },
         }
     }
 
-    /// Which of the first `candidates` a response answers: its place in the queue.
-    fn asked(&self, candidates: usize, acknowledged: u64) -> Option<(usize, ExchangeIndex, Asks)> {
-        let request = |at: usize| match self.waiting.get(at)?.what {
-            What::Request { exchange, asks, follows_answers } => {
-                (at == 0 || !self.sequential || follows_answers).then_some((at, exchange, asks))
+    /// The request that a response answers, of the first `candidates`: its index in the queue.
+    fn find_request(&self, candidates: usize, acknowledged: u64) -> Option<(usize, ExchangeIndex, RequestKind)> {
+        let request = |at: usize| match self.queue.get(at)?.kind {
+            EntryKind::Request { exchange, request_kind, follows_answers } => {
+                (at == 0 || !self.sequential || follows_answers).then_some((at, exchange, request_kind))
             }
-            What::Lost(_) | What::Doubtful(_) => None,
+            EntryKind::Lost(_) | EntryKind::Doubtful(_) => None,
         };
-        let first = self.waiting.front().filter(|_| candidates > 0)?;
-        let certain = first.is_request() && first.seen >= self.responses_lost;
+        let first = self.queue.front().filter(|_| candidates > 0)?;
+        let certain = first.is_request() && first.acknowledged >= self.responses_lost;
         if certain || candidates == 1 {
             request(0)
         } else if self.sequential {
-            // Each request was sent after the response to the one before, so the last one is meant. Lost requests of
-            // which the server had seen nothing are not.
-            let meant = self.waiting.iter().take(candidates).rposition(|waiting| match waiting.what {
-                What::Request { .. } => true,
-                What::Lost(from) | What::Doubtful(from) => from < acknowledged,
+            // Each request was sent after the response to the previous one, so the last one is
+            // meant. Lost requests that the server had not acknowledged are not.
+            let meant = self.queue.iter().take(candidates).rposition(|entry| match entry.kind {
+                EntryKind::Request { .. } => true,
+                EntryKind::Lost(from) | EntryKind::Doubtful(from) => from < acknowledged,
             });
             request(meant?)
         } else {
@@ -238,38 +258,41 @@ impl Pairing {
         }
     }
 
-    /// A response that answers a request is over, at this offset of the responses, or may be.
-    pub(super) fn over(&mut self, offset: u64) {
-        self.over.get_or_insert(offset);
+    /// Notes that a paired response is over, or may be, at this offset of the responses.
+    pub(super) fn end_response(&mut self, offset: u64) {
+        self.last_end.get_or_insert(offset);
     }
 
-    /// Requests that wait.
+    /// The number of entries in the queue.
     pub(super) fn len(&self) -> usize {
-        self.waiting.len()
+        self.queue.len()
     }
 
-    /// The response whose end was told goes on after all.
-    pub(super) fn goes_on(&mut self) {
-        self.over = None;
+    /// Notes that a response continues after its end was noted.
+    pub(super) fn resume_response(&mut self) {
+        self.last_end = None;
     }
 
-    /// Whether no request waits, seen or unseen.
+    /// Whether the queue is empty: no request and no missing request waits for a response.
     pub(super) fn is_idle(&self) -> bool {
-        self.waiting.is_empty()
+        self.queue.is_empty()
     }
 
-    /// What the last request asks, while it waits, if that may end HTTP on this connection.
-    pub(super) fn undecided(&self) -> Option<Asks> {
-        match self.waiting.back()?.what {
-            What::Request { asks: asks @ (Asks::Connect | Asks::Upgrade), .. } => Some(asks),
+    /// The kind of the last request, while it waits, if its response may end HTTP
+    /// on this connection.
+    pub(super) fn possible_switch(&self) -> Option<RequestKind> {
+        match self.queue.back()?.kind {
+            EntryKind::Request {
+                request_kind: request_kind @ (RequestKind::Connect | RequestKind::Upgrade), ..
+            } => Some(request_kind),
             _ => None,
         }
     }
 
-    /// HTTP ends on this connection.
+    /// Notes that HTTP ends on this connection.
     pub(super) fn switch(&mut self, exchange: ExchangeIndex) {
         self.switched = Some(exchange);
-        self.waiting.clear();
+        self.queue.clear();
     }
 
     /// The exchange that ended HTTP on this connection.

@@ -1,7 +1,8 @@
-//! One direction of a connection: bytes to heads and contents.
+//! Reads one direction of a connection: bytes to heads and contents.
 //!
-//! A reader is always in one state, and each state takes what it can of the bytes that are there. Content is handed on
-//! as it lies in the piece; only lines and heads that are cut by the end of a piece are held until the rest arrives.
+//! A reader is always in one state, and each state takes what it can of the available bytes.
+//! Content is emitted as slices of the piece. Only lines and heads that the end of a piece cuts are
+//! held until the rest arrives.
 //!
 //! ```text
 //!           ┌───────────────── end of message ────────────────┐
@@ -22,132 +23,135 @@ mod heads;
 mod search;
 mod value;
 
-use self::value::Value;
-use super::grammar::Fields;
+use self::value::ValueProgress;
+use super::grammar::FieldLines;
 use super::pairing::Pairing;
 use crate::capture::Limits;
 use crate::decode::http::{ExchangeIndex, HttpEvent};
 use crate::decode::{Anomaly, Direction, Ending};
 
-/// Where offsets stop, whatever lengths of gaps add up to: no stream is that long, and sums of offsets stay in range.
+/// The greatest offset, whatever the lengths of gaps add up to. No stream is as long, and sums of
+/// offsets do not overflow.
 const FAR: u64 = 1 << 62;
 
-/// What a reader needs of its connection while it takes a piece.
-pub(super) struct Turn<'c, S> {
-    /// Who answers whom.
+/// The parts of the connection that a reader needs for one piece.
+pub(super) struct PieceContext<'c, S> {
+    /// Pairs responses with requests.
     pub(super) pairing: &'c mut Pairing,
-    /// What the sender of the piece had seen of the other direction.
-    pub(super) seen: u64,
-    /// Takes the events.
+    /// Offset in the other direction up to which the sender of the piece had acknowledged.
+    pub(super) acknowledged: u64,
+    /// Receives the events.
     pub(super) sink: &'c mut S,
 }
 
-/// Where in the grammar the next byte stands.
+/// The position in the grammar of the next byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Between messages, or in a head: what came of it is held.
+    /// Between messages, or in a head. The bytes of the head so far are held.
     Head,
-    /// In content of which so many bytes are to come.
+    /// In content with this number of bytes still to come.
     Length(u64),
-    /// In content that ends with the connection.
+    /// In content that ends when the connection closes.
     UntilClose,
-    /// In the line of a chunk's size.
+    /// In the size line of a chunk.
     ChunkSize,
-    /// In a chunk of which so many bytes are to come.
+    /// In a chunk with this number of bytes still to come.
     ChunkData(u64),
-    /// In the line end behind a chunk.
+    /// In the line end after a chunk.
     ChunkEnd,
-    /// In the trailer section, so many bytes of which are read.
+    /// In the trailer section, of which this number of bytes was read.
     Trailer(usize),
-    /// Behind a gap among chunks: what comes is held until it is certain whether a chunk began there.
+    /// After a gap among chunks. Bytes are held until it is certain whether a chunk began there.
     Rejoin,
-    /// Behind a request that may end HTTP: what comes is held until its response tells.
+    /// After a request that may end HTTP. Bytes are held until its response arrives.
     Undecided,
-    /// Searching a message; everything from this offset on is passed over. The line so far is held.
+    /// Searching for a message. All bytes from this offset on are skipped. The line so far is held.
     Lost(u64),
-    /// In what looks like a head, found while searching since this offset.
+    /// In the lines of a possible head, found while searching from this offset on.
     Candidate(u64),
-    /// In server-sent events whose head was not seen: at the beginning of a line, or within one.
+    /// In server-sent events whose head was not captured: at the beginning of a line,
+    /// or within one.
     Events { within: bool },
-    /// Another protocol.
+    /// In another protocol.
     Opaque,
-    /// The stream has ended.
+    /// After the end of the stream.
     Over,
 }
 
 /// The message being read.
 #[derive(Debug)]
-struct Message {
+struct OpenMessage {
     exchange: ExchangeIndex,
-    /// Offset of its head.
+    /// Offset of its head in the stream.
     head: u64,
-    /// No gap so far.
+    /// Whether no gap was found in it so far.
     whole: bool,
-    /// Whether it answers a request, where it is a response.
+    /// For a response: whether its request is known.
     paired: bool,
-    /// Its framing was lost, and it may go on all the same.
-    is_torn: bool,
-    /// Whether a bare line feed was already reported.
+    /// Its framing was lost, but its events may continue later.
+    may_resume: bool,
+    /// Whether a bare line feed was reported already.
     bare_line_feed: bool,
 }
 
-impl Message {
-    fn new(exchange: ExchangeIndex, head: u64) -> Message {
-        Message { exchange, head, whole: true, paired: false, is_torn: false, bare_line_feed: false }
+impl OpenMessage {
+    fn new(exchange: ExchangeIndex, head: u64) -> OpenMessage {
+        OpenMessage { exchange, head, whole: true, paired: false, may_resume: false, bare_line_feed: false }
     }
 }
 
-/// Reads one direction.
+/// The reader of one direction.
 #[derive(Debug)]
 pub(super) struct Reader {
     direction: Direction,
-    /// Bytes of a head, of a line, or of anything else that has to be held.
+    /// The number of bytes of a head or a line that are held at most.
     limit: usize,
     state: State,
-    /// Of the next byte; what is held stands before it.
+    /// Offset of the next byte. The held bytes lie before it.
     offset: u64,
     held: Vec<u8>,
-    /// Where in `held` the last line begins.
+    /// ExchangeIndex in `held` of the beginning of the last line.
     line: usize,
-    /// While a message is searched, what the last line may begin with.
-    value: Value,
-    /// What the sender had seen when it sent the first byte of the head.
-    seen: u64,
-    /// What it had seen when it sent the last byte of the head so far, and where in `held` the bytes begin that it sent then.
+    /// While a message is searched: the JSON value at the beginning of the last line.
+    value: ValueProgress,
+    /// The acknowledgment of the sender when it sent the first byte of the head.
+    acknowledged: u64,
+    /// The acknowledgment when it sent the last byte of the head so far, and the index in `held` of
+    /// the first byte sent with it.
     flight: (u64, usize),
-    message: Message,
-    fields: Fields,
+    message: OpenMessage,
+    fields: FieldLines,
 }
 
 impl Reader {
     pub(super) fn new(direction: Direction, limits: &Limits) -> Reader {
         Reader {
             direction,
-            // Places in a head are 32 bits wide. No head is shorter than the lower bound.
+            // Ranges in a head have 32 bits. No head is shorter than the lower bound.
             limit: limits.head.clamp(16, u32::MAX as usize),
             state: State::Head,
             offset: 0,
             held: Vec::new(),
             line: 0,
-            value: Value::default(),
-            seen: 0,
+            value: ValueProgress::default(),
+            acknowledged: 0,
             flight: (0, 0),
-            message: Message::new(ExchangeIndex(0), 0),
-            fields: Fields::default(),
+            message: OpenMessage::new(ExchangeIndex(0), 0),
+            fields: FieldLines::default(),
         }
     }
 
-    /// Nothing stands before this offset.
+    /// Sets the offset of the first byte.
     pub(super) fn begin_at(&mut self, offset: u64) {
         self.offset = offset.min(FAR);
     }
 
-    /// What comes first is the rest of something that began unseen.
+    /// Starts within a message whose beginning was not captured.
     pub(super) fn begin_midway(&mut self) {
         self.state = State::Lost(self.offset);
     }
 
-    /// Bytes that are held.
+    /// Number of bytes that are held.
     pub(super) fn held(&self) -> usize {
         self.held.len()
     }
@@ -157,160 +161,176 @@ impl Reader {
         self.offset - self.held.len() as u64
     }
 
-    /// After a response: whether what was undecided is decided now. For the reader of requests.
-    pub(super) fn settle<S: FnMut(HttpEvent<'_>)>(&mut self, turn: &mut Turn<'_, S>) {
-        match (turn.pairing.switched(), self.state) {
+    /// Called after a response for the reader of requests: decides how bytes after a possible
+    /// switch of protocols are read.
+    pub(super) fn decide_switch<S: FnMut(HttpEvent<'_>)>(&mut self, context: &mut PieceContext<'_, S>) {
+        match (context.pairing.switched(), self.state) {
             (Some(exchange), State::Head | State::Undecided | State::Lost(_) | State::Candidate(_)) => {
-                self.switch(exchange, turn);
+                self.switch(exchange, context);
             }
-            (None, State::Undecided) if turn.pairing.undecided().is_none() => {
+            (None, State::Undecided) if context.pairing.possible_switch().is_none() => {
                 self.state = State::Head;
-                self.again(turn);
+                self.reread_held(context);
             }
             _ => {}
         }
     }
 
-    /// Takes some of the bytes, or none but then the state has changed: how many.
-    pub(super) fn data<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], turn: &mut Turn<'_, S>) -> usize {
+    /// Takes some of the bytes and returns their number. It is 0 only if the state has changed.
+    pub(super) fn take_data<S: FnMut(HttpEvent<'_>)>(
+        &mut self,
+        bytes: &[u8],
+        context: &mut PieceContext<'_, S>,
+    ) -> usize {
         match self.state {
-            State::Head => self.head(bytes, turn),
-            State::Candidate(_) => self.head_line(bytes, turn),
-            State::Length(left) => self.length(left, bytes, turn),
-            State::UntilClose => self.content(bytes, turn),
-            State::ChunkSize => self.chunk_size(bytes, turn),
-            State::ChunkData(left) => self.chunk_data(left, bytes, turn),
-            State::ChunkEnd => self.chunk_end(bytes, turn),
-            State::Trailer(read) => self.trailer(read, bytes, turn),
-            State::Rejoin => self.rejoin(bytes, turn),
-            State::Undecided => self.undecided(bytes, turn),
-            State::Lost(_) => self.search(bytes, turn),
-            State::Events { within } => self.events(within, bytes, turn),
-            State::Opaque => self.opaque(bytes, turn),
+            State::Head => self.head(bytes, context),
+            State::Candidate(_) => self.head_line(bytes, context),
+            State::Length(left) => self.length(left, bytes, context),
+            State::UntilClose => self.content(bytes, context),
+            State::ChunkSize => self.chunk_size(bytes, context),
+            State::ChunkData(left) => self.chunk_data(left, bytes, context),
+            State::ChunkEnd => self.chunk_end(bytes, context),
+            State::Trailer(read) => self.trailer(read, bytes, context),
+            State::Rejoin => self.rejoin(bytes, context),
+            State::Undecided => self.undecided(bytes, context),
+            State::Lost(_) => self.search(bytes, context),
+            State::Events { within } => self.events(within, bytes, context),
+            State::Opaque => self.opaque(bytes, context),
             State::Over => bytes.len(),
         }
     }
 
-    /// Reads what is held again, in the state that is now known to be right. No state holds the same bytes twice.
-    fn again<S: FnMut(HttpEvent<'_>)>(&mut self, turn: &mut Turn<'_, S>) {
+    /// Reads the held bytes again in the state that is right for them. No state holds the
+    /// same bytes twice.
+    fn reread_held<S: FnMut(HttpEvent<'_>)>(&mut self, context: &mut PieceContext<'_, S>) {
         let held = std::mem::take(&mut self.held);
         self.offset -= held.len() as u64;
-        let seen = std::mem::replace(&mut turn.seen, self.seen);
+        let acknowledged = std::mem::replace(&mut context.acknowledged, self.acknowledged);
         let mut bytes = held.as_slice();
         while !bytes.is_empty() {
-            bytes = &bytes[self.data(bytes, turn)..];
+            bytes = &bytes[self.take_data(bytes, context)..];
         }
-        turn.seen = seen;
+        context.acknowledged = acknowledged;
     }
 
     fn advance(&mut self, length: usize) {
         self.offset += length as u64;
     }
 
-    /// Passes over a gap.
-    fn pass(&mut self, length: u64) {
+    /// Moves the offset over a gap.
+    fn skip_gap(&mut self, length: u64) {
         self.offset = self.offset.saturating_add(length).min(FAR);
     }
 
-    fn content<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], turn: &mut Turn<'_, S>) -> usize {
+    /// Emits bytes of the content.
+    fn content<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], context: &mut PieceContext<'_, S>) -> usize {
         let (exchange, direction, offset) = (self.message.exchange, self.direction, self.offset);
-        (turn.sink)(HttpEvent::Content { exchange, direction, offset, bytes });
+        (context.sink)(HttpEvent::Content { exchange, direction, offset, bytes });
         self.advance(bytes.len());
         bytes.len()
     }
 
-    fn length<S: FnMut(HttpEvent<'_>)>(&mut self, left: u64, bytes: &[u8], turn: &mut Turn<'_, S>) -> usize {
-        let taken = self.content(within(bytes, left), turn);
+    /// Reads content of known length.
+    fn length<S: FnMut(HttpEvent<'_>)>(&mut self, left: u64, bytes: &[u8], context: &mut PieceContext<'_, S>) -> usize {
+        let taken = self.content(within(bytes, left), context);
         self.state = State::Length(left - taken as u64);
         if self.state == State::Length(0) {
-            self.end(self.message.whole, Ending::Finished, turn);
+            self.end(self.message.whole, Ending::Finished, context);
         }
         taken
     }
 
-    fn opaque<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], turn: &mut Turn<'_, S>) -> usize {
-        (turn.sink)(HttpEvent::Opaque { direction: self.direction, offset: self.offset, bytes });
+    /// Emits bytes of another protocol.
+    fn opaque<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], context: &mut PieceContext<'_, S>) -> usize {
+        (context.sink)(HttpEvent::Opaque { direction: self.direction, offset: self.offset, bytes });
         self.advance(bytes.len());
         bytes.len()
     }
 
-    /// Takes a gap.
-    pub(super) fn gap<S: FnMut(HttpEvent<'_>)>(&mut self, length: u64, turn: &mut Turn<'_, S>) {
+    /// Handles a gap.
+    pub(super) fn gap<S: FnMut(HttpEvent<'_>)>(&mut self, length: u64, context: &mut PieceContext<'_, S>) {
         match self.state {
             State::Length(left) => {
                 let inside = left.min(length);
-                self.content_gap(Some(inside), inside, turn);
+                self.content_gap(Some(inside), inside, context);
                 self.state = State::Length(left - inside);
                 if left == inside {
-                    self.end(false, Ending::Finished, turn);
+                    self.end(false, Ending::Finished, context);
                 }
                 if length > inside {
-                    // Between messages now, so this happens once.
-                    self.gap(length - inside, turn);
+                    // The reader is between messages now, so this happens once.
+                    self.gap(length - inside, context);
                 }
             }
-            State::UntilClose => self.content_gap(Some(length), length, turn),
-            // A chunk says how long it is: what is lost inside it does not touch the framing.
+            State::UntilClose => self.content_gap(Some(length), length, context),
+            // The size of a chunk is known, so a gap inside it does not affect the framing.
             State::ChunkData(left) if length <= left => {
-                self.content_gap(Some(length), length, turn);
+                self.content_gap(Some(length), length, context);
                 self.state = if length == left { State::ChunkEnd } else { State::ChunkData(left - length) };
             }
             State::ChunkSize | State::ChunkData(_) | State::ChunkEnd | State::Trailer(_) | State::Events { .. } => {
                 self.held.clear();
                 match self.direction {
-                    // Only a response may go on for long, and only for it can it be certain that nothing else began
-                    // meanwhile.
+                    // Only a response may continue for long. Only for a response can it be certain
+                    // that no other message began meanwhile.
                     Direction::ServerToClient => {
-                        turn.pairing.over(self.offset);
-                        self.content_gap(None, length, turn);
-                        turn.pairing.lose_responses(self.offset);
+                        context.pairing.end_response(self.offset);
+                        self.content_gap(None, length, context);
+                        context.pairing.lose_responses(self.offset);
                         self.state = State::Rejoin;
                     }
                     Direction::ClientToServer => {
-                        self.content_gap(None, length, turn);
-                        self.end(false, Ending::Cut, turn);
-                        self.lose(self.offset, turn);
+                        self.content_gap(None, length, context);
+                        self.end(false, Ending::Cut, context);
+                        self.lose_framing(self.offset, context);
                     }
                 }
             }
             State::Rejoin => {
-                self.skipped(self.low_water(), self.offset, turn);
+                self.report_skipped(self.low_water(), self.offset, context);
                 self.held.clear();
-                self.pass(length);
-                turn.pairing.lose_responses(self.offset);
+                self.skip_gap(length);
+                context.pairing.lose_responses(self.offset);
             }
-            State::Head | State::Undecided | State::Lost(_) | State::Candidate(_) => self.gap_between(length, turn),
-            State::Opaque => self.pass(length),
+            State::Head | State::Undecided | State::Lost(_) | State::Candidate(_) => self.gap_between(length, context),
+            State::Opaque => self.skip_gap(length),
             State::Over => {}
         }
     }
 
-    /// A gap where no message is open, or only the beginning of a head: whole messages may be lost in it.
-    fn gap_between<S: FnMut(HttpEvent<'_>)>(&mut self, length: u64, turn: &mut Turn<'_, S>) {
-        self.skipped(self.passed_over(), self.offset, turn);
+    /// Handles a gap outside of a body. Whole messages may be lost in it.
+    fn gap_between<S: FnMut(HttpEvent<'_>)>(&mut self, length: u64, context: &mut PieceContext<'_, S>) {
+        self.report_skipped(self.passed_over(), self.offset, context);
         self.held.clear();
         let from = self.offset;
-        self.pass(length);
+        self.skip_gap(length);
         match self.state {
-            State::Lost(_) | State::Candidate(_) => self.lose(from, turn),
-            _ => self.lose_message(from, turn),
+            State::Lost(_) | State::Candidate(_) => self.lose_framing(from, context),
+            _ => self.lose_message_start(from, context),
         }
         self.state = State::Lost(self.offset);
     }
 
-    fn content_gap<S: FnMut(HttpEvent<'_>)>(&mut self, length: Option<u64>, lost: u64, turn: &mut Turn<'_, S>) {
+    /// Emits a gap in the content and moves over the `lost` bytes. `length` is `None` where they
+    /// may contain framing.
+    fn content_gap<S: FnMut(HttpEvent<'_>)>(
+        &mut self,
+        length: Option<u64>,
+        lost: u64,
+        context: &mut PieceContext<'_, S>,
+    ) {
         self.message.whole = false;
-        self.pass(lost);
+        self.skip_gap(lost);
         let (exchange, direction) = (self.message.exchange, self.direction);
-        (turn.sink)(HttpEvent::ContentGap { exchange, direction, length });
+        (context.sink)(HttpEvent::ContentGap { exchange, direction, length });
     }
 
-    /// Takes the end of the stream.
-    pub(super) fn stream_end<S: FnMut(HttpEvent<'_>)>(&mut self, ending: Ending, turn: &mut Turn<'_, S>) {
+    /// Handles the end of the stream.
+    pub(super) fn stream_end<S: FnMut(HttpEvent<'_>)>(&mut self, ending: Ending, context: &mut PieceContext<'_, S>) {
         match self.state {
-            // RFC 9112 section 8: such a response "is considered complete unless an error was indicated by the
-            // underlying connection".
-            State::UntilClose => self.end(self.message.whole && ending == Ending::Finished, ending, turn),
+            // RFC 9112 section 8: such a response "is considered complete unless an error was
+            // indicated by the underlying connection".
+            State::UntilClose => self.end(self.message.whole && ending == Ending::Finished, ending, context),
             State::Length(_)
             | State::ChunkSize
             | State::ChunkData(_)
@@ -319,13 +339,13 @@ impl Reader {
             | State::Events { .. }
             | State::Rejoin => {
                 if self.state == State::Rejoin {
-                    self.skipped(self.low_water(), self.offset, turn);
+                    self.report_skipped(self.low_water(), self.offset, context);
                 }
-                self.end(false, ending, turn);
+                self.end(false, ending, context);
             }
             State::Head | State::Undecided | State::Lost(_) | State::Candidate(_) => {
-                self.skipped(self.passed_over(), self.offset, turn);
-                self.end_torn(ending, turn);
+                self.report_skipped(self.passed_over(), self.offset, context);
+                self.end_resumable(ending, context);
             }
             State::Opaque | State::Over => {}
         }
@@ -333,59 +353,62 @@ impl Reader {
         self.state = State::Over;
     }
 
-    /// The message is over.
-    fn end<S: FnMut(HttpEvent<'_>)>(&mut self, complete: bool, ending: Ending, turn: &mut Turn<'_, S>) {
+    /// Ends the message.
+    fn end<S: FnMut(HttpEvent<'_>)>(&mut self, complete: bool, ending: Ending, context: &mut PieceContext<'_, S>) {
         let (exchange, direction) = (self.message.exchange, self.direction);
-        (turn.sink)(HttpEvent::End { exchange, direction, complete, ending });
+        (context.sink)(HttpEvent::End { exchange, direction, complete, ending });
         self.state = State::Head;
-        match (direction, turn.pairing.switched()) {
-            (Direction::ServerToClient, _) => turn.pairing.over(self.low_water()),
-            (Direction::ClientToServer, Some(exchange)) => self.switch(exchange, turn),
+        match (direction, context.pairing.switched()) {
+            (Direction::ServerToClient, _) => context.pairing.end_response(self.low_water()),
+            (Direction::ClientToServer, Some(exchange)) => self.switch(exchange, context),
             (Direction::ClientToServer, None) => {}
         }
     }
 
-    /// The message that might have gone on does not.
-    fn end_torn<S: FnMut(HttpEvent<'_>)>(&mut self, ending: Ending, turn: &mut Turn<'_, S>) {
-        if std::mem::take(&mut self.message.is_torn) {
-            self.end(false, ending, turn);
+    /// Ends the message that might have continued.
+    fn end_resumable<S: FnMut(HttpEvent<'_>)>(&mut self, ending: Ending, context: &mut PieceContext<'_, S>) {
+        if std::mem::take(&mut self.message.may_resume) {
+            self.end(false, ending, context);
         }
     }
 
-    /// HTTP is over in this direction. What is held is the other protocol's, or nobody's where framing was lost before.
-    fn switch<S: FnMut(HttpEvent<'_>)>(&mut self, exchange: ExchangeIndex, turn: &mut Turn<'_, S>) {
+    /// Ends HTTP in this direction. The held bytes belong to the other protocol, or were skipped
+    /// where the framing was lost before.
+    fn switch<S: FnMut(HttpEvent<'_>)>(&mut self, exchange: ExchangeIndex, context: &mut PieceContext<'_, S>) {
         if let State::Lost(_) | State::Candidate(_) = self.state {
-            self.skipped(self.passed_over(), self.offset, turn);
+            self.report_skipped(self.passed_over(), self.offset, context);
             self.held.clear();
         }
         let (direction, offset) = (self.direction, self.low_water());
-        (turn.sink)(HttpEvent::Switched { exchange, direction, offset });
+        (context.sink)(HttpEvent::Switched { exchange, direction, offset });
         self.state = State::Opaque;
-        self.again(turn);
+        self.reread_held(context);
     }
 
-    /// Framing is lost: what begins unseen from here on is not known, unless HTTP ended with the last message.
-    fn lose<S: FnMut(HttpEvent<'_>)>(&mut self, from: u64, turn: &mut Turn<'_, S>) {
+    /// Notes that the framing is lost: messages may begin unnoticed from here on, unless
+    /// HTTP has ended.
+    fn lose_framing<S: FnMut(HttpEvent<'_>)>(&mut self, from: u64, context: &mut PieceContext<'_, S>) {
         if self.state == State::Opaque {
             return;
         }
         self.state = State::Lost(from);
         self.line = 0;
         match self.direction {
-            Direction::ClientToServer => turn.pairing.doubt_requests(from),
-            Direction::ServerToClient => turn.pairing.lose_responses(self.offset),
+            Direction::ClientToServer => context.pairing.doubt_requests(from),
+            Direction::ServerToClient => context.pairing.lose_responses(self.offset),
         }
     }
 
-    /// Framing is lost with the beginning of a message, which may have an answer, or be one.
-    fn lose_message<S: FnMut(HttpEvent<'_>)>(&mut self, from: u64, turn: &mut Turn<'_, S>) {
+    /// Notes that the framing is lost at the beginning of a message. A request may be missing,
+    /// or a response.
+    fn lose_message_start<S: FnMut(HttpEvent<'_>)>(&mut self, from: u64, context: &mut PieceContext<'_, S>) {
         if self.direction == Direction::ClientToServer {
-            turn.pairing.lose_requests(from);
+            context.pairing.lose_requests(from);
         }
-        self.lose(from, turn);
+        self.lose_framing(from, context);
     }
 
-    /// Offset of the first byte that was seen and belongs to no message so far.
+    /// Offset of the first captured byte that belongs to no message so far.
     pub(super) fn passed_over(&self) -> u64 {
         match self.state {
             State::Lost(from) | State::Candidate(from) => from,
@@ -393,23 +416,23 @@ impl Reader {
         }
     }
 
-    fn skipped<S: FnMut(HttpEvent<'_>)>(&self, from: u64, to: u64, turn: &mut Turn<'_, S>) {
+    fn report_skipped<S: FnMut(HttpEvent<'_>)>(&self, from: u64, to: u64, context: &mut PieceContext<'_, S>) {
         if to > from {
-            self.anomaly(None, Anomaly::Skipped { offset: from, length: to - from }, turn);
+            self.report(None, Anomaly::Skipped { offset: from, length: to - from }, context);
         }
     }
 
-    fn anomaly<S: FnMut(HttpEvent<'_>)>(
+    fn report<S: FnMut(HttpEvent<'_>)>(
         &self,
         exchange: Option<ExchangeIndex>,
         anomaly: Anomaly,
-        turn: &mut Turn<'_, S>,
+        context: &mut PieceContext<'_, S>,
     ) {
-        (turn.sink)(HttpEvent::Anomaly { direction: self.direction, exchange, anomaly });
+        (context.sink)(HttpEvent::Anomaly { direction: self.direction, exchange, anomaly });
     }
 }
 
-/// The first `length` bytes of `bytes`, or all of them.
+/// The first `length` bytes of `bytes`, or all of them if there are fewer.
 fn within(bytes: &[u8], length: u64) -> &[u8] {
     usize::try_from(length).ok().and_then(|length| bytes.get(..length)).unwrap_or(bytes)
 }

@@ -1,12 +1,12 @@
-//! Telling HTTP/1 from other bytes: at the start of a stream, and where a message may begin again after a loss.
+//! Recognises HTTP/1: at the start of a stream, and where a message may begin after a loss.
 
 use memchr::{memchr, memmem};
 
 use super::grammar::{content, is_blank, is_token, start_line};
 use crate::decode::Direction;
 
-/// Methods of the IANA registry that are met on the wire; any other token is one where the line ends in a version of
-/// HTTP/1.
+/// Methods of the IANA registry that are in use. Any other token counts as a method where its line
+/// ends in a version of HTTP/1.
 const METHODS: [&[u8]; 26] = [
     b"GET",
     b"POST",
@@ -36,16 +36,17 @@ const METHODS: [&[u8]; 26] = [
     b"NOTIFY",
 ];
 
-/// The longest method that is believed before its line is over. The longest registered, UPDATEREDIRECTREF, has 17
-/// letters.
+/// The longest method that is accepted before the end of its line. The longest registered one,
+/// UPDATEREDIRECTREF, has 17 letters.
 pub(super) const METHOD: usize = 32;
 
-/// The longest request line that is waited for. RFC 9112 section 3: "It is RECOMMENDED that all HTTP senders and
-/// recipients support, at a minimum, request-line lengths of 8000 octets."
+/// The length up to which the end of a request line is awaited. RFC 9112 section 3: "It is
+/// RECOMMENDED that all HTTP senders and recipients support, at a minimum, request-line lengths of
+/// 8000 octets."
 const REQUEST_LINE: usize = 8 << 10;
 
-/// Whether these first bytes of a direction look like HTTP/1: which message they begin (a request goes client to
-/// server). `None`: they do not. `Some(None)`: too few to tell.
+/// Whether the first bytes of a direction look like HTTP/1, and of which message: a request flows
+/// from client to server. `None`: not HTTP/1. `Some(None)`: too few bytes to decide.
 pub fn sniff(bytes: &[u8]) -> Option<Option<Direction>> {
     // RFC 9112 section 2.2: empty lines "received prior to the request-line" are ignored.
     let begin = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(bytes.len());
@@ -75,8 +76,9 @@ pub fn sniff(bytes: &[u8]) -> Option<Option<Direction>> {
     }
 }
 
-/// Whether these bytes of a server look like events of a stream that began before: a field of an event, and before it maybe the size of a chunk.
-/// `None`: too few to tell. Whether they are events, the search for them proves.
+/// Whether these bytes of a server look like server-sent events of a stream that began before: a
+/// field of an event, possibly after the size of a chunk. `None`: too few bytes to decide. The
+/// search for events proves whether they are.
 pub fn sniff_events(bytes: &[u8]) -> Option<bool> {
     const FIELDS: [&[u8]; 5] = [b"event: ", b"data: {", b"data:{", b"id: ", b"retry: "];
     const COMMENT: &[u8] = b": ";
@@ -93,8 +95,9 @@ pub fn sniff_events(bytes: &[u8]) -> Option<bool> {
     }
 }
 
-/// Whether a start line may begin with these bytes, as far as they go; `true` once only the rest of the line can tell.
-/// Never false for the beginning of what `start_line` reads: where the line is cut makes no difference.
+/// Whether a start line may begin with these bytes. `true` as soon as only the rest of the line can
+/// decide. Never false for the beginning of a line that `start_line` accepts, so the place of a cut
+/// does not matter.
 pub(super) fn plausible(direction: Direction, prefix: &[u8]) -> bool {
     match direction {
         Direction::ClientToServer => {
@@ -117,15 +120,15 @@ pub(super) fn plausible(direction: Direction, prefix: &[u8]) -> bool {
     }
 }
 
-/// Where in a line (with its end) a message may begin. The line need not begin with it: the body of a message before it
-/// often does not end in a line end.
+/// The index in a line (with its line end) at which a message may begin. This need not be the first
+/// byte: the body of the previous message often has no line end.
 ///
 /// ```text
 ///  {"jsonrpc":"2.0","id":7}HTTP/1.1 200 OK⏎
 ///                          ^
 /// ```
 ///
-/// Behind a blank it is text that speaks of HTTP, and no message.
+/// After whitespace it is text about HTTP, and no message.
 pub(super) fn find_start(direction: Direction, line: &[u8]) -> Option<usize> {
     let content = content(line);
     let version = memmem::rfind(content, b"HTTP/1.")?;

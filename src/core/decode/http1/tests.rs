@@ -1,5 +1,5 @@
-//! Tests are conversations: what each side sends, and what the decoder says of it. Each is told whole, byte by byte,
-//! and in pieces of seven bytes.
+//! Tests as conversations: the bytes of each side, and the events of the decoder. Each conversation
+//! is decoded whole, byte by byte, and in pieces of seven bytes.
 
 mod framing;
 mod laws;
@@ -11,66 +11,66 @@ use super::*;
 use crate::decode::http::StartLine;
 use crate::decode::{Anomaly, Ending};
 
-/// Something one side does.
+/// An action of one side.
 #[derive(Clone, Debug)]
-enum Step {
-    /// Sends bytes.
+enum PeerAction {
+    /// Sends bytes to the other side.
     Sends(Direction, Vec<u8>),
-    /// Sends bytes that the capture does not hold.
+    /// Sends bytes that are not captured.
     Lost(Direction, u64),
-    /// Is done.
+    /// Ends the stream of its direction.
     Ends(Direction, Ending),
 }
 
-fn client(text: &str) -> Step {
-    Step::Sends(Direction::ClientToServer, text.replace('\n', "\r\n").into())
+fn client(text: &str) -> PeerAction {
+    PeerAction::Sends(Direction::ClientToServer, text.replace('\n', "\r\n").into())
 }
 
-fn server(text: &str) -> Step {
-    Step::Sends(Direction::ServerToClient, text.replace('\n', "\r\n").into())
+fn server(text: &str) -> PeerAction {
+    PeerAction::Sends(Direction::ServerToClient, text.replace('\n', "\r\n").into())
 }
 
-/// Sends as it stands, without CR before LF.
-fn server_raw(text: &str) -> Step {
-    Step::Sends(Direction::ServerToClient, text.into())
+/// Sends the text unchanged, without CR before LF.
+fn server_raw(text: &str) -> PeerAction {
+    PeerAction::Sends(Direction::ServerToClient, text.into())
 }
 
-/// Sends as it stands, without CR before LF.
-fn client_raw(text: &str) -> Step {
-    Step::Sends(Direction::ClientToServer, text.into())
+/// Sends the text unchanged, without CR before LF.
+fn client_raw(text: &str) -> PeerAction {
+    PeerAction::Sends(Direction::ClientToServer, text.into())
 }
 
-fn client_lost(length: u64) -> Step {
-    Step::Lost(Direction::ClientToServer, length)
+fn client_lost(length: u64) -> PeerAction {
+    PeerAction::Lost(Direction::ClientToServer, length)
 }
 
-fn server_lost(length: u64) -> Step {
-    Step::Lost(Direction::ServerToClient, length)
+fn server_lost(length: u64) -> PeerAction {
+    PeerAction::Lost(Direction::ServerToClient, length)
 }
 
-fn client_ends(ending: Ending) -> Step {
-    Step::Ends(Direction::ClientToServer, ending)
+fn client_ends(ending: Ending) -> PeerAction {
+    PeerAction::Ends(Direction::ClientToServer, ending)
 }
 
-fn server_ends(ending: Ending) -> Step {
-    Step::Ends(Direction::ServerToClient, ending)
+fn server_ends(ending: Ending) -> PeerAction {
+    PeerAction::Ends(Direction::ServerToClient, ending)
 }
 
-/// What the decoder says of a conversation in which each side has seen all that the other sent before; data cut into
-/// pieces of `size`. Contents that follow each other are joined.
-fn told(limits: Limits, steps: &[Step], size: usize) -> Vec<String> {
+/// The events of a conversation as lines. Each side has received everything that the other sent
+/// before. Data are cut into pieces of `size` bytes. Contents that follow each other share a line.
+fn event_lines(limits: Limits, steps: &[PeerAction], size: usize) -> Vec<String> {
     let mut decoder = Http1::new(limits);
     let mut sent = [0u64; 2];
-    let mut told: Vec<String> = Vec::new();
-    // For each direction: the run of bytes told last, where it goes on, and its line.
+    let mut lines: Vec<String> = Vec::new();
+    // For each direction: the last run of bytes, the offset after it, and its line.
     let mut runs = [const { (String::new(), 0, 0) }; 2];
     for step in steps {
         let (direction, pieces): (_, Vec<Piece<'_>>) = match step {
-            Step::Sends(direction, bytes) => (*direction, bytes.chunks(size).map(Piece::Data).collect()),
-            Step::Lost(direction, length) => (*direction, vec![Piece::Gap(*length)]),
-            Step::Ends(direction, ending) => (*direction, vec![Piece::End(*ending)]),
+            PeerAction::Sends(direction, bytes) => (*direction, bytes.chunks(size).map(Piece::Data).collect()),
+            PeerAction::Lost(direction, length) => (*direction, vec![Piece::Gap(*length)]),
+            PeerAction::Ends(direction, ending) => (*direction, vec![Piece::End(*ending)]),
         };
-        let seen = Seen { acknowledged: sent[direction.reversed() as usize] };
+        let seen = sent[direction.reversed() as usize];
         for piece in pieces {
             let length = match piece {
                 Piece::Data(bytes) => bytes.len() as u64,
@@ -79,26 +79,26 @@ fn told(limits: Limits, steps: &[Step], size: usize) -> Vec<String> {
             };
             sent[direction as usize] = sent[direction as usize].saturating_add(length);
             decoder.push(direction, piece, seen, &mut |event| {
-                let (text, bytes) = tell(&event);
+                let (text, bytes) = describe(&event);
                 let run = &mut runs[usize::from(text.starts_with('<'))];
                 let Some((offset, bytes)) = bytes else {
                     *run = Default::default();
-                    return told.push(text);
+                    return lines.push(text);
                 };
                 if (&run.0, run.1) != (&text, offset) {
-                    told.push(format!("{text} @{offset} "));
-                    *run = (text, offset, told.len() - 1);
+                    lines.push(format!("{text} @{offset} "));
+                    *run = (text, offset, lines.len() - 1);
                 }
-                told[run.2].push_str(&bytes.escape_ascii().to_string());
+                lines[run.2].push_str(&bytes.escape_ascii().to_string());
                 run.1 += bytes.len() as u64;
             });
         }
     }
-    told
+    lines
 }
 
-/// One event in words; bytes apart, so that they can be joined.
-fn tell<'a>(event: &HttpEvent<'a>) -> (String, Option<(u64, &'a [u8])>) {
+/// Describes one event. Its bytes are returned separately, so that runs can be joined.
+fn describe<'a>(event: &HttpEvent<'a>) -> (String, Option<(u64, &'a [u8])>) {
     let arrow = |direction: &Direction| if *direction == Direction::ClientToServer { '>' } else { '<' };
     match event {
         HttpEvent::Head { exchange, direction, head, .. } => {
@@ -143,15 +143,15 @@ fn tell<'a>(event: &HttpEvent<'a>) -> (String, Option<(u64, &'a [u8])>) {
 }
 
 #[track_caller]
-fn check(steps: &[Step], expected: &[&str]) {
+fn check(steps: &[PeerAction], expected: &[&str]) {
     check_with(Limits::default(), steps, expected);
 }
 
 #[track_caller]
-fn check_with(limits: Limits, steps: &[Step], expected: &[&str]) {
-    assert_eq!(told(limits, steps, usize::MAX), expected, "whole");
-    assert_eq!(told(limits, steps, 1), expected, "byte by byte");
-    assert_eq!(told(limits, steps, 7), expected, "cut");
+fn check_with(limits: Limits, steps: &[PeerAction], expected: &[&str]) {
+    assert_eq!(event_lines(limits, steps, usize::MAX), expected, "whole");
+    assert_eq!(event_lines(limits, steps, 1), expected, "byte by byte");
+    assert_eq!(event_lines(limits, steps, 7), expected, "cut");
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn a_head_is_a_text_and_places_in_it() {
         let mut decoder = Http1::new(Limits::default());
         let mut found = None;
         for piece in text.as_bytes().chunks(size) {
-            decoder.push(Direction::ClientToServer, Piece::Data(piece), Seen::default(), &mut |event| {
+            decoder.push(Direction::ClientToServer, Piece::Data(piece), 0, &mut |event| {
                 if let HttpEvent::Head { head, .. } = event {
                     found = Some(head);
                 }
@@ -226,12 +226,12 @@ fn a_head_is_a_text_and_places_in_it() {
 fn content_is_handed_on_where_it_lies_and_a_whole_head_is_not_held() {
     let text = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n";
     let mut decoder = Http1::new(Limits::default());
-    decoder.push(Direction::ServerToClient, Piece::Data(text), Seen::default(), &mut |event| {
+    decoder.push(Direction::ServerToClient, Piece::Data(text), 0, &mut |event| {
         if let HttpEvent::Content { bytes, .. } = event {
             assert!(text.as_ptr_range().contains(&bytes.as_ptr()));
         }
     });
     assert_eq!(decoder.low_water(Direction::ServerToClient), text.len() as u64);
-    decoder.push(Direction::ServerToClient, Piece::Data(b"5\r"), Seen::default(), &mut |_| {});
+    decoder.push(Direction::ServerToClient, Piece::Data(b"5\r"), 0, &mut |_| {});
     assert_eq!(decoder.low_water(Direction::ServerToClient), text.len() as u64, "a line waits for its end");
 }

@@ -1,4 +1,5 @@
-//! A header block: the fragments of HEADERS or PUSH_PROMISE and of the CONTINUATION frames behind it, and the head that it says.
+//! A header block: the fragments in HEADERS or PUSH_PROMISE and in the CONTINUATION frames after
+//! it, and the head that they encode.
 
 use std::ops::Range;
 
@@ -6,45 +7,46 @@ use super::hpack::{Field, Hpack, Literal, Malformed};
 use crate::decode::Direction;
 use crate::decode::http::{self, Head, MASK, StartLine};
 
-/// `*` as a Huffman code (RFC 7541 appendix B): eight bits, so any number of them is a string.
+/// `*` as a Huffman code (RFC 7541 appendix B). It has eight bits, so any number of them
+/// is a string.
 const HUFFMAN_MASK: u8 = 0xf9;
 
-/// A header block, as far as it came.
+/// A header block, as far as it was received.
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) stream: u32,
     pub(super) purpose: Purpose,
-    /// Offset of the first frame's head, and behind the last fragment so far.
+    /// From the offset of the first frame's head to the offset after the last fragment so far.
     pub(super) place: Range<u64>,
-    /// Offset in the block, and in the stream, of the first byte of each fragment.
+    /// For each fragment, the index of its first byte in the block, and its offset in the stream.
     fragments: Vec<(usize, u64)>,
     bytes: Vec<u8>,
 }
 
-/// What a block is for.
+/// The purpose of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// A head, or trailers; whether the stream ends behind it.
+    /// A head, or trailers. `end`: the stream ends after it.
     Head { end: bool },
-    /// The request that a server promises to answer.
+    /// A request whose response the server announces.
     Promise,
 }
 
-/// A secret in the stream, and what masks it.
+/// A secret in the stream, and the byte that masks it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Secret {
     pub(super) range: Range<u64>,
     pub(super) mask: u8,
 }
 
-/// What a block says.
+/// The content of a block.
 #[derive(Debug)]
-pub(super) struct Said {
+pub(super) struct DecodedBlock {
     pub(super) head: Head,
     pub(super) secrets: Vec<Secret>,
-    /// Fields that refer to entries of the table which nobody saw.
+    /// Number of fields that refer to table entries which were not captured.
     pub(super) unknown: u32,
-    /// Whether the fields are more than a head may hold: those beyond were dropped.
+    /// Whether the fields exceed the limit of a head. Those beyond it were dropped.
     pub(super) too_long: bool,
     pub(super) malformed: bool,
 }
@@ -58,9 +60,9 @@ impl Block {
         self.bytes.len()
     }
 
-    /// The next fragment, which stands at `offset` of the stream.
+    /// Adds the next fragment, which lies at `offset` of the stream.
     pub(super) fn push(&mut self, offset: u64, fragment: &[u8]) {
-        // "Unlimited" empty frames must not cost memory.
+        // An unlimited number of empty frames must not cost memory.
         if !fragment.is_empty() {
             self.fragments.push((self.bytes.len(), offset));
             self.bytes.extend_from_slice(fragment);
@@ -68,14 +70,14 @@ impl Block {
         self.place.end = offset + fragment.len() as u64;
     }
 
-    /// Everything that was seen of it, as a secret: what stands in it will not be known.
-    pub(super) fn hidden(&self) -> impl Iterator<Item = Secret> {
+    /// All captured bytes of the block, as secrets, since its content remains unknown.
+    pub(super) fn masked_ranges(&self) -> impl Iterator<Item = Secret> {
         self.places(0..self.bytes.len()).map(|range| Secret { range, mask: MASK })
     }
 
-    /// Decodes it. Of the text of all fields at most `most` bytes are kept.
-    pub(super) fn decode(&self, direction: Direction, hpack: &mut Hpack, most: usize) -> Said {
-        let mut fields = Fields { most, ..Fields::default() };
+    /// Decodes the block. At most `most` bytes of the text of its fields are returned.
+    pub(super) fn decode(&self, direction: Direction, hpack: &mut Hpack, most: usize) -> DecodedBlock {
+        let mut fields = FieldText { most, ..FieldText::default() };
         let result = hpack.decode(&self.bytes, &mut |field| fields.push(&field));
         let mut secrets: Vec<Secret> = Vec::new();
         for Literal { range, huffman } in fields.secrets.drain(..) {
@@ -85,12 +87,12 @@ impl Block {
         if let Err(Malformed(from)) = result {
             secrets.extend(self.places(from..self.bytes.len()).map(|range| Secret { range, mask: MASK }));
         }
-        let Fields { unknown, too_long, .. } = fields;
+        let FieldText { unknown, too_long, .. } = fields;
         let head = fields.head(direction, self.place.clone());
-        Said { head, secrets, unknown, too_long, malformed: result.is_err() }
+        DecodedBlock { head, secrets, unknown, too_long, malformed: result.is_err() }
     }
 
-    /// Where in the stream bytes of the block stand: one range for each fragment that holds some.
+    /// The ranges of the stream with these bytes of the block: one for each fragment.
     fn places(&self, range: Range<usize>) -> impl Iterator<Item = Range<u64>> {
         let ends = self.fragments.iter().skip(1).map(|(start, _)| *start).chain([self.bytes.len()]);
         self.fragments.iter().zip(ends).filter_map(move |(&(start, offset), end)| {
@@ -100,9 +102,9 @@ impl Block {
     }
 }
 
-/// The fields of a block as a text, one line each, as HTTP/1 would write them; with the names that begin with a colon.
+/// The fields of a block as text: one line each, as in HTTP/1. Pseudo-header fields are included.
 #[derive(Debug, Default)]
-struct Fields {
+struct FieldText {
     text: Vec<u8>,
     list: Vec<(Range<u32>, Range<u32>)>,
     /// Literals that are secrets, or may be.
@@ -112,7 +114,7 @@ struct Fields {
     most: usize,
 }
 
-impl Fields {
+impl FieldText {
     fn push(&mut self, field: &Field<'_>) {
         if field.name.is_none_or(http::is_secret) {
             self.secrets.extend(field.literal.clone());
@@ -121,7 +123,8 @@ impl Fields {
             self.unknown = self.unknown.saturating_add(1);
             return;
         };
-        // RFC 7541 section 4.1 counts 32 bytes for a field's overhead, too: without it, empty fields would cost memory for nothing.
+        // RFC 7541 section 4.1 adds 32 bytes for each field. Without them, empty fields would be
+        // free.
         let size = self.text.len() + 32 * (self.list.len() + 1) + name.len() + value.len();
         if size > self.most {
             self.too_long = true;
@@ -136,7 +139,8 @@ impl Fields {
         self.text.extend_from_slice(b"\r\n");
     }
 
-    /// The head. RFC 9113 section 8.3: method, target and status are fields whose names begin with a colon; one that is not known is left empty.
+    /// The head. RFC 9113 section 8.3: method, target and status are fields whose names begin with
+    /// a colon. Those that are unknown stay empty.
     fn head(mut self, direction: Direction, place: Range<u64>) -> Head {
         self.text.extend_from_slice(b"\r\n");
         let start = match direction {

@@ -1,6 +1,5 @@
-//! Frames of HTTP/2 (RFC 9113 section 4): their heads, and what a head must be to be believed.
+//! Frames of HTTP/2 (RFC 9113 section 4): their heads, and the checks of a head.
 
-use nom::bytes::streaming::take;
 use nom::combinator::map;
 use nom::number::streaming::{be_u8, be_u24, be_u32};
 use nom::{IResult, Parser};
@@ -10,13 +9,15 @@ use crate::decode::Direction;
 /// Bytes of a frame's head.
 pub(super) const HEAD: usize = 9;
 
-/// What a client sends first (RFC 9113 section 3.4).
+/// The first bytes that a client sends (RFC 9113 section 3.4).
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The largest payload until SETTINGS allow more (RFC 9113 section 6.5.2: "The initial value is 2^14").
+/// The largest payload until SETTINGS allow more (RFC 9113 section 6.5.2: "The initial value is
+/// 2^14").
 pub(super) const MAX_FRAME_SIZE: u32 = 1 << 14;
 
-/// Types of frames (RFC 9113 section 6; RFC 7838 section 4 and RFC 9218 section 7.1 for the last two).
+/// Types of frames (RFC 9113 section 6; RFC 7838 section 4 and RFC 9218 section 7.1 for the last
+/// two).
 pub(super) mod kind {
     pub(in super::super) const DATA: u8 = 0;
     pub(in super::super) const HEADERS: u8 = 1;
@@ -48,14 +49,15 @@ pub(super) struct FrameHead {
     pub(super) length: u32,
     pub(super) kind: u8,
     pub(super) flags: u8,
-    /// The stream; 0 is the connection.
+    /// The number of the stream; 0 means the connection.
     pub(super) stream: u32,
-    /// The reserved bit. "The value of a reserved bit ... MUST be ignored when receiving": it counts only where frames are searched.
+    /// The reserved bit. "The value of a reserved bit ... MUST be ignored when receiving". It only
+    /// matters where frames are searched.
     reserved: bool,
 }
 
 impl FrameHead {
-    /// Reads the head of a frame.
+    /// Parses the head of a frame.
     pub(super) fn read(input: &[u8]) -> IResult<&[u8], FrameHead> {
         map((be_u24, be_u8, be_u8, be_u32), |(length, kind, flags, stream)| FrameHead {
             length,
@@ -67,12 +69,14 @@ impl FrameHead {
         .parse(input)
     }
 
+    /// Whether a flag is set.
     pub(super) fn has(&self, flag: u8) -> bool {
         self.flags & flag != 0
     }
 
-    /// What is wrong with a frame that its head shows: length and stream, by the rules of its type. A frame of an unknown type is fine
-    /// ("Implementations MUST ignore and discard frames of unknown types", RFC 9113 section 5.5).
+    /// The error in a frame's length or stream, by the rules of its type. A frame of an unknown
+    /// type has none ("Implementations MUST ignore and discard frames of unknown types", RFC 9113
+    /// section 5.5).
     pub(super) fn fault(&self, most: u32) -> Option<&'static str> {
         let (length, stream) = (self.length, self.stream);
         let on_stream = match self.kind {
@@ -102,8 +106,9 @@ impl FrameHead {
         }
     }
 
-    /// Whether bytes that are no frame would hardly look like this: what is believed where frames are searched. Text never does, since its
-    /// first byte would be the high one of a length; other bytes do once in some 2^30, and two frames must follow each other.
+    /// Whether other bytes would hardly look like this head, as required where frames are searched.
+    /// Text never does, since its first byte would be the high byte of a length. Other bytes do
+    /// once in about 2^30, and two frames in a row are required.
     pub(super) fn is_likely(&self, direction: Direction, most: u32) -> bool {
         let known = match self.kind {
             kind::DATA => flag::END_STREAM | flag::PADDED,
@@ -115,14 +120,15 @@ impl FrameHead {
             kind::GOAWAY | kind::WINDOW_UPDATE => 0,
             _ => return false,
         };
-        // Streams are counted up from 1, so a connection would need hours to reach this one.
+        // Streams are counted from 1, so a connection needs hours to reach this one.
         const STREAMS: u32 = 1 << 24;
         let pushes = self.kind == kind::PUSH_PROMISE && direction == Direction::ClientToServer;
         self.flags & !known == 0 && !self.reserved && self.stream < STREAMS && !pushes && self.fault(most).is_none()
     }
 }
 
-/// A payload without its padding, and how many bytes stood before it (RFC 9113 section 6.1: pad length, then data, then padding).
+/// A payload without its padding, and the number of bytes before it (RFC 9113 section 6.1: pad
+/// length, then data, then padding).
 ///
 /// # Errors
 ///
@@ -131,10 +137,9 @@ pub(super) fn unpadded<'a>(head: &FrameHead, payload: &'a [u8]) -> Result<(&'a [
     if !head.has(flag::PADDED) {
         return Ok((payload, 0));
     }
-    let parsed: IResult<&[u8], u8> = be_u8(payload);
-    let content = parsed.ok().and_then(|(rest, padding)| {
-        let length = rest.len().checked_sub(usize::from(padding))?;
-        take::<_, _, nom::error::Error<&[u8]>>(length).parse(rest).ok().map(|(_, content)| content)
+    let content = payload.split_first().and_then(|(padding, rest)| {
+        let length = rest.len().checked_sub(usize::from(*padding))?;
+        rest.get(..length)
     });
     content.map(|content| (content, 1)).ok_or("padding that fits into its frame")
 }

@@ -1,178 +1,115 @@
 //! The bodies of the fuzz targets for HTTP/2 and its header blocks.
 
 use super::Http2;
-use super::block::{Block, Purpose, Said};
+use super::block::{Block, DecodedBlock, Purpose};
 use super::frame::HEAD;
 use super::hpack::Hpack;
 use crate::capture::Limits;
 use crate::decode::http::{HttpEvent, is_secret};
+use crate::decode::http1::fuzz::{BOTH, EventTranscript, ScriptStep, SentBytes, parse_script};
 use crate::decode::{Anomaly, Direction, Ending, Piece};
 
-const BOTH: [Direction; 2] = [Direction::ClientToServer, Direction::ServerToClient];
-
-/// A piece of the conversation, as the fuzzer's bytes script it.
-enum Step<'a> {
-    Data(&'a [u8]),
-    Gap(u8),
-}
-
-/// Any conversation: `data` is a script of steps of two bytes each. The lowest bit of the first byte is the direction; with the next three
-/// bits zero the second byte is the length of a gap, otherwise so many bytes follow that were sent.
+/// Decodes any conversation. `data` is a script, see [`parse_script`].
 ///
-/// Cutting changes nothing of what is told of a direction; contents and what was skipped are bytes at their place, one behind the other; each
-/// direction of an exchange ends once; memory is bounded.
+/// The events do not depend on how the bytes are cut into pieces. Contents and skipped bytes
+/// are the bytes at their offset, and none overlap. Each direction of an exchange ends once.
+/// Memory is bounded.
 ///
 /// # Panics
 ///
-/// Where that is not so.
+/// When one of these rules is broken.
 pub fn fuzz_http2(data: &[u8]) {
-    let steps = script(data);
+    let steps = parse_script(data, 14);
     let whole = run(&steps, usize::MAX);
     assert_eq!(whole, run(&steps, 1), "byte by byte");
     assert_eq!(whole, run(&steps, 7), "cut");
 }
 
-fn script(mut data: &[u8]) -> Vec<(Direction, Step<'_>)> {
-    let mut steps = Vec::new();
-    while let [what, length, rest @ ..] = data {
-        let direction = BOTH[usize::from(what & 1)];
-        if what & 14 == 0 {
-            steps.push((direction, Step::Gap(*length)));
-            data = rest;
-        } else {
-            let (sent, behind) = rest.split_at(usize::from(*length).min(rest.len()));
-            steps.push((direction, Step::Data(sent)));
-            data = behind;
-        }
-    }
-    steps
-}
-
-/// What is told, in order; runs of content as one.
-#[derive(Default)]
-struct Told {
-    lines: Vec<String>,
-    /// What the bytes of the last line are, and where they go on.
-    run: Option<(String, u64)>,
-    /// Behind all content and bytes skipped, by direction.
-    end: [u64; 2],
-    ended: Vec<String>,
-}
-
-fn run(steps: &[(Direction, Step<'_>)], size: usize) -> Vec<String> {
+/// Decodes the steps in pieces of `size` bytes; returns the events as lines.
+fn run(steps: &[(Direction, ScriptStep<'_>)], size: usize) -> Vec<String> {
     let limits = Limits { head: 200, pipelined: 5, ..Limits::default() };
-    let mut streams: [Vec<Option<u8>>; 2] = Default::default();
+    let mut sent: [SentBytes; 2] = Default::default();
     let mut decoder = Http2::new(limits);
-    let mut told = Told::default();
-    for (direction, step) in steps {
-        let pieces: Vec<Piece<'_>> = match step {
-            Step::Data(bytes) => bytes.chunks(size).map(Piece::Data).collect(),
-            Step::Gap(length) => vec![Piece::Gap(u64::from(*length))],
-        };
-        for piece in pieces {
-            let stream = &mut streams[*direction as usize];
-            match piece {
-                Piece::Data(bytes) => stream.extend(bytes.iter().copied().map(Some)),
-                Piece::Gap(length) => stream.extend(std::iter::repeat_n(None, length as usize)),
-                Piece::End(_) => {}
-            }
-            decoder.push(*direction, piece, &mut |event| told.tell(&streams, &event));
-            assert!(decoder.low_water(*direction) <= streams[*direction as usize].len() as u64);
-            let (held, open) = decoder.held();
-            // A block, a frame of it and what came behind, in each direction.
-            assert!(held <= 4 * (limits.head + 256 + HEAD) && open <= limits.pipelined, "{held} bytes, {open} streams");
+    let mut transcript = EventTranscript::default();
+    let mut ended = Vec::new();
+    let ends = BOTH.map(|direction| (direction, Piece::End(Ending::Cut)));
+    let pieces =
+        steps.iter().flat_map(|(direction, step)| step.pieces(size).into_iter().map(|piece| (*direction, piece)));
+    for (direction, piece) in pieces.chain(ends) {
+        let stream = &mut sent[direction as usize];
+        match piece {
+            Piece::Data(bytes) => stream.extend(bytes.iter().copied().map(Some)),
+            Piece::Gap(length) => stream.extend(std::iter::repeat_n(None, length as usize)),
+            Piece::End(_) => {}
         }
-    }
-    for direction in BOTH {
-        decoder.push(direction, Piece::End(Ending::Cut), &mut |event| told.tell(&streams, &event));
+        decoder.push(direction, piece, &mut |event| record(&mut transcript, &mut ended, &sent, &event));
+        assert!(decoder.low_water(direction) <= sent[direction as usize].len() as u64);
+        let (held, open) = decoder.held();
+        // In each direction: a block, one of its frames and what followed it.
+        assert!(held <= 4 * (limits.head + 256 + HEAD) && open <= limits.pipelined, "{held} bytes, {open} streams");
     }
     assert_eq!(decoder.held().1, 0, "nothing stays open");
-    told.lines
+    transcript.lines
 }
 
-impl Told {
-    fn tell(&mut self, streams: &[Vec<Option<u8>>; 2], event: &HttpEvent<'_>) {
-        match event {
-            HttpEvent::Content { exchange, direction, offset, bytes } => {
-                let stream = &streams[*direction as usize];
-                let there = &stream[*offset as usize..*offset as usize + bytes.len()];
-                assert!(
-                    there.iter().zip(*bytes).all(|(there, byte)| *there == Some(*byte)),
-                    "the bytes at their place"
-                );
-                let what = format!("{exchange:?} {direction:?}");
-                let end = offset + bytes.len() as u64;
-                match self.run.as_mut().filter(|(run, at)| *run == what && at == offset) {
-                    Some((_, at)) => *at = end,
-                    None => {
-                        self.lines.push(format!("{what} @{offset}"));
-                        self.run = Some((what, end));
-                    }
-                }
-                self.follow(*direction, *offset, end);
-                return;
-            }
-            HttpEvent::Anomaly { direction, anomaly: Anomaly::Skipped { offset, length }, .. } => {
-                let skipped = &streams[*direction as usize][*offset as usize..(offset + length) as usize];
-                assert!(skipped.iter().all(Option::is_some), "only bytes that were seen are skipped");
-                self.follow(*direction, *offset, offset + length);
-            }
-            HttpEvent::End { exchange, direction, .. } => {
-                let end = format!("{exchange:?} {direction:?}");
-                assert!(!self.ended.contains(&end), "{end} twice");
-                self.ended.push(end);
-            }
-            _ => {}
+/// Adds an event to the transcript. `ended` lists the directions of exchanges that are over.
+fn record(transcript: &mut EventTranscript, ended: &mut Vec<String>, sent: &[SentBytes; 2], event: &HttpEvent<'_>) {
+    match event {
+        HttpEvent::Content { exchange, direction, offset, bytes } => {
+            let line = format!("{exchange:?} {direction:?}");
+            return transcript.add_bytes(sent, *direction, line, *offset, bytes);
         }
-        self.run = None;
-        self.lines.push(format!("{event:?}"));
+        HttpEvent::Anomaly { direction, anomaly: Anomaly::Skipped { offset, length }, .. } => {
+            transcript.add_skipped(sent, *direction, *offset, *length);
+        }
+        HttpEvent::End { exchange, direction, .. } => {
+            let end = format!("{exchange:?} {direction:?}");
+            assert!(!ended.contains(&end), "{end} twice");
+            ended.push(end);
+        }
+        _ => {}
     }
-
-    fn follow(&mut self, direction: Direction, start: u64, end: u64) {
-        let behind = &mut self.end[direction as usize];
-        assert!(*behind <= start, "one behind the other: {start}, {behind} before");
-        *behind = end;
-    }
+    transcript.add_line(format!("{event:?}"));
 }
 
-/// Any header blocks: each is a length and so many bytes.
+/// Decodes any header blocks. Each consists of a length and that many bytes.
 ///
-/// What `loona_hpack` makes of them as a whole is the same; a block whose secrets are masked can be decoded in its place, and says the same
-/// but for the secrets.
+/// `loona_hpack` decodes the whole block to the same fields. A block whose secrets are masked can
+/// be decoded instead of the original, and differs in the secrets only.
 ///
 /// # Panics
 ///
-/// Where that is not so.
+/// When one of these rules is broken.
 pub fn fuzz_hpack(mut data: &[u8]) {
     let (mut plain, mut masked) = (Hpack::new(), Hpack::new());
     let mut other = Some(loona_hpack::Decoder::new());
     while let Some((length, rest)) = data.split_first() {
         let (bytes, behind) = rest.split_at(usize::from(*length).min(rest.len()));
         data = behind;
-        let (block, said) = decode(bytes, &mut plain);
-        let fields = fields(&said);
-        other = other.filter(|_| said.unknown == 0 && !said.malformed);
+        let (block, decoded) = decode(bytes, &mut plain);
+        let fields = fields(&decoded);
+        other = other.filter(|_| decoded.unknown == 0 && !decoded.malformed);
         if let Some(decoder) = &mut other {
             match decoder.decode(bytes) {
-                Ok(expected) => assert!(said.too_long || fields == expected, "{expected:?}"),
-                // It refuses some that end in a new size of the table.
+                Ok(expected) => assert!(decoded.too_long || fields == expected, "{expected:?}"),
+                // It rejects some blocks that end in a new size of the table.
                 Err(_) => other = None,
             }
         }
         let mut copy = bytes.to_vec();
-        for secret in &said.secrets {
+        for secret in &decoded.secrets {
             assert!(block.place.start <= secret.range.start && secret.range.end <= block.place.end);
             for at in secret.range.clone() {
                 copy[position(at, bytes.len())] = secret.mask;
             }
         }
         let (_, again) = decode(&copy, &mut masked);
-        if said.malformed {
+        if decoded.malformed {
             masked.lose();
             continue;
         }
         assert!(!again.malformed, "{copy:02x?}");
-        if said.unknown > 0 || again.unknown > 0 || said.too_long || again.too_long {
+        if decoded.unknown > 0 || again.unknown > 0 || decoded.too_long || again.too_long {
             continue;
         }
         for ((name, value), (again, hidden)) in fields.iter().zip(&self::fields(&again)) {
@@ -185,22 +122,22 @@ pub fn fuzz_hpack(mut data: &[u8]) {
     }
 }
 
-/// A block in two fragments, with the head of a frame between.
-fn decode(bytes: &[u8], hpack: &mut Hpack) -> (Block, Said) {
+/// Decodes a block in two fragments, with the head of a frame between them.
+fn decode(bytes: &[u8], hpack: &mut Hpack) -> (Block, DecodedBlock) {
     let mut block = Block::new(1, Purpose::Head { end: true }, 0);
     let (first, second) = bytes.split_at(bytes.len() / 2);
     block.push(0, first);
     block.push((first.len() + HEAD) as u64, second);
-    let said = block.decode(Direction::ClientToServer, hpack, 4096);
-    (block, said)
+    let decoded = block.decode(Direction::ClientToServer, hpack, 4096);
+    (block, decoded)
 }
 
-/// Where in a block of that length a byte stands that is at this offset of the stream.
+/// The index in a block of this length of the byte at this offset of the stream.
 fn position(offset: u64, length: usize) -> usize {
     let offset = offset as usize;
     if offset < length / 2 { offset } else { offset - HEAD }
 }
 
-fn fields(said: &Said) -> Vec<(Vec<u8>, Vec<u8>)> {
-    said.head.fields().map(|(name, value)| (name.to_vec(), value.to_vec())).collect()
+fn fields(decoded: &DecodedBlock) -> Vec<(Vec<u8>, Vec<u8>)> {
+    decoded.head.fields().map(|(name, value)| (name.to_vec(), value.to_vec())).collect()
 }

@@ -1,23 +1,25 @@
 //! Header blocks (RFC 7541): one table for each direction.
 //!
-//! Fields are decoded one by one by `loona_hpack`; this file knows where each begins, for two reasons. A table of which entries were lost
-//! must not stop decoding: a reference to what nobody saw is an unknown field, and everything else is still right, because entries are
-//! counted from the newest. And a secret is masked where it stands:
+//! `loona_hpack` decodes each field. This file finds where each field begins, for two reasons. Lost
+//! entries of the table must not stop the decoding: a reference to one is an unknown field.
+//! Everything else is still right, because entries are counted from the newest. And a secret is
+//! masked at its place:
 //!
 //! ```text
 //!  literal field    40 │ 0d "authorization" │ 93 ────── 19 bytes, Huffman ──────
 //!  masked           40 │ 0d "authorization" │ 93 f9 f9 f9 f9 f9 f9 f9 ... f9 f9
 //! ```
 //!
-//! `f9` is the Huffman code of `*` and eight bits long, so the block stays as long as it was and can be decoded again.
+//! `f9` is the Huffman code of `*`. It has eight bits, so the block keeps its length and can be
+//! decoded again.
 
 use std::fmt;
 use std::ops::Range;
 
 use loona_hpack::Decoder;
 
-/// The largest dynamic table that is kept. Clients announce 4 to 64 KiB (SETTINGS_HEADER_TABLE_SIZE); of a larger one the oldest entries are
-/// unknown.
+/// The size of the largest dynamic table: 64 KiB. Clients announce 4 to 64 KiB
+/// (SETTINGS_HEADER_TABLE_SIZE). In a larger table the oldest entries are unknown.
 const TABLE: usize = 64 << 10;
 
 /// The table of one direction.
@@ -34,24 +36,24 @@ impl fmt::Debug for Hpack {
 /// A field of a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Field<'a> {
-    /// Its name; `None` where it refers to an entry that was never seen.
+    /// Its name; `None` if it refers to an entry that was not captured.
     pub(super) name: Option<&'a [u8]>,
     /// Its value; `None` for the same reason.
     pub(super) value: Option<&'a [u8]>,
-    /// Where in the block the value stands, if it does.
+    /// The value's place in the block, if it is not an entry of the table.
     pub(super) literal: Option<Literal>,
 }
 
 /// A string in a block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Literal {
-    /// Its bytes, behind the length.
+    /// Its bytes, after the length.
     pub(super) range: Range<usize>,
-    /// Whether they are Huffman codes.
+    /// Whether the bytes are Huffman codes.
     pub(super) huffman: bool,
 }
 
-/// The block is not what RFC 7541 describes, from this offset of it on.
+/// A block that does not conform to RFC 7541, from this index of it on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed(pub(super) usize);
 
@@ -61,8 +63,8 @@ impl Hpack {
         Hpack { decoder: Decoder::new() }
     }
 
-    /// A block passed unseen: which entries the table has now nobody knows. It begins anew, so that what refers to an older entry is found
-    /// to be unknown.
+    /// Notes that a block was not captured, so the entries of the table are unknown. The table
+    /// restarts empty: a reference to an older entry is then found to be unknown.
     pub(super) fn lose(&mut self) {
         *self = Hpack::new();
     }
@@ -71,7 +73,7 @@ impl Hpack {
     ///
     /// # Errors
     ///
-    /// Where the block is malformed. The table is lost then.
+    /// When the block is malformed. The table is then lost.
     pub(super) fn decode(&mut self, block: &[u8], sink: &mut dyn FnMut(Field<'_>)) -> Result<(), Malformed> {
         let mut at = 0;
         while at < block.len() {
@@ -81,10 +83,11 @@ impl Hpack {
         Ok(())
     }
 
-    /// Decodes the representation at `at`; where the next begins.
+    /// Decodes the representation at index `at`. Returns the index of the next one.
     fn step(&mut self, block: &[u8], at: usize, sink: &mut dyn FnMut(Field<'_>)) -> Option<usize> {
         match block[at] {
-            // RFC 7541 section 6.1: "The index value of 0 is not used. It MUST be treated as a decoding error".
+            // RFC 7541 section 6.1: "The index value of 0 is not used. It MUST be treated as a
+            // decoding error".
             first if first & 0x80 != 0 => {
                 let (_, end) = integer(block, at, 7).filter(|(index, _)| *index > 0)?;
                 if !self.field(&block[at..end], None, sink)? {
@@ -106,7 +109,8 @@ impl Hpack {
                 let literal = string(block, value)?;
                 let end = literal.range.end;
                 if !self.field(&block[at..end], Some(&literal), sink)? {
-                    // The name is unknown, the value is not, and the entry counts. No field has an empty name.
+                    // The name is unknown and the value is not, and the entry counts. No field has
+                    // an empty name.
                     let nameless = [&[if indexed { 0x40 } else { 0 }, 0], &block[value..end]].concat();
                     self.field(&nameless, Some(&literal), sink)?;
                 }
@@ -115,7 +119,8 @@ impl Hpack {
         }
     }
 
-    /// Decodes one representation. `Some(false)` where it refers to an entry that is not there.
+    /// Decodes one representation. Returns `Some(false)` if it refers to an entry that
+    /// does not exist.
     fn field(&mut self, bytes: &[u8], literal: Option<&Literal>, sink: &mut dyn FnMut(Field<'_>)) -> Option<bool> {
         let result = self.decoder.decode_with_cb(bytes, |name, value| {
             let name = Some(&*name).filter(|name| !name.is_empty());
@@ -129,8 +134,9 @@ impl Hpack {
     }
 }
 
-/// An integer (RFC 7541 section 5.1) whose prefix has so many bits, and where it ends. None is longer than 32 bits: "excessively large
-/// integer encodings -- in value or octet length -- MUST be treated as decoding errors".
+/// Parses an integer (RFC 7541 section 5.1) whose prefix has this number of bits. Returns its value
+/// and the index after it. Integers above 32 bits are rejected: "excessively large integer
+/// encodings -- in value or octet length -- MUST be treated as decoding errors".
 fn integer(block: &[u8], at: usize, prefix: u8) -> Option<(usize, usize)> {
     let mask = (1u8 << prefix) - 1;
     let first = block.get(at)? & mask;
@@ -147,7 +153,7 @@ fn integer(block: &[u8], at: usize, prefix: u8) -> Option<(usize, usize)> {
     None
 }
 
-/// A string (RFC 7541 section 5.2) whose length stands at `at`.
+/// Parses a string (RFC 7541 section 5.2) whose length is at index `at`.
 fn string(block: &[u8], at: usize) -> Option<Literal> {
     let huffman = block.get(at)? & 0x80 != 0;
     let (length, start) = integer(block, at, 7)?;

@@ -1,11 +1,11 @@
-//! One direction: bytes to frames, frames to what they say of streams.
+//! Reads one direction: bytes to frames, and frames to events of streams.
 //!
 //! ```text
-//!  preface ─► head ─┬─► data ────── content of a stream, as it comes
-//!               ▲   ├─► payload ─── header blocks, settings, resets: collected, then read
+//!  preface ─► head ─┬─► data ────── content of a stream, as it arrives
+//!               ▲   ├─► payload ─── header blocks, settings, resets: collected, then parsed
 //!               │   ├─► skip ────── everything else
-//!               │   └─► lost ────── a gap over the head of a frame, or what is no frame:
-//!               └─────── found ◄────┘ two frames that follow each other are searched
+//!               │   └─► lost ────── a gap over the head of a frame, or bytes that are no frame:
+//!               └─────── found ◄────┘ two frames in a row are searched
 //! ```
 
 mod payload;
@@ -20,20 +20,20 @@ use crate::capture::Limits;
 use crate::decode::http::HttpEvent;
 use crate::decode::{Anomaly, Direction, Ending, Piece};
 
-/// The largest frame that is believed while the SETTINGS of its receiver were not seen: what servers allow at most. Text read as the head of a
-/// frame is larger.
+/// The largest frame that is accepted while the SETTINGS of its receiver were not captured: 1 MiB,
+/// the most that servers allow. Text that is parsed as the head of a frame gives a larger one.
 const UNANNOUNCED: u32 = 1 << 20;
 
-/// Reads one direction.
+/// The reader of one direction.
 #[derive(Debug)]
 pub(super) struct Reader {
     direction: Direction,
-    /// Bytes of a header block, and of the text of its fields.
+    /// The limit for the bytes of a header block, and for the text of its fields.
     most: usize,
     state: State,
-    /// Offset of the first byte that is not done with.
+    /// Offset of the first byte that was not processed.
     offset: u64,
-    /// The bytes from there on that came.
+    /// The captured bytes from that offset on.
     held: Vec<u8>,
     hpack: Hpack,
     block: Option<Block>,
@@ -43,54 +43,55 @@ pub(super) struct Reader {
 enum State {
     Preface,
     Head,
-    /// The payload of a frame that is read as a whole.
+    /// In the payload of a frame that is parsed as a whole.
     Payload(FrameHead),
     /// Before the pad length of DATA.
     Padding(FrameHead),
-    /// Content of DATA, and the padding behind it, that is still to come.
+    /// In the content of DATA, or in the padding after it; the numbers of bytes still to come.
     Data {
         stream: u32,
         left: u32,
         padding: u32,
         end: bool,
     },
-    /// So much of a payload that nobody needs.
+    /// In a payload without use; the number of bytes still to come.
     Skip(u32),
-    /// Frames are searched; from here on bytes were passed over.
+    /// Searching for frames. All bytes from this offset on are skipped.
     Lost(u64),
 }
 
-/// What a reader works with while it handles one piece.
-pub(super) struct Turn<'t> {
+/// The parts of the connection that a reader needs for one piece.
+pub(super) struct FrameContext<'t> {
     pub(super) streams: &'t mut Streams,
     pub(super) sink: &'t mut Sink<'t>,
 }
 
 impl Reader {
-    /// At `offset` of the stream of this direction, where HTTP/2 begins.
+    /// A reader of this direction. HTTP/2 begins at `offset` of its stream.
     pub(super) fn new(direction: Direction, limits: &Limits, offset: u64) -> Reader {
         let state = if direction == Direction::ClientToServer { State::Preface } else { State::Head };
         let most = limits.head.min(1 << 24);
         Reader { direction, most, state, offset, held: Vec::new(), hpack: Hpack::new(), block: None }
     }
 
-    pub(super) fn push(&mut self, piece: Piece<'_>, turn: &mut Turn<'_>) {
+    /// Takes a piece.
+    pub(super) fn push(&mut self, piece: Piece<'_>, context: &mut FrameContext<'_>) {
         match piece {
             Piece::Data(bytes) if self.held.is_empty() => {
-                let done = self.run(bytes, turn);
+                let done = self.run(bytes, context);
                 self.held.extend_from_slice(&bytes[done..]);
             }
             Piece::Data(bytes) => {
                 self.held.extend_from_slice(bytes);
-                self.again(turn);
+                self.process_held(context);
             }
             Piece::Gap(0) => {}
-            Piece::Gap(length) => self.gap(length, turn),
-            Piece::End(ending) => self.end(ending, turn),
+            Piece::Gap(length) => self.gap(length, context),
+            Piece::End(ending) => self.end(ending, context),
         }
     }
 
-    /// The lowest offset that may still be given out.
+    /// The lowest offset that a later event may contain.
     pub(super) fn low_water(&self) -> u64 {
         match (&self.block, &self.state) {
             (Some(block), _) => block.place.start,
@@ -99,120 +100,124 @@ impl Reader {
         }
     }
 
-    /// Offset of the first byte that is not done with.
+    /// Offset of the first byte that was not processed.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Bytes that are being passed over in search of a frame.
+    /// The bytes that the search for a frame has passed so far.
     pub(super) fn passed_over(&self) -> Range<u64> {
         if let State::Lost(from) = self.state { from..self.offset } else { self.offset..self.offset }
     }
 
-    /// Bytes held.
+    /// Number of bytes held.
     pub(super) fn held(&self) -> usize {
         self.held.len() + self.block.as_ref().map_or(0, Block::len)
     }
 
-    /// Reads what is held.
-    fn again(&mut self, turn: &mut Turn<'_>) {
+    /// Processes the held bytes.
+    fn process_held(&mut self, context: &mut FrameContext<'_>) {
         let mut held = std::mem::take(&mut self.held);
-        let done = self.run(&held, turn);
+        let done = self.run(&held, context);
         held.drain(..done);
         self.held = held;
     }
 
-    /// Reads as far as the bytes go; how many are done with.
-    fn run(&mut self, bytes: &[u8], turn: &mut Turn<'_>) -> usize {
+    /// Processes bytes as far as possible. Returns the number of bytes processed.
+    fn run(&mut self, bytes: &[u8], context: &mut FrameContext<'_>) -> usize {
         let mut done = 0;
-        while let Some(taken) = self.step(&bytes[done..], turn) {
+        while let Some(taken) = self.step(&bytes[done..], context) {
             done += taken;
             self.offset += taken as u64;
         }
         done
     }
 
-    /// Takes some of the bytes, or changes state; `None` where more are needed.
-    fn step(&mut self, bytes: &[u8], turn: &mut Turn<'_>) -> Option<usize> {
+    /// Takes some of the bytes, or changes the state. `None` if more bytes are needed.
+    fn step(&mut self, bytes: &[u8], context: &mut FrameContext<'_>) -> Option<usize> {
         match self.state.clone() {
             State::Preface if bytes.is_empty() => None,
             State::Preface => match bytes.strip_prefix(PREFACE) {
-                Some(_) => self.go(PREFACE.len(), State::Head),
+                Some(_) => self.enter(PREFACE.len(), State::Head),
                 None if PREFACE.starts_with(bytes) => None,
-                // The capture begins behind it.
-                None => self.go(0, State::Head),
+                // The capture begins after the preface.
+                None => self.enter(0, State::Head),
             },
-            State::Head => self.head(bytes, turn),
+            State::Head => self.head(bytes, context),
             State::Payload(head) => {
                 let payload = bytes.get(..head.length as usize)?;
-                self.payload(&head, payload, turn);
-                self.go(payload.len(), State::Head)
+                self.payload(&head, payload, context);
+                self.enter(payload.len(), State::Head)
             }
             State::Padding(head) => {
                 let padding = u32::from(*bytes.first()?);
                 let (stream, end, left) = (head.stream, head.has(flag::END_STREAM), head.length - 1);
                 let content = left.checked_sub(padding);
                 if content.is_none() {
-                    self.odd("padding that fits into its frame", turn);
-                    turn.streams.damage(stream, self.direction);
+                    self.report_unexpected("padding that fits into its frame", context);
+                    context.streams.damage(stream, self.direction);
                 }
                 let (left, padding) = content.map_or((0, left), |content| (content, padding));
-                self.go(1, State::Data { stream, left, padding, end })
+                self.enter(1, State::Data { stream, left, padding, end })
             }
             State::Data { stream, left: 0, padding: 0, end } => {
                 if end {
-                    turn.streams.end(stream, self.direction, turn.sink);
+                    context.streams.end(stream, self.direction, context.sink);
                 }
-                self.go(0, State::Head)
+                self.enter(0, State::Head)
             }
             State::Data { .. } if bytes.is_empty() => None,
             State::Data { stream, left: 0, padding, end } => {
                 let taken = bytes.len().min(padding as usize);
-                self.go(taken, State::Data { stream, left: 0, padding: padding - taken as u32, end })
+                self.enter(taken, State::Data { stream, left: 0, padding: padding - taken as u32, end })
             }
             State::Data { stream, left, padding, end } => {
                 let taken = bytes.len().min(left as usize);
                 let (direction, offset) = (self.direction, self.offset);
-                let known = turn.streams.exchange(stream, direction);
-                if let Some(exchange) = known.or_else(|| turn.streams.unheaded(stream, direction, offset, turn.sink)) {
+                let known = context.streams.exchange(stream, direction);
+                if let Some(exchange) =
+                    known.or_else(|| context.streams.open_headless(stream, direction, offset, context.sink))
+                {
                     let bytes = &bytes[..taken];
-                    (turn.sink)(HttpEvent::Content { exchange, direction, offset, bytes });
+                    (context.sink)(HttpEvent::Content { exchange, direction, offset, bytes });
                 }
-                self.go(taken, State::Data { stream, left: left - taken as u32, padding, end })
+                self.enter(taken, State::Data { stream, left: left - taken as u32, padding, end })
             }
-            State::Skip(0) => self.go(0, State::Head),
+            State::Skip(0) => self.enter(0, State::Head),
             State::Skip(_) if bytes.is_empty() => None,
             State::Skip(left) => {
                 let taken = bytes.len().min(left as usize);
-                self.go(taken, State::Skip(left - taken as u32))
+                self.enter(taken, State::Skip(left - taken as u32))
             }
-            State::Lost(from) => self.search(bytes, from, turn),
+            State::Lost(from) => self.search(bytes, from, context),
         }
     }
 
-    fn go(&mut self, taken: usize, state: State) -> Option<usize> {
+    /// Enters a state after taking some bytes.
+    fn enter(&mut self, taken: usize, state: State) -> Option<usize> {
         self.state = state;
         Some(taken)
     }
 
-    /// The head of a frame: what becomes of its payload.
-    fn head(&mut self, bytes: &[u8], turn: &mut Turn<'_>) -> Option<usize> {
+    /// Parses the head of a frame and decides how its payload is read.
+    fn head(&mut self, bytes: &[u8], context: &mut FrameContext<'_>) -> Option<usize> {
         let (_, head) = FrameHead::read(bytes).ok()?;
-        turn.streams.pass(self.direction, self.offset, turn.sink);
-        if let Some(expected) = head.fault(turn.streams.frame_size[self.direction as usize].unwrap_or(UNANNOUNCED)) {
-            self.odd(expected, turn);
-            self.lose(turn);
-            return self.go(0, State::Lost(self.offset));
+        context.streams.end_resets(self.direction, self.offset, context.sink);
+        if let Some(expected) = head.fault(context.streams.frame_size[self.direction as usize].unwrap_or(UNANNOUNCED)) {
+            self.report_unexpected(expected, context);
+            self.lose_framing(context);
+            return self.enter(0, State::Lost(self.offset));
         }
-        // RFC 9113 section 6.10: a CONTINUATION frame "MUST be preceded by a HEADERS, PUSH_PROMISE or CONTINUATION frame", and section 6.2:
-        // "Any other type of frame or a frame on a different stream" must not come between.
+        // RFC 9113 section 6.10: a CONTINUATION frame "MUST be preceded by a HEADERS, PUSH_PROMISE
+        // or CONTINUATION frame", and section 6.2: "Any other type of frame or a frame on a
+        // different stream" must not come between.
         let continued = self.block.as_ref().is_some_and(|block| block.stream == head.stream);
         let follows = if head.kind == kind::CONTINUATION { continued } else { self.block.is_none() };
         if !follows {
-            self.odd("the rest of a header block", turn);
-            self.lose_block(turn);
+            self.report_unexpected("the rest of a header block", context);
+            self.lose_block(context);
             if head.kind == kind::CONTINUATION {
-                return self.skip_block(&head, turn);
+                return self.skip_block(&head, context);
             }
         }
         let next = match head.kind {
@@ -225,9 +230,9 @@ impl Reader {
                 let before = self.block.as_ref().map_or(0, Block::len);
                 if before + head.length as usize > self.most {
                     let anomaly = Anomaly::LimitReached { limit: "head", offset: self.offset };
-                    self.anomaly(anomaly, turn);
-                    self.lose_block(turn);
-                    return self.skip_block(&head, turn);
+                    self.report(anomaly, context);
+                    self.lose_block(context);
+                    return self.skip_block(&head, context);
                 }
                 State::Payload(head)
             }
@@ -236,11 +241,11 @@ impl Reader {
             }
             _ => State::Skip(head.length),
         };
-        self.go(HEAD, next)
+        self.enter(HEAD, next)
     }
 
-    /// Bytes were never seen.
-    fn gap(&mut self, length: u64, turn: &mut Turn<'_>) {
+    /// Handles a gap.
+    fn gap(&mut self, length: u64, context: &mut FrameContext<'_>) {
         let direction = self.direction;
         let held = self.held.len() as u64;
         match self.state.clone() {
@@ -250,81 +255,82 @@ impl Reader {
             State::Data { stream, left, padding, end } if length <= u64::from(left) + u64::from(padding) => {
                 let missing = length.min(u64::from(left));
                 if missing > 0 {
-                    turn.streams.damage(stream, direction);
-                    if let Some(exchange) = turn.streams.exchange(stream, direction) {
-                        (turn.sink)(HttpEvent::ContentGap { exchange, direction, length: Some(missing) });
+                    context.streams.damage(stream, direction);
+                    if let Some(exchange) = context.streams.exchange(stream, direction) {
+                        (context.sink)(HttpEvent::ContentGap { exchange, direction, length: Some(missing) });
                     }
                 }
                 let padding = padding - (length - missing) as u32;
                 self.state = State::Data { stream, left: left - missing as u32, padding, end };
             }
-            // The frame goes on behind the hole; what it said is lost.
+            // The frame continues after the gap. Its meaning is lost.
             State::Payload(head) if held + length <= u64::from(head.length) => {
                 if let kind::HEADERS | kind::PUSH_PROMISE | kind::CONTINUATION = head.kind {
-                    self.hide_held(&head, turn);
-                    self.lose_block(turn);
+                    self.mask_payload(&head, context);
+                    self.lose_block(context);
                     if head.kind == kind::HEADERS && head.has(flag::END_STREAM) {
-                        turn.streams.damage(head.stream, direction);
-                        turn.streams.end(head.stream, direction, turn.sink);
+                        context.streams.damage(head.stream, direction);
+                        context.streams.end(head.stream, direction, context.sink);
                     }
                 }
                 self.state = State::Skip((u64::from(head.length) - held - length) as u32);
             }
             state => {
                 if let State::Payload(head) = &state {
-                    self.hide_held(head, turn);
+                    self.mask_payload(head, context);
                 }
                 if let State::Lost(from) = state {
-                    self.skipped(from, self.offset + held, turn);
+                    self.report_skipped(from, self.offset + held, context);
                 } else {
-                    self.lose(turn);
+                    self.lose_framing(context);
                 }
                 self.state = State::Lost(self.offset + held + length);
             }
         }
         self.held.clear();
         self.offset += held + length;
-        self.again(turn);
+        self.process_held(context);
     }
 
-    /// Nothing follows.
-    fn end(&mut self, ending: Ending, turn: &mut Turn<'_>) {
+    /// Handles the end of the stream.
+    fn end(&mut self, ending: Ending, context: &mut FrameContext<'_>) {
         if let State::Lost(from) = self.state {
-            // A last frame that ends where the stream does has none behind it to prove it.
+            // The last frame of the stream has no frame after it as a proof. Its length is the
+            // proof.
             let last = FrameHead::read(&self.held).ok().map(|(_, head)| head);
-            let size = turn.streams.frame_size[self.direction as usize].unwrap_or(MAX_FRAME_SIZE);
+            let size = context.streams.frame_size[self.direction as usize].unwrap_or(MAX_FRAME_SIZE);
             if last.is_some_and(|head| {
                 head.is_likely(self.direction, size) && HEAD + head.length as usize == self.held.len()
             }) {
-                self.skipped(from, self.offset, turn);
+                self.report_skipped(from, self.offset, context);
                 self.state = State::Head;
-                self.again(turn);
+                self.process_held(context);
             } else {
-                self.skipped(from, self.offset + self.held.len() as u64, turn);
+                self.report_skipped(from, self.offset + self.held.len() as u64, context);
                 self.offset += self.held.len() as u64;
                 self.held.clear();
                 self.state = State::Head;
             }
         }
-        self.lose_block(turn);
-        turn.streams.finish(self.direction, ending, turn.sink);
+        self.lose_block(context);
+        context.streams.finish(self.direction, ending, context.sink);
     }
 
-    /// Searches two frames that follow each other.
-    fn search(&mut self, bytes: &[u8], from: u64, turn: &mut Turn<'_>) -> Option<usize> {
-        let most = turn.streams.frame_size[self.direction as usize].unwrap_or(MAX_FRAME_SIZE).min(self.most as u32);
+    /// Searches two frames in a row.
+    fn search(&mut self, bytes: &[u8], from: u64, context: &mut FrameContext<'_>) -> Option<usize> {
+        let most = context.streams.frame_size[self.direction as usize].unwrap_or(MAX_FRAME_SIZE).min(self.most as u32);
         let likely = |at: usize| {
             let (_, head) = bytes.get(at..).and_then(|bytes| FrameHead::read(bytes).ok())?;
             Some(Some(head).filter(|head| head.is_likely(self.direction, most)))
         };
         let mut at = 0;
-        // Where fewer bytes than a head are left, they wait.
+        // The search waits where fewer bytes than a frame head are left.
         while let Some(first) = likely(at) {
             let second = first.map(|head| likely(at + HEAD + head.length as usize));
             match second {
                 Some(Some(Some(_))) => {
-                    self.skipped(from, self.offset + at as u64, turn);
-                    return self.go(at, State::Head);
+                    self.report_skipped(from, self.offset + at as u64, context);
+                    return self.enter(at, State::Head);
                 }
                 Some(None) => break,
                 _ => at += 1,
@@ -333,24 +339,24 @@ impl Reader {
         (at > 0).then_some(at)
     }
 
-    /// Framing is lost: a header block may have passed unseen, and bytes of any stream.
-    fn lose(&mut self, turn: &mut Turn<'_>) {
-        self.lose_block(turn);
+    /// Notes that the framing is lost: a header block may be missing, and bytes of any stream.
+    fn lose_framing(&mut self, context: &mut FrameContext<'_>) {
+        self.lose_block(context);
         self.hpack.lose();
-        turn.streams.lose(self.direction, turn.sink);
+        context.streams.lose(self.direction, context.sink);
     }
 
-    fn skipped(&self, from: u64, to: u64, turn: &mut Turn<'_>) {
+    fn report_skipped(&self, from: u64, to: u64, context: &mut FrameContext<'_>) {
         if from < to {
-            self.anomaly(Anomaly::Skipped { offset: from, length: to - from }, turn);
+            self.report(Anomaly::Skipped { offset: from, length: to - from }, context);
         }
     }
 
-    fn odd(&self, expected: &'static str, turn: &mut Turn<'_>) {
-        self.anomaly(Anomaly::NotHttp { offset: self.offset, expected }, turn);
+    fn report_unexpected(&self, expected: &'static str, context: &mut FrameContext<'_>) {
+        self.report(Anomaly::NotHttp { offset: self.offset, expected }, context);
     }
 
-    fn anomaly(&self, anomaly: Anomaly, turn: &mut Turn<'_>) {
-        (turn.sink)(HttpEvent::Anomaly { direction: self.direction, exchange: None, anomaly });
+    fn report(&self, anomaly: Anomaly, context: &mut FrameContext<'_>) {
+        (context.sink)(HttpEvent::Anomaly { direction: self.direction, exchange: None, anomaly });
     }
 }

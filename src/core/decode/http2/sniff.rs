@@ -1,27 +1,28 @@
-//! Recognising HTTP/2 by the first bytes of a side.
+//! Recognises HTTP/2 by the first bytes of a direction.
 
 use super::frame::{FrameHead, HEAD, MAX_FRAME_SIZE, PREFACE, flag, kind};
 use crate::decode::Direction;
 
-/// Whether these bytes begin HTTP/2: `Some(Some(direction))` says which way they flow, `Some(None)` that more are needed (at most 24), `None`
-/// that they do not.
+/// Whether these bytes begin HTTP/2. `Some(Some(direction))`: yes, and the direction in which they
+/// flow. `Some(None)`: more bytes are needed, at most 24. `None`: no.
 ///
-/// A client begins with its preface, a server with SETTINGS on the connection (RFC 9113 section 3.4). Where a capture begins in the middle, a
-/// HEADERS frame that begins with a method or a status from the static table tells as much.
+/// A client begins with its preface, a server with SETTINGS on the connection (RFC 9113 section
+/// 3.4). Where a capture begins midway, a HEADERS frame that begins with a method or a status from
+/// the static table is accepted too.
 pub fn sniff(bytes: &[u8]) -> Option<Option<Direction>> {
     if PREFACE.starts_with(&bytes[..bytes.len().min(PREFACE.len())]) {
         let whole = bytes.len() >= PREFACE.len();
         return Some(whole.then_some(Direction::ClientToServer));
     }
     let Ok((payload, head)) = FrameHead::read(bytes) else {
-        // The lengths that are believed begin with two small bytes, the types of interest are these two.
+        // Accepted lengths begin with a zero byte, and only these two types are of interest.
         let kinds = [kind::HEADERS, kind::SETTINGS];
         let begins =
             bytes.first().is_none_or(|byte| *byte == 0) && bytes.get(3).is_none_or(|byte| kinds.contains(byte));
         return begins.then_some(None);
     };
     match head.kind {
-        // Six parameters are defined by RFC 9113, and a dozen by extensions.
+        // RFC 9113 defines six parameters, and extensions a dozen.
         kind::SETTINGS if head.length <= 6 * 16 && head.flags == 0 && head.fault(MAX_FRAME_SIZE).is_none() => {
             Some(Some(Direction::ServerToClient))
         }

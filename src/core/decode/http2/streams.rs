@@ -5,57 +5,61 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::decode::http::{ExchangeIndex, Head, HttpEvent};
 use crate::decode::{Anomaly, Direction, Ending};
 
-/// Where events go.
+/// Receives the events.
 pub(super) type Sink<'s> = dyn FnMut(HttpEvent<'_>) + 's;
 
-/// Streams remembered after they were over: frames sent before the reset was seen may still come.
+/// Number of streams that are remembered after their end. Frames that were sent before a reset was
+/// received may still arrive.
 const REMEMBERED: usize = 256;
 
 const BOTH: [Direction; 2] = [Direction::ClientToServer, Direction::ServerToClient];
 
-/// The open streams.
+/// The streams of a connection.
 #[derive(Debug)]
 pub(super) struct Streams {
     open: BTreeMap<u32, Stream>,
-    /// Streams that one side gave up. What the other side sent before it saw that is still on its way.
+    /// Streams that one side reset. The other side may have sent more before it received the reset.
     resets: Vec<Reset>,
-    /// Streams that are over, latest last.
+    /// Streams that are over, oldest first.
     over: VecDeque<u32>,
-    /// The exchanges so far.
+    /// The number of exchanges so far.
     exchanges: u64,
-    /// The largest stream that a request opened.
+    /// The largest stream id that a request opened.
     last: u32,
-    /// Frames of this direction passed unseen.
+    /// For each direction, whether frames were lost.
     lost: [bool; 2],
-    /// Nothing follows in this direction.
+    /// For each direction, whether it has ended.
     finished: [bool; 2],
-    /// The largest frame that the receiver of each direction announced; `None` while its SETTINGS were not seen.
+    /// The largest frame that the receiver of each direction announced. `None` while its SETTINGS
+    /// were not captured.
     pub(super) frame_size: [Option<u32>; 2],
     limit: usize,
 }
 
-/// Bytes that a side may have sent before it read a reset that its system had acknowledged: what is buffered for a socket.
+/// Bytes that a side may send after its system acknowledged a reset and before the side reads it:
+/// the size of a socket's buffer.
 const BUFFERED: u64 = 64 << 10;
 
-/// A stream that one side gave up.
+/// A stream that one side reset.
 #[derive(Debug)]
 struct Reset {
     by: Direction,
-    /// Offset behind the frame that said so.
+    /// Offset after the RST_STREAM frame.
     offset: u64,
     stream: u32,
-    /// Offset in the other direction from which on nothing of the stream is expected, once the reset was acknowledged.
+    /// Offset in the other direction from which on no frame of the stream is expected. It is known
+    /// once the reset was acknowledged.
     until: Option<u64>,
 }
 
-/// A stream.
+/// An open stream of the connection.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub(super) exchange: ExchangeIndex,
-    /// Whether the final head of each direction was seen.
+    /// For each direction, whether its final head was captured.
     pub(super) headed: [bool; 2],
     ended: [bool; 2],
-    /// Whether bytes of each direction may be missing.
+    /// For each direction, whether bytes may be missing.
     damaged: [bool; 2],
 }
 
@@ -74,23 +78,31 @@ impl Streams {
         }
     }
 
-    /// The connection was upgraded from HTTP/1.1. RFC 7540 section 3.2: "The HTTP/1.1 request that is sent prior to upgrade is assigned a
-    /// stream identifier of 1 ... Stream 1 is implicitly "half-closed" from the client toward the server".
+    /// Opens stream 1 after an upgrade from HTTP/1.1. RFC 7540 section 3.2: "The HTTP/1.1 request
+    /// that is sent prior to upgrade is assigned a stream identifier of 1 ... Stream 1 is
+    /// implicitly "half-closed" from the client toward the server".
     pub(super) fn upgraded(&mut self, exchange: ExchangeIndex) {
-        let stream = Stream { exchange, headed: [true, false], ended: [true, false], damaged: [false; 2] };
+        let stream = Stream { headed: [true, false], ended: [true, false], ..Stream::new(exchange) };
         self.open.insert(1, stream);
         self.last = 1;
         self.exchanges = exchange.0 + 1;
     }
 
-    /// The stream that a head in this direction belongs to, and whether it was opened by it; `None` for a stream that is over.
-    pub(super) fn headed(&mut self, id: u32, direction: Direction, sink: &mut Sink<'_>) -> Option<(&mut Stream, bool)> {
+    /// The stream of a head in this direction, and whether the head opened it. `None` for a stream
+    /// that is over.
+    pub(super) fn stream_of_head(
+        &mut self,
+        id: u32,
+        direction: Direction,
+        sink: &mut Sink<'_>,
+    ) -> Option<(&mut Stream, bool)> {
         let is_new = !self.open.contains_key(&id);
         if is_new {
             let is_push = id.is_multiple_of(2);
             let is_later = id > self.last || self.lost[Direction::ClientToServer as usize];
             match direction {
-                // RFC 9113 section 5.1.1: "Streams initiated by a client MUST use odd-numbered stream identifiers".
+                // RFC 9113 section 5.1.1: "Streams initiated by a client MUST use odd-numbered
+                // stream identifiers".
                 Direction::ClientToServer if is_push => return None,
                 _ if self.over.contains(&id) || !(is_later || is_push) => return None,
                 Direction::ClientToServer => self.last = self.last.max(id),
@@ -98,32 +110,27 @@ impl Streams {
             }
             self.make_room(sink);
             self.exchanges += 1;
-            let stream = Stream {
-                exchange: ExchangeIndex(self.exchanges - 1),
-                headed: [false; 2],
-                ended: [false; 2],
-                damaged: [false; 2],
-            };
-            self.open.insert(id, stream);
+            self.open.insert(id, Stream::new(ExchangeIndex(self.exchanges - 1)));
         }
         self.open.get_mut(&id).map(|stream| (stream, is_new))
     }
 
-    /// The exchange of a stream whose head in this direction was seen.
+    /// The exchange of a stream whose head in this direction was captured.
     pub(super) fn exchange(&self, id: u32, direction: Direction) -> Option<ExchangeIndex> {
         let stream = self.open.get(&id)?;
         (stream.headed[direction as usize] && !stream.ended[direction as usize]).then_some(stream.exchange)
     }
 
-    /// The exchange of a stream on which content comes at `offset` without a head, which was lost then.
-    pub(super) fn unheaded(
+    /// The exchange of a stream with content at `offset` but without a head. The head was lost, so
+    /// an unseen one is emitted.
+    pub(super) fn open_headless(
         &mut self,
         id: u32,
         direction: Direction,
         offset: u64,
         sink: &mut Sink<'_>,
     ) -> Option<ExchangeIndex> {
-        let (stream, _) = self.headed(id, direction, sink)?;
+        let (stream, _) = self.stream_of_head(id, direction, sink)?;
         if stream.ended[direction as usize] || std::mem::replace(&mut stream.headed[direction as usize], true) {
             return None;
         }
@@ -137,14 +144,14 @@ impl Streams {
         self.open.get(&id).map(|stream| stream.exchange)
     }
 
-    /// Bytes of a stream's content are missing.
+    /// Notes that bytes of a stream's content are missing.
     pub(super) fn damage(&mut self, id: u32, direction: Direction) {
         if let Some(stream) = self.open.get_mut(&id) {
             stream.damaged[direction as usize] = true;
         }
     }
 
-    /// Frames of this direction passed unseen: any stream may have lost some.
+    /// Notes that frames of this direction were lost, possibly of any stream.
     pub(super) fn lose(&mut self, direction: Direction, sink: &mut Sink<'_>) {
         self.lost[direction as usize] = true;
         for stream in self.open.values_mut() {
@@ -155,91 +162,93 @@ impl Streams {
         }
     }
 
-    /// A side says that it sends nothing more on a stream.
+    /// Handles END_STREAM: a side sends nothing more on a stream.
     pub(super) fn end(&mut self, id: u32, direction: Direction, sink: &mut Sink<'_>) {
         if let Some(stream) = self.open.get_mut(&id) {
             let complete = stream.headed[direction as usize] && !stream.damaged[direction as usize];
             stream.end(direction, complete, Ending::Finished, sink);
-            self.forget(id);
+            self.remove_if_over(id);
         }
     }
 
-    /// A side gives a stream up, with a frame that ends at this offset.
+    /// Handles RST_STREAM. The frame ends at this offset.
     pub(super) fn reset(&mut self, id: u32, direction: Direction, offset: u64, sink: &mut Sink<'_>) {
         if let Some(stream) = self.open.get_mut(&id) {
             stream.end(direction, false, Ending::Reset, sink);
-            // Once for a stream, however often it is said: there are as many as there are open streams.
+            // Once for a stream, so there are no more resets than open streams.
             if self.resets.iter().all(|reset| reset.stream != id) {
                 self.resets.push(Reset { by: direction, offset, stream: id, until: None });
             }
-            self.forget(id);
+            self.remove_if_over(id);
         }
     }
 
-    /// Whoever sends at this offset of this direction has seen the other up to `acknowledged`, as far as its system goes.
-    pub(super) fn seen(&mut self, direction: Direction, offset: u64, acknowledged: u64) {
+    /// Notes that the sender at this offset of this direction had acknowledged the other direction
+    /// up to `acknowledged`.
+    pub(super) fn note_acknowledged(&mut self, direction: Direction, offset: u64, acknowledged: u64) {
         for reset in self.resets.iter_mut().filter(|reset| reset.by != direction && reset.offset <= acknowledged) {
             reset.until.get_or_insert(offset.saturating_add(BUFFERED));
         }
     }
 
-    /// A frame begins at this offset of this direction: streams that were given up well before are over.
-    pub(super) fn pass(&mut self, direction: Direction, offset: u64, sink: &mut Sink<'_>) {
+    /// Handles the beginning of a frame at this offset of this direction: ends streams whose reset
+    /// was received well before.
+    pub(super) fn end_resets(&mut self, direction: Direction, offset: u64, sink: &mut Sink<'_>) {
         if self.resets.is_empty() {
             return;
         }
         let is_over = |reset: &mut Reset| reset.by != direction && reset.until.is_some_and(|until| until <= offset);
         for reset in self.resets.extract_if(.., is_over).collect::<Vec<_>>() {
-            self.give_up(reset.stream, Ending::Reset, sink);
+            self.end_both_directions(reset.stream, Ending::Reset, sink);
         }
     }
 
-    /// Nothing more is expected of a stream.
-    fn give_up(&mut self, id: u32, ending: Ending, sink: &mut Sink<'_>) {
+    /// Ends both directions of a stream.
+    fn end_both_directions(&mut self, id: u32, ending: Ending, sink: &mut Sink<'_>) {
         if let Some(stream) = self.open.get_mut(&id) {
             BOTH.into_iter().for_each(|direction| stream.end(direction, false, ending, sink));
-            self.forget(id);
+            self.remove_if_over(id);
         }
     }
 
-    /// Nothing follows in this direction.
+    /// Handles the end of this direction.
     pub(super) fn finish(&mut self, direction: Direction, ending: Ending, sink: &mut Sink<'_>) {
         self.finished[direction as usize] = true;
-        // A stream that this direction opened last has nobody to end the other.
+        // Streams that this direction opened last have no one to end the other direction.
         let finished = self.finished;
         for id in self.open.keys().copied().collect::<Vec<_>>() {
             if let Some(stream) = self.open.get_mut(&id) {
                 for direction in BOTH.into_iter().filter(|direction| finished[*direction as usize]) {
                     stream.end(direction, false, ending, sink);
                 }
-                self.forget(id);
+                self.remove_if_over(id);
             }
         }
     }
 
-    /// Streams that are open.
+    /// Number of open streams.
     pub(super) fn len(&self) -> usize {
         self.open.len()
     }
 
-    /// Gives the oldest stream up where there are too many.
+    /// Ends the oldest stream where there are too many.
     fn make_room(&mut self, sink: &mut Sink<'_>) {
         if self.open.len() < self.limit {
             return;
         }
         if let Some(id) = self.resets.first().map(|reset| reset.stream) {
-            return self.give_up(id, Ending::Reset, sink);
+            return self.end_both_directions(id, Ending::Reset, sink);
         }
         if let Some((&oldest, stream)) = self.open.first_key_value() {
             let (exchange, direction) = (Some(stream.exchange), Direction::ClientToServer);
             let anomaly = Anomaly::LimitReached { limit: "pipelined", offset: 0 };
             sink(HttpEvent::Anomaly { direction, exchange, anomaly });
-            self.give_up(oldest, Ending::Cut, sink);
+            self.end_both_directions(oldest, Ending::Cut, sink);
         }
     }
 
-    /// Forgets a stream that is over.
-    fn forget(&mut self, id: u32) {
+    /// Removes a stream that is over.
+    fn remove_if_over(&mut self, id: u32) {
         if self.open.get(&id).is_some_and(|stream| stream.ended == [true, true]) {
             self.open.remove(&id);
             self.resets.retain(|reset| reset.stream != id);
@@ -252,6 +261,11 @@ impl Streams {
 }
 
 impl Stream {
+    fn new(exchange: ExchangeIndex) -> Stream {
+        Stream { exchange, headed: [false; 2], ended: [false; 2], damaged: [false; 2] }
+    }
+
+    /// Ends a direction of the stream, once.
     fn end(&mut self, direction: Direction, complete: bool, ending: Ending, sink: &mut Sink<'_>) {
         if !std::mem::replace(&mut self.ended[direction as usize], true) {
             sink(HttpEvent::End { exchange: self.exchange, direction, complete, ending });
@@ -264,11 +278,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_stream_that_is_reset_over_and_over_is_kept_once() {
+    fn a_stream_that_is_reset_over_and_over_is_stored_once() {
         let mut streams = Streams::new(10);
         let mut ends = 0;
         let sink: &mut Sink<'_> = &mut |event| ends += u64::from(matches!(event, HttpEvent::End { .. }));
-        streams.headed(1, Direction::ClientToServer, sink);
+        streams.stream_of_head(1, Direction::ClientToServer, sink);
         for offset in 0..1000 {
             streams.reset(1, Direction::ClientToServer, offset, sink);
         }

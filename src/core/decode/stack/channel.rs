@@ -10,7 +10,7 @@ use super::unit::Unit;
 use crate::capture::{Span, StreamId, Time};
 use crate::decode::exchange::Exchange;
 use crate::decode::http::MASK;
-use crate::decode::http1::{self, Seen};
+use crate::decode::http1;
 use crate::decode::http2;
 use crate::decode::stream::StreamKind;
 use crate::decode::tls::{self, Arrival};
@@ -203,7 +203,7 @@ impl Channel {
         let direction = direction(context, side);
         match &mut self.protocol {
             Protocol::Http(http) => {
-                let seen = Seen { acknowledged: arrival.acknowledged };
+                let seen = arrival.acknowledged;
                 http.push(context, direction, piece, seen, arrival.time);
                 if self.tunnels < TUNNELS
                     && let Some(tunnel) = http.tunnel()
@@ -314,10 +314,10 @@ fn catch_up(http: &mut HttpStack, context: &mut StackContext<'_>, side: Side, un
     let Unrecognised { begin, passed_to, undecided, undecided_since } = unrecognised;
     if passed_to > begin {
         context.secret(side, *begin..*passed_to, MASK);
-        http.push(context, direction, Piece::Gap(passed_to - begin), Seen::default(), Time::default());
+        http.push(context, direction, Piece::Gap(passed_to - begin), 0, Time::default());
     }
     if !undecided.is_empty() {
-        http.push(context, direction, Piece::Data(undecided), Seen::default(), *undecided_since);
+        http.push(context, direction, Piece::Data(undecided), 0, *undecided_since);
     }
 }
 

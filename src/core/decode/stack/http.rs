@@ -11,7 +11,7 @@ use super::unit::Unit;
 use super::websocket::WebSocketStack;
 use crate::capture::{Limits, StreamId, Time};
 use crate::decode::exchange::Exchange;
-use crate::decode::http1::{Http1, Seen};
+use crate::decode::http1::Http1;
 use crate::decode::http2::Http2;
 use crate::decode::{Direction, Ending, Piece};
 
@@ -55,9 +55,9 @@ impl HttpStack {
     /// A decoder for these streams. Each direction begins at its offset in `offsets`.
     pub(super) fn new(limits: Limits, streams: [StreamId; 2], version: Version, offsets: [u64; 2]) -> HttpStack {
         let decoder = match version {
-            Version::Http1 => ActiveDecoder::Http1(Box::new(Http1::behind(limits, offsets))),
+            Version::Http1 => ActiveDecoder::Http1(Box::new(Http1::at_offsets(limits, offsets))),
             Version::Http1Midway => ActiveDecoder::Http1(Box::new(Http1::midway(limits, offsets))),
-            Version::Http2 => ActiveDecoder::Http2(Box::new(Http2::behind(limits, offsets))),
+            Version::Http2 => ActiveDecoder::Http2(Box::new(Http2::at_offsets(limits, offsets))),
         };
         let mut exchanges = Exchanges::new(streams);
         for direction in [Direction::ClientToServer, Direction::ServerToClient] {
@@ -72,7 +72,7 @@ impl HttpStack {
         context: &mut StackContext<'_>,
         direction: Direction,
         piece: Piece<'_>,
-        seen: Seen,
+        acknowledged: u64,
         time: Time,
     ) {
         let length = match piece {
@@ -85,11 +85,11 @@ impl HttpStack {
         let HttpStack { decoder, exchanges } = self;
         let skipped = match decoder {
             ActiveDecoder::Http1(http) => {
-                http.push(direction, piece, seen, &mut |event| exchanges.event(context, event, time));
+                http.push(direction, piece, acknowledged, &mut |event| exchanges.event(context, event, time));
                 http.passed_over(direction)
             }
             ActiveDecoder::Http2(http) => {
-                http.seen(direction, seen.acknowledged);
+                http.note_acknowledged(direction, acknowledged);
                 http.push(direction, piece, &mut |event| exchanges.event(context, event, time));
                 http.passed_over(direction)
             }
@@ -134,7 +134,7 @@ impl HttpStack {
         for (direction, bytes) in [Direction::ClientToServer, Direction::ServerToClient].into_iter().zip(bytes) {
             self.exchanges.restart_at(direction, offsets[direction as usize]);
             if !bytes.is_empty() {
-                self.push(context, direction, Piece::Data(&bytes), Seen::default(), time);
+                self.push(context, direction, Piece::Data(&bytes), 0, time);
             }
         }
     }

@@ -80,7 +80,7 @@ impl TlsStack {
             plaintext: Default::default(),
             has_data: false,
         };
-        TlsStack { tls: Tls::behind(context.shared.limits, begins), inner, reported_held: 0 }
+        TlsStack { tls: Tls::at_offsets(context.shared.limits, begins), inner, reported_held: 0 }
     }
 
     /// Decodes the next piece of one direction.
@@ -141,7 +141,7 @@ impl TlsStack {
         self.reported_held = held;
         let (tls, connection) = (&self.tls, &context.connection);
         let same = connection.server_name.as_deref() == tls.server_name()
-            && connection.tls.len() == tls.steps().len()
+            && connection.tls.len() == tls.record_groups().len()
             && connection.secrecy == tls.secrecy();
         if !same {
             self.update_connection(context);
@@ -153,7 +153,7 @@ impl TlsStack {
     fn update_connection(&self, context: &mut StackContext<'_>) {
         let connection = &mut *context.connection;
         connection.server_name = self.tls.server_name().map(str::to_owned);
-        connection.tls = self.tls.steps().to_vec();
+        connection.tls = self.tls.record_groups().to_vec();
         connection.agreed = Some(self.tls.agreed());
         connection.secrecy = self.tls.secrecy();
     }

@@ -8,7 +8,7 @@ use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::raw::Raw;
 use crate::decode::stream::Stream;
 use crate::decode::tcp::Facts;
-use crate::decode::tls::{Agreed, Secrecy, Step};
+use crate::decode::tls::{Agreed, RecordGroup, Secrecy};
 use crate::decode::{Anomaly, ConnectionId, Direction, Endpoints, Side, sse};
 
 /// An output of the stack.
@@ -144,7 +144,7 @@ pub struct ConnectionInfo {
     /// The server's name from the TLS handshake.
     pub server_name: Option<String>,
     /// The steps of the TLS handshake.
-    pub tls: Vec<Step>,
+    pub tls: Vec<RecordGroup>,
     /// The parameters that TLS negotiated.
     pub agreed: Option<Agreed>,
     /// Whether TLS records could be decrypted.

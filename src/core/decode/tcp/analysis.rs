@@ -1,47 +1,48 @@
-//! Wireshark's names for what a segment is to those before it.
+//! Wireshark's names for a segment's relation to those before it.
 //!
-//! The rules are those of the Wireshark User's Guide, section "TCP Analysis", as version 4.0 applies them: heuristics
-//! over the last segment of each direction, in order of capture. They name segments for people; the reassembler
-//! decides nothing by them, so their known mistakes (a reordered segment taken for a retransmission) cost no byte.
+//! The rules are those of the Wireshark User's Guide, section "TCP Analysis", as version 4.0
+//! applies them. They are heuristics over the last segment of each direction, in order of capture.
+//! They name segments for people. The reassembler does not depend on them, so their known mistakes
+//! (such as a reordered segment taken for a retransmission) cost no byte.
 
 use super::segment::{Flags, Segment};
 use super::{Facts, Side};
 use crate::capture::Time;
 
-/// What Wireshark's TCP analysis calls a segment; bits, since some go together.
+/// Wireshark's names for a segment, as bits, since some occur together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Analysis(pub u32);
 
 impl Analysis {
-    /// TCP Retransmission.
+    /// Wireshark: TCP Retransmission.
     pub const RETRANSMISSION: u32 = 1 << 0;
-    /// TCP Fast Retransmission.
+    /// Wireshark: TCP Fast Retransmission.
     pub const FAST_RETRANSMISSION: u32 = 1 << 1;
-    /// TCP Spurious Retransmission.
+    /// Wireshark: TCP Spurious Retransmission.
     pub const SPURIOUS_RETRANSMISSION: u32 = 1 << 2;
-    /// TCP Out-Of-Order.
+    /// Wireshark: TCP Out-Of-Order.
     pub const OUT_OF_ORDER: u32 = 1 << 3;
-    /// TCP Previous segment not captured.
+    /// Wireshark: TCP Previous segment not captured.
     pub const PREVIOUS_NOT_CAPTURED: u32 = 1 << 4;
-    /// TCP ACKed unseen segment.
+    /// Wireshark: TCP ACKed unseen segment.
     pub const ACKED_UNSEEN: u32 = 1 << 5;
-    /// TCP Dup ACK.
+    /// Wireshark: TCP Dup ACK.
     pub const DUPLICATE_ACK: u32 = 1 << 6;
-    /// TCP Keep-Alive.
+    /// Wireshark: TCP Keep-Alive.
     pub const KEEP_ALIVE: u32 = 1 << 7;
-    /// TCP Keep-Alive ACK.
+    /// Wireshark: TCP Keep-Alive ACK.
     pub const KEEP_ALIVE_ACK: u32 = 1 << 8;
-    /// TCP ZeroWindow.
+    /// Wireshark: TCP ZeroWindow.
     pub const ZERO_WINDOW: u32 = 1 << 9;
-    /// TCP ZeroWindowProbe.
+    /// Wireshark: TCP ZeroWindowProbe.
     pub const ZERO_WINDOW_PROBE: u32 = 1 << 10;
-    /// TCP ZeroWindowProbeAck.
+    /// Wireshark: TCP ZeroWindowProbeAck.
     pub const ZERO_WINDOW_PROBE_ACK: u32 = 1 << 11;
-    /// TCP Window Update.
+    /// Wireshark: TCP Window Update.
     pub const WINDOW_UPDATE: u32 = 1 << 12;
-    /// TCP Window Full.
+    /// Wireshark: TCP Window Full.
     pub const WINDOW_FULL: u32 = 1 << 13;
-    /// TCP Port numbers reused.
+    /// Wireshark: TCP Port numbers reused.
     pub const PORT_REUSED: u32 = 1 << 14;
 
     /// The three kinds of retransmission; a segment is at most one of them.
@@ -78,39 +79,40 @@ impl Analysis {
     }
 }
 
-/// "Within 20 ms of the last duplicate ACK": Fast Retransmission.
+/// Nanoseconds after the last duplicate ACK for a Fast Retransmission: "within 20 ms".
 const FAST: i64 = 20_000_000;
-/// Out-Of-Order where the initial round trip is not known: 3 ms.
+/// Nanoseconds for Out-Of-Order where the initial round trip was not captured: 3 ms.
 const REORDERED: i64 = 3_000_000;
 
-/// What the rules remember of one direction. Sequence numbers are compared modulo 2^32.
+/// The state of one direction that the rules need. Sequence numbers are compared modulo 2^32.
 #[derive(Debug, Default)]
-struct Sender {
-    /// Highest sequence number behind a segment, and when it was reached.
+struct SenderHistory {
+    /// The highest sequence number after a segment, and the time when it was reached.
     next: Option<u32>,
     next_time: Time,
-    /// Highest that the peer could acknowledge without our having missed something.
+    /// The highest sequence number that the peer can acknowledge if the capture missed nothing.
     contiguous: Option<u32>,
     acknowledged: u32,
     acknowledged_time: Time,
     duplicates: u32,
-    /// Whether it was said that the peer acknowledged more than was seen of this side.
-    unseen_told: bool,
-    /// The window as sent, and the sequence number of the peer where it ends; the latter only where the scale is known.
+    /// Whether it was reported that the peer acknowledged more than was captured of this side.
+    unseen_reported: bool,
+    /// The window as sent.
     window: Option<u16>,
+    /// The peer's sequence number at which the window ends, where the scale was captured.
     edge: Option<u32>,
-    /// What its last segment was called.
+    /// The names of its last segment.
     last: Analysis,
 }
 
-/// The rules' memory of a connection.
+/// Names the segments of one connection.
 #[derive(Debug, Default)]
 pub(super) struct Analyst {
-    senders: [Sender; 2],
+    senders: [SenderHistory; 2],
 }
 
 impl Analyst {
-    /// Names a segment of `side`. `facts` have counted it already.
+    /// Returns the names for a segment of `side`, which `facts` have counted already.
     pub fn name(&mut self, side: Side, segment: &Segment<'_>, facts: &Facts) -> Analysis {
         let [first, second] = &mut self.senders;
         let (own, peer) = match side {
@@ -124,7 +126,7 @@ impl Analyst {
         let mut named = own.name_by_window(peer, segment, plain);
         if segment.acknowledgment != own.acknowledged {
             own.duplicates = 0;
-            own.unseen_told = false;
+            own.unseen_reported = false;
         }
         if segment.flags.has(Flags::ACK) && peer.contiguous.is_some_and(|end| after(segment.acknowledgment, end)) {
             named |= peer.name_unseen();
@@ -154,13 +156,14 @@ impl Analyst {
     }
 }
 
-impl Sender {
-    /// The rules about windows, probes and repeated ACKs; `plain` is a segment without SYN, FIN and RST.
-    fn name_by_window(&mut self, peer: &Sender, segment: &Segment<'_>, plain: bool) -> u32 {
+impl SenderHistory {
+    /// Applies the rules about windows, probes and repeated ACKs. `plain`: without SYN,
+    /// FIN and RST.
+    fn name_by_window(&mut self, peer: &SenderHistory, segment: &Segment<'_>, plain: bool) -> u32 {
         let length = segment.length();
         let is_next = self.next == Some(segment.sequence);
-        // "The segment is exactly 1 byte, the sequence number is the next expected one, the window in the other
-        // direction is 0." Nothing else is asked of it.
+        // "The segment is exactly 1 byte, the sequence number is the next expected one, the window
+        // in the other direction is 0." Nothing else matters for it.
         if length == 1 && is_next && peer.window == Some(0) {
             return Analysis::ZERO_WINDOW_PROBE;
         }
@@ -177,7 +180,7 @@ impl Sender {
         if length > 0 && plain && peer.edge == Some(segment.sequence.wrapping_add(length)) {
             named |= Analysis::WINDOW_FULL;
         }
-        // The rest is about pure ACKs that repeat the last one.
+        // The remaining rules concern pure ACKs that repeat the last one.
         if length > 0 || !is_next || !plain {
             return named;
         }
@@ -200,26 +203,28 @@ impl Sender {
         named
     }
 
-    /// The peer acknowledged more than it could: said once for the same loss.
+    /// Handles an ACK of more than was captured. The name is given once per loss.
     fn name_unseen(&mut self) -> u32 {
         if self.contiguous != self.next {
             self.contiguous = self.next;
             return Analysis::ACKED_UNSEEN;
         }
-        let told = std::mem::replace(&mut self.unseen_told, true);
-        if told || self.duplicates > 0 { 0 } else { Analysis::ACKED_UNSEEN }
+        let already_reported = std::mem::replace(&mut self.unseen_reported, true);
+        if already_reported || self.duplicates > 0 { 0 } else { Analysis::ACKED_UNSEEN }
     }
 
-    /// What a segment that brings nothing new to the highest sequence number is. Order of precedence as in Wireshark.
-    fn name_repetition(&self, peer: &Sender, segment: &Segment<'_>, facts: &Facts) -> u32 {
+    /// Names a segment that does not advance the highest sequence number. The order of precedence
+    /// is that of Wireshark.
+    fn name_repetition(&self, peer: &SenderHistory, segment: &Segment<'_>, facts: &Facts) -> u32 {
         let length = segment.length();
         let end = segment.sequence.wrapping_add(length);
         let synchronizes = u32::from(segment.flags.has(Flags::SYN | Flags::FIN));
         let Some(next) = self.next else { return 0 };
-        // One byte before the expected one and more behind: the last was a probe, this is news.
+        // One byte before the expected one, and more after it: the last segment was a probe, this
+        // one is new.
         let probed = length > 1 && segment.sequence.wrapping_add(1) == next;
         let repeats = after(next, segment.sequence) && !probed;
-        // 0 stands in a SYN, which acknowledges nothing.
+        // A SYN acknowledges nothing, so its field is 0.
         if length > 0 && peer.acknowledged != 0 && !after(end, peer.acknowledged) {
             return Analysis::SPURIOUS_RETRANSMISSION;
         }

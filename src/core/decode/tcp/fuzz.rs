@@ -1,4 +1,5 @@
-//! What must hold for any segments whatever: the body of the fuzz target, and the sink that checks it.
+//! The rules that hold for any segments: the body of the fuzz target, and the sink that checks
+//! them.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
@@ -8,14 +9,16 @@ use super::{Delivery, Facts, Flags, Piece, Segment, SegmentFact, Sink, Tcp};
 use crate::capture::{Limits, PacketNumber, PacketRange, Time};
 use crate::decode::{Anomaly, ConnectionId, Ending, Side};
 
-/// Where payloads stand in the packets of tests: behind a head of so many bytes.
+/// Bytes before the payload in the packets of tests.
 pub(super) const HEAD: u32 = 4;
 
-/// The body of the fuzz target `tcp`: reads `data` as segments and ticks and feeds them to the reassembler.
+/// The body of the fuzz target `tcp`: parses `data` as segments and gives them to the reassembler,
+/// once with ticks between them and once without.
 ///
 /// # Panics
 ///
-/// When a promise of [`Sink`] or [`Delivery`] is broken, when memory passes the limits, or when ticks change what is said.
+/// When a rule of [`Sink`] or [`Delivery`] is broken, when memory exceeds the limits, or when ticks
+/// change the emitted events.
 pub fn fuzz_tcp(data: &[u8]) {
     let limits = Limits {
         connections: 3,
@@ -29,9 +32,9 @@ pub fn fuzz_tcp(data: &[u8]) {
         linger_time: 200,
         ..Limits::default()
     };
-    let steps: Vec<Step> = data.chunks(12).filter_map(Step::read).collect();
+    let steps: Vec<FuzzSegment> = data.chunks(12).filter_map(FuzzSegment::read).collect();
     let run = |ticks: bool| {
-        let mut checker = Checker::default();
+        let mut checker = PromiseChecker::default();
         let mut tcp = Tcp::new(limits, |_| true);
         let mut latest = 0;
         for (step, number) in steps.iter().zip(1..) {
@@ -48,14 +51,14 @@ pub fn fuzz_tcp(data: &[u8]) {
         tcp.finish(&mut checker);
         assert_eq!(tcp.held, 0, "something is still held");
         assert!(tcp.table.len() == 0 && checker.streams.is_empty(), "a connection was not closed");
-        checker.said
+        checker.emitted
     };
-    // A tick can come up to the time of the next packet; what it makes happen earlier is the same, told as of the same time.
+    // Ticks may come up to the time of the next packet. They only cause the same events earlier.
     assert_eq!(run(false), run(true), "ticks changed something");
 }
 
-/// A segment as the fuzzer writes it. Numbers are small, so that segments meet.
-struct Step {
+/// A segment as encoded by the fuzzer. The numbers are small, so that segments meet.
+struct FuzzSegment {
     time: i64,
     flow: u16,
     back: bool,
@@ -66,15 +69,15 @@ struct Step {
     missing: u32,
 }
 
-impl Step {
-    fn read(bytes: &[u8]) -> Option<Step> {
+impl FuzzSegment {
+    fn read(bytes: &[u8]) -> Option<FuzzSegment> {
         let [time, flow, flags, seq, seq_low, ack, ack_low, length, fill, missing, ..] = *bytes else { return None };
         let near_wrap = |high: u8, low: u8| {
             let number = u32::from(u16::from_be_bytes([high & 0x0f, low]));
-            // The high bits choose: near the wrap, far away, or so.
+            // The high bits choose between numbers near the wrap and numbers far away.
             number.wrapping_sub(1_000).wrapping_add(if high & 0xf0 == 0xf0 { 1 << 30 } else { 0 })
         };
-        Some(Step {
+        Some(FuzzSegment {
             time: i64::from(time) * if flags & 0x80 != 0 { 7 } else { 1 },
             flow: u16::from(flow) % 5,
             back: flow & 0x80 != 0,
@@ -86,11 +89,11 @@ impl Step {
         })
     }
 
-    fn push(&self, packet: PacketNumber, tcp: &mut Tcp, checker: &mut Checker) {
+    fn push(&self, packet: PacketNumber, tcp: &mut Tcp, checker: &mut PromiseChecker) {
         let address = |host: u16| SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), host);
         let (client, server) = (address(1_000 + self.flow), address(80));
         let (source, destination) = if self.back { (server, client) } else { (client, server) };
-        let origin = checker.carry(packet, &self.payload);
+        let origin = checker.add_packet(packet, &self.payload);
         tcp.push(
             &Segment {
                 time: Time(self.time),
@@ -111,26 +114,26 @@ impl Step {
     }
 }
 
-/// One side of a connection, as told.
+/// The state of one stream of a connection.
 #[derive(Debug, Default)]
-struct Told {
+struct CheckedStream {
     offset: u64,
     ended: bool,
 }
 
-/// A sink that holds the reassembler to its promises, and remembers what was said.
+/// A sink that checks the rules of the reassembler and records what it emits.
 #[derive(Debug, Default)]
-pub(super) struct Checker {
-    streams: FxHashMap<ConnectionId, [Told; 2]>,
+pub(super) struct PromiseChecker {
+    streams: FxHashMap<ConnectionId, [CheckedStream; 2]>,
     packets: FxHashMap<PacketNumber, Vec<u8>>,
     last_opened: u32,
-    /// Everything, in order.
-    pub said: Vec<Said>,
+    /// All emitted events, in order.
+    pub emitted: Vec<Emitted>,
 }
 
-/// Something the reassembler said.
+/// An event of the reassembler.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Said {
+pub(super) enum Emitted {
     Opened(ConnectionId, Facts),
     Data { connection: ConnectionId, side: Side, offset: u64, bytes: Vec<u8>, time: Time, acknowledged: u64 },
     Gap { connection: ConnectionId, side: Side, offset: u64, length: u64, time: Time },
@@ -139,9 +142,9 @@ pub(super) enum Said {
     Closed(ConnectionId, Facts),
 }
 
-impl Checker {
-    /// Makes a packet that carries `payload`; says where.
-    pub fn carry(&mut self, packet: PacketNumber, payload: &[u8]) -> PacketRange {
+impl PromiseChecker {
+    /// Makes a packet that carries `payload`. Returns the payload's range in it.
+    pub fn add_packet(&mut self, packet: PacketNumber, payload: &[u8]) -> PacketRange {
         let mut data = vec![0xee; HEAD as usize];
         data.extend_from_slice(payload);
         let end = data.len() as u32;
@@ -150,12 +153,12 @@ impl Checker {
     }
 }
 
-impl Sink for Checker {
+impl Sink for PromiseChecker {
     fn opened(&mut self, connection: ConnectionId, facts: &Facts) {
         self.last_opened += 1;
         assert_eq!(connection.0, self.last_opened, "ids count up from 1");
         self.streams.insert(connection, Default::default());
-        self.said.push(Said::Opened(connection, *facts));
+        self.emitted.push(Emitted::Opened(connection, *facts));
     }
 
     fn segment(&mut self, fact: &SegmentFact<'_>) {
@@ -164,12 +167,15 @@ impl Sink for Checker {
 
     fn delivered(&mut self, delivery: Delivery<'_>) {
         let Delivery { connection, side, offset, piece, origin, time, acknowledged } = delivery;
-        let told = self.streams.get_mut(&connection).expect("a delivery of a connection that is not open");
-        assert!(acknowledged <= told[side.other().index()].offset, "what it answers was not delivered: {delivery:?}");
-        let own = &mut told[side.index()];
-        assert_eq!(offset, own.offset, "the stream is told without holes: {delivery:?}");
+        let streams = self.streams.get_mut(&connection).expect("a delivery of a connection that is not open");
+        assert!(
+            acknowledged <= streams[side.other().index()].offset,
+            "what it acknowledges was not delivered: {delivery:?}"
+        );
+        let own = &mut streams[side.index()];
+        assert_eq!(offset, own.offset, "the stream has no holes: {delivery:?}");
         assert!(!own.ended, "something after the end: {delivery:?}");
-        let said = match piece {
+        let event = match piece {
             Piece::Data(bytes) => {
                 assert!(!bytes.is_empty(), "an empty piece");
                 let of_packets = origin
@@ -177,33 +183,33 @@ impl Sink for Checker {
                     .flat_map(|range| &self.packets[&range.packet][range.start as usize..range.end as usize]);
                 assert!(of_packets.eq(bytes), "the origin does not hold the bytes: {delivery:?}");
                 own.offset += bytes.len() as u64;
-                Said::Data { connection, side, offset, bytes: bytes.to_vec(), time, acknowledged }
+                Emitted::Data { connection, side, offset, bytes: bytes.to_vec(), time, acknowledged }
             }
             Piece::Gap(length) => {
                 assert!(length > 0 && origin.is_empty(), "an empty gap, or one with an origin");
                 own.offset += length;
-                Said::Gap { connection, side, offset, length, time }
+                Emitted::Gap { connection, side, offset, length, time }
             }
             Piece::End(ending) => {
                 own.ended = true;
-                Said::End { connection, side, offset, ending, time }
+                Emitted::End { connection, side, offset, ending, time }
             }
         };
-        self.said.push(said);
+        self.emitted.push(event);
     }
 
     fn anomaly(&mut self, connection: ConnectionId, side: Side, packet: PacketNumber, anomaly: Anomaly) {
         assert!(self.streams.contains_key(&connection), "an anomaly of a connection that is not open");
         assert!(packet.0 > 0, "an anomaly without packet");
-        self.said.push(Said::Odd(connection, side, anomaly));
+        self.emitted.push(Emitted::Odd(connection, side, anomaly));
     }
 
     fn closed(&mut self, connection: ConnectionId, facts: &Facts) {
-        let told = self.streams.remove(&connection).expect("closed twice");
-        for (told, end) in told.iter().zip(facts.ends) {
-            assert!(told.ended, "closed before both streams ended");
-            assert_eq!(told.offset, end.bytes + end.lost, "the counters miss something");
+        let streams = self.streams.remove(&connection).expect("closed twice");
+        for (stream, end) in streams.iter().zip(facts.ends) {
+            assert!(stream.ended, "closed before both streams ended");
+            assert_eq!(stream.offset, end.bytes + end.lost, "the counters miss something");
         }
-        self.said.push(Said::Closed(connection, *facts));
+        self.emitted.push(Emitted::Closed(connection, *facts));
     }
 }

@@ -1,27 +1,27 @@
-//! One TCP segment: flags, options, and the parts of it that stand in packets.
+//! One TCP segment: its flags, its options, and where its payload lies in packets.
 
 use std::net::SocketAddr;
 
 use crate::capture::{PacketNumber, PacketRange, Time};
 
-/// The flag bits of a TCP header (RFC 9293 section 3.1), low byte and NS.
+/// The flag bits of a TCP header (RFC 9293 section 3.1): the low byte and NS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Flags(pub u16);
 
 impl Flags {
-    /// No more data from sender.
+    /// The sender has no more data.
     pub const FIN: u16 = 0x01;
-    /// Synchronize sequence numbers.
+    /// The sequence numbers are synchronised.
     pub const SYN: u16 = 0x02;
-    /// Reset the connection.
+    /// The connection is reset.
     pub const RST: u16 = 0x04;
-    /// Push.
+    /// The receiver is to deliver the data at once.
     pub const PSH: u16 = 0x08;
     /// The acknowledgment number is valid.
     pub const ACK: u16 = 0x10;
     /// The urgent pointer is valid.
     pub const URG: u16 = 0x20;
-    /// ECN echo.
+    /// The ECN echo flag (RFC 3168).
     pub const ECE: u16 = 0x40;
     /// Congestion window reduced.
     pub const CWR: u16 = 0x80;
@@ -32,67 +32,69 @@ impl Flags {
     }
 }
 
-/// One TCP segment as the packet layer hands it over.
+/// One TCP segment as the packet layer decoded it.
 #[derive(Clone, Copy, Debug)]
 pub struct Segment<'a> {
-    /// When the packet that completed it was captured.
+    /// Capture time of the packet that completed it.
     pub time: Time,
-    /// That packet (its own, or the last fragment to arrive).
+    /// The number of that packet: its own, or that of the last fragment to arrive.
     pub packet: PacketNumber,
-    /// Sender.
+    /// The address of the sender.
     pub source: SocketAddr,
-    /// Receiver.
+    /// The address of the receiver.
     pub destination: SocketAddr,
-    /// Sequence number as sent.
+    /// The sequence number as sent.
     pub sequence: u32,
-    /// Acknowledgment number as sent.
+    /// The acknowledgment number as sent.
     pub acknowledgment: u32,
-    /// Flag bits.
+    /// The flag bits.
     pub flags: Flags,
-    /// Window as sent, not scaled.
+    /// The window as sent, not scaled.
     pub window: u16,
-    /// The raw options.
+    /// The option list as sent.
     pub options: &'a [u8],
     /// The payload as captured.
     pub payload: &'a [u8],
-    /// Payload bytes that the capture cut off behind `payload` (snap length).
+    /// Payload bytes after `payload` that the capture cut off (snap length).
     pub missing: u32,
-    /// Where the bytes of `payload` stand in packets: one range, or several for a fragmented datagram.
+    /// The ranges of packets with the bytes of `payload`: one, or several for
+    /// a fragmented datagram.
     pub origin: &'a [PacketRange],
 }
 
 impl Segment<'_> {
-    /// Payload bytes on the wire.
+    /// Number of payload bytes on the wire.
     pub(super) fn length(&self) -> u32 {
         (self.payload.len() as u32).saturating_add(self.missing)
     }
 
-    /// Whether it could be a keep-alive probe, which may come "containing one garbage octet" (RFC 9293 section 3.8.4).
-    /// A byte that an application sent alone carries PSH.
+    /// Whether it can be a keep-alive probe, which may come "containing one garbage octet" (RFC
+    /// 9293 section 3.8.4). A single byte that an application sent carries PSH.
     pub(super) fn could_be_probe(&self) -> bool {
         self.length() <= 1 && !self.flags.has(Flags::PSH | Flags::SYN | Flags::FIN | Flags::RST)
     }
 }
 
-/// What a SYN offered (RFC 9293, 7323, 2018).
+/// The options that a SYN offered (RFC 9293, 7323, 2018).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
-    /// Maximum segment size.
+pub struct SynOptions {
+    /// The maximum segment size, in bytes.
     pub mss: Option<u16>,
-    /// Window scale: the shift count.
+    /// The shift count of the window scale.
     pub window_scale: Option<u8>,
-    /// Selective acknowledgment permitted.
+    /// Whether selective acknowledgments are permitted.
     pub sack_permitted: bool,
-    /// Timestamps.
+    /// Whether timestamps are offered.
     pub timestamps: bool,
 }
 
-impl Options {
-    /// Reads the option list of a SYN; stops where the list contradicts itself and keeps what came before.
-    pub fn read(mut list: &[u8]) -> Options {
-        let mut options = Options::default();
-        // Kind 0 ends the list, kind 1 is padding, every other kind has a length that counts kind and length too
-        // (RFC 9293 section 3.1).
+impl SynOptions {
+    /// Parses the option list of a SYN. Stops where the list contradicts itself, and returns the
+    /// options before that place.
+    pub fn read(mut list: &[u8]) -> SynOptions {
+        let mut options = SynOptions::default();
+        // Kind 0 ends the list, kind 1 is padding. Every other kind has a length, which includes
+        // the bytes of kind and length (RFC 9293 section 3.1).
         while let [kind, rest @ ..] = list {
             match kind {
                 0 => break,
@@ -108,8 +110,8 @@ impl Options {
             };
             match option {
                 [2, 4, high, low] => options.mss = Some(u16::from_be_bytes([*high, *low])),
-                // "If a Window Scale option is received with a shift.cnt value larger than 14, the TCP SHOULD log the error
-                // but MUST use 14" (RFC 7323 section 2.3).
+                // "If a Window Scale option is received with a shift.cnt value larger than 14, the
+                // TCP SHOULD log the error but MUST use 14" (RFC 7323 section 2.3).
                 [3, 3, shift] => options.window_scale = Some((*shift).min(14)),
                 [4, 2] => options.sack_permitted = true,
                 [8, 10, ..] => options.timestamps = true,
@@ -129,13 +131,16 @@ mod tests {
     #[test]
     fn the_options_of_a_syn_are_read_up_to_the_first_contradiction() {
         let linux = [2, 4, 5, 0xb4, 4, 2, 8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 3, 3, 7];
-        let expected = Options { mss: Some(1460), window_scale: Some(7), sack_permitted: true, timestamps: true };
-        assert_eq!(Options::read(&linux), expected);
+        let expected = SynOptions { mss: Some(1460), window_scale: Some(7), sack_permitted: true, timestamps: true };
+        assert_eq!(SynOptions::read(&linux), expected);
         for cut in 0..linux.len() {
-            Options::read(&linux[..cut]);
+            SynOptions::read(&linux[..cut]);
         }
-        assert_eq!(Options::read(&[4, 2, 2, 0, 3, 3, 1]), Options { sack_permitted: true, ..Options::default() });
-        assert_eq!(Options::read(&[0, 4, 2]), Options::default(), "behind the end of the list");
-        assert_eq!(Options::read(&[3, 3, 200]).window_scale, Some(14));
+        assert_eq!(
+            SynOptions::read(&[4, 2, 2, 0, 3, 3, 1]),
+            SynOptions { sack_permitted: true, ..SynOptions::default() }
+        );
+        assert_eq!(SynOptions::read(&[0, 4, 2]), SynOptions::default(), "behind the end of the list");
+        assert_eq!(SynOptions::read(&[3, 3, 200]).window_scale, Some(14));
     }
 }

@@ -1,24 +1,27 @@
 //! Sequence numbers widened to 64 bits, so that they order and subtract as plain numbers.
 //!
-//! A **position** is a sequence number that counts its wraps: its low 32 bits are the number on the wire. The first
-//! number seen of a side gets [`ORIGIN`] added, so that what turns out to lie before it has a position too.
+//! A **position** is a sequence number with the number of its wraps in the high bits. Its low 32
+//! bits are the number on the wire. The first number captured of a side gets [`ORIGIN`] added, so
+//! that numbers before it have a position too.
 
 use crate::capture::{Limits, Time};
 
-/// One full wrap: room below the first number seen.
+/// One full wrap, which leaves room below the first number captured.
 pub(super) const ORIGIN: u64 = 1 << 32;
 
-/// The shift count is limited to 14, "which allows windows of 2^30 = 1 GiB" (RFC 7323 section 2.3): nothing valid lies
-/// further ahead.
+/// The largest window: no valid position lies further ahead. The shift count is limited to 14,
+/// "which allows windows of 2^30 = 1 GiB" (RFC 7323 section 2.3).
 pub(super) const MAXIMUM_WINDOW: u64 = 1 << 30;
 
-/// The position of `number` that lies nearest to `near` (RFC 9293 section 3.4: arithmetic modulo 2^32).
+/// The position of `number` that lies nearest to `near` (RFC 9293 section 3.4: arithmetic modulo
+/// 2^32).
 pub(super) fn widen(number: u32, near: u64) -> u64 {
     let ahead = number.wrapping_sub(near as u32) as i32;
     near.saturating_add_signed(i64::from(ahead))
 }
 
-/// A moment in the life of a connection: so many packets of it and segments of all connections seen, and the capture time.
+/// A moment in the life of a connection: the number of its packets, the number of segments of all
+/// connections, and the capture time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     pub packets: u64,
@@ -26,27 +29,31 @@ pub(super) struct Stamp {
     pub time: Time,
 }
 
-/// How long something is waited for.
+/// The patience of a connection that waits for something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Patience {
-    /// Until `Limits::loss_packets` of the connection or `Limits::loss_time` have gone.
+    /// Until `Limits::loss_packets` of the connection, or `Limits::loss_time`, have passed.
     Short,
-    /// The same, but in a quiet capture an eighth of `Limits::loss_quiet`: a SYN may stand behind a pause, and what it begins should not stay behind
-    /// what other connections say. A few segments are waited for: where packets changed places, they show it.
+    /// As `Short`, but in a quiet capture an eighth of `Limits::loss_quiet`. A SYN may be captured
+    /// after a pause, and its connection should not lag behind other connections. A few segments
+    /// must pass too: they would show that packets changed places.
     Start,
-    /// The same, but in a quiet capture `Limits::loss_quiet`: packets may have changed places across a pause.
+    /// As `Short`, but in a quiet capture `Limits::loss_quiet`: packets may have changed places
+    /// across a pause.
     Long,
-    /// The same, but of packets there may be any number: those of one direction stand behind those of the other.
+    /// As `Long`, but packets do not count: those of one direction are captured after those
+    /// of the other.
     Late,
-    /// Until `Limits::loss_time` has gone: packets prove nothing.
+    /// Until `Limits::loss_time` has passed. Packets do not count.
     Time,
 }
 
-/// Segments whose times hardly all go forward where packets changed places.
+/// The number of segments after which packets out of order would show: their times do
+/// not all increase.
 const FEW: u64 = 8;
 
 impl Patience {
-    /// How long is waited at most.
+    /// The longest waiting time, in nanoseconds.
     fn longest(self, limits: &Limits) -> i64 {
         match self {
             Patience::Short | Patience::Time => limits.loss_time,
@@ -56,8 +63,9 @@ impl Patience {
 }
 
 impl Stamp {
-    /// Whether what is waited for since this moment does not come any more. Packets may stand `late` nanoseconds behind where they belong: until then
-    /// time proves nothing.
+    /// Whether something awaited since this moment will not arrive any more.
+    ///
+    /// Packets may be captured `late` nanoseconds after later ones. Until then time proves nothing.
     pub fn has_aged(self, now: Stamp, patience: Patience, late: i64, limits: &Limits) -> bool {
         let time = now.time.since(self.time).saturating_sub(late);
         let packets = now.packets.saturating_sub(self.packets) >= u64::from(limits.loss_packets)
@@ -68,8 +76,10 @@ impl Stamp {
         packets || busy || orderly || time >= patience.longest(limits)
     }
 
-    /// The next moment at which time alone may end the waiting, after `now`. Those moments depend on nothing but this one, so that it does not
-    /// matter when the clock is looked at; they double, so that a clock that jumps passes few.
+    /// The next time after `now` at which time alone may end the waiting.
+    ///
+    /// The candidate times depend on this moment only, so it does not matter when the clock is
+    /// read. Their distances double, so a clock that jumps passes few of them.
     pub fn due(self, now: Time, patience: Patience, late: i64, limits: &Limits) -> Option<Time> {
         let (since, most) = (after(self.time, late)?, patience.longest(limits));
         let mut term = limits.loss_time.max(1);
@@ -80,7 +90,7 @@ impl Stamp {
     }
 }
 
-/// The moment `nanoseconds` after `time`; `None` where a clock gone mad leaves no such moment.
+/// The time `nanoseconds` after `time`; `None` on overflow.
 pub(super) fn after(time: Time, nanoseconds: i64) -> Option<Time> {
     time.0.checked_add(nanoseconds).map(Time)
 }

@@ -1,7 +1,7 @@
-//! The connections being followed: found by their addresses, forgotten by how long they were idle.
+//! The table of connections: found by their addresses, discarded in order of their last use.
 //!
-//! Entries live in a slab, linked from the one used last to the one idle longest. Runs of packets of one connection,
-//! the usual case, are found without hashing.
+//! Entries live in a slab. A linked list orders them from the one used last to the one idle
+//! longest. Several packets of one connection in a row, the usual case, need no hashing.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -12,12 +12,12 @@ use super::connection::Connection;
 use super::segment::Segment;
 use crate::capture::Time;
 
-/// The place of a connection in the table; used again after it is removed.
+/// The index of a connection in the table. It is reused after the connection is removed.
 pub(super) type Slot = u32;
 
 const NONE: Slot = Slot::MAX;
 
-/// The four addresses of a connection, the same for both directions.
+/// The addresses and ports of a connection, the same for both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FlowKey {
     addresses: [u64; 4],
@@ -41,41 +41,39 @@ impl FlowKey {
     }
 }
 
-/// A connection and what the table and the clock know of it.
+/// A connection in the table, with its place in the reassembler's lists.
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct TrackedConnection {
     pub connection: Connection,
-    /// Its deadline in the heap; others of it there are stale.
+    /// Its valid deadline in the heap. Others of its deadlines there are stale.
     pub deadline: Option<Time>,
-    /// Its place among those that hold bytes.
+    /// Its key among the connections that buffer bytes.
     pub holding: Option<u64>,
-    /// Whether it is among those that are over and only remembered.
+    /// Whether it is over and only retained for late segments.
     pub lingering: bool,
     key: FlowKey,
     newer: Slot,
     older: Slot,
 }
 
-/// All of them.
+/// All connections of the capture that are open or linger.
 #[derive(Debug)]
-pub(super) struct Table {
+pub(super) struct ConnectionTable {
     most: usize,
     flows: FxHashMap<FlowKey, Slot>,
-    ids: FxHashMap<ConnectionId, Slot>,
-    entries: Vec<Option<Entry>>,
+    entries: Vec<Option<TrackedConnection>>,
     free: Vec<Slot>,
     newest: Slot,
     oldest: Slot,
     last_id: u32,
 }
 
-impl Table {
-    /// An empty table for `most` connections.
-    pub fn new(most: usize) -> Table {
-        Table {
+impl ConnectionTable {
+    /// An empty table for at most this many connections.
+    pub fn new(most: usize) -> ConnectionTable {
+        ConnectionTable {
             most,
             flows: FxHashMap::default(),
-            ids: FxHashMap::default(),
             entries: Vec::new(),
             free: Vec::new(),
             newest: NONE,
@@ -84,7 +82,7 @@ impl Table {
         }
     }
 
-    /// Finds a connection, which thereby becomes the one used last.
+    /// Finds a connection and moves it to the front of the list.
     pub fn slot_of(&mut self, key: FlowKey) -> Option<Slot> {
         if self.entry(self.newest).is_some_and(|entry| entry.key == key) {
             return Some(self.newest);
@@ -96,44 +94,45 @@ impl Table {
     }
 
     /// The entry in a slot.
-    pub fn entry(&mut self, slot: Slot) -> Option<&mut Entry> {
+    pub fn entry(&mut self, slot: Slot) -> Option<&mut TrackedConnection> {
         self.entries.get_mut(slot as usize)?.as_mut()
     }
 
-    /// A connection by its id.
-    pub fn find(&self, id: ConnectionId) -> Option<&Connection> {
-        let slot = *self.ids.get(&id)?;
-        Some(&self.entries.get(slot as usize)?.as_ref()?.connection)
-    }
-
-    /// Every connection's deadline, once.
+    /// The deadline of each connection that has one.
     pub fn deadlines(&self) -> impl Iterator<Item = (Time, ConnectionId, Slot)> + '_ {
         let entries = self.entries.iter().zip(0..).filter_map(|(entry, slot)| Some((entry.as_ref()?, slot)));
         entries.filter_map(|(entry, slot)| Some((entry.deadline?, entry.connection.id, slot)))
     }
 
-    /// How many there are.
+    /// The number of connections.
     pub fn len(&self) -> usize {
         self.flows.len()
     }
 
-    /// Whether one must go before another may come. A table for none holds one, or nothing could be decoded.
+    /// Whether a connection must be removed before the next is added. A limit of 0 counts as 1, or
+    /// nothing could be decoded.
     pub fn is_full(&self) -> bool {
         self.len() >= self.most.max(1)
     }
 
-    /// The connection idle longest.
+    /// The connection that has been idle for longest.
     pub fn longest_idle(&self) -> Option<Slot> {
         (self.oldest != NONE).then_some(self.oldest)
     }
 
-    /// Adds a connection under the next id.
+    /// Adds a connection with the next id.
     pub fn insert(&mut self, key: FlowKey, connection: impl FnOnce(ConnectionId) -> Connection) -> Slot {
         self.last_id += 1;
         let connection = connection(ConnectionId(self.last_id));
-        let id = connection.id;
-        let entry =
-            Entry { connection, deadline: None, holding: None, lingering: false, key, newer: NONE, older: NONE };
+        let entry = TrackedConnection {
+            connection,
+            deadline: None,
+            holding: None,
+            lingering: false,
+            key,
+            newer: NONE,
+            older: NONE,
+        };
         let slot = match self.free.pop() {
             Some(slot) => {
                 self.entries[slot as usize] = Some(entry);
@@ -145,28 +144,28 @@ impl Table {
             }
         };
         self.flows.insert(key, slot);
-        self.ids.insert(id, slot);
         self.link_newest(slot);
         slot
     }
 
-    /// Forgets a connection.
+    /// Removes a connection.
     pub fn remove(&mut self, slot: Slot) {
         self.unlink(slot);
         if let Some(entry) = self.entries.get_mut(slot as usize).and_then(Option::take) {
             self.flows.remove(&entry.key);
-            self.ids.remove(&entry.connection.id);
             self.free.push(slot);
         }
     }
 
     /// All connections, in order of their ids.
     pub fn in_order_of_appearance(&self) -> Vec<Slot> {
-        let mut slots: Vec<_> = self.ids.iter().map(|(id, slot)| (*id, *slot)).collect();
+        let entries = self.entries.iter().zip(0..).filter_map(|(entry, slot)| Some((entry.as_ref()?, slot)));
+        let mut slots: Vec<(ConnectionId, Slot)> = entries.map(|(entry, slot)| (entry.connection.id, slot)).collect();
         slots.sort_unstable();
         slots.into_iter().map(|(_, slot)| slot).collect()
     }
 
+    /// Takes an entry out of the list.
     fn unlink(&mut self, slot: Slot) {
         let Some((newer, older)) = self.entry(slot).map(|entry| (entry.newer, entry.older)) else { return };
         match self.entry(newer) {
@@ -179,6 +178,7 @@ impl Table {
         }
     }
 
+    /// Puts an entry at the front of the list.
     fn link_newest(&mut self, slot: Slot) {
         let before = std::mem::replace(&mut self.newest, slot);
         match self.entry(before) {

@@ -1,7 +1,7 @@
-//! Tests: laws over generated conversations, cases that read as conversations, real captures.
+//! Tests of the reassembler: properties of generated conversations, single cases, real captures.
 
 mod beginnings;
 mod cases;
+mod conversation;
 mod laws;
-mod talk;
 mod tshark;

@@ -1,62 +1,73 @@
-//! Early data of a client, held until it is known whether the server takes it (RFC 8446 section 4.2.10).
+//! Early data of a client, held until the server accepts or rejects it (RFC 8446 section 4.2.10).
 //!
-//! What a server refuses its application never sees, and clients send it again. "If the server ... accept[s] early data, it MUST send an
-//! early_data extension in its EncryptedExtensions"; a client that sends EndOfEarlyData (section 4.5) has seen that.
+//! An application never receives early data that its server rejects, and clients send it again. "If
+//! the server ... accept[s] early data, it MUST send an early_data extension in its
+//! EncryptedExtensions". A client that sends EndOfEarlyData (section 4.5) has received that
+//! extension.
 
-use super::{Sink, TlsEvent};
+use super::{TlsEvent, TlsEventSink};
 use crate::capture::Time;
 use crate::decode::Direction;
 
-/// Bytes that are held: far more than servers allow (OpenSSL 16 KiB, others up to the size of a window). Beyond, it counts as taken.
-const HELD: usize = 1 << 20;
+/// Bytes that are held at most: 1 MiB. Servers allow far less (OpenSSL 16 KiB, others a window).
+/// Above this limit the data counts as accepted.
+const MAX_HELD: usize = 1 << 20;
 
-/// Early data on its way.
+/// The early data of a connection.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Early {
-    records: Vec<Record>,
+pub(super) struct EarlyData {
+    records: Vec<EarlyRecord>,
     bytes: usize,
-    /// `Some`: whether the server takes it.
-    taken: Option<bool>,
+    /// Whether the server accepted it, once that is known.
+    accepted: Option<bool>,
 }
 
+/// Early data of one record, see [`TlsEvent::Data`].
 #[derive(Clone, Debug)]
-struct Record {
+struct EarlyRecord {
     bytes: Vec<u8>,
     record: (u64, u64),
     time: Time,
     acknowledged: u64,
 }
 
-impl Early {
-    /// A record was opened under the keys of early data.
-    pub fn push(&mut self, bytes: &[u8], record: (u64, u64), time: Time, acknowledged: u64, sink: &mut Sink<'_>) {
-        match self.taken {
+impl EarlyData {
+    /// Adds the content of a record that was opened under the keys of early data.
+    pub fn push(
+        &mut self,
+        bytes: &[u8],
+        record: (u64, u64),
+        time: Time,
+        acknowledged: u64,
+        sink: &mut TlsEventSink<'_>,
+    ) {
+        match self.accepted {
             Some(false) => {}
             Some(true) => {
                 sink(TlsEvent::Data { direction: Direction::ClientToServer, bytes, record, time, acknowledged })
             }
             None => {
                 self.bytes += bytes.len();
-                self.records.push(Record { bytes: bytes.to_vec(), record, time, acknowledged });
-                if self.bytes > HELD {
-                    self.decide(true, sink);
+                self.records.push(EarlyRecord { bytes: bytes.to_vec(), record, time, acknowledged });
+                if self.bytes > MAX_HELD {
+                    self.set_accepted(true, sink);
                 }
             }
         }
     }
 
-    /// It is known whether the server takes it; the first word counts.
-    pub fn decide(&mut self, taken: bool, sink: &mut Sink<'_>) {
-        let taken = *self.taken.get_or_insert(taken);
-        for Record { bytes, record, time, acknowledged } in std::mem::take(&mut self.records) {
-            if taken {
+    /// Sets whether the server accepted the early data. Later calls change nothing.
+    pub fn set_accepted(&mut self, accepted: bool, sink: &mut TlsEventSink<'_>) {
+        let accepted = *self.accepted.get_or_insert(accepted);
+        for EarlyRecord { bytes, record, time, acknowledged } in std::mem::take(&mut self.records) {
+            if accepted {
                 let direction = Direction::ClientToServer;
                 sink(TlsEvent::Data { direction, bytes: &bytes, record, time, acknowledged });
             }
         }
     }
 
-    /// Where the first record begins that is held.
+    /// The offset of the first record that is held.
     pub fn start(&self) -> Option<u64> {
         self.records.first().map(|record| record.record.0)
     }

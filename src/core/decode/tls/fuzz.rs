@@ -1,23 +1,26 @@
-//! The body of the fuzz target of TLS: records, the handshake, and a key log at hand.
+//! The body of the fuzz target of TLS: records and the handshake, with a key log available.
 
 use super::keylog::KeyLog;
-use super::{Arrival, Sink, Tls, TlsEvent};
+use super::{Arrival, Tls, TlsEvent, TlsEventSink};
 use crate::capture::{Limits, PacketNumber, PacketRange, Time};
 use crate::decode::{Direction, Ending, Piece};
 
-/// The client random that the key log knows: one byte, 32 times.
+/// The client random whose secrets the key log has: one byte, 32 times.
 const KNOWN: &str = "07";
 
-/// Any bytes are the two directions of a TLS connection. However they are cut into pieces, the steps and the plaintext are the same; packets are
-/// listed once and in order, within their limit; what is said of a record lies inside the stream; what is held is bounded; and secrets
-/// that come late give what they would have given in time.
+/// Decodes any bytes as the two directions of a TLS connection.
 ///
-/// The first byte is the length of the pieces, the second chooses where bytes are missing; the rest is split between client
-/// and server in turns, each behind a byte that says whose it is and how much.
+/// The record groups and the plaintext do not depend on how the bytes are cut into pieces. Packets
+/// are listed once, in order and within their limit. Ranges of records lie inside the stream. Held
+/// memory is bounded. Secrets that arrive late give the same events as secrets that arrive in time.
+///
+/// The first byte is the length of the pieces, the second selects a place where bytes are missing.
+/// The rest consists of turns. The first byte of a turn has the direction in its lowest bit, and
+/// the length above.
 ///
 /// # Panics
 ///
-/// Where that is not so.
+/// When one of these rules is broken.
 pub fn fuzz_tls(data: &[u8]) {
     let [size, gap, rest @ ..] = data else { return };
     let limits = Limits { packets_listed: 64, ..Limits::default() };
@@ -27,9 +30,9 @@ pub fn fuzz_tls(data: &[u8]) {
         keys.add(format!("{label} {random} {}", "05".repeat(32)).as_bytes());
     }
     keys.add(format!("CLIENT_RANDOM {random} {}", "05".repeat(48)).as_bytes());
-    let mut whole = Side::new(limits, keys.clone());
-    let mut cut = Side::new(limits, keys.clone());
-    let mut late = Side::new(limits, KeyLog::default());
+    let mut whole = FuzzRun::new(limits, keys.clone());
+    let mut cut = FuzzRun::new(limits, keys.clone());
+    let mut late = FuzzRun::new(limits, KeyLog::default());
     let mut rest = rest;
     let mut turn = 0_u64;
     while let [head, behind @ ..] = rest {
@@ -54,35 +57,39 @@ pub fn fuzz_tls(data: &[u8]) {
         }
     }
     late.retry(keys);
-    assert_eq!(whole.tls.steps(), cut.tls.steps(), "cutting changes nothing");
-    assert_eq!((whole.tls.is_tls(), whole.tls.agreed()), (cut.tls.is_tls(), cut.tls.agreed()));
-    assert_eq!(whole.said, cut.said);
-    assert_eq!((whole.tls.steps(), &whole.said), (late.tls.steps(), &late.said), "secrets may come late");
-    assert!(whole.tls.steps().len() <= limits.packets_listed);
-    assert!(whole.tls.steps().iter().map(|step| step.packets.len()).sum::<usize>() <= limits.packets_listed);
+    assert_eq!(whole.tls.record_groups(), cut.tls.record_groups(), "cutting changes nothing");
+    assert_eq!(whole.tls.agreed(), cut.tls.agreed());
+    assert_eq!(whole.lines, cut.lines);
+    assert_eq!(
+        (whole.tls.record_groups(), &whole.lines),
+        (late.tls.record_groups(), &late.lines),
+        "secrets may come late"
+    );
+    assert!(whole.tls.record_groups().len() <= limits.packets_listed);
+    assert!(whole.tls.record_groups().iter().map(|step| step.packets.len()).sum::<usize>() <= limits.packets_listed);
     assert!(
-        whole.tls.steps().iter().all(|step| step.packets.is_sorted_by(|one, next| one < next)),
+        whole.tls.record_groups().iter().all(|step| step.packets.is_sorted_by(|one, next| one < next)),
         "each once, in order"
     );
 }
 
-/// One run over the connection.
-struct Side {
+/// One decoding of the connection, by its own way of cutting.
+struct FuzzRun {
     tls: Tls,
     keys: KeyLog,
     /// Bytes of each direction so far.
     lengths: [u64; 2],
-    /// Plaintext and everything else that was said of each direction.
-    said: [Vec<String>; 2],
+    /// The events of each direction as text.
+    lines: [Vec<String>; 2],
 }
 
-impl Side {
-    fn new(limits: Limits, keys: KeyLog) -> Side {
-        Side { tls: Tls::new(limits), keys, lengths: [0; 2], said: Default::default() }
+impl FuzzRun {
+    fn new(limits: Limits, keys: KeyLog) -> FuzzRun {
+        FuzzRun { tls: Tls::new(limits), keys, lengths: [0; 2], lines: Default::default() }
     }
 
     fn push(&mut self, direction: Direction, piece: Piece<'_>, turn: u64, start: usize) {
-        let Side { tls, keys, lengths, said } = self;
+        let FuzzRun { tls, keys, lengths, lines } = self;
         let length = match piece {
             Piece::Data(bytes) => bytes.len() as u64,
             Piece::Gap(length) => length,
@@ -93,19 +100,20 @@ impl Side {
         let range = [PacketRange { packet, start: start as u32, end: start as u32 + length as u32 }];
         let packets = if matches!(piece, Piece::Data(_)) { range.as_slice() } else { &[] };
         let arrival = Arrival { packets, time: Time(turn as i64), acknowledged: 0 };
-        tls.push(direction, piece, arrival, keys, &mut said_to(lengths, said));
+        tls.push(direction, piece, arrival, keys, &mut event_recorder(lengths, lines));
         let bound = 2 * lengths.iter().sum::<u64>() as usize * 300 + (1 << 16);
         assert!(tls.held() <= bound, "what is held is a multiple of what came");
         assert!(tls.low_water(direction) <= lengths[direction as usize]);
     }
 
     fn retry(&mut self, keys: KeyLog) {
-        let Side { tls, lengths, said, .. } = self;
-        tls.retry(&keys, &mut said_to(lengths, said));
+        let FuzzRun { tls, lengths, lines, .. } = self;
+        tls.retry(&keys, &mut event_recorder(lengths, lines));
     }
 }
 
-fn said_to<'a>(lengths: &'a [u64; 2], said: &'a mut [Vec<String>; 2]) -> Box<Sink<'a>> {
+/// A sink that checks events and records them as text.
+fn event_recorder<'a>(lengths: &'a [u64; 2], lines: &'a mut [Vec<String>; 2]) -> Box<TlsEventSink<'a>> {
     Box::new(move |event| {
         let (direction, text) = match event {
             TlsEvent::Data { direction, bytes, record: (start, end), .. } => {
@@ -115,13 +123,13 @@ fn said_to<'a>(lengths: &'a [u64; 2], said: &'a mut [Vec<String>; 2]) -> Box<Sin
             }
             TlsEvent::Lost { direction, length, .. } => (direction, format!("{length} lost")),
             TlsEvent::End { direction, ending, .. } => (direction, format!("{ending:?}")),
-            // No bytes that come out of a fuzzer are sealed under the secrets at hand.
+            // A fuzzer cannot guess bytes that open under these secrets.
             TlsEvent::Reversed => return,
             TlsEvent::Anomaly { direction, record: (start, end), anomaly } => {
                 assert!(start <= end && end <= lengths[direction as usize]);
                 (direction, format!("{anomaly:?}"))
             }
         };
-        said[direction as usize].push(text);
+        lines[direction as usize].push(text);
     })
 }

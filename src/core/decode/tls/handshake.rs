@@ -1,4 +1,5 @@
-//! Handshake messages in the clear (RFC 8446 section 4, RFC 5246 section 7.4): what the two hellos agree on.
+//! Handshake messages (RFC 8446 section 4, RFC 5246 section 7.4), mainly the parameters in the two
+//! hellos.
 
 use nom::bytes::complete::take;
 use nom::combinator::{all_consuming, opt};
@@ -8,11 +9,12 @@ use nom::{IResult, Parser};
 
 use super::keylog::Random;
 
-/// Bytes of one message that are buffered; what is longer is passed over. Chains of certificates, the longest messages,
-/// have a few kilobytes, with post-quantum signatures some tens.
+/// Bytes of one message that are buffered at most: 64 KiB. Longer messages are skipped. The
+/// longest are chains of certificates: a few kilobytes, with post-quantum signatures some
+/// tens of kilobytes.
 const MAX_MESSAGE: usize = 64 << 10;
 
-/// A protocol version as it stands in the messages.
+/// A protocol version as encoded in the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Version(pub u16);
 
@@ -32,28 +34,29 @@ impl Version {
     }
 }
 
-/// What a client offers.
+/// The parameters that a client offers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct ClientHello {
     pub random: Random,
-    /// Data may follow at once, under a key of an earlier session (RFC 8446 section 4.2.10).
+    /// Whether data may follow at once, under a key of an earlier session (RFC 8446 section
+    /// 4.2.10).
     pub early_data: bool,
     pub server_name: Option<String>,
     pub alpn: Vec<String>,
-    /// Best first, as sent; without the reserved ones (RFC 8701).
+    /// Best first, as sent, without the reserved versions (RFC 8701).
     pub versions: Vec<Version>,
 }
 
-/// What a server chose.
+/// The parameters that a server chose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ServerHello {
     pub random: Random,
-    /// It asks for another ClientHello (RFC 8446 section 4.1.4).
+    /// Whether the server requests another ClientHello (RFC 8446 section 4.1.4).
     pub retry: bool,
     pub version: Version,
     pub cipher_suite: u16,
     pub alpn: Option<String>,
-    /// An earlier session is resumed by one of its keys (RFC 8446 section 4.2.11).
+    /// Whether an earlier session is resumed with one of its keys (RFC 8446 section 4.2.11).
     pub resumed: bool,
 }
 
@@ -62,33 +65,34 @@ pub(super) struct ServerHello {
 pub(super) enum Message {
     ClientHello(Box<ClientHello>),
     ServerHello(ServerHello),
-    /// Of TLS 1.3: the protocol chosen (ALPN), and whether early data is taken.
+    /// TLS 1.3 only: the chosen protocol (ALPN), and whether early data is accepted.
     EncryptedExtensions(Option<String>, bool),
     /// The sender's last message of the handshake.
     Finished,
-    /// The sender's next record is under the next key (RFC 8446 section 4.6.3).
+    /// The sender's next record uses the next key (RFC 8446 section 4.6.3).
     KeyUpdate,
-    /// The client's early data is over.
+    /// The client's early data is complete.
     EndOfEarlyData,
     NewSessionTicket,
-    /// Another one, by its name.
+    /// Another message, by its name.
     Other(&'static str),
 }
 
-/// The messages of one direction. "Handshake messages MAY be coalesced into a single TLSPlaintext record or fragmented
-/// across several records."
+/// Reassembles the messages of one direction. "Handshake messages MAY be coalesced into a single
+/// TLSPlaintext record or fragmented across several records."
 #[derive(Clone, Debug, Default)]
 pub(super) struct Messages {
-    /// At most one message and what one record brought behind it.
+    /// At most one message, and the bytes of one record after it.
     buffer: Vec<u8>,
     /// Bytes of `buffer` that were read.
     read: usize,
-    /// Bytes still to come of a message that is too long to be kept.
+    /// Remaining bytes of a message that is too long to be buffered.
     skip: usize,
 }
 
 impl Messages {
-    /// Bytes of records, in order. All messages are to be taken out before the next.
+    /// Adds the bytes of a record. The caller takes out all messages before it adds
+    /// the next record.
     pub fn push(&mut self, bytes: &[u8]) {
         let skipped = self.skip.min(bytes.len());
         self.skip -= skipped;
@@ -97,7 +101,7 @@ impl Messages {
         self.buffer.extend_from_slice(&bytes[skipped..]);
     }
 
-    /// The next whole message that is known and well-formed.
+    /// Takes out the next complete message of a known type that is well-formed.
     pub fn next(&mut self) -> Option<Message> {
         loop {
             let rest = &self.buffer[self.read..];
@@ -116,7 +120,7 @@ impl Messages {
         }
     }
 
-    /// Bytes were missed: what was begun cannot be completed.
+    /// Discards an incomplete message, since bytes were missed.
     pub fn lose(&mut self) {
         *self = Messages::default();
     }
@@ -126,7 +130,7 @@ fn message_header(input: &[u8]) -> IResult<&[u8], (u8, u32)> {
     (be_u8, be_u24).parse(input)
 }
 
-/// One message; `None` for unknown types and malformed hellos.
+/// Parses one message; `None` for unknown types and malformed hellos.
 fn read(kind: u8, body: &[u8]) -> Option<Message> {
     let name = match kind {
         0 => "HelloRequest",
@@ -182,8 +186,9 @@ fn client_hello(input: &[u8]) -> IResult<&[u8], ClientHello> {
 
 /// `legacy_version random legacy_session_id_echo cipher_suite legacy_compression_method extensions`
 fn server_hello(input: &[u8]) -> IResult<&[u8], ServerHello> {
-    /// "For reasons of backward compatibility ..., the HelloRetryRequest message uses the same structure as the
-    /// ServerHello, but with Random set to the special value of the SHA-256 of "HelloRetryRequest"".
+    /// "For reasons of backward compatibility ..., the HelloRetryRequest message uses the same
+    /// structure as the ServerHello, but with Random set to the special value of the SHA-256 of
+    /// "HelloRetryRequest"".
     const RETRY: [u8; 32] = [
         0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8, 0x91, 0xc2, 0xa2,
         0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8, 0x33, 0x9c,
@@ -214,7 +219,7 @@ fn server_hello(input: &[u8]) -> IResult<&[u8], ServerHello> {
     Ok((input, hello))
 }
 
-/// RFC 8446 section 4.3.1: extensions alone.
+/// `extensions` (RFC 8446 section 4.3.1)
 fn encrypted_extensions(input: &[u8]) -> IResult<&[u8], (Option<String>, bool)> {
     let (input, extensions) = extensions(input)?;
     let early = extensions.iter().any(|(kind, _)| *kind == EARLY_DATA);
@@ -222,22 +227,22 @@ fn encrypted_extensions(input: &[u8]) -> IResult<&[u8], (Option<String>, bool)> 
     Ok((input, (alpn.and_then(|(_, names)| names.into_iter().next()), early)))
 }
 
-/// A random of 32 bytes, as the grammar has taken it.
+/// The array for 32 bytes that the grammar took.
 fn fixed(random: &[u8]) -> Random {
     random.try_into().unwrap_or_default()
 }
 
 type Extensions<'a> = Vec<(u16, &'a [u8])>;
 
-/// Before TLS 1.3 they may be left out altogether.
+/// The extensions of a message. Before TLS 1.3 the whole block may be missing.
 fn extensions(input: &[u8]) -> IResult<&[u8], Extensions<'_>> {
     let (input, block) = opt(length_data(be_u16)).parse(input)?;
     let (_, extensions) = many0((be_u16, length_data(be_u16))).parse(block.unwrap_or_default())?;
     Ok((input, extensions))
 }
 
-/// A list of names, of which the type `host_name` (0) is the only one ever defined (RFC 6066 section 3). It is "ASCII
-/// ... without a trailing dot"; anything else is not shown.
+/// A list of names. `host_name` (0) is the only type ever defined (RFC 6066 section 3). Such a name
+/// is "ASCII ... without a trailing dot"; anything else is not shown.
 fn server_name(input: &[u8]) -> IResult<&[u8], Option<String>> {
     let (input, list) = length_data(be_u16).parse(input)?;
     let (_, (kind, name)) = (be_u8, length_data(be_u16)).parse(list)?;
@@ -246,7 +251,7 @@ fn server_name(input: &[u8]) -> IResult<&[u8], Option<String>> {
     Ok((input, valid.then(|| name.to_ascii_lowercase().iter().map(|byte| char::from(*byte)).collect())))
 }
 
-/// A list of protocol names (RFC 7301 section 3.1); those that people can read, at most eight of them.
+/// A list of protocol names (RFC 7301 section 3.1): the printable ones, at most eight.
 fn alpn(input: &[u8]) -> IResult<&[u8], Vec<String>> {
     let (input, list) = length_data(be_u16).parse(input)?;
     let (_, names) = fold_many0(length_data(be_u8), Vec::new, |mut names: Vec<String>, name: &[u8]| {
@@ -266,19 +271,21 @@ fn supported_versions(input: &[u8]) -> IResult<&[u8], Vec<Version>> {
     Ok((input, versions.into_iter().filter(|version| !reserved(*version)).map(Version).collect()))
 }
 
-/// Bytes that a cipher suite of TLS 1.3 adds to a message: the content type that it hides and the tag of the AEAD.
+/// Bytes that a cipher suite of TLS 1.3 adds to a message: the hidden content type and the
+/// AEAD's tag.
 fn expansion(cipher_suite: u16) -> u16 {
     // AES-CCM-8 has a short tag (RFC 6655).
     if cipher_suite == 0x1305 { 1 + 8 } else { 1 + 16 }
 }
 
-/// Length of the record of TLS 1.3 that holds Finished alone: four bytes of header and a hash (RFC 8446 section 4.4.4).
+/// Length of a TLS 1.3 record with nothing but Finished: four bytes of header and a hash (RFC 8446
+/// section 4.4.4).
 pub(super) fn finished_length(cipher_suite: u16) -> u16 {
     let hash = if cipher_suite == 0x1302 { 48 } else { 32 };
     4 + hash + expansion(cipher_suite)
 }
 
-/// Length of the record of TLS 1.3 that holds an alert (two bytes; RFC 8446 section 6).
+/// Length of a TLS 1.3 record with an alert, which has two bytes (RFC 8446 section 6).
 pub(super) fn alert_length(cipher_suite: u16) -> u16 {
     2 + expansion(cipher_suite)
 }

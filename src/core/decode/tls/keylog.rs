@@ -1,4 +1,5 @@
-//! Secrets as applications log them: the NSS key log format (`SSLKEYLOGFILE`), also inside pcapng decryption secrets blocks.
+//! The secrets of sessions, and the NSS key log format (`SSLKEYLOGFILE`) in which applications log
+//! them. The decryption secrets blocks of pcapng contain the same format.
 //!
 //! ```text
 //! CLIENT_RANDOM                    <client random> <master secret>      TLS 1.2
@@ -9,21 +10,22 @@
 //! SERVER_TRAFFIC_SECRET_0          <client random> <secret>
 //! ```
 //!
-//! (draft-ietf-tls-keylogfile.) Lines of other labels open no record: `EXPORTER_SECRET` and the like are passed over.
+//! (draft-ietf-tls-keylogfile.) Lines with other labels, such as `EXPORTER_SECRET`, open no record
+//! and are skipped.
 
 use std::collections::VecDeque;
 use std::fmt;
 
 use rustc_hash::FxHashMap;
 
-/// Sessions whose secrets are remembered, the oldest forgotten first. One takes less than a kilobyte; the log of a browser
-/// grows by some thousand a day.
+/// Sessions whose secrets are retained; the oldest is evicted first. One takes less than a
+/// kilobyte. The log of a browser grows by some thousand sessions a day.
 const SESSIONS: usize = 131_072;
 
-/// What a client sends in its ClientHello to tell its session from all others.
+/// The random bytes of a ClientHello, which identify its session.
 pub type Random = [u8; 32];
 
-/// A secret: as long as a hash, or 48 bytes (the master secret of TLS 1.2).
+/// A secret: as long as a hash, or 48 bytes for the master secret of TLS 1.2.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Secret {
     bytes: [u8; 48],
@@ -31,40 +33,40 @@ pub struct Secret {
 }
 
 impl Secret {
-    /// `None` where no secret is so long.
+    /// A secret with these bytes; `None` if there are more than 48.
     pub fn new(bytes: &[u8]) -> Option<Secret> {
         let mut secret = Secret { bytes: [0; 48], length: u8::try_from(bytes.len()).ok()? };
         secret.bytes.get_mut(..bytes.len())?.copy_from_slice(bytes);
         Some(secret)
     }
 
-    /// Its bytes.
+    /// The bytes of the secret.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..usize::from(self.length)]
     }
 }
 
 impl fmt::Debug for Secret {
-    /// Secrets do not get into logs.
+    /// Prints the length only, so that no secret gets into logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Secret({} bytes)", self.length)
     }
 }
 
-/// What a line of a key log holds.
+/// The purpose of a secret, as a line of a key log names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Label {
     /// The master secret of TLS 1.2.
     Master,
-    /// Of the client's early data.
+    /// The traffic secret of the client's early data.
     ClientEarly,
-    /// Of the client's encrypted handshake.
+    /// The traffic secret of the client's encrypted handshake.
     ClientHandshake,
-    /// Of the server's.
+    /// The traffic secret of the server's encrypted handshake.
     ServerHandshake,
-    /// Of the client's application data, before any key update.
+    /// The traffic secret of the client's application data, before any key update.
     ClientTraffic,
-    /// Of the server's.
+    /// The traffic secret of the server's application data, before any key update.
     ServerTraffic,
 }
 
@@ -78,7 +80,7 @@ impl Label {
         (Label::ServerTraffic, "SERVER_TRAFFIC_SECRET_0"),
     ];
 
-    /// How it is written.
+    /// The label in the key log.
     pub fn name(self) -> &'static str {
         Label::ALL[self as usize].1
     }
@@ -93,17 +95,12 @@ impl Label {
 pub struct Secrets([Option<Secret>; 6]);
 
 impl Secrets {
-    /// The secret of this kind.
+    /// The secret for this purpose.
     pub fn get(&self, label: Label) -> Option<&Secret> {
         self.0[label as usize].as_ref()
     }
 
-    /// How many there are.
-    pub fn count(&self) -> usize {
-        self.0.iter().flatten().count()
-    }
-
-    /// As lines of a key log.
+    /// The secrets as lines of a key log.
     pub fn lines(&self, random: &Random) -> String {
         let mut lines = String::new();
         for (label, name) in Label::ALL {
@@ -119,13 +116,14 @@ impl Secrets {
 #[derive(Clone, Debug, Default)]
 pub struct KeyLog {
     sessions: FxHashMap<Random, Secrets>,
-    /// In order of appearance.
+    /// The client randoms of the sessions in order of arrival.
     order: VecDeque<Random>,
 }
 
 impl KeyLog {
-    /// Reads whole lines; says whether any of them was new. What is no line of a key log is passed over. Where a session has two
-    /// secrets for one purpose, the first counts: a writer has no reason to change its mind.
+    /// Reads whole lines. Returns whether any of them was new. Anything that is no line of a key
+    /// log is skipped. Where a session has two secrets for one purpose, the first counts: no writer
+    /// has a reason to change a secret.
     pub fn add(&mut self, lines: &[u8]) -> bool {
         let mut new = false;
         for line in lines.split(|byte| matches!(byte, b'\n' | b'\r')) {
@@ -136,7 +134,7 @@ impl KeyLog {
         new
     }
 
-    /// The secrets of the session that this client random began.
+    /// The secrets of the session with this client random.
     pub fn get(&self, random: &Random) -> Option<&Secrets> {
         self.sessions.get(random)
     }
@@ -146,7 +144,7 @@ impl KeyLog {
         self.order.iter().rev().filter_map(|random| self.sessions.get_key_value(random))
     }
 
-    /// Whether there are none.
+    /// Whether there are no sessions.
     pub fn is_empty(&self) -> bool {
         self.sessions.is_empty()
     }
@@ -167,7 +165,8 @@ impl KeyLog {
     }
 }
 
-/// `label`, 64 hexadecimal digits, and as many as the secret has; comments and everything else are `None`.
+/// Parses a line: `label`, 64 hexadecimal digits, then those of the secret. `None`
+/// for anything else.
 fn read(line: &[u8]) -> Option<(Label, Random, Secret)> {
     let mut words = line.split(|byte| matches!(byte, b' ' | b'\t')).filter(|word| !word.is_empty());
     let label = Label::of(words.next()?)?;
@@ -175,14 +174,14 @@ fn read(line: &[u8]) -> Option<(Label, Random, Secret)> {
     unhex(words.next()?, &mut random).filter(|length| *length == 32)?;
     let mut secret = [0; 48];
     let length = unhex(words.next()?, &mut secret)?;
-    // RFC 5246 section 8.1: "The master secret is always exactly 48 bytes in length"; RFC 8446 section 7.1: the others are as long as
-    // the hash, SHA-256 or SHA-384.
+    // RFC 5246 section 8.1: "The master secret is always exactly 48 bytes in length"; RFC 8446
+    // section 7.1: the others are as long as the hash, SHA-256 or SHA-384.
     let fits = if label == Label::Master { length == 48 } else { matches!(length, 32 | 48) };
     (fits && words.next().is_none()).then_some(())?;
     Some((label, random, Secret::new(&secret[..length])?))
 }
 
-/// Decodes into `out`; says how many bytes.
+/// Decodes hexadecimal digits into `out`. Returns the number of bytes.
 fn unhex(text: &[u8], out: &mut [u8]) -> Option<usize> {
     let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
     let length = text.len() / 2;
@@ -197,8 +196,10 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The body of the fuzz target of this module: any bytes are a key log. Lines that are read are written as they were read, and what was
-/// written is read again; the order of lines of different sessions does not matter.
+/// The body of the fuzz target of this module: any bytes are a key log.
+///
+/// Lines that were read, written and read again give the same secrets. The order of lines of
+/// different sessions does not matter.
 pub fn fuzz_keylog(data: &[u8]) {
     let mut log = KeyLog::default();
     log.add(data);
@@ -236,7 +237,7 @@ mod tests {
         assert!(log.add(text.as_bytes()));
         assert_eq!(log.get(&[1; 32]).and_then(|s| s.get(Label::Master)), Secret::new(&[0xaa; 48]).as_ref());
         let second = log.get(&[2; 32]).expect("a session");
-        assert_eq!(second.count(), 2);
+        assert_eq!(second.0.iter().flatten().count(), 2);
         assert_eq!(second.get(Label::ClientTraffic), Secret::new(&[0xdd; 48]).as_ref());
         assert!(!log.add(text.as_bytes()), "nothing new");
     }

@@ -1,29 +1,31 @@
-//! Record protection: opening one record with the keys of its direction (RFC 8446 section 5.2, RFC 5246 section 6.2.3).
+//! Record protection: opens one record with the keys of its direction (RFC 8446 section 5.2, RFC
+//! 5246 section 6.2.3).
 //!
-//! A record that opens is what its sender wrote: every suite here authenticates its records together with their number, so a
-//! wrong key or a wrong number never gives wrong bytes, only none.
+//! Every suite here authenticates a record together with its number. A wrong key or a wrong number
+//! therefore never gives wrong bytes: the record does not open. A record that opens is what its
+//! sender wrote.
 
 use std::fmt;
 use std::ops::Range;
 
-use ring::aead::{Aad, LessSafeKey, Nonce, UnboundKey};
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 
 use super::keylog::{Random, Secret};
 use super::record::Record;
-use super::secrets::{self, Keys};
-use super::suite::{Cipher, Suite};
+use super::secrets::{self, RecordKeys};
+use super::suite::Suite;
 
-/// Bytes of the part of the nonce that a record of GCM in TLS 1.2 brings (RFC 5288 section 3).
+/// Bytes of the nonce that are sent with each record of GCM in TLS 1.2 (RFC 5288 section 3).
 const EXPLICIT: usize = 8;
 /// Bytes of the tag that each of the ciphers adds.
 const TAG: usize = 16;
 
-/// What stood in a record.
+/// The content of a record that was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Content {
+pub(super) struct OpenedRecord {
     /// The content type.
     pub kind: u8,
-    /// Where the plaintext stands in the bytes that were opened.
+    /// The range of the plaintext in the bytes that were opened.
     pub range: Range<usize>,
 }
 
@@ -31,28 +33,28 @@ pub(super) struct Content {
 #[derive(Clone)]
 pub(super) struct Opener {
     key: Box<LessSafeKey>,
-    /// TLS 1.3: the content type stands inside.
-    newest: bool,
+    /// Whether it is for TLS 1.3, where the content type is encrypted too.
+    tls13: bool,
     iv: [u8; 12],
-    /// Bytes of the nonce that each record brings.
+    /// Bytes of the nonce that are sent with each record.
     explicit: usize,
 }
 
 impl fmt::Debug for Opener {
-    /// Keys do not get into logs.
+    /// Prints the name only, so that no key gets into logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Opener")
     }
 }
 
 impl Opener {
-    /// For TLS 1.3, under a traffic secret; `None` where the secret is not as long as the hash of the suite.
+    /// For TLS 1.3, from a traffic secret. `None` if the secret is not as long as the suite's hash.
     pub fn of_traffic(suite: Suite, secret: &Secret) -> Option<Opener> {
-        (secret.as_bytes().len() == suite.hash.length()).then_some(())?;
+        (secret.as_bytes().len() == suite.hash_length()).then_some(())?;
         Opener::new(suite, &secrets::traffic_keys(suite, secret), true, 0)
     }
 
-    /// For TLS 1.2: those of client and server.
+    /// For TLS 1.2, from the master secret: the client's and the server's.
     pub fn of_master(
         suite: Suite,
         master: &Secret,
@@ -60,40 +62,41 @@ impl Opener {
         server_random: &Random,
     ) -> Option<[Opener; 2]> {
         // RFC 7905 section 2: "fixed_iv_length 12 bytes, record_iv_length 0 bytes".
-        let explicit = if suite.cipher == Cipher::ChaCha20Poly1305 { 0 } else { EXPLICIT };
-        let lengths = [suite.cipher.algorithm().key_len(), 12 - explicit];
+        let explicit = if *suite.cipher == CHACHA20_POLY1305 { 0 } else { EXPLICIT };
+        let lengths = [suite.cipher.key_len(), 12 - explicit];
         let keys = secrets::key_block(suite, master, client_random, server_random, lengths);
         let [client, server] = keys.map(|keys| Opener::new(suite, &keys, false, explicit));
         Some([client?, server?])
     }
 
-    fn new(suite: Suite, keys: &Keys, newest: bool, explicit: usize) -> Option<Opener> {
-        let algorithm = suite.cipher.algorithm();
-        let key = UnboundKey::new(algorithm, &keys.key[..algorithm.key_len()]).ok()?;
-        Some(Opener { key: Box::new(LessSafeKey::new(key)), newest, iv: keys.iv, explicit })
+    fn new(suite: Suite, keys: &RecordKeys, tls13: bool, explicit: usize) -> Option<Opener> {
+        let key = UnboundKey::new(suite.cipher, &keys.key[..suite.cipher.key_len()]).ok()?;
+        Some(Opener { key: Box::new(LessSafeKey::new(key)), tls13, iv: keys.iv, explicit })
     }
 
-    /// Opens record `number` in place. Where it does not open, `sealed` holds nothing of use afterwards.
-    pub fn open(&self, number: u64, record: Record, sealed: &mut [u8]) -> Option<Content> {
-        if self.newest {
-            return self.open_newest(number, record, sealed);
+    /// Opens the record with this number in place. `None` if it does not open; `sealed`
+    /// is undefined then.
+    pub fn open(&self, number: u64, record: Record, sealed: &mut [u8]) -> Option<OpenedRecord> {
+        if self.tls13 {
+            return self.open_tls13(number, record, sealed);
         }
         let (explicit, body) = sealed.split_at_mut_checked(self.explicit)?;
         let length = body.len().checked_sub(TAG)?;
-        let nonce = if explicit.is_empty() { self.numbered(number) } else { self.joined(explicit) };
-        // RFC 5246 section 6.2.3.3: "additional_data = seq_num + TLSCompressed.type + TLSCompressed.version +
-        // TLSCompressed.length".
-        self.unseal(nonce, &authenticated(number, record, length), body)?;
-        Some(Content { kind: record.header[0], range: self.explicit..self.explicit + length })
+        let nonce = if explicit.is_empty() { self.nonce_of_number(number) } else { self.nonce_with_explicit(explicit) };
+        // RFC 5246 section 6.2.3.3: "additional_data = seq_num + TLSCompressed.type +
+        // TLSCompressed.version + TLSCompressed.length".
+        self.unseal(nonce, &additional_data(number, record, length), body)?;
+        Some(OpenedRecord { kind: record.header[0], range: self.explicit..self.explicit + length })
     }
 
-    /// RFC 8446 section 5.2: "additional_data = TLSCiphertext.opaque_type || TLSCiphertext.legacy_record_version ||
-    /// TLSCiphertext.length", and section 5.4: the content type is the last byte that is not zero.
-    fn open_newest(&self, number: u64, record: Record, sealed: &mut [u8]) -> Option<Content> {
+    /// Opens a record of TLS 1.3. RFC 8446 section 5.2: "additional_data =
+    /// TLSCiphertext.opaque_type || TLSCiphertext.legacy_record_version || TLSCiphertext.length".
+    /// Section 5.4: the content type is the last byte that is not zero.
+    fn open_tls13(&self, number: u64, record: Record, sealed: &mut [u8]) -> Option<OpenedRecord> {
         let length = sealed.len().checked_sub(TAG)?;
-        self.unseal(self.numbered(number), &record.header, sealed)?;
+        self.unseal(self.nonce_of_number(number), &record.header, sealed)?;
         let last = sealed[..length].iter().rposition(|byte| *byte != 0)?;
-        Some(Content { kind: sealed[last], range: 0..last })
+        Some(OpenedRecord { kind: sealed[last], range: 0..last })
     }
 
     fn unseal(&self, nonce: [u8; 12], additional: &[u8], sealed: &mut [u8]) -> Option<()> {
@@ -102,32 +105,34 @@ impl Opener {
     }
 
     /// Whether it opens records of TLS 1.3.
-    pub fn is_newest(&self) -> bool {
-        self.newest
+    pub fn is_tls13(&self) -> bool {
+        self.tls13
     }
 
-    /// Bytes that a record has beyond its content, its header not counted.
+    /// Bytes of a record beyond its header and its content.
     pub fn overhead(&self) -> u64 {
-        (TAG + if self.newest { 1 } else { self.explicit }) as u64
+        (TAG + if self.tls13 { 1 } else { self.explicit }) as u64
     }
 
-    /// RFC 8446 section 5.3: the number, padded to the left, XOR the static IV. RFC 7905 section 2 says the same.
-    fn numbered(&self, number: u64) -> [u8; 12] {
+    /// The nonce of a record that sends none: its number, padded on the left, XOR the static IV
+    /// (RFC 8446 section 5.3, RFC 7905 section 2).
+    fn nonce_of_number(&self, number: u64) -> [u8; 12] {
         let mut nonce = self.iv;
         nonce[4..].iter_mut().zip(number.to_be_bytes()).for_each(|(byte, digit)| *byte ^= digit);
         nonce
     }
 
-    /// RFC 5288 section 3: four bytes of the key block, eight of the record.
-    fn joined(&self, explicit: &[u8]) -> [u8; 12] {
+    /// The nonce of GCM in TLS 1.2: four bytes of the key block, eight of the record (RFC 5288
+    /// section 3).
+    fn nonce_with_explicit(&self, explicit: &[u8]) -> [u8; 12] {
         let mut nonce = self.iv;
         nonce[4..].copy_from_slice(explicit);
         nonce
     }
 }
 
-/// What TLS 1.2 authenticates beside the content: number, type, version and length of the content.
-fn authenticated(number: u64, record: Record, length: usize) -> [u8; 13] {
+/// The additional data of TLS 1.2: number, type, version and length of the content.
+fn additional_data(number: u64, record: Record, length: usize) -> [u8; 13] {
     let mut data = [0; 13];
     data[..8].copy_from_slice(&number.to_be_bytes());
     data[8..11].copy_from_slice(&record.header[..3]);
@@ -152,7 +157,7 @@ mod tests {
         (fragment.record, bytes[HEADER..].to_vec())
     }
 
-    /// RFC 8448 section 3: the client's application data, and the alert that closes it.
+    /// RFC 8448 section 3: the client's application data, and the alert that closes the connection.
     const DATA: &str = "17 03 03 00 43 a2 3f 70 54 b6 2c 94 d0 af fa fe 82 28 ba 55 cb ef ac ea 42 f9 14 aa 66 bc ab 3f 2b 98 19 a8 a5 b4 6b \
         39 5b d5 4a 9a 20 44 1e 2b 62 97 4e 1f 5a 62 92 a2 97 70 14 bd 1e 3d ea e6 3a ee bb 21 69 49 15 e4";
     const ALERT: &str = "17 03 03 00 13 c9 87 27 60 65 56 66 b7 4d 7f f1 15 3e fd 6d b6 d0 b0 e3";

@@ -1,4 +1,5 @@
-//! The record layer (RFC 8446 section 5.1, RFC 5246 section 6.2): bytes of one direction to pieces of records.
+//! The record layer (RFC 8446 section 5.1, RFC 5246 section 6.2): splits the bytes of one direction
+//! into fragments of records.
 //!
 //! ```text
 //!  0   1  content type
@@ -12,36 +13,38 @@ use crate::capture::{PacketNumber, PacketRange};
 /// Bytes of a record's header.
 pub(super) const HEADER: usize = 5;
 
-/// RFC 5246 section 6.2.3: an encrypted fragment "MUST NOT exceed 2^14 + 2048" bytes (RFC 8446: 2^14 + 256).
+/// RFC 5246 section 6.2.3: an encrypted fragment "MUST NOT exceed 2^14 + 2048" bytes (RFC 8446:
+/// 2^14 + 256).
 const MAX_LENGTH: u16 = (1 << 14) + 2_048;
 
-/// What a record holds, by its first byte.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The type of a record, its first byte.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum ContentType {
     ChangeCipherSpec,
+    #[default]
     Alert,
     Handshake,
     ApplicationData,
 }
 
 /// The header of a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Record {
-    /// As it stands on the wire: what protects a record covers its header.
+    /// The header's bytes. The protection of a record covers them.
     pub header: [u8; HEADER],
     pub content: ContentType,
-    /// Bytes behind the header.
+    /// Bytes after the header.
     pub length: u16,
 }
 
 impl Record {
-    /// Reads a header; `None` where no TLS record begins like this.
+    /// Parses a header; `None` if no TLS record begins like this.
     fn read(bytes: [u8; HEADER]) -> Option<Record> {
         let length = u16::from_be_bytes([bytes[3], bytes[4]]);
         let (content, lengths) = match bytes[0] {
             20 => (ContentType::ChangeCipherSpec, 1..=MAX_LENGTH),
-            // "Implementations MUST NOT send zero-length fragments of Handshake types, even if these fragments contain
-            // padding"; an alert has two bytes at least.
+            // "Implementations MUST NOT send zero-length fragments of Handshake types, even if
+            // these fragments contain padding"; an alert has two bytes at least.
             21 => (ContentType::Alert, 2..=MAX_LENGTH),
             22 => (ContentType::Handshake, 1..=MAX_LENGTH),
             23 => (ContentType::ApplicationData, 0..=MAX_LENGTH),
@@ -52,7 +55,7 @@ impl Record {
     }
 }
 
-/// Whether a stream begins with a TLS record; `None` while there are too few bytes to say.
+/// Whether a stream begins with a TLS record; `None` while there are too few bytes to decide.
 pub(super) fn sniff(bytes: &[u8]) -> Option<bool> {
     let Some(header) = bytes.first_chunk() else {
         let fits = bytes.iter().zip([20..=23, 3..=3, 0..=4, 0..=72]).all(|(byte, range)| range.contains(byte));
@@ -61,20 +64,20 @@ pub(super) fn sniff(bytes: &[u8]) -> Option<bool> {
     Some(Record::read(*header).is_some())
 }
 
-/// A run of bytes of one record.
+/// Consecutive bytes of one record.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Fragment<'a> {
+pub(super) struct RecordFragment<'a> {
     pub record: Record,
-    /// The packets that carried the header, where this is the first run of its record.
+    /// The packets that carried the header; only for the first fragment of a record.
     pub header: Option<[PacketNumber; HEADER]>,
-    /// Whether it is the last.
+    /// Whether this is the last fragment of the record.
     pub last: bool,
     pub bytes: &'a [u8],
-    /// Packets that carried `bytes`; the outer two may carry more than them.
+    /// Packets that carried `bytes`. The first and the last may carry other bytes too.
     pub packets: &'a [PacketRange],
 }
 
-/// Bytes not yet read and the packets that carried them.
+/// The bytes not read yet, and the packets that carried them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cursor<'a> {
     pub bytes: &'a [u8],
@@ -114,24 +117,24 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// The records of one direction.
+/// Splits one direction into records.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Records {
     /// The header being read: its bytes and their packets.
     header: [(u8, PacketNumber); HEADER],
-    /// How much of it was read.
+    /// Bytes of it that were read.
     filled: usize,
-    /// The record whose header was read, with what is left of it, until its last fragment was given out.
+    /// The record that is incomplete, with the number of its bytes still to come.
     open: Option<(Record, u16)>,
-    /// Bytes were missed, so a header may have been missed: from now on one is searched for where it does not stand.
+    /// Bytes were missed, possibly a header. From now on a header is searched where none is found.
     lost: bool,
-    /// Something that is no record stood where one should begin, and nothing was missed before.
+    /// Bytes that are no record were found where one must begin, and nothing was missed before.
     pub foreign: bool,
 }
 
 impl Records {
-    /// Reads the next fragment; `None` when all bytes are read, or are foreign.
-    pub fn next<'a>(&mut self, cursor: &mut Cursor<'a>) -> Option<Fragment<'a>> {
+    /// Reads the next fragment; `None` when all bytes are read, or where they are foreign.
+    pub fn next<'a>(&mut self, cursor: &mut Cursor<'a>) -> Option<RecordFragment<'a>> {
         let mut header = None;
         let (record, left) = match self.open {
             Some(open) => open,
@@ -147,7 +150,7 @@ impl Records {
         let (bytes, packets) = cursor.take(usize::from(left));
         let left = left - bytes.len() as u16;
         self.open = (left > 0).then_some((record, left));
-        Some(Fragment { record, header, last: left == 0, bytes, packets })
+        Some(RecordFragment { record, header, last: left == 0, bytes, packets })
     }
 
     fn header(&mut self, cursor: &mut Cursor<'_>) -> Option<Record> {
@@ -170,7 +173,7 @@ impl Records {
         None
     }
 
-    /// So many bytes were missed. Says whether the open record, if there is one, goes on behind them.
+    /// Skips bytes that were missed. Returns whether the incomplete record continues after them.
     pub fn gap(&mut self, length: u64) -> bool {
         match &mut self.open {
             Some((_, left)) if length < u64::from(*left) => {
@@ -178,7 +181,8 @@ impl Records {
                 true
             }
             open => {
-                // Where exactly the record's last bytes were missed, the next begins behind them.
+                // Where exactly the record's last bytes were missed, the next record begins after
+                // them.
                 self.lost |= open.is_none_or(|(_, left)| length != u64::from(left));
                 *open = None;
                 self.filled = 0;

@@ -1,61 +1,67 @@
-//! Which session a connection carries whose ClientHello was not captured.
+//! Finds the session of a connection whose ClientHello was not captured.
 //!
-//! The ClientHello says which secrets of a key log are a connection's. Where the capture begins behind it, all of them are tried, and a record that
-//! opens is the proof: no other key and no other number opens it. What is not known beside is tried too:
+//! The ClientHello identifies the secrets of a connection in a key log. Where the capture begins
+//! after it, all secrets are tried. A record that opens is the proof: no other key and no other
+//! number opens it. Other unknown values are tried too:
 //!
 //! ```text
 //!                     suite     keys of                         number
-//! ServerHello seen    known     either side of the handshake    0 ..
-//! nothing seen        each      both sides, since who is the    0 .., of application data further on, from record to record
-//!                     of 1.3    client is not known either
+//! ServerHello seen    known     either side of the handshake    from 0
+//! nothing seen        each      both sides: it is unknown       from 0; for application data also
+//!                     of 1.3    which one is the client         higher, from record to record
 //! ```
 //!
-//! The keys of TLS 1.2 are made of the ServerHello's random too: without it nothing is tried. Attempts are paid for from an allowance, that of
-//! the connection and that of the capture, so that no capture and no key log makes the search endless.
+//! The keys of TLS 1.2 also depend on the ServerHello's random, so nothing is tried without it.
+//! Attempts are paid from an allowance of the connection and one of the whole capture. No capture
+//! and no key log can make the search endless.
 
+use super::direction_keys::{Epoch, EpochKeys};
 use super::handshake::Version;
 use super::keylog::{KeyLog, Label, Random, Secrets};
-use super::opening::{Epoch, Keys};
 use super::record::Record;
-use super::steps::Negotiation;
+use super::record_groups::Negotiation;
 use super::suite::Suite;
 use crate::decode::Direction;
 
-/// Numbers that are tried of every record with all keys: a flight of the handshake has few records, and where it ends numbers begin anew.
+/// Record numbers that are tried with all keys. A flight of the handshake has few records, and the
+/// numbers restart after it.
 const FIRST: u64 = 8;
-/// The longest record of which higher numbers are tried: each attempt reads it whole, and shorter ones will come.
+/// The longest record for which higher numbers are tried: 4 KiB. Each attempt reads the whole
+/// record, and shorter records will follow.
 const SHORT: usize = 4 << 10;
-/// Higher numbers tried of one record with one key: a connection that is used for long before it is captured.
+/// Higher numbers that are tried per record and key, for a connection in use long
+/// before the capture.
 const WINDOW: u64 = 16_384;
-/// What attempts for one connection may cost, in bytes read: a tenth of a second.
+/// The cost of all attempts for one connection, in bytes read: about a tenth of a second.
 const ALLOWANCE: u64 = 64 << 20;
-/// One of so many parts of what is left is spent on one record.
+/// The share of the remaining budget that one record may cost: a quarter.
 const SHARE: u64 = 4;
-/// What an attempt costs beside its bytes, and what it costs to make keys of a secret.
+/// The cost of an attempt in addition to its bytes, and the cost of deriving keys from a secret.
 const ATTEMPT: u64 = 128;
 const DERIVATION: u64 = 4 << 10;
 
-/// A search, and what it may still cost.
+/// A search, and its remaining budget in bytes.
 #[derive(Clone, Debug)]
-pub(super) struct Search {
-    /// For each direction in which no record was opened so far, the lowest number that its next record can have beyond the first few.
+pub(super) struct SessionSearch {
+    /// For each direction without an opened record: the lowest number beyond the first ones that
+    /// its next record can have.
     sought: [Option<u64>; 2],
-    /// What may still be spent for this connection, and for all of the capture.
-    left: u64,
-    total: u64,
+    /// The remaining budget of this connection, and that of the capture.
+    connection_budget: u64,
+    pub capture_budget: u64,
 }
 
-/// The session, proven by a record.
+/// A session, proven by a record.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct FoundSession {
     pub random: Random,
-    /// Which way the record really went.
+    /// The real direction of the record.
     pub direction: Direction,
-    /// The keys of that direction; their number is that of the record.
-    pub keys: Keys,
+    /// The keys of that direction. Their number is that of the record.
+    pub keys: EpochKeys,
 }
 
-/// Keys that a record may be under.
+/// A way in which a record may be protected.
 struct Candidate<'a> {
     random: &'a Random,
     secrets: &'a Secrets,
@@ -64,34 +70,30 @@ struct Candidate<'a> {
     suite: Option<Suite>,
 }
 
-impl Default for Search {
-    fn default() -> Search {
-        Search { sought: [None; 2], left: ALLOWANCE, total: ALLOWANCE }
+impl Default for SessionSearch {
+    fn default() -> SessionSearch {
+        SessionSearch { sought: [None; 2], connection_budget: ALLOWANCE, capture_budget: ALLOWANCE }
     }
 }
 
-impl Search {
-    /// A protected record came and no ClientHello before it: from here on records of both directions are looked at.
+impl SessionSearch {
+    /// Starts the search: a protected record arrived, and no ClientHello before it.
     pub fn begin(&mut self) {
         self.sought = [Some(0); 2];
     }
 
-    /// Whether no record of this direction was found so far.
-    pub fn seeks(&self, direction: Direction) -> bool {
+    /// Whether no record of this direction was opened so far.
+    pub fn is_searching(&self, direction: Direction) -> bool {
         self.sought[direction as usize].is_some()
     }
 
-    /// The session was found the other way round.
+    /// Swaps the directions, which were confused.
     pub fn reverse(&mut self) {
         self.sought.reverse();
     }
 
-    /// What all connections together may still spend.
-    pub fn total(&mut self) -> &mut u64 {
-        &mut self.total
-    }
-
-    /// Looks for the keys that open a record. A session that was found by the other direction is the only one tried.
+    /// Searches the keys that open a record. Once the other direction has revealed the session,
+    /// only that session is tried.
     pub fn find(
         &mut self,
         direction: Direction,
@@ -100,18 +102,20 @@ impl Search {
         negotiation: &Negotiation,
         log: &KeyLog,
         scratch: &mut Vec<u8>,
-    ) -> Option<Found> {
+    ) -> Option<FoundSession> {
         let next = self.sought[direction as usize]?;
-        let budget = self.left.min(self.total) / SHARE;
+        let budget = self.connection_budget.min(self.capture_budget) / SHARE;
         let attempt = sealed.len() as u64 + ATTEMPT;
         let least = DERIVATION + FIRST * attempt;
         if budget < least {
-            // Not even a look at what could be tried: the log may have thousands of sessions, and the connection millions of records.
+            // Even to list the candidates would cost too much: the log may have thousands of
+            // sessions, and the connection millions of records.
             self.sought[direction as usize] = Some(next + 1);
             return None;
         }
         let candidates = || candidates(negotiation, log, direction);
-        let (all, deep) = candidates().fold((0, 0), |(all, deep), key| (all + 1, deep + u64::from(key.is_deep())));
+        let (all, deep) =
+            candidates().fold((0, 0), |(all, deep), key| (all + 1, deep + u64::from(key.tries_higher_numbers())));
         let count = all.min(budget / least);
         let window = match (budget - count * least).checked_div(deep) {
             Some(each) if count == all && sealed.len() <= SHORT => (each / attempt).min(WINDOW),
@@ -121,7 +125,7 @@ impl Search {
         for candidate in candidates().take(count as usize) {
             self.spend(DERIVATION);
             let Some(mut keys) = candidate.keys(negotiation) else { continue };
-            let behind = if candidate.is_deep() { from + window } else { from };
+            let behind = if candidate.tries_higher_numbers() { from + window } else { from };
             for number in (0..FIRST).chain(from..behind) {
                 scratch.clear();
                 scratch.extend_from_slice(sealed);
@@ -129,7 +133,7 @@ impl Search {
                 if keys.opens(number, record, scratch) {
                     keys.number = number;
                     self.sought[direction as usize] = None;
-                    return Some(Found { random: *candidate.random, direction: candidate.direction, keys });
+                    return Some(FoundSession { random: *candidate.random, direction: candidate.direction, keys });
                 }
             }
         }
@@ -138,12 +142,12 @@ impl Search {
     }
 
     fn spend(&mut self, cost: u64) {
-        self.left = self.left.saturating_sub(cost);
-        self.total = self.total.saturating_sub(cost);
+        self.connection_budget = self.connection_budget.saturating_sub(cost);
+        self.capture_budget = self.capture_budget.saturating_sub(cost);
     }
 }
 
-/// All keys that a record may be under, those of the latest sessions first.
+/// All keys that may protect a record, those of the latest sessions first.
 fn candidates<'a>(
     negotiation: &'a Negotiation,
     log: &'a KeyLog,
@@ -151,7 +155,7 @@ fn candidates<'a>(
 ) -> impl Iterator<Item = Candidate<'a>> {
     let known = negotiation.client_random.as_ref();
     let is_old = negotiation.version.is_some_and(|version| version < Version::TLS_1_3);
-    // A ServerHello, or a record that was opened, says who is who.
+    // A ServerHello, or a record that was opened, shows which side is the client.
     let is_certain = known.is_some() || negotiation.version.is_some();
     let directions = [direction, direction.reversed()];
     let directions = directions.into_iter().take(if is_certain { 1 } else { 2 });
@@ -159,7 +163,7 @@ fn candidates<'a>(
     let suites: Vec<Suite> = if is_old {
         Vec::new()
     } else {
-        Suite::newest().filter(|suite| chosen.is_none_or(|chosen| chosen == *suite)).collect()
+        Suite::tls13().filter(|suite| chosen.is_none_or(|chosen| chosen == *suite)).collect()
     };
     let sessions = log.sessions().filter(move |(random, _)| known.is_none_or(|known| known == *random));
     sessions.flat_map(move |(random, secrets)| {
@@ -167,10 +171,11 @@ fn candidates<'a>(
         let of_direction = move |direction: Direction| {
             let old = (is_old && secrets.get(Label::Master).is_some()).then_some((Epoch::Application, None));
             let epochs = [Epoch::Application, Epoch::Handshake].into_iter();
-            let newest = epochs.filter_map(move |epoch| Some((epoch, secrets.get(Keys::label(epoch, direction)?)?)));
+            let newest =
+                epochs.filter_map(move |epoch| Some((epoch, secrets.get(EpochKeys::label(epoch, direction)?)?)));
             let suites = suites.clone();
             let newest = newest.flat_map(move |(epoch, secret)| {
-                let fitting = suites.clone().into_iter().filter(|suite| suite.hash.length() == secret.as_bytes().len());
+                let fitting = suites.clone().into_iter().filter(|suite| suite.hash_length() == secret.as_bytes().len());
                 fitting.map(move |suite| (epoch, Some(suite)))
             });
             let keys = old.into_iter().chain(newest);
@@ -181,18 +186,18 @@ fn candidates<'a>(
 }
 
 impl Candidate<'_> {
-    /// Whether higher numbers are tried: those of application data.
-    fn is_deep(&self) -> bool {
+    /// Whether higher numbers are tried, as for application data.
+    fn tries_higher_numbers(&self) -> bool {
         self.epoch == Epoch::Application
     }
 
-    fn keys(&self, negotiation: &Negotiation) -> Option<Keys> {
+    fn keys(&self, negotiation: &Negotiation) -> Option<EpochKeys> {
         match self.suite {
             Some(suite) => {
-                let secret = self.secrets.get(Keys::label(self.epoch, self.direction)?)?;
-                Keys::of_traffic(self.epoch, suite, *secret)
+                let secret = self.secrets.get(EpochKeys::label(self.epoch, self.direction)?)?;
+                EpochKeys::of_traffic(self.epoch, suite, *secret)
             }
-            None => Keys::of_master(negotiation, self.random, self.secrets, self.direction),
+            None => EpochKeys::of_master(negotiation, self.random, self.secrets, self.direction),
         }
     }
 }

@@ -1,76 +1,42 @@
-//! Cipher suites: their names in the IANA registry, and what it takes to open a record of each.
+//! Cipher suites: their names in the IANA registry, and the algorithms that open their records.
 
-use ring::aead;
+use ring::aead::{self, AES_128_GCM, AES_256_GCM, CHACHA20_POLY1305};
+use ring::hmac::{self, HMAC_SHA256, HMAC_SHA384};
 
-/// The hash of a suite's key derivation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Hash {
-    Sha256,
-    Sha384,
-}
-
-impl Hash {
-    /// Bytes of its output.
-    pub fn length(self) -> usize {
-        match self {
-            Hash::Sha256 => 32,
-            Hash::Sha384 => 48,
-        }
-    }
-}
-
-/// How a suite protects records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cipher {
-    Aes128Gcm,
-    Aes256Gcm,
-    ChaCha20Poly1305,
-}
-
-impl Cipher {
-    pub fn algorithm(self) -> &'static aead::Algorithm {
-        match self {
-            Cipher::Aes128Gcm => &aead::AES_128_GCM,
-            Cipher::Aes256Gcm => &aead::AES_256_GCM,
-            Cipher::ChaCha20Poly1305 => &aead::CHACHA20_POLY1305,
-        }
-    }
-}
-
-/// What a suite needs.
+/// A cipher suite whose records can be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Suite {
     pub number: u16,
-    pub hash: Hash,
-    pub cipher: Cipher,
+    /// The hash of the key derivation.
+    pub hash: &'static hmac::Algorithm,
+    pub cipher: &'static aead::Algorithm,
 }
 
-use Cipher::{Aes128Gcm, Aes256Gcm, ChaCha20Poly1305};
-use Hash::{Sha256, Sha384};
-
-/// The suites that are opened: number, name, hash of the key derivation (RFC 5246 section 5: SHA-256 unless the suite says otherwise), cipher.
-const SUITES: &[(u16, &str, Hash, Cipher)] = &[
-    (0x1301, "TLS_AES_128_GCM_SHA256", Sha256, Aes128Gcm),
-    (0x1302, "TLS_AES_256_GCM_SHA384", Sha384, Aes256Gcm),
-    (0x1303, "TLS_CHACHA20_POLY1305_SHA256", Sha256, ChaCha20Poly1305),
-    (0xc02b, "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", Sha256, Aes128Gcm),
-    (0xc02c, "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", Sha384, Aes256Gcm),
-    (0xc02f, "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", Sha256, Aes128Gcm),
-    (0xc030, "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", Sha384, Aes256Gcm),
-    (0xcca8, "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256", Sha256, ChaCha20Poly1305),
-    (0xcca9, "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", Sha256, ChaCha20Poly1305),
-    (0xccaa, "TLS_DHE_RSA_WITH_CHACHA20_POLY1305_SHA256", Sha256, ChaCha20Poly1305),
-    (0xccab, "TLS_PSK_WITH_CHACHA20_POLY1305_SHA256", Sha256, ChaCha20Poly1305),
-    (0xccac, "TLS_ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256", Sha256, ChaCha20Poly1305),
-    (0x009c, "TLS_RSA_WITH_AES_128_GCM_SHA256", Sha256, Aes128Gcm),
-    (0x009d, "TLS_RSA_WITH_AES_256_GCM_SHA384", Sha384, Aes256Gcm),
-    (0x009e, "TLS_DHE_RSA_WITH_AES_128_GCM_SHA256", Sha256, Aes128Gcm),
-    (0x009f, "TLS_DHE_RSA_WITH_AES_256_GCM_SHA384", Sha384, Aes256Gcm),
-    (0x00a8, "TLS_PSK_WITH_AES_128_GCM_SHA256", Sha256, Aes128Gcm),
-    (0x00a9, "TLS_PSK_WITH_AES_256_GCM_SHA384", Sha384, Aes256Gcm),
+/// The suites that are opened: number, name, hash of the key derivation, cipher. RFC 5246 section
+/// 5: the hash is SHA-256 unless the suite names another.
+static SUITES: &[(u16, &str, &hmac::Algorithm, &aead::Algorithm)] = &[
+    (0x1301, "TLS_AES_128_GCM_SHA256", &HMAC_SHA256, &AES_128_GCM),
+    (0x1302, "TLS_AES_256_GCM_SHA384", &HMAC_SHA384, &AES_256_GCM),
+    (0x1303, "TLS_CHACHA20_POLY1305_SHA256", &HMAC_SHA256, &CHACHA20_POLY1305),
+    (0xc02b, "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", &HMAC_SHA256, &AES_128_GCM),
+    (0xc02c, "TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384", &HMAC_SHA384, &AES_256_GCM),
+    (0xc02f, "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", &HMAC_SHA256, &AES_128_GCM),
+    (0xc030, "TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384", &HMAC_SHA384, &AES_256_GCM),
+    (0xcca8, "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256", &HMAC_SHA256, &CHACHA20_POLY1305),
+    (0xcca9, "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256", &HMAC_SHA256, &CHACHA20_POLY1305),
+    (0xccaa, "TLS_DHE_RSA_WITH_CHACHA20_POLY1305_SHA256", &HMAC_SHA256, &CHACHA20_POLY1305),
+    (0xccab, "TLS_PSK_WITH_CHACHA20_POLY1305_SHA256", &HMAC_SHA256, &CHACHA20_POLY1305),
+    (0xccac, "TLS_ECDHE_PSK_WITH_CHACHA20_POLY1305_SHA256", &HMAC_SHA256, &CHACHA20_POLY1305),
+    (0x009c, "TLS_RSA_WITH_AES_128_GCM_SHA256", &HMAC_SHA256, &AES_128_GCM),
+    (0x009d, "TLS_RSA_WITH_AES_256_GCM_SHA384", &HMAC_SHA384, &AES_256_GCM),
+    (0x009e, "TLS_DHE_RSA_WITH_AES_128_GCM_SHA256", &HMAC_SHA256, &AES_128_GCM),
+    (0x009f, "TLS_DHE_RSA_WITH_AES_256_GCM_SHA384", &HMAC_SHA384, &AES_256_GCM),
+    (0x00a8, "TLS_PSK_WITH_AES_128_GCM_SHA256", &HMAC_SHA256, &AES_128_GCM),
+    (0x00a9, "TLS_PSK_WITH_AES_256_GCM_SHA384", &HMAC_SHA384, &AES_256_GCM),
 ];
 
-/// Suites that are not opened (`docs/decisions/0030-tls-is-opened-by-three-ciphers.md`): number and name.
+/// Suites that are not opened (`docs/decisions/0030-tls-is-opened-by-three-ciphers.md`):
+/// number, name.
 const NOT_OPENED: &[(u16, &str)] = &[
     (0x1304, "TLS_AES_128_CCM_SHA256"),
     (0x1305, "TLS_AES_128_CCM_8_SHA256"),
@@ -109,19 +75,25 @@ const NOT_OPENED: &[(u16, &str)] = &[
 ];
 
 impl Suite {
-    /// The suite of this number; `None` where its records cannot be opened.
+    /// The suite with this number; `None` if its records cannot be opened.
     pub fn of(number: u16) -> Option<Suite> {
         let (number, _, hash, cipher) = *SUITES.iter().find(|(known, ..)| *known == number)?;
         Some(Suite { number, hash, cipher })
     }
 
-    /// The suites of TLS 1.3 (RFC 8446 appendix B.4) that are opened.
-    pub fn newest() -> impl Iterator<Item = Suite> {
+    /// Bytes of the output of the hash.
+    pub fn hash_length(self) -> usize {
+        self.hash.digest_algorithm().output_len()
+    }
+
+    /// The suites of TLS 1.3 that are opened (RFC 8446 appendix B.4).
+    pub fn tls13() -> impl Iterator<Item = Suite> {
         (0x1301..=0x1303).filter_map(Suite::of)
     }
 }
 
-/// The name of a cipher suite in the IANA registry, as far as it is still in use.
+/// The name of a cipher suite in the IANA registry. Suites that nobody uses any more are
+/// shown by number.
 pub(super) fn name(number: u16) -> String {
     let opened = SUITES.iter().map(|(known, name, ..)| (*known, *name));
     let mut known = opened.chain(NOT_OPENED.iter().copied());

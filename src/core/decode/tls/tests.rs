@@ -1,4 +1,6 @@
-mod late;
+//! Conversations between a client and a server, and the record groups that the layer view shows.
+
+mod missing_hello;
 
 use proptest::prelude::*;
 
@@ -7,7 +9,7 @@ use crate::decode::Direction::{ClientToServer, ServerToClient};
 
 const CHANGE_CIPHER_SPEC: &[u8] = &[20, 3, 3, 0, 1, 1];
 
-/// A block behind its length in `N` bytes.
+/// A block after its length in `N` bytes.
 fn block<const N: usize>(content: &[u8]) -> Vec<u8> {
     [&(content.len() as u32).to_be_bytes()[4 - N..], content].concat()
 }
@@ -16,7 +18,7 @@ fn record(kind: u8, content: &[u8]) -> Vec<u8> {
     [&[kind, 3, 3][..], &block::<2>(content)].concat()
 }
 
-/// Encrypted: only the length matters.
+/// An encrypted record. Only its length matters.
 fn sealed(length: usize) -> Vec<u8> {
     record(23, &vec![0xee; length])
 }
@@ -47,7 +49,8 @@ fn version_1_3() -> Vec<u8> {
     extension(43, &[3, 4])
 }
 
-/// A conversation: each line is one packet. An answer takes its time, packets of one side come at once.
+/// A conversation. Each call sends one packet: a response takes 1 µs, packets of one
+/// side come faster.
 struct Talk {
     tls: Tls,
     packet: u64,
@@ -60,7 +63,7 @@ impl Talk {
         Talk { tls: Tls::new(Limits::default()), packet: 0, clock: 0, last: None }
     }
 
-    fn say(&mut self, direction: Direction, bytes: &[u8]) -> &mut Talk {
+    fn send(&mut self, direction: Direction, bytes: &[u8]) -> &mut Talk {
         self.packet += 1;
         self.clock += if self.last.replace(direction) == Some(direction) { 10 } else { 1_000 };
         let range = PacketRange { packet: PacketNumber(self.packet), start: 54, end: 54 + bytes.len() as u32 };
@@ -74,11 +77,16 @@ impl Talk {
     }
 
     fn client(&mut self, records: &[&[u8]]) -> &mut Talk {
-        self.say(ClientToServer, &records.concat())
+        self.send(ClientToServer, &records.concat())
     }
 
     fn server(&mut self, records: &[&[u8]]) -> &mut Talk {
-        self.say(ServerToClient, &records.concat())
+        self.send(ServerToClient, &records.concat())
+    }
+
+    /// Whether all bytes so far could be TLS records.
+    fn is_tls(&self) -> bool {
+        self.tls.assemblies.iter().all(|assembly| !assembly.records.foreign)
     }
 
     fn end(&mut self) -> String {
@@ -90,7 +98,7 @@ impl Talk {
 
     fn steps(&self) -> String {
         let mut text = String::new();
-        for step in self.tls.steps() {
+        for step in self.tls.record_groups() {
             let packets: Vec<String> = step.packets.iter().map(|packet| packet.to_string()).collect();
             text += &format!("{:?} [{}] {}\n", step.kind, packets.join(" "), step.detail);
         }
@@ -99,7 +107,7 @@ impl Talk {
 }
 
 #[test]
-fn tls_1_3_is_told_apart_without_keys() {
+fn tls_1_3_record_types_are_inferred_without_keys() {
     let mut talk = Talk::new();
     talk.client(&[&record(22, &client_hello(&[0x7a, 0x7a, 3, 4, 3, 3]))])
         .server(&[
@@ -126,9 +134,9 @@ fn tls_1_3_is_told_apart_without_keys() {
 Handshake [1 2 3] ClientHello, ServerHello, ChangeCipherSpec, encrypted messages, Finished; TLS 1.3, \
 TLS_AES_256_GCM_SHA384, server name mcp.example.com, ALPN offered h2 http/1.1
 ApplicationData [4 5 8 9 10] Application Data: 4 records (601 bytes) from the client, 1 record (387 bytes) from the server
-SessionTickets [6 7] NewSessionTicket (encrypted; told by equal lengths right after the handshake)
-Alert [10] encrypted alert (told by its length and place) from the client
-Alert [11] encrypted alert (told by its length and place) from the server
+SessionTickets [6 7] NewSessionTicket (encrypted; recognised by equal lengths right after the handshake)
+Alert [10] encrypted alert (recognised by its length and position) from the client
+Alert [11] encrypted alert (recognised by its length and position) from the server
 "
     );
 }
@@ -246,7 +254,7 @@ fn garbage_is_no_tls() {
     }
     let mut talk = Talk::new();
     talk.client(&[&record(22, &client_hello(&[3, 4])), b"garbage"]).client(&[&sealed(9)]);
-    assert!(!talk.tls.is_tls());
+    assert!(!talk.is_tls());
     assert!(talk.end().starts_with("Handshake [1] ClientHello"), "what was read before stays");
 }
 
@@ -263,7 +271,7 @@ fn after_a_gap_the_next_record_is_found() {
         talk.piece(ClientToServer, Piece::Gap(missing), Arrival::default());
         talk.client(&[&behind, &sealed(64)]).client(&[&sealed(32)]);
         let steps = talk.end();
-        assert!(talk.tls.is_tls());
+        assert!(talk.is_tls());
         assert!(steps.starts_with("Handshake [1"), "{steps}");
         assert!(steps.contains("ApplicationData [2 3] Application Data: 2 records (96 bytes)"), "{steps}");
     }
@@ -294,7 +302,7 @@ fn a_message_over_several_records_and_one_too_long() {
     assert!(talk.tls.held() < 1 << 17);
 }
 
-/// A record of TLS 1.3 under a traffic secret.
+/// A record of TLS 1.3, protected with a traffic secret.
 fn sealed_under(secret: u8, number: u64, kind: u8, content: &[u8]) -> Vec<u8> {
     let secret = keylog::Secret::new(&[secret; 32]).expect("a secret");
     let keys = secrets::traffic_keys(suite::Suite::of(0x1301).expect("a suite"), &secret);
@@ -310,7 +318,8 @@ fn sealed_under(secret: u8, number: u64, kind: u8, content: &[u8]) -> Vec<u8> {
     [header, sealed].concat()
 }
 
-/// What a client said whose records, under the secrets 1 (handshake) and 2 (application), arrive as these pieces.
+/// The events of a client whose records arrive as these pieces. Its secrets are 1 (handshake) and
+/// 2 (application data).
 fn carried(pieces: &[Piece<'_>]) -> (Vec<String>, Secrecy) {
     let mut keys = KeyLog::default();
     for (label, secret) in
@@ -320,31 +329,31 @@ fn carried(pieces: &[Piece<'_>]) -> (Vec<String>, Secrecy) {
         keys.add(format!("{label} {} {}", hex(7), hex(secret)).as_bytes());
     }
     let mut tls = Tls::new(Limits::default());
-    let mut said = Vec::new();
+    let mut events = Vec::new();
     let hello = record(22, &client_hello(&[3, 4]));
     let answer = record(22, &server_hello(&[1; 32], 0x1301, &version_1_3()));
     let opening = [(ClientToServer, Piece::Data(&hello)), (ServerToClient, Piece::Data(&answer))];
     let pieces = opening.into_iter().chain(pieces.iter().map(|piece| (ClientToServer, *piece)));
     for (direction, piece) in pieces {
         tls.push(direction, piece, Arrival::default(), &keys, &mut |event| match event {
-            TlsEvent::Data { bytes, .. } => said.push(String::from_utf8_lossy(bytes).into_owned()),
-            TlsEvent::Lost { length, .. } => said.push(format!("{length} lost")),
-            TlsEvent::Anomaly { anomaly, .. } => said.push(format!("{anomaly:?}")),
-            TlsEvent::End { ending, .. } => said.push(format!("{ending:?}")),
-            TlsEvent::Reversed => said.push("reversed".to_owned()),
+            TlsEvent::Data { bytes, .. } => events.push(String::from_utf8_lossy(bytes).into_owned()),
+            TlsEvent::Lost { length, .. } => events.push(format!("{length} lost")),
+            TlsEvent::Anomaly { anomaly, .. } => events.push(format!("{anomaly:?}")),
+            TlsEvent::End { ending, .. } => events.push(format!("{ending:?}")),
+            TlsEvent::Reversed => events.push("reversed".to_owned()),
         });
     }
-    (said, tls.secrecy())
+    (events, tls.secrecy())
 }
 
 #[test]
 fn behind_a_loss_records_are_found_by_their_number() {
     let finished = sealed_under(1, 0, 22, &message(20, &[0; 32]));
     let data: Vec<Vec<u8>> = (0..20).map(|number| sealed_under(2, number, 23, &[b'a' + number as u8; 10])).collect();
-    let (said, secrecy) = carried(&[
+    let (events, secrecy) = carried(&[
         Piece::Data(&finished),
         Piece::Data(&data[0]),
-        // Three records, to the byte; then the end of one and the beginning of another.
+        // Three whole records; then the end of one and the beginning of another.
         Piece::Gap(data[1..4].concat().len() as u64),
         Piece::Data(&data[4]),
         Piece::Data(&data[5][..20]),
@@ -378,33 +387,33 @@ fn behind_a_loss_records_are_found_by_their_number() {
         "20 lost".into(),
         text(9),
     ];
-    assert_eq!(said, [&wanted[..], &["Finished".to_owned()]].concat());
+    assert_eq!(events, [&wanted[..], &["Finished".to_owned()]].concat());
     assert_eq!(secrecy, Secrecy::Opened);
 }
 
 #[test]
 fn the_end_of_the_handshake_may_be_lost_too() {
     let data = sealed_under(2, 2, 23, b"hello");
-    let (said, _) = carried(&[Piece::Gap(300), Piece::Data(&data)]);
-    assert_eq!(said.last().map(String::as_str), Some("hello"));
+    let (events, _) = carried(&[Piece::Gap(300), Piece::Data(&data)]);
+    assert_eq!(events.last().map(String::as_str), Some("hello"));
 }
 
 #[test]
-fn secrets_that_do_not_fit_are_said_once() {
+fn secrets_that_do_not_fit_are_reported_once() {
     let data: Vec<u8> = (0..30).flat_map(|number| sealed_under(9, number, 23, b"hello")).collect();
-    let (said, secrecy) = carried(&[Piece::Data(&data)]);
-    assert_eq!((said.len(), secrecy), (1, Secrecy::WrongSecrets), "{said:?}");
-    assert!(said[0].starts_with("TlsNotOpened"), "{said:?}");
+    let (events, secrecy) = carried(&[Piece::Data(&data)]);
+    assert_eq!((events.len(), secrecy), (1, Secrecy::WrongSecrets), "{events:?}");
+    assert!(events[0].starts_with("TlsNotOpened"), "{events:?}");
 }
 
-/// What two sides say, in the form that the fuzz target takes.
+/// A conversation in the format of the fuzz target, with gaps at different places.
 fn seeds() -> Vec<Vec<u8>> {
     let hello = record(22, &client_hello(&[3, 4]));
     let answer = [&record(22, &server_hello(&[1; 32], 0x1301, &version_1_3()))[..], CHANGE_CIPHER_SPEC].concat();
     let sealed = [sealed(53), sealed(90), sealed(90), sealed(19)].concat();
-    let said = [(0, &hello), (1, &answer), (0, &sealed), (1, &sealed), (0, &hello)];
+    let events = [(0, &hello), (1, &answer), (0, &sealed), (1, &sealed), (0, &hello)];
     let mut seed = vec![1, 0];
-    for (side, bytes) in said {
+    for (side, bytes) in events {
         for part in bytes.chunks(127) {
             seed.push((part.len() as u8) << 1 | side);
             seed.extend(part);

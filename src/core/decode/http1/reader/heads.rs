@@ -1,125 +1,131 @@
-//! Heads: read in place where a piece holds them whole, else line by line.
+//! Heads: parsed in place where a piece contains the whole head, otherwise line by line.
 
 use memchr::memchr;
 
-use super::{Message, Reader, State, Turn};
-use crate::decode::http::{ExchangeIndex, HttpEvent};
-use crate::decode::http::{Head, StartLine};
+use super::{OpenMessage, PieceContext, Reader, State};
+use crate::decode::http::{ExchangeIndex, Head, HttpEvent, StartLine};
 use crate::decode::http1::framing::{self, Body, Framing};
 use crate::decode::http1::grammar::{self, Start};
-use crate::decode::http1::pairing::Asks;
+use crate::decode::http1::pairing::RequestKind;
 use crate::decode::http1::sniff::plausible;
 use crate::decode::{Anomaly, Direction, Ending};
 
-/// Memory that is kept from head to head; most heads need less.
-const KEPT: usize = 4 << 10;
+/// Bytes of memory that are reused for the next head. Most heads need less.
+const REUSED: usize = 4 << 10;
 
 impl Reader {
-    /// At a message's first byte, or in its head.
-    pub(super) fn head<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], turn: &mut Turn<'_, S>) -> usize {
+    /// Reads at the first byte of a message, or in its head.
+    pub(super) fn head<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], context: &mut PieceContext<'_, S>) -> usize {
         if self.held.is_empty() {
             let undecided = match self.direction {
-                Direction::ClientToServer => turn.pairing.undecided(),
+                Direction::ClientToServer => context.pairing.possible_switch(),
                 Direction::ServerToClient => None,
             };
             match undecided {
-                // What a client sends behind CONNECT is for the tunnel, even where it looks like HTTP.
-                Some(Asks::Connect) => {
-                    self.seen = turn.seen;
+                // Bytes after CONNECT are for the tunnel, even if they look like HTTP.
+                Some(RequestKind::Connect) => {
+                    self.acknowledged = context.acknowledged;
                     self.state = State::Undecided;
                     return 0;
                 }
-                // RFC 9112 section 2.2: a server "SHOULD ignore at least one empty line (CRLF) received prior to the
-                // request-line".
+                // RFC 9112 section 2.2: a server "SHOULD ignore at least one empty line (CRLF)
+                // received prior to the request-line".
                 None if matches!(bytes[0], b'\r' | b'\n') => {
                     self.advance(1);
                     return 1;
                 }
                 _ => {}
             }
-            self.seen = turn.seen;
-            self.flight = (turn.seen, 0);
+            self.acknowledged = context.acknowledged;
+            self.flight = (context.acknowledged, 0);
             self.line = 0;
             let window = &bytes[..bytes.len().min(self.limit)];
             if let Ok((rest, start)) = grammar::head(self.direction, window, &mut self.fields) {
                 let text = &window[..window.len() - rest.len()];
                 let offset = self.offset;
                 self.advance(text.len());
-                self.accept(offset, text, start, turn);
+                self.accept_head(offset, text, start, context);
                 return text.len();
             }
         }
-        self.head_line(bytes, turn)
+        self.head_line(bytes, context)
     }
 
-    /// Takes bytes up to the end of a line, so that each byte of a head is looked at once however slowly it comes.
-    pub(super) fn head_line<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], turn: &mut Turn<'_, S>) -> usize {
+    /// Takes bytes up to the end of a line. Each byte of a head is read once, however
+    /// slowly it arrives.
+    pub(super) fn head_line<S: FnMut(HttpEvent<'_>)>(
+        &mut self,
+        bytes: &[u8],
+        context: &mut PieceContext<'_, S>,
+    ) -> usize {
         let taken = memchr(b'\n', bytes).map_or(bytes.len(), |end| end + 1).min(self.limit - self.held.len());
-        if self.flight.0 != turn.seen {
-            self.flight = (turn.seen, self.held.len());
+        if self.flight.0 != context.acknowledged {
+            self.flight = (context.acknowledged, self.held.len());
         }
         self.held.extend_from_slice(&bytes[..taken]);
         self.advance(taken);
         let line = &self.held[self.line..];
         if line.last() != Some(&b'\n') {
             if self.line == 0 && !plausible(self.direction, line) {
-                self.not_a_head(turn);
+                self.not_a_head(context);
             } else {
-                self.check_limit(turn);
+                self.check_limit(context);
             }
         } else if self.line == 0 {
             match grammar::start_line(self.direction, grammar::content(line)) {
-                Ok(_) => self.next_line(turn),
-                Err(_) => self.not_a_head(turn),
+                Ok(_) => self.next_line(context),
+                Err(_) => self.not_a_head(context),
             }
         } else if grammar::content(line).is_empty() {
-            self.head_held(turn);
+            self.head_held(context);
         } else if let State::Candidate(from) = self.state
             && !grammar::is_blank(line[0])
             && grammar::field(grammar::content(line)).is_err()
         {
-            // It only looked like a head. This line may begin another.
+            // The lines only looked like a head. This line may begin another.
             self.state = State::Lost(from);
             self.held.drain(..self.line);
             self.line = 0;
-            self.search_line(turn);
+            self.examine_line_start(context);
         } else {
-            self.next_line(turn);
+            self.next_line(context);
         }
         taken
     }
 
-    fn next_line<S: FnMut(HttpEvent<'_>)>(&mut self, turn: &mut Turn<'_, S>) {
+    /// Moves on to the next line of the head.
+    fn next_line<S: FnMut(HttpEvent<'_>)>(&mut self, context: &mut PieceContext<'_, S>) {
         self.line = self.held.len();
-        self.check_limit(turn);
+        self.check_limit(context);
     }
 
-    fn check_limit<S: FnMut(HttpEvent<'_>)>(&mut self, turn: &mut Turn<'_, S>) {
+    /// Reports a head that exceeds the limit.
+    fn check_limit<S: FnMut(HttpEvent<'_>)>(&mut self, context: &mut PieceContext<'_, S>) {
         if self.held.len() < self.limit {
             return;
         }
         let from = self.passed_over();
-        self.anomaly(None, Anomaly::LimitReached { limit: "head", offset: self.low_water() }, turn);
-        // Its lines have been looked at: the search goes on behind them.
+        self.report(None, Anomaly::LimitReached { limit: "head", offset: self.low_water() }, context);
+        // Its lines were searched already. The search continues after them.
         self.held.drain(..self.line);
-        self.lose_message(from, turn);
+        self.lose_message_start(from, context);
     }
 
-    /// What was held is a whole head.
-    fn head_held<S: FnMut(HttpEvent<'_>)>(&mut self, turn: &mut Turn<'_, S>) {
+    /// Parses the held bytes, which are a whole head.
+    fn head_held<S: FnMut(HttpEvent<'_>)>(&mut self, context: &mut PieceContext<'_, S>) {
         let offset = self.low_water();
         let mut held = std::mem::take(&mut self.held);
         if let Ok((_, start)) = grammar::head(self.direction, &held, &mut self.fields) {
-            self.accept(offset, &held, start, turn);
+            self.accept_head(offset, &held, start, context);
         }
         held.clear();
-        held.shrink_to(KEPT);
+        held.shrink_to(REUSED);
         self.held = held;
     }
 
-    /// The start line is none.
-    fn not_a_head<S: FnMut(HttpEvent<'_>)>(&mut self, turn: &mut Turn<'_, S>) {
-        if self.direction == Direction::ClientToServer && turn.pairing.undecided().is_some() {
+    /// Handles a line that is no start line.
+    fn not_a_head<S: FnMut(HttpEvent<'_>)>(&mut self, context: &mut PieceContext<'_, S>) {
+        if self.direction == Direction::ClientToServer && context.pairing.possible_switch().is_some() {
             self.state = State::Undecided;
             return;
         }
@@ -128,90 +134,105 @@ impl Reader {
             Direction::ServerToClient => "status line",
         };
         let offset = self.low_water();
-        self.anomaly(None, Anomaly::NotHttp { offset, expected }, turn);
-        self.lose_message(offset, turn);
-        // The search looks at one flight of bytes at a time.
-        if self.seen != turn.seen {
+        self.report(None, Anomaly::NotHttp { offset, expected }, context);
+        self.lose_message_start(offset, context);
+        // The search reads bytes of one acknowledgment at a time.
+        if self.acknowledged != context.acknowledged {
             self.held.drain(..self.flight.1);
-            self.seen = turn.seen;
+            self.acknowledged = context.acknowledged;
         }
-        self.search_line(turn);
+        self.examine_line_start(context);
     }
 
-    /// Behind a request that may end HTTP, bytes are held until its response comes.
-    pub(super) fn undecided<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], turn: &mut Turn<'_, S>) -> usize {
+    /// Holds bytes after a request that may end HTTP, until its response arrives.
+    pub(super) fn undecided<S: FnMut(HttpEvent<'_>)>(
+        &mut self,
+        bytes: &[u8],
+        context: &mut PieceContext<'_, S>,
+    ) -> usize {
         let taken = bytes.len().min(self.limit - self.held.len());
         self.held.extend_from_slice(&bytes[..taken]);
         self.advance(taken);
         self.line = self.held.len();
-        self.check_limit(turn);
+        self.check_limit(context);
         taken
     }
 
-    /// A head is whole: what it says, and what follows from it. `self.offset` is behind it.
-    fn accept<S: FnMut(HttpEvent<'_>)>(&mut self, offset: u64, text: &[u8], start: Start<'_>, turn: &mut Turn<'_, S>) {
+    /// Processes a whole head. `self.offset` is after it.
+    fn accept_head<S: FnMut(HttpEvent<'_>)>(
+        &mut self,
+        offset: u64,
+        text: &[u8],
+        start: Start<'_>,
+        context: &mut PieceContext<'_, S>,
+    ) {
         if let State::Candidate(from) = self.state {
-            self.skipped(from, offset, turn);
+            self.report_skipped(from, offset, context);
             if self.direction == Direction::ServerToClient {
-                turn.pairing.lose_responses(offset);
+                context.pairing.lose_responses(offset);
             }
-            self.end_torn(Ending::Cut, turn);
+            self.end_resumable(Ending::Cut, context);
         }
         let (start, version) = owned(start);
         let fields = self.fields.list.clone();
-        self.fields.list.shrink_to(KEPT / size_of::<grammar::Field>());
+        self.fields.list.shrink_to(REUSED / size_of::<grammar::FieldRanges>());
         let head = Box::new(Head { offset, length: text.len() as u64, start, version, text: text.into(), fields });
         match self.direction {
-            Direction::ClientToServer => self.request(head, turn),
-            Direction::ServerToClient => self.response(head, turn),
+            Direction::ClientToServer => self.request(head, context),
+            Direction::ServerToClient => self.response(head, context),
         }
     }
 
-    fn request<S: FnMut(HttpEvent<'_>)>(&mut self, head: Box<Head>, turn: &mut Turn<'_, S>) {
+    fn request<S: FnMut(HttpEvent<'_>)>(&mut self, head: Box<Head>, context: &mut PieceContext<'_, S>) {
         let offset = head.offset;
         let framing = framing::of_request(&head);
-        let asks = match &head.start {
-            StartLine::Request { method, .. } if method == "HEAD" => Asks::Head,
-            StartLine::Request { method, .. } if method == "CONNECT" => Asks::Connect,
-            _ if framing.upgrade => Asks::Upgrade,
-            _ => Asks::Other,
+        let request_kind = match &head.start {
+            StartLine::Request { method, .. } if method == "HEAD" => RequestKind::Head,
+            StartLine::Request { method, .. } if method == "CONNECT" => RequestKind::Connect,
+            _ if framing.upgrade => RequestKind::Upgrade,
+            _ => RequestKind::Other,
         };
-        let (exchange, forgot) = turn.pairing.ask(self.seen, asks);
-        self.open(exchange, head, turn);
+        let (exchange, forgot) = context.pairing.add_request(self.acknowledged, request_kind);
+        self.open_message(exchange, head, context);
         if forgot {
-            self.anomaly(Some(exchange), Anomaly::LimitReached { limit: "pipelined", offset }, turn);
+            self.report(Some(exchange), Anomaly::LimitReached { limit: "pipelined", offset }, context);
         }
-        self.body(framing, turn);
+        self.body(framing, context);
     }
 
-    fn response<S: FnMut(HttpEvent<'_>)>(&mut self, head: Box<Head>, turn: &mut Turn<'_, S>) {
+    fn response<S: FnMut(HttpEvent<'_>)>(&mut self, head: Box<Head>, context: &mut PieceContext<'_, S>) {
         let offset = head.offset;
         let status = match head.start {
             StartLine::Response { status, .. } => status,
             StartLine::Request { .. } => 0,
         };
-        // RFC 9110 section 15.2: "a client MUST be able to parse one or more 1xx responses received prior to a final
-        // response".
+        // RFC 9110 section 15.2: "a client MUST be able to parse one or more 1xx responses received
+        // prior to a final response".
         let interim = (100..200).contains(&status) && status != 101;
-        let answer = turn.pairing.answer(offset, self.seen, interim);
-        let framing = framing::of_response(&head, status, answer.asks);
-        self.open(answer.exchange, head, turn);
+        let answer = context.pairing.pair_response(offset, self.acknowledged, interim);
+        let framing = framing::of_response(&head, status, answer.request_kind);
+        self.open_message(answer.exchange, head, context);
         self.message.paired = answer.paired;
         if !answer.paired {
-            self.anomaly(Some(answer.exchange), Anomaly::ResponseWithoutRequest { offset }, turn);
+            self.report(Some(answer.exchange), Anomaly::ResponseWithoutRequest { offset }, context);
         }
         match interim {
             true => self.state = State::Head,
-            false => self.body(framing, turn),
+            false => self.body(framing, context),
         }
     }
 
-    /// Hands the head on, and says what is odd in it.
-    fn open<S: FnMut(HttpEvent<'_>)>(&mut self, exchange: ExchangeIndex, head: Box<Head>, turn: &mut Turn<'_, S>) {
+    /// Emits the head, and the anomalies in it.
+    fn open_message<S: FnMut(HttpEvent<'_>)>(
+        &mut self,
+        exchange: ExchangeIndex,
+        head: Box<Head>,
+        context: &mut PieceContext<'_, S>,
+    ) {
         let offset = head.offset;
         let bare_line_feed = self.fields.bare_line_feed.is_some();
-        self.message = Message { bare_line_feed, ..Message::new(exchange, offset) };
-        (turn.sink)(HttpEvent::Head { exchange, direction: self.direction, stream: None, head });
+        self.message = OpenMessage { bare_line_feed, ..OpenMessage::new(exchange, offset) };
+        (context.sink)(HttpEvent::Head { exchange, direction: self.direction, stream: None, head });
         let at = |position: usize| offset + position as u64;
         let odd = [
             self.fields.bare_line_feed.map(|line| Anomaly::BareLineFeed { offset: at(line) }),
@@ -219,34 +240,34 @@ impl Reader {
             self.fields.not_a_field.map(|line| Anomaly::NotHttp { offset: at(line), expected: "header field" }),
         ];
         for anomaly in odd.into_iter().flatten() {
-            self.anomaly(Some(exchange), anomaly, turn);
+            self.report(Some(exchange), anomaly, context);
         }
     }
 
-    /// The head is over, the body begins.
-    fn body<S: FnMut(HttpEvent<'_>)>(&mut self, framing: Framing, turn: &mut Turn<'_, S>) {
-        let Message { exchange, head, .. } = self.message;
+    /// Starts the body after the head.
+    fn body<S: FnMut(HttpEvent<'_>)>(&mut self, framing: Framing, context: &mut PieceContext<'_, S>) {
+        let OpenMessage { exchange, head, .. } = self.message;
         if let Some(why) = framing.ambiguous {
-            self.anomaly(Some(exchange), Anomaly::AmbiguousFraming { offset: head, why }, turn);
-            // The other end may have read it otherwise, and have seen other messages behind it.
+            self.report(Some(exchange), Anomaly::AmbiguousFraming { offset: head, why }, context);
+            // The receiver may have read it in another way, and found other messages after it.
             match self.direction {
-                Direction::ClientToServer => turn.pairing.doubt_requests(self.offset),
-                Direction::ServerToClient => turn.pairing.lose_responses(self.offset),
+                Direction::ClientToServer => context.pairing.doubt_requests(self.offset),
+                Direction::ServerToClient => context.pairing.lose_responses(self.offset),
             }
         }
         match framing.body {
-            Body::Length(0) => self.end(true, Ending::Finished, turn),
+            Body::Length(0) => self.end(true, Ending::Finished, context),
             Body::Length(length) => self.state = State::Length(length),
             Body::Chunked => self.state = State::ChunkSize,
             Body::UntilClose => self.state = State::UntilClose,
             Body::Unknown => {
-                self.end(false, Ending::Cut, turn);
-                self.lose(self.offset, turn);
+                self.end(false, Ending::Cut, context);
+                self.lose_framing(self.offset, context);
             }
             Body::Tunnel => {
-                self.end(true, Ending::Finished, turn);
-                turn.pairing.switch(exchange);
-                self.switch(exchange, turn);
+                self.end(true, Ending::Finished, context);
+                context.pairing.switch(exchange);
+                self.switch(exchange, context);
             }
         }
     }

@@ -1,60 +1,62 @@
-//! After a loss: the search for the next message.
+//! The search for the next message after a loss.
 
 use memchr::memchr;
 
-use super::{Reader, State, Turn};
+use super::{PieceContext, Reader, State};
 use crate::decode::http::HttpEvent;
 use crate::decode::http1::sniff::find_start;
 
-/// The first bytes of a line tell whether it holds the data of an event.
-const TELLING: usize = b"data: {".len();
+/// Number of bytes of a line that show whether it holds the data of an event.
+const DECISIVE: usize = b"data: {".len();
 
 impl Reader {
-    /// Takes bytes up to the end of a line, its first bytes by themselves, and looks whether a message begins in it. For a head, what a line begins
-    /// with matters little and its end matters much, so of a long one the last `limit` bytes are kept.
-    pub(super) fn search<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], turn: &mut Turn<'_, S>) -> usize {
-        if self.seen != turn.seen {
-            // The sender has seen more meanwhile: this is another flight of bytes. A start line cut in two here would
-            // be of no use, for what its sender had seen is what pairs it.
-            self.forget_lines();
-            self.seen = turn.seen;
+    /// Takes bytes up to the end of a line, its first bytes separately, and searches a
+    /// message in it.
+    ///
+    /// For a head only the end of a line matters. Of a long line the last `limit` bytes are held.
+    pub(super) fn search<S: FnMut(HttpEvent<'_>)>(&mut self, bytes: &[u8], context: &mut PieceContext<'_, S>) -> usize {
+        if self.acknowledged != context.acknowledged {
+            // The acknowledgment has changed. A start line that was cut here would be useless,
+            // since the acknowledgment of its sender is needed to pair it.
+            self.discard_lines();
+            self.acknowledged = context.acknowledged;
         }
         let end = memchr(b'\n', bytes).map_or(bytes.len(), |end| end + 1);
         let begun = self.held.len() - self.line;
-        let end = if begun < TELLING { end.min(TELLING - begun) } else { end };
+        let end = if begun < DECISIVE { end.min(DECISIVE - begun) } else { end };
         let value_end = self.value_end(&bytes[..end]);
-        // No byte is taken behind a value: it may belong to another flight.
+        // No byte after a value is taken, since it may have another acknowledgment.
         let end = value_end.unwrap_or(end);
-        if begun < TELLING {
+        if begun < DECISIVE {
             self.held.extend_from_slice(&bytes[..end]);
             self.advance(end);
-            self.search_line(turn);
+            self.examine_line_start(context);
             return end;
         }
         self.advance(end);
-        let kept = &bytes[end.saturating_sub(self.limit)..end];
-        if kept.len() + self.held.len() > 2 * self.limit {
-            let excess = (self.held.len() + kept.len() - self.limit).min(self.held.len());
+        let tail = &bytes[end.saturating_sub(self.limit)..end];
+        if tail.len() + self.held.len() > 2 * self.limit {
+            let excess = (self.held.len() + tail.len() - self.limit).min(self.held.len());
             self.held.drain(..excess);
             self.line = self.line.saturating_sub(excess);
         }
-        self.held.extend_from_slice(kept);
-        if value_end.is_none() || !self.tell_value(turn) {
-            self.line_over();
+        self.held.extend_from_slice(tail);
+        if value_end.is_none() || !self.emit_value(context) {
+            self.examine_line();
         }
         end
     }
 
-    /// Looks at the line held, whose first bytes are there.
-    pub(super) fn search_line<S: FnMut(HttpEvent<'_>)>(&mut self, turn: &mut Turn<'_, S>) {
+    /// Examines the held line, whose first bytes are complete.
+    pub(super) fn examine_line_start<S: FnMut(HttpEvent<'_>)>(&mut self, context: &mut PieceContext<'_, S>) {
         match self.holds_event() {
-            true => self.go_on(turn),
-            false => self.line_over(),
+            true => self.resume_events(context),
+            false => self.examine_line(),
         }
     }
 
-    /// Looks at the line held, once it is whole.
-    fn line_over(&mut self) {
+    /// Examines the held line, once it is complete.
+    fn examine_line(&mut self) {
         let State::Lost(from) = self.state else { return };
         if self.held.last() != Some(&b'\n') {
             return;
@@ -67,11 +69,11 @@ impl Reader {
                 self.state = State::Candidate(from);
             }
             None if self.holds_field() => self.line = self.held.len(),
-            None => self.forget_lines(),
+            None => self.discard_lines(),
         }
     }
 
-    fn forget_lines(&mut self) {
+    fn discard_lines(&mut self) {
         self.held.clear();
         self.line = 0;
     }

@@ -1,28 +1,31 @@
-//! JSON-RPC whose head was not seen: the body of a response of which the beginning was lost.
+//! JSON-RPC bodies whose head was not captured, since the beginning of the response was lost.
 //!
-//! While a message is searched, a line that begins with a JSON value which names JSON-RPC is taken for such a body when the value ends. Whether it is a
-//! message is for others to say. It is held until then, so no more than a head may have is read; nor is what spans lines, or might be part of a
-//! response that was torn before.
+//! While a message is searched, a line may begin with a JSON value. If the value contains
+//! `"jsonrpc"`, it counts as a body as soon as it ends. Later stages decide whether it is a
+//! message. The value is held until its end, so its size is limited as that of a head. Two kinds of
+//! values are not found: those over several lines, and those that may be part of a response whose
+//! framing was lost before.
 
-use super::{Message, Reader, Turn};
-use crate::decode::http::{Head, HttpEvent};
+use super::{PieceContext, Reader};
+use crate::decode::http::HttpEvent;
 use crate::decode::json::scan::Nesting;
 use crate::decode::{Direction, Ending};
 
-/// How far the value is read with which a line begins.
+/// The JSON value at the beginning of a line, as far as it was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Value {
-    /// Offset of the line.
+pub(super) struct ValueProgress {
+    /// Offset of the line in the stream.
     line: u64,
-    /// Bytes of it so far.
+    /// Number of bytes of it so far.
     length: usize,
     nesting: Nesting,
-    /// The line begins with none, or goes on behind it.
+    /// Whether the value has ended, or the line does not begin with one.
     is_over: bool,
 }
 
-impl Value {
-    /// Reads on, up to `most` bytes in all. Says where it ends in these bytes, behind its last one.
+impl ValueProgress {
+    /// Reads more bytes, up to `most` in total. Returns the index after the value's last byte, once
+    /// it ends in these bytes.
     fn read(&mut self, bytes: &[u8], most: usize) -> Option<usize> {
         for (byte, at) in bytes.iter().zip(1..) {
             if self.is_over {
@@ -30,7 +33,7 @@ impl Value {
             }
             let is_first = self.length == 0;
             self.length += 1;
-            // A value begins with a bracket, and is on one line.
+            // A value begins with a bracket and does not span lines.
             if *byte == b'\n' || is_first && !matches!(byte, b'{' | b'[') {
                 self.is_over = true;
             } else {
@@ -46,40 +49,39 @@ impl Value {
 }
 
 impl Reader {
-    /// Where in these bytes, which come next in the line that is searched, the value ends with which it begins.
+    /// The index in these bytes, the next of the searched line, at which the line's
+    /// JSON value ends.
     pub(super) fn value_end(&mut self, bytes: &[u8]) -> Option<usize> {
-        if self.direction == Direction::ClientToServer || self.message.is_torn {
+        if self.direction == Direction::ClientToServer || self.message.may_resume {
             return None;
         }
         let begun = self.held.len() - self.line;
         let line = self.offset - begun as u64;
         if self.value.line != line || self.value.length < begun && !self.value.is_over {
-            // What is held of it was read as something else.
-            self.value = Value { line, is_over: begun > 0, ..Value::default() };
+            // The held bytes of the line were read as something else.
+            self.value = ValueProgress { line, is_over: begun > 0, ..ValueProgress::default() };
         }
         self.value.read(bytes, self.limit)
     }
 
-    /// The value held, which is whole, is told as a body where it names JSON-RPC. Says whether it was.
-    pub(super) fn tell_value<S: FnMut(HttpEvent<'_>)>(&mut self, turn: &mut Turn<'_, S>) -> bool {
+    /// Emits the held value, which is complete, as a body if it is JSON-RPC. Returns
+    /// whether it was.
+    pub(super) fn emit_value<S: FnMut(HttpEvent<'_>)>(&mut self, context: &mut PieceContext<'_, S>) -> bool {
         let value = &self.held[self.line..];
         if memchr::memmem::find(value, b"\"jsonrpc\"").is_none() {
             return false;
         }
         let bytes = value.to_vec();
         let offset = self.offset - bytes.len() as u64;
-        self.skipped(self.passed_over(), offset, turn);
+        self.report_skipped(self.passed_over(), offset, context);
         self.held.clear();
-        turn.pairing.lose_responses(offset);
-        let answer = turn.pairing.answer_unseen(offset, self.seen);
-        let (exchange, direction) = (answer.exchange, self.direction);
-        self.message = Message { paired: answer.paired, ..Message::new(exchange, offset) };
-        let head = Box::new(Head::unseen(direction, offset, "1.1"));
-        (turn.sink)(HttpEvent::Head { exchange, direction, stream: None, head });
-        (turn.sink)(HttpEvent::Content { exchange, direction, offset, bytes: &bytes });
-        self.end(true, Ending::Finished, turn);
-        // How it was framed is not known: the next head is searched.
-        self.lose(self.offset, turn);
+        context.pairing.lose_responses(offset);
+        self.open_headless(offset, context);
+        let (exchange, direction) = (self.message.exchange, self.direction);
+        (context.sink)(HttpEvent::Content { exchange, direction, offset, bytes: &bytes });
+        self.end(true, Ending::Finished, context);
+        // The framing of the body is unknown, so the next head is searched.
+        self.lose_framing(self.offset, context);
         true
     }
 }
@@ -90,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_value_ends_with_what_closes_it() {
-        let end = |text: &str| Value::default().read(text.as_bytes(), 40);
+        let end = |text: &str| ValueProgress::default().read(text.as_bytes(), 40);
         assert_eq!(end(r#"{"a":"}\"]","b":[{}]}HTTP/1.1 200 OK"#), Some(21));
         assert_eq!(end("[{}] "), Some(4));
         assert_eq!(end("{}"), Some(2));
@@ -102,7 +104,7 @@ mod tests {
     #[test]
     fn where_it_is_cut_makes_no_difference() {
         let text = r#"{"a":"\\","b":[{"c":"}"}]} {}"#;
-        let mut value = Value::default();
+        let mut value = ValueProgress::default();
         let ends: Vec<usize> =
             (0..text.len()).filter(|at| value.read(&text.as_bytes()[*at..=*at], 99).is_some()).collect();
         assert_eq!(ends, [text.len() - 4]);

@@ -1,21 +1,22 @@
-//! Heads and framing, as odd as they come.
+//! Unusual heads and framing.
 
 use super::*;
 
-/// What follows a request's head in the telling, given the head's fields and the bytes behind it.
+/// Checks the events after a request's head, for these fields and the bytes after the head.
 #[track_caller]
 fn request(fields: &str, body: &str, expected: &[&str]) {
     let text = format!("POST / HTTP/1.1\n{fields}\n{body}");
     check(&[client(&text)], &[&["> 0 POST /"], expected].concat());
 }
 
-/// The same for a response to a GET, with the end of the connection.
+/// Checks the events after a response's head. The request is a GET, and the connection is closed
+/// at the end.
 #[track_caller]
 fn response(start: &str, body: &str, expected: &[&str]) {
     let steps = [client("GET / HTTP/1.1\n\n"), server(&format!("{start}\n\n{body}")), server_ends(Ending::Finished)];
-    let told = told(Limits::default(), &steps, usize::MAX);
-    check(&steps, &told.iter().map(String::as_str).collect::<Vec<_>>());
-    assert_eq!(told[3..], *expected, "{told:?}");
+    let lines = event_lines(Limits::default(), &steps, usize::MAX);
+    check(&steps, &lines.iter().map(String::as_str).collect::<Vec<_>>());
+    assert_eq!(lines[3..], *expected, "{lines:?}");
 }
 
 #[test]
@@ -25,8 +26,8 @@ fn content_length() {
     request("Content-Length: 18446744073709551615\n", "ab", &["> 0 content @57 ab"]);
     request("", "", &["> 0 complete Finished"]);
     for (value, why) in [
-        ("5, 6", "Content-Length says two lengths"),
-        ("5\nContent-Length: 6", "Content-Length says two lengths"),
+        ("5, 6", "Content-Length gives two lengths"),
+        ("5\nContent-Length: 6", "Content-Length gives two lengths"),
         ("-1", "Content-Length is not a number of 64 bits"),
         ("+1", "Content-Length is not a number of 64 bits"),
         ("", "Content-Length is not a number of 64 bits"),
@@ -55,7 +56,7 @@ fn transfer_encoding() {
     request("Transfer-Encoding: gzip, chunked\n", "0\n\n", &["> 0 complete Finished"]);
     let twice = "> ! ambiguous: chunked more than once";
     request("Transfer-Encoding: chunked, chunked\n", "0\n\n", &[twice, "> 0 complete Finished"]);
-    let blank = "> ! ambiguous: a blank before the colon of a framing field";
+    let blank = "> ! ambiguous: whitespace before the colon of a framing field";
     request("Transfer-Encoding : chunked\n", "0\n\n", &[blank, "> 0 complete Finished"]);
     let text = "POST / HTTP/1.0\nTransfer-Encoding: chunked\n\n0\n\n";
     check(&[client(text)], &["> 0 POST /", "> ! ambiguous: Transfer-Encoding in HTTP/1.0", "> 0 complete Finished"]);
@@ -78,7 +79,7 @@ fn chunks() {
     bad("0\nno trailer\n", "no trailer field @50");
     chunked("ffffffffffffffff\nab", &["> 0 content @65 ab"]);
     chunked("1\nab", &["> 0 content @50 a", "> ! no line end behind a chunk @51", "> 0 incomplete Cut"]);
-    // What broke the framing may be the next message.
+    // The line that broke the framing may be the next message.
     chunked(
         "GET /next HTTP/1.1\n\n",
         &["> ! no chunk size @47", "> 0 incomplete Cut", "> 1 GET /next", "> 1 complete Finished"],
@@ -167,7 +168,7 @@ fn an_upload_that_waits_for_100_and_one_refused_before_it_is_whole() {
 }
 
 #[test]
-fn odd_heads_are_read_and_said_to_be_odd() {
+fn odd_heads_are_read_and_reported() {
     let head = |text: &str, expected: &[&str]| check(&[client_raw(text)], expected);
     head("GET / HTTP/1.1\nA: b\r\n\n", &["> 0 GET /", "> ! bare line feed @14", "> 0 complete Finished"]);
     head("GET / HTTP/1.1\r\nA: b\r\n  c\r\n\r\n", &["> 0 GET /", "> ! folded @22", "> 0 complete Finished"]);
@@ -184,7 +185,7 @@ fn odd_heads_are_read_and_said_to_be_odd() {
 #[test]
 fn the_value_of_a_folded_field_spans_its_lines() {
     let text = b"GET / HTTP/1.1\r\nA: b\r\n c\r\nB:\r\n d\r\nnone\r\n e\r\n\r\n";
-    Http1::new(Limits::default()).push(Direction::ClientToServer, Piece::Data(text), Seen::default(), &mut |event| {
+    Http1::new(Limits::default()).push(Direction::ClientToServer, Piece::Data(text), 0, &mut |event| {
         if let HttpEvent::Head { head, .. } = event {
             let fields: Vec<_> = head.fields().collect();
             assert_eq!(fields, [(&b"A"[..], &b"b\r\n c"[..]), (b"B", b"d")]);

@@ -1,10 +1,10 @@
-//! Laws, over generated conversations.
+//! Properties of the decoder over generated conversations.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// How a body is framed and what it is.
+/// The framing of a body, and its content.
 #[derive(Clone, Debug)]
 enum Body {
     None,
@@ -21,7 +21,7 @@ impl Body {
         }
     }
 
-    /// Head fields, empty line and body.
+    /// The fields, the empty line and the body.
     fn encode(&self, fields: &str) -> String {
         match self {
             Body::None => format!("{fields}Content-Length: 0\r\n\r\n"),
@@ -35,7 +35,7 @@ impl Body {
 }
 
 fn body() -> impl Strategy<Value = Body> {
-    // Content that looks like framing, but never like a start line.
+    // The content looks like framing, but never like a start line.
     let text = "[a-c0-9{}: \r\n]{1,30}";
     prop_oneof![
         Just(Body::None),
@@ -44,7 +44,7 @@ fn body() -> impl Strategy<Value = Body> {
     ]
 }
 
-/// Requests with their responses, which carry the same number.
+/// Requests with their responses. The number in both is the same.
 fn exchanges() -> impl Strategy<Value = Vec<(Body, Body)>> {
     proptest::collection::vec((body(), body()), 1..8)
 }
@@ -57,8 +57,8 @@ fn response(number: usize, body: &Body) -> String {
     format!("HTTP/1.1 200 {number}\r\n{}", body.encode("Server: b\r\n"))
 }
 
-/// Both sides' messages in an order in which they can come: at most `window` requests are open at once; `order` says
-/// where there is a choice.
+/// The messages of both sides in a possible order. At most `window` requests are open at once.
+/// `order` decides where there is a choice.
 fn conversation(exchanges: &[(Body, Body)], window: usize, order: &[bool]) -> Vec<(Direction, String)> {
     let (mut asked, mut answered) = (0, 0);
     let mut messages = Vec::new();
@@ -77,49 +77,50 @@ fn conversation(exchanges: &[(Body, Body)], window: usize, order: &[bool]) -> Ve
 }
 
 /// Targets and reasons of the exchanges that have both.
-fn pairs(told: &[String]) -> Vec<(String, String)> {
+fn pairs(lines: &[String]) -> Vec<(String, String)> {
     let head = |line: &String, arrow: &str, before: &str| {
         let (index, rest) = line.strip_prefix(arrow)?.split_once(' ')?;
         Some((index.to_owned(), rest.strip_prefix(before)?.to_owned()))
     };
-    let requests: Vec<_> = told.iter().filter_map(|line| head(line, "> ", "POST /")).collect();
-    let responses = told.iter().filter_map(|line| head(line, "< ", "200 "));
+    let requests: Vec<_> = lines.iter().filter_map(|line| head(line, "> ", "POST /")).collect();
+    let responses = lines.iter().filter_map(|line| head(line, "< ", "200 "));
     let request = |index: &str| requests.iter().find(|(of, _)| of == index).map(|(_, target)| target.clone());
     responses.filter_map(|(index, reason)| Some((request(&index)?, reason))).collect()
 }
 
-/// A loss in a message: where, and how much, in hundredths of it; not always.
+/// A loss in a message: its position and its length, in percent of the message. Most
+/// messages have none.
 fn loss() -> impl Strategy<Value = Option<(usize, usize)>> {
     prop_oneof![5 => Just(None), 1 => Just(Some((0, 100))), 2 => (0usize..100, 1usize..100).prop_map(Some)]
 }
 
-/// The messages as steps, with the losses in them.
-fn with_losses(messages: &[(Direction, String)], losses: &[Option<(usize, usize)>]) -> Vec<Step> {
+/// The messages as actions, with the losses in them.
+fn with_losses(messages: &[(Direction, String)], losses: &[Option<(usize, usize)>]) -> Vec<PeerAction> {
     let mut steps = Vec::new();
     for ((direction, text), loss) in messages.iter().zip(losses.iter().cycle()) {
         let (start, length) = loss.unwrap_or((100, 0));
         let start = text.len() * start / 100;
         let end = (start + text.len() * length / 100).min(text.len());
-        steps.push(Step::Sends(*direction, text.as_bytes()[..start].into()));
-        steps.push(Step::Lost(*direction, (end - start) as u64));
-        steps.push(Step::Sends(*direction, text.as_bytes()[end..].into()));
+        steps.push(PeerAction::Sends(*direction, text.as_bytes()[..start].into()));
+        steps.push(PeerAction::Lost(*direction, (end - start) as u64));
+        steps.push(PeerAction::Sends(*direction, text.as_bytes()[end..].into()));
     }
     steps
 }
 
-/// The steps as a script for the fuzzer.
-fn script(steps: &[Step]) -> Vec<u8> {
+/// The actions as a script of the fuzz target.
+fn script(steps: &[PeerAction]) -> Vec<u8> {
     let mut script = Vec::new();
     for step in steps {
         match step {
-            Step::Sends(direction, bytes) => {
+            PeerAction::Sends(direction, bytes) => {
                 for piece in bytes.chunks(255) {
                     script.extend([2 | *direction as u8, piece.len() as u8]);
                     script.extend_from_slice(piece);
                 }
             }
-            Step::Lost(direction, length) => script.extend([*direction as u8, (*length).min(255) as u8]),
-            Step::Ends(..) => {}
+            PeerAction::Lost(direction, length) => script.extend([*direction as u8, (*length).min(255) as u8]),
+            PeerAction::Ends(..) => {}
         }
     }
     script
@@ -129,18 +130,18 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn what_was_sent_is_what_is_told(
+    fn what_was_sent_is_what_is_emitted(
         exchanges in exchanges(), window in 1usize..4, order in proptest::collection::vec(any::<bool>(), 1..20),
         size in 1usize..50,
     ) {
         let messages = conversation(&exchanges, window, &order);
         let steps = with_losses(&messages, &[None]);
-        let told = told(Limits::default(), &steps, size);
+        let lines = event_lines(Limits::default(), &steps, size);
         for (index, (asked, answered)) in exchanges.iter().enumerate() {
             let sides = [('>', format!("POST /{index}"), asked), ('<', format!("200 {index}"), answered)];
             for (arrow, start, body) in sides {
                 let begin = format!("{arrow} {index} ");
-                let of: Vec<_> = told.iter().filter_map(|line| line.strip_prefix(&begin)).collect();
+                let of: Vec<_> = lines.iter().filter_map(|line| line.strip_prefix(&begin)).collect();
                 prop_assert_eq!(of[0], start);
                 prop_assert_eq!(*of.last().unwrap_or(&""), "complete Finished");
                 let content = of.iter().filter_map(|line| line.strip_prefix("content @")?.split_once(' '));
@@ -148,7 +149,7 @@ proptest! {
                 prop_assert_eq!(content, body.content().escape_default().to_string());
             }
         }
-        prop_assert!(!told.iter().any(|line| line.contains('!')), "nothing is odd");
+        prop_assert!(!lines.iter().any(|line| line.contains('!')), "nothing is odd");
     }
 
     #[test]
@@ -156,16 +157,16 @@ proptest! {
         exchanges in exchanges(), window in 1usize..4, order in proptest::collection::vec(any::<bool>(), 1..20),
         losses in proptest::collection::vec(loss(), 1..20),
     ) {
-        // A client that sends without waiting is known to do so before the first loss: its first two requests, and no
-        // loss there.
+        // A client that sends without waiting must show this before the first loss. So nothing of
+        // its first two requests is lost.
         let habit = if window > 1 { 2 } else { 0 };
         let order: Vec<_> = std::iter::repeat_n(true, habit).chain(order).collect();
         let losses: Vec<_> = std::iter::repeat_n(None, habit).chain(losses.iter().copied().cycle().take(40)).collect();
         let messages = conversation(&exchanges, window, &order);
         let steps = with_losses(&messages, &losses);
-        let told = told(Limits::default(), &steps, usize::MAX);
-        for (asked, answered) in pairs(&told) {
-            prop_assert_eq!(asked, answered, "{:#?}", told);
+        let lines = event_lines(Limits::default(), &steps, usize::MAX);
+        for (asked, answered) in pairs(&lines) {
+            prop_assert_eq!(asked, answered, "{:#?}", lines);
         }
         fuzz_http1(&script(&steps));
     }
@@ -176,12 +177,13 @@ proptest! {
     ) {
         let messages = conversation(&exchanges, 1, &[true]);
         let losses: Vec<_> = losses.iter().copied().cycle().take(messages.len()).collect();
-        let told = told(Limits::default(), &with_losses(&messages, &losses), usize::MAX);
-        let pairs = pairs(&told);
+        let lines = event_lines(Limits::default(), &with_losses(&messages, &losses), usize::MAX);
+        let pairs = pairs(&lines);
         for (index, lost) in losses.chunks(2).enumerate() {
-            // Content without a line end before it cannot hide a head; a head after a chunk's rest may be told by it.
-            if lost == [None, None] && told.contains(&format!("< {index} 200 {index}")) {
-                prop_assert!(pairs.contains(&(index.to_string(), index.to_string())), "{:#?}", told);
+            // Content before a head cannot hide it without a line end. The rest of a chunk may
+            // contain a head.
+            if lost == [None, None] && lines.contains(&format!("< {index} 200 {index}")) {
+                prop_assert!(pairs.contains(&(index.to_string(), index.to_string())), "{:#?}", lines);
             }
         }
     }
@@ -198,7 +200,7 @@ proptest! {
         let fields: String = lines.collect();
         let text = format!("{start}\r\n{fields}\r\n");
         let direction = if request { Direction::ClientToServer } else { Direction::ServerToClient };
-        let mut list = grammar::Fields::default();
+        let mut list = grammar::FieldLines::default();
         let (rest, found) = grammar::head(direction, text.as_bytes(), &mut list).unwrap();
         prop_assert!(rest.is_empty());
         let mut headers = [httparse::EMPTY_HEADER; 16];
@@ -250,7 +252,7 @@ fn a_start_line_is_judged_alike_however_it_is_cut() {
 
 #[test]
 fn a_message_is_searched_in_one_flight_however_it_is_cut() {
-    // A byte; what the server said meanwhile is lost; what comes then is no continuation of the byte.
+    // One byte; the server's response is lost; the bytes after it do not continue the first byte.
     let script = "\x02\x01I\x01\x48\x02\x29P\x02zGET /sse HTTP/1.1\r\nHost: localhost\r\n\r\n";
     fuzz_http1(script.as_bytes());
 }
@@ -276,7 +278,7 @@ fn a_field_of_an_event_that_is_nearly_too_long_is_held_however_its_data_are_cut(
     }
 }
 
-/// Bytes that mean something to the decoder.
+/// Byte sequences with a meaning for the decoder.
 const TOKENS: [&str; 30] = [
     "GET / HTTP/1.1\r\n\r\n",
     "GET / HTTP/1.1\r\n",

@@ -1,10 +1,10 @@
-//! Gaps, and captures that begin or end in the middle.
+//! Gaps, and captures that begin or end within a message.
 
 use super::*;
 
 const GET: &str = "GET / HTTP/1.1\n\n";
 
-/// What is told of a response to one GET, with a gap: everything behind the request.
+/// Checks the events after the request, for a response to one GET with a gap.
 #[track_caller]
 fn response(before: &str, lost: u64, after: &str, expected: &[&str]) {
     let steps = [client(GET), server(before), server_lost(lost), server_raw(after), server_ends(Ending::Finished)];
@@ -21,7 +21,7 @@ fn a_gap_in_content_of_known_length() {
         &["< 0 200 OK", "< 0 content @39 ab", "< 0 gap 3", "< 0 content @44 fghij", "< 0 incomplete Finished"],
     );
     response(head, 10, "", &["< 0 200 OK", "< 0 gap 10", "< 0 incomplete Finished"]);
-    // The gap reaches into what may be another message.
+    // The gap may reach into another message.
     response(
         head,
         11,
@@ -81,7 +81,7 @@ fn a_stream_of_chunks_goes_on_where_a_chunk_is_certain_to_begin() {
         "2\r\nbc\r\n0\r\n\r\n",
         &["< 0 200 OK", "< 0 content @50 a", "< 0 gap ?", "< 0 content @76 bc", "< 0 incomplete Finished"],
     );
-    // Another byte than the line end behind the data; no size; sizes too large to wait for the proof.
+    // No line end after the data; no size; sizes too large to await the proof.
     for after in ["2\r\nbcd", "data: 1\r\n\r\n", "fffffffff\r\nx", "ffffffffffffffffff\r\n", &"0".repeat(100)] {
         let skipped = format!("< ! skipped 73+{}", after.len());
         let expected = ["< 0 200 OK", "< 0 content @50 a", "< 0 gap ?", &skipped, "< 0 incomplete Finished"];
@@ -91,7 +91,7 @@ fn a_stream_of_chunks_goes_on_where_a_chunk_is_certain_to_begin() {
     response(stream, 20, "2\r\nb", &expected);
 }
 
-/// An event as a chunk.
+/// An event in a chunk of its own.
 fn event(data: &str) -> String {
     let event = format!("event: message\r\ndata: {data}\r\n\r\n");
     format!("{:x}\r\n{event}\r\n", event.len())
@@ -116,7 +116,7 @@ fn events_are_found_whose_head_was_lost() {
             "< 1 complete Finished",
         ],
     );
-    // Not in chunks: until they are over, or another response begins.
+    // Events without chunks end with the stream, or where another response begins.
     response(
         "",
         20,
@@ -130,7 +130,7 @@ fn events_are_found_whose_head_was_lost() {
             "< 1 complete Finished",
         ],
     );
-    // What only resembles them.
+    // Lines that only resemble events.
     for other in ["datum: {}\n", "data: x\n", "event: message\n", "x data: {}\n", "id: 1\nHTTP\ndata: x\n"] {
         response("", 20, other, &[&format!("< ! skipped 20+{}", other.len())]);
     }
@@ -164,7 +164,7 @@ fn events_go_on_behind_a_hole_that_ends_within_one() {
             "< 0 incomplete Finished",
         ],
     );
-    // Another request may have been answered since: they are its answer's.
+    // Another request may have been answered since, so the events belong to its response.
     let server_goes_on = [server(head), client("GET /2 HTTP/1.1\n\n"), server_lost(20), server_raw(&rest)];
     check(
         &[&[client(GET)][..], &server_goes_on, &[server_ends(Ending::Finished)]].concat(),
@@ -321,10 +321,11 @@ fn gaps_beyond_all_measure() {
 }
 
 #[test]
-fn a_body_of_json_rpc_whose_head_was_lost_is_told() {
+fn a_body_of_json_rpc_whose_head_was_lost_is_emitted() {
     let body = r#"{"jsonrpc":"2.0","id":1,"result":{"text":"a\"}\\"}}"#;
     let length = body.len();
-    // The gap ends with the head, within it, and before the size of a chunk; what follows is the next head, or ends a chunk.
+    // The gap ends after the head, within it, or before the size of a chunk. Another head or the
+    // end of a chunk follows.
     for (before, behind) in
         [("", ""), ("", "\r\n0\r\n\r\n"), ("gth: 51\r\nX: y\r\n\r\n", ""), ("33\r\n", "\r\n0\r\n\r\n")]
     {

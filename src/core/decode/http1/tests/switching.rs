@@ -1,17 +1,18 @@
-//! The end of HTTP on a connection: 101 and CONNECT.
+//! The end of HTTP on a connection by 101 or CONNECT.
 
 use super::*;
 
 const UPGRADE: &str = "GET /chat HTTP/1.1\nConnection: Upgrade\nUpgrade: x\n\n";
 
-/// The telling of a conversation whose order of events over both directions does not matter: requests, then responses.
-fn by_direction(steps: &[Step], size: usize) -> [Vec<String>; 2] {
-    let told = told(Limits::default(), steps, size);
-    ['>', '<'].map(|arrow| told.iter().filter(|line| line.starts_with(arrow)).cloned().collect())
+/// The events of requests, then those of responses, for conversations in which the order between
+/// the directions does not matter.
+fn by_direction(steps: &[PeerAction], size: usize) -> [Vec<String>; 2] {
+    let lines = event_lines(Limits::default(), steps, size);
+    ['>', '<'].map(|arrow| lines.iter().filter(|line| line.starts_with(arrow)).cloned().collect())
 }
 
 #[track_caller]
-fn check_each(steps: &[Step], requests: &[&str], responses: &[&str]) {
+fn check_each(steps: &[PeerAction], requests: &[&str], responses: &[&str]) {
     for size in [usize::MAX, 1, 7] {
         let [told_requests, told_responses] = by_direction(steps, size);
         assert_eq!(told_requests, requests, "pieces of {size}");

@@ -1,3 +1,5 @@
+//! Examples of RFC 7541, losses, and any blocks.
+
 use super::super::fuzz::fuzz_hpack;
 use super::*;
 use proptest::prelude::*;
@@ -7,7 +9,7 @@ fn bytes(hex: &str) -> Vec<u8> {
     digits.chunks(2).map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
 }
 
-/// The fields of a block, `?` for what is unknown.
+/// The fields of a block, with `?` for unknown names and values.
 fn fields(hpack: &mut Hpack, block: &[u8]) -> Result<Vec<String>, Malformed> {
     let mut fields = Vec::new();
     let text = |bytes: Option<&[u8]>| bytes.map_or("?".into(), |bytes| String::from_utf8_lossy(bytes).into_owned());
@@ -15,7 +17,7 @@ fn fields(hpack: &mut Hpack, block: &[u8]) -> Result<Vec<String>, Malformed> {
     Ok(fields)
 }
 
-/// RFC 7541 appendix C: blocks of one connection, and what they say.
+/// Decodes the blocks of one connection from RFC 7541 appendix C, and compares the fields.
 fn example(blocks: &[(&str, &[&str])]) {
     let mut hpack = Hpack::new();
     let mut script = Vec::new();
@@ -66,7 +68,8 @@ fn appendix_c_4_requests_with_huffman_codes() {
     ]);
 }
 
-/// The responses of appendices C.5 and C.6, whose table holds 256 bytes: the size is told to the table as an encoder would tell it.
+/// The responses of appendices C.5 and C.6. Their table holds 256 bytes, which the first block sets
+/// as an encoder would.
 const RESPONSES: [&[&str]; 3] = [
     &[
         ":status: 302",
@@ -130,10 +133,11 @@ fn behind_a_loss_only_what_refers_to_it_is_unknown() {
     let mut hpack = Hpack::new();
     fields(&mut hpack, &bytes("8286 8441 0f77 7777 2e65 7861 6d70 6c65 2e63 6f6d")).unwrap();
     hpack.lose();
-    // The authority stands before the loss; cache-control is new.
+    // The authority was sent before the loss; cache-control is new.
     let lost = fields(&mut hpack, &bytes("8286 84be 5808 6e6f 2d63 6163 6865")).unwrap();
     assert_eq!(lost, [":method: GET", ":scheme: http", ":path: /", "?: ?", "cache-control: no-cache"]);
-    // The newest entry is known again, the one before is not; a value whose name is unknown still counts as an entry.
+    // The newest entry is known again, the one before is not. A value whose name is unknown still
+    // counts as an entry.
     let mixed = fields(&mut hpack, &bytes("be bf 7f00 0161 be 5f82 0161")).unwrap();
     assert_eq!(mixed[..2], ["cache-control: no-cache", "?: ?"]);
     assert_eq!(mixed[2..4], ["?: a", "?: a"]);

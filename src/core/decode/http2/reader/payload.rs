@@ -1,23 +1,23 @@
-//! Frames that are read as a whole: header blocks, settings, resets.
+//! Frames that are parsed as a whole: header blocks, settings, resets.
 
 use super::super::block::{Block, Purpose, Secret};
 use super::super::frame::{self, FrameHead, HEAD, MAX_FRAME_SIZE, flag, kind};
-use super::{Reader, State, Turn};
+use super::{FrameContext, Reader, State};
 use crate::decode::http::HttpEvent;
 use crate::decode::http::{MASK, StartLine};
 use crate::decode::{Anomaly, Direction};
 
-/// The parameter of SETTINGS that matters here, and the largest value it can have (RFC 9113 section 6.5.2). The size of the table of header
-/// blocks is told in the blocks themselves.
+/// The parameter of SETTINGS that matters here, and its largest value (RFC 9113 section 6.5.2). The
+/// size of the header table is part of the header blocks themselves.
 const SETTINGS_MAX_FRAME_SIZE: u16 = 5;
 const LARGEST: u32 = (1 << 24) - 1;
 
-/// Error codes that say that nothing failed (RFC 9113 section 7): NO_ERROR, CANCEL.
+/// Error codes that mean no failure (RFC 9113 section 7): NO_ERROR, CANCEL.
 const HARMLESS: [u32; 2] = [0, 8];
 
 impl Reader {
-    /// A payload that is whole.
-    pub(super) fn payload(&mut self, head: &FrameHead, payload: &[u8], turn: &mut Turn<'_>) {
+    /// Processes the payload of a frame.
+    pub(super) fn payload(&mut self, head: &FrameHead, payload: &[u8], context: &mut FrameContext<'_>) {
         let word =
             |at: usize| payload.get(at..at + 4).map(|word| u32::from_be_bytes([word[0], word[1], word[2], word[3]]));
         let at = self.offset - HEAD as u64;
@@ -25,7 +25,7 @@ impl Reader {
             kind::HEADERS | kind::PUSH_PROMISE => {
                 let (purpose, before) = match head.kind {
                     kind::PUSH_PROMISE => (Purpose::Promise, 4),
-                    // Section 6.2: the priority is a stream and a weight.
+                    // Section 6.2: the priority consists of a stream and a weight.
                     _ => (
                         Purpose::Head { end: head.has(flag::END_STREAM) },
                         if head.has(flag::PRIORITY) { 5 } else { 0 },
@@ -45,55 +45,55 @@ impl Reader {
                         self.block = Some(block);
                     }
                     Err(expected) => {
-                        self.odd(expected, turn);
+                        self.report_unexpected(expected, context);
                         let mut block = Block::new(head.stream, purpose, at);
                         block.push(self.offset, payload);
                         self.block = Some(block);
-                        return self.lose_block(turn);
+                        return self.lose_block(context);
                     }
                 }
-                self.settle(head, turn);
+                self.finish_block(head, context);
             }
             kind::CONTINUATION => {
                 if let Some(block) = &mut self.block {
                     block.push(self.offset, payload);
                 }
-                self.settle(head, turn);
+                self.finish_block(head, context);
             }
             kind::SETTINGS => {
                 for setting in payload.chunks_exact(6) {
                     let (name, value) = setting.split_at(2);
                     if name == SETTINGS_MAX_FRAME_SIZE.to_be_bytes() {
                         let value = u32::from_be_bytes([value[0], value[1], value[2], value[3]]);
-                        let size = &mut turn.streams.frame_size[self.direction.reversed() as usize];
+                        let size = &mut context.streams.frame_size[self.direction.reversed() as usize];
                         *size = (*size).max(Some(value.clamp(MAX_FRAME_SIZE, LARGEST)));
                     }
                 }
-                let size = &mut turn.streams.frame_size[self.direction.reversed() as usize];
+                let size = &mut context.streams.frame_size[self.direction.reversed() as usize];
                 size.get_or_insert(MAX_FRAME_SIZE);
             }
             kind::RST_STREAM => {
                 let code = word(0).unwrap_or_default();
-                // What was over before needs no reset, and some servers send one.
-                let exchange = turn.streams.open(head.stream).filter(|_| !HARMLESS.contains(&code));
+                // A stream that is over needs no reset, but some servers send one.
+                let exchange = context.streams.open(head.stream).filter(|_| !HARMLESS.contains(&code));
                 if exchange.is_some() {
                     let anomaly = Anomaly::StreamReset { offset: at, stream: head.stream, code };
-                    (turn.sink)(HttpEvent::Anomaly { direction: self.direction, exchange, anomaly });
+                    (context.sink)(HttpEvent::Anomaly { direction: self.direction, exchange, anomaly });
                 }
-                turn.streams.reset(head.stream, self.direction, self.offset + u64::from(head.length), turn.sink);
+                context.streams.reset(head.stream, self.direction, self.offset + u64::from(head.length), context.sink);
             }
             kind::GOAWAY => {
                 let code = word(4).unwrap_or_default();
                 if code != 0 {
-                    self.anomaly(Anomaly::GoingAway { offset: at, code }, turn);
+                    self.report(Anomaly::GoingAway { offset: at, code }, context);
                 }
             }
             _ => {}
         }
     }
 
-    /// A fragment was added: with END_HEADERS the block is whole.
-    pub(super) fn settle(&mut self, head: &FrameHead, turn: &mut Turn<'_>) {
+    /// Ends a block whose last fragment was added, which END_HEADERS shows.
+    pub(super) fn finish_block(&mut self, head: &FrameHead, context: &mut FrameContext<'_>) {
         if !head.has(flag::END_HEADERS) {
             return;
         }
@@ -102,23 +102,25 @@ impl Reader {
             Purpose::Head { .. } => self.direction,
             Purpose::Promise => Direction::ClientToServer,
         };
-        let said = block.decode(direction, &mut self.hpack, self.most);
-        self.secrets(said.secrets, turn);
+        let decoded = block.decode(direction, &mut self.hpack, self.most);
+        self.secrets(decoded.secrets, context);
         let offset = block.place.start;
         let Purpose::Head { end } = block.purpose else {
-            // Nobody of MCP pushes: the promise matters for the table alone, and the pushed answer stays one without request.
+            // No MCP implementation uses push. The promise only matters for the table, and a pushed
+            // response stays without a request.
             return;
         };
-        let (sink, direction) = (&mut *turn.sink, self.direction);
-        let exchange = match turn.streams.headed(block.stream, direction, sink) {
+        let (sink, direction) = (&mut *context.sink, self.direction);
+        let exchange = match context.streams.stream_of_head(block.stream, direction, sink) {
             None => None,
             Some((stream, is_new)) => {
                 let exchange = stream.exchange;
                 let headed = &mut stream.headed[direction as usize];
-                // RFC 9113 section 8.1: interim responses, one head, content, trailers. Fields of trailers are not shown, as in HTTP/1.
+                // RFC 9113 section 8.1: interim responses, one head, content, trailers. Fields of
+                // trailers are not shown, as in HTTP/1.
                 if !*headed {
-                    *headed = !matches!(said.head.start, StartLine::Response { status: 100..=199, .. });
-                    let head = Box::new(said.head);
+                    *headed = !matches!(decoded.head.start, StartLine::Response { status: 100..=199, .. });
+                    let head = Box::new(decoded.head);
                     sink(HttpEvent::Head { exchange, direction, stream: Some(block.stream), head });
                 }
                 if is_new && direction == Direction::ServerToClient && !block.stream.is_multiple_of(2) {
@@ -128,59 +130,60 @@ impl Reader {
                 Some(exchange)
             }
         };
-        let mut odd = |anomaly| (turn.sink)(HttpEvent::Anomaly { direction, exchange, anomaly });
-        if said.malformed {
+        let mut odd = |anomaly| (context.sink)(HttpEvent::Anomaly { direction, exchange, anomaly });
+        if decoded.malformed {
             odd(Anomaly::NotHttp { offset, expected: "a header block (RFC 7541)" });
         }
-        if said.too_long {
+        if decoded.too_long {
             odd(Anomaly::LimitReached { limit: "head", offset });
         }
-        if said.unknown > 0 {
-            odd(Anomaly::UnknownFields { offset, count: said.unknown });
+        if decoded.unknown > 0 {
+            odd(Anomaly::UnknownFields { offset, count: decoded.unknown });
         }
         if end {
-            turn.streams.end(block.stream, direction, turn.sink);
+            context.streams.end(block.stream, direction, context.sink);
         }
     }
 
-    /// The block that is open will not be whole, so nobody knows what it added to the table.
-    pub(super) fn lose_block(&mut self, turn: &mut Turn<'_>) {
+    /// Drops the open block, which will not be complete. Its additions to the table are unknown.
+    pub(super) fn lose_block(&mut self, context: &mut FrameContext<'_>) {
         if let Some(block) = self.block.take() {
             self.hpack.lose();
-            self.secrets(block.hidden(), turn);
+            self.secrets(block.masked_ranges(), context);
             if let Purpose::Head { end: true } = block.purpose {
-                turn.streams.damage(block.stream, self.direction);
-                turn.streams.end(block.stream, self.direction, turn.sink);
+                context.streams.damage(block.stream, self.direction);
+                context.streams.end(block.stream, self.direction, context.sink);
             }
         }
     }
 
-    /// Passes over a frame of a block that is not decoded.
-    pub(super) fn skip_block(&mut self, head: &FrameHead, turn: &mut Turn<'_>) -> Option<usize> {
+    /// Skips a frame of a block that is not decoded.
+    pub(super) fn skip_block(&mut self, head: &FrameHead, context: &mut FrameContext<'_>) -> Option<usize> {
         self.hpack.lose();
         let start = self.offset + HEAD as u64;
         let range = start..start + u64::from(head.length);
-        self.secrets([Secret { range, mask: MASK }], turn);
+        self.secrets([Secret { range, mask: MASK }], context);
         if head.kind == kind::HEADERS && head.has(flag::END_STREAM) {
-            turn.streams.damage(head.stream, self.direction);
-            turn.streams.end(head.stream, self.direction, turn.sink);
+            context.streams.damage(head.stream, self.direction);
+            context.streams.end(head.stream, self.direction, context.sink);
         }
-        self.go(HEAD, State::Skip(head.length))
+        self.enter(HEAD, State::Skip(head.length))
     }
 
-    /// What came of a header block's fragment will not be decoded: it counts as a secret.
-    pub(super) fn hide_held(&mut self, head: &FrameHead, turn: &mut Turn<'_>) {
+    /// Handles a header fragment that will not be decoded: all of it counts as a secret.
+    pub(super) fn mask_payload(&mut self, head: &FrameHead, context: &mut FrameContext<'_>) {
         if let kind::HEADERS | kind::PUSH_PROMISE | kind::CONTINUATION = head.kind {
             self.hpack.lose();
-            // Behind the hole the rest of the fragment follows.
+            // The rest of the fragment follows after the gap.
             let range = self.offset..self.offset + u64::from(head.length);
-            self.secrets([Secret { range, mask: MASK }], turn);
+            self.secrets([Secret { range, mask: MASK }], context);
         }
     }
 
-    pub(super) fn secrets(&self, secrets: impl IntoIterator<Item = Secret>, turn: &mut Turn<'_>) {
+    /// Emits the ranges of secrets.
+    pub(super) fn secrets(&self, secrets: impl IntoIterator<Item = Secret>, context: &mut FrameContext<'_>) {
         for Secret { range, mask } in secrets {
-            (turn.sink)(HttpEvent::Secret { direction: self.direction, range, mask });
+            (context.sink)(HttpEvent::Secret { direction: self.direction, range, mask });
         }
     }
 }

@@ -1,11 +1,11 @@
-//! What holds for any conversation.
+//! Properties that hold for any conversation.
 
 use proptest::prelude::*;
 
 use super::super::fuzz::fuzz_http2;
 use super::*;
 
-/// Frames of one stream, in order.
+/// The frames of one stream, in order.
 fn stream(id: u32, texts: &[String]) -> Vec<Vec<u8>> {
     let mut frames = vec![headers(WHOLE, id, &[&b"\x83"[..], &literal("n", &id.to_string())].concat())];
     frames.extend(texts.iter().map(|text| data(0, id, text)));
@@ -13,18 +13,18 @@ fn stream(id: u32, texts: &[String]) -> Vec<Vec<u8>> {
     frames
 }
 
-/// Of each stream what is told of it, contents joined.
+/// The lines of each stream, with contents joined.
 fn by_stream(lines: Vec<String>) -> std::collections::BTreeMap<String, String> {
-    let mut told = std::collections::BTreeMap::<String, String>::new();
+    let mut events = std::collections::BTreeMap::<String, String>::new();
     for line in lines {
         let (stream, what) = line.split_once("> ").expect("a line of a request");
-        told.entry(stream.to_owned()).or_default().push_str(what);
+        events.entry(stream.to_owned()).or_default().push_str(what);
     }
-    told.values_mut().for_each(|what| *what = what.replace("''", ""));
-    told
+    events.values_mut().for_each(|what| *what = what.replace("''", ""));
+    events
 }
 
-/// Frames, likely ones among them.
+/// Frames, among them likely ones.
 fn step() -> impl Strategy<Value = Vec<u8>> {
     let kind = prop::sample::select(&[0u8, 0, 1, 1, 2, 3, 4, 5, 6, 7, 8, 9, 9, 10, 200][..]);
     let flags = prop::sample::select(&[0u8, 1, 4, 5, 8, 0x20, 0x2d][..]);
@@ -48,7 +48,7 @@ proptest! {
         let mut queues: Vec<std::collections::VecDeque<Vec<u8>>> =
             texts.iter().enumerate().map(|(at, texts)| stream(at as u32 * 2 + 1, texts).into()).collect();
         let straight = [PREFACE.to_vec(), queues.iter().flatten().flatten().copied().collect()].concat();
-        // A stream is opened by a number larger than any before, so the heads come in order.
+        // A new stream has a higher number than all before, so the heads are sent in order.
         let mut mixed = PREFACE.to_vec();
         queues.iter_mut().for_each(|queue| mixed.extend(queue.pop_front().unwrap_or_default()));
         for index in order {
@@ -57,7 +57,7 @@ proptest! {
         }
         queues.iter_mut().for_each(|queue| mixed.extend(queue.drain(..).flatten()));
         let run = |bytes: &[u8], size: usize| {
-            by_stream(talk(&bytes.chunks(size).map(|piece| (CLIENT, Piece::Data(piece))).collect::<Vec<_>>()))
+            by_stream(decode_pieces(&bytes.chunks(size).map(|piece| (CLIENT, Piece::Data(piece))).collect::<Vec<_>>()))
         };
         prop_assert_eq!(run(&straight, usize::MAX), run(&mixed, size));
     }
@@ -73,7 +73,8 @@ proptest! {
     }
 }
 
-/// Found by the law above: the preface from the side of the server, then the settings of a client.
+/// A case that the property above found: the preface from the server's side, then a
+/// client's settings.
 #[test]
 fn a_preface_from_the_wrong_side() {
     let steps = [[&[3, 24], PREFACE].concat(), vec![3, 9, 0, 0, 0, 1, 4, 0, 0, 0, 1]];

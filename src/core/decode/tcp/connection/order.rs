@@ -1,26 +1,35 @@
-//! The order of delivery: what waits for what, and for how long.
+//! The order of delivery: what a piece waits for, and for how long.
 //!
 //! A piece is delivered when three things hold:
 //!
-//! 1. its direction knows where it begins (a SYN, or the search for an earlier start is over),
-//! 2. everything before it was delivered or declared lost,
-//! 3. the other direction was delivered up to the piece's acknowledgment number, for what the sender had seen came before
-//!    what it said. So no response precedes its request, in whatever order the capture holds them.
+//! 1. The beginning of its direction is certain, by a SYN or after the search for an earlier start.
+//! 2. Everything before it was delivered or declared lost.
+//! 3. The other direction was delivered up to the piece's acknowledgment number, since the sender
+//!    had received those bytes before.
 //!
-//! Of a connection of which one side was not seen yet nothing waits on a term: that side may be late as a whole, for `Limits::unseen_time`.
+//! No response therefore precedes its request, in whatever order the packets were captured.
 //!
-//! What waits on one of the three is held, and what it waits for is missing. Missing bytes count as lost when the peer has
-//! acknowledged them and `Limits::loss_packets` further packets of the connection, or `Limits::loss_time` with `Limits::loss_segments` of
-//! all connections, or `Limits::loss_quiet`, have gone; when a memory limit is reached; and when the connection closes. Two pieces that wait for each other mean that one was sent twice and only the
-//! second sending was captured: it knew more than the first did.
+//! While only one direction of a connection has been captured, no deadline applies. The other
+//! direction may be late as a whole, by up to `Limits::unseen_time`.
+//!
+//! A piece that waits for one of the three conditions is buffered. Missing bytes count as lost when
+//! the peer has acknowledged them and one of these allowances has passed:
+//!
+//! - `Limits::loss_packets` further packets of the connection,
+//! - `Limits::loss_time` together with `Limits::loss_segments` segments of all connections,
+//! - `Limits::loss_quiet`.
+//!
+//! They also count as lost when a memory limit is reached and when the connection closes. Two
+//! pieces that wait for each other show that one was retransmitted, and that only the
+//! retransmission was captured: it acknowledges more than the first sending did.
 
-use super::super::assembler::{Assembler, Captured, Head, Sighting};
+use super::super::assembler::{Assembler, Captured, FirstBuffered, Sighting};
 use super::super::sequence::{Patience, Stamp, after};
 use super::super::{Anomaly, Delivery, Ending, Piece, Side, Sink};
 use super::{Connection, Context, SIDES};
 use crate::capture::{Limits, PacketRange, Time};
 
-/// A run of new bytes of one side, wherever they are kept.
+/// New bytes of one side, to be delivered.
 pub(super) struct Run<'a> {
     pub start: u64,
     pub bytes: &'a [u8],
@@ -29,24 +38,21 @@ pub(super) struct Run<'a> {
     pub acknowledged: u64,
 }
 
-/// How long an earlier start is looked for: in a file a SYN may stand behind packets that came long after it.
+/// The patience of the search for an earlier start. In a file, a SYN may be captured long after the
+/// packets that follow it.
 fn search_patience(limits: &Limits) -> Patience {
     if limits.is_live() { Patience::Short } else { Patience::Start }
 }
 
 impl Connection {
-    /// Delivers all that is held, in causal order, declaring lost what is missing before it.
-    pub fn release<S: Sink>(&mut self, context: &mut Context<'_, S>) {
-        self.release_until(None, context);
-    }
-
-    /// The same, up to what was captured at `until`. Says when that was captured which comes next.
+    /// Delivers everything that is held and was captured up to `until`, in causal order. Bytes that
+    /// are missing before it are declared lost. Returns when the next held piece was captured.
     pub fn release_until<S: Sink>(
         &mut self,
         until: Option<Captured>,
         context: &mut Context<'_, S>,
     ) -> Option<Captured> {
-        self.stop_awaiting();
+        self.stop_awaiting_unseen_side();
         self.sides.iter_mut().for_each(Assembler::settle);
         loop {
             let ready = self.first_ready();
@@ -55,44 +61,45 @@ impl Connection {
                 return Some(next);
             }
             match ready {
-                Some(_) => self.deliver_head(side, context),
-                None => self.force(side, context),
+                Some(_) => self.deliver_next(side, context),
+                None => self.skip_missing(side, context),
             }
         }
     }
 
-    /// When that was captured which is told first of what is held.
-    pub fn holds_from(&self) -> Option<Captured> {
+    /// The capture time of the first buffered piece.
+    pub fn first_buffered_time(&self) -> Option<Captured> {
         self.first_waiting().map(|(_, captured)| captured)
     }
 
-    /// Delivers held pieces and FINs that wait for nothing, those seen first in the capture first.
+    /// Delivers buffered pieces and FINs that wait for nothing, in order of capture.
     pub(super) fn drain<S: Sink>(&mut self, context: &mut Context<'_, S>) {
         while let Some((side, _)) = self.first_ready() {
-            self.deliver_head(side, context);
+            self.deliver_next(side, context);
         }
     }
 
     /// The side whose next piece was captured first, of those that wait for nothing.
     fn first_ready(&self) -> Option<(Side, Captured)> {
-        let ready = SIDES.into_iter().filter_map(|side| Some((side, self.head_if_ready(side)?.captured())));
+        let ready = SIDES.into_iter().filter_map(|side| Some((side, self.ready_piece(side)?.captured())));
         ready.min_by_key(|(_, captured)| *captured)
     }
 
-    fn head_if_ready(&self, side: Side) -> Option<Head> {
+    /// The next piece of `side`, if it waits for nothing.
+    fn ready_piece(&self, side: Side) -> Option<FirstBuffered> {
         let (own, other) = (&self.sides[side.index()], &self.sides[side.other().index()]);
-        let head = own.head().filter(|head| own.is_settled() && head.start == own.next())?;
-        let acknowledged = head.sighting.acknowledged;
+        let first = own.first_buffered().filter(|first| own.is_settled() && first.start == own.next())?;
+        let acknowledged = first.sighting.acknowledged;
         let informed = acknowledged == 0 || (other.is_settled() && other.has_delivered(acknowledged));
-        informed.then_some(head)
+        informed.then_some(first)
     }
 
-    /// Delivers what stands at the next position of `side`: a held piece, or the FIN.
-    fn deliver_head<S: Sink>(&mut self, side: Side, context: &mut Context<'_, S>) {
+    /// Delivers the buffered piece or the FIN at the next position of `side`.
+    fn deliver_next<S: Sink>(&mut self, side: Side, context: &mut Context<'_, S>) {
         let own = &mut self.sides[side.index()];
         let start = own.next();
         if own.end() == Some(start) {
-            let sighting = own.head().map(|head| head.sighting);
+            let sighting = own.first_buffered().map(|first| first.sighting);
             return self.end(side, Ending::Finished, sighting, context);
         }
         let Some(held) = own.take() else { return };
@@ -101,6 +108,7 @@ impl Connection {
         self.deliver(side, run, context);
     }
 
+    /// Delivers bytes of `side`.
     pub(super) fn deliver<S: Sink>(&mut self, side: Side, run: Run<'_>, context: &mut Context<'_, S>) {
         let index = side.index();
         self.facts.ends[index].bytes += run.bytes.len() as u64;
@@ -112,12 +120,13 @@ impl Connection {
             piece: Piece::Data(run.bytes),
             origin: run.origin,
             time: run.time,
-            acknowledged: self.seen_of(side.other(), run.acknowledged),
+            acknowledged: self.acknowledged_offset(side.other(), run.acknowledged),
         });
     }
 
-    /// The offset in `side`'s stream of what its peer had acknowledged; never beyond what was delivered.
-    fn seen_of(&self, side: Side, acknowledged: u64) -> u64 {
+    /// The offset in `side`'s stream that its peer had acknowledged, but not beyond
+    /// what was delivered.
+    fn acknowledged_offset(&self, side: Side, acknowledged: u64) -> u64 {
         let other = &self.sides[side.index()];
         let delivered = other.next().min(other.end().unwrap_or(u64::MAX));
         if other.is_settled() { other.offset(acknowledged.min(delivered)) } else { 0 }
@@ -128,7 +137,7 @@ impl Connection {
         &mut self,
         side: Side,
         position: u64,
-        head: Option<Head>,
+        first: Option<FirstBuffered>,
         context: &mut Context<'_, S>,
     ) {
         let own = &mut self.sides[side.index()];
@@ -136,7 +145,7 @@ impl Connection {
         own.advance(position);
         let offset = own.offset(start);
         self.facts.ends[side.index()].lost += length;
-        let packet = head.map_or(self.last_packet, |head| head.sighting.packet);
+        let packet = first.map_or(self.last_packet, |first| first.sighting.packet);
         context.sink.anomaly(self.id, side, packet, Anomaly::Lost { offset, length });
         context.sink.delivered(Delivery {
             connection: self.id,
@@ -145,10 +154,11 @@ impl Connection {
             piece: Piece::Gap(length),
             origin: &[],
             time: context.now,
-            acknowledged: self.seen_of(side.other(), head.map_or(0, |head| head.sighting.acknowledged)),
+            acknowledged: self.acknowledged_offset(side.other(), first.map_or(0, |first| first.sighting.acknowledged)),
         });
     }
 
+    /// Ends the stream of `side`. `sighting` is that of the FIN, if there was one.
     pub(super) fn end<S: Sink>(
         &mut self,
         side: Side,
@@ -167,15 +177,15 @@ impl Connection {
             piece: Piece::End(ending),
             origin: &[],
             time: sighting.map_or(context.now, |sighting| sighting.time),
-            acknowledged: self.seen_of(side.other(), acknowledged),
+            acknowledged: self.acknowledged_offset(side.other(), acknowledged),
         });
     }
 
-    /// Stops waiting for what has been missing for too long.
-    pub(super) fn give_up<S: Sink>(&mut self, now: Stamp, context: &mut Context<'_, S>) {
+    /// Ends the waiting for what has been missing for too long.
+    pub(super) fn stop_waiting<S: Sink>(&mut self, now: Stamp, context: &mut Context<'_, S>) {
         let Context { limits, disorder, .. } = *context;
-        if self.is_awaiting() && now.time.since(self.opened) >= limits.unseen_time {
-            self.stop_awaiting();
+        if self.awaits_unseen_side() && now.time.since(self.opened) >= limits.unseen_time {
+            self.stop_awaiting_unseen_side();
         }
         for side in SIDES {
             let since = self.search_since(side);
@@ -185,103 +195,113 @@ impl Connection {
         }
         self.drain(context);
         while let Some(side) = SIDES.into_iter().find(|side| self.is_overdue(*side, now, disorder, limits)) {
-            self.force(side, context);
+            self.skip_missing(side, context);
             self.drain(context);
         }
     }
 
-    /// Whether one side was not seen so far, and is waited for.
-    pub(super) fn is_awaiting(&self) -> bool {
-        self.awaits_both && self.facts.ends.iter().any(|end| end.packets == 0)
+    /// Whether nothing was captured of one side so far, and the connection waits for it.
+    pub(super) fn awaits_unseen_side(&self) -> bool {
+        self.may_await_side && self.facts.ends.iter().any(|end| end.packets == 0)
     }
 
-    /// A segment of `side` comes, and so far there were none of one of the two. If this is the first, and the other side spoke of it before, it stands so
-    /// late behind that, or its whole direction does: another tap's clock, another file. What comes first may be less late than what
-    /// follows, so twice as long is waited from now on.
-    pub(super) fn meet(&mut self, side: Side, now: Stamp) {
+    /// Called for a segment of `side` while one side has sent none.
+    ///
+    /// If this is its first segment and the other side acknowledged it before, the whole direction
+    /// may be late: another tap's clock, another file. The first segment may be less late than
+    /// those after it, so twice its delay is allowed from now on.
+    pub(super) fn note_side_delay(&mut self, side: Side, now: Stamp) {
         if self.facts.ends[side.index()].packets == 0 && !self.sides[side.index()].is_unseen() {
             self.late = now.time.since(self.opened).saturating_mul(2);
             self.sides.iter_mut().for_each(|side| side.search_from(now));
         }
     }
 
-    /// Stops waiting for a side of which nothing was seen. Says whether there was one.
-    pub fn stop_awaiting(&mut self) -> bool {
-        std::mem::take(&mut self.awaits_both) && self.facts.ends.iter().any(|end| end.packets == 0)
+    /// Stops waiting for a side of which nothing was captured. Returns whether there was one.
+    pub fn stop_awaiting_unseen_side(&mut self) -> bool {
+        std::mem::take(&mut self.may_await_side) && self.facts.ends.iter().any(|end| end.packets == 0)
     }
 
-    /// Since when it is looked for where the stream of `side` begins. While a side is awaited there is no hurry.
+    /// The moment when the search for the beginning of `side` started. None while a side is
+    /// awaited, since then there is no hurry.
     fn search_since(&self, side: Side) -> Option<Stamp> {
-        self.sides[side.index()].open_since().filter(|_| !self.is_awaiting())
+        self.sides[side.index()].open_since().filter(|_| !self.awaits_unseen_side())
     }
 
-    /// Since when `side` waits for something, and how long; `None` where it waits without a term: bytes that nobody acknowledged may
-    /// still be sent again.
-    fn waits_since(&self, side: Side) -> Option<(Stamp, Patience)> {
+    /// The moment since when `side` waits, and its patience. `None` where it waits without a
+    /// deadline: bytes that nobody acknowledged may still be retransmitted.
+    fn waiting_since(&self, side: Side) -> Option<(Stamp, Patience)> {
         let own = &self.sides[side.index()];
-        let head = own.head().filter(|_| own.is_settled())?;
-        let Sighting { arrived, needed, .. } = head.sighting;
-        // In a capture of one direction nothing is ever acknowledged, and nothing of the other comes.
+        let first = own.first_buffered().filter(|_| own.is_settled())?;
+        let Sighting { arrived, needed, .. } = first.sighting;
+        // A capture of one direction has no ACKs of its bytes, and nothing of the other direction
+        // follows.
         let one_sided = self.facts.ends[side.other().index()].packets == 0;
         let long = if self.late > 0 { Patience::Late } else { Patience::Long };
-        if self.is_awaiting() || self.search_since(side.other()).is_some() {
+        if self.awaits_unseen_side() || self.search_since(side.other()).is_some() {
             return None;
         }
-        if head.start == own.next() {
+        if first.start == own.next() {
             return Some((arrived, if one_sided { Patience::Short } else { long }));
         }
         needed.map(|since| (since, long)).or(one_sided.then_some((arrived, Patience::Time)))
     }
 
+    /// Whether `side` has waited for too long.
     fn is_overdue(&self, side: Side, now: Stamp, disorder: i64, limits: &Limits) -> bool {
         let late = self.late.saturating_add(disorder);
-        self.waits_since(side).is_some_and(|(since, patience)| since.has_aged(now, patience, late, limits))
+        self.waiting_since(side).is_some_and(|(since, patience)| since.has_aged(now, patience, late, limits))
     }
 
+    /// The next time at which `side` may have waited for too long.
     pub(super) fn due(&self, side: Side, now: Time, disorder: i64, limits: &Limits) -> Option<Time> {
-        if self.is_awaiting() {
+        if self.awaits_unseen_side() {
             return after(self.opened, limits.unseen_time);
         }
         if let Some(since) = self.search_since(side) {
             return since.due(now, search_patience(limits), disorder, limits);
         }
-        let (since, patience) = self.waits_since(side)?;
+        let (since, patience) = self.waiting_since(side)?;
         since.due(now, patience, self.late.saturating_add(disorder), limits)
     }
 
     /// The side whose next piece was captured first, of those that wait.
     fn first_waiting(&self) -> Option<(Side, Captured)> {
-        let waiting = SIDES.into_iter().filter_map(|side| Some((side, self.sides[side.index()].head()?.captured())));
+        let waiting =
+            SIDES.into_iter().filter_map(|side| Some((side, self.sides[side.index()].first_buffered()?.captured())));
         waiting.min_by_key(|(_, captured)| *captured)
     }
 
-    /// Goes on without what the next piece of `side` waits for. Both directions are settled.
-    fn force<S: Sink>(&mut self, side: Side, context: &mut Context<'_, S>) {
+    /// Continues without what the next piece of `side` waits for. Both directions are settled.
+    fn skip_missing<S: Sink>(&mut self, side: Side, context: &mut Context<'_, S>) {
         let (own, other) = (&self.sides[side.index()], &self.sides[side.other().index()]);
-        let Some(head) = own.head() else { return };
-        if head.start > own.next() {
-            return self.lose(side, head.start, Some(head), context);
+        let Some(first) = own.first_buffered() else { return };
+        if first.start > own.next() {
+            return self.lose(side, first.start, Some(first), context);
         }
-        let acknowledged = head.sighting.acknowledged;
-        match other.head() {
-            // Each waits for the other: the one captured later was sent again, knowing more than the first time.
-            Some(theirs) if theirs.start == other.next() => {
-                let again = if theirs.captured() > head.captured() { side.other() } else { side };
-                self.deliver_head(again, context);
+        let acknowledged = first.sighting.acknowledged;
+        match other.first_buffered() {
+            // Each waits for the other. The one captured later is a retransmission, which
+            // acknowledges more.
+            Some(other_first) if other_first.start == other.next() => {
+                let again = if other_first.captured() > first.captured() { side.other() } else { side };
+                self.deliver_next(again, context);
             }
-            Some(theirs) => self.lose(side.other(), theirs.start.min(acknowledged), Some(theirs), context),
-            // One position behind everything else is a FIN that was not captured.
-            None if acknowledged == other.next() + 1 => self.deliver_head(side, context),
+            Some(other_first) => {
+                self.lose(side.other(), other_first.start.min(acknowledged), Some(other_first), context)
+            }
+            // A single position after everything else is a FIN that was not captured.
+            None if acknowledged == other.next() + 1 => self.deliver_next(side, context),
             None => self.lose(side.other(), acknowledged, None, context),
         }
     }
 
-    /// Holds no more than one direction may.
-    pub(super) fn keep_within_limit<S: Sink>(&mut self, side: Side, context: &mut Context<'_, S>) {
+    /// Enforces the limit on the memory of one direction.
+    pub(super) fn enforce_limit<S: Sink>(&mut self, side: Side, context: &mut Context<'_, S>) {
         let most = context.limits.reassembly_per_direction;
-        if self.sides[side.index()].cost() > most && self.stop_awaiting() {
+        if self.sides[side.index()].cost() > most && self.stop_awaiting_unseen_side() {
             self.sides.iter_mut().for_each(Assembler::settle);
-            self.give_up(self.stamp(context), context);
+            self.stop_waiting(self.stamp(context), context);
         }
         if self.sides[side.index()].cost() <= most {
             return;
@@ -290,7 +310,7 @@ impl Connection {
         self.sides.iter_mut().for_each(Assembler::settle);
         self.drain(context);
         while self.sides[side.index()].cost() > most {
-            self.force(side, context);
+            self.skip_missing(side, context);
             self.drain(context);
         }
     }

@@ -1,10 +1,10 @@
-//! The laws of the reassembler as properties over generated conversations.
+//! Properties of the reassembler over generated conversations.
 
 use proptest::prelude::*;
 
 use super::super::Flags;
-use super::super::fuzz::{Said, fuzz_tcp};
-use super::talk::{Bench, Frame, Talk, bytes, run, told, whole};
+use super::super::fuzz::{Emitted, fuzz_tcp};
+use super::conversation::{Bench, Frame, Talk, bytes, conversation_lines, run, whole};
 use crate::capture::{Limits, Time};
 use crate::decode::Side::{self, First, Second};
 
@@ -29,32 +29,34 @@ proptest! {
 
     #[test]
     fn any_cutting_into_segments_gives_the_same_streams(turns in turns(), initial in initial(), segment in 1..3_000usize) {
-        prop_assert_eq!(told(&run(&Talk::whole(initial, &turns, segment).frames)), whole(&turns));
+        prop_assert_eq!(conversation_lines(&run(&Talk::whole(initial, &turns, segment).frames)), whole(&turns));
     }
 
-    /// Whatever the order, handshake and FINs included, and whether the times go with the segments or not.
+    /// For any order of packets, handshake and FINs included, with times that fit the order
+    /// or do not.
     #[test]
     fn any_permutation_of_a_lossless_capture_gives_the_same_conversation(
         ((turns, frames), restamped) in (talk().prop_flat_map(|(turns, talk)| (Just(turns), Just(talk.frames).prop_shuffle())), any::<bool>())
     ) {
         let mut frames = frames;
-        // More than `loss_packets` could mean that a start was not captured.
+        // More packets than `loss_packets` could mean that a start was not captured.
         prop_assume!(frames.len() < 250);
         if restamped {
             for (frame, time) in frames.iter_mut().zip(1..) {
                 frame.time = time;
             }
         }
-        prop_assert_eq!(told(&run(&frames)), whole(&turns));
+        prop_assert_eq!(conversation_lines(&run(&frames)), whole(&turns));
     }
 
-    /// One direction was captured by a clock of its own, or into a file of its own; a tap may also have mixed up its packets.
+    /// One direction was captured with a clock of its own or into a file of its own. A tap may also
+    /// have reordered its packets.
     #[test]
     fn a_direction_behind_the_other_is_waited_for(
         (turns, talk) in talk(),
         late in prop_oneof![Just(First), Just(Second)],
         (slow, by) in (1..3_000i64, 0..200_000i64),
-        // Less than `loss_time` together.
+        // Less than `loss_time` in total.
         window in 1..30usize,
         in_files in any::<bool>(),
         places in prop::collection::vec(any::<u8>(), 61),
@@ -66,7 +68,7 @@ proptest! {
         frames.sort_by_key(|frame| if in_files { i64::from(frame.side == late) } else { frame.time });
         let mut placed: Vec<(&u8, &Frame)> = places.iter().cycle().zip(&frames).collect();
         placed.chunks_mut(window).for_each(|window| window.sort_by_key(|(place, _)| **place));
-        prop_assert_eq!(told(&run(placed.into_iter().map(|(_, frame)| frame))), whole(&turns));
+        prop_assert_eq!(conversation_lines(&run(placed.into_iter().map(|(_, frame)| frame))), whole(&turns));
     }
 
     #[test]
@@ -76,7 +78,8 @@ proptest! {
     ) {
         let mut frames = talk.frames.clone();
         for (which, place, before, length) in again {
-            // A copy of some bytes that were sent by then, cut elsewhere, sent again with its first ACK.
+            // A copy of bytes that were sent by then, with other borders, sent again with its first
+            // ACK.
             let mut copy = which.get(&talk.frames).clone();
             let place = place.index(frames.len());
             let Some(original) = frames.iter().position(|frame| *frame == copy) else { continue };
@@ -91,10 +94,11 @@ proptest! {
             }
             frames.insert(place.max(original + 1).min(frames.len()), copy);
         }
-        prop_assert_eq!(told(&run(&frames)), whole(&turns));
+        prop_assert_eq!(conversation_lines(&run(&frames)), whole(&turns));
     }
 
-    /// What its sender sends again, cut elsewhere, knows all that was said since; the capture holds it before the first sending, or behind.
+    /// Retransmissions with other borders acknowledge everything received since. They are captured
+    /// before or after the first sending.
     #[test]
     fn copies_that_know_more_in_any_order_change_nothing(
         ((turns, talk), again) in (talk(), prop::collection::vec((any::<prop::sample::Index>(), 0..900usize, 2..900usize), 1..12)),
@@ -103,7 +107,8 @@ proptest! {
         let mut frames = talk.frames.clone();
         let handshake = 3;
         for (which, before, length) in again {
-            // A copy of bytes up to the end of this frame and a part of those before it, sent at the end of the conversation.
+            // A copy of bytes up to the end of this frame and of some bytes before it. It is sent
+            // at the end of the conversation.
             let of = which.get(&talk.frames[handshake..]);
             let last = talk.frames.iter().rev().find(|frame| frame.side == of.side && frame.flags & Flags::FIN == 0);
             let Some(last) = last.filter(|_| !of.payload.is_empty()) else { continue };
@@ -125,7 +130,7 @@ proptest! {
         for at in (handshake + 1..frames.len()).rev() {
             frames.swap(at, handshake + places[at].index(at + 1 - handshake));
         }
-        prop_assert_eq!(told(&run(&frames)), whole(&turns));
+        prop_assert_eq!(conversation_lines(&run(&frames)), whole(&turns));
     }
 
     #[test]
@@ -137,9 +142,9 @@ proptest! {
         let is_data = |frame: &Frame| !frame.payload.is_empty();
         let mut kept: Vec<Frame> = talk.frames.iter().zip(dropped.iter().chain(std::iter::repeat(&false)))
             .filter(|(frame, dropped)| !(**dropped && is_data(frame))).map(|(frame, _)| frame.clone()).collect();
-        // Behind the handshake, packets change places within small windows.
+        // After the handshake, packets are reordered within small windows.
         kept[3..].chunks_mut(window).for_each(<[Frame]>::reverse);
-        let said = run(&kept);
+        let events = run(&kept);
         for side in [First, Second] {
             let sent: u64 = talk.frames.iter().filter(|frame| frame.side == side).map(|frame| frame.payload.len() as u64).sum();
             let mut seen = vec![false; sent as usize];
@@ -148,18 +153,18 @@ proptest! {
                 let start = frame.sequence.wrapping_sub(initial.wrapping_add(1)) as usize;
                 seen[start..start + frame.payload.len()].fill(true);
             }
-            let mut told = Vec::new();
-            for said in &said {
-                match said {
-                    Said::Data { side: of, offset, bytes: data, .. } if *of == side => {
+            let mut delivered = Vec::new();
+            for event in &events {
+                match event {
+                    Emitted::Data { side: of, offset, bytes: data, .. } if *of == side => {
                         prop_assert_eq!(data, &bytes(side, *offset, data.len()));
-                        told.extend(data.iter().map(|_| true));
+                        delivered.extend(data.iter().map(|_| true));
                     }
-                    Said::Gap { side: of, length, .. } if *of == side => told.extend((0..*length).map(|_| false)),
+                    Emitted::Gap { side: of, length, .. } if *of == side => delivered.extend((0..*length).map(|_| false)),
                     _ => {}
                 }
             }
-            prop_assert_eq!(told, seen, "{:?}", side);
+            prop_assert_eq!(delivered, seen, "{:?}", side);
         }
     }
 

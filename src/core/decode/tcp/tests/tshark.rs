@@ -1,18 +1,20 @@
-//! Real captures, read by tshark: segments are called what it calls them, and the laws hold for them too.
+//! Real captures, dissected by tshark. The names of segments must agree with it, and the rules hold
+//! here too.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::process::Command;
 use std::sync::LazyLock;
 
-use super::super::fuzz::{Checker, Said};
+use super::super::fuzz::{Emitted, PromiseChecker};
 use super::super::{Analysis, Delivery, Facts, Flags, Segment, SegmentFact, Sink, Tcp};
 use crate::capture::{Limits, PacketNumber, PacketRange, Time};
 use crate::decode::{Anomaly, ConnectionId, Side};
 use crate::support::needs::{self, have_program};
 use crate::support::waits::Finishes;
 
-/// Fields of tshark that make a segment, then those that name it, in the order of [`Analysis::NAMES`].
+/// Fields of tshark that describe a segment, then those of its names in the order of
+/// [`Analysis::NAMES`].
 const FIELDS: [&str; 28] = [
     "frame.number",
     "frame.time_epoch",
@@ -55,8 +57,8 @@ const CAPTURES: [&str; 8] = [
     "tests/captures-public/pcapplusplus/one_tcp_stream_max_seq.pcap",
 ];
 
-/// A segment that owns its bytes, and what tshark calls it.
-struct Row {
+/// A segment that owns its bytes, with tshark's names for it.
+struct TsharkSegment {
     packet: u64,
     time: i64,
     addresses: [SocketAddr; 2],
@@ -70,8 +72,8 @@ struct Row {
     analysis: Analysis,
 }
 
-impl Row {
-    fn read(row: &str) -> Option<Row> {
+impl TsharkSegment {
+    fn read(row: &str) -> Option<TsharkSegment> {
         let fields: Vec<&str> = row.split('\t').collect();
         let [
             number,
@@ -96,12 +98,12 @@ impl Row {
         let (seconds, nanoseconds) = time.split_once('.')?;
         let bits = names.iter().enumerate().filter(|(_, name)| !name.is_empty()).map(|(bit, _)| 1 << bit);
         let mut analysis = Analysis(bits.sum());
-        // In the fields of tshark, not on its screen, the special retransmissions are plain ones too.
+        // In tshark's fields, unlike on its screen, the special retransmissions are plain ones too.
         if analysis.has(Analysis::FAST_RETRANSMISSION | Analysis::SPURIOUS_RETRANSMISSION) {
             analysis.0 &= !Analysis::RETRANSMISSION;
         }
         let payload = hex(payload);
-        Some(Row {
+        Some(TsharkSegment {
             packet: parse(number)?,
             time: parse::<i64>(seconds)? * 1_000_000_000 + parse::<i64>(nanoseconds)?,
             addresses: [address(source, from)?, address(destination, to)?],
@@ -145,8 +147,8 @@ fn hex(text: &str) -> Vec<u8> {
     digits.filter_map(|pair| u8::from_str_radix(pair, 16).ok()).collect()
 }
 
-/// The captures, each with its segments.
-static READ: LazyLock<Vec<(&'static str, Vec<Row>)>> = LazyLock::new(|| {
+/// The captures with their segments.
+static READ: LazyLock<Vec<(&'static str, Vec<TsharkSegment>)>> = LazyLock::new(|| {
     let read = CAPTURES.into_iter().map(|name| {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name);
         let mut command = Command::new("tshark");
@@ -155,12 +157,12 @@ static READ: LazyLock<Vec<(&'static str, Vec<Row>)>> = LazyLock::new(|| {
         let output = command.finished();
         assert!(output.status.success(), "{name}: {}", String::from_utf8_lossy(&output.stderr));
         let text = String::from_utf8_lossy(&output.stdout);
-        (name, text.lines().map(|row| Row::read(row).expect("a row of fields")).collect())
+        (name, text.lines().map(|row| TsharkSegment::read(row).expect("a row of fields")).collect())
     });
     read.collect()
 });
 
-/// Remembers what each packet was called.
+/// A sink that records the names of each packet.
 #[derive(Default)]
 struct Named(Vec<(u64, Vec<&'static str>)>);
 
@@ -190,25 +192,25 @@ fn segments_are_called_what_tshark_calls_them() {
     }
 }
 
-/// Runs of bytes in order of delivery, each with the sender's port; gaps as `None`.
+/// Runs of bytes in order of delivery, each with the sender's port. A gap is `None`.
 type Runs = Vec<(u16, Option<Vec<u8>>)>;
 
-/// What each connection delivered, by its ports.
-fn conversations<'a>(rows: impl Iterator<Item = &'a Row>) -> Vec<([u16; 2], Runs)> {
-    let (mut tcp, mut checker) = (Tcp::new(Limits::default(), |_| true), Checker::default());
+/// The bytes that each connection delivered, by its ports.
+fn conversations<'a>(rows: impl Iterator<Item = &'a TsharkSegment>) -> Vec<([u16; 2], Runs)> {
+    let (mut tcp, mut checker) = (Tcp::new(Limits::default(), |_| true), PromiseChecker::default());
     for row in rows {
-        let origin = checker.carry(PacketNumber(row.packet), &row.payload);
+        let origin = checker.add_packet(PacketNumber(row.packet), &row.payload);
         row.push(&mut tcp, origin, &mut checker);
     }
     tcp.finish(&mut checker);
     let mut open = std::collections::BTreeMap::new();
     let mut conversations = Vec::new();
-    for said in checker.said {
-        match said {
-            Said::Opened(id, facts) => {
+    for event in checker.emitted {
+        match event {
+            Emitted::Opened(id, facts) => {
                 open.insert(id, (facts.endpoints.map(|end| end.port()), Runs::new()));
             }
-            Said::Data { connection, side, bytes, .. } => {
+            Emitted::Data { connection, side, bytes, .. } => {
                 let (ports, runs) = open.get_mut(&connection).expect("open");
                 let port = ports[side.index()];
                 match runs.last_mut() {
@@ -216,16 +218,16 @@ fn conversations<'a>(rows: impl Iterator<Item = &'a Row>) -> Vec<([u16; 2], Runs
                     _ => runs.push((port, Some(bytes))),
                 }
             }
-            Said::Gap { connection, side, .. } => {
+            Emitted::Gap { connection, side, .. } => {
                 let (ports, runs) = open.get_mut(&connection).expect("open");
                 runs.push((ports[side.index()], None));
             }
-            Said::Closed(id, _) => {
+            Emitted::Closed(id, _) => {
                 let (mut ports, runs) = open.remove(&id).expect("open");
                 ports.sort_unstable();
                 conversations.push((ports, runs));
             }
-            Said::End { .. } | Said::Odd(..) => {}
+            Emitted::End { .. } | Emitted::Odd(..) => {}
         }
     }
     conversations.sort();
@@ -237,7 +239,7 @@ fn packets_of_a_real_capture_may_change_places() {
     if !have_program(&needs::TSHARK) {
         return;
     }
-    // Where ports are used again at once, or copies differ, order has a meaning.
+    // Order matters where ports are reused at once, or where copies differ.
     let without_meaning = |name: &str| !name.contains("synthetic") && !name.contains("conflict");
     for (name, rows) in READ.iter().filter(|(name, _)| without_meaning(name)) {
         let expected = conversations(rows.iter());
@@ -256,12 +258,12 @@ fn other_bytes_sent_again_are_found_in_a_real_capture() {
         return;
     }
     let (_, rows) = READ.iter().find(|(name, _)| name.contains("conflict")).expect("its capture");
-    let (mut tcp, mut checker) = (Tcp::new(Limits::default(), |_| true), Checker::default());
+    let (mut tcp, mut checker) = (Tcp::new(Limits::default(), |_| true), PromiseChecker::default());
     for row in rows {
-        let origin = checker.carry(PacketNumber(row.packet), &row.payload);
+        let origin = checker.add_packet(PacketNumber(row.packet), &row.payload);
         row.push(&mut tcp, origin, &mut checker);
     }
-    let conflict = |said: &&Said| matches!(said, Said::Odd(_, _, Anomaly::OverlapConflict { .. }));
+    let conflict = |event: &&Emitted| matches!(event, Emitted::Odd(_, _, Anomaly::OverlapConflict { .. }));
     let again = rows.iter().filter(|row| row.analysis.has(Analysis::ANY_RETRANSMISSION));
-    assert_eq!(checker.said.iter().filter(conflict).count(), again.count());
+    assert_eq!(checker.emitted.iter().filter(conflict).count(), again.count());
 }

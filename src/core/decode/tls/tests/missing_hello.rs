@@ -23,23 +23,24 @@ fn hex(byte: u8) -> String {
     format!("{byte:02x}").repeat(32)
 }
 
-/// What both sides said, each line behind an arrow. Once client and server turn out to be the other way round, pieces are pushed so.
-fn said(keys: &KeyLog, pieces: &[(Direction, Piece<'_>)]) -> (Vec<String>, Tls) {
+/// The data of both sides, each line after an arrow. Once client and server turn out to be swapped,
+/// the pieces are pushed with swapped directions.
+fn event_lines(keys: &KeyLog, pieces: &[(Direction, Piece<'_>)]) -> (Vec<String>, Tls) {
     let mut tls = Tls::new(Limits::default());
-    let mut said: Vec<String> = Vec::new();
+    let mut event_lines: Vec<String> = Vec::new();
     for (direction, piece) in pieces {
-        let reversed = said.iter().any(|line| line == "reversed");
+        let reversed = event_lines.iter().any(|line| line == "reversed");
         let direction = if reversed { direction.reversed() } else { *direction };
         tls.push(direction, *piece, Arrival::default(), keys, &mut |event| match event {
             TlsEvent::Data { direction, bytes, .. } => {
                 let arrow = if direction == ClientToServer { '>' } else { '<' };
-                said.push(format!("{arrow}{}", String::from_utf8_lossy(bytes)));
+                event_lines.push(format!("{arrow}{}", String::from_utf8_lossy(bytes)));
             }
-            TlsEvent::Reversed => said.push("reversed".to_owned()),
-            other => said.push(format!("{other:?}")),
+            TlsEvent::Reversed => event_lines.push("reversed".to_owned()),
+            other => event_lines.push(format!("{other:?}")),
         });
     }
-    (said, tls)
+    (event_lines, tls)
 }
 
 #[test]
@@ -54,18 +55,18 @@ fn in_the_middle_of_a_connection_the_session_is_found_by_trying() {
         (ClientToServer, Piece::Gap(client[2].len() as u64)),
         (ServerToClient, Piece::Data(&server[2])),
     ];
-    let (heard, tls) = said(&log(8), &straight);
-    assert_eq!(heard, [">question", "<answer", "<answer", ">question", "<answer"]);
+    let (lines, tls) = event_lines(&log(8), &straight);
+    assert_eq!(lines, [">question", "<answer", "<answer", ">question", "<answer"]);
     assert_eq!(tls.secrecy(), Secrecy::Opened);
     assert_eq!(tls.agreed().version.as_deref(), Some("TLS 1.3"));
     assert_eq!(tls.agreed().cipher_suite.as_deref(), Some("TLS_AES_128_GCM_SHA256"));
 
-    // Nothing said who is the client: it was taken for the server, until a record opened.
+    // Nothing showed which side is the client. It was taken for the server until a record opened.
     let crossed = straight.map(|(direction, piece)| (direction.reversed(), piece));
-    let (heard, tls) = said(&log(8), &crossed);
-    assert_eq!(heard, ["reversed", ">question", "<answer", "<answer", ">question", "<answer"]);
+    let (lines, tls) = event_lines(&log(8), &crossed);
+    assert_eq!(lines, ["reversed", ">question", "<answer", "<answer", ">question", "<answer"]);
     let words = "Application Data: 2 records (50 bytes) from the client, 3 records (69 bytes) from the server";
-    assert_eq!(tls.steps().iter().map(|step| step.detail.as_str()).collect::<Vec<_>>(), [words]);
+    assert_eq!(tls.record_groups().iter().map(|step| step.detail.as_str()).collect::<Vec<_>>(), [words]);
 }
 
 #[test]
@@ -77,7 +78,7 @@ fn in_the_middle_of_a_handshake_too() {
     ];
     let finished = sealed_under(1, 0, 22, &message(20, &[0; 32]));
     let (question, answer) = (sealed_under(2, 0, 23, b"question"), sealed_under(3, 0, 23, b"answer"));
-    let (heard, tls) = said(
+    let (lines, tls) = event_lines(
         &log(40),
         &[
             (ServerToClient, Piece::Data(&flight.concat())),
@@ -86,16 +87,16 @@ fn in_the_middle_of_a_handshake_too() {
             (ServerToClient, Piece::Data(&answer)),
         ],
     );
-    assert_eq!(heard, [">question", "<answer"]);
-    assert_eq!(tls.steps()[0].kind, StepKind::Handshake);
+    assert_eq!(lines, [">question", "<answer"]);
+    assert_eq!(tls.record_groups()[0].kind, RecordGroupKind::Handshake);
 }
 
-/// The ServerHello was lost alone: the session is known, and which suite the server chose is tried.
+/// Only the ServerHello was lost: the session is known, and all suites are tried.
 #[test]
 fn a_lost_server_hello_costs_nothing() {
     let hello = record(22, &client_hello(&[3, 4]));
     let (question, answer) = (sealed_under(2, 0, 23, b"question"), sealed_under(3, 2, 23, b"answer"));
-    let (heard, tls) = said(
+    let (lines, tls) = event_lines(
         &log(8),
         &[
             (ClientToServer, Piece::Data(&hello)),
@@ -105,12 +106,12 @@ fn a_lost_server_hello_costs_nothing() {
             (ServerToClient, Piece::Data(&answer)),
         ],
     );
-    let data: Vec<_> = heard.iter().filter(|line| line.starts_with(['<', '>'])).collect();
-    assert_eq!(data, [">question", "<answer"], "{heard:?}");
+    let data: Vec<_> = lines.iter().filter(|line| line.starts_with(['<', '>'])).collect();
+    assert_eq!(data, [">question", "<answer"], "{lines:?}");
     assert_eq!(tls.agreed().cipher_suite.as_deref(), Some("TLS_AES_128_GCM_SHA256"));
 }
 
-/// However many records and sessions there are, the search costs what it may, and then nothing.
+/// However many records and sessions there are, the search stops when its budget is used up.
 #[test]
 fn a_search_in_vain_ends() {
     let records: Vec<_> = (0..200).map(|number| sealed_under(99, number, 23, b"foreign")).collect();

@@ -1,15 +1,15 @@
-//! Conversations for tests: made whole, then mutated as networks and captures do it.
+//! Conversations for tests: built whole, then changed as networks and captures change them.
 
 use std::net::SocketAddr;
 
-use super::super::fuzz::{Checker, Said};
+use super::super::fuzz::{Emitted, PromiseChecker};
 use super::super::{Flags, Segment, Tcp};
 use crate::capture::{Limits, PacketNumber, Time};
 use crate::decode::{Anomaly, Ending, Side};
 
 const MILLISECOND: i64 = 1_000_000;
 
-/// A segment that owns its bytes. `Side::First` is the client, whatever the capture makes of it.
+/// A segment that owns its bytes. `Side::First` is the client, whatever the reassembler concludes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Frame {
     pub side: Side,
@@ -23,7 +23,7 @@ pub struct Frame {
     pub missing: u32,
 }
 
-/// The byte at an offset of a side's stream: every place has its own pattern.
+/// The byte at an offset of a side's stream. The pattern differs at every offset and between sides.
 pub fn byte(side: Side, offset: u64) -> u8 {
     (offset.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8 ^ (side as u8).wrapping_mul(0x5a)
 }
@@ -33,7 +33,7 @@ pub fn bytes(side: Side, start: u64, length: usize) -> Vec<u8> {
     (start..start + length as u64).map(|offset| byte(side, offset)).collect()
 }
 
-/// Two ends that speak in turn, each having seen all that the other said before.
+/// Two ends that send in turn, each after receiving everything that the other sent before.
 #[derive(Clone, Debug)]
 pub struct Talk {
     pub frames: Vec<Frame>,
@@ -43,21 +43,21 @@ pub struct Talk {
 }
 
 impl Talk {
-    /// Before the handshake.
+    /// A conversation before its handshake.
     pub fn new(initial: [u32; 2]) -> Talk {
         Talk { frames: Vec::new(), initial, sent: [0; 2], clock: 0 }
     }
 
-    /// A whole connection: handshake, turns cut into segments of at most `segment` bytes, FINs.
+    /// A whole connection: handshake, turns in segments of at most `segment` bytes, FINs.
     pub fn whole(initial: [u32; 2], turns: &[(Side, usize)], segment: usize) -> Talk {
         let mut talk = Talk::new(initial).handshake();
         for (side, length) in turns {
-            talk = talk.say(*side, *length, segment);
+            talk = talk.send(*side, *length, segment);
         }
         talk.goodbye()
     }
 
-    /// SYN, SYN+ACK, ACK.
+    /// Adds SYN, SYN+ACK and ACK.
     pub fn handshake(mut self) -> Talk {
         self.frame(Side::First, Flags::SYN, 0).sequence = self.initial[0];
         self.frames[0].acknowledgment = 0;
@@ -66,8 +66,8 @@ impl Talk {
         self.acknowledge(Side::First)
     }
 
-    /// `side` sends so many bytes.
-    pub fn say(mut self, side: Side, length: usize, segment: usize) -> Talk {
+    /// `side` sends `length` bytes in segments of at most `segment` bytes.
+    pub fn send(mut self, side: Side, length: usize, segment: usize) -> Talk {
         let mut left = length;
         while left > 0 {
             let now = left.min(segment);
@@ -78,13 +78,13 @@ impl Talk {
         self
     }
 
-    /// `side` sends a pure ACK of all it has seen.
+    /// `side` sends a pure ACK of everything it received.
     pub fn acknowledge(mut self, side: Side) -> Talk {
         self.frame(side, Flags::ACK, 0);
         self
     }
 
-    /// Both close, the client first.
+    /// Both sides close their streams, the client first.
     pub fn goodbye(mut self) -> Talk {
         self.fin(Side::First);
         self.fin(Side::Second);
@@ -97,13 +97,13 @@ impl Talk {
         self.sent[side.index()] += 1;
     }
 
-    /// Time goes by.
+    /// Adds a pause.
     pub fn wait(mut self, milliseconds: i64) -> Talk {
         self.clock += milliseconds * MILLISECOND;
         self
     }
 
-    /// Appends a segment of the next `length` bytes, to be changed at will.
+    /// Appends a segment with the next `length` bytes. The caller may change it.
     pub fn frame(&mut self, side: Side, flags: u16, length: usize) -> &mut Frame {
         let (own, other) = (side.index(), side.other().index());
         let at = |side: usize, offset: u64| self.initial[side].wrapping_add(1).wrapping_add(offset as u32);
@@ -124,16 +124,16 @@ impl Talk {
     }
 }
 
-/// A reassembler under test, with everything it said.
+/// A reassembler under test, with a sink that records its events.
 pub struct Bench {
     pub tcp: Tcp,
-    pub checker: Checker,
+    pub checker: PromiseChecker,
     packet: u64,
 }
 
 impl Bench {
     pub fn new(limits: Limits) -> Bench {
-        Bench { tcp: Tcp::new(limits, |_| true), checker: Checker::default(), packet: 0 }
+        Bench { tcp: Tcp::new(limits, |_| true), checker: PromiseChecker::default(), packet: 0 }
     }
 
     pub fn push(&mut self, frame: &Frame) {
@@ -144,7 +144,7 @@ impl Bench {
     pub fn push_on(&mut self, frame: &Frame, port: u16) {
         self.packet += 1;
         let packet = PacketNumber(self.packet);
-        let origin = self.checker.carry(packet, &frame.payload);
+        let origin = self.checker.add_packet(packet, &frame.payload);
         let [client, server] = [SocketAddr::from(([10, 0, 0, 1], port)), SocketAddr::from(([10, 0, 0, 2], 80))];
         let (source, destination) = if frame.side == Side::First { (client, server) } else { (server, client) };
         let segment = Segment {
@@ -164,29 +164,29 @@ impl Bench {
         self.tcp.push(&segment, &mut self.checker);
     }
 
-    pub fn finish(mut self) -> Vec<Said> {
+    pub fn finish(mut self) -> Vec<Emitted> {
         self.tcp.finish(&mut self.checker);
-        self.checker.said
+        self.checker.emitted
     }
 }
 
-/// Pushes frames as one capture.
-pub fn run<'a>(frames: impl IntoIterator<Item = &'a Frame>) -> Vec<Said> {
+/// Pushes frames as one capture. Returns the events.
+pub fn run<'a>(frames: impl IntoIterator<Item = &'a Frame>) -> Vec<Emitted> {
     let mut bench = Bench::new(Limits::default());
     frames.into_iter().for_each(|frame| bench.push(frame));
     bench.finish()
 }
 
-/// What was said of the streams, as a conversation: runs of bytes, gaps and ends of the client (`>`) and the server (`<`).
-/// The bytes are compared with the pattern; what differs is told.
-pub fn told(said: &[Said]) -> Vec<String> {
+/// The events as a conversation: runs of bytes, gaps and ends of the client (`>`) and the server
+/// (`<`). The bytes are compared with the pattern, and differences are listed.
+pub fn conversation_lines(events: &[Emitted]) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    // Which side of each connection is the client, the end with the higher port.
+    // The client is the end with the higher port.
     let mut client = Side::First;
     let mut run: Option<(Side, u64, u64)> = None;
     let arrow = |client: Side, side: Side| if side == client { '>' } else { '<' };
-    for said in said.iter().chain([&Said::Odd(Default::default(), Side::First, Anomaly::FragmentConflict)]) {
-        if let Said::Data { side, offset, bytes: data, .. } = said {
+    for event in events.iter().chain([&Emitted::Odd(Default::default(), Side::First, Anomaly::FragmentConflict)]) {
+        if let Emitted::Data { side, offset, bytes: data, .. } = event {
             let speaker = if *side == client { Side::First } else { Side::Second };
             if *data != bytes(speaker, *offset, data.len()) {
                 lines.push(format!("wrong bytes at {offset}"));
@@ -205,15 +205,15 @@ pub fn told(said: &[Said]) -> Vec<String> {
         if let Some((side, start, end)) = run.take() {
             lines.push(format!("{} {start}..{end}", arrow(client, side)));
         }
-        match said {
-            Said::Opened(_, facts) => {
+        match event {
+            Emitted::Opened(_, facts) => {
                 client = if facts.endpoints[0].port() > 1_024 { Side::First } else { Side::Second };
                 lines.push("opened".into());
             }
-            Said::Gap { side, offset, length, .. } => {
+            Emitted::Gap { side, offset, length, .. } => {
                 lines.push(format!("{} gap {offset}..{}", arrow(client, *side), offset + length));
             }
-            Said::End { side, ending, .. } => {
+            Emitted::End { side, ending, .. } => {
                 let word = match ending {
                     Ending::Finished => "finished",
                     Ending::Reset => "reset",
@@ -221,22 +221,22 @@ pub fn told(said: &[Said]) -> Vec<String> {
                 };
                 lines.push(format!("{} {word}", arrow(client, *side)));
             }
-            Said::Odd(_, _, Anomaly::Lost { .. } | Anomaly::FragmentConflict) => {}
-            Said::Odd(_, side, anomaly) => lines.push(format!("{} {anomaly:?}", arrow(client, *side))),
-            Said::Closed(..) => lines.push("closed".into()),
-            Said::Data { .. } => {}
+            Emitted::Odd(_, _, Anomaly::Lost { .. } | Anomaly::FragmentConflict) => {}
+            Emitted::Odd(_, side, anomaly) => lines.push(format!("{} {anomaly:?}", arrow(client, *side))),
+            Emitted::Closed(..) => lines.push("closed".into()),
+            Emitted::Data { .. } => {}
         }
     }
     lines
 }
 
-/// What a whole conversation of these turns must tell.
+/// The conversation that results from these turns where nothing is lost.
 pub fn whole(turns: &[(Side, usize)]) -> Vec<String> {
     let mut lines = vec!["opened".to_string()];
     let mut sent = [0; 2];
     for (at, (side, length)) in turns.iter().enumerate() {
         let start = &mut sent[side.index()];
-        // A side that speaks twice in a row is one run.
+        // Two turns of one side in a row are one run.
         let begins = if at > 0 && turns[at - 1].0 == *side {
             lines.pop();
             let before: usize = turns[..at].iter().rev().take_while(|turn| turn.0 == *side).map(|turn| turn.1).sum();

@@ -1,44 +1,50 @@
-//! The bytes delivered last, to tell an honest retransmission from one with other content.
+//! The bytes delivered last, to distinguish an honest retransmission from one with other content.
 //!
-//! A pool of rings that grow up to one size, lent to the directions that deliver. When all are lent, the one lent longest ago goes to the next that
-//! asks: the memory is bounded whatever the number of connections, and a direction without a ring merely cannot compare.
+//! A pool of rings, which grow up to a fixed size, is lent to the directions that deliver bytes.
+//! When all are lent, the next direction takes the ring that was lent longest ago. Memory is
+//! therefore bounded whatever the number of connections. A direction without a ring cannot compare
+//! its retransmissions.
 
-use super::assembler::Difference;
+use super::difference::Difference;
 use super::{ConnectionId, Side};
 use crate::capture::Limits;
 
-/// Bytes remembered of one direction: what a sender without news repeats is the start of its window, ten segments at first (RFC
-/// 6928). Small rings stay in the processor's cache, and there are more of them.
+/// Bytes remembered of one direction: 16 KiB. A sender without an ACK repeats the start of its
+/// window, at first ten segments (RFC 6928). Small rings stay in the processor's cache, and more
+/// of them fit.
 const RING: usize = 16 << 10;
 
+/// The direction that borrows a ring.
 type Owner = (ConnectionId, Side);
 
+/// The last bytes of one direction, in a circular buffer.
 #[derive(Debug)]
 struct Ring {
     owner: Owner,
-    /// Position of the byte that stands first in `bytes`.
+    /// Position of the byte at index 0 of `bytes`.
     base: u64,
-    /// Position behind the last byte remembered, and how many bytes before it are.
+    /// Position after the last byte remembered, and the number of bytes remembered before it.
     end: u64,
     filled: usize,
-    /// As long as what was remembered so far, at most [`RING`].
+    /// The buffer. It has grown as far as bytes were written, at most to [`RING`].
     bytes: Vec<u8>,
 }
 
 impl Ring {
-    /// Where the byte at `position` stands.
+    /// The index in `bytes` of the byte at `position`.
     fn at(&self, position: u64) -> usize {
         position.wrapping_sub(self.base) as usize % RING
     }
 
-    /// Puts bytes at a place, none of them behind [`RING`].
+    /// Writes bytes at an index. They end at [`RING`] at the latest.
     fn write(&mut self, at: usize, bytes: &[u8]) {
         let end = at + bytes.len();
         if self.bytes.capacity() < end {
             self.bytes.reserve_exact(end.next_power_of_two() - self.bytes.len());
         }
         if self.bytes.len() < at {
-            // More came at once than is remembered: what stands before this comes to an end at its wrap.
+            // More bytes arrived at once than are remembered. Those before the index follow when it
+            // wraps.
             self.bytes.resize(at, 0);
         }
         let (over, behind) = bytes.split_at(bytes.len().min(self.bytes.len() - at));
@@ -47,24 +53,24 @@ impl Ring {
     }
 }
 
-/// The pool.
+/// The pool of rings.
 #[derive(Debug)]
-pub(super) struct Recent {
+pub(super) struct RecentBytes {
     rings: Vec<Ring>,
     most: usize,
     oldest: usize,
 }
 
-/// Where a direction's ring was when it was used last.
+/// The index of the ring that a direction used last. Another direction may have taken it since.
 pub(super) type Hint = u32;
 
-impl Recent {
-    /// An empty pool. It may take an eighth of what reassembly may take.
-    pub fn new(limits: &Limits) -> Recent {
-        Recent { rings: Vec::new(), most: limits.reassembly_total / 8 / RING, oldest: 0 }
+impl RecentBytes {
+    /// An empty pool. It may use an eighth of the memory that reassembly may use.
+    pub fn new(limits: &Limits) -> RecentBytes {
+        RecentBytes { rings: Vec::new(), most: limits.reassembly_total / 8 / RING, oldest: 0 }
     }
 
-    /// Remembers bytes just delivered at `position`.
+    /// Remembers bytes that were just delivered at `position`.
     pub fn remember(&mut self, owner: Owner, hint: &mut Hint, position: u64, bytes: &[u8]) {
         let Some(ring) = self.ring(owner, hint) else { return };
         if ring.end != position {
@@ -79,7 +85,8 @@ impl Recent {
         ring.write(0, high);
     }
 
-    /// Compares bytes that came again for `position` with those delivered, as far as they are remembered.
+    /// Compares retransmitted bytes for `position` with those delivered, as far as
+    /// they are remembered.
     pub fn compare(&self, owner: Owner, hint: Hint, position: u64, bytes: &[u8]) -> Difference {
         let mut difference = Difference::default();
         let Some(ring) = self.rings.get(hint as usize).filter(|ring| ring.owner == owner) else { return difference };
@@ -96,6 +103,7 @@ impl Recent {
         difference
     }
 
+    /// The ring of a direction, borrowed if necessary.
     fn ring(&mut self, owner: Owner, hint: &mut Hint) -> Option<&mut Ring> {
         let owned = self.rings.get(*hint as usize).is_some_and(|ring| ring.owner == owner);
         if !owned {
@@ -121,7 +129,7 @@ mod tests {
 
     #[test]
     fn what_came_again_is_compared_as_far_as_it_is_remembered() {
-        let mut recent = Recent::new(&Limits::default());
+        let mut recent = RecentBytes::new(&Limits::default());
         let mut hint = 0;
         let bytes: Vec<u8> = (0..200_000u32).map(|at| (at % 251) as u8).collect();
         for (number, piece) in bytes.chunks(1_460).enumerate() {
@@ -140,7 +148,7 @@ mod tests {
 
     #[test]
     fn one_piece_longer_than_a_ring_leaves_its_end() {
-        let mut recent = Recent::new(&Limits::default());
+        let mut recent = RecentBytes::new(&Limits::default());
         let mut hint = 0;
         recent.remember(OWNER, &mut hint, 7, &vec![1; RING + 100]);
         assert_eq!(recent.compare(OWNER, hint, 107, &[1; 10]).bytes, 0);
@@ -150,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_ring_takes_no_more_than_was_remembered() {
-        let mut recent = Recent::new(&Limits::default());
+        let mut recent = RecentBytes::new(&Limits::default());
         let mut hint = 0;
         for (position, piece) in [(10, b"request".as_slice()), (17, b"again"), (1_000, b"behind a hole")] {
             recent.remember(OWNER, &mut hint, position, piece);
@@ -163,13 +171,13 @@ mod tests {
     #[test]
     fn a_ring_lent_on_no_longer_speaks_for_its_former_owner() {
         let limits = Limits { reassembly_total: RING * 8, ..Limits::default() };
-        let mut recent = Recent::new(&limits);
+        let mut recent = RecentBytes::new(&limits);
         let (mut mine, mut theirs) = (0, 0);
         recent.remember(OWNER, &mut mine, 0, b"abc");
         recent.remember((ConnectionId(2), Side::First), &mut theirs, 0, b"xyz");
         assert_eq!(recent.compare(OWNER, mine, 0, b"???").bytes, 0);
         assert_eq!(recent.compare((ConnectionId(2), Side::First), theirs, 0, b"?y?").bytes, 2);
-        let mut none = Recent::new(&Limits { reassembly_total: 0, ..Limits::default() });
+        let mut none = RecentBytes::new(&Limits { reassembly_total: 0, ..Limits::default() });
         none.remember(OWNER, &mut mine, 0, b"abc");
     }
 }

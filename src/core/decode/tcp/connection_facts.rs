@@ -1,65 +1,67 @@
-//! What is known of a connection as a whole: addresses, handshake, counters.
+//! Facts about a connection as a whole: addresses, handshake, counters.
 
-use super::segment::{Flags, Options, Segment};
+use super::segment::{Flags, Segment, SynOptions};
 use super::{Analysis, Endpoints, Side};
 use crate::capture::{PacketNumber, Time};
 
-/// One step of the handshake.
+/// A packet of the TCP handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
-    /// The packet.
+pub struct HandshakePacket {
+    /// The number of the packet.
     pub packet: PacketNumber,
-    /// When.
+    /// Its capture time.
     pub time: Time,
 }
 
-/// What is known of one end of a connection.
+/// Facts about one end of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct End {
-    /// Packets sent.
+    /// Number of packets sent.
     pub packets: u64,
-    /// Payload bytes of the stream that were seen, each once.
+    /// Payload bytes of the stream that were captured, each counted once.
     pub bytes: u64,
-    /// Payload bytes of the stream that were never seen.
+    /// Payload bytes of the stream that were not captured.
     pub lost: u64,
-    /// Options of its SYN.
-    pub options: Options,
-    /// Segments sent again, each counted once under the name Wireshark gives it first.
+    /// The options of its SYN.
+    pub options: SynOptions,
+    /// Number of retransmitted segments. Each is counted once, under the first of
+    /// Wireshark's names.
     pub retransmissions: u32,
-    /// Duplicate acknowledgments.
+    /// Number of duplicate acknowledgments.
     pub duplicate_acks: u32,
-    /// Keep-alive probes.
+    /// Number of keep-alive probes.
     pub keep_alives: u32,
-    /// Times it announced a window of zero.
+    /// Number of times that it announced a window of zero.
     pub zero_windows: u32,
-    /// The packet of its FIN.
+    /// The packet of its first FIN.
     pub fin: Option<PacketNumber>,
-    /// The packet of its RST.
+    /// The packet of its first RST.
     pub rst: Option<PacketNumber>,
 }
 
-/// What is known of a TCP connection.
+/// Facts about a TCP connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
-    /// Addresses, by [`Side`].
+    /// The addresses of its ends, by [`Side`].
     pub endpoints: Endpoints,
-    /// Time of the first packet seen.
+    /// Time of the first packet captured.
     pub opened: Time,
-    /// Time of the last packet seen.
+    /// Time of the last packet captured.
     pub last: Time,
-    /// SYN, SYN+ACK and the ACK that completed the handshake, where seen.
-    pub handshake: [Option<Step>; 3],
-    /// Each end, by [`Side`].
+    /// SYN, SYN+ACK and the ACK that completed the handshake, where captured.
+    pub handshake: [Option<HandshakePacket>; 3],
+    /// The facts about each end, by [`Side`].
     pub ends: [End; 2],
 }
 
 impl Facts {
-    /// Nanoseconds from SYN to the ACK of the SYN+ACK (as Wireshark's initial round trip), where both were seen.
+    /// Nanoseconds from the SYN to the ACK of the SYN+ACK, if both were captured. Wireshark calls
+    /// this the initial round trip.
     pub fn round_trip(&self) -> Option<i64> {
         Some(self.handshake[2]?.time.since(self.handshake[0]?.time))
     }
 
-    /// Facts of a connection that `segment` opens, sent by `side`.
+    /// The facts about a connection that `segment` opens, sent by `side`.
     pub(super) fn new(segment: &Segment<'_>, side: Side) -> Facts {
         let endpoints = match side {
             Side::First => [segment.source, segment.destination],
@@ -69,18 +71,19 @@ impl Facts {
         Facts { endpoints, opened, last, handshake: [None; 3], ends: [End::default(); 2] }
     }
 
-    /// Counts a segment and notes its step of the handshake and the options of a SYN.
-    pub(super) fn note(&mut self, side: Side, segment: &Segment<'_>) {
+    /// Counts a segment. Notes its place in the handshake, and the options of a SYN.
+    pub(super) fn add_segment(&mut self, side: Side, segment: &Segment<'_>) {
         self.last = segment.time;
         let end = &mut self.ends[side.index()];
         end.packets += 1;
-        let step = Some(Step { packet: segment.packet, time: segment.time });
+        let step = Some(HandshakePacket { packet: segment.packet, time: segment.time });
         let syn = segment.flags.has(Flags::SYN);
         if syn {
-            end.options = Options::read(segment.options);
+            end.options = SynOptions::read(segment.options);
         }
         match (side, syn, segment.flags.has(Flags::ACK)) {
-            // A SYN that had to be sent again: the round trip counts from the last, as Wireshark's does.
+            // A SYN that was retransmitted: the round trip counts from the last one, as in
+            // Wireshark.
             (Side::First, true, false) if self.handshake[2].is_none() => self.handshake[0] = step,
             (Side::Second, true, true) if self.handshake[1].is_none() => self.handshake[1] = step,
             (Side::First, false, true) if self.handshake[1].is_some() && self.handshake[2].is_none() => {
@@ -90,8 +93,8 @@ impl Facts {
         }
     }
 
-    /// Counts what Wireshark would call a segment of `side`.
-    pub(super) fn count(&mut self, side: Side, analysis: Analysis) {
+    /// Counts the names that Wireshark gives to a segment of `side`.
+    pub(super) fn count_names(&mut self, side: Side, analysis: Analysis) {
         if analysis == Analysis::default() {
             return;
         }
@@ -103,8 +106,9 @@ impl Facts {
         bump(&mut end.zero_windows, Analysis::ZERO_WINDOW);
     }
 
-    /// Bytes that a window field of `side` stands for. "The window field in a segment where the SYN bit is set [...]
-    /// MUST NOT be scaled", and scaling needs the option in both SYNs (RFC 7323 section 2.2).
+    /// The number of bytes that the window field of a segment of `side` means. "The window field in
+    /// a segment where the SYN bit is set [...] MUST NOT be scaled". Scaling needs the option in
+    /// both SYNs (RFC 7323 section 2.2).
     pub(super) fn window(&self, side: Side, segment: &Segment<'_>) -> u32 {
         let scale = |side: Side| self.ends[side.index()].options.window_scale;
         match (scale(side), scale(side.other())) {

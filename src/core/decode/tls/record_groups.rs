@@ -1,20 +1,19 @@
-//! The steps of a connection as the layer view shows them: which packets, what was said.
+//! Groups of records as the layer view shows them: their packets and a summary of their content.
 
 use std::fmt::{self, Write};
 
 use super::handshake::Version;
 use super::keylog::Random;
 use super::suite;
-use super::{Step, StepKind};
+use super::{Agreed, RecordGroup, RecordGroupKind};
 use crate::capture::{PacketNumber, Time};
 use crate::decode::Direction;
 
-/// What the hellos agreed on.
+/// The offers and choices of the two hellos.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Negotiation {
     pub client_random: Option<Random>,
     pub server_random: Option<Random>,
-    pub early_data: bool,
     pub resumed: bool,
     pub server_name: Option<String>,
     pub offered_versions: Vec<Version>,
@@ -24,9 +23,9 @@ pub(super) struct Negotiation {
     pub alpn: Option<String>,
 }
 
-/// A record that is over.
+/// A record, as far as the layer view needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct RecordSummary {
     pub direction: Direction,
     pub time: Time,
     pub length: u16,
@@ -34,77 +33,76 @@ pub(super) struct Seen {
     pub packets: Vec<PacketNumber>,
 }
 
-/// The steps so far, in order of their first packets.
-#[derive(Clone, Debug)]
-pub(super) struct Steps {
-    pub list: Vec<Step>,
-    /// For each step, what each side sent in it.
+/// The groups of records so far, in order of their first packets.
+#[derive(Clone, Debug, Default)]
+pub(super) struct RecordGroups {
+    pub list: Vec<RecordGroup>,
+    /// For each group, the amount that client and server sent in it.
     amounts: Vec<[Amount; 2]>,
-    /// Steps that may be listed, and packets over all of them.
+    /// The limit for the number of groups, and for the packets listed in all of them together.
     limit: usize,
+    /// Number of packets listed so far.
     listed: usize,
-    /// The handshake that records are counted to, and what was said in it.
+    /// The index of the current handshake group.
     handshake: Option<usize>,
+    /// The names of the messages in it.
     messages: Vec<&'static str>,
 }
 
+/// The number of records and their bytes.
 #[derive(Clone, Copy, Debug, Default)]
 struct Amount {
     records: u64,
     bytes: u64,
 }
 
-impl Steps {
-    pub fn new(packets_listed: usize) -> Steps {
-        Steps {
-            list: Vec::new(),
-            amounts: Vec::new(),
-            limit: packets_listed,
-            listed: 0,
-            handshake: None,
-            messages: Vec::new(),
-        }
+impl RecordGroups {
+    pub fn new(packets_listed: usize) -> RecordGroups {
+        RecordGroups { limit: packets_listed, ..RecordGroups::default() }
     }
 
-    /// A record of the handshake. One that comes after the handshake was over (`again`) opens another.
-    pub fn handshake(&mut self, seen: &Seen, again: bool) {
-        if again && self.list.last().is_some_and(|last| last.kind != StepKind::Handshake) {
+    /// Adds a record of the handshake. With `again`, the previous handshake was over and a
+    /// new group begins.
+    pub fn add_handshake(&mut self, summary: &RecordSummary, again: bool) {
+        if again && self.list.last().is_some_and(|last| last.kind != RecordGroupKind::Handshake) {
             self.handshake = None;
             self.messages.clear();
         }
-        self.handshake = self.handshake.or_else(|| self.open(StepKind::Handshake, seen));
-        self.add(self.handshake, seen);
+        self.handshake = self.handshake.or_else(|| self.insert_group(RecordGroupKind::Handshake, summary));
+        self.add_record(self.handshake, summary);
     }
 
-    /// A handshake message was said: the detail lists each name once.
-    pub fn message(&mut self, name: &'static str, negotiation: &Negotiation) {
-        // There are no more names than fit on a line.
+    /// Adds the name of a handshake message. The summary lists each name once.
+    pub fn add_message_name(&mut self, name: &'static str, negotiation: &Negotiation) {
+        // The number of names is fixed, so they fit on a line.
         if !self.messages.contains(&name) {
             self.messages.push(name);
         }
         if let Some(step) = self.handshake.and_then(|index| self.list.get_mut(index)) {
-            step.detail = format!("{}{}", self.messages.join(", "), summary(negotiation));
+            step.detail = format!("{}{}", self.messages.join(", "), negotiation_text(negotiation));
         }
     }
 
-    /// A record of application data. It belongs to the run before it, or behind it where it was set aside for a while;
-    /// only tickets stand between records of one run.
-    pub fn application(&mut self, seen: &Seen, opened: bool) {
-        let kind = if opened { StepKind::Decrypted } else { StepKind::ApplicationData };
-        let place = self.place(seen);
-        let run = |step: &Step| (step.kind != StepKind::SessionTickets).then_some(step.kind);
+    /// Adds a record of application data. It belongs to the group before it. A record that was set
+    /// aside for a while may also belong to the group after it. Only tickets can lie between the
+    /// records of one group.
+    pub fn add_application_data(&mut self, summary: &RecordSummary, opened: bool) {
+        let kind = if opened { RecordGroupKind::Decrypted } else { RecordGroupKind::ApplicationData };
+        let place = self.insertion_index(summary);
+        let run = |step: &RecordGroup| (step.kind != RecordGroupKind::SessionTickets).then_some(step.kind);
         let before = self.list[..place].iter().rposition(|step| run(step).is_some());
         let behind = self.list[place..].iter().position(|step| run(step).is_some()).map(|index| place + index);
         let runs = [before, behind].into_iter().flatten();
         let open = { runs }.find(|index| self.list[*index].kind == kind);
-        let index = open.or_else(|| self.open(kind, seen));
-        self.add(index, seen);
+        let index = open.or_else(|| self.insert_group(kind, summary));
+        self.add_record(index, summary);
         if let Some(index) = index {
-            self.tell_amounts(index);
+            self.describe_amounts(index);
         }
     }
 
-    fn tell_amounts(&mut self, index: usize) {
+    /// Writes the summary of a group of application data.
+    fn describe_amounts(&mut self, index: usize) {
         let [client, server] = self.amounts[index];
         let step = &mut self.list[index];
         step.detail.clear();
@@ -112,40 +110,40 @@ impl Steps {
         let _ = write!(step.detail, "Application Data: {client} from the client, {server} from the server");
     }
 
-    /// Client and server were taken for each other so far.
+    /// Swaps the sides after client and server were confused.
     pub fn reverse(&mut self) {
         for index in 0..self.list.len() {
             self.amounts[index].reverse();
             match self.list[index].kind {
-                StepKind::ApplicationData | StepKind::Decrypted => self.tell_amounts(index),
-                StepKind::Alert => {
+                RecordGroupKind::ApplicationData | RecordGroupKind::Decrypted => self.describe_amounts(index),
+                RecordGroupKind::Alert => {
                     let detail = &mut self.list[index].detail;
                     *detail = match detail.strip_suffix("client") {
                         Some(before) => format!("{before}server"),
                         None => detail.replace("from the server", "from the client"),
                     };
                 }
-                StepKind::Handshake | StepKind::SessionTickets => {}
+                RecordGroupKind::Handshake | RecordGroupKind::SessionTickets => {}
             }
         }
     }
 
-    /// A ticket; those in a row are one step.
-    pub fn ticket(&mut self, seen: &Seen, detail: &str) {
-        let open = self.list.iter().rposition(|step| step.kind == StepKind::SessionTickets);
-        let index = open.or_else(|| self.open(StepKind::SessionTickets, seen));
-        self.add(index, seen);
+    /// Adds a ticket. All tickets are one group.
+    pub fn add_ticket(&mut self, summary: &RecordSummary, detail: &str) {
+        let open = self.list.iter().rposition(|step| step.kind == RecordGroupKind::SessionTickets);
+        let index = open.or_else(|| self.insert_group(RecordGroupKind::SessionTickets, summary));
+        self.add_record(index, summary);
         if let Some(step) = index.and_then(|index| self.list.get_mut(index)) {
             detail.clone_into(&mut step.detail);
         }
     }
 
-    /// An alert.
-    pub fn alert(&mut self, seen: &Seen, what: &str) {
-        let index = self.open(StepKind::Alert, seen);
-        self.add(index, seen);
+    /// Adds an alert as a group of its own.
+    pub fn add_alert(&mut self, summary: &RecordSummary, what: &str) {
+        let index = self.insert_group(RecordGroupKind::Alert, summary);
+        self.add_record(index, summary);
         if let Some(step) = index.and_then(|index| self.list.get_mut(index)) {
-            let sender = match seen.direction {
+            let sender = match summary.direction {
                 Direction::ClientToServer => "client",
                 Direction::ServerToClient => "server",
             };
@@ -153,34 +151,35 @@ impl Steps {
         }
     }
 
-    /// Where in the list a step belongs that begins with this record.
-    fn place(&self, seen: &Seen) -> usize {
-        let first = seen.packets.first();
+    /// The index in the list for a group that begins with this record.
+    fn insertion_index(&self, summary: &RecordSummary) -> usize {
+        let first = summary.packets.first();
         let earlier = self.list.iter().rposition(|step| step.packets.first() <= first);
         earlier.map_or(0, |index| index + 1)
     }
 
-    fn open(&mut self, kind: StepKind, seen: &Seen) -> Option<usize> {
+    /// Inserts a new group; `None` at the limit.
+    fn insert_group(&mut self, kind: RecordGroupKind, summary: &RecordSummary) -> Option<usize> {
         if self.list.len() >= self.limit {
             return None;
         }
-        let place = self.place(seen);
-        self.list.insert(place, Step { kind, time: seen.time, packets: Vec::new(), detail: String::new() });
+        let place = self.insertion_index(summary);
+        self.list.insert(place, RecordGroup { kind, time: summary.time, packets: Vec::new(), detail: String::new() });
         self.amounts.insert(place, [Amount::default(); 2]);
         self.handshake = self.handshake.map(|index| if index >= place { index + 1 } else { index });
         Some(place)
     }
 
-    /// Adds a record to a step. Packets of the two directions come interleaved: each is put where it belongs in the
-    /// capture, once.
-    fn add(&mut self, index: Option<usize>, seen: &Seen) {
+    /// Adds a record to a group. The two directions interleave, so each packet is inserted in the
+    /// order of capture, once.
+    fn add_record(&mut self, index: Option<usize>, summary: &RecordSummary) {
         let Some(index) = index else { return };
         let step = &mut self.list[index];
-        step.time = step.time.min(seen.time);
-        let amount = &mut self.amounts[index][seen.direction as usize];
+        step.time = step.time.min(summary.time);
+        let amount = &mut self.amounts[index][summary.direction as usize];
         amount.records += 1;
-        amount.bytes += u64::from(seen.length);
-        for packet in &seen.packets {
+        amount.bytes += u64::from(summary.length);
+        for packet in &summary.packets {
             let place = match step.packets.last() {
                 Some(last) if last >= packet => step.packets.binary_search(packet).err(),
                 _ => Some(step.packets.len()),
@@ -201,17 +200,28 @@ impl fmt::Display for Amount {
 }
 
 impl Negotiation {
-    /// Whether TLS 1.3 was chosen.
-    pub fn is_newest(&self) -> bool {
+    /// Whether TLS 1.3 was negotiated.
+    pub fn is_tls13(&self) -> bool {
         self.version.is_some_and(|version| version >= Version::TLS_1_3)
+    }
+
+    /// The same, for people.
+    pub fn agreed(&self) -> Agreed {
+        Agreed {
+            version: self.version.map(Version::name),
+            cipher_suite: self.cipher_suite.map(suite::name),
+            server_name: self.server_name.clone(),
+            alpn: self.alpn.clone(),
+            resumed: self.resumed,
+        }
     }
 }
 
-/// The alert that closes one direction.
+/// The description of the alert that closes one direction.
 pub(super) const CLOSE_NOTIFY: u8 = 0;
 
-/// What an alert says (RFC 8446 section 6, RFC 5246 section 7.2).
-pub(super) fn alert(level: u8, description: u8) -> String {
+/// The text of an alert (RFC 8446 section 6, RFC 5246 section 7.2).
+pub(super) fn alert_text(level: u8, description: u8) -> String {
     let name = match description {
         CLOSE_NOTIFY => "close_notify",
         10 => "unexpected_message",
@@ -246,8 +256,8 @@ pub(super) fn alert(level: u8, description: u8) -> String {
     format!("{} {name}", if level == 2 { "fatal" } else { "warning" })
 }
 
-/// What was agreed on, or offered where no answer was seen.
-fn summary(negotiation: &Negotiation) -> String {
+/// The negotiated parameters, or the client's offers where no ServerHello was captured.
+fn negotiation_text(negotiation: &Negotiation) -> String {
     let mut text = String::new();
     let mut add = |before: &str, what: &str| {
         text += if text.is_empty() { "; " } else { ", " };
