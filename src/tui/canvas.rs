@@ -1,5 +1,5 @@
-//! What panes draw with. All text goes through [`Canvas::put`]: nothing that somebody sent reaches the terminal but as visible characters,
-//! each in its own columns.
+//! Drawing functions for panes. All text goes through [`Canvas::put`]: whatever a peer sent reaches
+//! the terminal only as visible characters, each in its own columns.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -12,18 +12,14 @@ use crate::view::safe;
 
 /// The screen while it is drawn.
 pub struct Canvas<'b> {
-    /// The cells.
     pub buffer: &'b mut Buffer,
-    /// The theme.
     pub theme: Theme,
 }
 
 /// Text in a column of a table.
 #[derive(Clone, Debug, Default)]
 pub struct Cell {
-    /// The text.
     pub text: String,
-    /// How it looks.
     pub style: Style,
 }
 
@@ -32,96 +28,94 @@ pub struct Cell {
 pub struct Column {
     title: &'static str,
     width: u16,
-    /// Gets its part of the room that is left.
+    /// Weight of the column when the remaining width is divided.
     grows: u16,
     right: bool,
-    /// Shown where the table is at least so wide.
+    /// The column is shown in tables of at least this width.
     from: u16,
 }
 
 impl Column {
-    /// A column of so many columns of characters.
+    /// A column with this title, `width` characters wide.
     pub const fn new(title: &'static str, width: u16) -> Column {
         Column { title, width, grows: 0, right: false, from: 0 }
     }
 
-    /// What stands above it.
     pub fn title(&self) -> &'static str {
         self.title
     }
 
-    /// At least so wide.
+    /// Widens the column to at least this width.
     pub fn wide(&self, width: u16) -> Column {
         Column { width: self.width.max(width), ..*self }
     }
 
-    /// Its text stands at the right end.
+    /// Aligns the text to the right.
     pub const fn right(self) -> Column {
         Column { right: true, ..self }
     }
 
-    /// Takes so many parts of the room that is left.
+    /// Gives the column this share of the remaining width.
     pub const fn grows(self, parts: u16) -> Column {
         Column { grows: parts, ..self }
     }
 
-    /// Left out of tables that are narrower.
+    /// Leaves the column out of narrower tables.
     pub const fn from(self, width: u16) -> Column {
         Column { from: width, ..self }
     }
 }
 
-/// A list as it is seen.
+/// A list and its visible window.
 #[derive(Clone, Copy, Debug)]
 pub struct List {
-    /// Selected row and first row in view.
+    /// Selected row and first visible row.
     pub cursor: Cursor,
-    /// Rows there are.
+    /// The number of rows.
     pub total: usize,
-    /// Whether it has the keys.
+    /// Whether the list receives the keys.
     pub active: bool,
 }
 
 impl Canvas<'_> {
-    /// The style of a tone.
     pub fn tone(&self, tone: Tone) -> Style {
         self.theme.tone(tone)
     }
 
-    /// The style of a part of the screen.
+    /// The style of an element of the screen.
     pub fn part(&self, part: Part) -> Style {
         self.theme.part(part)
     }
 
-    /// Writes `text` in at most `width` columns, made visible and cut; says where the next may stand.
+    /// Writes `text` as visible characters, cut to `width` columns. Returns the column after it.
     pub fn put(&mut self, x: u16, y: u16, width: u16, text: &str, style: Style) -> u16 {
         if width == 0 || !self.buffer.area.contains((x, y).into()) {
             return x;
         }
-        // Nothing shines through of what stood there before.
+        // The style replaces the previous one: nothing of it shows through.
         let style = Style::reset().patch(style);
         self.buffer.set_stringn(x, y, safe::fit(text, usize::from(width)), usize::from(width), style).0
     }
 
-    /// The same at the right end of the columns.
+    /// Writes `text` aligned to the right end of the columns.
     pub fn put_right(&mut self, x: u16, y: u16, width: u16, text: &str, style: Style) {
         let fitted = safe::fit(text, usize::from(width));
         let blank = usize::from(width).saturating_sub(safe::width(&fitted)) as u16;
         self.put(x + blank, y, width - blank, &fitted, style);
     }
 
-    /// Writes pieces one after the other.
+    /// Writes pieces of text one after the other. Returns the column after them.
     pub fn pieces(&mut self, x: u16, y: u16, width: u16, pieces: &[(String, Style)]) -> u16 {
         let end = x.saturating_add(width);
         pieces.iter().fold(x, |x, (text, style)| self.put(x, y, end.saturating_sub(x), text, *style))
     }
 
-    /// Lays a style over cells.
+    /// Applies a style to cells.
     pub fn lay(&mut self, area: Rect, style: Style) {
         self.buffer.set_style(area.intersection(self.buffer.area), style);
     }
 
-    /// One sentence in the middle of an area, for lists without rows.
+    /// Writes one dim sentence in the middle of an area, for empty lists.
     pub fn message(&mut self, area: Rect, text: &str) {
         let text = safe::fit(text, usize::from(area.width));
         let width = safe::width(&text) as u16;
@@ -130,21 +124,21 @@ impl Canvas<'_> {
         self.put(x, y, width, &text, style);
     }
 
-    /// A horizontal line from `x` to before `end`, with titles in it.
+    /// Draws a horizontal line from `x` to before `end`.
     pub fn rule(&mut self, x: u16, end: u16, y: u16, style: Style) {
         for x in x..end {
             self.put(x, y, 1, "─", style);
         }
     }
 
-    /// A vertical line as high as an area.
+    /// Draws a vertical line as high as an area.
     pub fn upright(&mut self, x: u16, area: Rect, style: Style) {
         for y in area.y..area.bottom() {
             self.put(x, y, 1, "│", style);
         }
     }
 
-    /// A line across the screen that meets its frame.
+    /// Draws a line across the screen that joins its frame.
     pub fn divide(&mut self, area: Rect, y: u16) {
         let border = self.part(Part::Border);
         self.rule(area.x, area.right(), y, border);
@@ -152,7 +146,7 @@ impl Canvas<'_> {
         self.put(area.right(), y, 1, "┤", border);
     }
 
-    /// A box over the screen, empty, with a title above and a hint below.
+    /// Draws an empty box over the screen, with a title above and a hint below.
     pub fn boxed(&mut self, area: Rect, title: &str, hint: &str) {
         if area.width < 4 || area.height < 2 {
             return;
@@ -174,9 +168,10 @@ impl Canvas<'_> {
         self.put(area.x + 2, area.bottom() - 1, area.width - 4, &format!(" {hint} "), dim);
     }
 
-    /// A table: the names of its columns, below them the rows in view. A row that is not known yet is a dot.
+    /// Draws a table: the titles of its columns, below them the visible rows. A row that was not
+    /// read yet is a dot.
     pub fn table(&mut self, area: Rect, columns: &[Column], list: List, row: impl Fn(usize) -> Option<Vec<Cell>>) {
-        // A blank on both sides: nothing touches the frame.
+        // One blank on both sides keeps text away from the frame.
         let places = places(Rect { x: area.x + 1, width: area.width.saturating_sub(2), ..area }, columns);
         let head = self.part(Part::Head);
         for (column, (x, width)) in columns.iter().zip(&places) {
@@ -213,14 +208,15 @@ impl Canvas<'_> {
         self.scroll_bar(rows, list.cursor.top, list.total);
     }
 
-    /// How much of a list is in view and where that is: a bar on the line to the right of its rows. Nothing where all of it is.
+    /// Draws a scroll bar on the line to the right of the rows. There is none if all rows are
+    /// visible.
     pub fn scroll_bar(&mut self, rows: Rect, top: usize, total: usize) {
         let height = usize::from(rows.height);
         if total <= height || height == 0 {
             return;
         }
         let bar = (height * height / total).max(1);
-        // At the beginning and at the end only where that is in view.
+        // The bar touches the first or last line only if the first or last row is visible.
         let (free, hidden) = (height - bar, total - height);
         let above =
             (top.min(hidden) * free).div_ceil(hidden).min(if top < hidden { free.saturating_sub(1) } else { free });
@@ -230,14 +226,15 @@ impl Canvas<'_> {
         }
     }
 
-    /// Marks the selected row.
+    /// Highlights the selected row.
     pub fn select(&mut self, row: Rect, active: bool) {
         let style = self.part(if active { Part::Selected } else { Part::Resting });
         self.lay(row, style);
     }
 }
 
-/// Where the columns stand: x and width, 0 for those left out. One blank between two.
+/// Position and width of each column, with one blank between two. The width of a hidden column is
+/// 0.
 fn places(area: Rect, columns: &[Column]) -> Vec<(u16, u16)> {
     let shown = |column: &&Column| column.from <= area.width;
     let taken: u16 = columns.iter().filter(shown).map(|column| column.width + 1).sum::<u16>().saturating_sub(1);
@@ -261,22 +258,22 @@ fn places(area: Rect, columns: &[Column]) -> Vec<(u16, u16)> {
 }
 
 impl Cell {
-    /// Text in a style.
     pub fn new(text: impl Into<String>, style: Style) -> Cell {
         Cell { text: text.into(), style }
     }
 }
 
-/// A bar of eighths of a column, `value` of `full` wide.
+/// A horizontal bar, `width` columns long for `full`, in steps of an eighth of a column.
 pub fn bar(value: u64, full: u64, width: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths = (u128::from(value) * width as u128 * 8 / u128::from(full.max(1))).min(width as u128 * 8) as usize;
-    // What is there is seen, however little it is.
+    // A value above zero is always visible.
     let eighths = if value > 0 { eighths.max(1) } else { 0 };
     format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
 }
 
-/// Upright bars on so many lines, one for each value, the largest full. What is there is seen, however little it is.
+/// Vertical bars of `lines` lines, one for each value. The largest value fills all lines; a value
+/// above zero is always visible.
 pub fn uprights(values: &[u64], lines: usize) -> Vec<String> {
     const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let most = values.iter().copied().max().unwrap_or(0).max(1);

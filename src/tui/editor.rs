@@ -1,61 +1,62 @@
-//! A text being written: one line (a filter, a search, a command) or several (the arguments of a call, header fields).
+//! An editor for a text of one line (a filter, a search, a command) or several (arguments, header
+//! fields).
 
 use crate::view::safe;
 
-/// Bytes of a text at most: more than anybody edits by hand; what is longer is sent as it was recorded.
+/// Limit of a text in bytes: more than anybody edits by hand. A longer text is sent as it was
+/// recorded.
 pub const LONGEST: usize = 64 << 10;
 
-/// Bytes of one line at most: as much as a filter may have.
+/// Limit of a single-line text in bytes: the limit of a filter.
 const LONGEST_LINE: usize = 4_096;
 
-/// Lines that a key for pages goes.
+/// Lines that a page key moves.
 const PAGE: usize = 10;
 
-/// A text and a cursor in it.
+/// A text with a cursor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Editor {
     text: String,
     /// Byte offset, always between two characters.
     cursor: usize,
-    /// Whether there may be more than one line.
+    /// Whether the text may have more than one line.
     has_lines: bool,
 }
 
 impl Editor {
-    /// One line, the cursor behind it.
+    /// A single-line text, with the cursor at its end.
     pub fn line(text: &str) -> Editor {
         Editor { text: text.to_owned(), cursor: text.len(), has_lines: false }
     }
 
-    /// A text of any number of lines, the cursor before it.
+    /// A text of any number of lines, with the cursor at its start.
     pub fn lines(text: &str) -> Editor {
         Editor { text: text.to_owned(), cursor: 0, has_lines: true }
     }
 
-    /// What is written.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Puts the cursor behind the text.
+    /// Moves the cursor to the end of the text.
     pub fn to_end(mut self) -> Editor {
         self.cursor = self.text.len();
         self
     }
 
-    /// The cursor: a byte offset.
+    /// The byte offset of the cursor.
     pub fn cursor(&self) -> usize {
         self.cursor
     }
 
-    /// The line and the column of the cursor, in columns of the screen.
+    /// The cursor's line, and its column in columns of the screen.
     pub fn position(&self) -> (usize, usize) {
         let before = &self.text[..self.cursor];
         let line = before.matches('\n').count();
         (line, safe::width(&safe::visible(&before[self.start()..])))
     }
 
-    /// Does what a key does to a text; false where it does nothing.
+    /// Applies a key. Returns false if the key has no effect on a text.
     pub fn key(&mut self, key: &str) -> bool {
         match key {
             "up" | "down" | "pgup" | "pgdn" | "enter" if !self.has_lines => return false,
@@ -68,7 +69,7 @@ impl Editor {
             "home" | "ctrl-a" => self.cursor = self.start(),
             "end" | "ctrl-e" => self.cursor = self.end(),
             "enter" => {
-                // A new line begins below the one before.
+                // The new line gets the indentation of the line before.
                 let line = &self.text[self.start()..self.cursor];
                 let blanks = line.len() - line.trim_start_matches(' ').len();
                 self.insert(&format!("\n{}", " ".repeat(blanks)));
@@ -89,7 +90,7 @@ impl Editor {
         true
     }
 
-    /// Puts `text` in place of what stands from byte `start` to the cursor.
+    /// Replaces the text from byte `start` to the cursor.
     pub fn complete(&mut self, start: usize, text: &str) {
         if self.text.is_char_boundary(start) && start <= self.cursor {
             self.remove(start, self.cursor);
@@ -97,7 +98,8 @@ impl Editor {
         }
     }
 
-    /// Writes at the cursor. Control characters (of a pasted text) become blanks, but for the ends of lines where there may be lines.
+    /// Inserts text at the cursor. Control characters, as in a pasted text, become blanks. Line
+    /// ends stay where several lines are allowed. Text beyond the limit is refused.
     pub fn insert(&mut self, text: &str) {
         if self.text.len() + text.len() > if self.has_lines { LONGEST } else { LONGEST_LINE } {
             return;
@@ -113,12 +115,12 @@ impl Editor {
         self.cursor = start;
     }
 
-    /// Where the line of the cursor begins.
+    /// Offset at which the cursor's line begins.
     fn start(&self) -> usize {
         self.text[..self.cursor].rfind('\n').map_or(0, |at| at + 1)
     }
 
-    /// Where it ends.
+    /// Offset at which the cursor's line ends.
     fn end(&self) -> usize {
         self.text[self.cursor..].find('\n').map_or(self.text.len(), |at| self.cursor + at)
     }
@@ -155,7 +157,7 @@ impl Editor {
         self.right_by(column);
     }
 
-    /// So many characters to the right, in the line.
+    /// Moves right by this many characters, within the line.
     fn right_by(&mut self, count: usize) {
         let line = &self.text[self.cursor..self.end()];
         self.cursor += line.char_indices().nth(count).map_or(line.len(), |(at, _)| at);

@@ -1,17 +1,15 @@
-//! The keys, one table: read by the dispatcher, the footer, the help and the tests.
+//! The key table. The dispatcher, the footer, the help and the tests read it.
 //!
-//! A key has a name: the character it writes (`j`, `G`, `?`) or a word (`enter`, `esc`, `pgdn`, `ctrl-c`).
+//! A key has a name: its character (`j`, `G`, `?`) or a word (`enter`, `esc`, `pgdn`, `ctrl-c`).
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::app::Screen;
 
-/// How far a movement goes.
+/// A movement of a cursor or of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Motion {
-    /// One row up.
     Up,
-    /// One row down.
     Down,
     /// One screen up.
     PageUp,
@@ -24,7 +22,7 @@ pub enum Motion {
 }
 
 impl Motion {
-    /// The first of `total` lines that is in view afterwards, where so many are.
+    /// The new first visible line, for a window of `in_view` lines in a text of `total` lines.
     pub fn scrolled(self, top: usize, in_view: usize, total: usize) -> usize {
         let last = total.saturating_sub(in_view);
         match self {
@@ -39,108 +37,96 @@ impl Motion {
     }
 }
 
-/// What a key makes the program do.
+/// The action of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Moves the cursor of the pane that has the keys.
+    /// Moves the cursor of the pane that receives the keys.
     Move(Motion),
-    /// Folds, or goes to the node above.
+    /// Folds, or goes to the parent node.
     Left,
-    /// Unfolds, or goes to the first node below.
+    /// Unfolds, or goes to the first child.
     Right,
-    /// Folds or unfolds.
     Toggle,
-    /// Unfolds everything, or as much as is sensible.
     UnfoldAll,
-    /// Opens what is selected.
+    /// Opens the selected row.
     Open,
-    /// Back to where one came from; drops the filter first.
+    /// Clears the filter, or returns to the previous screen.
     Back,
-    /// Shows a screen.
     Show(Screen),
-    /// The next tab, or the one before.
+    /// Goes to the next tab (1) or the previous one (-1).
     Tab(i8),
-    /// The next pane, or the one before.
+    /// Goes to the next pane (1) or the previous one (-1).
     Focus(i8),
-    /// The next message, or the one before, without leaving its details.
+    /// Goes to the next message (1) or the previous one (-1), without leaving the details.
     Message(i8),
-    /// From a request to its answer and back.
+    /// Goes from a request to its answer and back.
     Partner,
-    /// To the next message that failed or has findings.
+    /// Goes to the next message that failed or has findings.
     NextOdd,
     /// Sets or removes a mark.
     Mark,
-    /// To the next mark.
     NextMark,
     /// Folds or unfolds the group of the selected message.
     Fold,
-    /// Folds or unfolds all groups.
     FoldAll,
-    /// To the packet that carries what is selected.
+    /// Goes to the packet that carries the selection.
     Wire,
-    /// The packets of the next connection, or of the one before.
+    /// Shows the packets of the next connection (1) or the previous one (-1).
     Connection(i8),
-    /// Keeps the newest message in view.
+    /// Starts or stops following the newest message.
     Follow,
-    /// Writes a filter.
+    /// Opens the line for a filter.
     Filter,
-    /// Searches in a message.
+    /// Opens the line for a search in a message.
     Search,
-    /// To the next place found, or the one before.
+    /// Goes to the next search hit (1) or the previous one (-1).
     Found(i8),
-    /// Writes a command.
+    /// Opens the line for a command.
     CommandLine,
-    /// All servers of the host in the sequence, or one.
+    /// Shows all servers of the host in the sequence, or one.
     Together,
-    /// Time scale of the sequence.
+    /// Changes the zoom of the sequence's time column.
     Zoom(i8),
-    /// Sends a message or a session again.
+    /// Opens the form that sends a message or a session again.
     Replay,
-    /// To the next difference between the answers of a replay, or to the one before.
+    /// Goes to the next difference (1) between the answers of a replay, or the previous one (-1).
     Difference(i8),
-    /// From the list of a replay to its answers and back.
+    /// Switches between the list of a replay and its answers.
     Answers,
-    /// Copies the message.
     CopyMessage,
-    /// Copies the path of the selected field.
+    /// Copies the JSONPath of the selected field.
     CopyPath,
     /// Copies the value of the selected field.
     CopyValue,
-    /// Copies a curl line that sends the message again.
+    /// Copies a curl command that sends the message again.
     CopyCurl,
-    /// The next theme.
     NextTheme,
-    /// The help.
     Help,
-    /// Draws everything again.
+    /// Draws the whole screen again.
     Redraw,
-    /// Puts the program to sleep.
+    /// Suspends the program.
     Suspend,
-    /// Ends it.
     Quit,
 }
 
-/// Where a binding holds.
+/// The screens on which a binding is active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Where {
-    /// On every screen.
+    /// All screens.
     Everywhere,
-    /// Where messages are listed.
+    /// Screens that list messages.
     Messages,
-    /// On the sequence.
     Sequence,
-    /// On the details of a message.
+    /// The details of a message.
     Detail,
-    /// On the packets.
     Packets,
-    /// On the replay.
     Replay,
-    /// In every list: all screens but the details.
+    /// All screens but the details of a message.
     Lists,
 }
 
 impl Where {
-    /// Whether it holds on this screen.
+    /// Whether the binding is active on a screen.
     pub fn holds(self, screen: Screen) -> bool {
         match self {
             Where::Everywhere => true,
@@ -167,18 +153,16 @@ impl Where {
     }
 }
 
-/// One line of the table.
+/// One row of the key table.
 #[derive(Debug)]
 pub struct Binding {
-    /// The keys, the first one is shown.
+    /// The keys. The footer shows the first one.
     pub keys: &'static [&'static str],
-    /// Where it holds.
     pub on: Where,
-    /// What it does.
     pub command: Command,
-    /// One word for the footer; empty: not shown there.
+    /// The word in the footer; empty if it is not shown there.
     pub short: &'static str,
-    /// One line for the help.
+    /// The line in the help.
     pub help: &'static str,
 }
 
@@ -192,7 +176,7 @@ const fn key(
     Binding { keys, on, command, short, help }
 }
 
-/// The table. Where two bindings of a key hold, the first one counts.
+/// The table. Of two bindings of a key on one screen the first one counts; a test allows none.
 #[rustfmt::skip]
 pub const KEYS: &[Binding] = &[
     key(&["n"],                Where::Replay,     Command::Difference(1),          "next difference", "next difference, in this answer or the next"),
@@ -256,12 +240,12 @@ pub const KEYS: &[Binding] = &[
     key(&["q", "ctrl-c"],      Where::Everywhere, Command::Quit,                   "quit",    "quit"),
 ];
 
-/// What a key does on this screen.
+/// The command of a key on a screen.
 pub fn command(key: &str, screen: Screen) -> Option<Command> {
     KEYS.iter().find(|binding| binding.keys.contains(&key) && binding.on.holds(screen)).map(|binding| binding.command)
 }
 
-/// The name of a key as the table has it; `None` for a release, and for keys without a name.
+/// The name of a key in the table. `None` for a release, and for keys without a name.
 pub fn name(event: KeyEvent) -> Option<String> {
     if event.kind == KeyEventKind::Release {
         return None;
@@ -288,7 +272,7 @@ pub fn name(event: KeyEvent) -> Option<String> {
     Some(if event.modifiers.contains(KeyModifiers::CONTROL) { format!("ctrl-{name}") } else { name })
 }
 
-/// The sign by which the footer and the help show a key.
+/// The symbol of a key in the footer and the help.
 pub fn sign(key: &str) -> &str {
     match key {
         "enter" => "⏎",

@@ -1,4 +1,4 @@
-//! The screen.
+//! The layout of the screen.
 //!
 //! ```text
 //! ┌ capture.pcapng ▸ 1 weather ▸ messages ───────────────── / tool = get_weather ┐  where, and the filter
@@ -31,47 +31,40 @@ use super::theme::Part;
 use crate::view::paint::Tone;
 use crate::view::{parties, safe, units};
 
-/// Below this nothing can be read.
+/// The smallest usable size of the terminal.
 const LEAST: (u16, u16) = (40, 10);
 
-/// From this width on the three panes of a message stand side by side.
+/// From this width on, the three panes of a message are side by side.
 const SIDE_BY_SIDE: u16 = 120;
 
-/// From this height on messages, as a list or as arrows, have the selected one below them.
+/// From this height on, the selected message is shown below the list or the sequence.
 const TALL: u16 = 30;
 
 /// Rows of the panes of one message.
 #[derive(Clone, Copy, Debug)]
 pub struct Heights {
-    /// Messages.
     pub list: usize,
-    /// Layers.
     pub layers: usize,
-    /// JSON.
     pub json: usize,
-    /// Bytes.
     pub bytes: usize,
 }
 
-/// The panes of one message, with the lines between them.
+/// The panes of one message, without the lines between them.
 #[derive(Clone, Copy, Debug)]
 pub struct DetailAreas {
-    /// Messages, with their head.
+    /// The messages, with their head.
     pub list: Rect,
-    /// Layers.
     pub layers: Rect,
-    /// JSON.
     pub json: Rect,
-    /// Bytes.
     pub bytes: Rect,
 }
 
-/// The part of the screen that belongs to the pane of the screen.
+/// The area inside of the frame and below the tabs.
 pub fn body((width, height): (u16, u16)) -> Rect {
     Rect { x: 1, y: 2, width: width.saturating_sub(2), height: height.saturating_sub(3) }
 }
 
-/// The list of a screen, with its head.
+/// The area of a screen's list, with its head.
 pub fn list_area(size: (u16, u16), screen: Screen) -> Rect {
     match screen {
         Screen::Messages | Screen::Sequence | Screen::Detail if has_panes(size, screen) => detail(size, screen).list,
@@ -84,24 +77,24 @@ pub fn list_area(size: (u16, u16), screen: Screen) -> Rect {
     }
 }
 
-/// The parts of a replay.
+/// The areas of the replay screen.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplayAreas {
-    /// What is replayed, against which server, and how far it is.
+    /// The submission, its server and its progress.
     pub status: Rect,
     /// The requests, with their head.
     pub list: Rect,
     /// The recorded answer.
     pub old: Rect,
-    /// The new one.
+    /// The new answer.
     pub new: Rect,
 }
 
-/// The parts of a replay.
+/// Divides the replay screen.
 pub fn replay(body: Rect) -> ReplayAreas {
     let status = Rect { height: 2.min(body.height), ..body };
     let list = Rect { y: body.y + status.height, height: (body.height * 2 / 5).clamp(3, 16), ..body };
-    // One line between the list and the answers, with their titles.
+    // One line between the list and the answers holds the titles.
     let y = list.bottom() + 1;
     let height = body.bottom().saturating_sub(y);
     let width = body.width.saturating_sub(1) / 2;
@@ -110,12 +103,12 @@ pub fn replay(body: Rect) -> ReplayAreas {
     ReplayAreas { status, list, old, new }
 }
 
-/// Rows of the list of a screen.
+/// Visible rows of a screen's list.
 pub fn list_height(size: (u16, u16), screen: Screen) -> usize {
     usize::from(list_area(size, screen).height.saturating_sub(1))
 }
 
-/// Rows of the panes of one message.
+/// Visible rows of the panes of one message.
 pub fn pane_heights(size: (u16, u16), screen: Screen) -> Heights {
     let areas = detail(size, screen);
     let rows = |area: Rect| usize::from(area.height);
@@ -127,12 +120,13 @@ pub fn pane_heights(size: (u16, u16), screen: Screen) -> Heights {
     }
 }
 
-/// Bytes in a row of the bytes pane: offset, hexadecimal, text and the blanks between them have to fit.
+/// Bytes in a row of the bytes pane, so that offset, hexadecimal, text and blanks fit.
 pub fn bytes_per_row(size: (u16, u16)) -> usize {
     if detail(size, Screen::Detail).bytes.width >= pane::bytes::width(16) { 16 } else { 8 }
 }
 
-/// Whether the panes of the selected message are seen: below messages and arrows only where there is room for both.
+/// Whether the panes of the selected message are visible. Below messages and arrows they need a
+/// tall terminal.
 pub fn has_panes(size: (u16, u16), screen: Screen) -> bool {
     match screen {
         Screen::Detail => true,
@@ -141,7 +135,8 @@ pub fn has_panes(size: (u16, u16), screen: Screen) -> bool {
     }
 }
 
-/// The panes of one message. On its own screen they have most of the room, on that of the messages the list has.
+/// Divides the screen into the panes of one message. They get most of the room on the detail
+/// screen; on the other screens the list does.
 pub fn detail(size: (u16, u16), screen: Screen) -> DetailAreas {
     let body = body(size);
     let strip = match screen {
@@ -174,7 +169,7 @@ pub fn detail(size: (u16, u16), screen: Screen) -> DetailAreas {
     }
 }
 
-/// Draws everything; says where the terminal's cursor belongs while a line is written.
+/// Draws everything. Returns the position of the terminal's cursor while a text is edited.
 pub fn draw(app: &App, buffer: &mut Buffer) -> Option<(u16, u16)> {
     let area = buffer.area;
     let mut canvas = Canvas { buffer, theme: app.theme };
@@ -241,7 +236,7 @@ fn frame(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     footer(app, canvas, bottom, right - 2 - width);
 }
 
-/// Where one is: `capture.pcapng ▸ 1 weather ▸ messages`.
+/// The path in the top line: `capture.pcapng ▸ 1 weather ▸ messages`.
 fn path(app: &App, canvas: &mut Canvas<'_>, width: u16) -> u16 {
     let (plain, dim) = (canvas.tone(Tone::Strong), canvas.tone(Tone::Dim));
     let mut pieces = vec![(format!(" {} ", app.title), dim)];
@@ -254,16 +249,17 @@ fn path(app: &App, canvas: &mut Canvas<'_>, width: u16) -> u16 {
     pieces.push(("▸".to_owned(), dim));
     pieces.push((format!(" {} ", app.screen.name()), plain));
     let taken: usize = pieces.iter().map(|(text, _)| safe::width(text)).sum();
-    // Where a filter needs the room, the file is the first that can be spared.
+    // If a filter needs the room, the file name is left out first.
     if taken + app.filter.len() > usize::from(width) && pieces.len() > 3 {
         pieces.drain(..2);
     }
     canvas.pieces(2, 0, width, &pieces)
 }
 
-/// Where the tabs stand: the screen, its columns, and its number.
+/// The tabs: screen, columns and number of each.
 pub fn tab_places(app: &App) -> Vec<(Screen, Range<u16>, usize)> {
-    // The less room there is, the more gives way: blanks, the list of sessions (esc leads to it), names of what is needed least.
+    // With less room the blanks go first, then the tab of the sessions (esc leads there), then the
+    // names of the last tabs.
     let fits = |places: &Vec<(Screen, Range<u16>, usize)>| places.last().is_none_or(|(_, at, _)| at.end < app.size.0);
     let tight = |names: usize| tab_places_in(app, 1, false, names);
     let choices =
@@ -271,14 +267,15 @@ pub fn tab_places(app: &App) -> Vec<(Screen, Range<u16>, usize)> {
     choices.into_iter().find(fits).or_else(|| (2..8).rev().map(tight).find(fits)).unwrap_or_else(|| tight(2))
 }
 
-/// The same with so many blanks between two, with or without the sessions, and so many names.
+/// The tabs with `gap` blanks between two, with or without the sessions, and with the names of the
+/// first `names` tabs.
 fn tab_places_in(app: &App, gap: u16, sessions: bool, names: usize) -> Vec<(Screen, Range<u16>, usize)> {
     let mut x = 2;
     let mut places = Vec::new();
     for (number, screen) in Screen::ALL.into_iter().enumerate() {
         let is_left_out = match screen {
             Screen::Sessions => !sessions,
-            // Where nothing was replayed there is nothing to go to.
+            // Without a replay there is nothing to show.
             Screen::Replay => app.replays.run.is_none() && app.screen != screen,
             Screen::Detail => true,
             _ => false,
@@ -304,7 +301,7 @@ fn tabs(app: &App, canvas: &mut Canvas<'_>, end: u16) {
     }
 }
 
-/// The keys of the screen, as many as fit; or the notice, which is about the key pressed last.
+/// The keys of the screen, as many as fit; or the notice about the last key.
 fn footer(app: &App, canvas: &mut Canvas<'_>, y: u16, end: u16) {
     if let Some(notice) = &app.notice {
         let style = canvas.tone(if notice.failed { Tone::Error } else { Tone::Good });
@@ -320,7 +317,7 @@ fn footer(app: &App, canvas: &mut Canvas<'_>, y: u16, end: u16) {
         let x = canvas.put(x, y, width(binding), &format!(" {}", sign(binding.keys[0])), key);
         canvas.put(x, y, width(binding), &format!(" {} ", binding.short), dim)
     };
-    // Whoever knows one key has to know this one.
+    // The help key is always shown: it leads to all others.
     let (help, others): (Vec<&Binding>, Vec<&Binding>) =
         KEYS.iter().filter(shown).partition(|binding| binding.command == Command::Help);
     let room: u16 = help.iter().map(|binding| width(binding)).sum();
@@ -335,7 +332,8 @@ fn footer(app: &App, canvas: &mut Canvas<'_>, y: u16, end: u16) {
     }
 }
 
-/// Whether a key that works everywhere leads anywhere from this screen: the footer has no room for others.
+/// Whether a key that works everywhere does something on this screen. The footer has no room for
+/// others.
 fn is_of_use(command: Command, app: &App) -> bool {
     let screen = app.screen;
     match command {
@@ -352,7 +350,7 @@ fn is_of_use(command: Command, app: &App) -> bool {
     }
 }
 
-/// How things stand, at the lower right.
+/// The state at the lower right: import, replay, or the position in the list.
 fn state(app: &App) -> (String, Tone) {
     match &app.progress {
         Some(Progress::Reading(read, Some(total))) => {
@@ -382,7 +380,7 @@ fn state(app: &App) -> (String, Tone) {
     }
 }
 
-/// Which row of the screen's list is selected, and how many there are.
+/// The selected row of the screen's list, and the number of rows.
 fn place(app: &App) -> (String, Tone) {
     let row = app.cursor(app.screen).selected + 1;
     let of = |total: usize, noun: &str| match total {
@@ -414,7 +412,7 @@ fn place(app: &App) -> (String, Tone) {
     }
 }
 
-/// The same for a list of messages, which a filter may still be going through.
+/// The same for a list of messages, to which a filter may still be applied.
 fn messages(app: &App, row: usize) -> (String, Tone) {
     let Some((total, complete)) = app.message_count() else { return (String::new(), Tone::Dim) };
     let all = app.session_row().map_or(0, |row| row.session.messages);
@@ -427,7 +425,6 @@ fn messages(app: &App, row: usize) -> (String, Tone) {
     }
 }
 
-/// The sign before a line that is written.
 pub fn prompt_sign(prompt: Prompt) -> &'static str {
     match prompt {
         Prompt::Filter => "filter ",

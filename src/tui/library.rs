@@ -1,4 +1,4 @@
-//! Answers to questions, read from the store. Synchronous: the reader thread calls it, and so do tests.
+//! Answers queries from the store. It is synchronous: the query thread calls it, and so do tests.
 
 mod calls;
 mod capabilities;
@@ -34,50 +34,50 @@ use crate::view::steps::{self, Step};
 use crate::view::text;
 use filtered::Matches;
 
-/// Texts up to here are read to say what a message is about; of a longer one the list says its tool.
+/// Limit in bytes of the texts that are read for the column "about". For a longer text it shows
+/// only the tool.
 const ABOUT: u64 = 64 << 10;
 
-/// Lines of messages that are kept: those of some pages.
+/// Limit of the cached lines of messages: those of some pages.
 const LINES: usize = 1_024;
 
-/// Threads that search at most.
+/// Limit of the threads of a search.
 const SEARCHERS: usize = 8;
 
-/// Findings that are shown where there is no session.
+/// Limit of the findings shown if there is no session.
 const UNPLACED: usize = 16;
 
-/// How long is worked at what is counted or searched slice by slice before others are answered: keys wait no longer.
+/// Time slice of counting and searching before other queries are answered: keys wait no longer.
 pub const TURN: Duration = Duration::from_millis(30);
 
-/// Rows whose latencies stand for a session in the list of sessions.
+/// Limit of the messages from which the latency in the list of sessions is computed.
 const SAMPLE: usize = 4_096;
 
-/// The store as the screens ask it.
+/// Answers queries, with what it has computed so far.
 pub struct Library {
     reader: Reader,
-    /// The newest session first: right for a database, wrong for a capture.
+    /// The order of the sessions: newest first for a database, oldest first for a capture.
     newest_first: bool,
-    /// The time by the clock: tells live captures from those whose writer died.
+    /// Wall-clock time. It separates live captures from those whose writer died.
     now: Time,
     version: Option<i64>,
-    /// Sessions as they were listed last: of one that ended and is the same nothing is asked again.
+    /// The sessions as they were listed last. One that ended and did not change is not read again.
     listed: HashMap<SessionNumber, SessionRow>,
-    /// Latencies of sessions, and how many messages there were.
+    /// Latencies of sessions, and the number of messages at that time.
     latencies: HashMap<SessionNumber, (u64, Option<(i64, i64)>)>,
-    /// Lines of messages that were asked for last.
+    /// Lines of the messages that were read last.
     lines: HashMap<Key, MessageLine>,
     matches: Option<Matches>,
-    /// More readers, for filters that go through much; opened with the first one.
+    /// More readers for searches in parallel. They are opened with the first search.
     helpers: Option<Vec<Reader>>,
-    /// Of the session whose figures were looked at last, and of the one whose steps were.
+    /// Figures of the session whose statistics were read last.
     figures: Option<calls::Figures>,
     steps: Option<steps::Index>,
-    /// Of the session whose stderr was looked at last.
     stderr: Option<stderr::Lines>,
 }
 
 impl Library {
-    /// Over a store.
+    /// Answers from a store.
     pub fn new(reader: Reader, newest_first: bool) -> Library {
         Library {
             reader,
@@ -95,20 +95,20 @@ impl Library {
         }
     }
 
-    /// Tells the time.
+    /// Sets the wall-clock time.
     pub fn set_now(&mut self, now: Time) {
         self.now = now;
     }
 
-    /// Whether anybody wrote since this was asked last.
+    /// Whether the store changed since the last call.
     pub fn has_changed(&mut self) -> bool {
-        // A store that cannot be asked says so when it is asked for something.
+        // An error of the store appears in the next query.
         let version = self.reader.data_version().ok();
         let before = std::mem::replace(&mut self.version, version);
         before != version
     }
 
-    /// The answer to a question.
+    /// Answers a query.
     pub fn answer(&mut self, request: &Request) -> Answer {
         self.read(request).unwrap_or_else(|error| Answer::Failed(format!("{error:#}")))
     }
@@ -167,7 +167,8 @@ impl Library {
         Ok(SessionRow { latency: self.latency(&session)?, live, findings, session })
     }
 
-    /// Median and 95th percentile over the session's first messages; found out again when there are some more.
+    /// Median and 95th percentile over the session's first messages. They are computed again when
+    /// there are more.
     fn latency(&mut self, session: &Session) -> Result<Option<(i64, i64)>> {
         let messages = session.messages;
         if let Some((then, latency)) = self.latencies.get(&session.number)
@@ -199,12 +200,13 @@ impl Library {
         Ok(Rows { rows: self.lines(rows)?, total, complete })
     }
 
-    /// The rows with what only their texts and findings tell.
+    /// Adds to the rows what only their texts and findings contain.
     fn lines(&mut self, rows: Vec<MessageRow>) -> Result<Vec<MessageLine>> {
         rows.into_iter().map(|row| self.line(row)).collect()
     }
 
-    /// The line of a row. A page in view is asked for again whenever somebody wrote: of a row that is the same no text is read again.
+    /// The line of a row. A visible page is read again after each write, but the text of an
+    /// unchanged row is not.
     fn line(&mut self, row: MessageRow) -> Result<MessageLine> {
         if let Some(known) = self.lines.get(&row.key()).filter(|known| known.row == row) {
             return Ok(known.clone());
@@ -236,7 +238,7 @@ impl Library {
         Ok(MessageLine { row, about, rules })
     }
 
-    /// The matches of a filter, as far as it went; a first slice is searched at once.
+    /// The matches of a filter so far. The first slice is searched at once.
     fn matches(&mut self, session: SessionNumber, filter: &str) -> Result<&mut Matches> {
         if !self.matches.as_ref().is_some_and(|matches| matches.is_of(session, filter)) {
             self.matches = Some(Matches::new(session, filter)?);
@@ -245,7 +247,7 @@ impl Library {
         self.matches.as_mut().ok_or_else(|| anyhow::anyhow!("no filter"))
     }
 
-    /// Searches on where a filter has not gone through all messages; whether it found out something.
+    /// Continues a search that is not complete. Returns whether it advanced.
     pub fn search_on(&mut self) -> bool {
         self.search().unwrap_or(false)
     }
@@ -261,7 +263,7 @@ impl Library {
         Ok(true)
     }
 
-    /// More may have come since a filter went through all.
+    /// Marks the search as incomplete, because new messages may match.
     pub fn search_again(&mut self) {
         if let Some(matches) = &mut self.matches {
             matches.more_may_follow();
@@ -331,7 +333,7 @@ impl Library {
     fn steps(&mut self, session: SessionNumber, page: usize) -> Result<Rows<Step>> {
         let known = self.steps.take().filter(|index| index.is_of(session));
         let mut index = known.unwrap_or_else(|| steps::Index::new(session, STEPS));
-        // What is left is taken in when the page is asked for again.
+        // The rest is read when the page is queried again.
         let until = Instant::now() + TURN;
         let complete = index.grow(&self.reader, &|| Instant::now() >= until)?;
         let rows = index.steps(&self.reader, page * PAGE, PAGE)?;
@@ -351,7 +353,7 @@ impl Library {
         answer
     }
 
-    /// Grouped by rule: the worst first, then the most frequent.
+    /// The findings grouped by rule: the most severe first, then the most frequent.
     fn findings(&self, session: SessionNumber) -> Result<Vec<FindingLine>> {
         let mut groups: Vec<Vec<FindingRow>> = Vec::new();
         for finding in self.reader.findings(Scope::Session(session), Page::<u64>::first(ROWS))? {

@@ -1,4 +1,4 @@
-//! The terminal UI: every layer at a glance, live or saved.
+//! The terminal UI: every layer at a glance, live or stored.
 //!
 //! ```text
 //!  keys ──┐                    ┌─► layout::draw ─► pane/*      a pure function of the state
@@ -9,8 +9,8 @@
 //!                                           └─► replay thread ─► a live server
 //! ```
 //!
-//! The state ([`app`]) knows no store and no terminal; drawing knows no keys; the store is asked on a thread of its own, so the screen
-//! answers keys at once however long a question takes.
+//! The state ([`app`]) uses neither the store nor the terminal, and drawing uses no keys. A thread
+//! of its own queries the store, so the screen reacts to keys at once however long a query takes.
 
 pub mod app;
 pub mod canvas;
@@ -52,10 +52,11 @@ use reader::Store;
 use replayer::Replayer;
 use theme::Theme;
 
-/// What is looked at.
+/// The traffic to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// A database, followed while others write to it; waited for where it is not there yet.
+    /// A database, followed while others write to it. If it does not exist yet, the UI waits for
+    /// it.
     Database(PathBuf),
     /// One session of a database.
     Session(PathBuf, u32),
@@ -63,19 +64,19 @@ pub enum Target {
     Files(Vec<PathBuf>),
 }
 
-/// How.
+/// Options of the terminal UI.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// How captures are decoded.
     pub decoding: Decoding,
-    /// The theme to begin with.
+    /// The initial theme.
     pub theme: Theme,
 }
 
-/// Shows a target until the person quits.
+/// Shows a target until the user quits.
 ///
 /// # Errors
-/// The target cannot be opened; there is no terminal.
+///
+/// The target cannot be opened, or there is no terminal.
 pub fn run(target: Target, options: Options) -> Result<()> {
     let (inputs, events) = unbounded();
     let stop = Arc::new(AtomicBool::new(false));
@@ -91,7 +92,8 @@ pub fn run(target: Target, options: Options) -> Result<()> {
     };
     let replayer = Replayer::new(place.clone(), inputs.clone());
     let database = import.is_none().then(|| place.path().to_owned());
-    // What is there is opened at once: where that fails, the reason is said on the terminal as it was.
+    // An existing store is opened before the screen is taken, so that an error appears on the
+    // normal terminal.
     let store = match place.path().exists() {
         true => Store::Open(Box::new(Library::new(Reader::open(place)?, newest_first))),
         false => Store::Awaited(place),
@@ -113,17 +115,17 @@ pub fn run(target: Target, options: Options) -> Result<()> {
     let result = draw_on(&mut ways, &mut app, &events);
     drop(ways);
     drop(screen);
-    // An import in the middle of a file is given up. A temporary store goes with the last of its users.
+    // An unfinished import is abandoned. A temporary store is removed with the last of its users.
     drop(ask);
     stop.store(true, Ordering::Relaxed);
     leave(importer.into_iter().chain([reader]));
     result
 }
 
-/// How long a person who has quit is kept waiting for a question that is still being answered.
+/// Limit of the time that quitting waits for a query in progress.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Waits for threads that were told to end.
+/// Waits for threads that were asked to end.
 fn leave(threads: impl Iterator<Item = thread::JoinHandle<()>>) {
     let began = Instant::now();
     for thread in threads {
@@ -146,7 +148,8 @@ fn read_files(import: Import, inputs: Sender<Input>, stop: Arc<AtomicBool>) -> R
     thread::Builder::new().name("import".to_owned()).spawn(run).context("cannot start reading")
 }
 
-/// Keys come from a thread that ends with the program: nothing else can wake it from its wait for one.
+/// Starts the thread that reads keys. It ends with the program, because nothing else can interrupt
+/// its wait for a key.
 fn read_keys(inputs: Sender<Input>) -> Result<()> {
     let run = move || {
         while let Ok(event) = event::read() {
@@ -166,14 +169,15 @@ fn read_keys(inputs: Sender<Input>) -> Result<()> {
                 return;
             }
         }
-        // No terminal, no person.
+        // Without a terminal there is no user.
         let _ = inputs.send(Input::Key("ctrl-c".to_owned()));
     };
     thread::Builder::new().name("keys".to_owned()).spawn(run).context("cannot read keys")?;
     Ok(())
 }
 
-/// Inputs to frames, until the end. Everything that has come is taken in before a frame is drawn.
+/// Draws frames and handles inputs until the end. All inputs that have arrived are handled before
+/// the next frame.
 fn draw_on(ways: &mut Ways<'_>, app: &mut App, events: &Receiver<Input>) -> Result<()> {
     let seconds = tick(Duration::from_secs(1));
     let signals = signals()?;
@@ -200,7 +204,7 @@ fn draw_on(ways: &mut Ways<'_>, app: &mut App, events: &Receiver<Input>) -> Resu
     }
 }
 
-/// Ways out of the state, to the terminal and to the other threads.
+/// The receivers of effects: the terminal and the other threads.
 struct Ways<'a> {
     screen: &'a mut term::Screen,
     ask: &'a Sender<Request>,
@@ -208,11 +212,11 @@ struct Ways<'a> {
 }
 
 impl Ways<'_> {
-    /// Does what is to be done; true for the end.
+    /// Performs effects. Returns true if the program is to end.
     fn perform(&mut self, effects: Vec<Effect>, app: &App) -> Result<bool> {
         for effect in effects {
             match effect {
-                // The reader outlives the screen, unless it panicked: then there is nobody to ask.
+                // The query thread outlives the screen unless it panicked.
                 Effect::Ask(request) => self.ask.send(request).context("the store is no longer read")?,
                 Effect::Replay(order) => self.replayer.start(order)?,
                 Effect::StopReplay => self.replayer.stop(),
@@ -232,7 +236,7 @@ impl Ways<'_> {
     }
 }
 
-/// A channel that tells of signals to end.
+/// A channel that reports signals to end.
 fn signals() -> Result<Receiver<()>> {
     let (told, signals) = bounded(1);
     #[cfg(unix)]

@@ -1,4 +1,5 @@
-//! What was read so far, and what was asked. Old answers stay in view until newer ones come: nothing flickers, nothing waits.
+//! A cache of answers, and a record of the queries sent. Old answers stay visible until newer ones
+//! arrive: nothing flickers and nothing waits.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,23 +14,23 @@ use crate::mcp::{MessageNumber, SessionNumber};
 use crate::store::FindingRow;
 use crate::view::steps::Step;
 
-/// Pages of one list that are kept: those around the screen, and the ends that one jumps between.
+/// Limit of the cached pages of one list: those around the window, and the ends of the list.
 const KEPT: usize = 24;
 
-/// A state of the store: grows with each change that was seen.
+/// A version of the store. It grows with each observed change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
-    /// Of what is asked at once.
+    /// For queries that are repeated at once.
     pub quick: u64,
-    /// Of what is asked once a second.
+    /// For queries that are repeated once a second.
     pub slow: u64,
 }
 
-/// The answers.
+/// The cached answers.
 #[derive(Debug, Default)]
 pub struct Pages {
     version: Version,
-    /// Questions that were asked, and for which state of the store.
+    /// Queries that were sent, each with the version of the store at that time.
     asked: HashMap<Request, u64>,
     sessions: Option<Vec<SessionRow>>,
     unplaced: Vec<FindingRow>,
@@ -49,7 +50,7 @@ pub struct Pages {
 /// An answer about a session.
 type Of<T> = Option<(SessionNumber, T)>;
 
-/// A list that is longer than what is kept of it.
+/// A list of which only some pages are cached.
 #[derive(Debug)]
 pub struct List<K, T> {
     of: Option<K>,
@@ -65,7 +66,7 @@ impl<K, T> Default for List<K, T> {
 }
 
 impl<K: PartialEq, T> List<K, T> {
-    /// Takes a page in; says which ones were forgotten for it.
+    /// Stores a page. Returns the pages that were evicted for it.
     fn take(&mut self, of: K, page: usize, answer: Rows<T>) -> Vec<usize> {
         if self.of.as_ref() != Some(&of) {
             *self = List { of: Some(of), ..List::default() };
@@ -82,45 +83,45 @@ impl<K: PartialEq, T> List<K, T> {
         forgotten
     }
 
-    /// This list, if it is the one of `of`.
+    /// This list, if its key is `of`.
     fn of(&self, of: &K) -> Option<&Self> {
         (self.of.as_ref() == Some(of)).then_some(self)
     }
 
-    /// A row, where its page is here.
+    /// A row, if its page is cached.
     pub fn row(&self, row: usize) -> Option<&T> {
         self.pages.get(&(row / PAGE))?.get(row % PAGE)
     }
 
-    /// The last row whose page is here.
+    /// The last row whose page is cached.
     pub fn last(&self) -> Option<usize> {
         let (page, rows) = self.pages.last_key_value()?;
         (page * PAGE + rows.len()).checked_sub(1)
     }
 
-    /// Whether all of its rows are known.
+    /// Whether all rows are known.
     pub fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// Rows there are, as far as is known.
+    /// The number of rows, as far as it is known.
     pub fn total(&self) -> usize {
         self.total
     }
 }
 
 impl Pages {
-    /// Somebody wrote to the store.
+    /// Notes that the store changed.
     pub fn changed(&mut self) {
         self.version.quick += 1;
     }
 
-    /// A second has gone: what is costly may be asked again.
+    /// Notes that a second passed: costly queries may be sent again.
     pub fn beat(&mut self) {
         self.version.slow = self.version.quick;
     }
 
-    /// Of these questions those that have to be asked now; they count as asked.
+    /// Selects the needed queries that have to be sent now. They count as sent.
     pub fn ask(&mut self, needed: Vec<Request>) -> Vec<Request> {
         let mut asked = Vec::new();
         for request in needed {
@@ -130,7 +131,8 @@ impl Pages {
                 asked.push(request);
             }
         }
-        // What nobody looks at any more is forgotten, and asked again when somebody does.
+        // Queries that the screen no longer needs are evicted. If needed again, they are sent
+        // again.
         if self.asked.len() > 4 * KEPT {
             let (quick, slow) = (self.version.quick, self.version.slow);
             self.asked.retain(|_, version| *version == quick || *version == slow);
@@ -138,9 +140,10 @@ impl Pages {
         asked
     }
 
-    /// Takes an answer in.
+    /// Stores an answer.
     pub fn take(&mut self, request: &Request, answer: Answer) {
-        // One answer of a kind is kept: what it takes the place of has to be asked again when it is needed again.
+        // Of most kinds only one answer is cached. The query of the replaced answer has to be sent
+        // again when it is needed.
         self.asked.retain(|known, _| !displaces(request, known));
         match (request, answer) {
             (Request::Sessions, Answer::Sessions(rows)) => self.sessions = Some(rows),
@@ -176,73 +179,66 @@ impl Pages {
         }
     }
 
-    /// What was asked about pages that are no longer here is asked again when they are needed.
+    /// Forgets sent queries whose pages were evicted, so that they are sent again when needed.
     fn forget(&mut self, gone: impl Fn(&Request) -> bool) {
         self.asked.retain(|known, _| !gone(known));
     }
 
-    /// Sessions, once they are known.
     pub fn sessions(&self) -> Option<&[SessionRow]> {
         self.sessions.as_deref()
     }
 
-    /// What was found without a session, where there is none.
+    /// Findings without a session.
     pub fn unplaced(&self) -> &[FindingRow] {
         &self.unplaced
     }
 
-    /// One session.
     pub fn session(&self, number: SessionNumber) -> Option<&SessionRow> {
         self.sessions()?.iter().find(|row| row.session.number == number)
     }
 
-    /// Rows of a list of messages, and whether all of them were filtered; `None` while nothing is known of it.
+    /// The number of rows in a list of messages, and whether the filter was applied to all; `None`
+    /// before the first answer.
     pub fn message_count(&self, session: SessionNumber, filter: &str) -> Option<(usize, bool)> {
         self.list(session, filter).map(|list| (list.total, list.complete))
     }
 
-    /// A row of a list of messages, where its page is here.
+    /// A row of a list of messages, if its page is cached.
     pub fn message(&self, session: SessionNumber, filter: &str, row: usize) -> Option<&MessageLine> {
         self.list(session, filter)?.row(row)
     }
 
-    /// The last row of a list of messages that is here.
+    /// The last cached row of a list of messages.
     pub fn last_message(&self, session: SessionNumber, filter: &str) -> Option<usize> {
         self.list(session, filter)?.last()
     }
 
-    /// The details of a message.
     pub fn detail(&self, session: SessionNumber, message: MessageNumber) -> Option<&Arc<Detail>> {
         let (of, detail) = self.detail.as_ref()?;
         (*of == session && detail.message.number == message).then_some(detail)
     }
 
-    /// The step table.
     pub fn steps(&self, session: SessionNumber) -> Option<&List<SessionNumber, Step>> {
         self.steps.of(&session)
     }
 
-    /// Findings.
     pub fn findings(&self, session: SessionNumber) -> Option<&[FindingLine]> {
         of(&self.findings, session).map(Vec::as_slice)
     }
 
-    /// Figures.
     pub fn statistics(&self, session: SessionNumber) -> Option<&Statistics> {
         of(&self.statistics, session).map(Box::as_ref)
     }
 
-    /// Connections.
     pub fn connections(&self, session: SessionNumber) -> Option<&[Connection]> {
         of(&self.connections, session).map(Vec::as_slice)
     }
 
-    /// The messages of all sessions of a session's host.
+    /// The messages of all sessions of the session's host.
     pub fn together(&self, session: SessionNumber) -> Option<&Together> {
         of(&self.together, session)
     }
 
-    /// Packets of a connection.
     pub fn packets(
         &self,
         session: SessionNumber,
@@ -251,17 +247,15 @@ impl Pages {
         self.packets.of(&(session, connection))
     }
 
-    /// The packet that was looked at last.
+    /// The packet that was read last.
     pub fn packet(&self, session: SessionNumber) -> Option<&PacketDetail> {
         of(&self.packet, session).map(Box::as_ref)
     }
 
-    /// Capabilities and tools.
     pub fn capabilities(&self, session: SessionNumber) -> Option<&[CapabilityRow]> {
         of(&self.capabilities, session).map(Vec::as_slice)
     }
 
-    /// Lines of stderr.
     pub fn stderr(&self, session: SessionNumber) -> Option<&List<SessionNumber, StderrLine>> {
         self.stderr.of(&session)
     }
@@ -272,7 +266,7 @@ impl Pages {
     }
 }
 
-/// Whether the answer to `request` takes the place of the one to `other`.
+/// Whether the answer to `request` replaces the one to `other`.
 fn displaces(request: &Request, other: &Request) -> bool {
     match (request, other) {
         (Request::Messages { session, filter, .. }, Request::Messages { session: own, filter: other, .. }) => {

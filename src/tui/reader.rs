@@ -1,4 +1,4 @@
-//! The thread that answers: the drawing thread never waits for the store.
+//! The query thread: the drawing thread never waits for the store.
 //!
 //! ```text
 //!  drawing thread ── Ask(Request) ──►  inbox ──► Library::answer ──► Input::Answer ──► drawing thread
@@ -16,21 +16,20 @@ use super::library::{Library, TURN};
 use crate::engine::saver::now;
 use crate::store::{Place, Reader};
 
-/// How often the store is asked whether anybody wrote: soon enough for eyes.
+/// Interval at which the store is checked for changes.
 const POLL: Duration = Duration::from_millis(100);
 
-/// So often a new database is tried to be opened before somebody hears that it cannot be.
+/// Number of attempts to open a new database before an error is shown.
 const PATIENCE: u32 = 20;
 
-/// What is read.
+/// The store to query.
 pub enum Store {
-    /// A store.
     Open(Box<Library>),
-    /// A database that nobody has recorded into yet.
+    /// A database that does not exist yet.
     Awaited(Place),
 }
 
-/// Answers until nobody asks any more.
+/// Answers queries until the sender is gone.
 pub fn run(store: Store, inbox: &Receiver<Request>, out: &Sender<Input>) {
     let library = match store {
         Store::Open(library) => Some(*library),
@@ -41,7 +40,8 @@ pub fn run(store: Store, inbox: &Receiver<Request>, out: &Sender<Input>) {
     }
 }
 
-/// The database, once somebody has begun to record into it; until then there are no sessions. `None`: nobody asks any more.
+/// Waits until somebody creates the database; meanwhile there are no sessions. `None`: the sender
+/// of queries is gone.
 fn wait_for(place: &Place, inbox: &Receiver<Request>, out: &Sender<Input>) -> Option<Library> {
     let mut failed = 0;
     loop {
@@ -55,7 +55,7 @@ fn wait_for(place: &Place, inbox: &Receiver<Request>, out: &Sender<Input>) -> Op
                     out.send(Input::Changed).ok()?;
                     return Some(Library::new(reader, true));
                 }
-                // Whoever makes it may be at it just now.
+                // The process that creates it may not be done.
                 Err(_) if failed < PATIENCE => {
                     failed += 1;
                     continue;
@@ -67,10 +67,11 @@ fn wait_for(place: &Place, inbox: &Receiver<Request>, out: &Sender<Input>) -> Op
     }
 }
 
-/// Answers from a library.
+/// Answers queries from an open store.
 fn answer(mut library: Library, inbox: &Receiver<Request>, out: &Sender<Input>) {
     let mut asked: Vec<Request> = Vec::new();
-    // The page in view while a filter is at work, or figures and steps that are counted slice by slice.
+    // The query of the visible page while a filter searches, and that of statistics or steps while
+    // they are counted slice by slice.
     let mut searching: Option<Request> = None;
     let mut counting: Option<Request> = None;
     loop {
@@ -84,7 +85,7 @@ fn answer(mut library: Library, inbox: &Receiver<Request>, out: &Sender<Input>) 
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,
         }
-        // What a key made be asked is answered before what is found again each second, also if it came meanwhile.
+        // Queries caused by keys are answered before periodic ones, even if they arrive later.
         while let Some(request) = next(&mut asked, inbox) {
             let answer = library.answer(&request);
             if let (Request::Messages { filter, .. }, Answer::Messages(page)) = (&request, &answer)
@@ -125,7 +126,7 @@ fn answer(mut library: Library, inbox: &Receiver<Request>, out: &Sender<Input>) 
     }
 }
 
-/// The question to be answered next.
+/// The query to answer next.
 fn next(asked: &mut Vec<Request>, inbox: &Receiver<Request>) -> Option<Request> {
     asked.extend(inbox.try_iter());
     newest_only(asked);
@@ -133,7 +134,7 @@ fn next(asked: &mut Vec<Request>, inbox: &Receiver<Request>) -> Option<Request> 
     (!asked.is_empty()).then(|| asked.remove(quick))
 }
 
-/// Whether asking again at once tells more.
+/// Whether the same query, sent again at once, has a more complete answer.
 fn is_unfinished(answer: &Answer) -> bool {
     match answer {
         Answer::Statistics(figures) => figures.counted < figures.messages,
@@ -142,7 +143,8 @@ fn is_unfinished(answer: &Answer) -> bool {
     }
 }
 
-/// Of details that were asked for one after the other, while a key was held down, only the last is still in view.
+/// Removes all queries for details but the last: while a key is held down, only the last is still
+/// visible.
 fn newest_only(asked: &mut Vec<Request>) {
     let last = asked.iter().rposition(|request| matches!(request, Request::Detail(..)));
     let mut at = 0;

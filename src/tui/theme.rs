@@ -1,43 +1,40 @@
-//! Colours with a meaning. A pane names what a text means, a theme says how that looks.
+//! Colours with a meaning. A pane names the meaning of a text; a theme decides how it looks.
 
 use ratatui::style::{Color, Modifier, Style};
 
 use crate::view::paint::Tone;
 
-/// The themes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Theme {
-    /// Light text on a dark ground.
     #[default]
     Dark,
-    /// Dark text on a light ground.
     Light,
-    /// No colour at all: weight, dimness and reversal carry the meaning. Used where `NO_COLOR` is set.
+    /// No colours: bold, dim, underlined and reversed text. It is used if `NO_COLOR` is set.
     Mono,
 }
 
-/// What parts of the screen are, beside the tones of text.
+/// Elements of the screen, in addition to the tones of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// Frames between panes.
+    /// Lines between panes.
     Border,
-    /// Frame of the pane that has the keys.
+    /// Frame of the pane that receives the keys.
     ActiveBorder,
     /// Heads of columns.
     Head,
-    /// The selected row of the pane that has the keys.
+    /// The selected row of the pane that receives the keys.
     Selected,
     /// The selected row of another pane.
     Resting,
-    /// The screen that is shown, among the tabs.
+    /// The current screen among the tabs.
     Tab,
     /// Names of keys in the footer.
     Key,
-    /// A place that another pane points at: bytes of the selected field, packets that carry them.
+    /// A target of another pane: bytes of the selected field, packets that carry them.
     Linked,
-    /// What a search found.
+    /// A search hit.
     Found,
-    /// A mark that the person set.
+    /// A mark that the user set.
     Mark,
     /// Names of JSON members.
     Name,
@@ -48,21 +45,21 @@ pub enum Part {
 }
 
 impl Theme {
-    /// All of them, with the names that `:theme` takes.
+    /// All themes, with the names that `:theme` takes.
     pub const NAMES: [(Theme, &'static str); 3] =
         [(Theme::Dark, "dark"), (Theme::Light, "light"), (Theme::Mono, "mono")];
 
-    /// The theme of this name.
+    /// The theme with a name.
     pub fn named(name: &str) -> Option<Theme> {
         Self::NAMES.iter().find(|(_, known)| *known == name).map(|(theme, _)| *theme)
     }
 
-    /// Its name.
+    /// The name of the theme.
     pub fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(theme, _)| *theme == self).map_or("", |(_, name)| name)
     }
 
-    /// The one after it, round and round.
+    /// The next theme. After the last one comes the first.
     pub fn next(self) -> Theme {
         match self {
             Theme::Dark => Theme::Light,
@@ -71,7 +68,7 @@ impl Theme {
         }
     }
 
-    /// How text of this meaning looks.
+    /// The style of text with a tone.
     pub fn tone(self, tone: Tone) -> Style {
         let style = Style::new();
         match (self, tone) {
@@ -96,7 +93,7 @@ impl Theme {
         }
     }
 
-    /// How this part of the screen looks.
+    /// The style of an element of the screen.
     pub fn part(self, part: Part) -> Style {
         let style = Style::new();
         let colours = |dark: u8, light: u8| match self {

@@ -1,4 +1,4 @@
-//! The three panes of one message, linked: moving in one moves the others.
+//! The three panes of one message. They are linked: moving in one moves the others.
 //!
 //! ```text
 //!   layers ── a node has its bytes ──► bytes ── a byte stands in a node ──► layers
@@ -21,17 +21,14 @@ use crate::capture::PacketNumber;
 use crate::mcp::{MessageNumber, SessionNumber};
 use crate::view::layers::JSON_RPC;
 
-/// The pane that has the keys.
+/// The pane that receives the keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Focus {
-    /// The messages above.
+    /// The list of messages above the panes.
     #[default]
     List,
-    /// The layers.
     Layers,
-    /// The JSON.
     Json,
-    /// The bytes.
     Bytes,
 }
 
@@ -39,72 +36,70 @@ impl Focus {
     const ALL: [Focus; 4] = [Focus::List, Focus::Layers, Focus::Json, Focus::Bytes];
 }
 
-/// What a search found.
+/// The result of a search in the text of a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// What was searched.
     pub needle: String,
-    /// Where it begins in the text.
+    /// Offsets in the text at which the needle begins.
     pub places: Vec<usize>,
-    /// The one that is selected.
+    /// Index of the selected hit.
     pub at: usize,
 }
 
 /// The state of the panes.
 #[derive(Debug, Default)]
 pub struct DetailView {
-    /// The pane that has the keys.
+    /// The pane that receives the keys.
     pub focus: Focus,
-    /// The JSON as far as it was unfolded.
+    /// The JSON tree, as far as it was unfolded.
     pub tree: Tree,
-    /// The row of the JSON.
     pub json: Cursor,
-    /// The rows of the layers that are seen: positions in [`Detail::nodes`].
+    /// The visible rows of the layers: positions in [`Detail::nodes`].
     pub rows: Vec<usize>,
-    /// The row of the layers.
     pub layers: Cursor,
     /// The source whose bytes are shown.
     pub source: usize,
-    /// The byte that the cursor is on.
+    /// The byte under the cursor.
     pub offset: usize,
-    /// The first row of bytes in view.
+    /// The first visible row of bytes.
     pub top: usize,
     /// Bytes of the source that the other panes point at.
     pub linked: Vec<Range<usize>>,
-    /// Bytes of the text that are meant, where some are.
+    /// Bytes of the text that are selected through any pane.
     pub text: Option<Range<usize>>,
-    /// What a search found.
     pub found: Option<Found>,
     of: Option<(SessionNumber, MessageNumber)>,
-    /// The details that the panes are drawn from: those of the message before stay until the next ones come.
+    /// The message that the panes are drawn from. The previous one stays until the next is read.
     drawn: Option<Arc<Detail>>,
-    /// The layer selected last, by name.
+    /// Name of the layer that was selected last.
     last_layer: Option<String>,
-    /// Layers that the person unfolded (true) or folded, by name: so it stays from message to message.
+    /// Layers that the user unfolded (true) or folded (false), by name. The choice applies to all
+    /// messages.
     chosen: BTreeMap<String, bool>,
-    /// Those that are unfolded otherwise: as many as there is room for.
+    /// Layers that are unfolded by default: as many as there is room for.
     unfolded: BTreeSet<String>,
 }
 
 impl DetailView {
-    /// Whether the node's fields are shown.
+    /// Whether the fields of a layer are shown.
     pub fn is_open(&self, name: &str) -> bool {
         self.chosen.get(name).copied().unwrap_or_else(|| self.unfolded.contains(name))
     }
 }
 
-/// The details to draw.
+/// The message to draw. It may be the previous one of the same session.
 pub fn drawn(app: &App) -> Option<Arc<Detail>> {
     let session = app.selected_message()?.row.session;
     app.detail.drawn.clone().filter(|_| app.detail.of.is_some_and(|(of, _)| of == session))
 }
 
-/// The pane that has the keys: where messages are listed, the list.
+/// The pane that receives the keys. Outside of the detail screen it is the list.
 pub fn focus(app: &App) -> Focus {
     if app.screen == Screen::Detail { app.detail.focus } else { Focus::List }
 }
 
-/// Layers that can be unfolded in so many rows: from the message down, then what was found about it.
+/// Names of the layers that can be unfolded in `rows` rows. The upper layers come first, findings
+/// last.
 pub fn fitting(nodes: &[LayerNode], rows: usize) -> BTreeSet<String> {
     let mut layers: Vec<&[LayerNode]> = nodes.chunk_by(|_, next| next.depth > 0).collect();
     layers.sort_by_key(|layer| !layer[0].name.starts_with('!'));
@@ -116,20 +111,21 @@ pub fn fitting(nodes: &[LayerNode], rows: usize) -> BTreeSet<String> {
     layers.iter().rev().take_while(fits).flat_map(|layer| layer.iter().map(|node| node.name.clone())).collect()
 }
 
-/// The details that are shown, where they are here.
+/// The details of the selected message, once they were read.
 pub fn shown(app: &App) -> Option<Arc<Detail>> {
     let row = &app.selected_message()?.row;
     app.pages.detail(row.session, row.number).cloned()
 }
 
-/// The packet that is meant: the one whose bytes are shown, else the first that carries the selected field.
+/// The packet that the panes point at: the one whose bytes are shown, or else the first that
+/// carries the selected field.
 pub(super) fn packet(app: &App) -> Option<PacketNumber> {
     let (detail, view) = (shown(app)?, &app.detail);
     let own = detail.sources.get(view.source).and_then(|source| source.packet);
     own.or_else(|| detail.packets(view.text.as_ref()?).first().copied())
 }
 
-/// Begins anew when another message is shown.
+/// Updates the panes after an input. For another message they start anew.
 pub(super) fn settle(app: &mut App) {
     let Some(detail) = layout::has_panes(app.size, app.screen).then(|| shown(app)).flatten() else { return };
     let of = Some((detail.message.session, detail.message.number));
@@ -138,7 +134,7 @@ pub(super) fn settle(app: &mut App) {
     view.unfolded = fitting(&detail.nodes, heights.layers);
     view.drawn = Some(detail.clone());
     if view.of == of {
-        // More room may unfold more: what was selected stays so.
+        // More room may unfold more layers. The selection stays on its layer.
         let selected = view.rows.get(view.layers.selected).copied();
         lay_out(view, &detail);
         let row = selected.and_then(|node| view.rows.iter().rposition(|row| *row <= node));
@@ -148,7 +144,7 @@ pub(super) fn settle(app: &mut App) {
         return;
     }
     let needle = view.found.take().map(|found| found.needle);
-    // The same layer stays selected; the first time it is the message's own.
+    // The same layer stays selected. The first message begins with its own layer.
     let name = view.last_layer.clone().unwrap_or_else(|| JSON_RPC.to_owned());
     view.of = of;
     view.tree = Tree::new(detail.text()).unwrap_or_default();
@@ -160,7 +156,7 @@ pub(super) fn settle(app: &mut App) {
     view.layers = Cursor::default();
     view.layers.select(row.unwrap_or_default(), view.rows.len(), heights.layers);
     follow_layers(app, &detail);
-    // A message that lacks the layer must not make it forgotten.
+    // A message without that layer does not change the layer to return to.
     app.detail.last_layer = Some(name);
     if let Some(needle) = needle {
         look_for(app, &detail, &needle);
@@ -190,7 +186,7 @@ pub(super) fn run(app: &mut App, command: Command) {
     }
 }
 
-/// Selects what stands at this place of the pane that has the keys.
+/// Selects the row or the byte at a position of the pane that receives the keys.
 pub(super) fn click(app: &mut App, area: Rect, x: u16, y: u16) {
     let heights = layout::pane_heights(app.size, app.screen);
     let Some(detail) = shown(app) else { return };
@@ -215,7 +211,7 @@ pub(super) fn click(app: &mut App, area: Rect, x: u16, y: u16) {
     }
 }
 
-/// Moves in the pane that has the keys; false where that is the list.
+/// Moves in the pane that receives the keys. Returns false if that is the list.
 pub(super) fn move_cursor(app: &mut App, motion: Motion) -> bool {
     let heights = layout::pane_heights(app.size, app.screen);
     let Some(detail) = shown(app) else { return false };
@@ -247,7 +243,7 @@ pub(super) fn move_cursor(app: &mut App, motion: Motion) -> bool {
     true
 }
 
-/// The rows of the layers: nodes below a folded one are left out.
+/// Computes the visible rows of the layers: without the nodes below folded ones.
 fn lay_out(view: &mut DetailView, detail: &Detail) {
     view.rows.clear();
     let mut hidden_below = None;
@@ -306,7 +302,7 @@ fn fold_json(app: &mut App, detail: &Detail, command: Command) {
     follow_json(app, detail);
 }
 
-/// The layer chosen says which bytes are shown; where they are bytes of the text, the JSON goes there.
+/// Shows the bytes of the selected layer. If they belong to the text, the JSON pane follows.
 fn follow_layers(app: &mut App, detail: &Detail) {
     let view = &mut app.detail;
     let Some(node) = view.rows.get(view.layers.selected).and_then(|index| detail.nodes.get(*index)) else { return };
@@ -328,7 +324,8 @@ fn follow_layers(app: &mut App, detail: &Detail) {
     show_byte(app, detail, range.start);
 }
 
-/// The JSON field says which bytes are meant; they are shown in the source that is shown, if it carries them.
+/// Marks the bytes of the selected JSON field. They are shown in the current source if it carries
+/// them.
 fn follow_json(app: &mut App, detail: &Detail) {
     let Some(range) = app.detail.tree.node(app.detail.json.selected).map(|node| node.range()) else { return };
     point_at(app, detail, range);
@@ -354,7 +351,7 @@ fn move_bytes(app: &mut App, detail: &Detail, by: isize) {
     let Some(source) = detail.sources.get(view.source) else { return };
     let last = source.bytes.len().saturating_sub(1);
     let offset = view.offset.saturating_add_signed(by).min(last);
-    // The innermost node around the byte: later nodes stand deeper.
+    // The innermost node around the byte: nodes inside another one come later.
     let own = |place: &(usize, Range<usize>)| place.0 == view.source && place.1.contains(&offset);
     let node = detail.nodes.iter().rposition(|node| node.place.as_ref().is_some_and(own));
     if let Some(index) = node {
@@ -376,7 +373,7 @@ fn move_bytes(app: &mut App, detail: &Detail, by: isize) {
     show_byte(app, detail, offset);
 }
 
-/// Puts the cursor on a byte, and in view.
+/// Puts the cursor on a byte and makes it visible.
 fn show_byte(app: &mut App, detail: &Detail, offset: usize) {
     let (row, height) = (layout::bytes_per_row(app.size), layout::pane_heights(app.size, app.screen).bytes.max(1));
     let view = &mut app.detail;
@@ -387,7 +384,7 @@ fn show_byte(app: &mut App, detail: &Detail, offset: usize) {
     view.top = cursor.top;
 }
 
-/// Searches the text, letters of ASCII in any case.
+/// Searches the text. The case of ASCII letters is ignored.
 pub(super) fn search(app: &mut App, needle: &str) {
     let Some(detail) = shown(app) else { return };
     app.detail.found = None;
@@ -400,14 +397,14 @@ pub(super) fn search(app: &mut App, needle: &str) {
     }
 }
 
-/// Places kept of one search: enough to step through.
+/// Limit of the hits of one search: more than anybody steps through.
 const PLACES: usize = 10_000;
 
 fn look_for(app: &mut App, detail: &Detail, needle: &str) {
     let pattern = regex::bytes::RegexBuilder::new(&regex::escape(needle)).case_insensitive(true).build();
     let places = match &pattern {
         Ok(pattern) => pattern.find_iter(detail.text()).take(PLACES).map(|found| found.start()).collect(),
-        // A needle of thousands of letters is more than the engine takes.
+        // A needle of thousands of letters exceeds the limit of the regex engine.
         Err(_) => memchr::memmem::find_iter(detail.text(), needle).take(PLACES).collect(),
     };
     app.detail.found = Some(Found { needle: needle.to_owned(), places, at: 0 });

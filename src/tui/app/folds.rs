@@ -1,21 +1,22 @@
-//! Groups of rows that are folded: one row stands for all of them.
+//! Folded groups of rows: the first row of a group represents the others.
 //!
-//! A list counts its rows as the store does; the screen counts those that are seen. Here one is made into the other.
+//! A list counts its rows as the store does. The screen counts only the visible ones. This file
+//! converts between the two.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// What is folded in a list of messages.
+/// The folded groups of a list of messages.
 #[derive(Clone, Debug, Default)]
 pub struct Folds {
-    /// The rows of each group behind the one that stands for it, by that one.
+    /// The hidden rows of each group, by its first row.
     groups: BTreeMap<usize, Vec<usize>>,
-    /// All rows that are not seen, as ranges in order, each with the number of hidden rows before it.
+    /// All hidden rows as ranges in order, each with the number of hidden rows before it.
     hidden: Vec<(Range<usize>, usize)>,
 }
 
 impl Folds {
-    /// Folds a group: its rows in order, the first one stays.
+    /// Folds a group, given by its rows in order. The first one stays visible.
     pub fn fold(&mut self, group: Vec<usize>) {
         self.fold_all(std::iter::once(group));
     }
@@ -31,14 +32,14 @@ impl Folds {
         self.lay_out();
     }
 
-    /// Unfolds the group that a row stands for; whether it did for one.
+    /// Unfolds the group of its first row. Returns whether that row had a folded group.
     pub fn unfold(&mut self, row: usize) -> bool {
         let known = self.groups.remove(&row).is_some();
         self.lay_out();
         known
     }
 
-    /// Unfolds whatever hides a row.
+    /// Unfolds all groups that hide a row.
     pub fn reveal(&mut self, row: usize) {
         if self.is_hidden(row) {
             self.groups.retain(|_, rest| rest.binary_search(&row).is_err());
@@ -46,31 +47,32 @@ impl Folds {
         }
     }
 
-    /// Unfolds everything; whether anything was folded.
+    /// Unfolds everything. Returns whether anything was folded.
     pub fn clear(&mut self) -> bool {
         let any = !self.groups.is_empty();
         *self = Folds::default();
         any
     }
 
-    /// How many rows a row stands for beside itself.
+    /// The number of hidden rows that a visible row represents.
     pub fn behind(&self, row: usize) -> usize {
         self.groups.get(&row).map_or(0, Vec::len)
     }
 
-    /// Rows that are seen of a list of so many.
+    /// The number of visible rows in a list of `total` rows.
     pub fn seen(&self, total: usize) -> usize {
         total.saturating_sub(self.hidden.last().map_or(0, |(range, before)| before + range.len()))
     }
 
-    /// The row of the list that is seen in this row of the screen.
+    /// The row of the list that a visible row shows.
     pub fn row(&self, seen: usize) -> usize {
-        // Hidden ranges that begin at or before it push it on.
+        // Hidden ranges that begin at or before it shift it.
         let before = self.hidden.partition_point(|(range, hidden)| range.start - hidden <= seen);
         seen + before.checked_sub(1).map_or(0, |last| self.hidden[last].1 + self.hidden[last].0.len())
     }
 
-    /// Where a row of the list is seen: a hidden one where the row before its range is.
+    /// The visible row of a row of the list. For a hidden row it is that of the row before its
+    /// range.
     pub fn seen_row(&self, row: usize) -> usize {
         let before = self.hidden.partition_point(|(range, _)| range.start <= row);
         match before.checked_sub(1).map(|last| &self.hidden[last]) {
@@ -108,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    /// The rows that are seen are those that are not hidden, in order, and each is found where it is seen.
+    /// The visible rows are those that are not hidden, in order. Both conversions agree.
     fn in_order(groups: &[BTreeSet<usize>], total: usize) -> Result<(), TestCaseError> {
         let mut folds = Folds::default();
         folds.fold_all(groups.iter().map(|group| group.iter().copied().collect()));
@@ -128,7 +130,7 @@ mod tests {
         Ok(())
     }
 
-    /// Found by the law below: the first row of one group is hidden by the other.
+    /// Found by the property below: the first row of one group is hidden by the other.
     #[test]
     fn groups_that_lie_inside_each_other() {
         in_order(&[[1, 2, 6, 7, 8, 59].into(), [0, 3, 9, 10, 11, 12].into()], 60).unwrap();

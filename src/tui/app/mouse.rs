@@ -1,4 +1,5 @@
-//! Clicks: a tab, a row, a pane. The mouse is never needed: each click is what some keys do.
+//! Mouse clicks on a tab, a row or a pane. The mouse is optional: each click does what some keys
+//! do.
 
 use ratatui::layout::{Position, Rect};
 
@@ -6,7 +7,7 @@ use super::super::keys::Command;
 use super::super::layout;
 use super::{App, Effect, Focus, Mode, Screen, detail, moves};
 
-/// Does what a click on this place of the screen does.
+/// Runs the action of a click at this position.
 pub(super) fn click(app: &mut App, x: u16, y: u16) -> Vec<Effect> {
     match app.mode {
         Mode::Help(_) | Mode::Value(_) => app.mode = Mode::Browse,
@@ -37,7 +38,7 @@ pub(super) fn click(app: &mut App, x: u16, y: u16) -> Vec<Effect> {
     Vec::new()
 }
 
-/// Selects what stands in a pane of a message; the screen of that message is shown for it.
+/// Selects a row or byte in a pane of a message. On other screens it opens the detail screen.
 fn click_pane(app: &mut App, focus: Focus, area: Rect, at: Position) -> Vec<Effect> {
     if focus == Focus::List {
         app.detail.focus = focus;
@@ -51,7 +52,7 @@ fn click_pane(app: &mut App, focus: Focus, area: Rect, at: Position) -> Vec<Effe
     Vec::new()
 }
 
-/// Selects the row of a list; a click on the selected one opens it.
+/// Selects a row of a list. A click on the selected row opens it.
 fn click_list(app: &mut App, area: Rect, y: u16) -> Vec<Effect> {
     // The first line is the head.
     let Some(line) = y.checked_sub(area.y + 1).filter(|line| line + 1 < area.height) else { return Vec::new() };

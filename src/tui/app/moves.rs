@@ -1,4 +1,4 @@
-//! What the commands of the key table do.
+//! The actions of the commands in the key table.
 
 use super::super::copy;
 use super::super::data::{FindingLine, MessageLine, Request};
@@ -88,7 +88,7 @@ fn move_cursor(app: &mut App, motion: Motion) {
     moved(app, motion == Motion::End);
 }
 
-/// Selects a row of the list of the screen.
+/// Selects a row of the screen's list.
 pub(super) fn select_row(app: &mut App, row: usize) {
     let Some(total) = app.rows(app.screen) else { return };
     let (screen, height) = (app.screen, layout::list_height(app.size, app.screen));
@@ -96,7 +96,7 @@ pub(super) fn select_row(app: &mut App, row: usize) {
     moved(app, false);
 }
 
-/// Another row is selected.
+/// Reacts to a new selected row. `to_end` means that the key went to the last row.
 fn moved(app: &mut App, to_end: bool) {
     let screen = app.screen;
     match screen {
@@ -107,13 +107,13 @@ fn moved(app: &mut App, to_end: bool) {
                 choose(app, chosen);
             }
         }
-        // Whoever moves away from the end wants to look at something; whoever goes to the end wants to stay there.
+        // Moving away from the end stops following. Moving to the end continues it.
         Screen::Messages | Screen::Sequence | Screen::Detail => app.follow &= to_end,
         _ => {}
     }
 }
 
-/// Another session: its lists begin at the top.
+/// Selects another session. Its lists begin at the top.
 pub(super) fn choose(app: &mut App, session: Option<crate::mcp::SessionNumber>) {
     app.session = session;
     let sessions = *app.cursor(Screen::Sessions);
@@ -150,14 +150,14 @@ pub(super) fn back(app: &mut App) {
     }
 }
 
-/// Another filter. The selected message stays selected where it is in the new list too.
+/// Sets another filter. The selected message stays selected if the new list contains it.
 pub(super) fn set_filter(app: &mut App, filter: String) {
     if filter == app.filter {
         return;
     }
     let selected = app.selected_message().map(|message| message.row.number);
     app.filter = filter;
-    // Rows of another list.
+    // The folds are rows of the previous list.
     app.folds.clear();
     if app.filter.is_empty() && !app.follow {
         app.questions.extend(selected.and_then(|message| locate(app, message)));
@@ -187,7 +187,7 @@ fn open(app: &mut App) {
     }
 }
 
-/// The message and the packet that a row of another screen is about.
+/// The message and the packet that a row of the screen is about.
 fn place(app: &App, row: usize) -> (Option<MessageNumber>, Option<PacketNumber>) {
     find_place(app, row).unwrap_or_default()
 }
@@ -228,11 +228,10 @@ fn find_place(app: &App, row: usize) -> Option<(Option<MessageNumber>, Option<Pa
     })
 }
 
-/// From a line to the packet that carries it, among the others of its connection.
+/// Goes from a row to the packet that carries it, among the others of its connection.
 fn wire(app: &mut App) {
     let row = app.cursor(app.screen).selected;
     let shown = match app.screen {
-        // The packet whose bytes are shown, or that carries the selected field.
         Screen::Detail => detail::packet(app),
         _ => None,
     };
@@ -246,7 +245,7 @@ fn to_packet(app: &mut App, packet: PacketNumber) {
     app.questions.extend(app.session.map(|session| Request::LocatePacket(session, packet)));
 }
 
-/// Shows the packets of a connection, one of them selected.
+/// Shows the packets of a connection and selects one.
 pub(super) fn select_packet(app: &mut App, connection: usize, row: usize) {
     app.connection = connection;
     show(app, Screen::Packets);
@@ -262,13 +261,13 @@ fn next_connection(app: &mut App, by: i8) {
     }
 }
 
-/// One server's lifeline, or those of all servers that the host has meanwhile.
+/// Switches between the lifeline of one server and those of all servers of the host.
 fn together(app: &mut App) {
     app.together = !app.together;
     app.say(if app.together { "all servers of this host" } else { "this server alone" });
 }
 
-/// The selected message, in its own session.
+/// Opens the selected message in its own session.
 fn open_together(app: &mut App) {
     let Some((session, message)) = app.selected_message().map(|line| (line.row.session, line.row.number)) else {
         return;
@@ -291,7 +290,7 @@ fn partner_together(app: &mut App) {
     }
 }
 
-/// Folds the group of the selected message, or unfolds it.
+/// Folds or unfolds the group of the selected message.
 fn fold(app: &mut App) {
     let Some(session) = app.session else { return };
     let row = app.folds.row(app.cursor(Screen::Messages).selected);
@@ -300,7 +299,7 @@ fn fold(app: &mut App) {
     }
 }
 
-/// Unfolds everything, or folds all there is to fold where nothing is.
+/// Unfolds everything. If nothing is folded, folds all groups.
 fn fold_all(app: &mut App) {
     let Some(session) = app.session else { return };
     let selected = app.selected_message().map(|message| message.row.number);
@@ -311,7 +310,8 @@ fn fold_all(app: &mut App) {
     }
 }
 
-/// Groups were found: they are folded, and the one that was selected stays so.
+/// Folds groups that the store found. The selection stays on its row, or on the row that represents
+/// it.
 pub(super) fn fold_groups(app: &mut App, groups: Vec<Vec<usize>>) {
     if groups.is_empty() {
         return app.say("neither a batch nor an operation here: there is nothing to fold");
@@ -323,7 +323,7 @@ pub(super) fn fold_groups(app: &mut App, groups: Vec<Vec<usize>>) {
     app.cursor_mut(Screen::Messages).select(seen, total, height);
 }
 
-/// Shows a message in detail, wherever it is in the list.
+/// Opens a message in detail, wherever it is in the list.
 fn go_to(app: &mut App, message: MessageNumber) {
     app.follow = false;
     set_filter(app, String::new());
@@ -341,12 +341,12 @@ pub(super) fn select_message(app: &mut App, row: usize) {
     app.folds.reveal(row);
     let height = layout::list_height(app.size, app.screen);
     let row = app.folds.seen_row(row);
-    // A row that lies beyond what is known so far is there all the same: the store said so.
+    // The store found this row, although the list may not have been read that far.
     let total = app.message_count().map_or(0, |(total, _)| app.folds.seen(total)).max(row + 1);
     app.cursor_mut(Screen::Messages).select(row, total, height);
 }
 
-/// Goes to a message by its number.
+/// Selects a message by its number.
 pub(super) fn go_to_number(app: &mut App, message: MessageNumber) {
     app.questions.extend(locate(app, message));
 }

@@ -1,4 +1,4 @@
-//! Which answers the screen is drawn from.
+//! The queries whose answers the screen is drawn from.
 
 use super::super::data::{PAGE, Request};
 use super::super::pages::List;
@@ -6,7 +6,7 @@ use super::super::{layout, pane};
 use super::{App, Screen};
 use crate::mcp::SessionNumber;
 
-/// The questions behind the screen as it is.
+/// The queries for the current screen.
 pub(super) fn needs(app: &App) -> Vec<Request> {
     let mut needs = vec![Request::Sessions];
     let Some(session) = app.session else {
@@ -61,7 +61,7 @@ pub(super) fn needs(app: &App) -> Vec<Request> {
     needs
 }
 
-/// The pages of messages in view.
+/// Queries for the visible pages of messages.
 fn messages(app: &App, session: SessionNumber) -> impl Iterator<Item = Request> {
     let known = app.message_count().map_or(0, |(total, _)| app.folds.seen(total));
     let filter = app.filter.clone();
@@ -78,11 +78,12 @@ fn messages(app: &App, session: SessionNumber) -> impl Iterator<Item = Request> 
     needed.into_iter().map(move |page| Request::Messages { session, filter: filter.clone(), page })
 }
 
-/// The pages in view of a list of which `known` rows are seen, given which row of the list is seen where.
+/// The visible pages of a list with `known` visible rows. `row` converts a visible row to a row of
+/// the list.
 fn pages(app: &App, known: usize, row: impl Fn(usize) -> usize) -> Vec<usize> {
     let cursor = app.cursor(app.screen);
     let height = layout::list_height(app.size, app.screen);
-    // What is not known yet is asked from the beginning.
+    // While nothing is known, the first page is needed.
     let last = known.saturating_sub(1);
     let (first, last) = (cursor.top.min(last), (cursor.top + height.max(1) - 1).min(last));
     let mut pages: Vec<usize> = (first..=last).map(|seen| row(seen) / PAGE).collect();

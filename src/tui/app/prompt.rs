@@ -8,7 +8,7 @@ use super::{App, Effect, Mode, Prompt, detail, moves};
 use crate::filter::{self, Completion, Filter};
 use crate::mcp::{MessageNumber, SessionNumber};
 
-/// Commands, with what follows them and what they do.
+/// The commands, each with its arguments and its effect.
 pub const COMMANDS: &[(&str, &str)] = &[
     ("export", "[marked] FILE: write the messages shown, or the marked ones of them, as JSON lines"),
     ("filter", "EXPR: show only messages that fit"),
@@ -20,7 +20,7 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("q", "quit"),
 ];
 
-/// A key while a line is written.
+/// Handles a key while a line is edited.
 pub(super) fn key(app: &mut App, key: &str) -> Vec<Effect> {
     let Mode::Prompt(prompt, line) = &mut app.mode else { return Vec::new() };
     let prompt = *prompt;
@@ -43,7 +43,7 @@ pub(super) fn key(app: &mut App, key: &str) -> Vec<Effect> {
     Vec::new()
 }
 
-/// Ways to go on.
+/// The possible completions at the cursor.
 pub fn completions(prompt: Prompt, text: &str, cursor: usize) -> Vec<Completion> {
     match prompt {
         Prompt::Filter => filter::complete(text, cursor),
@@ -63,7 +63,7 @@ fn accept(app: &mut App, prompt: Prompt, text: &str) -> Vec<Effect> {
                 app.mode = Mode::Browse;
                 moves::set_filter(app, text.to_owned());
             }
-            // The line stays, the error below it points at the column.
+            // The line stays open, and the error above it points at the column.
             Err(error) => app.complain(error.to_string()),
         },
         Prompt::Search => {

@@ -1,4 +1,4 @@
-//! Replays: the form's keys, what the thread that replays tells, and the screen's own keys.
+//! The form of a replay, the updates of the replay thread, and the keys of the replay screen.
 
 use super::super::data::Request;
 use super::super::keys::Motion;
@@ -9,7 +9,7 @@ use super::super::replay::{Consent, Draft};
 use super::{App, Effect, Mode, Screen, moves};
 use crate::mcp::SessionNumber;
 
-/// Opens the form: for the selected message where one is listed, else for the session.
+/// Opens the form, for the selected message if there is one, or else for the session.
 pub(super) fn open(app: &mut App) {
     let Some(session) = app.session else { return app.say("no session yet") };
     if app.screen == Screen::Replay
@@ -26,14 +26,15 @@ pub(super) fn open(app: &mut App) {
     };
     let lists = matches!(app.screen, Screen::Messages | Screen::Sequence | Screen::Detail);
     if lists && selected.is_none() && app.rows(app.screen) != Some(0) {
-        // Another one would be sent than the one that is about to appear.
+        // The row is not read yet. The form would be for another message than the one about to
+        // appear.
         return app.say("this message is still being read");
     }
     let (session, message) = selected.map_or((session, None), |(session, message)| (session, Some(message)));
     app.questions.push(Request::Draft { session, message });
 }
 
-/// `:replay`, with what follows it: nothing, `--to URL`, or `-- CMD ARG...`.
+/// The command `:replay`, with nothing, `--to URL` or `-- COMMAND` after it.
 pub(super) fn command(app: &mut App, rest: &str) {
     let Some(session) = app.session else { return app.complain("no session yet") };
     let after =
@@ -46,7 +47,7 @@ pub(super) fn command(app: &mut App, rest: &str) {
     app.questions.push(Request::Draft { session, message: None });
 }
 
-/// What the form begins with was read.
+/// Opens the form once its draft was read from the store.
 pub(super) fn drafted(app: &mut App, session: SessionNumber, is_of_message: bool, draft: Draft) {
     if draft.requests == 0 {
         return app.say("the client asked for nothing in this session: there is nothing to send again");
@@ -64,7 +65,7 @@ pub(super) fn drafted(app: &mut App, session: SessionNumber, is_of_message: bool
     app.mode = Mode::Form;
 }
 
-/// A key while the form is open.
+/// Handles a key while the form is open.
 pub(super) fn key(app: &mut App, key: &str) -> Vec<Effect> {
     let Some(form) = &mut app.replays.form else {
         app.mode = Mode::Browse;
@@ -114,11 +115,11 @@ pub(super) fn key(app: &mut App, key: &str) -> Vec<Effect> {
     }
 }
 
-/// The thread that replays says something.
+/// Handles an update of the replay thread. Updates of earlier replays are ignored.
 pub(super) fn take(app: &mut App, number: u64, told: Told) {
     let Some(run) = app.replays.run.as_mut().filter(|_| number == app.replays.last) else { return };
     if let Told::Asks(asks) = told {
-        // Nothing was sent: back to the form, with the question.
+        // Nothing was sent. The form opens again and asks for consent.
         app.replays.run = None;
         if let Some(form) = &mut app.replays.form {
             form.asks = asks;
@@ -135,14 +136,14 @@ pub(super) fn take(app: &mut App, number: u64, told: Told) {
     }
 }
 
-/// The answers of the selected row are shown: which have to be read for it.
+/// Returns the effect that reads the answers of the selected row, if they are not shown yet.
 pub(super) fn settle(app: &mut App) -> Option<Effect> {
     let selected = app.cursor(Screen::Replay).selected;
     let run = app.replays.run.as_mut().filter(|_| app.screen == Screen::Replay)?;
     run.settle(selected).map(Effect::ReadAnswers)
 }
 
-/// Ends the replay that is under way; false where there is none.
+/// Stops the running replay. Returns false if there is none.
 pub(super) fn stop(app: &mut App) -> bool {
     let Some(run) = app.replays.run.as_mut().filter(|run| run.is_going()) else { return false };
     run.stage = Stage::Stopping;
@@ -150,7 +151,7 @@ pub(super) fn stop(app: &mut App) -> bool {
     true
 }
 
-/// Moves in the answers; false where the list has the keys.
+/// Scrolls the answers. Returns false if the list receives the keys.
 pub(super) fn move_cursor(app: &mut App, motion: Motion) -> bool {
     let height = usize::from(layout::replay(layout::body(app.size)).old.height);
     let Some(run) = app.replays.run.as_mut().filter(|run| run.in_answers) else { return false };
@@ -167,14 +168,14 @@ pub(super) fn move_cursor(app: &mut App, motion: Motion) -> bool {
     true
 }
 
-/// From the list to the answers and back.
+/// Switches between the list and the answers.
 pub(super) fn focus(app: &mut App) {
     if let Some(run) = &mut app.replays.run {
         run.in_answers = !run.in_answers;
     }
 }
 
-/// To the next place that differs: in the answers, and behind them in the next request that was answered otherwise.
+/// Goes to the next difference in the answers, or else to the next request with a different answer.
 pub(super) fn next_difference(app: &mut App, by: i8) {
     let selected = app.cursor(Screen::Replay).selected;
     let Some(run) = &mut app.replays.run else { return };

@@ -1,4 +1,5 @@
-//! Stories: keys in, the drawn screen out. The store is real, answers come at once, nothing waits and no clock runs.
+//! Tests in the form of stories: keys in, the drawn screen out. The store is real and answers at
+//! once; nothing waits and no clock runs.
 
 mod detail;
 mod groups;
@@ -27,25 +28,24 @@ use crate::tui::library::Library;
 use crate::tui::replay::Order;
 use crate::tui::replay::run::Told;
 
-/// A screen, a person and a store.
+/// A screen, its user and a store.
 pub(crate) struct Story {
     pub(crate) app: App,
     library: Library,
     pub(crate) copied: Vec<String>,
     pub(crate) ended: bool,
-    /// Replays that were ordered.
     pub(crate) ordered: Vec<Order>,
     place: Place,
 }
 
 impl Story {
-    /// On one of the samples.
+    /// Opens one of the samples.
     pub(crate) fn sample(name: &str, size: (u16, u16)) -> Story {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("samples").join(name).join("capture.pcapng");
         Story::files(&[path], size)
     }
 
-    /// On capture files.
+    /// Opens capture files.
     pub(crate) fn files(files: &[PathBuf], size: (u16, u16)) -> Story {
         let place = Place::temporary().unwrap();
         let import = Import::new(files, place.clone(), Decoding::default()).unwrap();
@@ -55,7 +55,7 @@ impl Story {
         Story::store(place, size)
     }
 
-    /// On a store.
+    /// Opens a store.
     pub(crate) fn store(place: Place, size: (u16, u16)) -> Story {
         let library = Library::new(Reader::open(place.clone()).unwrap(), false);
         let app = App::new("capture.pcapng".to_owned(), size, Theme::Mono);
@@ -72,7 +72,7 @@ impl Story {
         self
     }
 
-    /// Takes an input in, and answers until nothing is asked any more.
+    /// Handles an input, then answers queries until there are no more.
     pub(crate) fn take(&mut self, input: Input) {
         let mut effects = update(&mut self.app, input);
         for _ in 0..100 {
@@ -103,7 +103,7 @@ impl Story {
         panic!("questions without end");
     }
 
-    /// What is on the screen.
+    /// The drawn screen as cells.
     pub(crate) fn buffer(&self) -> Buffer {
         let (width, height) = self.app.size;
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
@@ -115,7 +115,7 @@ impl Story {
         terminal.backend().buffer().clone()
     }
 
-    /// The same as text.
+    /// The drawn screen as text.
     pub(crate) fn screen(&self) -> String {
         let buffer = self.buffer();
         let mut lines = Vec::new();
@@ -124,7 +124,7 @@ impl Story {
             let mut skip = 0;
             for x in 0..buffer.area.width {
                 let symbol = buffer[(x, y)].symbol();
-                // The cell behind a wide character is hidden by it.
+                // A wide character hides the cell behind it.
                 if skip == 0 {
                     line.push_str(symbol);
                     skip = unicode_width::UnicodeWidthStr::width(symbol).saturating_sub(1);

@@ -1,4 +1,4 @@
-//! Inputs to state and effects.
+//! Turns inputs into a new state and effects.
 
 use super::super::data::{Answer, Progress, Request};
 use super::super::keys::{self, Command};
@@ -8,56 +8,54 @@ use super::{App, Mode, Screen, detail, mouse, moves, needs, prompt, replay};
 use crate::capture::Time;
 use crate::replay::plan::StepIndex;
 
-/// What comes in.
+/// An input to the state.
 #[derive(Debug)]
 pub enum Input {
-    /// A key, by its name in the table.
+    /// A key, by its name in the key table.
     Key(String),
-    /// The wheel was turned: up is negative.
+    /// One notch of the mouse wheel; up is negative.
     Wheel(i8),
     /// A click on this column and row.
     Click(u16, u16),
-    /// Text that was pasted.
     Paste(String),
-    /// The terminal has another size.
+    /// The new columns and rows of the terminal.
     Resize(u16, u16),
-    /// The store answered.
+    /// An answer from the store.
     Answer(Request, Answer),
-    /// Somebody wrote to the store.
+    /// Another process or thread wrote to the store.
     Changed,
-    /// The clock says so; comes once a second.
+    /// The wall-clock time, once a second.
     Tick(Time),
-    /// The import went on.
+    /// Progress of the import.
     Progress(Progress),
-    /// The replay of this number says something.
+    /// An update of the replay with this number.
     Replay(u64, Told),
 }
 
-/// What is to be done.
+/// Work outside of the state that an input causes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Ask the store.
+    /// Send a query to the store.
     Ask(Request),
-    /// Send a session, or a request of it, again.
+    /// Send a session, or one of its requests, again.
     Replay(Order),
-    /// End the replay that is under way.
+    /// Stop the running replay.
     StopReplay,
     /// Read the two answers to a request of the last replay.
     ReadAnswers(StepIndex),
     /// Put this text on the clipboard.
     Copy(String),
-    /// Draw everything again.
+    /// Draw the whole screen again.
     Redraw,
-    /// Sleep until continued.
+    /// Suspend the process.
     Suspend,
-    /// End.
     Quit,
 }
 
-/// Rows that a notch of the wheel moves.
+/// Rows that one notch of the wheel moves.
 const NOTCH: usize = 3;
 
-/// Takes an input in and says what is to be done.
+/// Applies an input to the state. Returns the work that it causes.
 pub fn update(app: &mut App, input: Input) -> Vec<Effect> {
     let mut effects = match input {
         Input::Key(key) => press(app, &key),
@@ -181,10 +179,12 @@ fn take(app: &mut App, request: &Request, answer: Answer) {
     }
 }
 
-/// Makes the state agree with what was just learnt: cursors in their lists, the newest in view, panes on their message. Says what has to be read for it beside what is asked of the store.
+/// Makes the state consistent after an input: cursors are in their lists, the newest message is
+/// visible if followed, and the panes show the selected message. Returns the effect that reads the
+/// answers of a replay, if one is needed.
 fn settle(app: &mut App) -> Option<Effect> {
     if let Some(sessions) = app.pages.sessions() {
-        // A session that comes up above must not push another one under the cursor.
+        // A session that appears above must not move the selection to another one.
         let own = app.session.and_then(|own| sessions.iter().position(|row| row.session.number == own));
         let first = sessions.first().map(|row| row.session.number);
         match own {
@@ -193,7 +193,8 @@ fn settle(app: &mut App) -> Option<Effect> {
             None => {}
         }
     }
-    // The newest that is here: where many come at once, the very last is always still on its way.
+    // The newest message that was read. While messages arrive fast, the very last one is still to
+    // be read.
     if app.follow
         && let Some(last) = app.session.and_then(|session| app.pages.last_message(session, &app.filter))
     {

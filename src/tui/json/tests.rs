@@ -75,7 +75,7 @@ fn json() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// Each node's text, read as JSON, is the value that serde_json has there.
+    /// The text of each node, parsed as JSON, is the value that serde_json finds there.
     #[test]
     fn nodes_stand_where_the_values_are(value in json(), pretty: bool) {
         let text = if pretty { serde_json::to_vec_pretty(&value) } else { serde_json::to_vec(&value) }.unwrap();

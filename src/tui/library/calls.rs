@@ -1,4 +1,4 @@
-//! Figures of a session's calls, counted on as messages come: what was counted once is not read again.
+//! Figures of a session's calls. They grow with the messages; none is counted twice.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -15,27 +15,28 @@ use crate::view::latencies::Latencies;
 use crate::view::outcome::is_failure;
 use crate::view::timing::{Clock, Sample, Shares};
 
-/// Messages read at once.
+/// Messages that are read at once.
 const SLICE: usize = 2_000;
 
-/// Parts of the session's time for the rate: about the columns of a screen.
+/// Parts of the session's time for the message rate: about the columns of a screen.
 const PARTS: usize = 72;
 
-/// Counters that the parts are made of: they are of one length, which doubles whenever the session has outgrown them.
+/// Counters that the parts are computed from. All have one length, which doubles whenever the
+/// session outgrows them.
 const FINE: usize = PARTS * 16;
 
-/// The length with which they begin, in nanoseconds.
+/// Initial length of a counter in nanoseconds.
 const FINEST: i64 = 1_000_000;
 
-/// Tools and methods told apart; hostile ones could be endless.
+/// Limit of the separately counted tools and methods: hostile names could be endless.
 const NAMES: usize = 1_000;
 
-/// Whether a message says that something failed.
+/// Whether a response reports a failure.
 pub(super) fn failed(row: &MessageRow) -> bool {
     row.kind != Kind::Request && is_failure(row.status.outcome())
 }
 
-/// Calls of one kind while they are counted.
+/// The calls of one method or tool while they are counted.
 #[derive(Default)]
 struct Call {
     figures: CallFigures,
@@ -43,7 +44,7 @@ struct Call {
     shares: Shares,
 }
 
-/// The figures of a session, as far as they were counted.
+/// The figures of a session, as far as it was counted.
 pub(super) struct Figures {
     session: SessionNumber,
     /// Position of the first message that was not counted.
@@ -53,7 +54,7 @@ pub(super) struct Figures {
     histogram: Vec<u64>,
     calls: HashMap<String, Call>,
     fine: Vec<u64>,
-    /// Nanoseconds of each of those.
+    /// Length of each counter in nanoseconds.
     length: i64,
 }
 
@@ -75,10 +76,11 @@ impl Figures {
         self.session == session
     }
 
-    /// Counts on, and says what is known so far.
+    /// Counts more messages for one time slice. Returns the figures so far.
     pub(super) fn read(&mut self, reader: &Reader) -> Result<Statistics> {
         let Some(record) = reader.session(self.session)? else { return Ok(Statistics::default()) };
-        // Where the time went is found out of some calls only: the longer the session by now, the fewer of the new ones.
+        // The parts of the latency are computed for a sample of the calls. The longer the session,
+        // the fewer of the new calls are in it.
         let (mut clock, mut sample) = (None, Sample::of(record.requests));
         let began = Instant::now();
         while began.elapsed() < TURN {
@@ -110,7 +112,7 @@ impl Figures {
         })
     }
 
-    /// A message, so many nanoseconds after the session's beginning.
+    /// Counts a message, `at` nanoseconds after the session's start.
     fn count(&mut self, row: &MessageRow, at: i64) {
         self.counted += 1;
         self.bytes[usize::from(row.direction == Direction::ServerToClient)] += row.size;
@@ -127,7 +129,7 @@ impl Figures {
                 true => call.answered(row),
             }
             if let Some(latency) = row.latency.filter(|_| is_answer) {
-                // Below 2 µs all are one.
+                // All latencies below 2 µs are in the first bucket.
                 let power = (latency.max(0) / 1_000).checked_ilog2().unwrap_or(0) as usize;
                 let last = self.histogram.len() - 1;
                 self.histogram[power.min(last)] += 1;
@@ -135,7 +137,7 @@ impl Figures {
         }
     }
 
-    /// What a request counts as; its answer has the same method and tool.
+    /// The call that a message counts for. A response has the method and the tool of its request.
     fn call(&mut self, row: &MessageRow) -> &mut Call {
         let method = row.method.as_deref().unwrap_or("no method");
         let name = match &row.subject {
@@ -150,7 +152,7 @@ impl Figures {
         })
     }
 
-    /// Messages in each of the parts of this length.
+    /// Messages in each part of this length.
     fn rate(&self, part: i64) -> Vec<u64> {
         let mut rate = vec![0; PARTS];
         for (at, count) in self.fine.iter().enumerate() {
@@ -162,7 +164,7 @@ impl Figures {
 }
 
 impl Call {
-    /// A request of this kind was answered.
+    /// Counts an answered request.
     fn answered(&mut self, row: &MessageRow) {
         let call = &mut self.figures;
         call.answered += 1;

@@ -1,4 +1,5 @@
-//! What client and server said they can do, and the lists of tools, prompts and resources item by item.
+//! The declared capabilities of client and server, and the lists of tools, prompts and resources
+//! item by item.
 
 use anyhow::Result;
 use serde_json::{Map, Value};
@@ -10,16 +11,15 @@ use crate::mcp::{Message, SessionNumber};
 use crate::store::{Key, MessageRow, Reader};
 use crate::view::overview::{self, Line};
 
-/// Messages in which the lists are looked for: they come at the beginning.
+/// Messages in which the lists are searched: they are at the beginning.
 const LOOK: usize = 5_000;
 
-/// Bytes of a list that are read.
+/// Limit of the bytes of a list.
 const LONGEST: u64 = 4 << 20;
 
-/// Methods whose answers are lists.
 const METHODS: [&str; 4] = ["tools/list", "prompts/list", "resources/list", "resources/templates/list"];
 
-/// The lines.
+/// The rows of a session.
 pub(super) fn read(reader: &Reader, session: SessionNumber) -> Result<Vec<CapabilityRow>> {
     let Some(record) = reader.session(session)? else { return Ok(Vec::new()) };
     let lines = overview::read(reader, &record)?.lines(&record).into_iter();
@@ -69,7 +69,7 @@ fn list(name: &str, result: &Map<String, Value>, message: &Message, rows: &mut V
             let needed = if needed { "required" } else { "optional" };
             rows.push(row(2, name, format!("{} {needed}  {}", says("type"), says("description")).trim(), message));
         }
-        // Prompts name their arguments in a list.
+        // A prompt names its arguments in a list.
         for argument in item.get("arguments").and_then(Value::as_array).into_iter().flatten() {
             let says = |what| argument.get(what).map(plain).unwrap_or_default();
             rows.push(row(2, &says("name"), &says("description"), message));
@@ -81,7 +81,7 @@ fn row(depth: usize, name: &str, value: &str, message: &Message) -> CapabilityRo
     CapabilityRow { depth, name: name.to_owned(), value: value.to_owned(), message: Some(message.number) }
 }
 
-/// A string as its text, anything else as JSON.
+/// A string without quotes, anything else as JSON.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

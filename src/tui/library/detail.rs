@@ -1,4 +1,4 @@
-//! One message: its sources of bytes, and where the bytes of its text stand in them.
+//! One message: its sources of bytes, and the positions of its text in them.
 
 use std::collections::BTreeSet;
 
@@ -12,13 +12,13 @@ use crate::decode::exchange::{Exchange, Half};
 use crate::mcp::{Carrier, Message, MessageNumber, SessionNumber};
 use crate::store::{CaptureId, Reader};
 
-/// Bytes of a head or an event that are shown.
+/// Limit of the shown bytes of a head or an event.
 const SHOWN: usize = 1 << 20;
 
-/// How far around its data an event's other lines are looked for.
+/// Distance from an event's data within which its other lines are searched, in bytes.
 const AROUND: u64 = 4_096;
 
-/// What the layers are made from.
+/// The material from which the layers are built.
 pub(super) struct Parts<'r> {
     pub(super) tracer: Tracer<'r>,
     pub(super) reader: &'r Reader,
@@ -26,14 +26,14 @@ pub(super) struct Parts<'r> {
     pub(super) message: Message,
     pub(super) exchange: Option<Exchange>,
     pub(super) sources: Vec<Source>,
-    /// Sources that are a run of a stream: records of TLS, frames.
+    /// Sources that are a run of a stream: TLS records, frames.
     pub(super) streams: Vec<(Span, usize)>,
-    /// The source of the HTTP head, and of the event.
+    /// The source of the HTTP head, and that of the event.
     pub(super) head: Option<usize>,
     pub(super) event: Option<usize>,
 }
 
-/// Reads a message with everything below.
+/// Reads a message with its layers and bytes.
 pub(super) fn read(reader: &Reader, session: SessionNumber, number: MessageNumber) -> Result<Option<Box<Detail>>> {
     let (Some(record), Some(capture)) = (reader.session(session)?, reader.capture_of(session)?) else {
         return Ok(None);
@@ -70,12 +70,12 @@ impl Parts<'_> {
         Some(if self.message.carrier == Carrier::RequestBody { &exchange.request } else { &exchange.response })
     }
 
-    /// The source that is this packet.
+    /// The source of a packet.
     pub(super) fn packet_source(&self, packet: PacketNumber) -> Option<usize> {
         self.sources.iter().position(|source| source.packet == Some(packet))
     }
 
-    /// A source for each packet that carried the text.
+    /// Adds a source for each packet that carried the text.
     fn add_packets(&mut self, runs: &[Run], carried: &mut Vec<Carried>) -> Result<()> {
         for number in self.message.packets.clone().into_iter().take(PACKETS) {
             if let Some(packet) = self.tracer.packet(number)? {
@@ -95,7 +95,7 @@ impl Parts<'_> {
         Ok(())
     }
 
-    /// A source for a run of a stream.
+    /// Adds a source for a run of a stream.
     pub(super) fn add_stream(&mut self, title: String, span: Span) -> Result<usize> {
         let bytes = self.tracer.bytes(span, SHOWN)?;
         let source = self.sources.len();
@@ -104,7 +104,7 @@ impl Parts<'_> {
         Ok(source)
     }
 
-    /// Where the text stands in those.
+    /// Adds the positions of the text in the sources of streams.
     fn link_streams(&self, runs: &[Run], carried: &mut Vec<Carried>) {
         for (span, source) in &self.streams {
             for run in runs {
@@ -118,7 +118,7 @@ impl Parts<'_> {
         }
     }
 
-    /// The HTTP head, from the stream of the connection: the one that is made of packets.
+    /// Adds the HTTP head, read from the stream of the connection.
     fn add_head(&mut self, runs: &[Run]) -> Result<()> {
         let Some((start, end)) = self.half().map(|half| (half.head_start, half.head_end)) else { return Ok(()) };
         let stream = self.lowest(runs)?;
@@ -130,7 +130,8 @@ impl Parts<'_> {
         Ok(())
     }
 
-    /// The stream that heads stand in: what TLS carried, or else the lowest below the text.
+    /// The stream that contains HTTP heads: the plaintext of TLS, or else the lowest below the
+    /// text.
     fn lowest(&self, runs: &[Run]) -> Result<Option<StreamId>> {
         let streams = runs.iter().filter_map(|run| match run.place {
             Place::Stream(stream, _) => Some(stream),
@@ -145,12 +146,13 @@ impl Parts<'_> {
         Ok(streams.min().or_else(|| (!runs.is_empty()).then_some(self.message.span.stream)))
     }
 
-    /// The server-sent event: its data's lines, and the lines around them up to the blank ones (HTML, section 9.2.6).
+    /// Adds the server-sent event: the lines of its data, and the lines around them up to the blank
+    /// ones (HTML, section 9.2.6).
     fn add_event(&mut self, runs: &[Run], carried: &mut Vec<Carried>) -> Result<()> {
         if self.message.carrier != Carrier::SseEvent {
             return Ok(());
         }
-        // The first level below the data is the body that the event stands in.
+        // The first level below the data is the body that contains the event.
         let Some(Run { place: Place::Stream(body, _), .. }) = runs.iter().find(|run| run.whole.is_none()) else {
             return Ok(());
         };
@@ -177,14 +179,15 @@ impl Parts<'_> {
     }
 }
 
-/// The bounds of the event whose data stands at `low..high`: behind the blank line before, and behind the one after.
+/// The bounds of the event whose data is at `low..high`: from after the previous blank line to
+/// after the next one.
 fn event_bounds(bytes: &[u8], low: usize, high: usize) -> (usize, usize) {
     const BLANK: [&[u8]; 3] = [b"\r\n\r\n", b"\n\n", b"\r\r"];
     let (before, after) = (&bytes[..low.min(bytes.len())], bytes.get(high..).unwrap_or_default());
     let start = BLANK.iter().filter_map(|blank| memchr::memmem::rfind(before, blank).map(|at| at + blank.len())).max();
     let end =
         BLANK.iter().filter_map(|blank| memchr::memmem::find(after, blank).map(|at| high + at + blank.len())).min();
-    // Bytes that were not captured are zero: there is nothing to see.
+    // Bytes that were not captured are zero and are left out.
     let seen = after.iter().take_while(|byte| **byte != 0).count();
     (start.unwrap_or(0), end.unwrap_or(high + seen))
 }

@@ -1,4 +1,5 @@
-//! The layers of a message as a tree: those of the view, each field where its bytes are seen on the screen, and what was found about it.
+//! The layers of a message as a tree: those of the layer view, with the bytes of each field on the
+//! screen, and the message's findings.
 
 use std::ops::Range;
 
@@ -15,10 +16,10 @@ use crate::view::units;
 
 type Nodes = Vec<LayerNode>;
 
-/// Lines of an event that are nodes.
+/// Limit of the lines of an event that become nodes.
 const LINES: usize = 64;
 
-/// Bytes of such a line that are read.
+/// Limit of the shown bytes of such a line.
 const LINE: usize = 512;
 
 /// The tree, from the link up.
@@ -44,7 +45,7 @@ fn node(depth: usize, name: &str, value: impl Into<String>, place: Option<(usize
     LayerNode { depth, name: name.to_owned(), value: value.into(), place, odd: false }
 }
 
-/// The headers of the packets; of several, each in a node of its own.
+/// Adds the headers of the packets. If there are several packets, each gets a node of its own.
 fn packets(parts: &mut Parts<'_>, nodes: &mut Nodes) -> Result<()> {
     let carried: Vec<(usize, PacketNumber)> =
         parts.sources.iter().enumerate().filter_map(|(at, source)| Some((at, source.packet?))).collect();
@@ -59,7 +60,7 @@ fn packets(parts: &mut Parts<'_>, nodes: &mut Nodes) -> Result<()> {
             nodes.push(node(0, "packet", own, Some((*source, 0..packet.data.len()))));
         }
         for (at, mut layer) in layers::of_packet(&packet).into_iter().enumerate() {
-            // The number stands once: at the packet, or at its outermost header.
+            // The number appears once: at the packet, or at its outermost header.
             if at == 0 && !several {
                 layer.summary = format!("#{number}  {}", layer.summary);
             }
@@ -73,7 +74,7 @@ fn packets(parts: &mut Parts<'_>, nodes: &mut Nodes) -> Result<()> {
     Ok(())
 }
 
-/// The bytes of a layer that stand in a stream of their own: records of TLS, frames of HTTP/2 and of a WebSocket.
+/// Adds the bytes of a layer that has its own stream: TLS records, frames of HTTP/2 and WebSocket.
 fn add_stream(parts: &mut Parts<'_>, layer: &Layer) -> Result<()> {
     let is_head = parts.half().is_some_and(|half| layer.range == Some((half.head_start, half.head_end)));
     let what = match layer.layer {
@@ -87,7 +88,7 @@ fn add_stream(parts: &mut Parts<'_>, layer: &Layer) -> Result<()> {
     Ok(())
 }
 
-/// A layer, and its fields below it.
+/// Adds a layer, with its fields below it.
 fn layer_nodes(parts: &Parts<'_>, depth: usize, layer: Layer, nodes: &mut Nodes) {
     let own = layer_place(parts, &layer);
     nodes.push(LayerNode { odd: layer.odd, ..node(depth, &layer.protocol, layer.summary, own.clone()) });
@@ -102,7 +103,7 @@ fn layer_nodes(parts: &Parts<'_>, depth: usize, layer: Layer, nodes: &mut Nodes)
     }
 }
 
-/// Where a layer is seen: heads and events are sources of their own.
+/// The bytes of a layer on the screen. Heads and events are sources of their own.
 fn layer_place(parts: &Parts<'_>, layer: &Layer) -> Option<(usize, Range<usize>)> {
     let whole = |source: Option<usize>| source.map(|source| (source, 0..parts.sources[source].bytes.len()));
     let is_head = parts.half().is_some_and(|half| layer.range == Some((half.head_start, half.head_end)));
@@ -113,7 +114,7 @@ fn layer_place(parts: &Parts<'_>, layer: &Layer) -> Option<(usize, Range<usize>)
     }
 }
 
-/// Where bytes are seen.
+/// The bytes of an address on the screen.
 fn seen(parts: &Parts<'_>, at: At) -> Option<(usize, Range<usize>)> {
     let text = parts.message.span;
     match at {
@@ -129,7 +130,7 @@ fn seen(parts: &Parts<'_>, at: At) -> Option<(usize, Range<usize>)> {
     }
 }
 
-/// Where a field stands in the head: its lines come in the order of the fields.
+/// The bytes of a header field in the head. Its lines are in the order of the fields.
 fn field_place(parts: &Parts<'_>, name: &str, from: &mut usize) -> Option<(usize, Range<usize>)> {
     let source = parts.head?;
     let head = &parts.sources[source].bytes;
@@ -140,7 +141,7 @@ fn field_place(parts: &Parts<'_>, name: &str, from: &mut usize) -> Option<(usize
     Some((source, start..start + length))
 }
 
-/// The lines of an event, as they were sent.
+/// Adds the lines of an event as they were sent.
 fn lines(parts: &Parts<'_>, nodes: &mut Nodes) {
     let Some(source) = parts.event else { return };
     let mut start = 0;

@@ -14,10 +14,11 @@ use crate::store::{KeptPacket, Reader, Scope};
 use crate::view::layers::{self, At, Field};
 use crate::view::units;
 
-/// Messages that are looked at before and behind the first one whose packets lie in a page: calls that overlap in time.
+/// Messages that are read before and after the first one whose packets are in a page, because calls
+/// overlap in time.
 const AROUND: u64 = 256;
 
-/// Messages that are looked at for one page.
+/// Limit of the messages that are read for one page.
 const LOOK: usize = 4_096;
 
 /// A page of the packets of a connection, in order of capture.
@@ -40,7 +41,7 @@ pub(super) fn read(
     Ok(Rows { rows, total, complete: true })
 }
 
-/// A packet, its headers as a tree.
+/// One packet, with its headers as a tree.
 pub(super) fn detail(
     reader: &Reader,
     session: SessionNumber,
@@ -70,7 +71,7 @@ pub(super) fn detail(
     Ok(Some(Box::new(PacketDetail { number, nodes, source })))
 }
 
-/// The first message that each of these packets carries bytes of.
+/// The first message of which each of these packets carries bytes.
 fn carried(
     reader: &Reader,
     session: SessionNumber,
@@ -90,7 +91,8 @@ fn carried(
     Ok(carried)
 }
 
-/// The position of the first message that ends in this packet or a later one: messages are numbered as they end.
+/// The position of the first message that ends in this packet or a later one. Messages are numbered
+/// by their ends, so a binary search finds it.
 fn ends_from(reader: &Reader, session: SessionNumber, packet: PacketNumber) -> Result<u64> {
     let (mut low, mut high) = (1, reader.message_count(Scope::Session(session))? + 1);
     while low < high {
@@ -124,7 +126,7 @@ fn row(connection: &Connection, packet: &KeptPacket, messages: &HashMap<PacketNu
     }
 }
 
-/// A chunk of a pipe in words.
+/// The sender, the description and the length of a pipe packet.
 fn piped(data: &[u8]) -> (Option<Side>, String, Option<u32>) {
     let side = |pipe| if pipe == Pipe::Stdin { Side::First } else { Side::Second };
     match pipe::decode(data) {

@@ -1,7 +1,7 @@
-//! What a wrapped server wrote to stderr, as lines, page by page.
+//! The lines that a wrapped server wrote to stderr, page by page.
 //!
-//! The lines have to be looked for among all packets of the pipes. Where each page begins is kept, and where the last look ended, so
-//! that a live session is read once and a page is found at once.
+//! Lines are spread over all packets of the pipes. The index stores where each page begins and
+//! where the last scan ended. So a live session is scanned once, and a page is found at once.
 
 use anyhow::Result;
 
@@ -12,38 +12,38 @@ use crate::decode::ConnectionId;
 use crate::mcp::SessionNumber;
 use crate::store::{CaptureId, Page, Reader};
 
-/// Packets read at once.
+/// Packets that are read at once.
 const SLICE: usize = 1_024;
 
-/// A line of stderr is cut here; a server that writes none is no reason to hold all it wrote.
+/// Limit of a line in bytes. A server that writes no line ends does not fill the memory.
 const LINE: usize = 4_096;
 
-/// The lines of a session.
+/// An index of the lines of a session.
 pub(super) struct Lines {
     session: SessionNumber,
     capture: CaptureId,
     pipes: ConnectionId,
-    /// Where each page begins.
+    /// The position at which each page begins.
     pages: Vec<Place>,
-    /// Lines that ended.
+    /// The number of complete lines.
     total: usize,
-    /// Behind the last of them.
+    /// The position after the last complete line.
     end: Place,
 }
 
-/// Where a line begins.
+/// The position at which a line begins.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     packet: PacketNumber,
-    /// Bytes of the packet before it.
+    /// Bytes of the packet before the line.
     skip: usize,
 }
 
-/// The beginning of everything.
+/// The position of the first line.
 const START: Place = Place { packet: PacketNumber(0), skip: 0 };
 
 impl Lines {
-    /// Of a session; nothing where it has no pipes.
+    /// The index of a session; `None` if it has no pipes.
     pub(super) fn new(reader: &Reader, session: SessionNumber) -> Result<Option<Lines>> {
         let Some(capture) = reader.capture_of(session)? else { return Ok(None) };
         // A process has one set of pipes.
@@ -58,7 +58,7 @@ impl Lines {
         self.session == session
     }
 
-    /// A page. The last line may not have ended yet.
+    /// A page of lines. The last line may be incomplete.
     pub(super) fn page(&mut self, reader: &Reader, page: usize) -> Result<Rows<StderrLine>> {
         let open = self.look_on(reader)?;
         let mut rows = Vec::new();
@@ -71,7 +71,7 @@ impl Lines {
         Ok(Rows { rows, total: self.total + usize::from(open), complete: true })
     }
 
-    /// Looks for lines behind those that are known; whether one has begun that has not ended.
+    /// Scans new packets for lines. Returns whether the last line is incomplete.
     fn look_on(&mut self, reader: &Reader) -> Result<bool> {
         let mut open = false;
         each(reader, (self.capture, self.pipes), self.end, &mut |_, behind| {
@@ -91,8 +91,8 @@ impl Lines {
     }
 }
 
-/// Runs through the lines from `place` on, as long as `take` wants more. It is told where the next line begins; `None`: this one has
-/// not ended.
+/// Calls `take` for each line from `place` on, as long as it returns true. Its second argument is
+/// the position of the next line; `None` for an incomplete line.
 fn each(
     reader: &Reader,
     (capture, pipes): (CaptureId, ConnectionId),

@@ -1,4 +1,4 @@
-//! Where each byte of a text came from, layer by layer down to the packets.
+//! Traces each byte of a text through its layers, down to the packets.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -9,33 +9,33 @@ use crate::capture::{Origin, PacketNumber, Span, StreamId};
 use crate::decode::stream::StreamKind;
 use crate::store::{CaptureId, KeptPacket, Reader};
 
-/// Runs that are followed: the largest message a screen can point into lies in fewer packets.
+/// Limit of the runs that are followed: the largest message that a screen can point into is in
+/// fewer packets.
 const RUNS: usize = 20_000;
 
-/// Packets that are read for one message.
+/// Limit of the packets that are read for one message.
 pub(super) const PACKETS: usize = 64;
 
-/// A run of the text's bytes in what lies below.
+/// A run of the text's bytes in a layer below.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Run {
-    /// In the text.
+    /// The range in the text.
     pub(super) text: Range<usize>,
-    /// Where it stands.
     pub(super) place: Place,
-    /// `Some(length)`: made from so many bytes as a whole.
+    /// `Some(length)`: the text was derived from this many bytes as a whole.
     pub(super) whole: Option<usize>,
 }
 
-/// Where a run begins.
+/// The address at which a run begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// At this byte of a packet's data.
+    /// A byte of a packet's data.
     Packet(PacketNumber, usize),
-    /// At this offset of a stream.
+    /// An offset in a stream.
     Stream(StreamId, u64),
 }
 
-/// Reads of one capture, each packet once.
+/// Reads the origins of bytes in one capture. Each packet is read once.
 pub(super) struct Tracer<'r> {
     reader: &'r Reader,
     capture: CaptureId,
@@ -47,7 +47,7 @@ impl<'r> Tracer<'r> {
         Tracer { reader, capture, packets: HashMap::new() }
     }
 
-    /// A packet, where it was kept and not too many were read before.
+    /// A packet. `None` if it is not stored, or if the limit of packets is reached.
     pub(super) fn packet(&mut self, number: PacketNumber) -> Result<Option<&KeptPacket>> {
         if !self.packets.contains_key(&number) {
             if self.packets.len() >= PACKETS {
@@ -59,7 +59,7 @@ impl<'r> Tracer<'r> {
         Ok(self.packets.get(&number).and_then(Option::as_ref))
     }
 
-    /// Every run of `span`'s bytes on all levels below it, the upper ones first.
+    /// All runs of a span's bytes on all levels below it, the upper levels first.
     pub(super) fn runs(&self, span: Span) -> Result<Vec<Run>> {
         let mut runs = Vec::new();
         let mut open = vec![(0..span.len() as usize, span, None)];
@@ -69,7 +69,7 @@ impl<'r> Tracer<'r> {
                 let start = text.start + (part.start - span.start) as usize;
                 let own = if whole.is_some() { text.clone() } else { start..start + (part.end - part.start) as usize };
                 let length = (part.end - part.start) as usize;
-                // Below something inflated, all of a run stands for all of the text.
+                // Below a derived run, the whole lower run corresponds to the whole text.
                 let stands = whole.map(|_| length);
                 match part.origin {
                     Origin::Packet { packet, offset } => {
@@ -88,7 +88,8 @@ impl<'r> Tracer<'r> {
                     Origin::Missing => {}
                 }
             }
-            // A stream is made of streams that were there before it: what says otherwise is damaged, and never ends.
+            // A stream is made only of streams with lower numbers. Anything else is damage and
+            // would never end.
             below.retain(|(_, from, _)| from.stream < span.stream);
             open.extend(below.into_iter().rev());
             if runs.len() > RUNS {
@@ -98,13 +99,13 @@ impl<'r> Tracer<'r> {
         Ok(runs)
     }
 
-    /// Whether TLS carried a stream.
+    /// Whether a stream is the plaintext of TLS.
     pub(super) fn is_plaintext(&self, stream: StreamId) -> Result<bool> {
         let kind = self.reader.stream(self.capture, stream)?.map(|stream| stream.kind);
         Ok(matches!(kind, Some(StreamKind::Plaintext(_))))
     }
 
-    /// The bytes of a span, where packets hold each of them, or TLS carried them; lost ones are zero.
+    /// The bytes of a span, as far as packets or decrypted TLS contain them. Other bytes are zero.
     pub(super) fn bytes(&mut self, span: Span, most: usize) -> Result<Vec<u8>> {
         let span = Span { end: span.end.min(span.start.saturating_add(most as u64)), ..span };
         let mut bytes = vec![0; span.len() as usize];

@@ -1,4 +1,4 @@
-//! One message: the list or the sequence it stands in, and the three panes below.
+//! One message: the list or the sequence above, and the three panes below.
 
 use ratatui::layout::Rect;
 
@@ -50,7 +50,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     bytes::draw(app, canvas, areas.bytes, &detail);
 }
 
-/// The title of a pane, in the line above it.
+/// Draws the title of a pane, in the line above it.
 fn title(app: &App, canvas: &mut Canvas<'_>, area: Rect, pane: Focus, text: &str) {
     let active = focus(app) == pane;
     let style = if active { canvas.part(Part::Tab) } else { canvas.tone(Tone::Dim) };

@@ -1,4 +1,4 @@
-//! Findings, grouped by rule, the worst first; below them the manual of the rule that is selected.
+//! Findings grouped by rule, the most severe first. Below them is the manual of the selected rule.
 
 use ratatui::layout::Rect;
 
@@ -17,19 +17,19 @@ const COLUMNS: &[Column] = &[
     Column::new("packets", 12).from(100),
 ];
 
-/// Lines of the manual of a rule, with the line above it.
+/// Lines of a rule's manual, with the line above it.
 const MANUAL: std::ops::RangeInclusive<u16> = 9..=14;
 
-/// Below this the list has all the room.
+/// Below this height the list gets all the room.
 const TALL: u16 = 18;
 
-/// The list, above the manual where there is room for both.
+/// The area of the list, above the manual if there is room for both.
 pub fn list_area(body: Rect) -> Rect {
     let below = if body.height >= TALL { (body.height / 3).clamp(*MANUAL.start(), *MANUAL.end()) } else { 0 };
     Rect { height: body.height - below, ..body }
 }
 
-/// Draws the groups, and the manual of the rule that is selected.
+/// Draws the groups, and the manual of the selected rule.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let list = list_area(area);
     let lines = app.session.and_then(|session| app.pages.findings(session)).unwrap_or_default();
@@ -63,7 +63,7 @@ fn groups(app: &App, canvas: &mut Canvas<'_>, area: Rect, lines: &[FindingLine])
     });
 }
 
-/// What is wrong, in full, and where the specification says so.
+/// Draws the manual of a rule, with its reference to the specification.
 fn manual(canvas: &mut Canvas<'_>, area: Rect, line: &FindingLine) {
     let (dim, plain) = (canvas.tone(Tone::Dim), canvas.tone(Tone::Plain));
     let (id, text) = match line {
@@ -79,7 +79,7 @@ fn manual(canvas: &mut Canvas<'_>, area: Rect, line: &FindingLine) {
             ("remedy", rule.remedy),
             ("see", rule.spec),
         ]),
-        // A rule that only another version knows.
+        // A rule that only another version of mcptap has.
         (None, FindingLine::Rule { title, .. }) => words.push(("rule", title)),
         (None, FindingLine::Finding(finding)) => words.extend([("rule", &*finding.title), ("see", &*finding.spec)]),
     }

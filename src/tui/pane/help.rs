@@ -1,4 +1,4 @@
-//! The help: the table of keys, and nothing else.
+//! The help: the key table.
 
 use ratatui::layout::Rect;
 
@@ -8,10 +8,10 @@ use super::super::keys::{KEYS, Motion, Where, sign};
 use super::super::theme::Part;
 use crate::view::paint::Tone;
 
-/// Columns of keys and what they do.
+/// Width of a column of keys and their help.
 const COLUMN: u16 = 78;
 
-/// Lines of the help: a heading, or keys and what they do. What the screen has of its own comes first.
+/// The lines of the help: headings, and keys with their help. The keys of the screen come first.
 fn lines(screen: Screen) -> Vec<(String, &'static str)> {
     const GENERAL: [Where; 2] = [Where::Lists, Where::Everywhere];
     const SPECIAL: [Where; 5] = [Where::Messages, Where::Sequence, Where::Detail, Where::Packets, Where::Replay];
@@ -30,7 +30,7 @@ fn lines(screen: Screen) -> Vec<(String, &'static str)> {
     lines
 }
 
-/// Where the help stands, and how many columns of keys it has.
+/// The area of the help, and its number of columns.
 fn area((width, height): (u16, u16)) -> (Rect, u16) {
     let columns = (width.saturating_sub(6) / COLUMN).clamp(1, 3);
     let own = (columns * COLUMN + 2).min(width.saturating_sub(4));
@@ -41,11 +41,11 @@ fn area((width, height): (u16, u16)) -> (Rect, u16) {
 pub fn scrolled(app: &App, top: usize, motion: Motion) -> usize {
     let (area, columns) = area(app.size);
     let height = usize::from(area.height.saturating_sub(2)).max(1);
-    // The columns go on with each other: all of them move.
+    // The text continues from column to column, so all columns scroll.
     motion.scrolled(top, height * usize::from(columns), lines(app.screen).len())
 }
 
-/// Draws it over the screen.
+/// Draws the help over the screen.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, top: usize) {
     let (area, columns) = area(app.size);
     let lines = lines(app.screen);

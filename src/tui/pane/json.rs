@@ -1,4 +1,4 @@
-//! The JSON of a message, folded and unfolded.
+//! The JSON of a message as a tree.
 
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -11,10 +11,10 @@ use super::super::theme::Part;
 use super::packets;
 use crate::view::paint::Tone;
 
-/// Bytes of one value that are looked at: more than any screen is wide.
+/// Limit of the bytes of one value: more than any screen is wide.
 const SHOWN: usize = 1_024;
 
-/// `json: $.result.content[0] in #41`
+/// The title: `json  $.result.content[0]  in #41`.
 pub fn title(app: &App, detail: &Detail) -> String {
     let view = &app.detail;
     if view.tree.is_empty() {
@@ -25,7 +25,7 @@ pub fn title(app: &App, detail: &Detail) -> String {
     if carriers.is_empty() { format!("json  {path}") } else { format!("json  {path}  in {}", packets(&carriers)) }
 }
 
-/// Draws the tree; what is no JSON as text.
+/// Draws the tree, or the text if it is not JSON.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, detail: &Detail) {
     let view = &app.detail;
     if view.tree.is_empty() {

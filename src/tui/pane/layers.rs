@@ -19,7 +19,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, detail: &Detail) {
         let y = area.y + line;
         let place = Rect { y, height: 1, ..area };
         let folds = self::node(canvas, place, &detail.nodes, index, |name| view.is_open(name));
-        // Packets that carry the field that is selected in the JSON.
+        // Highlights packets that carry the field selected in the JSON.
         let packet = node.place.as_ref().and_then(|(source, _)| detail.sources.get(*source)?.packet);
         if folds && node.name.starts_with("packet") && packet.is_some_and(|packet| carriers.contains(&packet)) {
             let style = canvas.part(Part::Linked);
@@ -32,7 +32,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, detail: &Detail) {
     canvas.scroll_bar(area, view.layers.top, view.rows.len());
 }
 
-/// Draws a layer or a field on its line; says whether there is something below it.
+/// Draws a layer or a field on its line. Returns whether it has children.
 pub(super) fn node(
     canvas: &mut Canvas<'_>,
     line: Rect,

@@ -1,4 +1,4 @@
-//! Messages of a session: calls first, plumbing dim.
+//! The messages of a session. Calls stand out; notifications are dim.
 
 use ratatui::layout::Rect;
 
@@ -31,16 +31,18 @@ const COLUMNS: &[Column] = &[
     Column::new("findings", 12).grows(1).from(130),
 ];
 
-/// From this width on methods are written whole; below it the broken arrow alone says that something is a notification.
+/// From this width on methods are written in full. Below it only the broken arrow marks a
+/// notification.
 const WHOLE: u16 = 150;
 
-/// Columns of the longest method of the protocol, `notifications/initialized`; that of tasks and resources is longer by a little.
+/// Width of `notifications/initialized`, the longest common method. Those of tasks and resources
+/// are slightly longer.
 const METHOD: u16 = 25;
 
-/// Columns of the latency's bar.
+/// Width of the latency's bar.
 const BAR: usize = 8;
 
-/// The columns: numbers as wide as those in view, methods and ids whole where there is room.
+/// The columns: as wide as the visible numbers; methods and ids in full if there is room.
 fn columns(app: &App, list: List, area: Rect) -> Vec<Column> {
     let rows = list.cursor.top..list.cursor.top + usize::from(area.height);
     let largest = rows.filter_map(|row| app.message(row)).map(|message| message.row.number.0).max().unwrap_or(0);
@@ -54,7 +56,7 @@ fn columns(app: &App, list: List, area: Rect) -> Vec<Column> {
     COLUMNS.iter().map(column).collect()
 }
 
-/// Draws the list; `active` where it has the keys.
+/// Draws the list. `active`: it receives the keys.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, active: bool) {
     let Some((total, complete)) = app.message_count() else { return canvas.message(area, "…") };
     if total == 0 {
@@ -94,7 +96,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, active: bool) {
     });
 }
 
-/// The direction, and its tone. Notifications have broken arrows.
+/// The direction as an arrow, and its tone. Notifications have broken arrows.
 pub fn arrow(message: &MessageLine) -> (&'static str, Tone) {
     let (arrow, tone) = direction(message.row.direction);
     match (message.row.direction, message.row.kind) {
@@ -104,7 +106,7 @@ pub fn arrow(message: &MessageLine) -> (&'static str, Tone) {
     }
 }
 
-/// The arrow of a direction, and its tone: the client stands on the left.
+/// The arrow of a direction, and its tone. The client is on the left.
 pub fn direction(direction: Direction) -> (&'static str, Tone) {
     match direction {
         Direction::ClientToServer => ("→", Tone::Client),
@@ -112,7 +114,7 @@ pub fn direction(direction: Direction) -> (&'static str, Tone) {
     }
 }
 
-/// The method, or why there is none.
+/// The method, or the reason why there is none.
 pub fn method(message: &MessageLine) -> String {
     match (&message.row.method, message.row.kind) {
         (Some(method), _) => method.clone(),
@@ -121,18 +123,18 @@ pub fn method(message: &MessageLine) -> String {
     }
 }
 
-/// The method where there is little room: the broken arrow says that it is a notification.
+/// The method for narrow columns. The broken arrow marks a notification, so its prefix is left out.
 pub fn short_method(message: &MessageLine) -> String {
     let method = method(message);
     method.strip_prefix("notifications/").map(str::to_owned).unwrap_or(method)
 }
 
-/// How an answer looks; a request looks as before whatever its answer is.
+/// The look of an answer. A request looks the same whatever its answer is.
 pub fn outcome(message: &MessageLine) -> Look {
     look(message.row.status.outcome().filter(|_| message.row.kind != Kind::Request))
 }
 
-/// How the method looks: requests stand out, notifications and handshakes stand back.
+/// The tone of the method: requests stand out, notifications are dim.
 fn what(message: &MessageLine) -> Tone {
     match message.row.kind {
         _ if let Some(tone) = outcome(message).method => tone,
@@ -162,8 +164,9 @@ fn status_tone(message: &MessageLine) -> Tone {
     }
 }
 
-/// The latency, and how long its bar is in thousandths: full for what is as slow as the slowest twentieth of the session. A call that
-/// waits shows how long, by the clock while the session lives, else up to its end.
+/// The latency, and the length of its bar in thousandths. The bar is full for the 95th percentile
+/// of the session. A call without an answer shows how long it has waited: until now in a live
+/// session, else until the session's end.
 fn latency(app: &App, message: &MessageLine) -> (String, Tone, u64) {
     let session = app.session_row();
     let waits = message.row.kind == Kind::Request && message.row.answered_by.is_none();
@@ -180,7 +183,7 @@ fn latency(app: &App, message: &MessageLine) -> (String, Tone, u64) {
     };
     let full = session.and_then(|row| row.latency).map_or(latency, |(_, p95)| p95).max(1);
     let share = (i128::from(latency.max(0)) * 1_000 / i128::from(full)).clamp(0, 1_000) as u64;
-    // The request has it too; said once, at the answer.
+    // The request has the latency too, but only the answer gets the bar.
     let tone = if message.row.kind == Kind::Request { Tone::Dim } else { Tone::Plain };
     (units::duration(latency), tone, if message.row.kind == Kind::Request { 0 } else { share.max(1) })
 }
@@ -194,7 +197,8 @@ fn mark(message: &MessageLine) -> (&'static str, Tone) {
     }
 }
 
-/// What the message is about, and what it goes on with; of a folded group how many stand behind it.
+/// The content of the message and its link to an operation. For a folded group, the number of
+/// hidden messages.
 fn about(message: &MessageLine, behind: usize) -> String {
     match behind {
         0 => part_of(message.row.link.as_ref(), message.about.clone()),
@@ -206,7 +210,7 @@ fn about(message: &MessageLine, behind: usize) -> String {
     }
 }
 
-/// Members of a batch hang together.
+/// A bracket around the members of a batch.
 fn batch(message: &MessageLine, behind: usize) -> &'static str {
     match message.row.batch {
         _ if behind > 0 => "▸",

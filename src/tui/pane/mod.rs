@@ -1,4 +1,4 @@
-//! The panes: what stands on each screen, one file each. All are plain functions of the state.
+//! The panes: the contents of each screen, one file each. All are plain functions of the state.
 
 pub mod bytes;
 pub mod detail;
@@ -27,7 +27,7 @@ use super::app::App;
 use super::canvas::{Canvas, Cell, Column, List};
 use crate::capture::PacketNumber;
 
-/// The table of a screen, or a sentence where there is nothing in it.
+/// Draws the table of a screen, or a sentence if it is empty.
 fn table(
     app: &App,
     canvas: &mut Canvas<'_>,

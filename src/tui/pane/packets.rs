@@ -1,4 +1,4 @@
-//! Packets of a connection, with what TCP analysis says of them.
+//! Packets of a connection, with the results of TCP analysis.
 
 use ratatui::layout::Rect;
 
@@ -33,7 +33,8 @@ const ABOUT: u16 = 3;
 /// From this height on the selected packet is shown below the list.
 const TALL: u16 = 30;
 
-/// The list of packets, between what is said of the connection and, where there is room, the selected packet.
+/// The area of the list, between the lines about the connection and, if there is room, the selected
+/// packet.
 pub fn list_area(body: Rect) -> Rect {
     let above = ABOUT.min(body.height / 2);
     let below = if has_detail(body) { (body.height / 2).min(30) } else { 0 };
@@ -45,7 +46,7 @@ pub fn has_detail(body: Rect) -> bool {
     body.height >= TALL
 }
 
-/// The selected packet: its headers, as far as they fit, and its bytes.
+/// Draws the selected packet: its headers, as far as they fit, and its bytes.
 fn detail(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let Some(packet) = app.session.and_then(|session| app.pages.packet(session)) else { return };
     let row = if area.width >= 2 * bytes::width(16) { 16 } else { 8 };
@@ -58,7 +59,7 @@ fn detail(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     canvas.put(area.x + 1, area.y - 1, left.width, " headers ", dim);
     let length = units::size(packet.source.bytes.len() as u64);
     canvas.put(right.x + 1, area.y - 1, right.width - 1, &format!(" {}, {length} ", packet.source.title), dim);
-    // Fields of the outer headers are the first that can be spared.
+    // Fields of the outer headers are left out first.
     let unfolded = fitting(&packet.nodes, area.height.into());
     let mut open = false;
     let nodes = packet.nodes.iter().enumerate().filter(|(_, node)| {
@@ -99,7 +100,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
             Cell::new(super::messages::relative(app, packet.time), tone(Tone::Dim)),
             Cell::new(arrow, tone(side)),
             Cell::new(segment.map(|segment| flags(segment.flags)).unwrap_or_default(), tone(Tone::Plain)),
-            // Relative as Wireshark's: the SYN takes number 0, so the stream begins at 1.
+            // Relative numbers as in Wireshark: the SYN has number 0, so the stream begins at 1.
             Cell::new(number(segment.map(sequence)), tone(Tone::Dim)),
             Cell::new(number(segment.and_then(|segment| segment.acknowledged).map(|end| end + 1)), tone(Tone::Dim)),
             Cell::new(number(segment.map(|segment| segment.window.into())), tone(Tone::Dim)),
@@ -110,7 +111,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     });
 }
 
-/// Who is connected, and what TCP says of the whole: two lines.
+/// Draws two lines about the connection: its endpoints, and the figures of TCP.
 fn about(app: &App, canvas: &mut Canvas<'_>, area: Rect, connection: &Connection, count: usize) {
     let (dim, plain, key) = (canvas.tone(Tone::Dim), canvas.tone(Tone::Strong), canvas.part(Part::Key));
     let which = format!("connection {} of {count}", app.connection.min(count - 1) + 1);
@@ -131,7 +132,7 @@ fn about(app: &App, canvas: &mut Canvas<'_>, area: Rect, connection: &Connection
     }
 }
 
-/// What was counted on a TCP connection.
+/// The figures of a TCP connection.
 fn tcp(facts: &Facts, client: Side) -> Vec<String> {
     let mut words = Vec::new();
     words.push(match facts.round_trip() {

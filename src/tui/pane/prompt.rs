@@ -1,4 +1,4 @@
-//! The line at the bottom, and above it what can follow or what is wrong.
+//! The line at the bottom, and above it the completions or the error.
 
 use unicode_width::UnicodeWidthStr;
 
@@ -10,17 +10,17 @@ use super::super::theme::Part;
 use crate::filter::Filter;
 use crate::view::paint::Tone;
 
-/// Completions shown at once.
+/// Limit of the completions shown at once.
 const SHOWN: usize = 8;
 
-/// Draws the line over the bottom of the screen; says where the terminal's cursor belongs.
+/// Draws the line over the bottom of the screen. Returns the position of the terminal's cursor.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, prompt: Prompt, line: &Editor) -> (u16, u16) {
     let area = canvas.buffer.area;
     let y = area.bottom() - 1;
     let sign = prompt_sign(prompt);
     let start = sign.width() as u16 + 1;
     let room = area.width.saturating_sub(start + 1);
-    // A long line is seen around its cursor.
+    // A long line is scrolled to its cursor.
     let column = line.position().1;
     let hidden = column.saturating_sub(usize::from(room.saturating_sub(1)));
     let seen = skip_columns(line.text(), hidden);
@@ -39,7 +39,7 @@ fn above(app: &App, canvas: &mut Canvas<'_>, prompt: Prompt, line: &Editor, y: u
         _ => None,
     };
     let offered = completions(prompt, line.text(), line.cursor());
-    // What is being written is incomplete most of the time: that is said, but not shouted.
+    // A filter that is being written is incomplete most of the time, so its error is dim.
     if let Some(error) = &error {
         let tone = if app.notice.is_some() || offered.is_empty() { Tone::Error } else { Tone::Dim };
         let style = canvas.tone(tone);

@@ -1,4 +1,4 @@
-//! A replay: how far it is, its requests, and the two answers of the selected one beside each other.
+//! A replay: its progress, its requests, and both answers to the selected one, side by side.
 //!
 //! ```text
 //! │ tools/call get_weather  →  python server.py            2025-11-25        │
@@ -34,7 +34,6 @@ const COLUMNS: &[Column] = &[
     Column::new("recorded", 8).right(),
 ];
 
-/// Draws the screen.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let Some(run) = &app.replays.run else {
         return canvas.message(area, "nothing was replayed yet: R sends the selected request, or the session, again");
@@ -71,7 +70,7 @@ fn status(run: &Run, canvas: &mut Canvas<'_>, area: Rect) {
     canvas.put(area.x + 1, area.y + 1, area.width.saturating_sub(2), &said, style);
 }
 
-/// How the replay is, in a sentence.
+/// The state of the replay in a sentence.
 fn said(run: &Run) -> (String, Tone) {
     match &run.stage {
         Stage::Reading => ("reading the recording …".to_owned(), Tone::Warning),
@@ -95,7 +94,7 @@ fn said(run: &Run) -> (String, Tone) {
     }
 }
 
-/// Of the requests in the list: what was not asked for is not counted.
+/// The counts of outcomes among the listed requests.
 fn summary(run: &Run) -> String {
     let outcome = |row: &State| match row {
         State::Compared(outcome, _) => Some(*outcome),
@@ -153,7 +152,7 @@ fn outcome_tone(outcome: Outcome) -> Tone {
     }
 }
 
-/// The two answers, or why there are none.
+/// Draws the two answers, or the reason why there are none.
 fn answers(app: &App, run: &Run, canvas: &mut Canvas<'_>, body: Rect, areas: layout::ReplayAreas) {
     let (old, new) = (areas.old, areas.new);
     let y = old.y - 1;
@@ -195,7 +194,7 @@ fn answers(app: &App, run: &Run, canvas: &mut Canvas<'_>, body: Rect, areas: lay
     }
 }
 
-/// What an answer is; a tool that failed is something else than a request that did.
+/// The kind of an answer. A failed tool differs from a failed request.
 fn kind(answer: &Answer) -> &'static str {
     match answer {
         Answer::Result(_) => "result",
@@ -215,7 +214,7 @@ fn sentence(canvas: &mut Canvas<'_>, area: Rect, text: &str) {
     }
 }
 
-/// A row of both sides, its lines broken; says how many lines it took.
+/// Draws a row of both sides, with long lines wrapped. Returns the number of lines used.
 fn beside(canvas: &mut Canvas<'_>, row: &Row, old: Rect, new: Rect) -> u16 {
     let (left, right) = match row.mark {
         Mark::Same => (canvas.tone(Tone::Plain), canvas.tone(Tone::Plain)),
@@ -237,7 +236,7 @@ fn beside(canvas: &mut Canvas<'_>, row: &Row, old: Rect, new: Rect) -> u16 {
 fn side(canvas: &mut Canvas<'_>, area: Rect, text: Option<&str>, sign: &str, style: Style) -> u16 {
     let Some(text) = text else { return 0 };
     let room = usize::from(area.width.saturating_sub(4)).max(8);
-    // What follows stands under what it belongs to.
+    // Wrapped lines keep the indentation of their text.
     let indent = (text.len() - text.trim_start().len()).min(room / 2);
     let lines = safe::wrap(text.trim_start(), room - indent);
     canvas.put(area.x + 1, area.y, 1, sign, style);

@@ -1,4 +1,5 @@
-//! The session as arrows between host and server, by time. Calls that are open stand as bars at the server: overlapping ones side by side.
+//! The session as arrows between host and server, by time. Open calls are bars at the server, with
+//! overlapping ones side by side.
 
 use ratatui::layout::Rect;
 
@@ -12,19 +13,18 @@ use crate::decode::jsonrpc::Kind;
 use crate::view::paint::Tone;
 use crate::view::{parties, safe, units};
 
-/// Calls side by side; more are drawn over the last.
+/// Limit of the calls side by side. Further ones are drawn over the last.
 const LANES: usize = 8;
 
-/// Below this width half of them have to do: the arrows need the room.
+/// Below this width half of them are used, because the arrows need the room.
 const NARROW: u16 = 110;
 
-/// Columns of the bar of time that has gone since the row above.
+/// Width of the bar for the time since the row above.
 const GAP: usize = 6;
 
-/// Columns of the longest arrow: from one end of a longer one the other is not seen.
+/// Limit of the length of an arrow: both its ends have to be visible at a glance.
 const LONGEST: u16 = 150;
 
-/// Draws the arrows.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let Some((total, _)) = app.message_count() else { return canvas.message(area, "…") };
     if total == 0 {
@@ -108,8 +108,8 @@ fn times(
     }
 }
 
-/// The arrow between two lifelines, without words. Gives back its tone: an error of the protocol reddens the arrow, what a tool says of
-/// itself only the words on it.
+/// Draws the arrow between two lifelines, without text. Returns its tone. A JSON-RPC error colours
+/// the arrow; a tool error colours only the text on it.
 pub(super) fn shaft(canvas: &mut Canvas<'_>, (left, right): (u16, u16), y: u16, message: &MessageLine) -> Tone {
     let (_, side) = arrow(message);
     let cancelled = message.row.method.as_deref() == Some("notifications/cancelled");
@@ -130,7 +130,7 @@ pub(super) fn shaft(canvas: &mut Canvas<'_>, (left, right): (u16, u16), y: u16, 
     tone
 }
 
-/// `├── tools/call get_weather 3 ──▶│`
+/// Draws an arrow with its text: `├── tools/call get_weather 3 ──▶│`.
 fn arrow_line(canvas: &mut Canvas<'_>, (left, right): (u16, u16), y: u16, message: &MessageLine) {
     let tone = shaft(canvas, (left, right), y, message);
     let id = message.row.id.as_deref().map(|id| format!(" ({id})")).unwrap_or_default();
@@ -138,7 +138,7 @@ fn arrow_line(canvas: &mut Canvas<'_>, (left, right): (u16, u16), y: u16, messag
     let method = if room < 60 { short_method(message) } else { method(message) };
     let text = words(&format!(" {method}{id} {}", message.about), message, room);
     let width = safe::width(&text) as u16;
-    // Short texts stand in the middle of their arrow.
+    // A short text is in the middle of its arrow.
     let x = left + 3 + room.saturating_sub(width) / 2;
     let words = if message.row.kind == Kind::Request { Tone::Strong } else { tone };
     let words = outcome(message).about.unwrap_or(words);
@@ -146,7 +146,7 @@ fn arrow_line(canvas: &mut Canvas<'_>, (left, right): (u16, u16), y: u16, messag
     canvas.put(x, y, room, &text, style);
 }
 
-/// What stands on an arrow, with the mark of its outcome behind it however little room there is.
+/// The text on an arrow, ending with the mark of its outcome even if there is little room.
 pub(super) fn words(text: &str, message: &MessageLine, room: u16) -> String {
     let mark = outcome(message).mark;
     let mark = if mark.is_empty() { " ".to_owned() } else { format!(" {mark} ") };
@@ -154,14 +154,14 @@ pub(super) fn words(text: &str, message: &MessageLine, room: u16) -> String {
     format!("{text}{mark}")
 }
 
-/// Which calls are open, row by row.
+/// The open calls, row by row.
 struct Lanes {
-    /// Number of the request in each lane, and of its answer where there is one.
+    /// The request in each lane, and its answer if there is one.
     open: Vec<Option<(u64, Option<u64>)>>,
 }
 
 impl Lanes {
-    /// Calls that were open before the first row: answers in view tell of them.
+    /// Starts with the calls that were open before the first row: their answers are visible.
     fn new<'m>(count: usize, window: impl Iterator<Item = &'m MessageLine>) -> Lanes {
         let mut lanes = Lanes { open: vec![None; count] };
         let mut first = None;
@@ -181,7 +181,7 @@ impl Lanes {
         free
     }
 
-    /// The lanes as they stand at this message, which may open or close one.
+    /// The lanes at this message, which may open or close one.
     fn row(&mut self, message: &MessageLine) -> Vec<(usize, &'static str)> {
         let number = message.row.number.0;
         let opened = (message.row.kind == Kind::Request)

@@ -1,4 +1,4 @@
-//! All sessions: who talks to whom, how it goes, how much of it was seen.
+//! All sessions: peers, results, and how much was captured.
 
 use ratatui::layout::Rect;
 
@@ -27,21 +27,21 @@ const COLUMNS: &[Column] = &[
     Column::new("last activity", 19).from(130),
 ];
 
-/// From this height on the selected session is told of below the list.
+/// From this height on a summary of the selected session is shown below the list.
 const TALL: u16 = 30;
 
-/// The list, above what the selected session is where there is room for both.
+/// The area of the list, above the summary if there is room for both.
 pub fn list_area(body: Rect) -> Rect {
     let below = if body.height >= TALL { (body.height / 2).min(24) } else { 0 };
     Rect { height: body.height - below, ..body }
 }
 
-/// Whether the selected session is told of.
+/// Whether there is room for the summary.
 pub fn has_summary(body: Rect) -> bool {
     list_area(body).height < body.height
 }
 
-/// Draws the list, and what the selected session is.
+/// Draws the list, and the summary of the selected session.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     if app.rows(Screen::Sessions) == Some(0) {
         return welcome::draw(app, canvas, area);
@@ -88,14 +88,14 @@ fn blank_if_zero(count: u64) -> String {
     if count == 0 { "·".to_owned() } else { count.to_string() }
 }
 
-/// How much was seen. Never claims wholeness by rounding.
+/// The captured share of the bytes. Rounding never makes it 100 %.
 fn percent(session: &Session) -> String {
     let (seen, sent) = session.bytes;
     let percent = session.completeness() * 100.0;
     if seen < sent { format!("{:.1} %", percent.min(99.9)) } else { "100 %".to_owned() }
 }
 
-/// A moment on the wall clock, UTC.
+/// A time on the wall clock, UTC.
 pub fn clock(time: crate::capture::Time) -> String {
     let time = jiff::Timestamp::from_nanosecond(i128::from(time.0));
     time.map(|time| time.strftime("%Y-%m-%d %H:%M:%S").to_string()).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Figures: rate over time, the histogram of latency, and each method and tool.
+//! Figures: message rate, histogram of latencies, and each method and tool.
 
 use ratatui::layout::Rect;
 
@@ -33,15 +33,15 @@ const COLUMNS: &[Column] = &[
 /// Rows of the histogram, with its head.
 const HISTOGRAM: u16 = 7;
 
-/// Columns of the longest bar of the histogram: beyond, bars tell no more.
+/// Limit of the longest bar of the histogram: a longer one shows no more.
 const LONGEST: usize = 120;
 
-/// Lines of the rate: one where there is little room.
+/// Lines of the message rate: one if there is little room.
 fn rate_lines(body: Rect) -> u16 {
     (body.height / 8).saturating_sub(1).clamp(1, 8)
 }
 
-/// The list of calls, below the pictures.
+/// The area of the list of calls, below the charts.
 pub fn calls_area(body: Rect) -> Rect {
     let above = (rate_lines(body) + HISTOGRAM + 2).min(body.height / 2);
     Rect { y: body.y + above, height: body.height - above, ..body }
@@ -90,7 +90,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     });
 }
 
-/// Messages over time.
+/// Draws the number of messages over time.
 fn rate(canvas: &mut Canvas<'_>, area: Rect, figures: &Statistics) {
     let (dim, line) = (canvas.tone(Tone::Dim), canvas.tone(Tone::Server));
     let peak = figures.rate.iter().max().copied().unwrap_or(0);
@@ -105,7 +105,7 @@ fn rate(canvas: &mut Canvas<'_>, area: Rect, figures: &Statistics) {
         units::duration(figures.part),
     );
     canvas.put(area.x + 1, area.y, area.width - 2, &words, dim);
-    // As wide as there is room for.
+    // Each value is as wide as there is room for.
     let wide = (usize::from(area.width - 2) / figures.rate.len().max(1)).clamp(1, 4);
     for (y, bars) in (area.y + 1..).zip(uprights(&figures.rate, rate_lines(area).into())) {
         let bars: String = bars.chars().flat_map(|bar| std::iter::repeat_n(bar, wide)).collect();
@@ -113,7 +113,7 @@ fn rate(canvas: &mut Canvas<'_>, area: Rect, figures: &Statistics) {
     }
 }
 
-/// Latencies by power of two.
+/// Draws the latencies by powers of two.
 fn histogram(canvas: &mut Canvas<'_>, area: Rect, figures: &Statistics) {
     let (dim, fill) = (canvas.tone(Tone::Dim), canvas.tone(Tone::Client));
     let used = |count: &u64| *count > 0;
@@ -124,7 +124,7 @@ fn histogram(canvas: &mut Canvas<'_>, area: Rect, figures: &Statistics) {
     let last = figures.histogram.iter().rposition(used).unwrap_or(first);
     canvas.put(area.x + 1, area.y, area.width, "latency", dim);
     let rows = usize::from(area.height.saturating_sub(1)).max(1);
-    // Neighbours are joined until all fit.
+    // Neighbouring bars are joined until all fit.
     let join = (last - first + 1).div_ceil(rows);
     let groups: Vec<(usize, u64)> = (first..=last)
         .step_by(join)

@@ -1,4 +1,4 @@
-//! What a wrapped server wrote to stderr.
+//! The lines that a wrapped server wrote to stderr.
 
 use ratatui::layout::Rect;
 
@@ -10,7 +10,6 @@ use crate::view::paint::Tone;
 
 const COLUMNS: &[Column] = &[Column::new("time", 11).right(), Column::new("stderr", 20).grows(1)];
 
-/// Draws the lines.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let theme = canvas.theme;
     let tone = |tone| theme.tone(tone);

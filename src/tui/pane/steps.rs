@@ -10,13 +10,14 @@ use crate::view::paint::Tone;
 use crate::view::safe;
 use crate::view::steps::Step;
 
-/// From this width on both addresses are written, and what the messages are has a column of its own; below it an arrow says who speaks.
+/// From this width on both addresses and the roles of the messages have columns. Below it an arrow
+/// shows the direction.
 const WIDE: u16 = 108;
 
-/// Columns that a pair of addresses takes at most.
+/// Limit of the width of a pair of addresses.
 const ENDS: usize = 48;
 
-/// The columns: addresses and packets as wide as those in view.
+/// The columns: addresses and packets are as wide as the visible ones.
 fn columns(app: &App, area: Rect) -> Vec<Column> {
     let top = app.cursor(Screen::Layers).top;
     let steps = app.session.and_then(|session| app.pages.steps(session));
@@ -51,7 +52,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
         let carriers = Cell::new(packets(&step.packets), tone(Tone::Plain));
         if area.width < WIDE {
             let (arrow, side) = step.direction.map_or(("↔", Tone::Dim), direction);
-            // What the messages are has no column of its own: their words come first.
+            // The role has no column here, so the words of the messages come first.
             let words = [&*step.about, &*step.detail].into_iter().filter(|words| !words.is_empty());
             let words = words.collect::<Vec<_>>().join("  ");
             return Some(vec![number, layer, Cell::new(arrow, tone(side)), carriers, Cell::new(words, tone(detail))]);

@@ -1,4 +1,4 @@
-//! What the selected session is, below the list of sessions: who and how, its calls, what was found.
+//! The summary of the selected session below the list: peers, calls, findings.
 
 use ratatui::layout::Rect;
 
@@ -12,7 +12,7 @@ use crate::view::paint::Tone;
 use crate::view::parties::{party, server};
 use crate::view::{safe, units};
 
-/// Columns of one part at least: where there is less room, fewer parts are shown.
+/// Least width of one part. With less room, fewer parts are shown.
 const PART: u16 = 50;
 
 /// Draws as many parts as fit side by side.
@@ -36,7 +36,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     }
 }
 
-/// A title in the line above a part.
+/// Draws a title in the line above a part.
 fn title(canvas: &mut Canvas<'_>, area: Rect, text: &str) {
     let dim = canvas.tone(Tone::Dim);
     canvas.put(area.x + 1, area.y - 1, area.width.saturating_sub(2), &format!(" {text} "), dim);
@@ -87,7 +87,7 @@ fn facts(canvas: &mut Canvas<'_>, area: Rect, row: &SessionRow) {
     }
 }
 
-/// What took most of the time.
+/// Draws the calls with the longest total time.
 fn calls(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     title(canvas, area, "calls, those with most time first");
     let Some(figures) = app.session.and_then(|session| app.pages.statistics(session)) else {
@@ -112,7 +112,7 @@ fn calls(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     }
 }
 
-/// The rules that were broken.
+/// Draws the rules that were broken.
 fn findings(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     title(canvas, area, "findings");
     let Some(lines) = app.session.and_then(|session| app.pages.findings(session)) else {

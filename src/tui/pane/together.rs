@@ -1,4 +1,5 @@
-//! The sequence of a host and all its servers: a lifeline each, heavy while calls are open, with their number where they overlap.
+//! The sequence of a host and all its servers, with a lifeline for each. It is heavy while calls
+//! are open, with their number if they overlap.
 
 use std::collections::HashMap;
 
@@ -45,7 +46,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     canvas.scroll_bar(rows, cursor.top, together.lines.len());
 }
 
-/// Where the lifelines stand.
+/// The columns of the lifelines.
 struct Lanes {
     host: u16,
     servers: Vec<(SessionNumber, u16)>,
@@ -66,7 +67,7 @@ impl Lanes {
     }
 }
 
-/// Calls that wait for their answers, of each session.
+/// The number of unanswered calls of each session.
 #[derive(Default)]
 struct Open(HashMap<SessionNumber, usize>);
 
@@ -74,7 +75,7 @@ impl Open {
     fn pass(&mut self, message: &MessageLine) {
         let count = self.0.entry(message.row.session).or_default();
         match message.row.kind {
-            // What is never answered would stand open for ever.
+            // A request that is never answered would stay open for ever.
             Kind::Request => *count += usize::from(message.row.answered_by.is_some()),
             _ => *count = count.saturating_sub(usize::from(message.row.answers.is_some())),
         }

@@ -10,7 +10,6 @@ use crate::view::paint::Tone;
 const COLUMNS: &[Column] =
     &[Column::new("capability, tool", 26), Column::new("says", 20).grows(1), Column::new("message", 7).right()];
 
-/// Draws the list.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let theme = canvas.theme;
     let tone = |tone| theme.tone(tone);

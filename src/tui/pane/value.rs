@@ -1,4 +1,4 @@
-//! The whole text of a JSON string, over the screen: in the tree it has one line.
+//! The whole text of a JSON string, over the screen. In the tree it has only one line.
 
 use ratatui::layout::Rect;
 
@@ -9,16 +9,16 @@ use super::super::keys::Motion;
 use crate::view::paint::Tone;
 use crate::view::{safe, units};
 
-/// Bytes that are laid out; what is longer is copied or exported.
+/// Limit of the shown bytes. A longer text is copied or exported.
 const SHOWN: usize = 256 << 10;
 
-/// Where it stands.
+/// The area of the box.
 fn area(size: (u16, u16)) -> Rect {
     let (width, height) = size;
     Rect { x: 3, y: 3, width: width.saturating_sub(6), height: height.saturating_sub(5) }
 }
 
-/// The value's lines, cut where they are wider than the box.
+/// The value's lines, wrapped to the width of the box, and its length in bytes.
 fn lines(app: &App) -> (Vec<String>, usize) {
     let text = detail_shown(app).and_then(|detail| copy::value(&detail, &app.detail)).unwrap_or_default();
     let seen = &text[..text.floor_char_boundary(SHOWN)];
@@ -32,7 +32,7 @@ pub fn scrolled(app: &App, top: usize, motion: Motion) -> usize {
     motion.scrolled(top, height, lines(app).0.len())
 }
 
-/// Draws it over the screen.
+/// Draws the value over the screen.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, top: usize) {
     let area = area(app.size).intersection(canvas.buffer.area);
     let (lines, length) = lines(app);

@@ -1,4 +1,4 @@
-//! The list of sessions while there is none: how to get one, or why a capture has none.
+//! The screen without sessions: how to record one, or why a capture has none.
 
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -11,10 +11,10 @@ use crate::store::FindingRow;
 use crate::view::paint::Tone;
 use crate::view::safe;
 
-/// Columns of the text at most: longer lines are hard to read.
+/// Limit of the text's width: longer lines are hard to read.
 const WIDEST: u16 = 100;
 
-/// Commands that make sessions, and what for.
+/// Commands that record sessions, and their purpose.
 const WAYS: [(&str, &str); 5] = [
     ("mcptap install", "the STDIO servers of a client; alone it says which clients there are"),
     ("mcptap wrap -- python server.py", "one STDIO server: put \"mcptap wrap --\" before its command"),
@@ -26,7 +26,7 @@ const WAYS: [(&str, &str); 5] = [
 /// A line of the text: pieces in their styles.
 type Line = Vec<(String, Style)>;
 
-/// Draws the text, in the middle where there is room.
+/// Draws the text, in the middle if there is room.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let width = area.width.saturating_sub(4).min(WIDEST);
     let lines = match (&app.progress, &app.database) {
@@ -43,7 +43,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     }
 }
 
-/// For whoever sees this for the first time.
+/// The text for a new user.
 fn first_steps(canvas: &Canvas<'_>, width: usize, database: &str) -> Vec<Line> {
     let (strong, plain, dim) = (canvas.tone(Tone::Strong), canvas.tone(Tone::Plain), canvas.tone(Tone::Dim));
     let key = canvas.part(Part::Key);
@@ -66,7 +66,7 @@ fn first_steps(canvas: &Canvas<'_>, width: usize, database: &str) -> Vec<Line> {
     lines
 }
 
-/// For whoever expected MCP in a capture.
+/// The text for a capture without MCP.
 fn no_session(canvas: &Canvas<'_>, width: usize, title: &str, found: &[FindingRow]) -> Vec<Line> {
     let (strong, dim) = (canvas.tone(Tone::Strong), canvas.tone(Tone::Dim));
     let mut lines = wrapped(&format!("No MCP session in {title}."), "", width, strong);

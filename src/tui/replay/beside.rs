@@ -1,4 +1,5 @@
-//! Two answers beside each other: lines that are the same in one row, and those marked in which the comparison found a difference.
+//! Two answers side by side. Equal lines share a row; rows are marked where the comparison found a
+//! difference.
 //!
 //! ```text
 //!   content:                        content:
@@ -16,51 +17,51 @@ use crate::compare::difference::escaped;
 use crate::compare::{Answer, Change, Difference};
 use crate::view::safe;
 
-/// Lines of one answer; what is longer is told to be.
+/// Limit of the lines of one answer. A last line says that there are more.
 const LINES: usize = 5_000;
 
-/// Characters of a line of text before it is broken, so that one difference does not mark a whole page.
+/// Length at which a line of text is broken, in characters, so that one difference does not mark a
+/// whole page.
 const BROKEN: usize = 240;
 
-/// How long lining up may take: the drawing thread does it when another answer is selected. After that it is coarser.
+/// Time limit of the alignment, because the drawing thread does it. After that the alignment is
+/// coarser.
 const LINING_UP: Duration = Duration::from_millis(15);
 
-/// What a row says.
+/// The comparison of the two sides of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// Both sides are the same.
     Same,
-    /// They are not.
     Differs,
-    /// They are not, but the comparison set it aside.
+    /// The sides differ, but the rules of the comparison tolerate it.
     Aside,
 }
 
 /// A line of each side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Of the recorded answer.
+    /// The line of the recorded answer.
     pub old: Option<String>,
-    /// Of the new one.
+    /// The line of the new answer.
     pub new: Option<String>,
-    /// What it says.
     pub mark: Mark,
 }
 
 struct Line {
-    /// JSON Pointer of the value that stands in it.
+    /// JSON Pointer of the value in the line.
     path: String,
     text: String,
 }
 
-/// The rows of two answers.
+/// Aligns two answers.
 pub fn rows(old: &Answer, new: &Answer, differences: &[Difference]) -> Vec<Row> {
     let (old_lines, new_lines) = (lines_of(old), lines_of(new));
     let texts = |lines: &[Line]| lines.iter().map(|line| line.text.clone()).collect::<Vec<_>>();
     let (old_texts, new_texts) = (texts(&old_lines), texts(&new_lines));
     let deadline = std::time::Instant::now().checked_add(LINING_UP);
     let operations = capture_diff_slices_deadline(Algorithm::Myers, &old_texts, &new_texts, deadline);
-    // Of another kind (an error in place of a result): there is no path to speak of, all of it differs.
+    // Answers of different kinds (an error in place of a result) have no common paths, so all lines
+    // differ.
     let other_kind = std::mem::discriminant(old) != std::mem::discriminant(new);
     let mut rows = Vec::new();
     for operation in operations {
@@ -77,13 +78,13 @@ pub fn rows(old: &Answer, new: &Answer, differences: &[Difference]) -> Vec<Row> 
     rows
 }
 
-/// Whether a line of the recorded answer stands in what changed or went.
+/// Whether a line of the recorded answer is inside a changed or removed value.
 fn is_old(path: &str, differences: &[Difference]) -> bool {
     let gone = |difference: &&Difference| !matches!(difference.change, Change::Added(_));
     differences.iter().filter(gone).any(|difference| is_inside(path, &difference.path))
 }
 
-/// Whether a line of the new answer stands in what changed or came.
+/// Whether a line of the new answer is inside a changed or added value.
 fn is_new(path: &str, differences: &[Difference]) -> bool {
     let come = |difference: &&Difference| !matches!(difference.change, Change::Removed(_));
     differences.iter().filter(come).any(|difference| is_inside(path, &difference.path))
@@ -102,17 +103,17 @@ fn lines_of(answer: &Answer) -> Vec<Line> {
     }
 }
 
-/// A value that waits for its line.
+/// A value that has not been written as lines yet.
 struct Open<'v> {
-    /// What stands before it.
+    /// The text before it on its line.
     lead: String,
-    /// Columns by which what is in it stands further right.
+    /// Indentation of its children, in columns.
     indent: usize,
     path: String,
     value: &'v Value,
 }
 
-/// A value as lines: a member or an element each, texts as they are read.
+/// A value as lines: one for each member or element, with texts unescaped.
 fn lines(value: &Value) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut open = vec![Open { lead: String::new(), indent: 0, path: String::new(), value }];
@@ -121,7 +122,7 @@ fn lines(value: &Value) -> Vec<Line> {
             lines.push(Line { path: String::new(), text: "… more than can be shown".to_owned() });
             break;
         }
-        // What follows a bullet stands in its line; what follows a name stands below.
+        // After a bullet the first child is on the same line. After a name it is below.
         let is_inline = lead.is_empty() || lead.ends_with("- ");
         let children: Vec<(String, String, &Value)> = match value {
             Value::Object(members) => {
@@ -162,7 +163,7 @@ fn scalar(lines: &mut Vec<Line>, lead: &str, indent: usize, path: &str, value: &
     }
 }
 
-/// The lines of a text, the long ones broken.
+/// The lines of a text, with long ones broken.
 fn broken(text: &str) -> Vec<String> {
     text.lines().take(LINES).flat_map(|line| safe::wrap(line, BROKEN)).collect()
 }
@@ -237,7 +238,7 @@ mod tests {
     }
 
     proptest! {
-        /// Nothing that acts on a terminal, and each side whole and in order.
+        /// Nothing that acts on a terminal is in a line. Each side is complete and in order.
         #[test]
         fn sides_are_whole(old in prop::collection::vec("[ab\u{1b}\u{202e}\n]{0,4}", 0..6), new in prop::collection::vec("[ab\n]{0,4}", 0..6)) {
             let (old, new) = (json!(old), json!(new));

@@ -1,4 +1,5 @@
-//! The form in which a replay is ordered. Keys in, an order out; nothing here asks a store or a server.
+//! The form of a replay. Keys go in, a submission comes out. It uses neither the store nor a
+//! server.
 
 use std::fmt;
 
@@ -21,60 +22,61 @@ pub enum Field {
     What,
     /// The server.
     Target,
-    /// Header fields, of a server at a URL.
+    /// Header fields, for a server at a URL.
     Fields,
-    /// What else there is to say.
+    /// Further options.
     Options,
-    /// The arguments, of one call.
+    /// The arguments of one call.
     Arguments,
 }
 
 /// The form.
 #[derive(Debug)]
 pub struct Form {
-    /// The session.
     pub session: SessionNumber,
-    /// What is known of it.
+    /// The values that it began with.
     pub draft: Draft,
-    /// Whether the selected call is sent, and not the whole session.
+    /// Whether only the selected call is sent.
     pub one_call: bool,
-    /// The field that has the keys.
+    /// The field that receives the keys.
     pub field: Field,
-    /// The server: a URL or a command line.
+    /// A URL or a command line.
     pub target: Editor,
-    /// Header fields, one a line.
+    /// Header fields, one per line.
     pub fields: Editor,
-    /// What else there is to say, in the words of the command line.
+    /// Further options, in the syntax of the command line.
     pub options: Editor,
     /// The arguments as JSON text.
     pub arguments: Editor,
-    /// What is to be said about the arguments.
+    /// The result of checking the arguments.
     pub remark: Remark,
-    /// What has to be asked before anything is sent; the keys are its answer.
+    /// Questions that are open before anything is sent. While there are any, the keys answer them.
     pub asks: Vec<String>,
-    /// What the last replay of the session left out, to be asked when this one is ordered.
+    /// Reasons why the last replay of the session skipped requests. They become questions when this
+    /// form is submitted.
     pub warned: Vec<String>,
     checker: Checker,
     /// The arguments as they were shown first.
     unchanged: String,
 }
 
-/// What the arguments are worth.
+/// The result of checking the arguments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Remark {
-    /// Nothing is known against them.
+    /// There is nothing to report.
     #[default]
     None,
-    /// They fit the schema of the tool.
+    /// They match the schema of the tool.
     Fits,
-    /// They are sent as they are, but this is to be known.
+    /// They are sent as they are, with this warning.
     Notice(String),
-    /// They cannot be sent.
+    /// They cannot be sent, for this reason.
     Wrong(String),
 }
 
 impl Form {
-    /// Of a session as far as it is known; `target` where it was sent somewhere before, `fields` and `options` as they were given last.
+    /// Opens the form with a draft. `target` is the last one of the session; `fields` and `options`
+    /// are the last ones of any.
     pub fn new(session: SessionNumber, draft: Draft, target: Option<&str>, fields: &str, options: &str) -> Form {
         let one_call = draft.call.is_some();
         let shown = draft.call.as_ref().map(shown).unwrap_or_default();
@@ -97,7 +99,7 @@ impl Form {
         form
     }
 
-    /// Begins with the arguments that were sent last, where the same request was.
+    /// Restores the arguments of the last submission if it sent the same request.
     pub fn edited_before(&mut self, order: Option<&Order>) {
         let (Some(call), Some(sent)) = (&self.draft.call, order.and_then(|order| order.call.as_ref())) else { return };
         if let Some(params) = sent.params.clone().filter(|_| sent.message.0 == call.message) {
@@ -111,7 +113,7 @@ impl Form {
         is_url(self.target.text())
     }
 
-    /// The fields that are there, in order.
+    /// The visible fields, in order.
     pub fn shown(&self) -> Vec<Field> {
         let arguments = self.one_call.then_some(Field::Arguments);
         let fields = self.is_url().then_some(Field::Fields);
@@ -119,14 +121,14 @@ impl Form {
         what.into_iter().chain([Field::Target]).chain(fields).chain([Field::Options]).chain(arguments).collect()
     }
 
-    /// The field after this one, or the one before.
+    /// Goes to the next field (1) or the previous one (-1).
     pub fn turn(&mut self, by: isize) {
         let shown = self.shown();
         let at = shown.iter().position(|field| *field == self.field).unwrap_or(0) as isize;
         self.field = shown[(at + by).rem_euclid(shown.len() as isize) as usize];
     }
 
-    /// A key, in the field that has them; true where it means that the form is done.
+    /// Handles a key. Returns true if it submits the form.
     pub fn key(&mut self, key: &str) -> bool {
         match (key, self.field) {
             ("tab", _) => self.turn(1),
@@ -155,7 +157,7 @@ impl Form {
         false
     }
 
-    /// Pasted text.
+    /// Inserts pasted text into the current field.
     pub fn paste(&mut self, text: &str) {
         match self.field {
             Field::What => {}
@@ -169,10 +171,11 @@ impl Form {
         }
     }
 
-    /// The order.
+    /// The submission.
     ///
     /// # Errors
-    /// Something is missing or cannot be sent: what, in a sentence.
+    ///
+    /// A value is missing or cannot be sent. The error is a sentence.
     pub fn order(&self, number: u64, consent: Consent) -> Result<Order, String> {
         let target = self.target.text().trim().to_owned();
         match command_line::words(&target) {
@@ -195,7 +198,7 @@ impl Form {
         Ok(Order { number, session: self.session, call, target, fields, options, consent })
     }
 
-    /// The `params` that were made of the recorded ones; nothing where nothing was changed.
+    /// The edited `params`; `None` if nothing was changed.
     fn params(&self, call: &CallDraft) -> Option<String> {
         if self.arguments.text() == self.unchanged {
             return None;
@@ -208,7 +211,7 @@ impl Form {
         })
     }
 
-    /// Looks at the arguments again.
+    /// Checks the arguments again.
     fn check(&mut self) {
         self.remark = match &self.draft.call {
             Some(call) => remark(call, self.arguments.text(), &mut self.checker),
@@ -226,14 +229,14 @@ pub fn is_url(target: &str) -> bool {
     ["http://", "https://"].iter().any(|scheme| target.trim_start().starts_with(scheme))
 }
 
-/// What is edited, laid out; nothing where it is too long to be.
+/// The edited part, formatted; empty if it is too long to edit.
 fn shown(call: &CallDraft) -> String {
     let text = edited(call);
     let laid_out = pretty(text);
     if laid_out.len() > editor::LONGEST { String::new() } else { laid_out }
 }
 
-/// What is edited, as it was recorded.
+/// The edited part as it was recorded.
 fn edited(call: &CallDraft) -> &str {
     match call.member {
         Some(member) => {
@@ -263,7 +266,7 @@ fn remark(call: &CallDraft, written: &str, checker: &mut Checker) -> Remark {
     };
     match checker.check(revision, schema, if written.is_empty() { "{}" } else { written }) {
         Verdict::Holds => Remark::Fits,
-        // It may be what somebody wants to try: it is said, and sent all the same.
+        // A violation may be intended, so it is only reported.
         Verdict::Broken(violations) => {
             let first = violations.first().map(ToString::to_string).unwrap_or_default();
             let more = violations.len().saturating_sub(1);

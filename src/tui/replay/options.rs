@@ -1,4 +1,4 @@
-//! What else is said of a replay in its form, in the words of the command line.
+//! Further options of a replay in its form, in the syntax of the command line.
 
 use std::path::PathBuf;
 
@@ -10,13 +10,13 @@ use crate::replay::run::Pace;
 use crate::replay::target::Target;
 use crate::view::command_line;
 
-/// What is shown where nothing is written.
+/// The text in an empty field.
 pub const HINT: &str = "--calibrate  --pace recorded|fast|xN  --ignore PATH  --cacert FILE  --insecure";
 
 /// The options of a replay.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options {
-    /// What varies by itself is found out first and set aside.
+    /// Whether values that vary by themselves are found first and then ignored.
     pub calibrate: bool,
     pace: Option<Pace>,
     ignored: Vec<Rule>,
@@ -33,7 +33,7 @@ impl Options {
         let mut options = Options::default();
         let mut words = command_line::words(text).context("options: a quote is not closed")?.into_iter();
         while let Some(word) = words.next() {
-            // Both `--pace fast` and `--pace=fast`.
+            // Both `--pace fast` and `--pace=fast` are accepted.
             let (name, value) =
                 word.split_once('=').map_or((&*word, None), |(name, value)| (name, Some(value.to_owned())));
             let mut value =
@@ -50,10 +50,11 @@ impl Options {
         Ok(options)
     }
 
-    /// How the server is reached.
+    /// Applies the options for reaching the server.
     ///
     /// # Errors
-    /// The certificates cannot be read, or there is no connection that they would be of use to.
+    ///
+    /// The certificates cannot be read, or the server is a command and needs none.
     pub fn reach(&self, target: &mut Target) -> Result<()> {
         match target {
             Target::Command(_) if self.insecure || self.certificates.is_some() => {
@@ -69,7 +70,7 @@ impl Options {
         Ok(())
     }
 
-    /// How it is run and compared.
+    /// Applies the options for running and comparing.
     pub fn apply(&self, job: &mut Job) {
         job.settings.pace = self.pace.unwrap_or(job.settings.pace);
         job.rules.ignored.extend(self.ignored.iter().cloned());

@@ -1,4 +1,4 @@
-//! A replay under way, and what came of it: the state behind its screen.
+//! The state of a running or finished replay.
 
 use std::sync::Arc;
 
@@ -9,40 +9,40 @@ use crate::mcp::MessageNumber;
 use crate::replay::job::{Job, Replayed};
 use crate::replay::plan::StepIndex;
 
-/// What the thread that replays tells.
+/// An update from the replay thread.
 #[derive(Debug)]
 pub enum Told {
-    /// What will be sent, in order.
+    /// The requests that will be sent, in order.
     Planned(Vec<Row>),
-    /// Nothing was sent: these sentences have to be answered first.
+    /// Nothing was sent. The user has to answer these questions first.
     Asks(Vec<String>),
-    /// The conversation is open, and this revision is spoken.
+    /// The session is open and uses this revision.
     Opened(String),
-    /// A step is on its way.
+    /// A step was sent.
     Sent(StepIndex),
-    /// A step is over.
+    /// A step ended in this state.
     Over(StepIndex, State),
-    /// All is over.
+    /// The replay ended and was compared.
     Finished(Box<Finished>),
-    /// The two answers to a request, the recorded one first; nothing where there were none.
+    /// The two answers to a request, the recorded one first; `None` if there are none.
     Answers(StepIndex, Option<(Answer, Answer)>),
-    /// It could not be done.
+    /// The replay failed, for this reason.
     Failed(String),
 }
 
-/// Recording and replay, held against each other.
+/// A recording and its replay, with their comparison.
 #[derive(Debug)]
 pub struct Finished {
-    /// What was ordered, with the recording.
+    /// The submitted job, with the recording.
     pub job: Job,
-    /// What came of it.
+    /// The recorded replay and the comparison.
     pub replayed: Replayed,
-    /// Whether it was ended before its end.
+    /// Whether the user stopped it.
     pub stopped: bool,
 }
 
 impl Finished {
-    /// Reads the two answers to a request, from the store.
+    /// Reads the two answers to a request from the store.
     pub fn answers(&self, step: StepIndex) -> Option<(Answer, Answer)> {
         self.job.answers(&self.replayed, step).unwrap_or_else(|error| {
             let unread = Answer::Nothing(format!("{error:#}"));
@@ -51,75 +51,71 @@ impl Finished {
     }
 }
 
-/// A request of the replay.
+/// A request in the list of a replay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
     /// Its index in the plan.
     pub step: StepIndex,
     /// Its number in the recording.
     pub number: MessageNumber,
-    /// What it is called: `tools/call get_weather`.
+    /// Its name in the list: `tools/call get_weather`.
     pub label: String,
-    /// Nanoseconds that the recorded answer took.
+    /// Latency of the recorded answer in nanoseconds.
     pub recorded: Option<i64>,
-    /// What became of it.
     pub state: State,
 }
 
-/// What became of a request.
+/// The state of a request in a replay.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum State {
-    /// Not yet sent.
     #[default]
     Waiting,
-    /// Sent, not yet answered.
+    /// Sent, and not answered yet.
     Sent,
-    /// Answered, after so many nanoseconds.
+    /// Answered after this many nanoseconds; `None` if no answer came.
     Answered(Option<i64>),
     /// Not sent, for this reason.
     Skipped(String),
-    /// Held against the recorded answer.
+    /// Compared with the recorded answer. The second value is the latency in nanoseconds.
     Compared(Outcome, Option<i64>),
 }
 
-/// How far a replay is.
+/// The stage of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Stage {
-    /// The recording is read.
+    /// The recording is being read.
     #[default]
     Reading,
-    /// Messages go to and fro.
+    /// Messages are being exchanged.
     Running,
-    /// It was told to end, and says how far it got.
+    /// The user stopped it, and it has not ended yet.
     Stopping,
-    /// Its answers are here.
+    /// It ended, and its answers can be read.
     Finished,
-    /// It could not be done, for this reason.
+    /// It failed, for this reason.
     Failed(String),
 }
 
-/// The last replay.
+/// The last replay, or the running one.
 #[derive(Debug, Default)]
 pub struct Run {
-    /// What was ordered.
     pub order: Option<Order>,
-    /// How far it is.
     pub stage: Stage,
-    /// The requests, in order.
+    /// The requests, in order of their steps.
     pub rows: Vec<Row>,
-    /// The revision that is spoken.
+    /// The revision of the new session.
     pub revision: Option<String>,
-    /// What came of it.
+    /// The result, once there is one.
     pub finished: Option<Arc<Finished>>,
     /// The answers of the selected request.
     shown: Option<Shown>,
-    /// Which row of them is looked at.
+    /// The row of them that the cursor is at.
     at: usize,
-    /// Whether they have the keys, and not the list.
+    /// Whether the answers receive the keys, and not the list.
     pub in_answers: bool,
-    /// Steps that were known not to be sent.
+    /// Steps that were skipped by the plan.
     refused: Vec<StepIndex>,
-    /// Why others were not sent: only the new server said that they destroy.
+    /// Reasons for the other skipped steps: only the new server declares their tools destructive.
     pub refused_late: Vec<String>,
 }
 
@@ -128,22 +124,22 @@ pub struct Run {
 struct Shown {
     step: StepIndex,
     answers: Option<(Answer, Answer)>,
-    /// Beside each other.
+    /// The answers side by side.
     beside: Vec<beside::Row>,
 }
 
 impl Run {
-    /// Of an order.
+    /// A replay of this submission that has not started.
     pub fn new(order: Order) -> Run {
         Run { order: Some(order), ..Run::default() }
     }
 
-    /// Whether it is under way.
+    /// Whether it is running.
     pub fn is_going(&self) -> bool {
         matches!(self.stage, Stage::Reading | Stage::Running | Stage::Stopping)
     }
 
-    /// Takes in what is told; says which row to look at, where that is news.
+    /// Handles an update. Returns the row to select, if there is a new one.
     pub fn take(&mut self, told: Told) -> Option<usize> {
         match told {
             Told::Planned(rows) => {
@@ -170,13 +166,14 @@ impl Run {
         }
     }
 
-    /// The first request that was answered otherwise, or the last of all: the one that was asked for.
+    /// Takes the result. Returns the first row with a different answer, or the last row if a single
+    /// call was sent.
     fn finish(&mut self, finished: Box<Finished>) -> usize {
         let requests = finished.job.script.plan.steps.iter().enumerate().filter(|(_, step)| step.is_request);
         for ((step, _), pair) in requests.zip(&finished.replayed.report.pairs) {
             let latency = pair.new.and_then(|new| new.latency);
             let state = match (&pair.why, pair.outcome) {
-                // It has its reason already.
+                // The row has its reason already.
                 (Some(_), Outcome::Skipped) => continue,
                 _ => State::Compared(pair.outcome, latency),
             };
@@ -185,7 +182,7 @@ impl Run {
             }
         }
         let refused = |row: &Row| match &row.state {
-            // What the recording does not say, the new server may.
+            // The new server may declare what the recording does not.
             State::Skipped(why) if !self.refused.contains(&row.step) => Some(why.clone()),
             _ => None,
         };
@@ -204,14 +201,14 @@ impl Run {
         self.finished.as_ref().map(|finished| &finished.replayed.report)
     }
 
-    /// The pair of a row.
+    /// The compared pair of a row.
     pub fn pair(&self, row: usize) -> Option<&Pair> {
         let (row, finished) = (self.rows.get(row)?, self.finished.as_ref()?);
         let before = finished.job.script.plan.steps.get(..row.step)?.iter().filter(|step| step.is_request).count();
         finished.replayed.report.pairs.get(before)
     }
 
-    /// Shows the answers of a row. Says which have to be read for it.
+    /// Shows the answers of a row. Returns the step to read if they are not shown yet.
     pub fn settle(&mut self, row: usize) -> Option<StepIndex> {
         let step = self.rows.get(row)?.step;
         if self.finished.is_none() || self.shown.as_ref().is_some_and(|shown| shown.step == step) {
@@ -221,42 +218,44 @@ impl Run {
         Some(step)
     }
 
-    /// The answers of a request were read.
+    /// Aligns the answers of a request once they were read.
     fn lay_out(&mut self, step: StepIndex, answers: Option<(Answer, Answer)>) {
         let Ok(row) = self.rows.binary_search_by_key(&step, |row| row.step) else { return };
         let differences = self.pair(row).map(|pair| pair.differences.as_slice()).unwrap_or_default();
         let beside = answers.as_ref().map(|(old, new)| beside::rows(old, new, differences)).unwrap_or_default();
-        // Another may be selected by now.
+        // Another row may be selected by now.
         if let Some(shown) = self.shown.as_mut().filter(|shown| shown.step == step) {
-            // The first difference is in view.
+            // The first difference is visible.
             self.at = beside.iter().position(|row| row.mark == Mark::Differs).unwrap_or(0);
             (shown.answers, shown.beside) = (answers, beside);
         }
     }
 
-    /// The two answers that are shown, the recorded one first; nothing where there were none.
+    /// The two answers that are shown, the recorded one first; `None` if there are none.
     pub fn answers(&self) -> Option<&(Answer, Answer)> {
         self.shown.as_ref()?.answers.as_ref()
     }
 
-    /// The same beside each other.
+    /// The same answers side by side.
     pub fn beside(&self) -> &[beside::Row] {
         self.shown.as_ref().map(|shown| shown.beside.as_slice()).unwrap_or_default()
     }
 
-    /// The first row of them in view where so many are: a little of what stands above the one that is looked at is seen, and the view is full.
+    /// The first visible row of a window of this height. Two rows above the cursor are visible, and
+    /// the window is full.
     pub fn top(&self, height: usize) -> usize {
         self.at.saturating_sub(2).min(self.beside().len().saturating_sub(height))
     }
 
-    /// Scrolls by so many rows, from the first one in view.
+    /// Scrolls by this many rows, from the first visible one.
     pub fn scroll(&mut self, by: isize, height: usize) {
         let last = self.beside().len().saturating_sub(height);
         let top = self.top(height).saturating_add_signed(by).min(last);
         self.at = if top == 0 { 0 } else { top + 2 };
     }
 
-    /// To the next run of rows that differ, or to the one before; false where there is none.
+    /// Goes to the next group of rows that differ, or the previous one. Returns false if there is
+    /// none.
     pub fn step(&mut self, by: i8) -> bool {
         let rows = self.beside();
         let begins = |at: &usize| {

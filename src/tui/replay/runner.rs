@@ -1,4 +1,4 @@
-//! The thread that replays: it reads the recording, waits for the server, and tells what happens.
+//! The replay thread: it reads the recording, waits for the server, and reports what happens.
 
 use std::time::Duration;
 
@@ -16,10 +16,11 @@ use crate::replay::target::Target;
 use crate::replay::{Follower, Progress, Script};
 use crate::store::{Place, Reader};
 
-/// How long an answer may take: whoever looks on ends it sooner.
+/// Limit for an answer. It is long because the user can stop the replay.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Does what was ordered, and tells of it up to its end. The end of `stop` ends the replay.
+/// Runs a submission and sends updates until it ends. Dropping the sender of `stop` ends the
+/// replay.
 pub fn run(order: &Order, place: &Place, told: &mut dyn FnMut(Told), stop: Receiver<()>) {
     if let Err(error) = replay(order, place, told, stop) {
         told(Told::Failed(format!("{error:#}")));
@@ -57,7 +58,7 @@ fn replay(order: &Order, place: &Place, told: &mut dyn FnMut(Told), stop: Receiv
     let watch = stop.clone();
     if options.calibrate {
         job.calibrate(&mut Follower::new(|progress| told(self::told(progress)), stop.clone()))?;
-        // All of it begins anew.
+        // All requests begin again.
         told(Told::Planned(rows));
     }
     let mut follower = Follower::new(|progress| told(self::told(progress)), stop);
@@ -68,7 +69,7 @@ fn replay(order: &Order, place: &Place, told: &mut dyn FnMut(Told), stop: Receiv
     Ok(())
 }
 
-/// The server, and the header fields that the recording masked and nobody gave.
+/// The server, and the header fields that were masked in the recording and not given in the form.
 fn target(order: &Order, reader: &Reader, session: &Session) -> Result<(Target, Vec<String>)> {
     let mut target = Target::read(&order.target, PATIENCE)?;
     let given = fields(&order.fields)?;
@@ -87,8 +88,8 @@ fn target(order: &Order, reader: &Reader, session: &Session) -> Result<(Target, 
     Ok((target, missing))
 }
 
-/// Header fields as they were written, one a line; a word that begins with `$` is a variable of the environment, so that no secret need be on
-/// the screen.
+/// Parses header fields, one per line. A word that begins with `$` is an environment variable, so
+/// that no secret need be on the screen.
 fn fields(text: &str) -> Result<Vec<(String, String)>> {
     let mut fields = Vec::new();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -105,7 +106,7 @@ fn fields(text: &str) -> Result<Vec<(String, String)>> {
     Ok(fields)
 }
 
-/// What has to be asked before anything is sent; what was said already is obeyed.
+/// The questions before anything is sent. A decision that was made already is applied.
 fn ask(job: &mut Job, consent: Consent, missing: &[String]) -> Result<Vec<String>> {
     match consent {
         Consent::All => job.settings.policy.allow_destructive = true,
@@ -131,7 +132,7 @@ fn ask(job: &mut Job, consent: Consent, missing: &[String]) -> Result<Vec<String
     Ok(Vec::new())
 }
 
-/// The requests of a job, without those that were not asked for.
+/// The rows of a job: its requests, without those that were not selected.
 fn rows(job: &Job) -> Result<Vec<Row>> {
     let wanted = |row: &Planned| {
         let is_chosen = job.settings.only.get(row.step).copied().unwrap_or(true);
@@ -148,7 +149,7 @@ fn rows(job: &Job) -> Result<Vec<Row>> {
     Ok(job.planned()?.into_iter().filter(wanted).map(row).collect())
 }
 
-/// A reason without the option of the command line that it ends with: here the form asks.
+/// A reason without the command-line option at its end, because the form asks instead.
 fn plainly(why: &str) -> String {
     why.split(": --").next().unwrap_or(why).to_owned()
 }

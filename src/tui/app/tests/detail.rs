@@ -3,7 +3,7 @@
 use super::*;
 use crate::tui::data::TEXT;
 
-/// The answer of `tools/call`: an event in a chunked response.
+/// Opens the answer of `tools/call`: an event in a chunked response.
 fn answer(size: (u16, u16)) -> Story {
     let mut story = Story::sample("weather", size);
     story.press("<enter>G<enter>");
@@ -23,7 +23,8 @@ fn a_message_at_both_sizes() {
 #[test]
 fn a_json_field_points_at_its_bytes_in_the_packet() {
     let mut story = answer((160, 48));
-    // The Ethernet header first: the packet's bytes are shown. Then into the JSON, to the text.
+    // The Ethernet header is selected first, so the packet's bytes are shown. Then the search goes
+    // to the text.
     story.press("<tab>g<tab>/Quito<enter>");
     let detail = detail_shown(&story.app).unwrap();
     let view = &story.app.detail;
@@ -39,7 +40,7 @@ fn a_byte_of_the_packet_finds_its_field() {
     let mut story = answer((160, 48));
     story.press("<tab>g<tab><tab>");
     assert_eq!(story.app.detail.focus, Focus::Bytes);
-    // The last byte that belongs to the text: its closing brace, so the whole is meant.
+    // The last byte of the text is its closing brace, so it selects the whole object.
     let detail = detail_shown(&story.app).unwrap();
     let source = story.app.detail.source;
     let place = detail.places(&(0..detail.text().len()), source);
@@ -55,7 +56,7 @@ fn a_byte_of_the_packet_finds_its_field() {
     assert_eq!(view.offset, end - 2);
     assert_eq!(detail.text_at(source, view.offset), Some(detail.text().len() - 2));
     assert_eq!(view.tree.path(detail.text(), view.json.selected), "$.result");
-    // A byte of the header names its layer.
+    // A byte of a header selects its layer.
     story.press("gl");
     let layer = story.app.detail.rows[story.app.detail.layers.selected];
     assert_eq!(detail.nodes[layer].name, "Ethernet II");
@@ -132,10 +133,10 @@ fn records_of_tls_are_bytes_too() {
     let detail = detail_shown(&story.app).unwrap();
     let source = &detail.sources[story.app.detail.source];
     assert_eq!(source.title, format!("{}, records", layer(&story)));
-    // RFC 8446, section 5.1: application data, and how much of it.
+    // RFC 8446, section 5.1: application data and its length.
     let [0x17, 3, 3, high, low, ..] = source.bytes[..] else { panic!("no record: {:02x?}", source.bytes) };
     assert_eq!(source.bytes.len(), 5 + usize::from(u16::from_be_bytes([high, low])));
-    // The text was made of the record as a whole.
+    // The text was derived from the record as a whole.
     let [place] = &detail.places(&(0..4), story.app.detail.source)[..] else { panic!("one place") };
     assert_eq!(*place, 0..source.bytes.len());
 }

@@ -1,4 +1,4 @@
-//! The lists, at the smallest and at a comfortable size.
+//! The lists, at the smallest size and at a comfortable one.
 
 use super::*;
 use crate::event::Event;
@@ -28,7 +28,7 @@ fn every_screen_of_a_session() {
     }
 }
 
-/// A store without a session, in which this was found.
+/// A store without a session, with at most one finding.
 fn without_session(found: Option<Finding>) -> Place {
     let place = Place::temporary().unwrap();
     let info = CaptureInfo { kind: CaptureKind::Import, source: "nothing".into(), process: 1, started: Time(0) };

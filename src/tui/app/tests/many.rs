@@ -1,4 +1,4 @@
-//! A million messages: run by hand, it prints what `docs/performance.md` says.
+//! A session of a million messages. Run by hand, it prints the figures of `docs/performance.md`.
 //!
 //! ```text
 //! cargo test --release --lib tui::app::tests::many -- --ignored --nocapture
@@ -16,12 +16,13 @@ use crate::store::{CaptureInfo, CaptureKind, Options, Summary, Writer};
 use crate::talk;
 use crate::tui::data::{Answer, PAGE, Request, Rows};
 
-/// A session of so many messages, every second one the answer to the one before.
+/// A session of this many messages. Every second one answers the one before.
 fn long(messages: u64) -> Place {
     texts(messages, 0)
 }
 
-/// Words of the long texts: as many as a language has in use, so that texts are packed as well as real ones are.
+/// Random words for long texts. The vocabulary is as large as a real one, so texts compress as well
+/// as real ones.
 fn words(seed: u64, bytes: usize) -> String {
     const SYLLABLES: [&str; 16] =
         ["ka", "lo", "mi", "ter", "sun", "ra", "bel", "do", "fin", "gu", "hal", "ver", "no", "pi", "stra", "qua"];
@@ -38,7 +39,7 @@ fn words(seed: u64, bytes: usize) -> String {
     text
 }
 
-/// The same; texts of answers have so many bytes more.
+/// The same, with this many additional bytes in the texts of answers.
 fn texts(messages: u64, bytes: usize) -> Place {
     let place = Place::temporary().unwrap();
     let info = CaptureInfo { kind: CaptureKind::Import, source: "many".into(), process: 1, started: Time(0) };
@@ -99,7 +100,7 @@ fn timed(what: &str, run: impl FnOnce()) {
     println!("{what:<48} {:>9.2} ms", began.elapsed().as_secs_f64() * 1_000.0);
 }
 
-/// A session of so many messages over HTTP: each call is an exchange of its own, and its answer an event.
+/// A session over HTTP: each call is an exchange of its own, and its answer an event.
 fn exchanged(messages: u64) -> Place {
     let place = Place::temporary().unwrap();
     let info = CaptureInfo { kind: CaptureKind::Import, source: "many".into(), process: 1, started: Time(0) };
@@ -223,7 +224,8 @@ fn who_follows_sees_messages_however_fast_they_come() {
     let mut story = Story::store(long(300), (100, 30));
     story.press("<enter>F");
     assert_eq!(story.app.cursor(Screen::Messages).selected, 299);
-    // The page in view comes again; by now there are ten times as many, and the last is not here.
+    // The visible page is answered again. By now there are ten times as many messages, and the last
+    // one was not read.
     let rows = (256..300).map(|row| story.app.message(row).unwrap().clone()).collect();
     let page = Request::Messages { session: SessionNumber(1), filter: String::new(), page: 2 };
     let answer = Rows { rows, total: 3_000, complete: true };

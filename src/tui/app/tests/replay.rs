@@ -1,4 +1,4 @@
-//! Replays from the screen, against a server that really runs.
+//! Replays from the screen, against a real server process.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,8 @@ use crate::support::waits::{PATIENCE, joined};
 use crate::tui::replay::run::{Stage, State};
 use crate::tui::replay::{Consent, runner};
 
-/// A weather station in shell: answers what the sample asks, with `$1` degrees. Its tool says that it destroys where `$2` says so.
+/// A weather station in shell. It answers the requests of the sample with `$1` degrees. `$2` is the
+/// `destructiveHint` of its tool.
 pub(super) const SERVER: &str = r#"
 while read -r line; do
   id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
@@ -25,7 +26,7 @@ while read -r line; do
 done
 "#;
 
-/// The server's program in a directory of its own.
+/// Writes the server's program into a directory of its own.
 fn station() -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("station.sh");
@@ -34,7 +35,7 @@ fn station() -> (tempfile::TempDir, PathBuf) {
 }
 
 impl Story {
-    /// Does what was ordered, as the thread that replays does.
+    /// Runs the last submission as the replay thread does.
     pub(super) fn replay(&mut self) -> &mut Story {
         let (_go, stop) = bounded(0);
         let order = self.ordered.pop().expect("nothing was ordered");
@@ -49,7 +50,7 @@ impl Story {
         self
     }
 
-    /// The form's target is this.
+    /// Replaces the form's target.
     fn to(&mut self, target: &str) -> &mut Story {
         self.press("<ctrl-u>").take(Input::Paste(target.to_owned()));
         self
@@ -60,11 +61,12 @@ impl Story {
 fn a_call_is_edited_sent_again_and_compared() {
     let (_directory, station) = station();
     let mut story = Story::sample("weather", (100, 32));
-    // From the answer: what is sent again is its request.
+    // The selected message is the answer; its request is sent again.
     story.press("<enter>GR");
     insta::assert_snapshot!("replay_form_100x32", story.screen());
     story.to(&format!("sh {} 19 false", station.display()));
-    // Quito becomes 3: no city, says the schema, and it is said and not forbidden; then Oslo.
+    // The city "Quito" becomes the number 3. The schema does not allow that, and the form shows it
+    // but does not forbid it. Then it becomes "Oslo".
     story.press(
         "<tab><tab><down><end><left><backspace><backspace><backspace><backspace><backspace><left><delete><delete>3",
     );
@@ -83,14 +85,15 @@ fn a_call_is_edited_sent_again_and_compared() {
     story.replay();
     let screen = story.screen().replace(&station.display().to_string(), "station.sh");
     insta::assert_snapshot!("replay_answers_100x32", timeless(&screen));
-    // What was said is a session like any other, and R begins where one was.
+    // The replay is recorded as a session like any other, and R on it begins with its values.
     story.press("R");
     assert!(story.screen().contains("\"city\": \"Oslo\""), "{}", story.screen());
     story.press("<esc>0");
     assert_eq!(story.app.pages.sessions().unwrap().len(), 2, "{}", story.screen());
 }
 
-/// The screen without what depends on the speed of the machine: latencies, and how many calls were slower than recorded.
+/// The screen without text that depends on the machine's speed: latencies, and how many calls were
+/// slower than recorded.
 fn timeless(screen: &str) -> String {
     let line = |line: &str| {
         let slower = (1..=2).map(|calls| format!(", {calls} slower")).find(|slower| line.contains(slower.as_str()));
@@ -129,7 +132,7 @@ fn a_session_is_sent_again_and_its_first_difference_is_in_view() {
         run.beside().iter().filter(|row| row.old.as_deref().is_some_and(|text| text.contains("weather"))).count(),
         1
     );
-    // The next request that was answered otherwise, and the last.
+    // The next request with a different answer, and then the last one.
     let first = story.app.cursor(Screen::Replay).selected;
     story.press("nnnnnnnnnn");
     assert!(story.app.cursor(Screen::Replay).selected > first);
@@ -147,7 +150,7 @@ fn options_are_those_of_the_command_line() {
     story.press("<tab>--cacert x<enter>").replay();
     let failed = |story: &Story| matches!(&story.app.replays.run.as_ref().unwrap().stage, Stage::Failed(why) if why.contains("--cacert"));
     assert!(failed(&story), "{}", story.screen());
-    // They are there again, as the headers are.
+    // The form shows the last options again, as it does for headers.
     story.press("R<tab><ctrl-u>--ignore /content --ignore /structuredContent --calibrate<enter>").replay();
     let run = story.app.replays.run.as_ref().unwrap();
     assert_eq!(run.stage, Stage::Finished, "{}", story.screen());
@@ -164,18 +167,19 @@ fn what_destroys_is_asked_about_first() {
     let (_directory, station) = station();
     let mut story = Story::sample("weather", (100, 32));
     let target = format!("sh {} 17 true", station.display());
-    // The sample says nothing of it, but the new server does: its call is left out, and asked about the next time.
+    // The sample does not declare the tool destructive, but the new server does. The call is
+    // skipped, and the next form asks about it.
     story.press(&format!("<enter>:replay -- {target}<enter><enter>")).replay();
     assert!(story.screen().contains("not sent: get_weather says"), "{}", story.screen());
     story.press("R<ctrl-r>");
     assert!(story.ordered.is_empty(), "{}", story.screen());
     story.press("y").replay();
     assert!(story.app.replays.run.as_ref().unwrap().rows.iter().all(|row| matches!(row.state, State::Compared(..))));
-    // That replay is a recording whose tool says that it destroys.
+    // That replay is a recording whose tool is declared destructive.
     story.press("0jj<enter>");
     assert_eq!(story.app.session, Some(SessionNumber(3)));
     story.press(&format!(":replay -- {target}<enter><enter>")).replay();
-    // What stands behind the box was timed.
+    // The screen behind the box shows measured times, so only the box is compared.
     let screen: Vec<String> = story.screen().lines().skip(2).take(6).map(str::to_owned).collect();
     insta::assert_snapshot!("replay_asks_100x32", screen.join("\n"));
     story.press("<esc><ctrl-r>").replay();
@@ -198,7 +202,7 @@ fn a_server_that_says_nothing_is_left_by_esc() {
     let place = story.place.clone();
     let number = order.number;
     let runner = std::thread::spawn(move || runner::run(&order, &place, &mut |told| tell.send(told).unwrap(), stop));
-    // The first request is on its way, and there it stays.
+    // The first request was sent and is never answered.
     while !story.app.replays.run.as_ref().unwrap().rows.iter().any(|row| row.state == State::Sent) {
         story.take(Input::Replay(number, told.recv_timeout(PATIENCE).expect("the replay to go on")));
     }

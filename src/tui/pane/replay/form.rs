@@ -22,21 +22,21 @@ use super::super::super::theme::Part;
 use crate::view::paint::Tone;
 use crate::view::{safe, units};
 
-/// Columns of the names of the fields.
+/// Width of the names of the fields.
 const NAMES: u16 = 11;
 
-/// Columns of the box, and the width of a screen below which it takes all of it.
+/// Width of the box. On screens narrower than `WHOLE` it fills the screen.
 const WIDTH: u16 = 110;
 const WHOLE: u16 = 130;
 
 /// Rows of the header fields.
 const FIELDS: u16 = 2;
 
-/// Draws the form; says where the cursor belongs.
+/// Draws the form. Returns the position of the cursor.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>) -> Option<(u16, u16)> {
     let form = app.replays.form.as_ref()?;
     let screen = canvas.buffer.area;
-    // Where little would be seen beside the box, nothing is.
+    // On a narrow screen the little beside the box is covered too.
     let width = if screen.width < WHOLE { screen.width.saturating_sub(2) } else { WIDTH };
     let arguments = form.arguments.text().lines().count().clamp(3, 24) as u16;
     let wanted = 6 + if form.one_call { arguments + 1 } else { 0 } + if form.is_url() { FIELDS + 1 } else { 0 };
@@ -53,7 +53,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>) -> Option<(u16, u16)> {
     .map(|(x, y)| (x.min(area.right() - 2), y.min(area.bottom() - 2)))
 }
 
-/// What has to be known before anything is sent.
+/// Draws the questions that need an answer before anything is sent.
 fn questions(form: &Form, canvas: &mut Canvas<'_>, area: Rect) {
     canvas.boxed(area, "send it all the same?", "y send all · n leave out what destroys · esc back");
     let (warning, dim) = (canvas.tone(Tone::Warning), canvas.tone(Tone::Dim));
@@ -127,7 +127,7 @@ fn what(form: &Form) -> String {
     format!("◂ {what} ▸")
 }
 
-/// A text of several lines, seen around its cursor.
+/// Draws a text of several lines, scrolled to its cursor.
 fn text(
     canvas: &mut Canvas<'_>,
     editor: &super::super::super::editor::Editor,
