@@ -10,12 +10,11 @@
 //! Nothing requests data explicitly. After each input `needed_queries` lists the queries whose
 //! answers the screen shows. Those whose answers are missing or out of date are sent.
 
-mod cursor;
+mod commands;
 mod detail;
 mod folds;
 mod mouse;
-mod moves;
-mod needs;
+mod needed_queries;
 mod prompt;
 mod replay;
 #[cfg(test)]
@@ -25,80 +24,21 @@ mod update;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-use super::data::{MessageLine, PacketRow, Progress, Request, SessionRow};
+use super::answer_cache::{AnswerCache, PagedList};
+use super::cursor::Cursor;
+use super::data::{MessageLine, PacketRow, Progress, Query, SessionRow};
 use super::editor::Editor;
-use super::pages::{List, Pages};
 use super::replay::Replays;
+use super::screen::Screen;
 use super::theme::Theme;
 use crate::capture::Time;
 use crate::event::Connection;
 use crate::mcp::{MessageNumber, SessionNumber};
 
-pub use cursor::Cursor;
-pub use detail::{DetailView, Focus, Found, drawn as detail_drawn, fitting, focus, shown as detail_shown};
+pub use detail::{DetailView, Focus, drawn_detail, focus, selected_detail, unfoldable_layers};
 pub use folds::Folds;
 pub use prompt::completions;
 pub use update::{Effect, Input, update};
-
-/// A screen: one of the tabs, or the details of one message.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Screen {
-    #[default]
-    Sessions,
-    /// Messages of one session, as a list.
-    Messages,
-    /// The same messages as arrows.
-    Sequence,
-    /// The step table: what happened on each layer.
-    Layers,
-    Findings,
-    Statistics,
-    Packets,
-    Tools,
-    Stderr,
-    /// A replay and its answers.
-    Replay,
-    /// One message in detail.
-    Detail,
-}
-
-impl Screen {
-    /// All screens, in the order of the tabs and of the enum: `index` depends on it.
-    pub const ALL: [Screen; 11] = [
-        Screen::Sessions,
-        Screen::Messages,
-        Screen::Sequence,
-        Screen::Layers,
-        Screen::Findings,
-        Screen::Statistics,
-        Screen::Packets,
-        Screen::Tools,
-        Screen::Stderr,
-        Screen::Replay,
-        Screen::Detail,
-    ];
-
-    /// The name that the tabs show.
-    pub fn name(self) -> &'static str {
-        match self {
-            Screen::Sessions => "sessions",
-            Screen::Messages => "messages",
-            Screen::Sequence => "sequence",
-            Screen::Layers => "layers",
-            Screen::Findings => "findings",
-            Screen::Statistics => "stats",
-            Screen::Packets => "packets",
-            Screen::Tools => "tools",
-            Screen::Stderr => "stderr",
-            Screen::Replay => "replay",
-            Screen::Detail => "message",
-        }
-    }
-
-    fn index(self) -> usize {
-        Screen::ALL.iter().position(|screen| *screen == self).unwrap_or_default()
-    }
-}
 
 /// The part of the screen that receives the keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -137,8 +77,8 @@ pub struct Notice {
 pub struct App {
     /// Columns and rows of the terminal.
     pub size: (u16, u16),
-    /// The wall-clock time of the last tick. Calls without an answer show how long they have
-    /// waited.
+    /// The wall-clock time of the last tick. Calls without an answer show how long
+    /// they have waited.
     pub now: Time,
     pub theme: Theme,
     /// The name of the database or of the capture files.
@@ -160,7 +100,7 @@ pub struct App {
     /// Position of the connection whose packets are shown, among those of the session.
     pub connection: usize,
     /// Whether the sequence shows all servers of the host.
-    pub together: bool,
+    pub all_servers: bool,
     /// Zoom of the sequence's time column: 0 hides it.
     pub zoom: u8,
     /// The panes of one message.
@@ -171,12 +111,12 @@ pub struct App {
     /// The form of a replay and the last replay.
     pub replays: Replays,
     /// The answers that the screen is drawn from.
-    pub pages: Pages,
+    pub cache: AnswerCache,
     cursors: [Cursor; Screen::ALL.len()],
     /// The screens that led to this one, for `esc`.
     history: Vec<Screen>,
     /// Queries that a key caused. They are sent once, whatever is shown.
-    questions: Vec<Request>,
+    key_queries: Vec<Query>,
 }
 
 impl App {
@@ -194,16 +134,16 @@ impl App {
 
     /// The cursor of a screen. The screens that show the list of messages share one.
     pub fn cursor(&self, screen: Screen) -> &Cursor {
-        &self.cursors[self.list(screen).index()]
+        &self.cursors[self.list(screen) as usize]
     }
 
     fn cursor_mut(&mut self, screen: Screen) -> &mut Cursor {
-        &mut self.cursors[self.list(screen).index()]
+        &mut self.cursors[self.list(screen) as usize]
     }
 
     fn list(&self, screen: Screen) -> Screen {
         match screen {
-            Screen::Sequence if self.together => screen,
+            Screen::Sequence if self.all_servers => screen,
             Screen::Sequence | Screen::Detail => Screen::Messages,
             _ => screen,
         }
@@ -211,35 +151,35 @@ impl App {
 
     /// The row of the selected session, once it was read.
     pub fn session_row(&self) -> Option<&SessionRow> {
-        self.pages.session(self.session?)
+        self.cache.session(self.session?)
     }
 
     /// The number of messages in the list, folded ones included, and whether the filter has been
     /// applied to all messages.
     pub fn message_count(&self) -> Option<(usize, bool)> {
-        self.pages.message_count(self.session?, &self.filter)
+        self.cache.message_count(self.session?, &self.filter)
     }
 
     /// The message in a visible row of the list.
     pub fn message(&self, row: usize) -> Option<&MessageLine> {
-        self.pages.message(self.session?, &self.filter, self.folds.row(row))
+        self.cache.message(self.session?, &self.filter, self.folds.list_row(row))
     }
 
     /// The connection whose packets are shown, and the number of connections of the session.
     pub fn connection(&self) -> Option<(&Connection, usize)> {
-        let connections = self.pages.connections(self.session?)?;
+        let connections = self.cache.connections.of(self.session?)?;
         let shown = self.connection.min(connections.len().checked_sub(1)?);
         Some((&connections[shown], connections.len()))
     }
 
     /// A packet of that connection.
     pub fn packet(&self, row: usize) -> Option<&PacketRow> {
-        self.pages.packets(self.session?, self.connection()?.0.id)?.row(row)
+        self.cache.packets.of(&(self.session?, self.connection()?.0.id))?.row(row)
     }
 
     pub fn selected_message(&self) -> Option<&MessageLine> {
-        if self.screen == Screen::Sequence && self.together {
-            return self.pages.together(self.session?)?.lines.get(self.cursor(Screen::Sequence).selected);
+        if self.screen == Screen::Sequence && self.all_servers {
+            return self.cache.all_servers.of(self.session?)?.lines.get(self.cursor(Screen::Sequence).selected);
         }
         self.message(self.cursor(Screen::Messages).selected)
     }
@@ -247,24 +187,26 @@ impl App {
     /// The number of rows in a screen's list; `None` before it was read.
     pub fn rows(&self, screen: Screen) -> Option<usize> {
         if screen == Screen::Sessions {
-            return self.pages.sessions().map(<[_]>::len);
+            return self.cache.sessions().map(<[_]>::len);
         }
         let session = self.session?;
         match screen {
             Screen::Sessions => None,
-            Screen::Sequence if self.together => self.pages.together(session).map(|together| together.lines.len()),
-            Screen::Messages | Screen::Sequence | Screen::Detail => {
-                self.message_count().map(|(total, _)| self.folds.seen(total))
+            Screen::Sequence if self.all_servers => {
+                self.cache.all_servers.of(session).map(|all_servers| all_servers.lines.len())
             }
-            Screen::Layers => self.pages.steps(session).map(List::total),
-            Screen::Findings => self.pages.findings(session).map(<[_]>::len),
-            Screen::Statistics => self.pages.statistics(session).map(|figures| figures.calls.len()),
-            Screen::Packets => match self.pages.connections(session)? {
+            Screen::Messages | Screen::Sequence | Screen::Detail => {
+                self.message_count().map(|(total, _)| self.folds.visible_count(total))
+            }
+            Screen::Layers => self.cache.steps.of(&session).map(PagedList::total),
+            Screen::Findings => self.cache.findings.of(session).map(Vec::len),
+            Screen::Statistics => self.cache.statistics.of(session).map(|figures| figures.calls.len()),
+            Screen::Packets => match self.cache.connections.of(session)?.as_slice() {
                 [] => Some(0),
-                _ => self.pages.packets(session, self.connection()?.0.id).map(List::total),
+                _ => self.cache.packets.of(&(session, self.connection()?.0.id)).map(PagedList::total),
             },
-            Screen::Tools => self.pages.capabilities(session).map(<[_]>::len),
-            Screen::Stderr => self.pages.stderr(session).map(List::total),
+            Screen::Tools => self.cache.capabilities.of(session).map(Vec::len),
+            Screen::Stderr => self.cache.stderr.of(&session).map(PagedList::total),
             Screen::Replay => Some(self.replays.run.as_ref().map_or(0, |run| run.rows.len())),
         }
     }
@@ -273,11 +215,11 @@ impl App {
         self.session.is_some_and(|session| self.marks.contains(&(session, message)))
     }
 
-    fn say(&mut self, text: impl Into<String>) {
+    fn notify(&mut self, text: impl Into<String>) {
         self.notice = Some(Notice { text: text.into(), failed: false });
     }
 
-    fn complain(&mut self, text: impl Into<String>) {
+    fn notify_error(&mut self, text: impl Into<String>) {
         self.notice = Some(Notice { text: text.into(), failed: true });
     }
 }

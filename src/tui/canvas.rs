@@ -5,8 +5,8 @@ use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use super::app::Cursor;
-use super::theme::{Part, Theme};
+use super::cursor::Cursor;
+use super::theme::{Theme, UiElement};
 use crate::view::paint::Tone;
 use crate::view::safe;
 
@@ -32,13 +32,13 @@ pub struct Column {
     grows: u16,
     right: bool,
     /// The column is shown in tables of at least this width.
-    from: u16,
+    min_table_width: u16,
 }
 
 impl Column {
     /// A column with this title, `width` characters wide.
     pub const fn new(title: &'static str, width: u16) -> Column {
-        Column { title, width, grows: 0, right: false, from: 0 }
+        Column { title, width, grows: 0, right: false, min_table_width: 0 }
     }
 
     pub fn title(&self) -> &'static str {
@@ -46,7 +46,7 @@ impl Column {
     }
 
     /// Widens the column to at least this width.
-    pub fn wide(&self, width: u16) -> Column {
+    pub fn widened_to(&self, width: u16) -> Column {
         Column { width: self.width.max(width), ..*self }
     }
 
@@ -61,14 +61,14 @@ impl Column {
     }
 
     /// Leaves the column out of narrower tables.
-    pub const fn from(self, width: u16) -> Column {
-        Column { from: width, ..self }
+    pub const fn shown_from(self, width: u16) -> Column {
+        Column { min_table_width: width, ..self }
     }
 }
 
 /// A list and its visible window.
 #[derive(Clone, Copy, Debug)]
-pub struct List {
+pub struct TableView {
     /// Selected row and first visible row.
     pub cursor: Cursor,
     /// The number of rows.
@@ -83,8 +83,8 @@ impl Canvas<'_> {
     }
 
     /// The style of an element of the screen.
-    pub fn part(&self, part: Part) -> Style {
-        self.theme.part(part)
+    pub fn element(&self, element: UiElement) -> Style {
+        self.theme.element(element)
     }
 
     /// Writes `text` as visible characters, cut to `width` columns. Returns the column after it.
@@ -111,7 +111,7 @@ impl Canvas<'_> {
     }
 
     /// Applies a style to cells.
-    pub fn lay(&mut self, area: Rect, style: Style) {
+    pub fn apply_style(&mut self, area: Rect, style: Style) {
         self.buffer.set_style(area.intersection(self.buffer.area), style);
     }
 
@@ -125,14 +125,14 @@ impl Canvas<'_> {
     }
 
     /// Draws a horizontal line from `x` to before `end`.
-    pub fn rule(&mut self, x: u16, end: u16, y: u16, style: Style) {
+    pub fn horizontal_line(&mut self, x: u16, end: u16, y: u16, style: Style) {
         for x in x..end {
             self.put(x, y, 1, "─", style);
         }
     }
 
     /// Draws a vertical line as high as an area.
-    pub fn upright(&mut self, x: u16, area: Rect, style: Style) {
+    pub fn vertical_line(&mut self, x: u16, area: Rect, style: Style) {
         for y in area.y..area.bottom() {
             self.put(x, y, 1, "│", style);
         }
@@ -140,46 +140,48 @@ impl Canvas<'_> {
 
     /// Draws a line across the screen that joins its frame.
     pub fn divide(&mut self, area: Rect, y: u16) {
-        let border = self.part(Part::Border);
-        self.rule(area.x, area.right(), y, border);
+        let border = self.element(UiElement::Border);
+        self.horizontal_line(area.x, area.right(), y, border);
         self.put(area.x - 1, y, 1, "├", border);
         self.put(area.right(), y, 1, "┤", border);
     }
 
+    /// Draws a frame along the edges of an area.
+    pub fn outline(&mut self, area: Rect, style: Style) {
+        self.vertical_line(area.x, area, style);
+        self.vertical_line(area.right() - 1, area, style);
+        for (y, left, right) in [(area.y, "┌", "┐"), (area.bottom() - 1, "└", "┘")] {
+            self.horizontal_line(area.x, area.right(), y, style);
+            self.put(area.x, y, 1, left, style);
+            self.put(area.right() - 1, y, 1, right, style);
+        }
+    }
+
     /// Draws an empty box over the screen, with a title above and a hint below.
-    pub fn boxed(&mut self, area: Rect, title: &str, hint: &str) {
+    pub fn draw_box(&mut self, area: Rect, title: &str, hint: &str) {
         if area.width < 4 || area.height < 2 {
             return;
         }
-        let (border, strong, dim) = (self.part(Part::ActiveBorder), self.tone(Tone::Strong), self.tone(Tone::Dim));
+        let (border, strong, dim) =
+            (self.element(UiElement::ActiveBorder), self.tone(Tone::Strong), self.tone(Tone::Dim));
         for y in area.y..area.bottom() {
             for x in area.x..area.right() {
                 self.buffer[(x, y)].reset();
             }
-            self.put(area.x, y, 1, "│", border);
-            self.put(area.right() - 1, y, 1, "│", border);
         }
-        for (y, left, right) in [(area.y, "┌", "┐"), (area.bottom() - 1, "└", "┘")] {
-            self.rule(area.x, area.right(), y, border);
-            self.put(area.x, y, 1, left, border);
-            self.put(area.right() - 1, y, 1, right, border);
-        }
+        self.outline(area, border);
         self.put(area.x + 2, area.y, area.width - 4, &format!(" {title} "), strong);
         self.put(area.x + 2, area.bottom() - 1, area.width - 4, &format!(" {hint} "), dim);
     }
 
     /// Draws a table: the titles of its columns, below them the visible rows. A row that was not
     /// read yet is a dot.
-    pub fn table(&mut self, area: Rect, columns: &[Column], list: List, row: impl Fn(usize) -> Option<Vec<Cell>>) {
+    pub fn table(&mut self, area: Rect, columns: &[Column], list: TableView, row: impl Fn(usize) -> Option<Vec<Cell>>) {
         // One blank on both sides keeps text away from the frame.
-        let places = places(Rect { x: area.x + 1, width: area.width.saturating_sub(2), ..area }, columns);
-        let head = self.part(Part::Head);
-        for (column, (x, width)) in columns.iter().zip(&places) {
-            if column.right {
-                self.put_right(*x, area.y, *width, column.title, head);
-            } else {
-                self.put(*x, area.y, *width, column.title, head);
-            }
+        let positions = positions(Rect { x: area.x + 1, width: area.width.saturating_sub(2), ..area }, columns);
+        let head = self.element(UiElement::Head);
+        for (column, (x, width)) in columns.iter().zip(&positions) {
+            self.put_aligned(column, (*x, area.y, *width), column.title, head);
         }
         for line in 1..area.height {
             let (index, y) = (list.cursor.top + usize::from(line) - 1, area.y + line);
@@ -188,12 +190,8 @@ impl Canvas<'_> {
             }
             match row(index) {
                 Some(cells) => {
-                    for ((column, (x, width)), cell) in columns.iter().zip(&places).zip(&cells) {
-                        if column.right {
-                            self.put_right(*x, y, *width, &cell.text, cell.style);
-                        } else {
-                            self.put(*x, y, *width, &cell.text, cell.style);
-                        }
+                    for ((column, (x, width)), cell) in columns.iter().zip(&positions).zip(&cells) {
+                        self.put_aligned(column, (*x, y, *width), &cell.text, cell.style);
                     }
                 }
                 None => {
@@ -208,8 +206,15 @@ impl Canvas<'_> {
         self.scroll_bar(rows, list.cursor.top, list.total);
     }
 
-    /// Draws a scroll bar on the line to the right of the rows. There is none if all rows are
-    /// visible.
+    fn put_aligned(&mut self, column: &Column, (x, y, width): (u16, u16, u16), text: &str, style: Style) {
+        match column.right {
+            true => self.put_right(x, y, width, text, style),
+            false => drop(self.put(x, y, width, text, style)),
+        }
+    }
+
+    /// Draws a scroll bar on the line to the right of the rows. There is none if all
+    /// rows are visible.
     pub fn scroll_bar(&mut self, rows: Rect, top: usize, total: usize) {
         let height = usize::from(rows.height);
         if total <= height || height == 0 {
@@ -220,7 +225,7 @@ impl Canvas<'_> {
         let (free, hidden) = (height - bar, total - height);
         let above =
             (top.min(hidden) * free).div_ceil(hidden).min(if top < hidden { free.saturating_sub(1) } else { free });
-        let style = self.part(Part::ActiveBorder);
+        let style = self.element(UiElement::ActiveBorder);
         for line in above..above + bar {
             self.put(rows.right(), rows.y + line as u16, 1, "█", style);
         }
@@ -228,22 +233,22 @@ impl Canvas<'_> {
 
     /// Highlights the selected row.
     pub fn select(&mut self, row: Rect, active: bool) {
-        let style = self.part(if active { Part::Selected } else { Part::Resting });
-        self.lay(row, style);
+        let style = self.element(if active { UiElement::Selected } else { UiElement::Resting });
+        self.apply_style(row, style);
     }
 }
 
-/// Position and width of each column, with one blank between two. The width of a hidden column is
-/// 0.
-fn places(area: Rect, columns: &[Column]) -> Vec<(u16, u16)> {
-    let shown = |column: &&Column| column.from <= area.width;
+/// Position and width of each column, with one blank between two. The width of a hidden
+/// column is 0.
+fn positions(area: Rect, columns: &[Column]) -> Vec<(u16, u16)> {
+    let shown = |column: &&Column| column.min_table_width <= area.width;
     let taken: u16 = columns.iter().filter(shown).map(|column| column.width + 1).sum::<u16>().saturating_sub(1);
     let parts: u16 = columns.iter().filter(shown).map(|column| column.grows).sum();
     let mut left = area.width.saturating_sub(taken);
     let mut parts_left = parts;
     let mut x = area.x;
     let place = |column: &Column| {
-        if column.from > area.width {
+        if column.min_table_width > area.width {
             return (x, 0);
         }
         let more = (left * column.grows).checked_div(parts_left).unwrap_or(0);
@@ -274,7 +279,7 @@ pub fn bar(value: u64, full: u64, width: usize) -> String {
 
 /// Vertical bars of `lines` lines, one for each value. The largest value fills all lines; a value
 /// above zero is always visible.
-pub fn uprights(values: &[u64], lines: usize) -> Vec<String> {
+pub fn vertical_bars(values: &[u64], lines: usize) -> Vec<String> {
     const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let most = values.iter().copied().max().unwrap_or(0).max(1);
     let eighths = |value: u64| match value {
@@ -295,13 +300,13 @@ mod tests {
         let columns = [
             Column::new("a", 3),
             Column::new("b", 5).grows(1),
-            Column::new("c", 4).from(40),
+            Column::new("c", 4).shown_from(40),
             Column::new("d", 2).grows(3),
         ];
         let area = |width| Rect { x: 1, y: 0, width, height: 3 };
-        assert_eq!(places(area(20), &columns), [(1, 3), (5, 7), (13, 0), (13, 8)]);
-        assert_eq!(places(area(40), &columns).last(), Some(&(21, 20)));
-        assert!(places(area(6), &columns).iter().all(|(x, width)| x + width <= 7));
+        assert_eq!(positions(area(20), &columns), [(1, 3), (5, 7), (13, 0), (13, 8)]);
+        assert_eq!(positions(area(40), &columns).last(), Some(&(21, 20)));
+        assert!(positions(area(6), &columns).iter().all(|(x, width)| x + width <= 7));
     }
 
     #[test]
@@ -310,7 +315,7 @@ mod tests {
         assert_eq!(bar(1, 1_000_000, 8), "▏");
         assert_eq!(bar(u64::MAX, 1, 2), "██");
         assert_eq!(bar(0, 10, 4), "");
-        assert_eq!(uprights(&[0, 1, 8], 1), [" ▁█"]);
-        assert_eq!(uprights(&[0, 1, 8, 5], 2), ["  █▂", " ▂██"]);
+        assert_eq!(vertical_bars(&[0, 1, 8], 1), [" ▁█"]);
+        assert_eq!(vertical_bars(&[0, 1, 8, 5], 2), ["  █▂", " ▂██"]);
     }
 }

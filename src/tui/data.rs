@@ -23,16 +23,16 @@ pub const PAGE: usize = 128;
 /// Limit of the rows of an answer without pages: as much as anybody scrolls through.
 pub const ROWS: usize = 20_000;
 
-/// Limit of the listed steps of a session: some tens of megabytes of memory. `mcptap layers` has no
-/// such limit.
+/// Limit of the listed steps of a session: some tens of megabytes of memory. `mcptap layers` has
+/// no such limit.
 pub const STEPS: usize = 1 << 21;
 
 /// A query to the store. Equal queries have equal answers until the store changes.
 ///
-/// Pages are numbered from 0. A `filter` is the text of a display filter; the empty one selects all
-/// messages.
+/// Pages are numbered from 0. A `filter` is the text of a display filter; the empty one
+/// selects all messages.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Request {
+pub enum Query {
     Sessions,
     /// Findings of captures without a session: they may explain why there is none.
     Unplaced,
@@ -68,7 +68,7 @@ pub enum Request {
         page: usize,
     },
     /// The messages of a session and of the other sessions of the same host at that time.
-    Together(SessionNumber),
+    AllServers(SessionNumber),
     /// The rows in the same group as a row of a filtered list: a batch or an operation.
     Group {
         session: SessionNumber,
@@ -90,7 +90,7 @@ pub enum Request {
         message: MessageNumber,
     },
     /// The row of the next message after row `after` that failed or has findings.
-    NextOdd {
+    NextProblem {
         session: SessionNumber,
         filter: String,
         after: usize,
@@ -111,16 +111,16 @@ pub enum Request {
     },
 }
 
-impl Request {
+impl Query {
     /// Whether the query is repeated whenever the store changes, instead of once a second. Such
     /// queries take only a few index steps.
     pub fn is_quick(&self) -> bool {
-        matches!(self, Request::Messages { .. } | Request::Packets { .. } | Request::Stderr { .. })
+        matches!(self, Query::Messages { .. } | Query::Packets { .. } | Query::Stderr { .. })
     }
 
     /// Whether the query is answered before others, because the user waits for it.
     pub fn is_urgent(&self) -> bool {
-        self.is_quick() || matches!(self, Request::Detail(..) | Request::Packet(..))
+        self.is_quick() || matches!(self, Query::Detail(..) | Query::Packet(..))
     }
 }
 
@@ -143,7 +143,7 @@ pub enum Answer {
     Packet(Option<Box<PacketDetail>>),
     Capabilities(Vec<CapabilityRow>),
     Stderr(Rows<StderrLine>),
-    Together(Together),
+    AllServers(HostSessions),
     /// To [`Query::Group`] and [`Query::Groups`]: the rows of each group. The first row represents
     /// the group when it is folded.
     Groups(Vec<Vec<usize>>),
@@ -209,7 +209,7 @@ pub struct Detail {
     /// The bytes that nodes refer to. The first source is always the message's own text.
     pub sources: Vec<Source>,
     /// The runs of the text's bytes in the other sources.
-    pub carried: Vec<Carried>,
+    pub carried: Vec<CarriedRun>,
     /// A curl command that sends the message again, if HTTP carried it.
     pub curl: Option<String>,
 }
@@ -226,7 +226,7 @@ pub struct LayerNode {
     /// The value of a field, or a summary of a layer.
     pub value: String,
     /// Its bytes: a source and a range of it.
-    pub place: Option<(usize, Range<usize>)>,
+    pub location: Option<(usize, Range<usize>)>,
     /// Whether something is wrong with it.
     pub odd: bool,
 }
@@ -242,7 +242,7 @@ pub struct Source {
 
 /// A run of the text's bytes in another source.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Carried {
+pub struct CarriedRun {
     /// The range in the text.
     pub text: Range<usize>,
     pub source: usize,
@@ -250,7 +250,7 @@ pub struct Carried {
     pub at: usize,
     /// `Some(length)`: the text was derived (inflated, decrypted) from this many bytes as a whole,
     /// so no single byte has a position.
-    pub whole: Option<usize>,
+    pub derived_length: Option<usize>,
 }
 
 impl Detail {
@@ -259,14 +259,14 @@ impl Detail {
     }
 
     /// The ranges of a source that carry these bytes of the text.
-    pub fn places(&self, text: &Range<usize>, source: usize) -> Vec<Range<usize>> {
+    pub fn ranges_in(&self, text: &Range<usize>, source: usize) -> Vec<Range<usize>> {
         if source == TEXT {
             return vec![text.clone()];
         }
         let runs = self.carried.iter().filter(|run| run.source == source);
         runs.filter_map(|run| {
             let (start, end) = (run.text.start.max(text.start), run.text.end.min(text.end));
-            (start < end).then(|| match run.whole {
+            (start < end).then(|| match run.derived_length {
                 Some(length) => run.at..run.at + length,
                 None => run.at + start - run.text.start..run.at + end - run.text.start,
             })
@@ -281,14 +281,14 @@ impl Detail {
         }
         let run = self.carried.iter().find(|run| {
             let length = run.text.len();
-            run.source == source && run.whole.is_none() && (run.at..run.at + length).contains(&offset)
+            run.source == source && run.derived_length.is_none() && (run.at..run.at + length).contains(&offset)
         })?;
         Some(run.text.start + offset - run.at)
     }
 
     /// The packets that carry bytes of the text.
     pub fn packets(&self, text: &Range<usize>) -> Vec<PacketNumber> {
-        let carries = |source: &usize| !self.places(text, *source).is_empty();
+        let carries = |source: &usize| !self.ranges_in(text, *source).is_empty();
         let sources = (TEXT + 1..self.sources.len()).filter(carries);
         sources.filter_map(|source| self.sources[source].packet).collect()
     }
@@ -311,7 +311,7 @@ pub enum FindingLine {
 
 /// The sessions that a host had at the same time, for the sequence of all servers.
 #[derive(Clone, Debug, Default)]
-pub struct Together {
+pub struct HostSessions {
     /// The sessions, each with the name of its server.
     pub sessions: Vec<(SessionNumber, String)>,
     /// Their messages in order of time.
@@ -326,7 +326,6 @@ pub struct PacketRow {
     pub number: PacketNumber,
     /// Its capture time.
     pub time: Time,
-    pub connection: ConnectionId,
     /// The side that sent it, if known.
     pub from: Option<Side>,
     /// The side that is the client.
@@ -344,7 +343,6 @@ pub struct PacketRow {
 /// One packet in detail.
 #[derive(Clone, Debug)]
 pub struct PacketDetail {
-    pub number: PacketNumber,
     /// Its headers and their fields.
     pub nodes: Vec<LayerNode>,
     pub source: Source,
@@ -419,7 +417,7 @@ pub enum Progress {
     /// Bytes read, and all bytes if known.
     Reading(u64, Option<u64>),
     Done,
-    /// It stopped, for this reason.
+    /// The import stopped, for this reason.
     Failed(String),
 }
 

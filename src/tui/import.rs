@@ -17,7 +17,7 @@ use crate::source::keylog::WithKeyLog;
 use crate::store::{CaptureInfo, CaptureKind, Options, Place, Summary, Writer};
 
 /// Interval at which newly read messages are made visible.
-const SHOWN: Duration = Duration::from_millis(100);
+const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Options for decoding captures.
 #[derive(Clone, Debug, Default)]
@@ -63,11 +63,11 @@ impl Import {
         };
         let mut pipeline = Pipeline::new(options);
         let saver = Saver::new(self.writer, false);
-        let mut recorder = Recorder { saver, progress, shown: Instant::now() };
-        let read = engine::run(&mut self.source, &mut pipeline, &mut recorder, stop);
+        let mut listener = ImportListener { saver, progress, reported: Instant::now() };
+        let read = engine::run(&mut self.source, &mut pipeline, &mut listener, stop);
         let skipped = pipeline.counts().skipped.iter().map(|(reason, count)| ((*reason).to_owned(), *count));
         let summary = Summary { ended: now(), skipped: skipped.collect(), damage: Vec::new() };
-        let Recorder { saver, progress, .. } = recorder;
+        let ImportListener { saver, progress, .. } = listener;
         let saved = saver.finish(summary);
         progress(match read.and(saved.map(drop)) {
             Ok(()) => Progress::Done,
@@ -77,13 +77,13 @@ impl Import {
 }
 
 /// Saves what is read and reports progress.
-struct Recorder<'p> {
+struct ImportListener<'p> {
     saver: Saver,
     progress: &'p mut dyn FnMut(Progress),
-    shown: Instant,
+    reported: Instant,
 }
 
-impl Listener for Recorder<'_> {
+impl Listener for ImportListener<'_> {
     fn packet(&mut self, packet: &Packet<'_>) -> Result<()> {
         self.saver.packet(packet)
     }
@@ -101,8 +101,8 @@ impl Listener for Recorder<'_> {
     }
 
     fn progress(&mut self, read: u64, total: Option<u64>) {
-        if self.shown.elapsed() >= SHOWN {
-            self.shown = Instant::now();
+        if self.reported.elapsed() >= REPORT_INTERVAL {
+            self.reported = Instant::now();
             // Written now, because the user is looking. An error is reported again at the end.
             let _ = self.saver.idle();
             (self.progress)(Progress::Reading(read, total));

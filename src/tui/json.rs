@@ -13,8 +13,8 @@ use serde_json::value::RawValue;
 
 use crate::decode::json;
 
-/// Limit of the shown children of one node. A list of a million is searched and exported, not
-/// scrolled through.
+/// Limit of the shown children of one node. A list of a million is searched and exported,
+/// not scrolled through.
 pub const CHILDREN: usize = 5_000;
 
 /// Rows that are unfolded at first.
@@ -28,7 +28,7 @@ const NODES: usize = 100_000;
 
 /// The type of a JSON value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum JsonKind {
     /// `{…}` with this number of members.
     Object(usize),
     /// `[…]` with this number of elements.
@@ -41,7 +41,7 @@ pub enum Kind {
 
 /// The step of a JSONPath that leads from a node to its child.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Name {
+pub enum PathStep {
     /// The whole text.
     Root,
     /// A member's name, as a range of the text with its quotes.
@@ -55,10 +55,10 @@ pub enum Name {
 pub struct Node {
     /// The number of nodes above it.
     pub depth: usize,
-    pub name: Name,
+    pub step: PathStep,
     /// The range of the value in the text.
     pub value: Range<usize>,
-    pub kind: Kind,
+    pub kind: JsonKind,
     /// Whether its children are shown.
     pub open: bool,
     parent: Option<usize>,
@@ -67,21 +67,21 @@ pub struct Node {
 }
 
 impl Node {
-    fn new(depth: usize, name: Name, parent: Option<usize>, value: Range<usize>, json: &str) -> Node {
-        Node { depth, name, kind: kind(json), value, open: false, parent, children: None }
+    fn new(depth: usize, step: PathStep, parent: Option<usize>, value: Range<usize>, json: &str) -> Node {
+        Node { depth, step, kind: kind(json), value, open: false, parent, children: None }
     }
 
     /// The range of the value together with its name.
     pub fn range(&self) -> Range<usize> {
-        match &self.name {
-            Name::Member(name) => name.start..self.value.end,
-            Name::Root | Name::Element(_) => self.value.clone(),
+        match &self.step {
+            PathStep::Member(name) => name.start..self.value.end,
+            PathStep::Root | PathStep::Element(_) => self.value.clone(),
         }
     }
 
     /// Whether it has children.
-    pub fn folds(&self) -> bool {
-        matches!(self.kind, Kind::Object(1..) | Kind::Array(1..))
+    pub fn has_children(&self) -> bool {
+        matches!(self.kind, JsonKind::Object(1..) | JsonKind::Array(1..))
     }
 }
 
@@ -98,7 +98,7 @@ impl Tree {
         let json: &RawValue = serde_json::from_slice(text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)).ok()?;
         // The raw value is a part of the text, without the blanks around it.
         let start = json.get().as_ptr() as usize - text.as_ptr() as usize;
-        let root = Node::new(0, Name::Root, None, start..start + json.get().len(), json.get());
+        let root = Node::new(0, PathStep::Root, None, start..start + json.get().len(), json.get());
         let mut tree = Tree { nodes: vec![root], rows: Vec::new() };
         tree.unfold(text, ROWS_AT_FIRST);
         Some(tree)
@@ -123,7 +123,7 @@ impl Tree {
     pub fn set_open(&mut self, text: &[u8], row: usize, open: bool) {
         if let Some(&index) = self.rows.get(row) {
             self.open(text, index, open);
-            self.lay_out();
+            self.update_rows();
         }
     }
 
@@ -134,7 +134,7 @@ impl Tree {
             self.open(text, next, true);
             next += 1;
         }
-        self.lay_out();
+        self.update_rows();
     }
 
     /// Unfolds everything, up to 100,000 nodes.
@@ -148,13 +148,13 @@ impl Tree {
         self.row_of(parent)
     }
 
-    /// Unfolds everything that hides the innermost node around this byte of the text. Returns its
-    /// row.
+    /// Unfolds everything that hides the innermost node around this byte of the text.
+    /// Returns its row.
     pub fn reveal(&mut self, text: &[u8], offset: usize) -> Option<usize> {
         // Without JSON there are no nodes.
         let mut index = self.nodes.first().map(|_| 0)?;
-        // Each level is scanned again. Without a limit, a text of brackets would cost the square of
-        // its length.
+        // Each level is scanned again. Without a limit, a text of brackets would cost the square
+        // of its length.
         for _ in 0..DEPTH {
             self.open(text, index, true);
             let children = self.nodes[index].children.clone().unwrap_or_default();
@@ -163,7 +163,7 @@ impl Tree {
                 None => break,
             }
         }
-        self.lay_out();
+        self.update_rows();
         self.row_of(index)
     }
 
@@ -172,15 +172,15 @@ impl Tree {
         let mut steps = Vec::new();
         let mut next = self.rows.get(row).copied();
         while let Some(index) = next {
-            steps.push(&self.nodes[index].name);
+            steps.push(&self.nodes[index].step);
             next = self.nodes[index].parent;
         }
         let mut path = String::new();
         for step in steps.into_iter().rev() {
             match step {
-                Name::Root => path.push('$'),
-                Name::Element(index) => path.push_str(&format!("[{index}]")),
-                Name::Member(range) => path.push_str(&member_step(text.get(range.clone()).unwrap_or_default())),
+                PathStep::Root => path.push('$'),
+                PathStep::Element(index) => path.push_str(&format!("[{index}]")),
+                PathStep::Member(range) => path.push_str(&member_step(text.get(range.clone()).unwrap_or_default())),
             }
         }
         path
@@ -189,7 +189,7 @@ impl Tree {
     /// Folds or unfolds a node. Its children are parsed the first time.
     fn open(&mut self, text: &[u8], index: usize, open: bool) {
         let node = &self.nodes[index];
-        if !node.folds() {
+        if !node.has_children() {
             return;
         }
         if open && node.children.is_none() {
@@ -205,12 +205,12 @@ impl Tree {
                 if count == CHILDREN {
                     return ControlFlow::Break(());
                 }
-                let name = name.map_or(Name::Element(count), |name| Name::Member(range(name)));
+                let name = name.map_or(PathStep::Element(count), |name| PathStep::Member(range(name)));
                 self.nodes.push(Node::new(depth, name, Some(index), range(value), value));
                 ControlFlow::Continue(())
             };
             match kind {
-                Kind::Object(_) => json::members(json, &mut |name, value| add(Some(name), value)),
+                JsonKind::Object(_) => json::members(json, &mut |name, value| add(Some(name), value)),
                 _ => json::elements(json, &mut |value| add(None, value)),
             };
             self.nodes[index].children = Some(start..self.nodes.len());
@@ -219,7 +219,7 @@ impl Tree {
     }
 
     /// Computes the rows: each unfolded node is followed by its children.
-    fn lay_out(&mut self) {
+    fn update_rows(&mut self) {
         self.rows.clear();
         let mut open: Vec<usize> = self.nodes.first().map(|_| 0).into_iter().collect();
         while let Some(index) = open.pop() {
@@ -237,7 +237,7 @@ impl Tree {
 }
 
 /// The type of a value. Its members or elements are counted.
-fn kind(json: &str) -> Kind {
+fn kind(json: &str) -> JsonKind {
     let mut count = 0;
     let mut one = || {
         count += 1;
@@ -246,14 +246,14 @@ fn kind(json: &str) -> Kind {
     match json.as_bytes().first() {
         Some(b'{') => {
             json::members(json, &mut |_, _| one());
-            Kind::Object(count)
+            JsonKind::Object(count)
         }
         Some(b'[') => {
             json::elements(json, &mut |_| one());
-            Kind::Array(count)
+            JsonKind::Array(count)
         }
-        Some(b'"') => Kind::String,
-        _ => Kind::Plain,
+        Some(b'"') => JsonKind::String,
+        _ => JsonKind::Plain,
     }
 }
 

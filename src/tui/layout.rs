@@ -1,12 +1,12 @@
 //! The layout of the screen.
 //!
 //! ```text
-//! ┌ capture.pcapng ▸ 1 weather ▸ messages ───────────────── / tool = get_weather ┐  where, and the filter
-//! │ 1 messages  2 sequence  3 layers  4 findings  5 stats  6 packets  7 tools …  │  tabs
-//! │     #       time    method          about                    id   latency    │  ┐
-//! │     4   0.013400 →  tools/call      get_weather city=Quito    3    238 ms ██ │  │ the screen's pane
-//! │     …                                                                        │  ┘
-//! └ ⏎ open · p partner · / filter · ? help ─────────────── live · 103 messages ──┘  keys, and how things stand
+//! ┌ capture.pcapng ▸ 1 weather ▸ messages ───────────────── / tool = get_weather ┐ path, filter
+//! │ 1 messages  2 sequence  3 layers  4 findings  5 stats  6 packets  7 tools …  │ tabs
+//! │     #       time    method          about                    id   latency    │ ┐
+//! │     4   0.013400 →  tools/call      get_weather city=Quito    3    238 ms ██ │ │ the pane
+//! │     …                                                                        │ ┘
+//! └ ⏎ open · p partner · / filter · ? help ─────────────── live · 103 messages ──┘
 //!
 //! one message, where there is room                    and where there is not
 //! ├ layers ───────┬ json ─────────┬ bytes: packet ─┤  ├ layers ───────┬ json ──────────────────┤
@@ -21,13 +21,14 @@ use std::ops::Range;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::app::{App, Mode, Prompt, Screen};
+use super::app::{App, Mode};
 use super::canvas::Canvas;
 use super::data::{Progress, STEPS};
 use super::keys::{Binding, Command, KEYS, sign};
 use super::pane;
-use super::replay::run::State;
-use super::theme::Part;
+use super::replay::run::RequestState;
+use super::screen::Screen;
+use super::theme::UiElement;
 use crate::view::paint::Tone;
 use crate::view::{parties, safe, units};
 
@@ -39,15 +40,6 @@ const SIDE_BY_SIDE: u16 = 120;
 
 /// From this height on, the selected message is shown below the list or the sequence.
 const TALL: u16 = 30;
-
-/// Rows of the panes of one message.
-#[derive(Clone, Copy, Debug)]
-pub struct Heights {
-    pub list: usize,
-    pub layers: usize,
-    pub json: usize,
-    pub bytes: usize,
-}
 
 /// The panes of one message, without the lines between them.
 #[derive(Clone, Copy, Debug)]
@@ -108,25 +100,13 @@ pub fn list_height(size: (u16, u16), screen: Screen) -> usize {
     usize::from(list_area(size, screen).height.saturating_sub(1))
 }
 
-/// Visible rows of the panes of one message.
-pub fn pane_heights(size: (u16, u16), screen: Screen) -> Heights {
-    let areas = detail(size, screen);
-    let rows = |area: Rect| usize::from(area.height);
-    Heights {
-        list: rows(areas.list).saturating_sub(1),
-        layers: rows(areas.layers),
-        json: rows(areas.json),
-        bytes: rows(areas.bytes),
-    }
-}
-
 /// Bytes in a row of the bytes pane, so that offset, hexadecimal, text and blanks fit.
 pub fn bytes_per_row(size: (u16, u16)) -> usize {
     if detail(size, Screen::Detail).bytes.width >= pane::bytes::width(16) { 16 } else { 8 }
 }
 
-/// Whether the panes of the selected message are visible. Below messages and arrows they need a
-/// tall terminal.
+/// Whether the panes of the selected message are visible. Below messages and arrows they need
+/// a tall terminal.
 pub fn has_panes(size: (u16, u16), screen: Screen) -> bool {
     match screen {
         Screen::Detail => true,
@@ -174,7 +154,7 @@ pub fn draw(app: &App, buffer: &mut Buffer) -> Option<(u16, u16)> {
     let area = buffer.area;
     let mut canvas = Canvas { buffer, theme: app.theme };
     if area.width < LEAST.0 || area.height < LEAST.1 {
-        canvas.message(area, &format!("too small: {} × {} at least", LEAST.0, LEAST.1));
+        canvas.message(area, &format!("terminal too small: at least {} × {}", LEAST.0, LEAST.1));
         return None;
     }
     frame(app, &mut canvas, area);
@@ -210,18 +190,9 @@ pub fn draw(app: &App, buffer: &mut Buffer) -> Option<(u16, u16)> {
 }
 
 fn frame(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
-    let border = canvas.part(Part::Border);
+    let border = canvas.element(UiElement::Border);
     let (right, bottom) = (area.right() - 1, area.bottom() - 1);
-    for y in [0, bottom] {
-        canvas.rule(1, right, y, border);
-    }
-    for (x, y, corner) in [(0, 0, "┌"), (right, 0, "┐"), (0, bottom, "└"), (right, bottom, "┘")] {
-        canvas.put(x, y, 1, corner, border);
-    }
-    for y in 1..bottom {
-        canvas.put(0, y, 1, "│", border);
-        canvas.put(right, y, 1, "│", border);
-    }
+    canvas.outline(area, border);
     let end = path(app, canvas, area.width - 4);
     if !app.filter.is_empty() {
         let style = canvas.tone(Tone::Warning);
@@ -257,21 +228,22 @@ fn path(app: &App, canvas: &mut Canvas<'_>, width: u16) -> u16 {
 }
 
 /// The tabs: screen, columns and number of each.
-pub fn tab_places(app: &App) -> Vec<(Screen, Range<u16>, usize)> {
+pub fn tab_positions(app: &App) -> Vec<(Screen, Range<u16>, usize)> {
     // With less room the blanks go first, then the tab of the sessions (esc leads there), then the
     // names of the last tabs.
-    let fits = |places: &Vec<(Screen, Range<u16>, usize)>| places.last().is_none_or(|(_, at, _)| at.end < app.size.0);
-    let tight = |names: usize| tab_places_in(app, 1, false, names);
+    let fits =
+        |positions: &Vec<(Screen, Range<u16>, usize)>| positions.last().is_none_or(|(_, at, _)| at.end < app.size.0);
+    let tight = |names: usize| tab_positions_with(app, 1, false, names);
     let choices =
-        [(2, true), (1, true), (1, false)].map(|(gap, sessions)| tab_places_in(app, gap, sessions, usize::MAX));
+        [(2, true), (1, true), (1, false)].map(|(gap, sessions)| tab_positions_with(app, gap, sessions, usize::MAX));
     choices.into_iter().find(fits).or_else(|| (2..8).rev().map(tight).find(fits)).unwrap_or_else(|| tight(2))
 }
 
 /// The tabs with `gap` blanks between two, with or without the sessions, and with the names of the
 /// first `names` tabs.
-fn tab_places_in(app: &App, gap: u16, sessions: bool, names: usize) -> Vec<(Screen, Range<u16>, usize)> {
+fn tab_positions_with(app: &App, gap: u16, sessions: bool, names: usize) -> Vec<(Screen, Range<u16>, usize)> {
     let mut x = 2;
-    let mut places = Vec::new();
+    let mut positions = Vec::new();
     for (number, screen) in Screen::ALL.into_iter().enumerate() {
         let is_left_out = match screen {
             Screen::Sessions => !sessions,
@@ -285,16 +257,16 @@ fn tab_places_in(app: &App, gap: u16, sessions: bool, names: usize) -> Vec<(Scre
         }
         let is_named = number <= names || screen == app.screen || screen == Screen::Replay;
         let end = if is_named { x + 2 + screen.name().len() as u16 } else { x + 1 };
-        places.push((screen, x..end, number));
+        positions.push((screen, x..end, number));
         x = end + gap;
     }
-    places
+    positions
 }
 
 fn tabs(app: &App, canvas: &mut Canvas<'_>, end: u16) {
-    let (dim, key, here) = (canvas.tone(Tone::Dim), canvas.part(Part::Key), canvas.part(Part::Tab));
+    let (dim, key, here) = (canvas.tone(Tone::Dim), canvas.element(UiElement::Key), canvas.element(UiElement::Tab));
     let shown = if app.screen == Screen::Detail { Screen::Messages } else { app.screen };
-    for (screen, at, number) in tab_places(app) {
+    for (screen, at, number) in tab_positions(app) {
         let x = canvas.put(at.start, 1, end.saturating_sub(at.start), &number.to_string(), key);
         let style = if screen == shown { here } else { dim };
         canvas.put(x + 1, 1, at.end.min(end).saturating_sub(x + 1), screen.name(), style);
@@ -308,9 +280,9 @@ fn footer(app: &App, canvas: &mut Canvas<'_>, y: u16, end: u16) {
         canvas.put(2, y, end.saturating_sub(2), &format!(" {} ", notice.text), style);
         return;
     }
-    let (dim, key) = (canvas.tone(Tone::Dim), canvas.part(Part::Key));
+    let (dim, key) = (canvas.tone(Tone::Dim), canvas.element(UiElement::Key));
     let shown = |binding: &&Binding| {
-        !binding.short.is_empty() && binding.on.holds(app.screen) && is_of_use(binding.command, app)
+        !binding.short.is_empty() && binding.scope.includes(app.screen) && is_of_use(binding.command, app)
     };
     let width = |binding: &Binding| (sign(binding.keys[0]).chars().count() + binding.short.len() + 3) as u16;
     let mut put = |x, binding: &Binding| {
@@ -332,14 +304,14 @@ fn footer(app: &App, canvas: &mut Canvas<'_>, y: u16, end: u16) {
     }
 }
 
-/// Whether a key that works everywhere does something on this screen. The footer has no room for
-/// others.
+/// Whether a key that works everywhere does something on this screen. The footer has no
+/// room for others.
 fn is_of_use(command: Command, app: &App) -> bool {
     let screen = app.screen;
     match command {
         Command::Help | Command::Quit => true,
         _ if app.session.is_none() => false,
-        Command::Wire => !matches!(
+        Command::ShowPacket => !matches!(
             screen,
             Screen::Sessions | Screen::Statistics | Screen::Tools | Screen::Stderr | Screen::Replay | Screen::Packets
         ),
@@ -362,7 +334,8 @@ fn state(app: &App) -> (String, Tone) {
         Some(Progress::Done) | None => {}
     }
     if let Some(run) = app.replays.run.as_ref().filter(|run| run.is_going()) {
-        let done = run.rows.iter().filter(|row| !matches!(row.state, State::Waiting | State::Sent)).count();
+        let done =
+            run.rows.iter().filter(|row| !matches!(row.state, RequestState::Waiting | RequestState::Sent)).count();
         return (format!("replaying {done} of {}", run.rows.len()), Tone::Warning);
     }
     let live = match (app.session_row().is_some_and(|row| row.live), app.follow) {
@@ -372,28 +345,28 @@ fn state(app: &App) -> (String, Tone) {
         (false, true) => "following · ",
         (false, false) => "",
     };
-    let (place, tone) = place(app);
+    let (position, tone) = position(app);
     let tone = if live.is_empty() || tone != Tone::Dim { tone } else { Tone::Good };
-    match place.is_empty() {
+    match position.is_empty() {
         true => (live.trim_end_matches(" · ").to_owned(), tone),
-        false => (format!("{live}{place}"), tone),
+        false => (format!("{live}{position}"), tone),
     }
 }
 
 /// The selected row of the screen's list, and the number of rows.
-fn place(app: &App) -> (String, Tone) {
+fn position(app: &App) -> (String, Tone) {
     let row = app.cursor(app.screen).selected + 1;
     let of = |total: usize, noun: &str| match total {
         0 => (String::new(), Tone::Dim),
         _ => (format!("{row} of {}", units::count(total as u64, noun)), Tone::Dim),
     };
     let rows = |noun: &str| app.rows(app.screen).map_or((String::new(), Tone::Dim), |total| of(total, noun));
-    let steps = || app.session.and_then(|session| app.pages.steps(session));
+    let steps = || app.session.and_then(|session| app.cache.steps.of(&session));
     match app.screen {
         Screen::Sessions => rows("session"),
         Screen::Layers => match steps() {
             Some(steps) if steps.is_complete() && steps.total() >= STEPS => {
-                ("more steps than are listed: mcptap layers has all".to_owned(), Tone::Warning)
+                ("not all steps are listed: mcptap layers shows all".to_owned(), Tone::Warning)
             }
             Some(steps) if !steps.is_complete() => (format!("{row} of {}+ steps", steps.total()), Tone::Warning),
             _ => rows("step"),
@@ -416,19 +389,11 @@ fn place(app: &App) -> (String, Tone) {
 fn messages(app: &App, row: usize) -> (String, Tone) {
     let Some((total, complete)) = app.message_count() else { return (String::new(), Tone::Dim) };
     let all = app.session_row().map_or(0, |row| row.session.messages);
-    let row = app.folds.row(row.saturating_sub(1)) + 1;
+    let row = app.folds.list_row(row.saturating_sub(1)) + 1;
     match (app.filter.is_empty(), complete) {
         _ if total == 0 && complete => (units::count(all, "message"), Tone::Dim),
         (true, _) => (format!("{row} of {}", units::count(total as u64, "message")), Tone::Dim),
         (false, true) => (format!("{row} of {total} found in {}", units::count(all, "message")), Tone::Dim),
         (false, false) => (format!("searching: {total} found in {}", units::count(all, "message")), Tone::Warning),
-    }
-}
-
-pub fn prompt_sign(prompt: Prompt) -> &'static str {
-    match prompt {
-        Prompt::Filter => "filter ",
-        Prompt::Search => "search ",
-        Prompt::Command => ":",
     }
 }

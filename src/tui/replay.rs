@@ -1,19 +1,19 @@
 //! Replays from the screen: a form, a run on its own thread, and both answers side by side.
 //!
 //! ```text
-//!  R, :replay ─► Form ── ctrl-r ─► Order ─► runner thread ── Told ─► Run ─► pane/replay
-//!                 ▲                            │  (replay::Job: the one that the command line uses)
-//!                 └── what has to be asked ◄───┘
+//!  R, :replay ─► Form ─ ctrl-r ─► Submission ─► replay thread ─ ReplayUpdate ─► Run ─► pane/replay
+//!                 ▲                                  │  (a replay::Job, as on the command line)
+//!                 └────── questions for consent ─────┘
 //! ```
 //!
 //! The state is plain data, as on every other screen. The drawing thread does not wait for the
 //! server. Only the answers that are shown are read from the recording.
 
-pub mod beside;
 pub mod form;
 pub mod options;
 pub mod run;
 pub mod runner;
+pub mod side_by_side;
 
 use std::collections::BTreeMap;
 
@@ -31,16 +31,16 @@ pub struct Replays {
     /// The last target of each session: the form begins with it.
     pub targets: BTreeMap<SessionNumber, String>,
     /// The last header fields, as the user wrote them.
-    pub fields: String,
+    pub headers: String,
     /// The last options, as the user wrote them.
     pub options: String,
     /// The number of the last submission. Updates of earlier ones are ignored.
-    pub last: u64,
+    pub last_number: u64,
 }
 
 /// A session or request that the user sends again with the form.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Order {
+pub struct Submission {
     pub number: u64,
     pub session: SessionNumber,
     /// Only this request of the session, if there is one.
@@ -48,7 +48,7 @@ pub struct Order {
     /// A URL, or a command line.
     pub target: String,
     /// Header fields, one per line: `Name: value`. A word `$NAME` is an environment variable.
-    pub fields: String,
+    pub headers: String,
     /// Further options, in the syntax of the command line.
     pub options: String,
     /// The user's decision about destructive tools and missing secrets.
@@ -71,9 +71,9 @@ pub enum Consent {
     #[default]
     Ask,
     /// Everything is sent.
-    All,
+    SendAll,
     /// Destructive tools are skipped.
-    Harmless,
+    SkipDestructive,
 }
 
 /// The initial values of the form, read from the store.

@@ -7,8 +7,8 @@ use anyhow::{Context, Result};
 use crossbeam_channel::{Sender, bounded};
 
 use super::app::Input;
-use super::replay::run::{Finished, Told};
-use super::replay::{Order, runner};
+use super::replay::run::{Finished, ReplayUpdate};
+use super::replay::{Submission, runner};
 use crate::replay::plan::StepIndex;
 use crate::store::Place;
 
@@ -32,13 +32,13 @@ impl Replayer {
     /// # Errors
     ///
     /// No further thread can be created.
-    pub fn start(&mut self, order: Order) -> Result<()> {
+    pub fn start(&mut self, submission: Submission) -> Result<()> {
         let (go, stop) = bounded(0);
         let (place, inputs) = (self.place.clone(), self.inputs.clone());
         let run = move || {
-            let number = order.number;
+            let number = submission.number;
             // The screen may be gone before the replay ends.
-            runner::run(&order, &place, &mut |told| drop(inputs.send(Input::Replay(number, told))), stop);
+            runner::run(&submission, &place, &mut |update| drop(inputs.send(Input::Replay(number, update))), stop);
         };
         thread::Builder::new().name("replay".to_owned()).spawn(run).context("cannot start a replay")?;
         self.going = Some(go);
@@ -52,7 +52,8 @@ impl Replayer {
     /// No further thread can be created.
     pub fn read(&self, number: u64, finished: Arc<Finished>, step: StepIndex) -> Result<()> {
         let inputs = self.inputs.clone();
-        let read = move || drop(inputs.send(Input::Replay(number, Told::Answers(step, finished.answers(step)))));
+        let read =
+            move || drop(inputs.send(Input::Replay(number, ReplayUpdate::Answers(step, finished.answers(step)))));
         thread::Builder::new().name("answers".to_owned()).spawn(read).context("cannot read the answers")?;
         Ok(())
     }

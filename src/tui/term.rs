@@ -1,5 +1,5 @@
-//! The terminal: set up at the start, and restored on every way out: return, panic, signal,
-//! suspension.
+//! The terminal: set up at the start, and restored on every way out: return,
+//! panic, signal, suspension.
 
 use std::io::{Stdout, Write, stdout};
 use std::panic;
@@ -42,14 +42,14 @@ impl Screen {
         &mut self.terminal
     }
 
-    /// Restores the terminal, stops this process until it is continued, and sets the terminal up
-    /// again.
+    /// Restores the terminal, stops this process until it is continued, and sets the
+    /// terminal up again.
     ///
     /// # Errors
     ///
     /// The terminal cannot be configured.
-    pub fn sleep(&mut self) -> Result<()> {
-        give_back();
+    pub fn suspend(&mut self) -> Result<()> {
+        restore();
         // The process stops here; `fg` continues it on the next line. SIGSTOP cannot be caught, so
         // the handlers of other signals stay.
         #[cfg(unix)]
@@ -75,7 +75,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        give_back();
+        restore();
     }
 }
 
@@ -86,7 +86,7 @@ fn take() -> std::io::Result<()> {
 }
 
 /// Restores the terminal. Errors are ignored, because the terminal itself may be gone.
-fn give_back() {
+fn restore() {
     if TAKEN.swap(false, Ordering::SeqCst) {
         let _ = execute!(stdout(), DisableMouseCapture, DisableBracketedPaste, LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
@@ -94,14 +94,14 @@ fn give_back() {
     }
 }
 
-/// Restores the terminal before a panic's message is printed. The screen would hide the message
-/// otherwise.
+/// Restores the terminal before a panic's message is printed. The screen would hide
+/// the message otherwise.
 fn restore_on_panic() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let before = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
-            give_back();
+            restore();
             before(info);
         }));
     });

@@ -4,10 +4,13 @@ use ratatui::style::{Color, Modifier, Style};
 
 use crate::view::paint::Tone;
 
+/// A set of colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Theme {
+    /// Light text on a dark background.
     #[default]
     Dark,
+    /// Dark text on a light background.
     Light,
     /// No colours: bold, dim, underlined and reversed text. It is used if `NO_COLOR` is set.
     Mono,
@@ -15,7 +18,7 @@ pub enum Theme {
 
 /// Elements of the screen, in addition to the tones of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum UiElement {
     /// Lines between panes.
     Border,
     /// Frame of the pane that receives the keys.
@@ -38,7 +41,7 @@ pub enum Part {
     Mark,
     /// Names of JSON members.
     Name,
-    /// JSON strings.
+    /// Values that are JSON strings.
     Text,
     /// JSON numbers, booleans and null.
     Number,
@@ -94,7 +97,7 @@ impl Theme {
     }
 
     /// The style of an element of the screen.
-    pub fn part(self, part: Part) -> Style {
+    pub fn element(self, element: UiElement) -> Style {
         let style = Style::new();
         let colours = |dark: u8, light: u8| match self {
             Theme::Dark => style.fg(Color::Indexed(dark)),
@@ -106,26 +109,26 @@ impl Theme {
             Theme::Light => style.bg(Color::Indexed(light)),
             Theme::Mono => style.add_modifier(Modifier::REVERSED),
         };
-        match part {
-            Part::Border => match self {
+        match element {
+            UiElement::Border => match self {
                 Theme::Mono => style.add_modifier(Modifier::DIM),
                 _ => colours(240, 250),
             },
-            Part::ActiveBorder => colours(110, 25),
-            Part::Head => self.tone(Tone::Dim),
-            Part::Selected => ground(238, 253).add_modifier(Modifier::BOLD),
-            Part::Resting => match self {
+            UiElement::ActiveBorder => colours(110, 25),
+            UiElement::Head => self.tone(Tone::Dim),
+            UiElement::Selected => ground(238, 253).add_modifier(Modifier::BOLD),
+            UiElement::Resting => match self {
                 Theme::Mono => style.add_modifier(Modifier::UNDERLINED),
                 _ => ground(235, 255),
             },
-            Part::Tab => colours(110, 25).add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
-            Part::Key => colours(110, 25).add_modifier(Modifier::BOLD),
-            Part::Linked => ground(24, 153),
-            Part::Found => ground(94, 222),
-            Part::Mark => colours(176, 90).add_modifier(Modifier::BOLD),
-            Part::Name => colours(110, 25),
-            Part::Text => colours(150, 28),
-            Part::Number => colours(180, 130),
+            UiElement::Tab => colours(110, 25).add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
+            UiElement::Key => colours(110, 25).add_modifier(Modifier::BOLD),
+            UiElement::Linked => ground(24, 153),
+            UiElement::Found => ground(94, 222),
+            UiElement::Mark => colours(176, 90).add_modifier(Modifier::BOLD),
+            UiElement::Name => colours(110, 25),
+            UiElement::Text => colours(150, 28),
+            UiElement::Number => colours(180, 130),
         }
     }
 }
@@ -136,8 +139,17 @@ mod tests {
 
     #[test]
     fn mono_has_no_colour_and_every_theme_is_reached_by_its_name() {
-        let parts = [Part::Border, Part::Selected, Part::Linked, Part::Key, Part::Text, Part::Mark];
-        for style in parts.map(|part| Theme::Mono.part(part)).into_iter().chain([Theme::Mono.tone(Tone::Error)]) {
+        let parts = [
+            UiElement::Border,
+            UiElement::Selected,
+            UiElement::Linked,
+            UiElement::Key,
+            UiElement::Text,
+            UiElement::Mark,
+        ];
+        for style in
+            parts.map(|element| Theme::Mono.element(element)).into_iter().chain([Theme::Mono.tone(Tone::Error)])
+        {
             assert_eq!((style.fg, style.bg), (None, None));
         }
         for (theme, name) in Theme::NAMES {

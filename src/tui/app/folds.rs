@@ -16,12 +16,7 @@ pub struct Folds {
 }
 
 impl Folds {
-    /// Folds a group, given by its rows in order. The first one stays visible.
-    pub fn fold(&mut self, group: Vec<usize>) {
-        self.fold_all(std::iter::once(group));
-    }
-
-    /// Folds many groups.
+    /// Folds groups, each given by its rows in order. The first row of each stays visible.
     pub fn fold_all(&mut self, groups: impl IntoIterator<Item = Vec<usize>>) {
         for mut group in groups {
             if group.len() > 1 {
@@ -29,13 +24,13 @@ impl Folds {
                 self.groups.insert(group[0], rest);
             }
         }
-        self.lay_out();
+        self.update_hidden();
     }
 
     /// Unfolds the group of its first row. Returns whether that row had a folded group.
     pub fn unfold(&mut self, row: usize) -> bool {
         let known = self.groups.remove(&row).is_some();
-        self.lay_out();
+        self.update_hidden();
         known
     }
 
@@ -43,7 +38,7 @@ impl Folds {
     pub fn reveal(&mut self, row: usize) {
         if self.is_hidden(row) {
             self.groups.retain(|_, rest| rest.binary_search(&row).is_err());
-            self.lay_out();
+            self.update_hidden();
         }
     }
 
@@ -55,27 +50,27 @@ impl Folds {
     }
 
     /// The number of hidden rows that a visible row represents.
-    pub fn behind(&self, row: usize) -> usize {
+    pub fn hidden_count(&self, row: usize) -> usize {
         self.groups.get(&row).map_or(0, Vec::len)
     }
 
     /// The number of visible rows in a list of `total` rows.
-    pub fn seen(&self, total: usize) -> usize {
-        total.saturating_sub(self.hidden.last().map_or(0, |(range, before)| before + range.len()))
+    pub fn visible_count(&self, total: usize) -> usize {
+        total.saturating_sub(self.hidden.last().map_or(0, |(range, index)| index + range.len()))
     }
 
     /// The row of the list that a visible row shows.
-    pub fn row(&self, seen: usize) -> usize {
+    pub fn list_row(&self, visible: usize) -> usize {
         // Hidden ranges that begin at or before it shift it.
-        let before = self.hidden.partition_point(|(range, hidden)| range.start - hidden <= seen);
-        seen + before.checked_sub(1).map_or(0, |last| self.hidden[last].1 + self.hidden[last].0.len())
+        let index = self.hidden.partition_point(|(range, hidden)| range.start - hidden <= visible);
+        visible + index.checked_sub(1).map_or(0, |last| self.hidden[last].1 + self.hidden[last].0.len())
     }
 
-    /// The visible row of a row of the list. For a hidden row it is that of the row before its
-    /// range.
-    pub fn seen_row(&self, row: usize) -> usize {
-        let before = self.hidden.partition_point(|(range, _)| range.start <= row);
-        match before.checked_sub(1).map(|last| &self.hidden[last]) {
+    /// The visible row of a row of the list. For a hidden row it is that of the row
+    /// before its range.
+    pub fn visible_row(&self, row: usize) -> usize {
+        let index = self.hidden.partition_point(|(range, _)| range.start <= row);
+        match index.checked_sub(1).map(|last| &self.hidden[last]) {
             Some((range, hidden)) if range.contains(&row) => (range.start - hidden).saturating_sub(1),
             Some((range, hidden)) => row - hidden - range.len(),
             None => row,
@@ -83,11 +78,11 @@ impl Folds {
     }
 
     fn is_hidden(&self, row: usize) -> bool {
-        let before = self.hidden.partition_point(|(range, _)| range.start <= row);
-        before > 0 && self.hidden[before - 1].0.contains(&row)
+        let index = self.hidden.partition_point(|(range, _)| range.start <= row);
+        index > 0 && self.hidden[index - 1].0.contains(&row)
     }
 
-    fn lay_out(&mut self) {
+    fn update_hidden(&mut self) {
         let mut rows: Vec<usize> = self.groups.values().flatten().copied().collect();
         rows.sort_unstable();
         rows.dedup();
@@ -116,13 +111,13 @@ mod tests {
         folds.fold_all(groups.iter().map(|group| group.iter().copied().collect()));
         let hidden: Vec<usize> = (0..total).filter(|row| folds.is_hidden(*row)).collect();
         let left: Vec<usize> = (0..total).filter(|row| !hidden.contains(row)).collect();
-        prop_assert_eq!(folds.seen(total), left.len());
-        for (seen, row) in left.iter().enumerate() {
-            prop_assert_eq!(folds.row(seen), *row);
-            prop_assert_eq!(folds.seen_row(*row), seen);
+        prop_assert_eq!(folds.visible_count(total), left.len());
+        for (visible, row) in left.iter().enumerate() {
+            prop_assert_eq!(folds.list_row(visible), *row);
+            prop_assert_eq!(folds.visible_row(*row), visible);
         }
         for row in hidden {
-            prop_assert!(folds.seen_row(row) < left.len().max(1));
+            prop_assert!(folds.visible_row(row) < left.len().max(1));
             let mut folds = folds.clone();
             folds.reveal(row);
             prop_assert!(!folds.is_hidden(row));
@@ -132,7 +127,7 @@ mod tests {
 
     /// Found by the property below: the first row of one group is hidden by the other.
     #[test]
-    fn groups_that_lie_inside_each_other() {
+    fn groups_that_overlap() {
         in_order(&[[1, 2, 6, 7, 8, 59].into(), [0, 3, 9, 10, 11, 12].into()], 60).unwrap();
     }
 
@@ -140,20 +135,20 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(256))]
 
         #[test]
-        fn what_is_not_hidden_is_seen_in_order(
+        fn rows_that_are_not_hidden_are_visible_in_order(
             groups in prop::collection::vec(prop::collection::btree_set(0usize..60, 2..12), 0..6), total in 60usize..80,
         ) {
             in_order(&groups, total)?;
         }
 
         #[test]
-        fn folding_and_unfolding_is_nothing(group in prop::collection::btree_set(0usize..60, 2..12)) {
+        fn unfolding_undoes_folding(group in prop::collection::btree_set(0usize..60, 2..12)) {
             let mut folds = Folds::default();
             let rows: Vec<usize> = group.into_iter().collect();
-            folds.fold(rows.clone());
-            prop_assert_eq!(folds.behind(rows[0]), rows.len() - 1);
+            folds.fold_all([rows.clone()]);
+            prop_assert_eq!(folds.hidden_count(rows[0]), rows.len() - 1);
             prop_assert!(folds.unfold(rows[0]));
-            prop_assert_eq!((folds.seen(100), folds.row(70), folds.seen_row(70)), (100, 70, 70));
+            prop_assert_eq!((folds.visible_count(100), folds.list_row(70), folds.visible_row(70)), (100, 70, 70));
         }
     }
 }

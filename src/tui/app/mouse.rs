@@ -1,11 +1,11 @@
-//! Mouse clicks on a tab, a row or a pane. The mouse is optional: each click does what some keys
-//! do.
+//! Mouse clicks on a tab, a row or a pane. The mouse is optional: each click does what
+//! some keys do.
 
 use ratatui::layout::{Position, Rect};
 
 use super::super::keys::Command;
 use super::super::layout;
-use super::{App, Effect, Focus, Mode, Screen, detail, moves};
+use super::{App, Effect, Focus, Mode, Screen, commands, detail};
 
 /// Runs the action of a click at this position.
 pub(super) fn click(app: &mut App, x: u16, y: u16) -> Vec<Effect> {
@@ -14,9 +14,9 @@ pub(super) fn click(app: &mut App, x: u16, y: u16) -> Vec<Effect> {
         Mode::Prompt(..) | Mode::Form => {}
         Mode::Browse => {
             if let Some((screen, _, _)) =
-                layout::tab_places(app).into_iter().find(|(_, at, _)| at.contains(&x) && y == 1)
+                layout::tab_positions(app).into_iter().find(|(_, at, _)| at.contains(&x) && y == 1)
             {
-                return moves::run(app, Command::Show(screen));
+                return commands::run(app, Command::Show(screen));
             }
             if !layout::has_panes(app.size, app.screen) {
                 return click_list(app, layout::list_area(app.size, app.screen), y);
@@ -46,7 +46,7 @@ fn click_pane(app: &mut App, focus: Focus, area: Rect, at: Position) -> Vec<Effe
     }
     app.detail.focus = focus;
     if app.screen != Screen::Detail {
-        return moves::run(app, Command::Open);
+        return commands::run(app, Command::Open);
     }
     detail::click(app, area, at.x, at.y);
     Vec::new()
@@ -61,8 +61,8 @@ fn click_list(app: &mut App, area: Rect, y: u16) -> Vec<Effect> {
         return Vec::new();
     }
     if app.cursor(app.screen).selected == row && app.screen != Screen::Detail {
-        return moves::run(app, Command::Open);
+        return commands::run(app, Command::Open);
     }
-    moves::select_row(app, row);
+    commands::select_row(app, row);
     Vec::new()
 }

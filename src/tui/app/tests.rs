@@ -24,17 +24,17 @@ use crate::tui::data::Progress;
 use crate::tui::import::{Decoding, Import};
 use crate::tui::keys;
 use crate::tui::layout;
-use crate::tui::library::Library;
-use crate::tui::replay::Order;
-use crate::tui::replay::run::Told;
+use crate::tui::query_runner::QueryRunner;
+use crate::tui::replay::Submission;
+use crate::tui::replay::run::ReplayUpdate;
 
 /// A screen, its user and a store.
 pub(crate) struct Story {
     pub(crate) app: App,
-    library: Library,
+    query_runner: QueryRunner,
     pub(crate) copied: Vec<String>,
     pub(crate) ended: bool,
-    pub(crate) ordered: Vec<Order>,
+    pub(crate) submitted: Vec<Submission>,
     place: Place,
 }
 
@@ -57,9 +57,9 @@ impl Story {
 
     /// Opens a store.
     pub(crate) fn store(place: Place, size: (u16, u16)) -> Story {
-        let library = Library::new(Reader::open(place.clone()).unwrap(), false);
+        let query_runner = QueryRunner::new(Reader::open(place.clone()).unwrap(), false);
         let app = App::new("capture.pcapng".to_owned(), size, Theme::Mono);
-        let mut story = Story { app, library, copied: Vec::new(), ended: false, ordered: Vec::new(), place };
+        let mut story = Story { app, query_runner, copied: Vec::new(), ended: false, submitted: Vec::new(), place };
         story.take(Input::Tick(Time::default()));
         story
     }
@@ -82,19 +82,19 @@ impl Story {
             }
             for effect in asked {
                 match effect {
-                    Effect::Ask(request) => {
-                        let answer = self.library.answer(&request);
-                        effects.extend(update(&mut self.app, Input::Answer(request, answer)));
+                    Effect::Query(query) => {
+                        let answer = self.query_runner.answer(&query);
+                        effects.extend(update(&mut self.app, Input::Answer(query, answer)));
                     }
                     Effect::Copy(text) => self.copied.push(text),
                     Effect::Quit => self.ended = true,
-                    Effect::Replay(order) => self.ordered.push(order),
+                    Effect::Replay(submission) => self.submitted.push(submission),
                     Effect::ReadAnswers(step) => {
                         let replays = &self.app.replays;
                         let finished = replays.run.as_ref().and_then(|run| run.finished.clone()).unwrap();
-                        let told = Told::Answers(step, finished.answers(step));
-                        let number = replays.last;
-                        effects.extend(update(&mut self.app, Input::Replay(number, told)));
+                        let answers = ReplayUpdate::Answers(step, finished.answers(step));
+                        let number = replays.last_number;
+                        effects.extend(update(&mut self.app, Input::Replay(number, answers)));
                     }
                     Effect::Redraw | Effect::Suspend | Effect::StopReplay => {}
                 }

@@ -6,7 +6,7 @@ use super::super::app::{App, Focus, focus};
 use super::super::canvas::Canvas;
 use super::super::data::Detail;
 use super::super::layout;
-use super::super::theme::Part;
+use super::super::theme::UiElement;
 use crate::view::paint::Tone;
 use crate::view::units;
 
@@ -51,8 +51,8 @@ pub(super) fn rows(
     is_lit: impl Fn(usize) -> bool,
     cursor: Option<usize>,
 ) {
-    let (dim, plain, linked) = (canvas.tone(Tone::Dim), canvas.tone(Tone::Plain), canvas.part(Part::Linked));
-    let selected = canvas.part(Part::Selected);
+    let (dim, plain, linked) = (canvas.tone(Tone::Dim), canvas.tone(Tone::Plain), canvas.element(UiElement::Linked));
+    let selected = canvas.element(UiElement::Selected);
     let hex = area.x + 1 + OFFSET + 2;
     let text = hex + row as u16 * 3 + 1;
     for line in 0..area.height {

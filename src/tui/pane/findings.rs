@@ -2,9 +2,10 @@
 
 use ratatui::layout::Rect;
 
-use super::super::app::{App, Screen};
+use super::super::app::App;
 use super::super::canvas::{Canvas, Cell, Column};
 use super::super::data::FindingLine;
+use super::super::screen::Screen;
 use super::{packets, table};
 use crate::findings;
 use crate::view::paint::Tone;
@@ -14,7 +15,7 @@ const COLUMNS: &[Column] = &[
     Column::new(" ", 1),
     Column::new("rule, finding", 30).grows(1),
     Column::new("messages", 12),
-    Column::new("packets", 12).from(100),
+    Column::new("packets", 12).shown_from(100),
 ];
 
 /// Lines of a rule's manual, with the line above it.
@@ -32,7 +33,7 @@ pub fn list_area(body: Rect) -> Rect {
 /// Draws the groups, and the manual of the selected rule.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let list = list_area(area);
-    let lines = app.session.and_then(|session| app.pages.findings(session)).unwrap_or_default();
+    let lines = app.session.and_then(|session| app.cache.findings.of(session)).map(Vec::as_slice).unwrap_or_default();
     groups(app, canvas, list, lines);
     let selected = lines.get(app.cursor(Screen::Findings).selected);
     if let Some(line) = selected.filter(|_| list.height < area.height) {
@@ -44,7 +45,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
 fn groups(app: &App, canvas: &mut Canvas<'_>, area: Rect, lines: &[FindingLine]) {
     let theme = canvas.theme;
     let tone = |tone| theme.tone(tone);
-    table(app, canvas, area, COLUMNS, "no findings: nothing odd was seen", |row| match lines.get(row)? {
+    table(app, canvas, area, COLUMNS, "no findings: no rule was broken", |row| match lines.get(row)? {
         FindingLine::Rule { id, severity, title, count } => Some(vec![
             Cell::new("!", tone((*severity).into())),
             Cell::new(format!("{id}  {title}"), tone((*severity).into())),

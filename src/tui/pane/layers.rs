@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use super::super::app::{App, Focus, focus};
 use super::super::canvas::Canvas;
 use super::super::data::{Detail, LayerNode};
-use super::super::theme::Part;
+use super::super::theme::UiElement;
 use crate::view::paint::Tone;
 
 /// Draws the tree.
@@ -20,10 +20,10 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, detail: &Detail) {
         let place = Rect { y, height: 1, ..area };
         let folds = self::node(canvas, place, &detail.nodes, index, |name| view.is_open(name));
         // Highlights packets that carry the field selected in the JSON.
-        let packet = node.place.as_ref().and_then(|(source, _)| detail.sources.get(*source)?.packet);
+        let packet = node.location.as_ref().and_then(|(source, _)| detail.sources.get(*source)?.packet);
         if folds && node.name.starts_with("packet") && packet.is_some_and(|packet| carriers.contains(&packet)) {
-            let style = canvas.part(Part::Linked);
-            canvas.lay(Rect { width: 1, ..place }, style);
+            let style = canvas.element(UiElement::Linked);
+            canvas.apply_style(Rect { width: 1, ..place }, style);
         }
         if row == view.layers.selected {
             canvas.select(place, focus(app) == Focus::Layers);

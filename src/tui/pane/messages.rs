@@ -3,9 +3,9 @@
 use ratatui::layout::Rect;
 
 use super::super::app::App;
-use super::super::canvas::{Canvas, Cell, Column, List, bar};
+use super::super::canvas::{Canvas, Cell, Column, TableView, bar};
 use super::super::data::MessageLine;
-use super::super::theme::Part;
+use super::super::theme::UiElement;
 use crate::capture::Time;
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
@@ -23,16 +23,16 @@ const COLUMNS: &[Column] = &[
     Column::new("method", 14),
     Column::new("about", 14).grows(5),
     Column::new("id", 5),
-    Column::new("status", 10).from(100),
+    Column::new("status", 10).shown_from(100),
     Column::new("latency", 8).right(),
-    Column::new("", BAR as u16).from(110),
-    Column::new("size", 7).right().from(90),
+    Column::new("", BAR as u16).shown_from(110),
+    Column::new("size", 7).right().shown_from(90),
     Column::new("", 1),
-    Column::new("findings", 12).grows(1).from(130),
+    Column::new("findings", 12).grows(1).shown_from(130),
 ];
 
-/// From this width on methods are written in full. Below it only the broken arrow marks a
-/// notification.
+/// From this width on methods are written in full. Below it only the broken arrow
+/// marks a notification.
 const WHOLE: u16 = 150;
 
 /// Width of `notifications/initialized`, the longest common method. Those of tasks and resources
@@ -43,14 +43,14 @@ const METHOD: u16 = 25;
 const BAR: usize = 8;
 
 /// The columns: as wide as the visible numbers; methods and ids in full if there is room.
-fn columns(app: &App, list: List, area: Rect) -> Vec<Column> {
+fn columns(app: &App, list: TableView, area: Rect) -> Vec<Column> {
     let rows = list.cursor.top..list.cursor.top + usize::from(area.height);
     let largest = rows.filter_map(|row| app.message(row)).map(|message| message.row.number.0).max().unwrap_or(0);
     let digits = largest.checked_ilog10().unwrap_or(0) as u16 + 1;
     let column = |column: &Column| match column.title() {
-        "#" => column.wide(digits),
-        "method" if area.width >= WHOLE => column.wide(METHOD),
-        "id" if area.width >= WHOLE => column.wide(10),
+        "#" => column.widened_to(digits),
+        "method" if area.width >= WHOLE => column.widened_to(METHOD),
+        "id" if area.width >= WHOLE => column.widened_to(10),
         _ => *column,
     };
     COLUMNS.iter().map(column).collect()
@@ -62,28 +62,32 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, active: bool) {
     if total == 0 {
         let why = match (app.filter.is_empty(), complete) {
             (true, _) => "no messages yet",
-            (false, true) => "no message fits the filter: esc drops it",
+            (false, true) => "no message matches the filter: esc clears it",
             (false, false) => "searching …",
         };
         return canvas.message(area, why);
     }
-    let list = List { cursor: *app.cursor(super::super::app::Screen::Messages), total: app.folds.seen(total), active };
+    let list = TableView {
+        cursor: *app.cursor(super::super::screen::Screen::Messages),
+        total: app.folds.visible_count(total),
+        active,
+    };
     let theme = canvas.theme;
     let narrow = area.width < WHOLE;
     canvas.table(area, &columns(app, list, area), list, |row| {
         let message = app.message(row)?;
         let tone = |tone| theme.tone(tone);
         let (arrow, side) = arrow(message);
-        let what = what(message);
-        let behind = app.folds.behind(app.folds.row(row));
+        let method_tone = method_tone(message);
+        let behind = app.folds.hidden_count(app.folds.list_row(row));
         let (mark, mark_tone) = mark(message);
         let (latency, latency_tone, share) = latency(app, message);
         Some(vec![
-            Cell::new(if app.is_marked(message.row.number) { "◆" } else { "" }, theme.part(Part::Mark)),
+            Cell::new(if app.is_marked(message.row.number) { "◆" } else { "" }, theme.element(UiElement::Mark)),
             Cell::new(message.row.number.0.to_string(), tone(Tone::Dim)),
             Cell::new(relative(app, message.row.time), tone(Tone::Dim)),
             Cell::new(format!("{}{arrow}", batch(message, behind)), tone(side)),
-            Cell::new(if narrow { short_method(message) } else { method(message) }, tone(what)),
+            Cell::new(if narrow { short_method(message) } else { method(message) }, tone(method_tone)),
             Cell::new(about(message, behind), tone(about_tone(message))),
             Cell::new(message.row.id.clone().unwrap_or_default(), tone(Tone::Dim)),
             Cell::new(status(message), tone(status_tone(message))),
@@ -118,7 +122,7 @@ pub fn direction(direction: Direction) -> (&'static str, Tone) {
 pub fn method(message: &MessageLine) -> String {
     match (&message.row.method, message.row.kind) {
         (Some(method), _) => method.clone(),
-        (None, Kind::Invalid) => "no message".to_owned(),
+        (None, Kind::Invalid) => "not a message".to_owned(),
         (None, _) => "(no request seen)".to_owned(),
     }
 }
@@ -135,7 +139,7 @@ pub fn outcome(message: &MessageLine) -> Look {
 }
 
 /// The tone of the method: requests stand out, notifications are dim.
-fn what(message: &MessageLine) -> Tone {
+fn method_tone(message: &MessageLine) -> Tone {
     match message.row.kind {
         _ if let Some(tone) = outcome(message).method => tone,
         Kind::Invalid => Tone::Warning,
@@ -197,8 +201,8 @@ fn mark(message: &MessageLine) -> (&'static str, Tone) {
     }
 }
 
-/// The content of the message and its link to an operation. For a folded group, the number of
-/// hidden messages.
+/// The content of the message and its link to an operation. For a folded group, the number
+/// of hidden messages.
 fn about(message: &MessageLine, behind: usize) -> String {
     match behind {
         0 => part_of(message.row.link.as_ref(), message.about.clone()),

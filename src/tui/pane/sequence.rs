@@ -3,10 +3,11 @@
 
 use ratatui::layout::Rect;
 
-use super::super::app::{App, Screen};
+use super::super::app::App;
 use super::super::canvas::{Canvas, bar};
 use super::super::data::MessageLine;
-use super::super::theme::Part;
+use super::super::screen::Screen;
+use super::super::theme::UiElement;
 use super::messages::{arrow, method, outcome, relative, short_method};
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
@@ -30,7 +31,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     if total == 0 {
         return canvas.message(area, "no messages");
     }
-    let total = app.folds.seen(total);
+    let total = app.folds.visible_count(total);
     let zoom = scale(app.zoom);
     let left = area.x + if zoom.is_some() { 28 } else { 21 };
     let lanes = if area.width < NARROW { LANES / 2 } else { LANES };
@@ -39,7 +40,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let cursor = *app.cursor(Screen::Messages);
     let window = |line: u16| app.message(cursor.top + usize::from(line));
     let mut lanes = Lanes::new(lanes, (0..area.height - 1).filter_map(window));
-    let lifeline = canvas.part(Part::Border);
+    let lifeline = canvas.element(UiElement::Border);
     for line in 0..area.height - 1 {
         let (row, y) = (cursor.top + usize::from(line), area.y + 1 + line);
         if row >= total {
@@ -67,7 +68,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
 }
 
 fn head(app: &App, canvas: &mut Canvas<'_>, area: Rect, left: u16, right: u16, zoom: Option<i64>) {
-    let (dim, strong) = (canvas.part(Part::Head), canvas.tone(Tone::Strong));
+    let (dim, strong) = (canvas.element(UiElement::Head), canvas.tone(Tone::Strong));
     canvas.put_right(area.x + 1, area.y, 7, "#", dim);
     canvas.put_right(area.x + 9, area.y, 10, "time", dim);
     let scale = zoom.map(units::duration).unwrap_or_default();
@@ -96,7 +97,7 @@ fn times(
     zoom: Option<i64>,
 ) {
     let dim = canvas.tone(Tone::Dim);
-    let mark = canvas.part(Part::Mark);
+    let mark = canvas.element(UiElement::Mark);
     if app.is_marked(message.row.number) {
         canvas.put(x, y, 1, "◆", mark);
     }

@@ -2,9 +2,10 @@
 
 use ratatui::layout::Rect;
 
-use super::super::app::{App, Screen};
+use super::super::app::App;
 use super::super::canvas::{Canvas, Cell, Column};
 use super::super::data::worst;
+use super::super::screen::Screen;
 use super::{summary, table, welcome};
 use crate::mcp::Session;
 use crate::view::paint::Tone;
@@ -14,17 +15,17 @@ use crate::view::units;
 const COLUMNS: &[Column] = &[
     Column::new(" ", 1),
     Column::new("#", 4).right(),
-    Column::new("server", 14).grows(3),
-    Column::new("client", 10).grows(2).from(90),
+    Column::new("server", 13).grows(3),
+    Column::new("client", 10).grows(2).shown_from(90),
     Column::new("transport", 15),
-    Column::new("revision", 10).from(76),
-    Column::new("calls", 6).right(),
+    Column::new("revision", 10).shown_from(76),
+    Column::new("calls", 5).right(),
     Column::new("errors", 6).right(),
-    Column::new("finds", 6).right(),
-    Column::new("seen", 7).right().from(100),
-    Column::new("p50", 8).right().from(112),
-    Column::new("p95", 8).right().from(76),
-    Column::new("last activity", 19).from(130),
+    Column::new("findings", 8).right(),
+    Column::new("captured", 8).right().shown_from(100),
+    Column::new("p50", 8).right().shown_from(112),
+    Column::new("p95", 8).right().shown_from(76),
+    Column::new("last activity", 19).shown_from(130),
 ];
 
 /// From this height on a summary of the selected session is shown below the list.
@@ -58,7 +59,7 @@ fn list(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let theme = canvas.theme;
     let tone = |tone| theme.tone(tone);
     table(app, canvas, area, COLUMNS, "", |row| {
-        let row = app.pages.sessions()?.get(row)?;
+        let row = app.cache.sessions()?.get(row)?;
         let session = &row.session;
         let calls = session.responses + session.errors + session.unanswered;
         let (seen, sent) = session.bytes;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::Order;
-use super::beside::{self, Mark};
+use super::Submission;
+use super::side_by_side::{AlignedRow, RowMatch, align};
 use crate::compare::{Answer, Outcome, Pair, Report};
 use crate::mcp::MessageNumber;
 use crate::replay::job::{Job, Replayed};
@@ -11,17 +11,17 @@ use crate::replay::plan::StepIndex;
 
 /// An update from the replay thread.
 #[derive(Debug)]
-pub enum Told {
+pub enum ReplayUpdate {
     /// The requests that will be sent, in order.
-    Planned(Vec<Row>),
+    Planned(Vec<RequestRow>),
     /// Nothing was sent. The user has to answer these questions first.
-    Asks(Vec<String>),
+    NeedsConsent(Vec<String>),
     /// The session is open and uses this revision.
     Opened(String),
     /// A step was sent.
     Sent(StepIndex),
     /// A step ended in this state.
-    Over(StepIndex, State),
+    Done(StepIndex, RequestState),
     /// The replay ended and was compared.
     Finished(Box<Finished>),
     /// The two answers to a request, the recorded one first; `None` if there are none.
@@ -53,7 +53,7 @@ impl Finished {
 
 /// A request in the list of a replay.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Row {
+pub struct RequestRow {
     /// Its index in the plan.
     pub step: StepIndex,
     /// Its number in the recording.
@@ -62,12 +62,12 @@ pub struct Row {
     pub label: String,
     /// Latency of the recorded answer in nanoseconds.
     pub recorded: Option<i64>,
-    pub state: State,
+    pub state: RequestState,
 }
 
 /// The state of a request in a replay.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum State {
+pub enum RequestState {
     #[default]
     Waiting,
     /// Sent, and not answered yet.
@@ -90,19 +90,19 @@ pub enum Stage {
     Running,
     /// The user stopped it, and it has not ended yet.
     Stopping,
-    /// It ended, and its answers can be read.
+    /// The replay ended, and its answers can be read.
     Finished,
-    /// It failed, for this reason.
+    /// The replay failed, for this reason.
     Failed(String),
 }
 
 /// The last replay, or the running one.
 #[derive(Debug, Default)]
 pub struct Run {
-    pub order: Option<Order>,
+    pub submission: Option<Submission>,
     pub stage: Stage,
     /// The requests, in order of their steps.
-    pub rows: Vec<Row>,
+    pub rows: Vec<RequestRow>,
     /// The revision of the new session.
     pub revision: Option<String>,
     /// The result, once there is one.
@@ -110,13 +110,13 @@ pub struct Run {
     /// The answers of the selected request.
     shown: Option<Shown>,
     /// The row of them that the cursor is at.
-    at: usize,
+    current_row: usize,
     /// Whether the answers receive the keys, and not the list.
-    pub in_answers: bool,
+    pub answers_focused: bool,
     /// Steps that were skipped by the plan.
-    refused: Vec<StepIndex>,
+    skipped_by_plan: Vec<StepIndex>,
     /// Reasons for the other skipped steps: only the new server declares their tools destructive.
-    pub refused_late: Vec<String>,
+    pub late_refusals: Vec<String>,
 }
 
 /// The answers to a request, as they are shown.
@@ -125,13 +125,13 @@ struct Shown {
     step: StepIndex,
     answers: Option<(Answer, Answer)>,
     /// The answers side by side.
-    beside: Vec<beside::Row>,
+    rows: Vec<AlignedRow>,
 }
 
 impl Run {
     /// A replay of this submission that has not started.
-    pub fn new(order: Order) -> Run {
-        Run { order: Some(order), ..Run::default() }
+    pub fn new(submission: Submission) -> Run {
+        Run { submission: Some(submission), ..Run::default() }
     }
 
     /// Whether it is running.
@@ -140,26 +140,26 @@ impl Run {
     }
 
     /// Handles an update. Returns the row to select, if there is a new one.
-    pub fn take(&mut self, told: Told) -> Option<usize> {
-        match told {
-            Told::Planned(rows) => {
+    pub fn apply(&mut self, update: ReplayUpdate) -> Option<usize> {
+        match update {
+            ReplayUpdate::Planned(rows) => {
                 self.stage = Stage::Running;
-                let is_refused = |row: &&Row| matches!(row.state, State::Skipped(_));
-                self.refused = rows.iter().filter(is_refused).map(|row| row.step).collect();
+                let is_refused = |row: &&RequestRow| matches!(row.state, RequestState::Skipped(_));
+                self.skipped_by_plan = rows.iter().filter(is_refused).map(|row| row.step).collect();
                 self.rows = rows;
             }
-            Told::Opened(revision) => self.revision = Some(revision),
-            Told::Sent(step) => self.set(step, State::Sent),
-            Told::Over(step, state) => self.set(step, state),
-            Told::Failed(why) => self.stage = Stage::Failed(why),
-            Told::Finished(finished) => return Some(self.finish(finished)),
-            Told::Answers(step, answers) => self.lay_out(step, answers),
-            Told::Asks(_) => {}
+            ReplayUpdate::Opened(revision) => self.revision = Some(revision),
+            ReplayUpdate::Sent(step) => self.set(step, RequestState::Sent),
+            ReplayUpdate::Done(step, state) => self.set(step, state),
+            ReplayUpdate::Failed(why) => self.stage = Stage::Failed(why),
+            ReplayUpdate::Finished(finished) => return Some(self.finish(finished)),
+            ReplayUpdate::Answers(step, answers) => self.align_answers(step, answers),
+            ReplayUpdate::NeedsConsent(_) => {}
         }
         None
     }
 
-    fn set(&mut self, step: StepIndex, state: State) {
+    fn set(&mut self, step: StepIndex, state: RequestState) {
         // Rows are in order of their steps.
         if let Ok(row) = self.rows.binary_search_by_key(&step, |row| row.step) {
             self.rows[row].state = state;
@@ -175,23 +175,21 @@ impl Run {
             let state = match (&pair.why, pair.outcome) {
                 // The row has its reason already.
                 (Some(_), Outcome::Skipped) => continue,
-                _ => State::Compared(pair.outcome, latency),
+                _ => RequestState::Compared(pair.outcome, latency),
             };
-            if let Ok(row) = self.rows.binary_search_by_key(&step, |row| row.step) {
-                self.rows[row].state = state;
-            }
+            self.set(step, state);
         }
-        let refused = |row: &Row| match &row.state {
+        let refused = |row: &RequestRow| match &row.state {
             // The new server may declare what the recording does not.
-            State::Skipped(why) if !self.refused.contains(&row.step) => Some(why.clone()),
+            RequestState::Skipped(why) if !self.skipped_by_plan.contains(&row.step) => Some(why.clone()),
             _ => None,
         };
-        self.refused_late = self.rows.iter().filter_map(refused).collect();
-        self.refused_late.dedup();
-        (self.stage, self.shown, self.at) = (Stage::Finished, None, 0);
+        self.late_refusals = self.rows.iter().filter_map(refused).collect();
+        self.late_refusals.dedup();
+        (self.stage, self.shown, self.current_row) = (Stage::Finished, None, 0);
         self.finished = Some(finished.into());
-        let differs = |row: &Row| matches!(row.state, State::Compared(outcome, _) if outcome.differs());
-        let is_call = self.order.as_ref().is_some_and(|order| order.call.is_some());
+        let differs = |row: &RequestRow| matches!(row.state, RequestState::Compared(outcome, _) if outcome.differs());
+        let is_call = self.submission.as_ref().is_some_and(|submission| submission.call.is_some());
         let first = self.rows.iter().position(differs).filter(|_| !is_call);
         first.unwrap_or(self.rows.len().saturating_sub(1))
     }
@@ -209,25 +207,25 @@ impl Run {
     }
 
     /// Shows the answers of a row. Returns the step to read if they are not shown yet.
-    pub fn settle(&mut self, row: usize) -> Option<StepIndex> {
+    pub fn show_answers(&mut self, row: usize) -> Option<StepIndex> {
         let step = self.rows.get(row)?.step;
         if self.finished.is_none() || self.shown.as_ref().is_some_and(|shown| shown.step == step) {
             return None;
         }
-        (self.shown, self.at) = (Some(Shown { step, answers: None, beside: Vec::new() }), 0);
+        (self.shown, self.current_row) = (Some(Shown { step, answers: None, rows: Vec::new() }), 0);
         Some(step)
     }
 
     /// Aligns the answers of a request once they were read.
-    fn lay_out(&mut self, step: StepIndex, answers: Option<(Answer, Answer)>) {
+    fn align_answers(&mut self, step: StepIndex, answers: Option<(Answer, Answer)>) {
         let Ok(row) = self.rows.binary_search_by_key(&step, |row| row.step) else { return };
         let differences = self.pair(row).map(|pair| pair.differences.as_slice()).unwrap_or_default();
-        let beside = answers.as_ref().map(|(old, new)| beside::rows(old, new, differences)).unwrap_or_default();
+        let rows = answers.as_ref().map(|(old, new)| align(old, new, differences)).unwrap_or_default();
         // Another row may be selected by now.
         if let Some(shown) = self.shown.as_mut().filter(|shown| shown.step == step) {
             // The first difference is visible.
-            self.at = beside.iter().position(|row| row.mark == Mark::Differs).unwrap_or(0);
-            (shown.answers, shown.beside) = (answers, beside);
+            self.current_row = rows.iter().position(|row| row.matching == RowMatch::Differs).unwrap_or(0);
+            (shown.answers, shown.rows) = (answers, rows);
         }
     }
 
@@ -237,35 +235,36 @@ impl Run {
     }
 
     /// The same answers side by side.
-    pub fn beside(&self) -> &[beside::Row] {
-        self.shown.as_ref().map(|shown| shown.beside.as_slice()).unwrap_or_default()
+    pub fn aligned_rows(&self) -> &[AlignedRow] {
+        self.shown.as_ref().map(|shown| shown.rows.as_slice()).unwrap_or_default()
     }
 
     /// The first visible row of a window of this height. Two rows above the cursor are visible, and
     /// the window is full.
     pub fn top(&self, height: usize) -> usize {
-        self.at.saturating_sub(2).min(self.beside().len().saturating_sub(height))
+        self.current_row.saturating_sub(2).min(self.aligned_rows().len().saturating_sub(height))
     }
 
     /// Scrolls by this many rows, from the first visible one.
     pub fn scroll(&mut self, by: isize, height: usize) {
-        let last = self.beside().len().saturating_sub(height);
+        let last = self.aligned_rows().len().saturating_sub(height);
         let top = self.top(height).saturating_add_signed(by).min(last);
-        self.at = if top == 0 { 0 } else { top + 2 };
+        self.current_row = if top == 0 { 0 } else { top + 2 };
     }
 
-    /// Goes to the next group of rows that differ, or the previous one. Returns false if there is
-    /// none.
-    pub fn step(&mut self, by: i8) -> bool {
-        let rows = self.beside();
+    /// Goes to the next group of rows that differ, or the previous one. Returns false if
+    /// there is none.
+    pub fn next_difference(&mut self, by: i8) -> bool {
+        let rows = self.aligned_rows();
         let begins = |at: &usize| {
-            rows[*at].mark == Mark::Differs && at.checked_sub(1).is_none_or(|above| rows[above].mark != Mark::Differs)
+            rows[*at].matching == RowMatch::Differs
+                && at.checked_sub(1).is_none_or(|above| rows[above].matching != RowMatch::Differs)
         };
-        let here = self.at;
+        let here = self.current_row;
         let found =
             if by > 0 { (here + 1..rows.len()).find(begins) } else { (0..here.min(rows.len())).rev().find(begins) };
         let Some(found) = found else { return false };
-        self.at = found;
+        self.current_row = found;
         true
     }
 }

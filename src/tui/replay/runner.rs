@@ -5,9 +5,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use crossbeam_channel::{Receiver, TryRecvError};
 
-use super::options::Options;
-use super::run::{Finished, Row, State, Told};
-use super::{Consent, Order};
+use super::options::ReplayOptions;
+use super::run::{Finished, ReplayUpdate, RequestRow, RequestState};
+use super::{Consent, Submission};
 use crate::mcp::Session;
 use crate::replay::job::{Job, Planned};
 use crate::replay::recording::masked_headers;
@@ -19,25 +19,30 @@ use crate::store::{Place, Reader};
 /// Limit for an answer. It is long because the user can stop the replay.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Runs a submission and sends updates until it ends. Dropping the sender of `stop` ends the
-/// replay.
-pub fn run(order: &Order, place: &Place, told: &mut dyn FnMut(Told), stop: Receiver<()>) {
-    if let Err(error) = replay(order, place, told, stop) {
-        told(Told::Failed(format!("{error:#}")));
+/// Runs a submission and sends updates until it ends. Dropping the sender of `stop`
+/// ends the replay.
+pub fn run(submission: &Submission, place: &Place, send: &mut dyn FnMut(ReplayUpdate), stop: Receiver<()>) {
+    if let Err(error) = replay(submission, place, send, stop) {
+        send(ReplayUpdate::Failed(format!("{error:#}")));
     }
 }
 
-fn replay(order: &Order, place: &Place, told: &mut dyn FnMut(Told), stop: Receiver<()>) -> Result<()> {
+fn replay(
+    submission: &Submission,
+    place: &Place,
+    send: &mut dyn FnMut(ReplayUpdate),
+    stop: Receiver<()>,
+) -> Result<()> {
     let reader = Reader::open(place.clone())?;
-    let session = reader.session(order.session)?.context("the session is not there any more")?;
-    let (target, missing) = target(order, &reader, &session)?;
+    let session = reader.session(submission.session)?.context("the session is no longer in the store")?;
+    let (target, missing) = target(submission, &reader, &session)?;
     let script = Script::read(&reader, session)?;
     let mut job = Job::new(script, target, place.clone());
     job.settings.timeout = PATIENCE;
-    let options = Options::read(&order.options)?;
+    let options = ReplayOptions::read(&submission.options)?;
     options.reach(&mut job.target)?;
     options.apply(&mut job);
-    if let Some(call) = &order.call {
+    if let Some(call) = &submission.call {
         let steps = &job.script.plan.steps;
         let step = steps.iter().position(|step| step.number == call.message).context("no such request to send")?;
         job.choose(&[step]);
@@ -45,34 +50,34 @@ fn replay(order: &Order, place: &Place, told: &mut dyn FnMut(Told), stop: Receiv
             job.edit(step, params)?;
         }
     }
-    let asks = ask(&mut job, order.consent, &missing)?;
-    if !asks.is_empty() {
-        told(Told::Asks(asks));
+    let questions = questions(&mut job, submission.consent, &missing)?;
+    if !questions.is_empty() {
+        send(ReplayUpdate::NeedsConsent(questions));
         return Ok(());
     }
     let rows = rows(&job)?;
     if rows.is_empty() {
-        bail!("the client asked for nothing in this session: there is nothing to replay");
+        bail!("the client sent no request in this session: there is nothing to replay");
     }
-    told(Told::Planned(rows.clone()));
+    send(ReplayUpdate::Planned(rows.clone()));
     let watch = stop.clone();
     if options.calibrate {
-        job.calibrate(&mut Follower::new(|progress| told(self::told(progress)), stop.clone()))?;
+        job.calibrate(&mut Follower::new(|progress| send(replay_update(progress)), stop.clone()))?;
         // All requests begin again.
-        told(Told::Planned(rows));
+        send(ReplayUpdate::Planned(rows));
     }
-    let mut follower = Follower::new(|progress| told(self::told(progress)), stop);
+    let mut follower = Follower::new(|progress| send(replay_update(progress)), stop);
     let replayed = job.run(&mut follower)?;
     drop(follower);
     let stopped = watch.try_recv() != Err(TryRecvError::Empty);
-    told(Told::Finished(Box::new(Finished { job, replayed, stopped })));
+    send(ReplayUpdate::Finished(Box::new(Finished { job, replayed, stopped })));
     Ok(())
 }
 
 /// The server, and the header fields that were masked in the recording and not given in the form.
-fn target(order: &Order, reader: &Reader, session: &Session) -> Result<(Target, Vec<String>)> {
-    let mut target = Target::read(&order.target, PATIENCE)?;
-    let given = fields(&order.fields)?;
+fn target(submission: &Submission, reader: &Reader, session: &Session) -> Result<(Target, Vec<String>)> {
+    let mut target = Target::read(&submission.target, PATIENCE)?;
+    let given = fields(&submission.headers)?;
     let mut missing = Vec::new();
     match &mut target {
         Target::Command(_) => {}
@@ -107,10 +112,10 @@ fn fields(text: &str) -> Result<Vec<(String, String)>> {
 }
 
 /// The questions before anything is sent. A decision that was made already is applied.
-fn ask(job: &mut Job, consent: Consent, missing: &[String]) -> Result<Vec<String>> {
+fn questions(job: &mut Job, consent: Consent, missing: &[String]) -> Result<Vec<String>> {
     match consent {
-        Consent::All => job.settings.policy.allow_destructive = true,
-        Consent::Harmless => {}
+        Consent::SendAll => job.settings.policy.allow_destructive = true,
+        Consent::SkipDestructive => {}
         Consent::Ask => {
             let refused = |job: &Job| {
                 let rows = job.planned()?.into_iter().filter(|row| row.refused.is_some());
@@ -124,8 +129,8 @@ fn ask(job: &mut Job, consent: Consent, missing: &[String]) -> Result<Vec<String
             let mut tools: Vec<String> = destroys.filter_map(|row: Planned| row.label.subject.clone()).collect();
             tools.sort();
             tools.dedup();
-            let tool = |tool: String| format!("{tool} says of itself that it destroys (destructiveHint)");
-            let field = |name: &String| format!("{name} was masked when it was recorded, and nothing is given for it");
+            let tool = |tool: String| format!("{tool} is declared destructive (destructiveHint)");
+            let field = |name: &String| format!("{name} was masked in the recording, and no value is given for it");
             return Ok(tools.into_iter().map(tool).chain(missing.iter().map(field)).collect());
         }
     }
@@ -133,18 +138,18 @@ fn ask(job: &mut Job, consent: Consent, missing: &[String]) -> Result<Vec<String
 }
 
 /// The rows of a job: its requests, without those that were not selected.
-fn rows(job: &Job) -> Result<Vec<Row>> {
+fn rows(job: &Job) -> Result<Vec<RequestRow>> {
     let wanted = |row: &Planned| {
         let is_chosen = job.settings.only.get(row.step).copied().unwrap_or(true);
         let is_handshake = matches!(&*row.label.method, "initialize" | "server/discover");
         job.script.plan.steps[row.step].is_request && (is_chosen || is_handshake)
     };
-    let row = |row: Planned| Row {
+    let row = |row: Planned| RequestRow {
         step: row.step,
         number: row.number,
         label: row.label.to_string(),
         recorded: job.script.latency(row.step),
-        state: row.refused.map_or(State::Waiting, |why| State::Skipped(plainly(&why))),
+        state: row.refused.map_or(RequestState::Waiting, |why| RequestState::Skipped(plainly(&why))),
     };
     Ok(job.planned()?.into_iter().filter(wanted).map(row).collect())
 }
@@ -154,15 +159,15 @@ fn plainly(why: &str) -> String {
     why.split(": --").next().unwrap_or(why).to_owned()
 }
 
-fn told(progress: Progress<'_>) -> Told {
+fn replay_update(progress: Progress<'_>) -> ReplayUpdate {
     match progress {
-        Progress::Opened(revision) => Told::Opened(revision.to_owned()),
-        Progress::Sent(step) => Told::Sent(step),
-        Progress::Done(step, done) => Told::Over(
+        Progress::Opened(revision) => ReplayUpdate::Opened(revision.to_owned()),
+        Progress::Sent(step) => ReplayUpdate::Sent(step),
+        Progress::Done(step, done) => ReplayUpdate::Done(
             step,
             match &done.fate {
-                Fate::Sent(_) => State::Answered(done.latency),
-                Fate::Skipped(why) => State::Skipped(plainly(why)),
+                Fate::Sent(_) => RequestState::Answered(done.latency),
+                Fate::Skipped(why) => RequestState::Skipped(plainly(why)),
             },
         ),
     }

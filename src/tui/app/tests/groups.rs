@@ -21,17 +21,21 @@ const BATCHES: &[(Pipe, &str)] = &[
 
 fn methods(story: &Story) -> Vec<(Option<String>, usize)> {
     let rows = story.app.rows(Screen::Messages).unwrap();
-    let row =
-        |row| (story.app.message(row).unwrap().row.method.clone(), story.app.folds.behind(story.app.folds.row(row)));
+    let row = |row| {
+        (
+            story.app.message(row).unwrap().row.method.clone(),
+            story.app.folds.hidden_count(story.app.folds.list_row(row)),
+        )
+    };
     (0..rows).map(row).collect()
 }
 
 #[test]
-fn a_batch_is_folded_where_the_cursor_is_in_it_and_stands_again_where_it_was() {
+fn a_batch_folds_into_its_first_row_and_unfolds_for_a_partner() {
     let mut story = Story::store(wrapped(BATCHES, false), (110, 16));
     story.press("1jz");
     insta::assert_snapshot!("batch_folded_110x16", story.screen());
-    assert_eq!(story.app.cursor(Screen::Messages).selected, 0, "the row that stands for the others");
+    assert_eq!(story.app.cursor(Screen::Messages).selected, 0, "the row that represents the group");
     assert_eq!(methods(&story).len(), 5);
     // A hidden message still has its number and its partner.
     story.press("jjjp");
@@ -40,7 +44,7 @@ fn a_batch_is_folded_where_the_cursor_is_in_it_and_stands_again_where_it_was() {
 }
 
 #[test]
-fn all_batches_at_once_also_among_what_a_filter_leaves() {
+fn all_batches_fold_at_once_also_in_a_filtered_list() {
     let mut story = Story::store(wrapped(BATCHES, false), (110, 16));
     story.press("1Z");
     let text = |name: &str| Some(name.to_owned());

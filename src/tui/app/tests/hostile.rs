@@ -8,8 +8,8 @@ use crate::event::Detail;
 use crate::pipeline::{self, Input as Fed, Pipeline};
 use crate::store::{CaptureInfo, CaptureKind, Options, Summary, Writer};
 
-/// A store of a wrapped server with these lines, one millisecond apart. `live`: the server still
-/// runs.
+/// A store of a wrapped server with these lines, one millisecond apart. `live`: the
+/// server still runs.
 pub(super) fn wrapped(lines: &[(Pipe, &str)], live: bool) -> Place {
     let place = Place::temporary().unwrap();
     let info = CaptureInfo { kind: CaptureKind::Wrap, source: "server".into(), process: 1, started: Time(0) };
@@ -60,7 +60,7 @@ const HOSTILE: &[(Pipe, &str)] = &[
 ];
 
 #[test]
-fn nothing_that_acts_reaches_the_terminal_and_columns_stay_aligned() {
+fn no_control_sequence_reaches_the_terminal_and_columns_stay_aligned() {
     let mut story = Story::store(wrapped(HOSTILE, false), (110, 30));
     for keys in [
         "",

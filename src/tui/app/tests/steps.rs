@@ -25,7 +25,7 @@ fn named(steps: &[Step]) -> Vec<MessageNumber> {
 }
 
 #[test]
-fn a_table_that_grew_is_the_whole_one_and_names_every_message_once() {
+fn a_growing_table_ends_complete_and_contains_every_message_once() {
     let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("samples");
     for name in ["weather/capture", "helpdesk/capture", "helpdesk/stdio", "tls/capture", "polluted-stdout/stdio"] {
         let path = samples.join(format!("{name}.pcapng"));

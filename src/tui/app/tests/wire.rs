@@ -50,7 +50,7 @@ fn stderr_comes_in_pages() {
     // Each chunk ends in the middle of a line, the last one too.
     assert_eq!(story.app.rows(Screen::Stderr), Some(701));
     let line = |story: &Story, row| {
-        let lines = story.app.pages.stderr(SessionNumber(1)).unwrap();
+        let lines = story.app.cache.stderr.of(&SessionNumber(1)).unwrap();
         lines.row(row).map(|line| line.text.clone())
     };
     assert_eq!(line(&story, 1).as_deref(), Some("and 0line 1"));
@@ -94,10 +94,10 @@ fn the_mouse_does_what_keys_do() {
         (Focus::Bytes, layout::bytes_per_row(story.app.size) + 4)
     );
     story.take(Input::Click(areas.json.x + 5, areas.json.y + 2));
-    let detail = detail_shown(&story.app).unwrap();
+    let detail = selected_detail(&story.app).unwrap();
     assert_eq!(story.app.detail.tree.path(detail.text(), story.app.detail.json.selected), "$.params");
     let (screen, at, _) =
-        layout::tab_places(&story.app).into_iter().find(|(screen, ..)| *screen == Screen::Statistics).unwrap();
+        layout::tab_positions(&story.app).into_iter().find(|(screen, ..)| *screen == Screen::Statistics).unwrap();
     story.take(Input::Click(at.start, 1));
     assert_eq!(story.app.screen, screen);
 }

@@ -33,8 +33,8 @@ pub(super) fn line(message: &Message, exchange: &Exchange, session: &Session) ->
     Some(line)
 }
 
-/// Quotes a word for a shell. Between single quotes no character is special (POSIX Shell Command
-/// Language, 2.2.2).
+/// Quotes a word for a shell. Between single quotes no character is special (POSIX Shell
+/// Command Language, 2.2.2).
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }

@@ -1,6 +1,6 @@
 //! The cursor of a list, of which a window is visible.
 
-use super::super::keys::Motion;
+use super::keys::Motion;
 
 /// A selected row, and the window of rows that is visible.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub struct Cursor {
 
 impl Cursor {
     /// Moves in a list of `total` rows, of which `height` are visible.
-    pub fn go(&mut self, motion: Motion, total: usize, height: usize) {
+    pub fn move_by(&mut self, motion: Motion, total: usize, height: usize) {
         let page = height.saturating_sub(1).max(1);
         self.selected = match motion {
             Motion::Up => self.selected.saturating_sub(1),
@@ -22,7 +22,7 @@ impl Cursor {
             Motion::Home => 0,
             Motion::End => usize::MAX,
         };
-        self.fit(total, height);
+        self.keep_visible(total, height);
     }
 
     /// Selects a row. A row outside of the window is put into its middle.
@@ -31,11 +31,11 @@ impl Cursor {
             self.top = row.saturating_sub(height / 2);
         }
         self.selected = row;
-        self.fit(total, height);
+        self.keep_visible(total, height);
     }
 
     /// Puts the cursor into the list and into the window.
-    pub fn fit(&mut self, total: usize, height: usize) {
+    pub fn keep_visible(&mut self, total: usize, height: usize) {
         let height = height.max(1);
         self.selected = self.selected.min(total.saturating_sub(1));
         self.top = self.top.min(self.selected).max((self.selected + 1).saturating_sub(height));
@@ -62,7 +62,7 @@ mod tests {
             let mut cursor = Cursor::default();
             for (motion, total, height) in steps {
                 match MOTIONS.get(motion) {
-                    Some(motion) => cursor.go(*motion, total, height),
+                    Some(motion) => cursor.move_by(*motion, total, height),
                     None => cursor.select(total / 2, total, height),
                 }
                 prop_assert!(cursor.selected < total.max(1));

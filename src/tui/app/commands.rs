@@ -1,7 +1,7 @@
 //! The actions of the commands in the key table.
 
 use super::super::copy;
-use super::super::data::{FindingLine, MessageLine, Request};
+use super::super::data::{FindingLine, MessageLine, Query};
 use super::super::editor::Editor;
 use super::super::keys::{Command, Motion};
 use super::super::layout;
@@ -23,52 +23,52 @@ pub(super) fn run(app: &mut App, command: Command) -> Vec<Effect> {
         Command::Open => open(app),
         Command::Back if app.screen == Screen::Replay && replay::stop(app) => return vec![Effect::StopReplay],
         Command::Back => back(app),
-        Command::Replay => replay::open(app),
+        Command::Replay => replay::request_form(app),
         Command::Difference(by) => replay::next_difference(app, by),
         Command::Answers => replay::focus(app),
         Command::Show(screen) => show(app, screen),
         Command::Tab(by) => {
             let tabs = &Screen::ALL[..Screen::ALL.len() - 1];
-            let at = tabs.iter().position(|tab| *tab == app.screen).unwrap_or(Screen::Messages.index());
+            let at = tabs.iter().position(|tab| *tab == app.screen).unwrap_or(Screen::Messages as usize);
             show(app, tabs[(at as isize + by as isize).rem_euclid(tabs.len() as isize) as usize]);
         }
         Command::Message(by) => step_message(app, by),
         Command::Partner => partner(app),
-        Command::NextOdd => {
+        Command::NextProblem => {
             if let Some(session) = app.session {
-                let after = app.folds.row(app.cursor(Screen::Messages).selected);
-                app.questions.push(Request::NextOdd { session, filter: app.filter.clone(), after });
+                let after = app.folds.list_row(app.cursor(Screen::Messages).selected);
+                app.key_queries.push(Query::NextProblem { session, filter: app.filter.clone(), after });
             }
         }
         Command::Mark => mark(app),
         Command::NextMark => next_mark(app),
         Command::Follow => {
             app.follow = !app.follow;
-            app.say(if app.follow { "following the newest message" } else { "no longer following" });
+            app.notify(if app.follow { "following the newest message" } else { "not following the newest message" });
         }
         Command::Filter => app.mode = Mode::Prompt(Prompt::Filter, Editor::line(&app.filter)),
         Command::Search => {
-            let needle = app.detail.found.as_ref().map(|found| found.needle.clone()).unwrap_or_default();
+            let needle = app.detail.search.as_ref().map(|found| found.needle.clone()).unwrap_or_default();
             app.mode = Mode::Prompt(Prompt::Search, Editor::line(&needle));
         }
         Command::CommandLine => app.mode = Mode::Prompt(Prompt::Command, Editor::line("")),
-        Command::Together => together(app),
+        Command::AllServers => all_servers(app),
         Command::Zoom(by) => app.zoom = app.zoom.saturating_add_signed(by).min(6),
         Command::NextTheme => {
             app.theme = app.theme.next();
-            app.say(format!("theme {}", app.theme.name()));
+            app.notify(format!("theme {}", app.theme.name()));
         }
         Command::Help => app.mode = Mode::Help(0),
         Command::Fold => fold(app),
         Command::FoldAll => fold_all(app),
-        Command::Wire => wire(app),
+        Command::ShowPacket => show_packet(app),
         Command::Connection(by) => next_connection(app, by),
         Command::Left
         | Command::Right
         | Command::Toggle
         | Command::UnfoldAll
         | Command::Focus(_)
-        | Command::Found(_) => {
+        | Command::SearchHit(_) => {
             detail::run(app, command);
         }
     }
@@ -84,7 +84,7 @@ fn move_cursor(app: &mut App, motion: Motion) {
     }
     let Some(total) = app.rows(app.screen) else { return };
     let (screen, height) = (app.screen, layout::list_height(app.size, app.screen));
-    app.cursor_mut(screen).go(motion, total, height);
+    app.cursor_mut(screen).move_by(motion, total, height);
     moved(app, motion == Motion::End);
 }
 
@@ -102,7 +102,7 @@ fn moved(app: &mut App, to_end: bool) {
     match screen {
         Screen::Sessions => {
             let selected = app.cursor(screen).selected;
-            let chosen = app.pages.sessions().and_then(|rows| rows.get(selected)).map(|row| row.session.number);
+            let chosen = app.cache.sessions().and_then(|rows| rows.get(selected)).map(|row| row.session.number);
             if chosen != app.session {
                 choose(app, chosen);
             }
@@ -126,7 +126,7 @@ pub(super) fn choose(app: &mut App, session: Option<crate::mcp::SessionNumber>) 
 
 pub(super) fn show(app: &mut App, screen: Screen) {
     if screen != Screen::Sessions && app.session.is_none() {
-        app.say("no session yet");
+        app.notify("no session yet");
     } else if screen != app.screen {
         if screen == Screen::Sessions {
             app.history.clear();
@@ -160,7 +160,7 @@ pub(super) fn set_filter(app: &mut App, filter: String) {
     // The folds are rows of the previous list.
     app.folds.clear();
     if app.filter.is_empty() && !app.follow {
-        app.questions.extend(selected.and_then(|message| locate(app, message)));
+        app.key_queries.extend(selected.and_then(|message| locate(app, message)));
     } else if !app.filter.is_empty() {
         *app.cursor_mut(Screen::Messages) = Default::default();
     }
@@ -170,51 +170,44 @@ pub(super) fn set_filter(app: &mut App, filter: String) {
 }
 
 fn open(app: &mut App) {
-    let selected = app.cursor(app.screen).selected;
     match app.screen {
         Screen::Sessions => show(app, Screen::Messages),
-        Screen::Sequence if app.together => open_together(app),
+        Screen::Sequence if app.all_servers => open_in_session(app),
         Screen::Messages | Screen::Sequence => {
             if app.selected_message().is_some() {
                 show(app, Screen::Detail);
             }
         }
-        _ => match place(app, selected) {
+        _ => match row_target(app).unwrap_or_default() {
             (Some(message), _) => go_to(app, message),
-            (None, Some(packet)) if app.screen != Screen::Packets => to_packet(app, packet),
-            _ => app.say("no message belongs to this line"),
+            (None, Some(packet)) if app.screen != Screen::Packets => locate_packet(app, packet),
+            _ => app.notify("no message belongs to this row"),
         },
     }
 }
 
-/// The message and the packet that a row of the screen is about.
-fn place(app: &App, row: usize) -> (Option<MessageNumber>, Option<PacketNumber>) {
-    find_place(app, row).unwrap_or_default()
-}
-
-fn find_place(app: &App, row: usize) -> Option<(Option<MessageNumber>, Option<PacketNumber>)> {
+/// The message and the packet that the selected row is about.
+fn row_target(app: &App) -> Option<(Option<MessageNumber>, Option<PacketNumber>)> {
+    let row = app.cursor(app.screen).selected;
     let session = app.session?;
     let about = |finding: &FindingRow| (finding.messages.first().copied(), finding.packets.first().copied());
     Some(match app.screen {
         Screen::Layers => {
-            let step = app.pages.steps(session)?.row(row)?;
+            let step = app.cache.steps.of(&session)?.row(row)?;
             (step.messages.first().copied(), step.packets.first().copied())
         }
-        Screen::Findings => match app.pages.findings(session)?.get(row)? {
+        Screen::Findings => match app.cache.findings.of(session)?.get(row)? {
             FindingLine::Finding(finding) => about(finding),
-            FindingLine::Rule { .. } => match app.pages.findings(session)?.get(row + 1)? {
+            FindingLine::Rule { .. } => match app.cache.findings.of(session)?.get(row + 1)? {
                 FindingLine::Finding(finding) => about(finding),
                 FindingLine::Rule { .. } => return None,
             },
         },
-        Screen::Tools => (app.pages.capabilities(session)?.get(row)?.message, None),
+        Screen::Tools => (app.cache.capabilities.of(session)?.get(row)?.message, None),
         Screen::Replay => {
-            let run = app
-                .replays
-                .run
-                .as_ref()
-                .filter(|run| run.order.as_ref().is_some_and(|order| order.session == session))?;
-            (Some(run.rows.get(row)?.number), None)
+            let run = app.replays.run.as_ref()?;
+            let is_own = run.submission.as_ref()?.session == session;
+            (Some(run.rows.get(row).filter(|_| is_own)?.number), None)
         }
         Screen::Packets => {
             let packet = app.packet(row)?;
@@ -229,20 +222,16 @@ fn find_place(app: &App, row: usize) -> Option<(Option<MessageNumber>, Option<Pa
 }
 
 /// Goes from a row to the packet that carries it, among the others of its connection.
-fn wire(app: &mut App) {
-    let row = app.cursor(app.screen).selected;
-    let shown = match app.screen {
-        Screen::Detail => detail::packet(app),
-        _ => None,
-    };
-    match shown.or(place(app, row).1) {
-        Some(packet) => to_packet(app, packet),
-        None => app.say("no packet is known of this line"),
+fn show_packet(app: &mut App) {
+    let shown = if app.screen == Screen::Detail { detail::packet(app) } else { None };
+    match shown.or_else(|| row_target(app)?.1) {
+        Some(packet) => locate_packet(app, packet),
+        None => app.notify("no packet is known for this row"),
     }
 }
 
-fn to_packet(app: &mut App, packet: PacketNumber) {
-    app.questions.extend(app.session.map(|session| Request::LocatePacket(session, packet)));
+fn locate_packet(app: &mut App, packet: PacketNumber) {
+    app.key_queries.extend(app.session.map(|session| Query::LocatePacket(session, packet)));
 }
 
 /// Shows the packets of a connection and selects one.
@@ -262,40 +251,40 @@ fn next_connection(app: &mut App, by: i8) {
 }
 
 /// Switches between the lifeline of one server and those of all servers of the host.
-fn together(app: &mut App) {
-    app.together = !app.together;
-    app.say(if app.together { "all servers of this host" } else { "this server alone" });
+fn all_servers(app: &mut App) {
+    app.all_servers = !app.all_servers;
+    app.notify(if app.all_servers { "all servers of this host" } else { "only this server" });
 }
 
 /// Opens the selected message in its own session.
-fn open_together(app: &mut App) {
+fn open_in_session(app: &mut App) {
     let Some((session, message)) = app.selected_message().map(|line| (line.row.session, line.row.number)) else {
         return;
     };
     if app.session != Some(session) {
         choose(app, Some(session));
     }
-    app.together = false;
+    app.all_servers = false;
     go_to(app, message);
 }
 
-fn partner_together(app: &mut App) {
+fn partner_in_all_servers(app: &mut App) {
     let found = app.selected_message().map(|line| (line.row.session, line.partner())).and_then(|(session, partner)| {
         let own = |line: &MessageLine| line.row.session == session && Some(line.row.number) == partner;
-        app.pages.together(app.session?)?.lines.iter().position(own)
+        app.cache.all_servers.of(app.session?)?.lines.iter().position(own)
     });
     match found {
         Some(row) => select_row(app, row),
-        None => app.say("no answer, or none expected"),
+        None => app.notify("no answer, or none is expected"),
     }
 }
 
 /// Folds or unfolds the group of the selected message.
 fn fold(app: &mut App) {
     let Some(session) = app.session else { return };
-    let row = app.folds.row(app.cursor(Screen::Messages).selected);
+    let row = app.folds.list_row(app.cursor(Screen::Messages).selected);
     if !app.folds.unfold(row) {
-        app.questions.push(Request::Group { session, filter: app.filter.clone(), row });
+        app.key_queries.push(Query::Group { session, filter: app.filter.clone(), row });
     }
 }
 
@@ -304,22 +293,22 @@ fn fold_all(app: &mut App) {
     let Some(session) = app.session else { return };
     let selected = app.selected_message().map(|message| message.row.number);
     if app.folds.clear() {
-        app.questions.extend(selected.and_then(|message| locate(app, message)));
+        app.key_queries.extend(selected.and_then(|message| locate(app, message)));
     } else {
-        app.questions.push(Request::Groups { session, filter: app.filter.clone() });
+        app.key_queries.push(Query::Groups { session, filter: app.filter.clone() });
     }
 }
 
-/// Folds groups that the store found. The selection stays on its row, or on the row that represents
-/// it.
+/// Folds groups that the store found. The selection stays on its row, or on the row
+/// that represents it.
 pub(super) fn fold_groups(app: &mut App, groups: Vec<Vec<usize>>) {
     if groups.is_empty() {
-        return app.say("neither a batch nor an operation here: there is nothing to fold");
+        return app.notify("this message is in no batch and no operation: there is nothing to fold");
     }
-    let row = app.folds.row(app.cursor(Screen::Messages).selected);
+    let row = app.folds.list_row(app.cursor(Screen::Messages).selected);
     app.folds.fold_all(groups);
-    let total = app.message_count().map_or(0, |(total, _)| app.folds.seen(total));
-    let (seen, height) = (app.folds.seen_row(row), layout::list_height(app.size, app.screen));
+    let total = app.message_count().map_or(0, |(total, _)| app.folds.visible_count(total));
+    let (seen, height) = (app.folds.visible_row(row), layout::list_height(app.size, app.screen));
     app.cursor_mut(Screen::Messages).select(seen, total, height);
 }
 
@@ -327,12 +316,13 @@ pub(super) fn fold_groups(app: &mut App, groups: Vec<Vec<usize>>) {
 fn go_to(app: &mut App, message: MessageNumber) {
     app.follow = false;
     set_filter(app, String::new());
-    app.questions.extend(locate(app, message));
+    app.key_queries.extend(locate(app, message));
     show(app, Screen::Detail);
 }
 
-fn locate(app: &App, message: MessageNumber) -> Option<Request> {
-    Some(Request::Locate { session: app.session?, filter: app.filter.clone(), message })
+/// The query for the row of a message in the current list.
+pub(super) fn locate(app: &App, message: MessageNumber) -> Option<Query> {
+    Some(Query::Locate { session: app.session?, filter: app.filter.clone(), message })
 }
 
 /// Selects a row of the list of messages.
@@ -340,15 +330,10 @@ pub(super) fn select_message(app: &mut App, row: usize) {
     app.follow = false;
     app.folds.reveal(row);
     let height = layout::list_height(app.size, app.screen);
-    let row = app.folds.seen_row(row);
+    let row = app.folds.visible_row(row);
     // The store found this row, although the list may not have been read that far.
-    let total = app.message_count().map_or(0, |(total, _)| app.folds.seen(total)).max(row + 1);
+    let total = app.message_count().map_or(0, |(total, _)| app.folds.visible_count(total)).max(row + 1);
     app.cursor_mut(Screen::Messages).select(row, total, height);
-}
-
-/// Selects a message by its number.
-pub(super) fn go_to_number(app: &mut App, message: MessageNumber) {
-    app.questions.extend(locate(app, message));
 }
 
 fn step_message(app: &mut App, by: i8) {
@@ -356,16 +341,16 @@ fn step_message(app: &mut App, by: i8) {
     let motion = if by < 0 { Motion::Up } else { Motion::Down };
     let height = layout::list_height(app.size, app.screen);
     app.follow = false;
-    app.cursor_mut(Screen::Messages).go(motion, total, height);
+    app.cursor_mut(Screen::Messages).move_by(motion, total, height);
 }
 
 fn partner(app: &mut App) {
-    if app.screen == Screen::Sequence && app.together {
-        return partner_together(app);
+    if app.screen == Screen::Sequence && app.all_servers {
+        return partner_in_all_servers(app);
     }
     match app.selected_message().map(|message| message.partner()) {
-        Some(Some(partner)) => app.questions.extend(locate(app, partner)),
-        Some(None) => app.say("no answer, or none expected"),
+        Some(Some(partner)) => app.key_queries.extend(locate(app, partner)),
+        Some(None) => app.notify("no answer, or none is expected"),
         None => {}
     }
 }
@@ -385,28 +370,22 @@ fn next_mark(app: &mut App) {
     let (mut behind, mut before): (Vec<_>, Vec<_>) = own.partition(|message| *message > current);
     behind.append(&mut before);
     match behind.first() {
-        Some(message) => app.questions.extend(locate(app, *message)),
-        None => app.say("no marks: m sets one"),
+        Some(message) => app.key_queries.extend(locate(app, *message)),
+        None => app.notify("no message is marked: m marks the selected one"),
     }
 }
 
 fn copied(app: &mut App, command: Command) -> Vec<Effect> {
-    let Some(detail) = detail::shown(app) else {
-        app.say("open the message first");
-        return Vec::new();
-    };
-    match copy::text(&detail, &app.detail, command) {
-        Some((_, text)) if text.len() > copy::LONGEST => {
-            app.complain("too long for the terminal's clipboard: :export writes it to a file");
-            Vec::new()
+    match detail::selected_detail(app).map(|detail| copy::text(&detail, &app.detail, command)) {
+        None => app.notify("open the message first"),
+        Some(None) => app.notify("nothing to copy here"),
+        Some(Some((_, text))) if text.len() > copy::LONGEST => {
+            app.notify_error("too long for the terminal's clipboard: :export writes it to a file");
         }
-        Some((what, text)) => {
-            app.say(format!("copied {what}"));
-            vec![Effect::Copy(text)]
-        }
-        None => {
-            app.say("nothing to copy here");
-            Vec::new()
+        Some(Some((what, text))) => {
+            app.notify(format!("copied {what}"));
+            return vec![Effect::Copy(text)];
         }
     }
+    Vec::new()
 }

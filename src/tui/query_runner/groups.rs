@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use anyhow::Result;
 
-use super::Library;
+use super::QueryRunner;
 use crate::mcp::SessionNumber;
 use crate::store::{MessageRow, Scope};
 
@@ -15,7 +15,7 @@ const MOST: usize = 100_000;
 /// Messages that are read at once.
 const SLICE: usize = 1_024;
 
-impl Library {
+impl QueryRunner {
     /// The group of a row; empty if the row belongs to none.
     pub(super) fn group(&mut self, session: SessionNumber, filter: &str, row: usize) -> Result<Vec<Vec<usize>>> {
         let Some(position) = self.position(session, filter, row)? else { return Ok(Vec::new()) };
@@ -93,7 +93,7 @@ impl Library {
     }
 
     /// The position of the message in a row of a list.
-    fn position(&mut self, session: SessionNumber, filter: &str, row: usize) -> Result<Option<u64>> {
+    pub(super) fn position(&mut self, session: SessionNumber, filter: &str, row: usize) -> Result<Option<u64>> {
         if filter.is_empty() {
             return Ok(Some(row as u64 + 1));
         }
@@ -101,7 +101,7 @@ impl Library {
     }
 
     /// The rows of positions. Positions outside of the list are left out.
-    fn rows(&mut self, session: SessionNumber, filter: &str, positions: Vec<u64>) -> Result<Vec<usize>> {
+    pub(super) fn rows(&mut self, session: SessionNumber, filter: &str, positions: Vec<u64>) -> Result<Vec<usize>> {
         if filter.is_empty() {
             return Ok(positions.into_iter().map(|position| position as usize - 1).collect());
         }

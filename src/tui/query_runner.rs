@@ -5,13 +5,13 @@ mod capabilities;
 mod curl;
 mod detail;
 mod export;
-mod filtered;
 mod groups;
+mod host_sessions;
 mod layers;
+mod matches;
 mod packets;
 mod replay;
 mod stderr;
-mod together;
 mod trace;
 
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::data::{
-    Answer, FindingLine, MessageLine, PAGE, ROWS, Request, Rows, STEPS, SessionRow, Statistics, StderrLine,
+    Answer, FindingLine, MessageLine, PAGE, Query, ROWS, Rows, STEPS, SessionRow, Statistics, StderrLine,
 };
 use crate::capture::{PacketNumber, Time};
 use crate::decode::ConnectionId;
@@ -32,7 +32,7 @@ use crate::store::{FindingRow, Key, MessageRow, Page, Reader, Scope};
 use crate::view::latencies::Latencies;
 use crate::view::steps::{self, Step};
 use crate::view::text;
-use filtered::Matches;
+use matches::Matches;
 
 /// Limit in bytes of the texts that are read for the column "about". For a longer text it shows
 /// only the tool.
@@ -54,7 +54,7 @@ pub const TURN: Duration = Duration::from_millis(30);
 const SAMPLE: usize = 4_096;
 
 /// Answers queries, with what it has computed so far.
-pub struct Library {
+pub struct QueryRunner {
     reader: Reader,
     /// The order of the sessions: newest first for a database, oldest first for a capture.
     newest_first: bool,
@@ -73,13 +73,13 @@ pub struct Library {
     /// Figures of the session whose statistics were read last.
     figures: Option<calls::Figures>,
     steps: Option<steps::Index>,
-    stderr: Option<stderr::Lines>,
+    stderr: Option<stderr::StderrIndex>,
 }
 
-impl Library {
+impl QueryRunner {
     /// Answers from a store.
-    pub fn new(reader: Reader, newest_first: bool) -> Library {
-        Library {
+    pub fn new(reader: Reader, newest_first: bool) -> QueryRunner {
+        QueryRunner {
             reader,
             newest_first,
             now: Time::default(),
@@ -109,36 +109,38 @@ impl Library {
     }
 
     /// Answers a query.
-    pub fn answer(&mut self, request: &Request) -> Answer {
-        self.read(request).unwrap_or_else(|error| Answer::Failed(format!("{error:#}")))
+    pub fn answer(&mut self, query: &Query) -> Answer {
+        self.read(query).unwrap_or_else(|error| Answer::Failed(format!("{error:#}")))
     }
 
-    fn read(&mut self, request: &Request) -> Result<Answer> {
-        Ok(match request {
-            Request::Sessions => Answer::Sessions(self.sessions()?),
-            Request::Unplaced => Answer::Unplaced(self.reader.findings(Scope::All, Page::first(UNPLACED))?),
-            Request::Messages { session, filter, page } => Answer::Messages(self.messages(*session, filter, *page)?),
-            Request::Detail(session, message) => Answer::Detail(detail::read(&self.reader, *session, *message)?),
-            Request::Steps { session, page } => Answer::Steps(self.steps(*session, *page)?),
-            Request::Findings(session) => Answer::Findings(self.findings(*session)?),
-            Request::Statistics(session) => Answer::Statistics(Box::new(self.statistics(*session)?)),
-            Request::Connections(session) => Answer::Connections(self.connections(*session)?),
-            Request::Packets { session, connection, page } => {
+    fn read(&mut self, query: &Query) -> Result<Answer> {
+        Ok(match query {
+            Query::Sessions => Answer::Sessions(self.sessions()?),
+            Query::Unplaced => Answer::Unplaced(self.reader.findings(Scope::All, Page::first(UNPLACED))?),
+            Query::Messages { session, filter, page } => Answer::Messages(self.messages(*session, filter, *page)?),
+            Query::Detail(session, message) => Answer::Detail(detail::read(&self.reader, *session, *message)?),
+            Query::Steps { session, page } => Answer::Steps(self.steps(*session, *page)?),
+            Query::Findings(session) => Answer::Findings(self.findings(*session)?),
+            Query::Statistics(session) => Answer::Statistics(Box::new(self.statistics(*session)?)),
+            Query::Connections(session) => Answer::Connections(self.connections(*session)?),
+            Query::Packets { session, connection, page } => {
                 Answer::Packets(packets::read(&self.reader, *session, *connection, *page)?)
             }
-            Request::Packet(session, packet) => Answer::Packet(packets::detail(&self.reader, *session, *packet)?),
-            Request::LocatePacket(session, packet) => Answer::PacketLocated(self.locate_packet(*session, *packet)?),
-            Request::Together(session) => Answer::Together(self.together(*session)?),
-            Request::Group { session, filter, row } => Answer::Groups(self.group(*session, filter, *row)?),
-            Request::Groups { session, filter } => Answer::Groups(self.groups(*session, filter)?),
-            Request::Capabilities(session) => Answer::Capabilities(capabilities::read(&self.reader, *session)?),
-            Request::Stderr { session, page } => Answer::Stderr(self.stderr(*session, *page)?),
-            Request::Locate { session, filter, message } => Answer::Located(self.locate(*session, filter, *message)?),
-            Request::NextOdd { session, filter, after } => Answer::Located(self.next_odd(*session, filter, *after)?),
-            Request::Draft { session, message } => {
+            Query::Packet(session, packet) => Answer::Packet(packets::detail(&self.reader, *session, *packet)?),
+            Query::LocatePacket(session, packet) => Answer::PacketLocated(self.locate_packet(*session, *packet)?),
+            Query::AllServers(session) => Answer::AllServers(self.host_sessions(*session)?),
+            Query::Group { session, filter, row } => Answer::Groups(self.group(*session, filter, *row)?),
+            Query::Groups { session, filter } => Answer::Groups(self.groups(*session, filter)?),
+            Query::Capabilities(session) => Answer::Capabilities(capabilities::read(&self.reader, *session)?),
+            Query::Stderr { session, page } => Answer::Stderr(self.stderr(*session, *page)?),
+            Query::Locate { session, filter, message } => Answer::Located(self.locate(*session, filter, *message)?),
+            Query::NextProblem { session, filter, after } => {
+                Answer::Located(self.next_problem(*session, filter, *after)?)
+            }
+            Query::Draft { session, message } => {
                 Answer::Draft(Box::new(replay::draft(&self.reader, *session, *message)?))
             }
-            Request::Export { session, filter, only, path } => {
+            Query::Export { session, filter, only, path } => {
                 Answer::Exported(export::write(&self.reader, *session, filter, only, path)?)
             }
         })
@@ -276,33 +278,18 @@ impl Library {
         if row.first().is_none_or(|row| row.number != message) {
             return Ok(None);
         }
-        if filter.is_empty() {
-            return Ok(Some(position as usize - 1));
-        }
-        Ok(self.matches(session, filter)?.row_of(position))
+        Ok(self.rows(session, filter, vec![position])?.pop())
     }
 
-    fn next_odd(&mut self, session: SessionNumber, filter: &str, after: usize) -> Result<Option<usize>> {
+    fn next_problem(&mut self, session: SessionNumber, filter: &str, after: usize) -> Result<Option<usize>> {
         let odd = |row: &MessageRow| row.findings > 0 || calls::failed(row);
-        let first = match filter {
-            "" => after as u64 + 2,
-            _ => match self.matches(session, filter)?.position_of(after + 1) {
-                Some(position) => position,
-                None => return Ok(None),
-            },
-        };
-        let mut position = first;
+        let Some(mut position) = self.position(session, filter, after + 1)? else { return Ok(None) };
         loop {
             let rows = self.reader.message_rows_at(session, position, SAMPLE)?;
             let Some(last) = rows.last() else { return Ok(None) };
-            for row in rows.iter().filter(|row| odd(row)) {
-                let seen = match filter {
-                    "" => Some(row.position as usize - 1),
-                    _ => self.matches(session, filter)?.row_of(row.position),
-                };
-                if seen.is_some() {
-                    return Ok(seen);
-                }
+            let problems = rows.iter().filter(|row| odd(row)).map(|row| row.position).collect();
+            if let Some(row) = self.rows(session, filter, problems)?.first() {
+                return Ok(Some(*row));
             }
             position = last.position + 1;
         }
@@ -310,7 +297,7 @@ impl Library {
 
     fn stderr(&mut self, session: SessionNumber, page: usize) -> Result<Rows<StderrLine>> {
         if !self.stderr.as_ref().is_some_and(|lines| lines.is_of(session)) {
-            self.stderr = stderr::Lines::new(&self.reader, session)?;
+            self.stderr = stderr::StderrIndex::new(&self.reader, session)?;
         }
         match &mut self.stderr {
             Some(lines) => lines.page(&self.reader, page),

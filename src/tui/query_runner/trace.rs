@@ -9,8 +9,8 @@ use crate::capture::{Origin, PacketNumber, Span, StreamId};
 use crate::decode::stream::StreamKind;
 use crate::store::{CaptureId, KeptPacket, Reader};
 
-/// Limit of the runs that are followed: the largest message that a screen can point into is in
-/// fewer packets.
+/// Limit of the runs that are followed: the largest message that a screen can point into is
+/// in fewer packets.
 const RUNS: usize = 20_000;
 
 /// Limit of the packets that are read for one message.
@@ -21,14 +21,14 @@ pub(super) const PACKETS: usize = 64;
 pub(super) struct Run {
     /// The range in the text.
     pub(super) text: Range<usize>,
-    pub(super) place: Place,
+    pub(super) address: ByteAddress,
     /// `Some(length)`: the text was derived from this many bytes as a whole.
-    pub(super) whole: Option<usize>,
+    pub(super) derived_length: Option<usize>,
 }
 
 /// The address at which a run begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ByteAddress {
     /// A byte of a packet's data.
     Packet(PacketNumber, usize),
     /// An offset in a stream.
@@ -63,26 +63,35 @@ impl<'r> Tracer<'r> {
     pub(super) fn runs(&self, span: Span) -> Result<Vec<Run>> {
         let mut runs = Vec::new();
         let mut open = vec![(0..span.len() as usize, span, None)];
-        while let Some((text, span, whole)) = open.pop() {
+        while let Some((text, span, derived)) = open.pop() {
             let mut below = Vec::new();
             for part in self.reader.parts(self.capture, span)? {
                 let start = text.start + (part.start - span.start) as usize;
-                let own = if whole.is_some() { text.clone() } else { start..start + (part.end - part.start) as usize };
+                let own =
+                    if derived.is_some() { text.clone() } else { start..start + (part.end - part.start) as usize };
                 let length = (part.end - part.start) as usize;
                 // Below a derived run, the whole lower run corresponds to the whole text.
-                let stands = whole.map(|_| length);
+                let length_if_derived = derived.map(|_| length);
                 match part.origin {
                     Origin::Packet { packet, offset } => {
-                        runs.push(Run { text: own, place: Place::Packet(packet, offset as usize), whole: stands });
+                        runs.push(Run {
+                            text: own,
+                            address: ByteAddress::Packet(packet, offset as usize),
+                            derived_length: length_if_derived,
+                        });
                     }
                     Origin::Copied { stream, offset } => {
-                        runs.push(Run { text: own.clone(), place: Place::Stream(stream, offset), whole: stands });
+                        runs.push(Run {
+                            text: own.clone(),
+                            address: ByteAddress::Stream(stream, offset),
+                            derived_length: length_if_derived,
+                        });
                         let span = Span { stream, start: offset, end: offset + length as u64 };
-                        below.push((own, span, whole));
+                        below.push((own, span, derived));
                     }
                     Origin::Derived(from) => {
-                        let place = Place::Stream(from.stream, from.start);
-                        runs.push(Run { text: own.clone(), place, whole: Some(from.len() as usize) });
+                        let address = ByteAddress::Stream(from.stream, from.start);
+                        runs.push(Run { text: own.clone(), address, derived_length: Some(from.len() as usize) });
                         below.push((own, from, Some(())));
                     }
                     Origin::Missing => {}
@@ -111,8 +120,8 @@ impl<'r> Tracer<'r> {
         let mut bytes = vec![0; span.len() as usize];
         let mut spans = vec![(0, span)];
         let runs = self.runs(span)?;
-        for run in runs.iter().filter(|run| run.whole.is_none()) {
-            if let Place::Stream(stream, start) = run.place {
+        for run in runs.iter().filter(|run| run.derived_length.is_none()) {
+            if let ByteAddress::Stream(stream, start) = run.address {
                 let end = start.saturating_add(run.text.len() as u64);
                 spans.push((run.text.start, Span { stream, start, end }));
             }
@@ -126,7 +135,7 @@ impl<'r> Tracer<'r> {
             }
         }
         for run in runs {
-            let (Place::Packet(number, at), None) = (run.place, run.whole) else { continue };
+            let (ByteAddress::Packet(number, at), None) = (run.address, run.derived_length) else { continue };
             let Some(packet) = self.packet(number)? else { continue };
             let data = packet.data.get(at..at + run.text.len());
             if let (Some(data), Some(own)) = (data, bytes.get_mut(run.text.clone())) {

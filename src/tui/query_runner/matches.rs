@@ -1,5 +1,5 @@
-//! A filter applied to a session slice by slice. The first matches are shown while the rest is
-//! searched.
+//! A filter applied to a session slice by slice. The first matches are shown while the
+//! rest is searched.
 
 use std::thread;
 
@@ -10,8 +10,8 @@ use crate::filter::Filter;
 use crate::mcp::{MessageNumber, SessionNumber};
 use crate::store::{Key, MessageRow, Page, Reader, Scope};
 
-/// Message numbers of a slice: some milliseconds for filters on columns, some tens for filters on
-/// texts.
+/// Message numbers of a slice: some milliseconds for filters on columns, some tens for
+/// filters on texts.
 const SLICE: u64 = 8_192;
 
 /// The positions that a filter selects, as far as it was applied.

@@ -23,10 +23,10 @@ const PARTS: usize = 72;
 
 /// Counters that the parts are computed from. All have one length, which doubles whenever the
 /// session outgrows them.
-const FINE: usize = PARTS * 16;
+const COUNTERS: usize = PARTS * 16;
 
 /// Initial length of a counter in nanoseconds.
-const FINEST: i64 = 1_000_000;
+const FIRST_LENGTH: i64 = 1_000_000;
 
 /// Limit of the separately counted tools and methods: hostile names could be endless.
 const NAMES: usize = 1_000;
@@ -38,7 +38,7 @@ pub(super) fn failed(row: &MessageRow) -> bool {
 
 /// The calls of one method or tool while they are counted.
 #[derive(Default)]
-struct Call {
+struct CallCounter {
     figures: CallFigures,
     latencies: Latencies,
     shares: Shares,
@@ -52,8 +52,8 @@ pub(super) struct Figures {
     counted: u64,
     bytes: [u64; 2],
     histogram: Vec<u64>,
-    calls: HashMap<String, Call>,
-    fine: Vec<u64>,
+    calls: HashMap<String, CallCounter>,
+    counters: Vec<u64>,
     /// Length of each counter in nanoseconds.
     length: i64,
 }
@@ -67,8 +67,8 @@ impl Figures {
             bytes: [0; 2],
             histogram: vec![0; 48],
             calls: HashMap::new(),
-            fine: vec![0; FINE],
-            length: FINEST,
+            counters: vec![0; COUNTERS],
+            length: FIRST_LENGTH,
         }
     }
 
@@ -99,7 +99,7 @@ impl Figures {
             }
         }
         let part = record.ended.since(record.started).max(1) / PARTS as i64 + 1;
-        let mut calls: Vec<CallFigures> = self.calls.values_mut().map(finished).collect();
+        let mut calls: Vec<CallFigures> = self.calls.values_mut().map(figures_of).collect();
         calls.sort_by(|one, other| other.total.cmp(&one.total).then_with(|| one.name.cmp(&other.name)));
         Ok(Statistics {
             counted: self.counted,
@@ -116,11 +116,11 @@ impl Figures {
     fn count(&mut self, row: &MessageRow, at: i64) {
         self.counted += 1;
         self.bytes[usize::from(row.direction == Direction::ServerToClient)] += row.size;
-        while at / self.length >= FINE as i64 {
-            self.fine = self.fine.chunks(2).map(|pair| pair.iter().sum()).chain([0; FINE / 2]).collect();
+        while at / self.length >= COUNTERS as i64 {
+            self.counters = self.counters.chunks(2).map(|pair| pair.iter().sum()).chain([0; COUNTERS / 2]).collect();
             self.length = self.length.saturating_mul(2);
         }
-        self.fine[(at / self.length) as usize] += 1;
+        self.counters[(at / self.length) as usize] += 1;
         let is_answer = matches!(row.kind, Kind::Response | Kind::Error) && row.answers.is_some() && !row.redelivered;
         if row.kind == Kind::Request || is_answer {
             let call = self.call(row);
@@ -138,24 +138,24 @@ impl Figures {
     }
 
     /// The call that a message counts for. A response has the method and the tool of its request.
-    fn call(&mut self, row: &MessageRow) -> &mut Call {
+    fn call(&mut self, row: &MessageRow) -> &mut CallCounter {
         let method = row.method.as_deref().unwrap_or("no method");
         let name = match &row.subject {
             Some(tool) if method == "tools/call" => format!("{method} {tool}"),
             _ => method.to_owned(),
         };
-        let is_told_apart = self.calls.len() < NAMES || self.calls.contains_key(&name);
-        let name = if is_told_apart { name } else { "others".to_owned() };
-        self.calls.entry(name).or_insert_with_key(|name| Call {
+        let is_counted_alone = self.calls.len() < NAMES || self.calls.contains_key(&name);
+        let name = if is_counted_alone { name } else { "others".to_owned() };
+        self.calls.entry(name).or_insert_with_key(|name| CallCounter {
             figures: CallFigures { name: name.clone(), ..CallFigures::default() },
-            ..Call::default()
+            ..CallCounter::default()
         })
     }
 
     /// Messages in each part of this length.
     fn rate(&self, part: i64) -> Vec<u64> {
         let mut rate = vec![0; PARTS];
-        for (at, count) in self.fine.iter().enumerate() {
+        for (at, count) in self.counters.iter().enumerate() {
             let middle = (at as i64).saturating_mul(self.length).saturating_add(self.length / 2);
             rate[((middle / part) as usize).min(PARTS - 1)] += count;
         }
@@ -163,7 +163,7 @@ impl Figures {
     }
 }
 
-impl Call {
+impl CallCounter {
     /// Counts an answered request.
     fn answered(&mut self, row: &MessageRow) {
         let call = &mut self.figures;
@@ -180,7 +180,7 @@ impl Call {
     }
 }
 
-fn finished(call: &mut Call) -> CallFigures {
+fn figures_of(call: &mut CallCounter) -> CallFigures {
     let percentiles = [50, 95, 99].map(|percent| call.latencies.percentile(percent).unwrap_or_default());
     CallFigures { percentiles, parts: call.shares.medians(), ..call.figures.clone() }
 }

@@ -19,38 +19,38 @@ const SLICE: usize = 1_024;
 const LINE: usize = 4_096;
 
 /// An index of the lines of a session.
-pub(super) struct Lines {
+pub(super) struct StderrIndex {
     session: SessionNumber,
     capture: CaptureId,
     pipes: ConnectionId,
     /// The position at which each page begins.
-    pages: Vec<Place>,
+    pages: Vec<LinePosition>,
     /// The number of complete lines.
     total: usize,
     /// The position after the last complete line.
-    end: Place,
+    end: LinePosition,
 }
 
 /// The position at which a line begins.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct LinePosition {
     packet: PacketNumber,
     /// Bytes of the packet before the line.
     skip: usize,
 }
 
 /// The position of the first line.
-const START: Place = Place { packet: PacketNumber(0), skip: 0 };
+const START: LinePosition = LinePosition { packet: PacketNumber(0), skip: 0 };
 
-impl Lines {
+impl StderrIndex {
     /// The index of a session; `None` if it has no pipes.
-    pub(super) fn new(reader: &Reader, session: SessionNumber) -> Result<Option<Lines>> {
+    pub(super) fn new(reader: &Reader, session: SessionNumber) -> Result<Option<StderrIndex>> {
         let Some(capture) = reader.capture_of(session)? else { return Ok(None) };
         // A process has one set of pipes.
         let pipes = reader.connections(session, Page::<ConnectionId>::first(1))?;
         Ok(pipes.first().map(|connection| {
             let pipes = connection.id;
-            Lines { session, capture, pipes, pages: vec![START], total: 0, end: START }
+            StderrIndex { session, capture, pipes, pages: vec![START], total: 0, end: START }
         }))
     }
 
@@ -60,47 +60,47 @@ impl Lines {
 
     /// A page of lines. The last line may be incomplete.
     pub(super) fn page(&mut self, reader: &Reader, page: usize) -> Result<Rows<StderrLine>> {
-        let open = self.look_on(reader)?;
+        let unfinished = self.scan_new_packets(reader)?;
         let mut rows = Vec::new();
-        if let Some(place) = self.pages.get(page) {
-            each(reader, (self.capture, self.pipes), *place, &mut |line, _| {
+        if let Some(from_position) = self.pages.get(page) {
+            for_each_line(reader, (self.capture, self.pipes), *from_position, &mut |line, _| {
                 rows.push(line);
                 rows.len() < PAGE
             })?;
         }
-        Ok(Rows { rows, total: self.total + usize::from(open), complete: true })
+        Ok(Rows { rows, total: self.total + usize::from(unfinished), complete: true })
     }
 
     /// Scans new packets for lines. Returns whether the last line is incomplete.
-    fn look_on(&mut self, reader: &Reader) -> Result<bool> {
-        let mut open = false;
-        each(reader, (self.capture, self.pipes), self.end, &mut |_, behind| {
-            match behind {
-                Some(behind) => {
+    fn scan_new_packets(&mut self, reader: &Reader) -> Result<bool> {
+        let mut unfinished = false;
+        for_each_line(reader, (self.capture, self.pipes), self.end, &mut |_, next_line| {
+            match next_line {
+                Some(next_line) => {
                     self.total += 1;
-                    self.end = behind;
+                    self.end = next_line;
                     if self.total.is_multiple_of(PAGE) {
-                        self.pages.push(behind);
+                        self.pages.push(next_line);
                     }
                 }
-                None => open = true,
+                None => unfinished = true,
             }
             true
         })?;
-        Ok(open)
+        Ok(unfinished)
     }
 }
 
 /// Calls `take` for each line from `place` on, as long as it returns true. Its second argument is
 /// the position of the next line; `None` for an incomplete line.
-fn each(
+fn for_each_line(
     reader: &Reader,
     (capture, pipes): (CaptureId, ConnectionId),
-    place: Place,
-    take: &mut dyn FnMut(StderrLine, Option<Place>) -> bool,
+    from_position: LinePosition,
+    visit: &mut dyn FnMut(StderrLine, Option<LinePosition>) -> bool,
 ) -> Result<()> {
-    let mut open: Option<(Time, Vec<u8>)> = None;
-    let mut from = place.packet;
+    let mut unfinished: Option<(Time, Vec<u8>)> = None;
+    let mut from = from_position.packet;
     loop {
         let packets = reader.packets(capture, pipes, from, SLICE)?;
         let Some(last) = packets.last() else { break };
@@ -111,25 +111,25 @@ fn each(
             else {
                 continue;
             };
-            let mut at = if packet.number == place.packet { place.skip } else { 0 };
+            let mut at = if packet.number == from_position.packet { from_position.skip } else { 0 };
             for piece in bytes.get(at..).unwrap_or_default().split_inclusive(|byte| *byte == b'\n') {
                 at += piece.len();
-                let (time, mut line) = open.take().unwrap_or_else(|| (packet.time, Vec::new()));
+                let (time, mut line) = unfinished.take().unwrap_or_else(|| (packet.time, Vec::new()));
                 line.extend_from_slice(&piece[..piece.len().min(LINE.saturating_sub(line.len()))]);
                 if !piece.ends_with(b"\n") {
-                    open = Some((time, line));
-                } else if !take(said(time, &line), Some(Place { packet: packet.number, skip: at })) {
+                    unfinished = Some((time, line));
+                } else if !visit(stderr_line(time, &line), Some(LinePosition { packet: packet.number, skip: at })) {
                     return Ok(());
                 }
             }
         }
     }
-    if let Some((time, line)) = open {
-        take(said(time, &line), None);
+    if let Some((time, line)) = unfinished {
+        visit(stderr_line(time, &line), None);
     }
     Ok(())
 }
 
-fn said(time: Time, line: &[u8]) -> StderrLine {
+fn stderr_line(time: Time, line: &[u8]) -> StderrLine {
     StderrLine { time, text: String::from_utf8_lossy(line).trim_end().to_owned() }
 }

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use anyhow::Result;
 
-use super::super::data::{Carried, Detail, Source};
-use super::trace::{PACKETS, Place, Run, Tracer};
+use super::super::data::{CarriedRun, Detail, Source};
+use super::trace::{ByteAddress, PACKETS, Run, Tracer};
 use super::{curl, layers};
 use crate::capture::{PacketNumber, Span, StreamId};
 use crate::decode::exchange::{Exchange, Half};
@@ -76,7 +76,7 @@ impl Parts<'_> {
     }
 
     /// Adds a source for each packet that carried the text.
-    fn add_packets(&mut self, runs: &[Run], carried: &mut Vec<Carried>) -> Result<()> {
+    fn add_packets(&mut self, runs: &[Run], carried: &mut Vec<CarriedRun>) -> Result<()> {
         for number in self.message.packets.clone().into_iter().take(PACKETS) {
             if let Some(packet) = self.tracer.packet(number)? {
                 let masked = if packet.masked { ", secrets masked" } else { "" };
@@ -86,10 +86,10 @@ impl Parts<'_> {
             }
         }
         for run in runs {
-            if let Place::Packet(number, at) = run.place
+            if let ByteAddress::Packet(number, at) = run.address
                 && let Some(source) = self.packet_source(number)
             {
-                carried.push(Carried { text: run.text.clone(), source, at, whole: run.whole });
+                carried.push(CarriedRun { text: run.text.clone(), source, at, derived_length: run.derived_length });
             }
         }
         Ok(())
@@ -105,14 +105,19 @@ impl Parts<'_> {
     }
 
     /// Adds the positions of the text in the sources of streams.
-    fn link_streams(&self, runs: &[Run], carried: &mut Vec<Carried>) {
+    fn link_streams(&self, runs: &[Run], carried: &mut Vec<CarriedRun>) {
         for (span, source) in &self.streams {
             for run in runs {
-                let Place::Stream(stream, at) = run.place else { continue };
-                let length = run.whole.unwrap_or(run.text.len());
+                let ByteAddress::Stream(stream, at) = run.address else { continue };
+                let length = run.derived_length.unwrap_or(run.text.len());
                 if stream == span.stream && at >= span.start && at.saturating_add(length as u64) <= span.end {
                     let at = (at - span.start) as usize;
-                    carried.push(Carried { text: run.text.clone(), source: *source, at, whole: run.whole });
+                    carried.push(CarriedRun {
+                        text: run.text.clone(),
+                        source: *source,
+                        at,
+                        derived_length: run.derived_length,
+                    });
                 }
             }
         }
@@ -130,12 +135,12 @@ impl Parts<'_> {
         Ok(())
     }
 
-    /// The stream that contains HTTP heads: the plaintext of TLS, or else the lowest below the
-    /// text.
+    /// The stream that contains HTTP heads: the plaintext of TLS, or else the lowest
+    /// below the text.
     fn lowest(&self, runs: &[Run]) -> Result<Option<StreamId>> {
-        let streams = runs.iter().filter_map(|run| match run.place {
-            Place::Stream(stream, _) => Some(stream),
-            Place::Packet(..) => None,
+        let streams = runs.iter().filter_map(|run| match run.address {
+            ByteAddress::Stream(stream, _) => Some(stream),
+            ByteAddress::Packet(..) => None,
         });
         let mut known = BTreeSet::new();
         for stream in streams.clone().filter(|stream| known.insert(*stream)) {
@@ -148,18 +153,22 @@ impl Parts<'_> {
 
     /// Adds the server-sent event: the lines of its data, and the lines around them up to the blank
     /// ones (HTML, section 9.2.6).
-    fn add_event(&mut self, runs: &[Run], carried: &mut Vec<Carried>) -> Result<()> {
+    fn add_event(&mut self, runs: &[Run], carried: &mut Vec<CarriedRun>) -> Result<()> {
         if self.message.carrier != Carrier::SseEvent {
             return Ok(());
         }
         // The first level below the data is the body that contains the event.
-        let Some(Run { place: Place::Stream(body, _), .. }) = runs.iter().find(|run| run.whole.is_none()) else {
+        let Some(Run { address: ByteAddress::Stream(body, _), .. }) =
+            runs.iter().find(|run| run.derived_length.is_none())
+        else {
             return Ok(());
         };
-        let own = |run: &&Run| matches!(run.place, Place::Stream(stream, _) if stream == *body) && run.whole.is_none();
-        let at = |run: &Run| match run.place {
-            Place::Stream(_, at) => at,
-            Place::Packet(..) => 0,
+        let own = |run: &&Run| {
+            matches!(run.address, ByteAddress::Stream(stream, _) if stream == *body) && run.derived_length.is_none()
+        };
+        let at = |run: &Run| match run.address {
+            ByteAddress::Stream(_, at) => at,
+            ByteAddress::Packet(..) => 0,
         };
         let data: Vec<&Run> = runs.iter().filter(own).collect();
         let (Some(first), Some(last)) = (data.first(), data.last()) else { return Ok(()) };
@@ -170,7 +179,7 @@ impl Parts<'_> {
         let source = self.sources.len();
         for run in &data {
             let at = (at(run) - start) as usize - before;
-            carried.push(Carried { text: run.text.clone(), source, at, whole: None });
+            carried.push(CarriedRun { text: run.text.clone(), source, at, derived_length: None });
         }
         let bytes = bytes.get(before..behind).unwrap_or_default().to_vec();
         self.event = Some(source);

@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 
-use super::super::data::Together;
-use super::Library;
+use super::super::data::HostSessions;
+use super::QueryRunner;
 use crate::mcp::{Peers, Session, SessionNumber};
 use crate::store::Page;
 use crate::view::parties::server;
@@ -15,17 +15,17 @@ const SERVERS: usize = 8;
 const LINES: usize = 2_000;
 
 /// Neighbouring sessions that are checked for the same time.
-const LOOK: usize = 256;
+const SEARCHED: usize = 256;
 
-impl Library {
-    /// The messages of a session, and of the host's other sessions at the same time or in the same
-    /// capture.
-    pub(super) fn together(&mut self, session: SessionNumber) -> Result<Together> {
-        let Some(own) = self.reader.session(session)? else { return Ok(Together::default()) };
-        let first = SessionNumber(session.0.saturating_sub(LOOK as u32));
+impl QueryRunner {
+    /// The messages of a session, and of the host's other sessions at the same time or in
+    /// the same capture.
+    pub(super) fn host_sessions(&mut self, session: SessionNumber) -> Result<HostSessions> {
+        let Some(own) = self.reader.session(session)? else { return Ok(HostSessions::default()) };
+        let first = SessionNumber(session.0.saturating_sub(SEARCHED as u32));
         let capture = self.reader.capture_of(session)?;
         let mut sessions = Vec::new();
-        for other in self.reader.sessions(Page::from(first, 2 * LOOK))? {
+        for other in self.reader.sessions(Page::from(first, 2 * SEARCHED))? {
             // Sessions of one capture belong together, even if one ended before the other began.
             let overlaps = other.started <= own.ended && own.started <= other.ended;
             let near = overlaps || self.reader.capture_of(other.number)? == capture;
@@ -46,7 +46,7 @@ impl Library {
         }
         lines.sort_by_key(|line| (line.row.time, line.row.session, line.row.number));
         let sessions = sessions.iter().map(|other| (other.number, server(other))).collect();
-        Ok(Together { sessions, lines, complete })
+        Ok(HostSessions { sessions, lines, complete })
     }
 }
 

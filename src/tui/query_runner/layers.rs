@@ -42,7 +42,7 @@ pub(super) fn nodes(parts: &mut Parts<'_>, session: &Session) -> Result<Nodes> {
 }
 
 fn node(depth: usize, name: &str, value: impl Into<String>, place: Option<(usize, Range<usize>)>) -> LayerNode {
-    LayerNode { depth, name: name.to_owned(), value: value.into(), place, odd: false }
+    LayerNode { depth, name: name.to_owned(), value: value.into(), location: place, odd: false }
 }
 
 /// Adds the headers of the packets. If there are several packets, each gets a node of its own.
@@ -50,7 +50,7 @@ fn packets(parts: &mut Parts<'_>, nodes: &mut Nodes) -> Result<()> {
     let carried: Vec<(usize, PacketNumber)> =
         parts.sources.iter().enumerate().filter_map(|(at, source)| Some((at, source.packet?))).collect();
     if carried.is_empty() {
-        nodes.push(node(0, "packets", "not kept", None));
+        nodes.push(node(0, "packets", "not stored", None));
     }
     let several = carried.len() > 1;
     for (source, number) in &carried {

@@ -19,7 +19,7 @@ use crate::view::units;
 const AROUND: u64 = 256;
 
 /// Limit of the messages that are read for one page.
-const LOOK: usize = 4_096;
+const SEARCHED: usize = 4_096;
 
 /// A page of the packets of a connection, in order of capture.
 pub(super) fn read(
@@ -49,26 +49,26 @@ pub(super) fn detail(
 ) -> Result<Option<Box<PacketDetail>>> {
     let Some(capture) = reader.capture_of(session)? else { return Ok(None) };
     let Some(packet) = reader.packet(capture, number)? else { return Ok(None) };
-    let seen = |place: Option<At>| match place {
+    let location = |place: Option<At>| match place {
         Some(At::Packet(_, start, end)) => Some((0, start as usize..end as usize)),
         _ => None,
     };
     let mut nodes = Vec::new();
     for layer in layers::of_packet(&packet) {
-        let place = seen(layer.place());
-        nodes.push(LayerNode { depth: 0, name: layer.protocol, value: layer.summary, place, odd: layer.odd });
-        let fields = layer.fields.into_iter();
-        nodes.extend(fields.map(|Field { name, value, place, odd }| LayerNode {
+        let place = layer.place();
+        let (name, value, odd) = (layer.protocol, layer.summary, layer.odd);
+        nodes.push(LayerNode { depth: 0, name, value, location: location(place), odd });
+        nodes.extend(layer.fields.into_iter().map(|Field { name, value, place, odd }| LayerNode {
             depth: 1,
             name,
             value,
-            place: seen(place),
+            location: location(place),
             odd,
         }));
     }
     let masked = if packet.masked { ", secrets masked" } else { "" };
     let source = Source { title: format!("packet #{number}{masked}"), bytes: packet.data, packet: Some(number) };
-    Ok(Some(Box::new(PacketDetail { number, nodes, source })))
+    Ok(Some(Box::new(PacketDetail { nodes, source })))
 }
 
 /// The first message of which each of these packets carries bytes.
@@ -79,7 +79,7 @@ fn carried(
 ) -> Result<HashMap<PacketNumber, MessageNumber>> {
     let mut carried = HashMap::new();
     let position = ends_from(reader, session, first)?;
-    for row in reader.message_rows_at(session, position.saturating_sub(AROUND).max(1), LOOK)? {
+    for row in reader.message_rows_at(session, position.saturating_sub(AROUND).max(1), SEARCHED)? {
         let begins = row.packets.iter().min();
         if row.position > position.saturating_add(AROUND) && begins.is_some_and(|begins| *begins > last) {
             break;
@@ -116,7 +116,6 @@ fn row(connection: &Connection, packet: &KeptPacket, messages: &HashMap<PacketNu
     PacketRow {
         number: packet.number,
         time: packet.time,
-        connection: packet.connection,
         from,
         client,
         length: length.unwrap_or(packet.original_length),

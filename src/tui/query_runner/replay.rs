@@ -15,7 +15,7 @@ use crate::replay::target::Target;
 use crate::store::{Key, MessageRow, Reader};
 
 /// Messages in which the list of tools is searched: it is at the beginning.
-const LOOK: usize = 5_000;
+const SEARCHED: usize = 5_000;
 
 /// Limit of the bytes of a list.
 const LONGEST: u64 = 4 << 20;
@@ -61,7 +61,7 @@ fn schema(reader: &Reader, session: SessionNumber, tool: &str) -> Result<Option<
         row.method.as_deref() == Some("tools/list") && row.kind == Kind::Response && row.size <= LONGEST
     };
     let mut found = None;
-    for row in reader.message_rows_at(session, 1, LOOK)?.into_iter().filter(lists) {
+    for row in reader.message_rows_at(session, 1, SEARCHED)?.into_iter().filter(lists) {
         let Some(message) = reader.message(Key::new(row.capture, row.number.0))? else { continue };
         let Some(tools) = part(&message, "result").and_then(|result| Object::read(result).get("tools")) else {
             continue;
