@@ -232,7 +232,7 @@ pub const KEYS: &[Binding] = &[
     key(&["9"],                KeyScope::Everywhere, Command::Show(Screen::Replay),   "",        "the last replay, with both answers side by side"),
     key(&["]"],                KeyScope::Everywhere, Command::Tab(1),                 "",        "next screen"),
     key(&["["],                KeyScope::Everywhere, Command::Tab(-1),                "",        "previous screen"),
-    key(&[":"],                KeyScope::Everywhere, Command::CommandLine,            "",        "command: replay, export FILE, theme NAME, filter EXPR, goto N, q"),
+    key(&[":"],                KeyScope::Everywhere, Command::CommandLine,            "",        "command: replay, export, theme, filter, goto, session"),
     key(&["t"],                KeyScope::Everywhere, Command::NextTheme,              "",        "next theme: dark, light, mono"),
     key(&["?"],                KeyScope::Everywhere, Command::Help,                   "help",    "this help"),
     key(&["ctrl-l"],           KeyScope::Everywhere, Command::Redraw,                 "",        "draw the screen again"),

@@ -14,8 +14,8 @@ use crate::view::units;
 
 const COLUMNS: &[Column] = &[
     Column::new(" ", 1),
-    Column::new("#", 4).right(),
-    Column::new("server", 13).grows(3),
+    Column::new("#", 3).right(),
+    Column::new("server", 14).grows(3),
     Column::new("client", 10).grows(2).shown_from(90),
     Column::new("transport", 15),
     Column::new("revision", 10).shown_from(76),
@@ -58,7 +58,11 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
 fn list(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let theme = canvas.theme;
     let tone = |tone| theme.tone(tone);
-    table(app, canvas, area, COLUMNS, "", |row| {
+    let largest = app.cache.sessions().and_then(|rows| rows.iter().map(|row| row.session.number.0).max());
+    let digits = largest.and_then(u32::checked_ilog10).unwrap_or(0) as u16 + 1;
+    let column = |column: &Column| if column.title() == "#" { column.widened_to(digits) } else { *column };
+    let columns: Vec<Column> = COLUMNS.iter().map(column).collect();
+    table(app, canvas, area, &columns, "", |row| {
         let row = app.cache.sessions()?.get(row)?;
         let session = &row.session;
         let calls = session.responses + session.errors + session.unanswered;

@@ -16,7 +16,7 @@ const WIDEST: u16 = 100;
 
 /// Commands that record sessions, and their purpose.
 const WAYS: [(&str, &str); 5] = [
-    ("mcptap install", "record the STDIO servers of a client; without a name it lists the clients"),
+    ("mcptap install", "record a client's STDIO servers; without a name it lists the clients"),
     ("mcptap wrap -- python server.py", "record one STDIO server: put \"mcptap wrap --\" before its command"),
     ("mcptap sniff -i lo", "record servers over HTTP on this machine; capturing may need sudo"),
     ("mcptap proxy --listen 9000 --to URL", "record one server over HTTP or HTTPS: give clients the proxy's URL"),
