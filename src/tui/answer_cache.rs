@@ -87,14 +87,14 @@ impl<K: PartialEq, T> PagedList<K, T> {
         }
         (self.total, self.complete) = (answer.total, answer.complete);
         self.pages.insert(page, answer.rows);
-        let mut forgotten = Vec::new();
+        let mut evicted = Vec::new();
         while self.pages.len() > CACHED_PAGES {
-            let farthest = self.pages.keys().copied().max_by_key(|kept| kept.abs_diff(page));
+            let farthest = self.pages.keys().copied().max_by_key(|cached| cached.abs_diff(page));
             let Some(farthest) = farthest else { break };
             self.pages.remove(&farthest);
-            forgotten.push(farthest);
+            evicted.push(farthest);
         }
-        forgotten
+        evicted
     }
 
     /// This list, if its key is `of`.
@@ -158,28 +158,36 @@ impl AnswerCache {
     pub fn take(&mut self, query: &Query, answer: Answer) {
         // Of most kinds only one answer is cached. The query of the replaced answer has to be sent
         // again when it is needed.
-        self.sent.retain(|known, _| !replaces(query, known));
+        self.sent.retain(|sent_query, _| !replaces(query, sent_query));
         match (query, answer) {
             (Query::Sessions, Answer::Sessions(rows)) => self.sessions = Some(rows),
             (Query::Unplaced, Answer::Unplaced(rows)) => self.unplaced = rows,
             (Query::Messages { session, filter, page }, Answer::Messages(answer)) => {
-                let forgotten = self.messages.take((*session, filter.clone()), *page, answer);
-                self.forget(|known| matches!(known, Query::Messages { page, .. } if forgotten.contains(page)));
+                let evicted = self.messages.take((*session, filter.clone()), *page, answer);
+                self.forget_sent(
+                    |sent_query| matches!(sent_query, Query::Messages { page, .. } if evicted.contains(page)),
+                );
             }
             (Query::Packets { session, connection, page }, Answer::Packets(answer)) => {
-                let forgotten = self.packets.take((*session, *connection), *page, answer);
-                self.forget(|known| matches!(known, Query::Packets { page, .. } if forgotten.contains(page)));
+                let evicted = self.packets.take((*session, *connection), *page, answer);
+                self.forget_sent(
+                    |sent_query| matches!(sent_query, Query::Packets { page, .. } if evicted.contains(page)),
+                );
             }
             (Query::Stderr { session, page }, Answer::Stderr(answer)) => {
-                let forgotten = self.stderr.take(*session, *page, answer);
-                self.forget(|known| matches!(known, Query::Stderr { page, .. } if forgotten.contains(page)));
+                let evicted = self.stderr.take(*session, *page, answer);
+                self.forget_sent(
+                    |sent_query| matches!(sent_query, Query::Stderr { page, .. } if evicted.contains(page)),
+                );
             }
             (Query::Detail(session, _), Answer::Detail(detail)) => {
                 self.detail = detail.map(|detail| (*session, Arc::from(detail)));
             }
             (Query::Steps { session, page }, Answer::Steps(answer)) => {
-                let forgotten = self.steps.take(*session, *page, answer);
-                self.forget(|known| matches!(known, Query::Steps { page, .. } if forgotten.contains(page)));
+                let evicted = self.steps.take(*session, *page, answer);
+                self.forget_sent(
+                    |sent_query| matches!(sent_query, Query::Steps { page, .. } if evicted.contains(page)),
+                );
             }
             (Query::Findings(session), Answer::Findings(rows)) => self.findings = ForSession(Some((*session, rows))),
             (Query::Statistics(session), Answer::Statistics(figures)) => {
@@ -202,8 +210,8 @@ impl AnswerCache {
     }
 
     /// Forgets sent queries whose pages were evicted, so that they are sent again when needed.
-    fn forget(&mut self, gone: impl Fn(&Query) -> bool) {
-        self.sent.retain(|known, _| !gone(known));
+    fn forget_sent(&mut self, evicted: impl Fn(&Query) -> bool) {
+        self.sent.retain(|sent_query, _| !evicted(sent_query));
     }
 
     pub fn sessions(&self) -> Option<&[SessionRow]> {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  key ─► keys::command ─┐
-//!  answer ───────────────┼─► update(app, input) ─► effects: ask the store, copy, sleep, quit
+//!  answer ───────────────┼─► update(app, input) ─► effects: query the store, copy, suspend, quit
 //!  tick, resize ─────────┘            │
 //!                                     └─► layout::draw(app): a pure function of the state
 //! ```

@@ -4,7 +4,7 @@
 //!  keys ──┐                    ┌─► layout::draw ─► pane/*      a pure function of the state
 //!  clock ─┼─► update(app, …) ──┤
 //!  import ┤                    └─► effects ─┬─► copy, suspend, quit
-//!         │                                 └─► reader thread ─► QueryRunner ─► store
+//!         │                                 └─► query thread ─► QueryRunner ─► store
 //!         └──────────── Input::Answer ◄─────────────┘
 //!                                           └─► replay thread ─► a live server
 //! ```

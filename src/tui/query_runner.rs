@@ -282,12 +282,12 @@ impl QueryRunner {
     }
 
     fn next_problem(&mut self, session: SessionNumber, filter: &str, after: usize) -> Result<Option<usize>> {
-        let odd = |row: &MessageRow| row.findings > 0 || calls::failed(row);
+        let is_problem = |row: &MessageRow| row.findings > 0 || calls::failed(row);
         let Some(mut position) = self.position(session, filter, after + 1)? else { return Ok(None) };
         loop {
             let rows = self.reader.message_rows_at(session, position, SAMPLE)?;
             let Some(last) = rows.last() else { return Ok(None) };
-            let problems = rows.iter().filter(|row| odd(row)).map(|row| row.position).collect();
+            let problems = rows.iter().filter(|row| is_problem(row)).map(|row| row.position).collect();
             if let Some(row) = self.rows(session, filter, problems)?.first() {
                 return Ok(Some(*row));
             }

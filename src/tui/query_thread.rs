@@ -69,7 +69,7 @@ fn wait_for(place: &Place, inbox: &Receiver<Query>, out: &Sender<Input>) -> Opti
 
 /// Answers queries from an open store, until the other end of a channel is gone.
 fn answer(mut query_runner: QueryRunner, inbox: &Receiver<Query>, out: &Sender<Input>) -> Option<()> {
-    let mut asked: Vec<Query> = Vec::new();
+    let mut pending: Vec<Query> = Vec::new();
     // The query of the visible page while a filter searches, and that of statistics or steps while
     // they are counted slice by slice.
     let mut searching: Option<Query> = None;
@@ -79,14 +79,14 @@ fn answer(mut query_runner: QueryRunner, inbox: &Receiver<Query>, out: &Sender<I
         let wait = if searching.is_some() || counting.is_some() { Duration::ZERO } else { POLL };
         match inbox.recv_timeout(wait) {
             Ok(query) => {
-                asked.push(query);
-                asked.extend(inbox.try_iter());
+                pending.push(query);
+                pending.extend(inbox.try_iter());
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return None,
         }
         // Queries caused by keys are answered before periodic ones, even if they arrive later.
-        while let Some(query) = next(&mut asked, inbox) {
+        while let Some(query) = next(&mut pending, inbox) {
             let answer = query_runner.answer(&query);
             if let (Query::Messages { filter, .. }, Answer::Messages(page)) = (&query, &answer)
                 && !filter.is_empty()
@@ -120,11 +120,11 @@ fn answer(mut query_runner: QueryRunner, inbox: &Receiver<Query>, out: &Sender<I
 }
 
 /// The query to answer next.
-fn next(asked: &mut Vec<Query>, inbox: &Receiver<Query>) -> Option<Query> {
-    asked.extend(inbox.try_iter());
-    newest_only(asked);
-    let quick = asked.iter().position(Query::is_urgent).unwrap_or(0);
-    (!asked.is_empty()).then(|| asked.remove(quick))
+fn next(pending: &mut Vec<Query>, inbox: &Receiver<Query>) -> Option<Query> {
+    pending.extend(inbox.try_iter());
+    newest_only(pending);
+    let quick = pending.iter().position(Query::is_urgent).unwrap_or(0);
+    (!pending.is_empty()).then(|| pending.remove(quick))
 }
 
 /// Whether the same query, sent again at once, has a more complete answer.
@@ -138,10 +138,10 @@ fn is_unfinished(answer: &Answer) -> bool {
 
 /// Removes all queries for details but the last: while a key is held down, only the last
 /// is still visible.
-fn newest_only(asked: &mut Vec<Query>) {
-    let last = asked.iter().rposition(|query| matches!(query, Query::Detail(..)));
+fn newest_only(pending: &mut Vec<Query>) {
+    let last = pending.iter().rposition(|query| matches!(query, Query::Detail(..)));
     let mut at = 0;
-    asked.retain(|query| {
+    pending.retain(|query| {
         at += 1;
         !matches!(query, Query::Detail(..)) || Some(at - 1) == last
     });

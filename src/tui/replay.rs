@@ -38,7 +38,7 @@ pub struct Replays {
     pub last_number: u64,
 }
 
-/// A session or request that the user sends again with the form.
+/// The values of a submitted form: a session or a request to send again, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Submission {
     pub number: u64,

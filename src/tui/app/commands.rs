@@ -17,7 +17,7 @@ pub(super) fn run(app: &mut App, command: Command) -> Vec<Effect> {
         Command::Suspend => return vec![Effect::Suspend],
         Command::Redraw => return vec![Effect::Redraw],
         Command::CopyMessage | Command::CopyPath | Command::CopyValue | Command::CopyCurl => {
-            return copied(app, command);
+            return copy_command(app, command);
         }
         Command::Move(motion) => move_cursor(app, motion),
         Command::Open => open(app),
@@ -85,7 +85,7 @@ fn move_cursor(app: &mut App, motion: Motion) {
     let Some(total) = app.rows(app.screen) else { return };
     let (screen, height) = (app.screen, layout::list_height(app.size, app.screen));
     app.cursor_mut(screen).move_by(motion, total, height);
-    moved(app, motion == Motion::End);
+    after_move(app, motion == Motion::End);
 }
 
 /// Selects a row of the screen's list.
@@ -93,18 +93,18 @@ pub(super) fn select_row(app: &mut App, row: usize) {
     let Some(total) = app.rows(app.screen) else { return };
     let (screen, height) = (app.screen, layout::list_height(app.size, app.screen));
     app.cursor_mut(screen).select(row, total, height);
-    moved(app, false);
+    after_move(app, false);
 }
 
 /// Reacts to a new selected row. `to_end` means that the key went to the last row.
-fn moved(app: &mut App, to_end: bool) {
+fn after_move(app: &mut App, to_end: bool) {
     let screen = app.screen;
     match screen {
         Screen::Sessions => {
             let selected = app.cursor(screen).selected;
             let chosen = app.cache.sessions().and_then(|rows| rows.get(selected)).map(|row| row.session.number);
             if chosen != app.session {
-                choose(app, chosen);
+                select_session(app, chosen);
             }
         }
         // Moving away from the end stops following. Moving to the end continues it.
@@ -114,7 +114,7 @@ fn moved(app: &mut App, to_end: bool) {
 }
 
 /// Selects another session. Its lists begin at the top.
-pub(super) fn choose(app: &mut App, session: Option<crate::mcp::SessionNumber>) {
+pub(super) fn select_session(app: &mut App, session: Option<crate::mcp::SessionNumber>) {
     app.session = session;
     let sessions = *app.cursor(Screen::Sessions);
     app.cursors = Default::default();
@@ -179,7 +179,7 @@ fn open(app: &mut App) {
             }
         }
         _ => match row_target(app).unwrap_or_default() {
-            (Some(message), _) => go_to(app, message),
+            (Some(message), _) => open_message(app, message),
             (None, Some(packet)) if app.screen != Screen::Packets => locate_packet(app, packet),
             _ => app.notify("no message belongs to this row"),
         },
@@ -190,16 +190,16 @@ fn open(app: &mut App) {
 fn row_target(app: &App) -> Option<(Option<MessageNumber>, Option<PacketNumber>)> {
     let row = app.cursor(app.screen).selected;
     let session = app.session?;
-    let about = |finding: &FindingRow| (finding.messages.first().copied(), finding.packets.first().copied());
+    let of_finding = |finding: &FindingRow| (finding.messages.first().copied(), finding.packets.first().copied());
     Some(match app.screen {
         Screen::Layers => {
             let step = app.cache.steps.of(&session)?.row(row)?;
             (step.messages.first().copied(), step.packets.first().copied())
         }
         Screen::Findings => match app.cache.findings.of(session)?.get(row)? {
-            FindingLine::Finding(finding) => about(finding),
+            FindingLine::Finding(finding) => of_finding(finding),
             FindingLine::Rule { .. } => match app.cache.findings.of(session)?.get(row + 1)? {
-                FindingLine::Finding(finding) => about(finding),
+                FindingLine::Finding(finding) => of_finding(finding),
                 FindingLine::Rule { .. } => return None,
             },
         },
@@ -262,10 +262,10 @@ fn open_in_session(app: &mut App) {
         return;
     };
     if app.session != Some(session) {
-        choose(app, Some(session));
+        select_session(app, Some(session));
     }
     app.all_servers = false;
-    go_to(app, message);
+    open_message(app, message);
 }
 
 fn partner_in_all_servers(app: &mut App) {
@@ -303,7 +303,7 @@ fn fold_all(app: &mut App) {
 /// that represents it.
 pub(super) fn fold_groups(app: &mut App, groups: Vec<Vec<usize>>) {
     if groups.is_empty() {
-        return app.notify("this message is in no batch and no operation: there is nothing to fold");
+        return app.notify("no batch and no operation here: there is nothing to fold");
     }
     let row = app.folds.list_row(app.cursor(Screen::Messages).selected);
     app.folds.fold_all(groups);
@@ -313,7 +313,7 @@ pub(super) fn fold_groups(app: &mut App, groups: Vec<Vec<usize>>) {
 }
 
 /// Opens a message in detail, wherever it is in the list.
-fn go_to(app: &mut App, message: MessageNumber) {
+fn open_message(app: &mut App, message: MessageNumber) {
     app.follow = false;
     set_filter(app, String::new());
     app.key_queries.extend(locate(app, message));
@@ -367,15 +367,15 @@ fn next_mark(app: &mut App) {
     let Some(session) = app.session else { return };
     let current = app.selected_message().map_or(MessageNumber(0), |message| message.row.number);
     let own = app.marks.iter().filter(|(of, _)| *of == session).map(|(_, message)| *message);
-    let (mut behind, mut before): (Vec<_>, Vec<_>) = own.partition(|message| *message > current);
-    behind.append(&mut before);
-    match behind.first() {
+    let (mut later, mut earlier): (Vec<_>, Vec<_>) = own.partition(|message| *message > current);
+    later.append(&mut earlier);
+    match later.first() {
         Some(message) => app.key_queries.extend(locate(app, *message)),
         None => app.notify("no message is marked: m marks the selected one"),
     }
 }
 
-fn copied(app: &mut App, command: Command) -> Vec<Effect> {
+fn copy_command(app: &mut App, command: Command) -> Vec<Effect> {
     match detail::selected_detail(app).map(|detail| copy::text(&detail, &app.detail, command)) {
         None => app.notify("open the message first"),
         Some(None) => app.notify("nothing to copy here"),

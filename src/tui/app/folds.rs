@@ -29,9 +29,9 @@ impl Folds {
 
     /// Unfolds the group of its first row. Returns whether that row had a folded group.
     pub fn unfold(&mut self, row: usize) -> bool {
-        let known = self.groups.remove(&row).is_some();
+        let was_folded = self.groups.remove(&row).is_some();
         self.update_hidden();
-        known
+        was_folded
     }
 
     /// Unfolds all groups that hide a row.

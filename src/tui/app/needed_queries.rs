@@ -31,8 +31,8 @@ pub(super) fn needed_queries(app: &App) -> Vec<Query> {
             queries.extend(seen.map(|message| Query::Detail(message.row.session, message.row.number)));
         }
         Screen::Layers => {
-            let known = app.cache.steps.of(&session).map_or(0, PagedList::total);
-            queries.extend(pages(app, known, |row| row).into_iter().map(|page| Query::Steps { session, page }));
+            let loaded = app.cache.steps.of(&session).map_or(0, PagedList::total);
+            queries.extend(pages(app, loaded, |row| row).into_iter().map(|page| Query::Steps { session, page }));
         }
         Screen::Findings => queries.push(Query::Findings(session)),
         Screen::Statistics => queries.push(Query::Statistics(session)),
@@ -40,8 +40,8 @@ pub(super) fn needed_queries(app: &App) -> Vec<Query> {
             queries.push(Query::Connections(session));
             if let Some((connection, _)) = app.connection() {
                 let connection = connection.id;
-                let known = app.cache.packets.of(&(session, connection)).map_or(0, PagedList::total);
-                queries.extend(pages(app, known, |row| row).into_iter().map(|page| Query::Packets {
+                let loaded = app.cache.packets.of(&(session, connection)).map_or(0, PagedList::total);
+                queries.extend(pages(app, loaded, |row| row).into_iter().map(|page| Query::Packets {
                     session,
                     connection,
                     page,
@@ -54,8 +54,8 @@ pub(super) fn needed_queries(app: &App) -> Vec<Query> {
         Screen::Replay => {}
         Screen::Tools => queries.push(Query::Capabilities(session)),
         Screen::Stderr => {
-            let known = app.cache.stderr.of(&session).map_or(0, PagedList::total);
-            queries.extend(pages(app, known, |row| row).into_iter().map(|page| Query::Stderr { session, page }));
+            let loaded = app.cache.stderr.of(&session).map_or(0, PagedList::total);
+            queries.extend(pages(app, loaded, |row| row).into_iter().map(|page| Query::Stderr { session, page }));
         }
     }
     queries
@@ -63,9 +63,9 @@ pub(super) fn needed_queries(app: &App) -> Vec<Query> {
 
 /// Queries for the visible pages of messages.
 fn messages(app: &App, session: SessionNumber) -> impl Iterator<Item = Query> {
-    let known = app.message_count().map_or(0, |(total, _)| app.folds.visible_count(total));
+    let loaded = app.message_count().map_or(0, |(total, _)| app.folds.visible_count(total));
     let filter = app.filter.clone();
-    let mut needed = pages(app, known, |row| app.folds.list_row(row));
+    let mut needed = pages(app, loaded, |row| app.folds.list_row(row));
     if app.follow
         && let Some((total, _)) = app.message_count()
     {
@@ -78,13 +78,13 @@ fn messages(app: &App, session: SessionNumber) -> impl Iterator<Item = Query> {
     needed.into_iter().map(move |page| Query::Messages { session, filter: filter.clone(), page })
 }
 
-/// The visible pages of a list with `known` visible rows. `row` converts a visible row to a row
+/// The visible pages of a list with `loaded` visible rows. `row` converts a visible row to a row
 /// of the list.
-fn pages(app: &App, known: usize, row: impl Fn(usize) -> usize) -> Vec<usize> {
+fn pages(app: &App, loaded: usize, row: impl Fn(usize) -> usize) -> Vec<usize> {
     let cursor = app.cursor(app.screen);
     let height = layout::list_height(app.size, app.screen);
     // While nothing is known, the first page is needed.
-    let last = known.saturating_sub(1);
+    let last = loaded.saturating_sub(1);
     let (first, last) = (cursor.top.min(last), (cursor.top + height.max(1) - 1).min(last));
     let mut pages: Vec<usize> = (first..=last).map(|seen| row(seen) / PAGE).collect();
     pages.dedup();

@@ -96,7 +96,7 @@ fn command(app: &mut App, text: &str) -> Vec<Effect> {
         },
         "session" => match rest.parse().map(SessionNumber) {
             Ok(number) if app.cache.session(number).is_some() => {
-                commands::choose(app, Some(number));
+                commands::select_session(app, Some(number));
                 commands::run(app, super::super::keys::Command::Show(super::Screen::Messages));
             }
             _ => app.notify_error("there is no such session"),

@@ -50,17 +50,22 @@ pub(super) fn open_form(app: &mut App, session: SessionNumber, is_of_message: bo
     if is_of_message && draft.call.is_none() {
         app.notify("this is not a request of the client: the whole session is sent instead");
     }
-    let known = app.replays.targets.get(&session).map(String::as_str);
-    let again = app
+    let last_target = app.replays.targets.get(&session).map(String::as_str);
+    let last_submission = app
         .replays
         .run
         .as_ref()
         .and_then(|run| run.submission.as_ref())
         .filter(|submission| submission.session == session);
-    let mut form = Form::new(session, draft, known, &app.replays.headers, &app.replays.options);
-    form.restore_arguments(again);
-    form.late_refusals =
-        app.replays.run.as_ref().filter(|_| again.is_some()).map(|run| run.late_refusals.clone()).unwrap_or_default();
+    let mut form = Form::new(session, draft, last_target, &app.replays.headers, &app.replays.options);
+    form.restore_arguments(last_submission);
+    form.late_refusals = app
+        .replays
+        .run
+        .as_ref()
+        .filter(|_| last_submission.is_some())
+        .map(|run| run.late_refusals.clone())
+        .unwrap_or_default();
     app.replays.form = Some(form);
     app.mode = Mode::Form;
 }

@@ -76,11 +76,11 @@ impl Story {
     pub(crate) fn take(&mut self, input: Input) {
         let mut effects = update(&mut self.app, input);
         for _ in 0..100 {
-            let asked: Vec<Effect> = std::mem::take(&mut effects);
-            if asked.is_empty() {
+            let performed: Vec<Effect> = std::mem::take(&mut effects);
+            if performed.is_empty() {
                 return;
             }
-            for effect in asked {
+            for effect in performed {
                 match effect {
                     Effect::Query(query) => {
                         let answer = self.query_runner.answer(&query);

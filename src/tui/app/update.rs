@@ -91,8 +91,8 @@ pub fn update(app: &mut App, input: Input) -> Vec<Effect> {
     }
     effects.extend(reconcile(app));
     let needed = needed_queries::needed_queries(app);
-    let asked = app.cache.select_unsent(needed).into_iter().chain(app.key_queries.drain(..));
-    effects.extend(asked.map(Effect::Query));
+    let queries = app.cache.select_unsent(needed).into_iter().chain(app.key_queries.drain(..));
+    effects.extend(queries.map(Effect::Query));
     effects
 }
 

@@ -79,16 +79,16 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, active: bool) {
         let tone = |tone| theme.tone(tone);
         let (arrow, side) = arrow(message);
         let method_tone = method_tone(message);
-        let behind = app.folds.hidden_count(app.folds.list_row(row));
+        let hidden = app.folds.hidden_count(app.folds.list_row(row));
         let (mark, mark_tone) = mark(message);
         let (latency, latency_tone, share) = latency(app, message);
         Some(vec![
             Cell::new(if app.is_marked(message.row.number) { "◆" } else { "" }, theme.element(UiElement::Mark)),
             Cell::new(message.row.number.0.to_string(), tone(Tone::Dim)),
             Cell::new(relative(app, message.row.time), tone(Tone::Dim)),
-            Cell::new(format!("{}{arrow}", batch(message, behind)), tone(side)),
+            Cell::new(format!("{}{arrow}", batch(message, hidden)), tone(side)),
             Cell::new(if narrow { short_method(message) } else { method(message) }, tone(method_tone)),
-            Cell::new(about(message, behind), tone(about_tone(message))),
+            Cell::new(about(message, hidden), tone(about_tone(message))),
             Cell::new(message.row.id.clone().unwrap_or_default(), tone(Tone::Dim)),
             Cell::new(status(message), tone(status_tone(message))),
             Cell::new(latency, tone(latency_tone)),
@@ -173,13 +173,13 @@ fn status_tone(message: &MessageLine) -> Tone {
 /// session, else until the session's end.
 fn latency(app: &App, message: &MessageLine) -> (String, Tone, u64) {
     let session = app.session_row();
-    let waits = message.row.kind == Kind::Request && message.row.answered_by.is_none();
+    let is_open = message.row.kind == Kind::Request && message.row.answered_by.is_none();
     let latency = match message.row.latency {
         Some(latency) => latency,
-        None if waits => {
+        None if is_open => {
             let end = session.map(|row| if row.live { app.now } else { row.session.ended });
-            return match end.map(|end| end.since(message.row.time)).filter(|waited| *waited >= 0) {
-                Some(waited) => (format!("{}…", units::duration(waited)), Tone::Warning, 0),
+            return match end.map(|end| end.since(message.row.time)).filter(|elapsed| *elapsed >= 0) {
+                Some(elapsed) => (format!("{}…", units::duration(elapsed)), Tone::Warning, 0),
                 None => ("…".to_owned(), Tone::Warning, 0),
             };
         }
@@ -203,8 +203,8 @@ fn mark(message: &MessageLine) -> (&'static str, Tone) {
 
 /// The content of the message and its link to an operation. For a folded group, the number
 /// of hidden messages.
-fn about(message: &MessageLine, behind: usize) -> String {
-    match behind {
+fn about(message: &MessageLine, hidden: usize) -> String {
+    match hidden {
         0 => part_of(message.row.link.as_ref(), message.about.clone()),
         more => format!(
             "and {more} more {}  {}",
@@ -215,9 +215,9 @@ fn about(message: &MessageLine, behind: usize) -> String {
 }
 
 /// A bracket around the members of a batch.
-fn batch(message: &MessageLine, behind: usize) -> &'static str {
+fn batch(message: &MessageLine, hidden: usize) -> &'static str {
     match message.row.batch {
-        _ if behind > 0 => "▸",
+        _ if hidden > 0 => "▸",
         Some((_, 0)) => "┌",
         Some(_) => "│",
         None => " ",

@@ -175,13 +175,13 @@ impl Parts<'_> {
         let (low, high) = (at(first), at(last) + last.text.len() as u64);
         let start = low.saturating_sub(AROUND);
         let bytes = self.tracer.bytes(Span { stream: *body, start, end: high + AROUND }, SHOWN)?;
-        let (before, behind) = event_bounds(&bytes, (low - start) as usize, (high - start) as usize);
+        let (before, end) = event_bounds(&bytes, (low - start) as usize, (high - start) as usize);
         let source = self.sources.len();
         for run in &data {
             let at = (at(run) - start) as usize - before;
             carried.push(CarriedRun { text: run.text.clone(), source, at, derived_length: None });
         }
-        let bytes = bytes.get(before..behind).unwrap_or_default().to_vec();
+        let bytes = bytes.get(before..end).unwrap_or_default().to_vec();
         self.event = Some(source);
         self.sources.push(Source { title: "SSE event".to_owned(), bytes, packet: None });
         Ok(())

@@ -34,7 +34,7 @@ pub(super) fn nodes(parts: &mut Parts<'_>, session: &Session) -> Result<Nodes> {
         add_stream(parts, &layer)?;
         layer_nodes(parts, 0, layer, &mut nodes);
         if is_event {
-            lines(parts, &mut nodes);
+            event_lines(parts, &mut nodes);
         }
     }
     findings(parts, &mut nodes)?;
@@ -96,7 +96,7 @@ fn layer_nodes(parts: &Parts<'_>, depth: usize, layer: Layer, nodes: &mut Nodes)
     for Field { name, value, place, odd } in layer.fields {
         let place = match place {
             Some(At::Head) => field_place(parts, &name, &mut from).or_else(|| own.clone()),
-            Some(at) => seen(parts, at),
+            Some(at) => screen_bytes(parts, at),
             None => None,
         };
         nodes.push(LayerNode { odd, ..node(depth + 1, &name, value, place) });
@@ -110,12 +110,12 @@ fn layer_place(parts: &Parts<'_>, layer: &Layer) -> Option<(usize, Range<usize>)
     match layer.layer {
         "http" if is_head => whole(parts.head),
         "sse" => whole(parts.event),
-        _ => seen(parts, layer.place()?),
+        _ => screen_bytes(parts, layer.place()?),
     }
 }
 
 /// The bytes of an address on the screen.
-fn seen(parts: &Parts<'_>, at: At) -> Option<(usize, Range<usize>)> {
+fn screen_bytes(parts: &Parts<'_>, at: At) -> Option<(usize, Range<usize>)> {
     let text = parts.message.span;
     match at {
         At::Packet(number, start, end) => Some((parts.packet_source(number)?, start as usize..end as usize)),
@@ -142,7 +142,7 @@ fn field_place(parts: &Parts<'_>, name: &str, from: &mut usize) -> Option<(usize
 }
 
 /// Adds the lines of an event as they were sent.
-fn lines(parts: &Parts<'_>, nodes: &mut Nodes) {
+fn event_lines(parts: &Parts<'_>, nodes: &mut Nodes) {
     let Some(source) = parts.event else { return };
     let mut start = 0;
     for line in parts.sources[source].bytes.split_inclusive(|byte| *byte == b'\n').take(LINES) {

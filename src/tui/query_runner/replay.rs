@@ -32,13 +32,14 @@ pub(super) fn draft(reader: &Reader, session: SessionNumber, message: Option<Mes
         }
         selected => selected,
     };
-    let asks = |message: &Message| (message.direction, message.kind) == (Direction::ClientToServer, Kind::Request);
+    let is_request =
+        |message: &Message| (message.direction, message.kind) == (Direction::ClientToServer, Kind::Request);
     let revision = record.protocol_version.unwrap_or_default();
-    let call = request.filter(asks).map(|request| call(reader, session, &request, revision)).transpose()?;
+    let call = request.filter(is_request).map(|request| call_draft(reader, session, &request, revision)).transpose()?;
     Ok(Draft { target, requests: record.requests, call })
 }
 
-fn call(reader: &Reader, session: SessionNumber, request: &Message, revision: String) -> Result<CallDraft> {
+fn call_draft(reader: &Reader, session: SessionNumber, request: &Message, revision: String) -> Result<CallDraft> {
     let is_call = request.method.as_deref() == Some("tools/call");
     let member = (is_call || request.method.as_deref() == Some("prompts/get")).then_some("arguments");
     let schema = match &request.tool {

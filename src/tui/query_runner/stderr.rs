@@ -91,8 +91,8 @@ impl StderrIndex {
     }
 }
 
-/// Calls `take` for each line from `place` on, as long as it returns true. Its second argument is
-/// the position of the next line; `None` for an incomplete line.
+/// Calls `visit` for each line from a position on, as long as it returns true. Its second argument
+/// is the position of the next line; `None` for an incomplete line.
 fn for_each_line(
     reader: &Reader,
     (capture, pipes): (CaptureId, ConnectionId),

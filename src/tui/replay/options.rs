@@ -25,10 +25,10 @@ pub struct ReplayOptions {
 }
 
 impl ReplayOptions {
-    /// Reads what a person writes.
+    /// Parses the text of the field.
     ///
     /// # Errors
-    /// It cannot be understood: what, in a sentence.
+    /// The text is not valid. The error is a sentence.
     pub fn read(text: &str) -> Result<ReplayOptions> {
         let mut options = ReplayOptions::default();
         let mut words = command_line::words(text).context("options: a quote is not closed")?.into_iter();

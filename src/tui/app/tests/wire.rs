@@ -42,10 +42,10 @@ fn from_a_field_to_its_packet_and_from_the_packet_to_its_message() {
 #[test]
 fn stderr_comes_in_pages() {
     let lines: Vec<String> = (0..700).map(|line| format!("line {line}\nand {line}")).collect();
-    let said: Vec<(Pipe, &str)> = lines.iter().map(|line| (Pipe::Stderr, line.as_str())).collect();
+    let lines_of_pipe: Vec<(Pipe, &str)> = lines.iter().map(|line| (Pipe::Stderr, line.as_str())).collect();
     let call = (Pipe::Stdin, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n");
-    let said: Vec<(Pipe, &str)> = std::iter::once(call).chain(said).collect();
-    let mut story = Story::store(wrapped(&said, false), (80, 24));
+    let lines_of_pipe: Vec<(Pipe, &str)> = std::iter::once(call).chain(lines_of_pipe).collect();
+    let mut story = Story::store(wrapped(&lines_of_pipe, false), (80, 24));
     story.press("8");
     // Each chunk ends in the middle of a line, the last one too.
     assert_eq!(story.app.rows(Screen::Stderr), Some(701));
