@@ -80,30 +80,26 @@ impl Theme {
             (Theme::Mono, Tone::Error) => style.add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
             (Theme::Mono, Tone::Warning) => style.add_modifier(Modifier::UNDERLINED),
             (Theme::Mono, Tone::Dim) => style.add_modifier(Modifier::DIM),
-            (Theme::Mono, _) => style,
-            (Theme::Dark, Tone::Client) => style.fg(Color::Indexed(80)),
-            (Theme::Dark, Tone::Server) => style.fg(Color::Indexed(114)),
-            (Theme::Dark, Tone::Error) => style.fg(Color::Indexed(203)).add_modifier(Modifier::BOLD),
-            (Theme::Dark, Tone::Warning) => style.fg(Color::Indexed(221)),
-            (Theme::Dark, Tone::Good) => style.fg(Color::Indexed(114)),
-            (Theme::Dark, Tone::Dim) => style.fg(Color::Indexed(245)),
-            (Theme::Light, Tone::Client) => style.fg(Color::Indexed(25)),
-            (Theme::Light, Tone::Server) => style.fg(Color::Indexed(28)),
-            (Theme::Light, Tone::Error) => style.fg(Color::Indexed(160)).add_modifier(Modifier::BOLD),
-            (Theme::Light, Tone::Warning) => style.fg(Color::Indexed(130)),
-            (Theme::Light, Tone::Good) => style.fg(Color::Indexed(28)),
-            (Theme::Light, Tone::Dim) => style.fg(Color::Indexed(243)),
+            (_, Tone::Client) => self.colour(80, 25),
+            (_, Tone::Server | Tone::Good) => self.colour(114, 28),
+            (_, Tone::Error) => self.colour(203, 160).add_modifier(Modifier::BOLD),
+            (_, Tone::Warning) => self.colour(221, 130),
+            (_, Tone::Dim) => self.colour(245, 243),
+        }
+    }
+
+    /// A text colour for dark and for light backgrounds, of the 256 colours. Mono has none.
+    fn colour(self, dark: u8, light: u8) -> Style {
+        match self {
+            Theme::Dark => Style::new().fg(Color::Indexed(dark)),
+            Theme::Light => Style::new().fg(Color::Indexed(light)),
+            Theme::Mono => Style::new(),
         }
     }
 
     /// The style of an element of the screen.
     pub fn element(self, element: UiElement) -> Style {
         let style = Style::new();
-        let colours = |dark: u8, light: u8| match self {
-            Theme::Dark => style.fg(Color::Indexed(dark)),
-            Theme::Light => style.fg(Color::Indexed(light)),
-            Theme::Mono => style,
-        };
         let ground = |dark: u8, light: u8| match self {
             Theme::Dark => style.bg(Color::Indexed(dark)),
             Theme::Light => style.bg(Color::Indexed(light)),
@@ -112,23 +108,23 @@ impl Theme {
         match element {
             UiElement::Border => match self {
                 Theme::Mono => style.add_modifier(Modifier::DIM),
-                _ => colours(240, 250),
+                _ => self.colour(240, 250),
             },
-            UiElement::ActiveBorder => colours(110, 25),
+            UiElement::ActiveBorder => self.colour(110, 25),
             UiElement::Head => self.tone(Tone::Dim),
             UiElement::Selected => ground(238, 253).add_modifier(Modifier::BOLD),
             UiElement::Resting => match self {
                 Theme::Mono => style.add_modifier(Modifier::UNDERLINED),
                 _ => ground(235, 255),
             },
-            UiElement::Tab => colours(110, 25).add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
-            UiElement::Key => colours(110, 25).add_modifier(Modifier::BOLD),
+            UiElement::Tab => self.colour(110, 25).add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
+            UiElement::Key => self.colour(110, 25).add_modifier(Modifier::BOLD),
             UiElement::Linked => ground(24, 153),
             UiElement::Found => ground(94, 222),
-            UiElement::Mark => colours(176, 90).add_modifier(Modifier::BOLD),
-            UiElement::Name => colours(110, 25),
-            UiElement::Text => colours(150, 28),
-            UiElement::Number => colours(180, 130),
+            UiElement::Mark => self.colour(176, 90).add_modifier(Modifier::BOLD),
+            UiElement::Name => self.colour(110, 25),
+            UiElement::Text => self.colour(150, 28),
+            UiElement::Number => self.colour(180, 130),
         }
     }
 }

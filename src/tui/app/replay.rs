@@ -51,21 +51,11 @@ pub(super) fn open_form(app: &mut App, session: SessionNumber, is_of_message: bo
         app.notify("this is not a request of the client: the whole session is sent instead");
     }
     let last_target = app.replays.targets.get(&session).map(String::as_str);
-    let last_submission = app
-        .replays
-        .run
-        .as_ref()
-        .and_then(|run| run.submission.as_ref())
-        .filter(|submission| submission.session == session);
+    let is_own = |run: &&Run| run.submission.as_ref().is_some_and(|submission| submission.session == session);
+    let last_run = app.replays.run.as_ref().filter(is_own);
     let mut form = Form::new(session, draft, last_target, &app.replays.headers, &app.replays.options);
-    form.restore_arguments(last_submission);
-    form.late_refusals = app
-        .replays
-        .run
-        .as_ref()
-        .filter(|_| last_submission.is_some())
-        .map(|run| run.late_refusals.clone())
-        .unwrap_or_default();
+    form.restore_arguments(last_run.and_then(|run| run.submission.as_ref()));
+    form.late_refusals = last_run.map(|run| run.late_refusals.clone()).unwrap_or_default();
     app.replays.form = Some(form);
     app.mode = Mode::Form;
 }
