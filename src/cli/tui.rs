@@ -11,7 +11,7 @@ use super::target::{TargetKind, database, existing, latest, target_kind};
 use crate::store::Reader;
 use crate::tui::import::Decoding;
 use crate::tui::theme::Theme;
-use crate::tui::{self, Options, Target};
+use crate::tui::{self, Target, UiOptions};
 
 /// Shows the target until the user quits.
 pub fn run(arguments: Tui, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
@@ -35,7 +35,7 @@ pub fn run(arguments: Tui, db: Option<PathBuf>, colour: Colour) -> Result<ExitCo
     };
     let decoding =
         Decoding { key_log: arguments.decoding.key_log(false), keep_secrets: arguments.decoding.keep_secrets };
-    tui::run(target, Options { decoding, theme })?;
+    tui::run(target, UiOptions { decoding, theme })?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,29 +1,25 @@
-//! What panes draw with. All text goes through [`Canvas::put`]: nothing that somebody sent reaches the terminal but as visible characters,
-//! each in its own columns.
+//! Drawing functions for panes. All text goes through [`Canvas::put`]: whatever a peer sent reaches
+//! the terminal only as visible characters, each in its own columns.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use super::app::Cursor;
-use super::theme::{Part, Theme};
+use super::cursor::Cursor;
+use super::theme::{Theme, UiElement};
 use crate::view::paint::Tone;
 use crate::view::safe;
 
 /// The screen while it is drawn.
 pub struct Canvas<'b> {
-    /// The cells.
     pub buffer: &'b mut Buffer,
-    /// The theme.
     pub theme: Theme,
 }
 
 /// Text in a column of a table.
 #[derive(Clone, Debug, Default)]
 pub struct Cell {
-    /// The text.
     pub text: String,
-    /// How it looks.
     pub style: Style,
 }
 
@@ -32,96 +28,94 @@ pub struct Cell {
 pub struct Column {
     title: &'static str,
     width: u16,
-    /// Gets its part of the room that is left.
+    /// Weight of the column when the remaining width is divided.
     grows: u16,
     right: bool,
-    /// Shown where the table is at least so wide.
-    from: u16,
+    /// The column is shown in tables of at least this width.
+    min_table_width: u16,
 }
 
 impl Column {
-    /// A column of so many columns of characters.
+    /// A column with this title, `width` characters wide.
     pub const fn new(title: &'static str, width: u16) -> Column {
-        Column { title, width, grows: 0, right: false, from: 0 }
+        Column { title, width, grows: 0, right: false, min_table_width: 0 }
     }
 
-    /// What stands above it.
     pub fn title(&self) -> &'static str {
         self.title
     }
 
-    /// At least so wide.
-    pub fn wide(&self, width: u16) -> Column {
+    /// Widens the column to at least this width.
+    pub fn widened_to(&self, width: u16) -> Column {
         Column { width: self.width.max(width), ..*self }
     }
 
-    /// Its text stands at the right end.
+    /// Aligns the text to the right.
     pub const fn right(self) -> Column {
         Column { right: true, ..self }
     }
 
-    /// Takes so many parts of the room that is left.
+    /// Gives the column this share of the remaining width.
     pub const fn grows(self, parts: u16) -> Column {
         Column { grows: parts, ..self }
     }
 
-    /// Left out of tables that are narrower.
-    pub const fn from(self, width: u16) -> Column {
-        Column { from: width, ..self }
+    /// Leaves the column out of narrower tables.
+    pub const fn shown_from(self, width: u16) -> Column {
+        Column { min_table_width: width, ..self }
     }
 }
 
-/// A list as it is seen.
+/// A list and its visible window.
 #[derive(Clone, Copy, Debug)]
-pub struct List {
-    /// Selected row and first row in view.
+pub struct TableView {
+    /// Selected row and first visible row.
     pub cursor: Cursor,
-    /// Rows there are.
+    /// The number of rows.
     pub total: usize,
-    /// Whether it has the keys.
+    /// Whether the list receives the keys.
     pub active: bool,
 }
 
 impl Canvas<'_> {
-    /// The style of a tone.
     pub fn tone(&self, tone: Tone) -> Style {
         self.theme.tone(tone)
     }
 
-    /// The style of a part of the screen.
-    pub fn part(&self, part: Part) -> Style {
-        self.theme.part(part)
+    /// The style of an element of the screen.
+    pub fn element(&self, element: UiElement) -> Style {
+        self.theme.element(element)
     }
 
-    /// Writes `text` in at most `width` columns, made visible and cut; says where the next may stand.
+    /// Writes `text` as visible characters, cut to `width` columns. Returns the column after it.
     pub fn put(&mut self, x: u16, y: u16, width: u16, text: &str, style: Style) -> u16 {
         if width == 0 || !self.buffer.area.contains((x, y).into()) {
             return x;
         }
-        // Nothing shines through of what stood there before.
+        // The style replaces the previous one: nothing of it shows through.
         let style = Style::reset().patch(style);
         self.buffer.set_stringn(x, y, safe::fit(text, usize::from(width)), usize::from(width), style).0
     }
 
-    /// The same at the right end of the columns.
+    /// Writes `text` aligned to the right end of the columns.
     pub fn put_right(&mut self, x: u16, y: u16, width: u16, text: &str, style: Style) {
         let fitted = safe::fit(text, usize::from(width));
         let blank = usize::from(width).saturating_sub(safe::width(&fitted)) as u16;
         self.put(x + blank, y, width - blank, &fitted, style);
     }
 
-    /// Writes pieces one after the other.
+    /// Writes pieces of text one after the other. Returns the column after them.
     pub fn pieces(&mut self, x: u16, y: u16, width: u16, pieces: &[(String, Style)]) -> u16 {
         let end = x.saturating_add(width);
         pieces.iter().fold(x, |x, (text, style)| self.put(x, y, end.saturating_sub(x), text, *style))
     }
 
-    /// Lays a style over cells.
-    pub fn lay(&mut self, area: Rect, style: Style) {
+    /// Applies a style to cells.
+    pub fn apply_style(&mut self, area: Rect, style: Style) {
         self.buffer.set_style(area.intersection(self.buffer.area), style);
     }
 
-    /// One sentence in the middle of an area, for lists without rows.
+    /// Writes one dim sentence in the middle of an area, for empty lists.
     pub fn message(&mut self, area: Rect, text: &str) {
         let text = safe::fit(text, usize::from(area.width));
         let width = safe::width(&text) as u16;
@@ -130,61 +124,64 @@ impl Canvas<'_> {
         self.put(x, y, width, &text, style);
     }
 
-    /// A horizontal line from `x` to before `end`, with titles in it.
-    pub fn rule(&mut self, x: u16, end: u16, y: u16, style: Style) {
+    /// Draws a horizontal line from `x` to before `end`.
+    pub fn horizontal_line(&mut self, x: u16, end: u16, y: u16, style: Style) {
         for x in x..end {
             self.put(x, y, 1, "─", style);
         }
     }
 
-    /// A vertical line as high as an area.
-    pub fn upright(&mut self, x: u16, area: Rect, style: Style) {
+    /// Draws a vertical line as high as an area.
+    pub fn vertical_line(&mut self, x: u16, area: Rect, style: Style) {
         for y in area.y..area.bottom() {
             self.put(x, y, 1, "│", style);
         }
     }
 
-    /// A line across the screen that meets its frame.
+    /// Draws a line across the screen that joins its frame.
     pub fn divide(&mut self, area: Rect, y: u16) {
-        let border = self.part(Part::Border);
-        self.rule(area.x, area.right(), y, border);
+        let border = self.element(UiElement::Border);
+        self.horizontal_line(area.x, area.right(), y, border);
         self.put(area.x - 1, y, 1, "├", border);
         self.put(area.right(), y, 1, "┤", border);
     }
 
-    /// A box over the screen, empty, with a title above and a hint below.
-    pub fn boxed(&mut self, area: Rect, title: &str, hint: &str) {
+    /// Draws a frame along the edges of an area.
+    pub fn outline(&mut self, area: Rect, style: Style) {
+        self.vertical_line(area.x, area, style);
+        self.vertical_line(area.right() - 1, area, style);
+        for (y, left, right) in [(area.y, "┌", "┐"), (area.bottom() - 1, "└", "┘")] {
+            self.horizontal_line(area.x, area.right(), y, style);
+            self.put(area.x, y, 1, left, style);
+            self.put(area.right() - 1, y, 1, right, style);
+        }
+    }
+
+    /// Draws an empty box over the screen, with a title above and a hint below.
+    pub fn draw_box(&mut self, area: Rect, title: &str, hint: &str) {
         if area.width < 4 || area.height < 2 {
             return;
         }
-        let (border, strong, dim) = (self.part(Part::ActiveBorder), self.tone(Tone::Strong), self.tone(Tone::Dim));
+        let (border, strong, dim) =
+            (self.element(UiElement::ActiveBorder), self.tone(Tone::Strong), self.tone(Tone::Dim));
         for y in area.y..area.bottom() {
             for x in area.x..area.right() {
                 self.buffer[(x, y)].reset();
             }
-            self.put(area.x, y, 1, "│", border);
-            self.put(area.right() - 1, y, 1, "│", border);
         }
-        for (y, left, right) in [(area.y, "┌", "┐"), (area.bottom() - 1, "└", "┘")] {
-            self.rule(area.x, area.right(), y, border);
-            self.put(area.x, y, 1, left, border);
-            self.put(area.right() - 1, y, 1, right, border);
-        }
+        self.outline(area, border);
         self.put(area.x + 2, area.y, area.width - 4, &format!(" {title} "), strong);
         self.put(area.x + 2, area.bottom() - 1, area.width - 4, &format!(" {hint} "), dim);
     }
 
-    /// A table: the names of its columns, below them the rows in view. A row that is not known yet is a dot.
-    pub fn table(&mut self, area: Rect, columns: &[Column], list: List, row: impl Fn(usize) -> Option<Vec<Cell>>) {
-        // A blank on both sides: nothing touches the frame.
-        let places = places(Rect { x: area.x + 1, width: area.width.saturating_sub(2), ..area }, columns);
-        let head = self.part(Part::Head);
-        for (column, (x, width)) in columns.iter().zip(&places) {
-            if column.right {
-                self.put_right(*x, area.y, *width, column.title, head);
-            } else {
-                self.put(*x, area.y, *width, column.title, head);
-            }
+    /// Draws a table: the titles of its columns, below them the visible rows. A row that was not
+    /// read yet is a dot.
+    pub fn table(&mut self, area: Rect, columns: &[Column], list: TableView, row: impl Fn(usize) -> Option<Vec<Cell>>) {
+        // One blank on both sides keeps text away from the frame.
+        let positions = positions(Rect { x: area.x + 1, width: area.width.saturating_sub(2), ..area }, columns);
+        let head = self.element(UiElement::Head);
+        for (column, (x, width)) in columns.iter().zip(&positions) {
+            self.put_aligned(column, (*x, area.y, *width), column.title, head);
         }
         for line in 1..area.height {
             let (index, y) = (list.cursor.top + usize::from(line) - 1, area.y + line);
@@ -193,12 +190,8 @@ impl Canvas<'_> {
             }
             match row(index) {
                 Some(cells) => {
-                    for ((column, (x, width)), cell) in columns.iter().zip(&places).zip(&cells) {
-                        if column.right {
-                            self.put_right(*x, y, *width, &cell.text, cell.style);
-                        } else {
-                            self.put(*x, y, *width, &cell.text, cell.style);
-                        }
+                    for ((column, (x, width)), cell) in columns.iter().zip(&positions).zip(&cells) {
+                        self.put_aligned(column, (*x, y, *width), &cell.text, cell.style);
                     }
                 }
                 None => {
@@ -213,40 +206,49 @@ impl Canvas<'_> {
         self.scroll_bar(rows, list.cursor.top, list.total);
     }
 
-    /// How much of a list is in view and where that is: a bar on the line to the right of its rows. Nothing where all of it is.
+    fn put_aligned(&mut self, column: &Column, (x, y, width): (u16, u16, u16), text: &str, style: Style) {
+        match column.right {
+            true => self.put_right(x, y, width, text, style),
+            false => drop(self.put(x, y, width, text, style)),
+        }
+    }
+
+    /// Draws a scroll bar on the line to the right of the rows. There is none if all
+    /// rows are visible.
     pub fn scroll_bar(&mut self, rows: Rect, top: usize, total: usize) {
         let height = usize::from(rows.height);
         if total <= height || height == 0 {
             return;
         }
         let bar = (height * height / total).max(1);
-        // At the beginning and at the end only where that is in view.
+        // The bar touches the first or last line only if the first or last row is visible.
         let (free, hidden) = (height - bar, total - height);
         let above =
             (top.min(hidden) * free).div_ceil(hidden).min(if top < hidden { free.saturating_sub(1) } else { free });
-        let style = self.part(Part::ActiveBorder);
+        let style = self.element(UiElement::ActiveBorder);
         for line in above..above + bar {
             self.put(rows.right(), rows.y + line as u16, 1, "█", style);
         }
     }
 
-    /// Marks the selected row.
+    /// Highlights the selected row.
     pub fn select(&mut self, row: Rect, active: bool) {
-        let style = self.part(if active { Part::Selected } else { Part::Resting });
-        self.lay(row, style);
+        let style = self.element(if active { UiElement::Selected } else { UiElement::Resting });
+        self.apply_style(row, style);
     }
 }
 
-/// Where the columns stand: x and width, 0 for those left out. One blank between two.
-fn places(area: Rect, columns: &[Column]) -> Vec<(u16, u16)> {
-    let shown = |column: &&Column| column.from <= area.width;
+/// Position and width of each column, with one blank between two. The width of a hidden
+/// column is 0.
+fn positions(area: Rect, columns: &[Column]) -> Vec<(u16, u16)> {
+    let shown = |column: &&Column| column.min_table_width <= area.width;
     let taken: u16 = columns.iter().filter(shown).map(|column| column.width + 1).sum::<u16>().saturating_sub(1);
     let parts: u16 = columns.iter().filter(shown).map(|column| column.grows).sum();
     let mut left = area.width.saturating_sub(taken);
     let mut parts_left = parts;
     let mut x = area.x;
     let place = |column: &Column| {
-        if column.from > area.width {
+        if column.min_table_width > area.width {
             return (x, 0);
         }
         let more = (left * column.grows).checked_div(parts_left).unwrap_or(0);
@@ -261,23 +263,23 @@ fn places(area: Rect, columns: &[Column]) -> Vec<(u16, u16)> {
 }
 
 impl Cell {
-    /// Text in a style.
     pub fn new(text: impl Into<String>, style: Style) -> Cell {
         Cell { text: text.into(), style }
     }
 }
 
-/// A bar of eighths of a column, `value` of `full` wide.
+/// A horizontal bar, `width` columns long for `full`, in steps of an eighth of a column.
 pub fn bar(value: u64, full: u64, width: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths = (u128::from(value) * width as u128 * 8 / u128::from(full.max(1))).min(width as u128 * 8) as usize;
-    // What is there is seen, however little it is.
+    // A value above zero is always visible.
     let eighths = if value > 0 { eighths.max(1) } else { 0 };
     format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
 }
 
-/// Upright bars on so many lines, one for each value, the largest full. What is there is seen, however little it is.
-pub fn uprights(values: &[u64], lines: usize) -> Vec<String> {
+/// Vertical bars of `lines` lines, one for each value. The largest value fills all lines; a value
+/// above zero is always visible.
+pub fn vertical_bars(values: &[u64], lines: usize) -> Vec<String> {
     const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let most = values.iter().copied().max().unwrap_or(0).max(1);
     let eighths = |value: u64| match value {
@@ -298,13 +300,13 @@ mod tests {
         let columns = [
             Column::new("a", 3),
             Column::new("b", 5).grows(1),
-            Column::new("c", 4).from(40),
+            Column::new("c", 4).shown_from(40),
             Column::new("d", 2).grows(3),
         ];
         let area = |width| Rect { x: 1, y: 0, width, height: 3 };
-        assert_eq!(places(area(20), &columns), [(1, 3), (5, 7), (13, 0), (13, 8)]);
-        assert_eq!(places(area(40), &columns).last(), Some(&(21, 20)));
-        assert!(places(area(6), &columns).iter().all(|(x, width)| x + width <= 7));
+        assert_eq!(positions(area(20), &columns), [(1, 3), (5, 7), (13, 0), (13, 8)]);
+        assert_eq!(positions(area(40), &columns).last(), Some(&(21, 20)));
+        assert!(positions(area(6), &columns).iter().all(|(x, width)| x + width <= 7));
     }
 
     #[test]
@@ -313,7 +315,7 @@ mod tests {
         assert_eq!(bar(1, 1_000_000, 8), "▏");
         assert_eq!(bar(u64::MAX, 1, 2), "██");
         assert_eq!(bar(0, 10, 4), "");
-        assert_eq!(uprights(&[0, 1, 8], 1), [" ▁█"]);
-        assert_eq!(uprights(&[0, 1, 8, 5], 2), ["  █▂", " ▂██"]);
+        assert_eq!(vertical_bars(&[0, 1, 8], 1), [" ▁█"]);
+        assert_eq!(vertical_bars(&[0, 1, 8, 5], 2), ["  █▂", " ▂██"]);
     }
 }

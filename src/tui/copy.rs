@@ -1,4 +1,5 @@
-//! The clipboard, through the terminal (OSC 52): it works over SSH and needs no window system.
+//! Copies to the clipboard through the terminal (OSC 52). It works over SSH and needs
+//! no window system.
 
 use std::io::Write;
 
@@ -9,38 +10,36 @@ use super::app::DetailView;
 use super::data::Detail;
 use super::keys::Command;
 
-/// Bytes of a text at most: xterm and tmux drop longer sequences without a word.
+/// Limit of a copied text in bytes: xterm and tmux discard longer sequences silently.
 pub const LONGEST: usize = 74_994;
 
-/// What a command copies: in words, and the text; `None` where there is nothing.
+/// The name and the text of what a command copies; `None` if there is nothing to copy.
 pub fn text(detail: &Detail, view: &DetailView, command: Command) -> Option<(&'static str, String)> {
     let node = || view.tree.node(view.json.selected);
     let (what, text) = match command {
         Command::CopyMessage => ("the message", String::from_utf8_lossy(detail.text()).into_owned()),
         Command::CopyPath => ("the path", node().map(|_| view.tree.path(detail.text(), view.json.selected))?),
         Command::CopyValue => ("the value", value(detail, view)?),
-        Command::CopyCurl => ("a curl line", detail.curl.clone()?),
+        Command::CopyCurl => ("a curl command", detail.curl.clone()?),
         _ => return None,
     };
     Some((what, text))
 }
 
-/// The value of the selected field: a string as its text, without quotes and escapes; anything else as it stands there.
+/// The value of the selected field: a string without quotes and escapes, anything else
+/// as JSON text.
 pub fn value(detail: &Detail, view: &DetailView) -> Option<String> {
     let value = detail.text().get(view.tree.node(view.json.selected)?.value.clone())?;
     let plain = serde_json::from_slice::<String>(value);
     Some(plain.unwrap_or_else(|_| String::from_utf8_lossy(value).into_owned()))
 }
 
-/// Tells the terminal to put `text` on the clipboard.
+/// Writes the escape sequence that puts `text` on the clipboard.
 ///
 /// # Errors
-/// The text is too long for terminals, or the terminal cannot be written to.
+///
+/// The terminal cannot be written to.
 pub fn send(out: &mut impl Write, text: &str) -> std::io::Result<()> {
-    if text.len() > LONGEST {
-        let why = format!("{} is too long for the terminal's clipboard", crate::view::units::size(text.len() as u64));
-        return Err(std::io::Error::other(why));
-    }
     write!(out, "\x1b]52;c;{}\x07", BASE64_STANDARD.encode(text))?;
     out.flush()
 }
@@ -50,10 +49,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_terminal_is_told_in_base64() {
+    fn the_clipboard_text_is_sent_in_base64() {
         let mut out = Vec::new();
         send(&mut out, "añb").unwrap();
         assert_eq!(out, b"\x1b]52;c;YcOxYg==\x07");
-        assert!(send(&mut out, &"x".repeat(LONGEST + 1)).is_err());
     }
 }

@@ -1,86 +1,87 @@
-//! A text being written: one line (a filter, a search, a command) or several (the arguments of a call, header fields).
+//! An editor for a text of one line (a filter, a search, a command) or several
+//! (arguments, header fields).
 
 use crate::view::safe;
 
-/// Bytes of a text at most: more than anybody edits by hand; what is longer is sent as it was recorded.
+/// Limit of a text in bytes: more than anybody edits by hand. A longer text is sent as
+/// it was recorded.
 pub const LONGEST: usize = 64 << 10;
 
-/// Bytes of one line at most: as much as a filter may have.
+/// Limit of a single-line text in bytes: the limit of a filter.
 const LONGEST_LINE: usize = 4_096;
 
-/// Lines that a key for pages goes.
-const PAGE: usize = 10;
+/// Lines that a page key moves.
+const PAGE: isize = 10;
 
-/// A text and a cursor in it.
+/// A text with a cursor.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Editor {
     text: String,
     /// Byte offset, always between two characters.
     cursor: usize,
-    /// Whether there may be more than one line.
-    has_lines: bool,
+    /// Whether the text may have more than one line.
+    is_multiline: bool,
 }
 
 impl Editor {
-    /// One line, the cursor behind it.
+    /// A single-line text, with the cursor at its end.
     pub fn line(text: &str) -> Editor {
-        Editor { text: text.to_owned(), cursor: text.len(), has_lines: false }
+        Editor { text: text.to_owned(), cursor: text.len(), is_multiline: false }
     }
 
-    /// A text of any number of lines, the cursor before it.
+    /// A text of any number of lines, with the cursor at its start.
     pub fn lines(text: &str) -> Editor {
-        Editor { text: text.to_owned(), cursor: 0, has_lines: true }
+        Editor { text: text.to_owned(), cursor: 0, is_multiline: true }
     }
 
-    /// What is written.
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// Puts the cursor behind the text.
+    /// Moves the cursor to the end of the text.
     pub fn to_end(mut self) -> Editor {
         self.cursor = self.text.len();
         self
     }
 
-    /// The cursor: a byte offset.
+    /// The byte offset of the cursor.
     pub fn cursor(&self) -> usize {
         self.cursor
     }
 
-    /// The line and the column of the cursor, in columns of the screen.
+    /// The cursor's line, and its column in columns of the screen.
     pub fn position(&self) -> (usize, usize) {
         let before = &self.text[..self.cursor];
         let line = before.matches('\n').count();
-        (line, safe::width(&safe::visible(&before[self.start()..])))
+        (line, safe::width(&safe::visible(&before[self.line_start()..])))
     }
 
-    /// Does what a key does to a text; false where it does nothing.
+    /// Applies a key. Returns false if the key has no effect on a text.
     pub fn key(&mut self, key: &str) -> bool {
         match key {
-            "up" | "down" | "pgup" | "pgdn" | "enter" if !self.has_lines => return false,
-            "left" => self.cursor = self.before(),
-            "right" => self.cursor = self.behind(),
-            "up" => self.lines_up(1),
-            "down" => self.lines_down(1),
-            "pgup" => self.lines_up(PAGE),
-            "pgdn" => self.lines_down(PAGE),
-            "home" | "ctrl-a" => self.cursor = self.start(),
-            "end" | "ctrl-e" => self.cursor = self.end(),
+            "up" | "down" | "pgup" | "pgdn" | "enter" if !self.is_multiline => return false,
+            "left" => self.cursor = self.previous_char(),
+            "right" => self.cursor = self.next_char(),
+            "up" => self.move_lines(-1),
+            "down" => self.move_lines(1),
+            "pgup" => self.move_lines(-PAGE),
+            "pgdn" => self.move_lines(PAGE),
+            "home" | "ctrl-a" => self.cursor = self.line_start(),
+            "end" | "ctrl-e" => self.cursor = self.line_end(),
             "enter" => {
-                // A new line begins below the one before.
-                let line = &self.text[self.start()..self.cursor];
+                // The new line gets the indentation of the line before.
+                let line = &self.text[self.line_start()..self.cursor];
                 let blanks = line.len() - line.trim_start_matches(' ').len();
                 self.insert(&format!("\n{}", " ".repeat(blanks)));
             }
-            "backspace" => self.remove(self.before(), self.cursor),
-            "delete" => self.remove(self.cursor, self.behind()),
-            "ctrl-u" => self.remove(self.start(), self.cursor),
-            "ctrl-k" => self.remove(self.cursor, self.end()),
+            "backspace" => self.remove(self.previous_char(), self.cursor),
+            "delete" => self.remove(self.cursor, self.next_char()),
+            "ctrl-u" => self.remove(self.line_start(), self.cursor),
+            "ctrl-k" => self.remove(self.cursor, self.line_end()),
             "ctrl-w" => {
-                let written = self.text[self.start()..self.cursor].trim_end();
+                let written = self.text[self.line_start()..self.cursor].trim_end();
                 let word = written.rfind(char::is_whitespace).map_or(0, |at| at + 1);
-                self.remove(self.start() + word, self.cursor);
+                self.remove(self.line_start() + word, self.cursor);
             }
             "space" => self.insert(" "),
             key if key.chars().count() == 1 => self.insert(key),
@@ -89,7 +90,7 @@ impl Editor {
         true
     }
 
-    /// Puts `text` in place of what stands from byte `start` to the cursor.
+    /// Replaces the text from byte `start` to the cursor.
     pub fn complete(&mut self, start: usize, text: &str) {
         if self.text.is_char_boundary(start) && start <= self.cursor {
             self.remove(start, self.cursor);
@@ -97,13 +98,14 @@ impl Editor {
         }
     }
 
-    /// Writes at the cursor. Control characters (of a pasted text) become blanks, but for the ends of lines where there may be lines.
+    /// Inserts text at the cursor. Control characters, as in a pasted text, become blanks. Line
+    /// ends stay where several lines are allowed. Text beyond the limit is refused.
     pub fn insert(&mut self, text: &str) {
-        if self.text.len() + text.len() > if self.has_lines { LONGEST } else { LONGEST_LINE } {
+        if self.text.len() + text.len() > if self.is_multiline { LONGEST } else { LONGEST_LINE } {
             return;
         }
-        let is_kept = |c: char| !c.is_control() || self.has_lines && c == '\n';
-        let text: String = text.replace("\r\n", "\n").chars().map(|c| if is_kept(c) { c } else { ' ' }).collect();
+        let is_allowed = |c: char| !c.is_control() || self.is_multiline && c == '\n';
+        let text: String = text.replace("\r\n", "\n").chars().map(|c| if is_allowed(c) { c } else { ' ' }).collect();
         self.text.insert_str(self.cursor, &text);
         self.cursor += text.len();
     }
@@ -113,52 +115,37 @@ impl Editor {
         self.cursor = start;
     }
 
-    /// Where the line of the cursor begins.
-    fn start(&self) -> usize {
+    /// Offset at which the cursor's line begins.
+    fn line_start(&self) -> usize {
         self.text[..self.cursor].rfind('\n').map_or(0, |at| at + 1)
     }
 
-    /// Where it ends.
-    fn end(&self) -> usize {
+    /// Offset at which the cursor's line ends.
+    fn line_end(&self) -> usize {
         self.text[self.cursor..].find('\n').map_or(self.text.len(), |at| self.cursor + at)
     }
 
-    fn before(&self) -> usize {
+    fn previous_char(&self) -> usize {
         self.text[..self.cursor].char_indices().next_back().map_or(0, |(at, _)| at)
     }
 
-    fn behind(&self) -> usize {
+    fn next_char(&self) -> usize {
         self.text[self.cursor..].chars().next().map_or(self.cursor, |c| self.cursor + c.len_utf8())
     }
 
-    fn lines_up(&mut self, count: usize) {
-        let column = self.text[self.start()..self.cursor].chars().count();
-        for _ in 0..count {
-            if self.start() == 0 {
-                break;
+    /// Moves up (negative) or down by lines, and stays in its column if the line is long enough.
+    fn move_lines(&mut self, by: isize) {
+        let column = self.text[self.line_start()..self.cursor].chars().count();
+        for _ in 0..by.unsigned_abs() {
+            match by > 0 {
+                true if self.line_end() < self.text.len() => self.cursor = self.line_end() + 1,
+                false if self.line_start() > 0 => self.cursor = self.line_start() - 1,
+                _ => break,
             }
-            self.cursor = self.start() - 1;
         }
-        self.cursor = self.start();
-        self.right_by(column);
-    }
-
-    fn lines_down(&mut self, count: usize) {
-        let column = self.text[self.start()..self.cursor].chars().count();
-        for _ in 0..count {
-            if self.end() == self.text.len() {
-                break;
-            }
-            self.cursor = self.end() + 1;
-        }
-        self.cursor = self.start();
-        self.right_by(column);
-    }
-
-    /// So many characters to the right, in the line.
-    fn right_by(&mut self, count: usize) {
-        let line = &self.text[self.cursor..self.end()];
-        self.cursor += line.char_indices().nth(count).map_or(line.len(), |(at, _)| at);
+        self.cursor = self.line_start();
+        let line = &self.text[self.cursor..self.line_end()];
+        self.cursor += line.char_indices().nth(column).map_or(line.len(), |(at, _)| at);
     }
 }
 
@@ -186,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pasted_keeps_its_lines_and_nothing_that_acts() {
+    fn pasted_text_keeps_its_lines_and_loses_control_characters() {
         let mut editor = Editor::lines("");
         editor.insert("a\r\n\u{1b}b");
         assert_eq!(editor.text(), "a\n b");

@@ -1,4 +1,4 @@
-//! Capture files into a temporary store, while the screen already shows what is there.
+//! Imports capture files into a temporary store. The screen already shows what is there.
 
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -16,19 +16,19 @@ use crate::source::file::Files;
 use crate::source::keylog::WithKeyLog;
 use crate::store::{CaptureInfo, CaptureKind, Options, Place, Summary, Writer};
 
-/// What is read is shown so often.
-const SHOWN: Duration = Duration::from_millis(100);
+/// Interval at which newly read messages are made visible.
+const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How captures are decoded.
+/// Options for decoding captures.
 #[derive(Clone, Debug, Default)]
 pub struct Decoding {
-    /// TLS secrets.
+    /// File with TLS secrets.
     pub key_log: Option<PathBuf>,
-    /// Show secrets as they were sent.
+    /// Store secrets unmasked.
     pub keep_secrets: bool,
 }
 
-/// An import that was not begun: its capture is in the store already, so readers find it.
+/// An import that has not started. Its capture exists in the store already, so readers find it.
 pub struct Import {
     source: WithKeyLog<Files>,
     writer: Writer,
@@ -36,10 +36,10 @@ pub struct Import {
 }
 
 impl Import {
-    /// Opens the files, and a store at `place`.
+    /// Opens the files, and creates a store at `place`.
     ///
     /// # Errors
-    /// A file that cannot be opened; a store that cannot be created.
+    /// A file cannot be opened, or the store cannot be created.
     pub fn new(files: &[PathBuf], place: Place, decoding: Decoding) -> Result<Import> {
         let source = WithKeyLog::new(Files::open(files, false)?, decoding.key_log.as_deref(), false)?;
         let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
@@ -53,7 +53,8 @@ impl Import {
         Ok(Import { source, writer: Writer::create(place, &info, options)?, decoding })
     }
 
-    /// Reads everything. `progress` is told how far it is, at last that it is done or why it stopped.
+    /// Reads everything. `progress` is called with the position, and at last with success or the
+    /// reason of failure.
     pub fn run(mut self, progress: &mut dyn FnMut(Progress), stop: &AtomicBool) {
         let options = pipeline::Options {
             detail: Detail::Store,
@@ -62,11 +63,11 @@ impl Import {
         };
         let mut pipeline = Pipeline::new(options);
         let saver = Saver::new(self.writer, false);
-        let mut recorder = Recorder { saver, progress, shown: Instant::now() };
-        let read = engine::run(&mut self.source, &mut pipeline, &mut recorder, stop);
+        let mut listener = ImportListener { saver, progress, reported: Instant::now() };
+        let read = engine::run(&mut self.source, &mut pipeline, &mut listener, stop);
         let skipped = pipeline.counts().skipped.iter().map(|(reason, count)| ((*reason).to_owned(), *count));
         let summary = Summary { ended: now(), skipped: skipped.collect(), damage: Vec::new() };
-        let Recorder { saver, progress, .. } = recorder;
+        let ImportListener { saver, progress, .. } = listener;
         let saved = saver.finish(summary);
         progress(match read.and(saved.map(drop)) {
             Ok(()) => Progress::Done,
@@ -75,14 +76,14 @@ impl Import {
     }
 }
 
-/// Saves, and tells how far it is.
-struct Recorder<'p> {
+/// Saves what is read and reports progress.
+struct ImportListener<'p> {
     saver: Saver,
     progress: &'p mut dyn FnMut(Progress),
-    shown: Instant,
+    reported: Instant,
 }
 
-impl Listener for Recorder<'_> {
+impl Listener for ImportListener<'_> {
     fn packet(&mut self, packet: &Packet<'_>) -> Result<()> {
         self.saver.packet(packet)
     }
@@ -100,9 +101,9 @@ impl Listener for Recorder<'_> {
     }
 
     fn progress(&mut self, read: u64, total: Option<u64>) {
-        if self.shown.elapsed() >= SHOWN {
-            self.shown = Instant::now();
-            // Somebody is looking: what there is shall be written. Where it cannot be, the end tells.
+        if self.reported.elapsed() >= REPORT_INTERVAL {
+            self.reported = Instant::now();
+            // Written now, because the user is looking. An error is reported again at the end.
             let _ = self.saver.idle();
             (self.progress)(Progress::Reading(read, total));
         }

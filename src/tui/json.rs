@@ -1,7 +1,8 @@
-//! A JSON text as a tree that is opened node by node: only what is shown is read.
+//! A JSON text as a tree that is unfolded node by node. Only the unfolded parts are parsed.
 //!
-//! Nodes are ranges of the text, so each has its bytes, and through them its packets. Opening a node walks its own text once; nesting
-//! never grows the stack. The text was checked before ([`Tree::new`]), so the walk need not doubt it.
+//! Nodes are ranges of the text, so each has its bytes and, through them, its packets. Unfolding a
+//! node scans its own text once. Nesting never grows the stack. [`Tree::new`] has validated the
+//! text, so the scan need not.
 
 #[cfg(test)]
 mod tests;
@@ -12,24 +13,25 @@ use serde_json::value::RawValue;
 
 use crate::decode::json;
 
-/// Children shown of one node: a list of a million is searched and exported, not scrolled through.
+/// Limit of the shown children of one node. A list of a million is searched and exported,
+/// not scrolled through.
 pub const CHILDREN: usize = 5_000;
 
-/// Rows that are unfolded at the start.
+/// Rows that are unfolded at first.
 const ROWS_AT_FIRST: usize = 400;
 
-/// Levels that a byte is looked for in; beyond, its outer node stands for it.
+/// Levels in which the node of a byte is searched. Below that, the outer node represents it.
 const DEPTH: usize = 256;
 
-/// Nodes that unfolding everything stops at.
+/// Limit of the nodes that "unfold everything" reaches.
 const NODES: usize = 100_000;
 
-/// What a value is.
+/// The type of a JSON value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// `{…}` with so many members.
+pub enum JsonKind {
+    /// `{…}` with this number of members.
     Object(usize),
-    /// `[…]` with so many elements.
+    /// `[…]` with this number of elements.
     Array(usize),
     /// `"…"`
     String,
@@ -37,10 +39,10 @@ pub enum Kind {
     Plain,
 }
 
-/// What leads to a node from the one above.
+/// The step of a JSONPath that leads from a node to its child.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Name {
-    /// Nothing: the whole text.
+pub enum PathStep {
+    /// The whole text.
     Root,
     /// A member's name, as a range of the text with its quotes.
     Member(Range<usize>),
@@ -51,41 +53,39 @@ pub enum Name {
 /// A value in the text.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// Levels above it.
+    /// The number of nodes above it.
     pub depth: usize,
-    /// What leads to it.
-    pub name: Name,
-    /// Where it stands.
+    pub step: PathStep,
+    /// The range of the value in the text.
     pub value: Range<usize>,
-    /// What it is.
-    pub kind: Kind,
+    pub kind: JsonKind,
     /// Whether its children are shown.
     pub open: bool,
     parent: Option<usize>,
-    /// Its children, once it was opened: they stand together.
+    /// Its children, once it was unfolded. They are neighbours in `nodes`.
     children: Option<Range<usize>>,
 }
 
 impl Node {
-    fn new(depth: usize, name: Name, parent: Option<usize>, value: Range<usize>, json: &str) -> Node {
-        Node { depth, name, kind: kind(json), value, open: false, parent, children: None }
+    fn new(depth: usize, step: PathStep, parent: Option<usize>, value: Range<usize>, json: &str) -> Node {
+        Node { depth, step, kind: kind(json), value, open: false, parent, children: None }
     }
 
-    /// Where it stands, with its name.
+    /// The range of the value together with its name.
     pub fn range(&self) -> Range<usize> {
-        match &self.name {
-            Name::Member(name) => name.start..self.value.end,
-            Name::Root | Name::Element(_) => self.value.clone(),
+        match &self.step {
+            PathStep::Member(name) => name.start..self.value.end,
+            PathStep::Root | PathStep::Element(_) => self.value.clone(),
         }
     }
 
-    /// Whether there is anything to open.
-    pub fn folds(&self) -> bool {
-        matches!(self.kind, Kind::Object(1..) | Kind::Array(1..))
+    /// Whether it has children.
+    pub fn has_children(&self) -> bool {
+        matches!(self.kind, JsonKind::Object(1..) | JsonKind::Array(1..))
     }
 }
 
-/// The tree, as far as it was opened.
+/// The tree, as far as it was unfolded.
 #[derive(Clone, Debug, Default)]
 pub struct Tree {
     nodes: Vec<Node>,
@@ -93,23 +93,23 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// The tree of a text, unfolded as far as it stays readable; `None` where the text is no JSON.
+    /// The tree of a text, unfolded as far as it stays readable. `None` if the text is not JSON.
     pub fn new(text: &[u8]) -> Option<Tree> {
         let json: &RawValue = serde_json::from_slice(text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text)).ok()?;
-        // A raw value starts at its first byte that is no blank, and is a part of the text.
+        // The raw value is a part of the text, without the blanks around it.
         let start = json.get().as_ptr() as usize - text.as_ptr() as usize;
-        let root = Node::new(0, Name::Root, None, start..start + json.get().len(), json.get());
+        let root = Node::new(0, PathStep::Root, None, start..start + json.get().len(), json.get());
         let mut tree = Tree { nodes: vec![root], rows: Vec::new() };
         tree.unfold(text, ROWS_AT_FIRST);
         Some(tree)
     }
 
-    /// Rows to show.
+    /// The number of visible rows.
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether there are none: the text is no JSON.
+    /// Whether there is no row, because the text is not JSON.
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
@@ -123,18 +123,18 @@ impl Tree {
     pub fn set_open(&mut self, text: &[u8], row: usize, open: bool) {
         if let Some(&index) = self.rows.get(row) {
             self.open(text, index, open);
-            self.lay_out();
+            self.update_rows();
         }
     }
 
-    /// Unfolds nodes, the outer ones first, until that makes so many.
+    /// Unfolds nodes, the outer ones first, until there are `most` nodes.
     pub fn unfold(&mut self, text: &[u8], most: usize) {
         let mut next = 0;
         while next < self.nodes.len() && self.nodes.len() < most {
             self.open(text, next, true);
             next += 1;
         }
-        self.lay_out();
+        self.update_rows();
     }
 
     /// Unfolds everything, up to 100,000 nodes.
@@ -142,17 +142,19 @@ impl Tree {
         self.unfold(text, NODES);
     }
 
-    /// The row of the node above.
+    /// The row of the parent node.
     pub fn parent(&self, row: usize) -> Option<usize> {
         let parent = self.nodes[*self.rows.get(row)?].parent?;
         self.row_of(parent)
     }
 
-    /// Unfolds what hides the innermost node around this byte of the text, and says its row.
+    /// Unfolds everything that hides the innermost node around this byte of the text.
+    /// Returns its row.
     pub fn reveal(&mut self, text: &[u8], offset: usize) -> Option<usize> {
-        // What is no JSON has no nodes.
+        // Without JSON there are no nodes.
         let mut index = self.nodes.first().map(|_| 0)?;
-        // Each level is walked once more: without a bound a text of brackets would cost the square of its length.
+        // Each level is scanned again. Without a limit, a text of brackets would cost the square
+        // of its length.
         for _ in 0..DEPTH {
             self.open(text, index, true);
             let children = self.nodes[index].children.clone().unwrap_or_default();
@@ -161,7 +163,7 @@ impl Tree {
                 None => break,
             }
         }
-        self.lay_out();
+        self.update_rows();
         self.row_of(index)
     }
 
@@ -170,24 +172,24 @@ impl Tree {
         let mut steps = Vec::new();
         let mut next = self.rows.get(row).copied();
         while let Some(index) = next {
-            steps.push(&self.nodes[index].name);
+            steps.push(&self.nodes[index].step);
             next = self.nodes[index].parent;
         }
         let mut path = String::new();
         for step in steps.into_iter().rev() {
             match step {
-                Name::Root => path.push('$'),
-                Name::Element(index) => path.push_str(&format!("[{index}]")),
-                Name::Member(range) => path.push_str(&member_step(text.get(range.clone()).unwrap_or_default())),
+                PathStep::Root => path.push('$'),
+                PathStep::Element(index) => path.push_str(&format!("[{index}]")),
+                PathStep::Member(range) => path.push_str(&member_step(text.get(range.clone()).unwrap_or_default())),
             }
         }
         path
     }
 
-    /// Opens or closes a node; its children are read the first time.
+    /// Folds or unfolds a node. Its children are parsed the first time.
     fn open(&mut self, text: &[u8], index: usize, open: bool) {
         let node = &self.nodes[index];
-        if !node.folds() {
+        if !node.has_children() {
             return;
         }
         if open && node.children.is_none() {
@@ -203,12 +205,12 @@ impl Tree {
                 if count == CHILDREN {
                     return ControlFlow::Break(());
                 }
-                let name = name.map_or(Name::Element(count), |name| Name::Member(range(name)));
+                let name = name.map_or(PathStep::Element(count), |name| PathStep::Member(range(name)));
                 self.nodes.push(Node::new(depth, name, Some(index), range(value), value));
                 ControlFlow::Continue(())
             };
             match kind {
-                Kind::Object(_) => json::members(json, &mut |name, value| add(Some(name), value)),
+                JsonKind::Object(_) => json::members(json, &mut |name, value| add(Some(name), value)),
                 _ => json::elements(json, &mut |value| add(None, value)),
             };
             self.nodes[index].children = Some(start..self.nodes.len());
@@ -216,8 +218,8 @@ impl Tree {
         self.nodes[index].open = open;
     }
 
-    /// Puts the rows in order: each open node is followed by its children.
-    fn lay_out(&mut self) {
+    /// Computes the rows: each unfolded node is followed by its children.
+    fn update_rows(&mut self) {
         self.rows.clear();
         let mut open: Vec<usize> = self.nodes.first().map(|_| 0).into_iter().collect();
         while let Some(index) = open.pop() {
@@ -234,8 +236,8 @@ impl Tree {
     }
 }
 
-/// What a value is; its members or elements are counted.
-fn kind(json: &str) -> Kind {
+/// The type of a value. Its members or elements are counted.
+fn kind(json: &str) -> JsonKind {
     let mut count = 0;
     let mut one = || {
         count += 1;
@@ -244,18 +246,18 @@ fn kind(json: &str) -> Kind {
     match json.as_bytes().first() {
         Some(b'{') => {
             json::members(json, &mut |_, _| one());
-            Kind::Object(count)
+            JsonKind::Object(count)
         }
         Some(b'[') => {
             json::elements(json, &mut |_| one());
-            Kind::Array(count)
+            JsonKind::Array(count)
         }
-        Some(b'"') => Kind::String,
-        _ => Kind::Plain,
+        Some(b'"') => JsonKind::String,
+        _ => JsonKind::Plain,
     }
 }
 
-/// A member's name as a step of a path: `.name` where it needs no quotes.
+/// A member's name as a step of a JSONPath: `.name` if it needs no quotes.
 fn member_step(quoted: &[u8]) -> String {
     let name: String = serde_json::from_slice(quoted).unwrap_or_else(|_| String::from_utf8_lossy(quoted).into_owned());
     let first = name.chars().next().is_some_and(|c| c.is_alphabetic() || c == '_');

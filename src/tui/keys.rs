@@ -1,17 +1,15 @@
-//! The keys, one table: read by the dispatcher, the footer, the help and the tests.
+//! The key table. The dispatcher, the footer, the help and the tests read it.
 //!
-//! A key has a name: the character it writes (`j`, `G`, `?`) or a word (`enter`, `esc`, `pgdn`, `ctrl-c`).
+//! A key has a name: its character (`j`, `G`, `?`) or a word (`enter`, `esc`, `pgdn`, `ctrl-c`).
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use super::app::Screen;
+use super::screen::Screen;
 
-/// How far a movement goes.
+/// A movement of a cursor or of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Motion {
-    /// One row up.
     Up,
-    /// One row down.
     Down,
     /// One screen up.
     PageUp,
@@ -24,7 +22,7 @@ pub enum Motion {
 }
 
 impl Motion {
-    /// The first of `total` lines that is in view afterwards, where so many are.
+    /// The new first visible line, for a window of `in_view` lines in a text of `total` lines.
     pub fn scrolled(self, top: usize, in_view: usize, total: usize) -> usize {
         let last = total.saturating_sub(in_view);
         match self {
@@ -39,229 +37,217 @@ impl Motion {
     }
 }
 
-/// What a key makes the program do.
+/// The action of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Moves the cursor of the pane that has the keys.
+    /// Moves the cursor of the pane that receives the keys.
     Move(Motion),
-    /// Folds, or goes to the node above.
+    /// Folds, or goes to the parent node.
     Left,
-    /// Unfolds, or goes to the first node below.
+    /// Unfolds, or goes to the first child.
     Right,
-    /// Folds or unfolds.
     Toggle,
-    /// Unfolds everything, or as much as is sensible.
     UnfoldAll,
-    /// Opens what is selected.
+    /// Opens the selected row.
     Open,
-    /// Back to where one came from; drops the filter first.
+    /// Clears the filter, or returns to the previous screen.
     Back,
-    /// Shows a screen.
     Show(Screen),
-    /// The next tab, or the one before.
+    /// Goes to the next tab (1) or the previous one (-1).
     Tab(i8),
-    /// The next pane, or the one before.
+    /// Goes to the next pane (1) or the previous one (-1).
     Focus(i8),
-    /// The next message, or the one before, without leaving its details.
+    /// Goes to the next message (1) or the previous one (-1), without leaving the details.
     Message(i8),
-    /// From a request to its answer and back.
+    /// Goes from a request to its answer and back.
     Partner,
-    /// To the next message that failed or has findings.
-    NextOdd,
+    /// Goes to the next message that failed or has findings.
+    NextProblem,
     /// Sets or removes a mark.
     Mark,
-    /// To the next mark.
     NextMark,
     /// Folds or unfolds the group of the selected message.
     Fold,
-    /// Folds or unfolds all groups.
     FoldAll,
-    /// To the packet that carries what is selected.
-    Wire,
-    /// The packets of the next connection, or of the one before.
+    /// Goes to the packet that carries the selection.
+    ShowPacket,
+    /// Shows the packets of the next connection (1) or the previous one (-1).
     Connection(i8),
-    /// Keeps the newest message in view.
+    /// Starts or stops following the newest message.
     Follow,
-    /// Writes a filter.
+    /// Opens the line for a filter.
     Filter,
-    /// Searches in a message.
+    /// Opens the line for a search in a message.
     Search,
-    /// To the next place found, or the one before.
-    Found(i8),
-    /// Writes a command.
+    /// Goes to the next search hit (1) or the previous one (-1).
+    SearchHit(i8),
+    /// Opens the line for a command.
     CommandLine,
-    /// All servers of the host in the sequence, or one.
-    Together,
-    /// Time scale of the sequence.
+    /// Shows all servers of the host in the sequence, or one.
+    AllServers,
+    /// Changes the zoom of the sequence's time column.
     Zoom(i8),
-    /// Sends a message or a session again.
+    /// Opens the form that sends a message or a session again.
     Replay,
-    /// To the next difference between the answers of a replay, or to the one before.
+    /// Goes to the next difference (1) between the answers of a replay, or the previous one (-1).
     Difference(i8),
-    /// From the list of a replay to its answers and back.
+    /// Switches between the list of a replay and its answers.
     Answers,
-    /// Copies the message.
     CopyMessage,
-    /// Copies the path of the selected field.
+    /// Copies the JSONPath of the selected field.
     CopyPath,
     /// Copies the value of the selected field.
     CopyValue,
-    /// Copies a curl line that sends the message again.
+    /// Copies a curl command that sends the message again.
     CopyCurl,
-    /// The next theme.
     NextTheme,
-    /// The help.
     Help,
-    /// Draws everything again.
+    /// Draws the whole screen again.
     Redraw,
-    /// Puts the program to sleep.
+    /// Suspends the program.
     Suspend,
-    /// Ends it.
     Quit,
 }
 
-/// Where a binding holds.
+/// The screens on which a binding is active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Where {
-    /// On every screen.
+pub enum KeyScope {
+    /// Active on all screens.
     Everywhere,
-    /// Where messages are listed.
+    /// Screens that list messages.
     Messages,
-    /// On the sequence.
     Sequence,
-    /// On the details of a message.
+    /// The details of a message.
     Detail,
-    /// On the packets.
     Packets,
-    /// On the replay.
     Replay,
-    /// In every list: all screens but the details.
+    /// All screens but the details of a message.
     Lists,
 }
 
-impl Where {
-    /// Whether it holds on this screen.
-    pub fn holds(self, screen: Screen) -> bool {
+impl KeyScope {
+    /// Whether the binding is active on a screen.
+    pub fn includes(self, screen: Screen) -> bool {
         match self {
-            Where::Everywhere => true,
-            Where::Messages => matches!(screen, Screen::Messages | Screen::Sequence | Screen::Detail),
-            Where::Sequence => screen == Screen::Sequence,
-            Where::Detail => screen == Screen::Detail,
-            Where::Packets => screen == Screen::Packets,
-            Where::Replay => screen == Screen::Replay,
-            Where::Lists => screen != Screen::Detail,
+            KeyScope::Everywhere => true,
+            KeyScope::Messages => matches!(screen, Screen::Messages | Screen::Sequence | Screen::Detail),
+            KeyScope::Sequence => screen == Screen::Sequence,
+            KeyScope::Detail => screen == Screen::Detail,
+            KeyScope::Packets => screen == Screen::Packets,
+            KeyScope::Replay => screen == Screen::Replay,
+            KeyScope::Lists => screen != Screen::Detail,
         }
     }
 
     /// The heading in the help.
     pub fn title(self) -> &'static str {
         match self {
-            Where::Everywhere => "everywhere",
-            Where::Messages => "messages",
-            Where::Sequence => "sequence",
-            Where::Detail => "one message",
-            Where::Packets => "packets",
-            Where::Replay => "replay",
-            Where::Lists => "lists",
+            KeyScope::Everywhere => "everywhere",
+            KeyScope::Messages => "messages",
+            KeyScope::Sequence => "sequence",
+            KeyScope::Detail => "one message",
+            KeyScope::Packets => "packets",
+            KeyScope::Replay => "replay",
+            KeyScope::Lists => "lists",
         }
     }
 }
 
-/// One line of the table.
+/// One row of the key table.
 #[derive(Debug)]
 pub struct Binding {
-    /// The keys, the first one is shown.
+    /// The keys. The footer shows the first one.
     pub keys: &'static [&'static str],
-    /// Where it holds.
-    pub on: Where,
-    /// What it does.
+    pub scope: KeyScope,
     pub command: Command,
-    /// One word for the footer; empty: not shown there.
+    /// The word in the footer; empty if it is not shown there.
     pub short: &'static str,
-    /// One line for the help.
+    /// The line in the help.
     pub help: &'static str,
 }
 
 const fn key(
     keys: &'static [&'static str],
-    on: Where,
+    scope: KeyScope,
     command: Command,
     short: &'static str,
     help: &'static str,
 ) -> Binding {
-    Binding { keys, on, command, short, help }
+    Binding { keys, scope, command, short, help }
 }
 
-/// The table. Where two bindings of a key hold, the first one counts.
+/// The table. Of two bindings of a key on one screen the first one counts; a test allows none.
 #[rustfmt::skip]
 pub const KEYS: &[Binding] = &[
-    key(&["n"],                Where::Replay,     Command::Difference(1),          "next difference", "next difference, in this answer or the next"),
-    key(&["N"],                Where::Replay,     Command::Difference(-1),         "",        "difference before"),
-    key(&["tab"],              Where::Replay,     Command::Answers,                "answers", "from the list to the answers and back"),
-    key(&["enter"],            Where::Lists,      Command::Open,                   "open",    "open what is selected"),
-    key(&["/"],                Where::Lists,      Command::Filter,                 "filter",  "show only messages that fit a filter"),
-    key(&["esc", "backspace"], Where::Everywhere, Command::Back,                   "back",    "drop the filter; back to where you came from"),
-    key(&["tab"],              Where::Detail,     Command::Focus(1),               "pane",    "next pane: messages, layers, JSON, bytes"),
-    key(&["backtab"],          Where::Detail,     Command::Focus(-1),              "",        "pane before"),
-    key(&["right", "l"],       Where::Detail,     Command::Right,                  "",        "unfold, or into the node"),
-    key(&["left", "h"],        Where::Detail,     Command::Left,                   "",        "fold, or out of the node"),
-    key(&["enter", "space"],   Where::Detail,     Command::Toggle,                 "fold",    "fold or unfold; the whole of a long text"),
-    key(&["*"],                Where::Detail,     Command::UnfoldAll,              "",        "unfold everything"),
-    key(&["J", "."],           Where::Detail,     Command::Message(1),             "",        "next message"),
-    key(&["K", ","],           Where::Detail,     Command::Message(-1),            "",        "message before"),
-    key(&["p"],                Where::Messages,   Command::Partner,                "partner", "from a request to its answer and back"),
-    key(&["R"],                Where::Everywhere, Command::Replay,                 "replay",  "send the selected request, or the session, again"),
-    key(&["w"],                Where::Everywhere, Command::Wire,                   "wire",    "on the wire: the packet that carries what is selected"),
-    key(&["F"],                Where::Messages,   Command::Follow,                 "follow",  "keep the newest message in view"),
-    key(&["e"],                Where::Messages,   Command::NextOdd,                "",        "next message that failed or has findings"),
-    key(&["m"],                Where::Messages,   Command::Mark,                   "",        "set or remove a mark"),
-    key(&["'"],                Where::Messages,   Command::NextMark,               "",        "next mark"),
-    key(&["z"],                Where::Messages,   Command::Fold,                   "batch",   "fold or unfold a batch or an operation"),
-    key(&["Z"],                Where::Messages,   Command::FoldAll,                "",        "fold all of them, or unfold everything"),
-    key(&["right", "l"],       Where::Packets,    Command::Connection(1),          "connection", "packets of the next connection"),
-    key(&["left", "h"],        Where::Packets,    Command::Connection(-1),         "",        "packets of the connection before"),
-    key(&["a"],                Where::Sequence,   Command::Together,               "all servers", "all servers of the host, or this one alone"),
-    key(&["+", "="],           Where::Sequence,   Command::Zoom(1),                "zoom",    "more room for time"),
-    key(&["-"],                Where::Sequence,   Command::Zoom(-1),               "",        "less room for time"),
-    key(&["/"],                Where::Detail,     Command::Search,                 "search",  "search in this message"),
-    key(&["n"],                Where::Detail,     Command::Found(1),               "",        "next place found"),
-    key(&["N"],                Where::Detail,     Command::Found(-1),              "",        "place found before"),
-    key(&["y"],                Where::Messages,   Command::CopyMessage,            "copy",    "copy the message"),
-    key(&["Y"],                Where::Detail,     Command::CopyPath,               "",        "copy the path of the selected field"),
-    key(&["v"],                Where::Detail,     Command::CopyValue,              "",        "copy the value of the selected field"),
-    key(&["u"],                Where::Messages,   Command::CopyCurl,               "",        "copy a curl line (HTTP; secrets stay masked)"),
-    key(&["up", "k"],          Where::Everywhere, Command::Move(Motion::Up),       "",        "up"),
-    key(&["down", "j"],        Where::Everywhere, Command::Move(Motion::Down),     "",        "down"),
-    key(&["pgup", "ctrl-b"],   Where::Everywhere, Command::Move(Motion::PageUp),   "",        "one screen up"),
-    key(&["pgdn", "ctrl-f"],   Where::Everywhere, Command::Move(Motion::PageDown), "",        "one screen down"),
-    key(&["home", "g"],        Where::Everywhere, Command::Move(Motion::Home),     "",        "to the beginning"),
-    key(&["end", "G"],         Where::Everywhere, Command::Move(Motion::End),      "",        "to the end"),
-    key(&["0"],                Where::Everywhere, Command::Show(Screen::Sessions), "",        "sessions"),
-    key(&["1"],                Where::Everywhere, Command::Show(Screen::Messages), "",        "messages of the session"),
-    key(&["2"],                Where::Everywhere, Command::Show(Screen::Sequence), "",        "the same as arrows between host and server"),
-    key(&["3"],                Where::Everywhere, Command::Show(Screen::Layers),   "",        "what happened, layer by layer"),
-    key(&["4"],                Where::Everywhere, Command::Show(Screen::Findings), "",        "findings, grouped by rule"),
-    key(&["5"],                Where::Everywhere, Command::Show(Screen::Statistics), "",      "latency and rates"),
-    key(&["6"],                Where::Everywhere, Command::Show(Screen::Packets),  "",        "packets, with TCP analysis"),
-    key(&["7"],                Where::Everywhere, Command::Show(Screen::Tools),    "",        "capabilities and tools"),
-    key(&["8"],                Where::Everywhere, Command::Show(Screen::Stderr),   "",        "what a wrapped server wrote to stderr"),
-    key(&["9"],                Where::Everywhere, Command::Show(Screen::Replay),   "",        "the last replay: both answers side by side"),
-    key(&["]"],                Where::Everywhere, Command::Tab(1),                 "",        "next screen"),
-    key(&["["],                Where::Everywhere, Command::Tab(-1),                "",        "screen before"),
-    key(&[":"],                Where::Everywhere, Command::CommandLine,            "",        "command: replay, export FILE, theme NAME, filter EXPR, goto N, q"),
-    key(&["t"],                Where::Everywhere, Command::NextTheme,              "",        "next theme: dark, light, mono"),
-    key(&["?"],                Where::Everywhere, Command::Help,                   "help",    "this help"),
-    key(&["ctrl-l"],           Where::Everywhere, Command::Redraw,                 "",        "draw the screen again"),
-    key(&["ctrl-z"],           Where::Everywhere, Command::Suspend,                "",        "suspend (fg comes back)"),
-    key(&["q", "ctrl-c"],      Where::Everywhere, Command::Quit,                   "quit",    "quit"),
+    key(&["n"],                KeyScope::Replay,     Command::Difference(1),          "next difference", "next difference, in this answer or a later one"),
+    key(&["N"],                KeyScope::Replay,     Command::Difference(-1),         "",        "previous difference"),
+    key(&["tab"],              KeyScope::Replay,     Command::Answers,                "answers", "switch between the list and the answers"),
+    key(&["enter"],            KeyScope::Lists,      Command::Open,                   "open",    "open the selected row"),
+    key(&["/"],                KeyScope::Lists,      Command::Filter,                 "filter",  "show only messages that match a filter"),
+    key(&["esc", "backspace"], KeyScope::Everywhere, Command::Back,                   "back",    "clear the filter, then go back one screen"),
+    key(&["tab"],              KeyScope::Detail,     Command::Focus(1),               "pane",    "next pane: messages, layers, JSON, bytes"),
+    key(&["backtab"],          KeyScope::Detail,     Command::Focus(-1),              "",        "previous pane"),
+    key(&["right", "l"],       KeyScope::Detail,     Command::Right,                  "",        "unfold, or go to the first child"),
+    key(&["left", "h"],        KeyScope::Detail,     Command::Left,                   "",        "fold, or go to the parent"),
+    key(&["enter", "space"],   KeyScope::Detail,     Command::Toggle,                 "fold",    "fold or unfold; show a long text in full"),
+    key(&["*"],                KeyScope::Detail,     Command::UnfoldAll,              "",        "unfold everything"),
+    key(&["J", "."],           KeyScope::Detail,     Command::Message(1),             "",        "next message"),
+    key(&["K", ","],           KeyScope::Detail,     Command::Message(-1),            "",        "previous message"),
+    key(&["p"],                KeyScope::Messages,   Command::Partner,                "partner", "go from a request to its answer, or back"),
+    key(&["R"],                KeyScope::Everywhere, Command::Replay,                 "replay",  "send the selected request or the session again"),
+    key(&["w"],                KeyScope::Everywhere, Command::ShowPacket,                   "wire",    "wire: show the packet that carries the selection"),
+    key(&["F"],                KeyScope::Messages,   Command::Follow,                 "follow",  "follow the newest message"),
+    key(&["e"],                KeyScope::Messages,   Command::NextProblem,                "",        "next message that failed or has findings"),
+    key(&["m"],                KeyScope::Messages,   Command::Mark,                   "",        "set or remove a mark"),
+    key(&["'"],                KeyScope::Messages,   Command::NextMark,               "",        "next mark"),
+    key(&["z"],                KeyScope::Messages,   Command::Fold,                   "group",   "fold or unfold a batch or an operation"),
+    key(&["Z"],                KeyScope::Messages,   Command::FoldAll,                "",        "fold all batches and operations, or unfold all"),
+    key(&["right", "l"],       KeyScope::Packets,    Command::Connection(1),          "connection", "packets of the next connection"),
+    key(&["left", "h"],        KeyScope::Packets,    Command::Connection(-1),         "",        "packets of the previous connection"),
+    key(&["a"],                KeyScope::Sequence,   Command::AllServers,               "all servers", "all servers of the host, or only this one"),
+    key(&["+", "="],           KeyScope::Sequence,   Command::Zoom(1),                "zoom",    "zoom in on the time"),
+    key(&["-"],                KeyScope::Sequence,   Command::Zoom(-1),               "",        "zoom out of the time"),
+    key(&["/"],                KeyScope::Detail,     Command::Search,                 "search",  "search in this message"),
+    key(&["n"],                KeyScope::Detail,     Command::SearchHit(1),               "",        "next search result"),
+    key(&["N"],                KeyScope::Detail,     Command::SearchHit(-1),              "",        "previous search result"),
+    key(&["y"],                KeyScope::Messages,   Command::CopyMessage,            "copy",    "copy the message"),
+    key(&["Y"],                KeyScope::Detail,     Command::CopyPath,               "",        "copy the JSONPath of the selected field"),
+    key(&["v"],                KeyScope::Detail,     Command::CopyValue,              "",        "copy the value of the selected field"),
+    key(&["u"],                KeyScope::Messages,   Command::CopyCurl,               "",        "copy a curl command (HTTP only; secrets masked)"),
+    key(&["up", "k"],          KeyScope::Everywhere, Command::Move(Motion::Up),       "",        "up"),
+    key(&["down", "j"],        KeyScope::Everywhere, Command::Move(Motion::Down),     "",        "down"),
+    key(&["pgup", "ctrl-b"],   KeyScope::Everywhere, Command::Move(Motion::PageUp),   "",        "one page up"),
+    key(&["pgdn", "ctrl-f"],   KeyScope::Everywhere, Command::Move(Motion::PageDown), "",        "one page down"),
+    key(&["home", "g"],        KeyScope::Everywhere, Command::Move(Motion::Home),     "",        "to the beginning"),
+    key(&["end", "G"],         KeyScope::Everywhere, Command::Move(Motion::End),      "",        "to the end"),
+    key(&["0"],                KeyScope::Everywhere, Command::Show(Screen::Sessions), "",        "list of sessions"),
+    key(&["1"],                KeyScope::Everywhere, Command::Show(Screen::Messages), "",        "messages of the session"),
+    key(&["2"],                KeyScope::Everywhere, Command::Show(Screen::Sequence), "",        "sequence: messages as arrows between the peers"),
+    key(&["3"],                KeyScope::Everywhere, Command::Show(Screen::Layers),   "",        "layers: what happened, step by step"),
+    key(&["4"],                KeyScope::Everywhere, Command::Show(Screen::Findings), "",        "findings, grouped by rule"),
+    key(&["5"],                KeyScope::Everywhere, Command::Show(Screen::Statistics), "",      "statistics: latency and message rate"),
+    key(&["6"],                KeyScope::Everywhere, Command::Show(Screen::Packets),  "",        "packets, with TCP analysis"),
+    key(&["7"],                KeyScope::Everywhere, Command::Show(Screen::Tools),    "",        "capabilities and tools"),
+    key(&["8"],                KeyScope::Everywhere, Command::Show(Screen::Stderr),   "",        "stderr of a wrapped server"),
+    key(&["9"],                KeyScope::Everywhere, Command::Show(Screen::Replay),   "",        "the last replay, with both answers side by side"),
+    key(&["]"],                KeyScope::Everywhere, Command::Tab(1),                 "",        "next screen"),
+    key(&["["],                KeyScope::Everywhere, Command::Tab(-1),                "",        "previous screen"),
+    key(&[":"],                KeyScope::Everywhere, Command::CommandLine,            "",        "command: replay, export, theme, filter, goto, session"),
+    key(&["t"],                KeyScope::Everywhere, Command::NextTheme,              "",        "next theme: dark, light, mono"),
+    key(&["?"],                KeyScope::Everywhere, Command::Help,                   "help",    "this help"),
+    key(&["ctrl-l"],           KeyScope::Everywhere, Command::Redraw,                 "",        "draw the screen again"),
+    key(&["ctrl-z"],           KeyScope::Everywhere, Command::Suspend,                "",        "suspend (fg resumes)"),
+    key(&["q", "ctrl-c"],      KeyScope::Everywhere, Command::Quit,                   "quit",    "quit"),
 ];
 
-/// What a key does on this screen.
+/// The command of a key on a screen.
 pub fn command(key: &str, screen: Screen) -> Option<Command> {
-    KEYS.iter().find(|binding| binding.keys.contains(&key) && binding.on.holds(screen)).map(|binding| binding.command)
+    KEYS.iter()
+        .find(|binding| binding.keys.contains(&key) && binding.scope.includes(screen))
+        .map(|binding| binding.command)
 }
 
-/// The name of a key as the table has it; `None` for a release, and for keys without a name.
+/// The name of a key in the table. `None` for a release, and for keys without a name.
 pub fn name(event: KeyEvent) -> Option<String> {
     if event.kind == KeyEventKind::Release {
         return None;
@@ -288,7 +274,7 @@ pub fn name(event: KeyEvent) -> Option<String> {
     Some(if event.modifiers.contains(KeyModifiers::CONTROL) { format!("ctrl-{name}") } else { name })
 }
 
-/// The sign by which the footer and the help show a key.
+/// The symbol of a key in the footer and the help.
 pub fn sign(key: &str) -> &str {
     match key {
         "enter" => "⏎",
@@ -323,9 +309,10 @@ mod tests {
     #[test]
     fn no_binding_is_hidden_by_one_above_it() {
         for screen in Screen::ALL {
-            for binding in KEYS.iter().filter(|binding| binding.on.holds(screen)) {
+            for binding in KEYS.iter().filter(|binding| binding.scope.includes(screen)) {
                 for key in binding.keys {
-                    let same = KEYS.iter().filter(|other| other.keys.contains(key) && other.on.holds(screen)).count();
+                    let same =
+                        KEYS.iter().filter(|other| other.keys.contains(key) && other.scope.includes(screen)).count();
                     assert_eq!(same, 1, "{key} on {screen:?}");
                 }
             }

@@ -1,12 +1,12 @@
-//! The screen.
+//! The layout of the screen.
 //!
 //! ```text
-//! ┌ capture.pcapng ▸ 1 weather ▸ messages ───────────────── / tool = get_weather ┐  where, and the filter
-//! │ 1 messages  2 sequence  3 layers  4 findings  5 stats  6 packets  7 tools …  │  tabs
-//! │     #       time    method          about                    id   latency    │  ┐
-//! │     4   0.013400 →  tools/call      get_weather city=Quito    3    238 ms ██ │  │ the screen's pane
-//! │     …                                                                        │  ┘
-//! └ ⏎ open · p partner · / filter · ? help ─────────────── live · 103 messages ──┘  keys, and how things stand
+//! ┌ capture.pcapng ▸ 1 weather ▸ messages ───────────────── / tool = get_weather ┐ path, filter
+//! │ 1 messages  2 sequence  3 layers  4 findings  5 stats  6 packets  7 tools …  │ tabs
+//! │     #       time    method          about                    id   latency    │ ┐
+//! │     4   0.013400 →  tools/call      get_weather city=Quito    3    238 ms ██ │ │ the pane
+//! │     …                                                                        │ ┘
+//! └ ⏎ open · p partner · / filter · ? help ─────────────── live · 103 messages ──┘
 //!
 //! one message, where there is room                    and where there is not
 //! ├ layers ───────┬ json ─────────┬ bytes: packet ─┤  ├ layers ───────┬ json ──────────────────┤
@@ -21,57 +21,42 @@ use std::ops::Range;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::app::{App, Mode, Prompt, Screen};
+use super::app::{App, Mode};
 use super::canvas::Canvas;
 use super::data::{Progress, STEPS};
 use super::keys::{Binding, Command, KEYS, sign};
 use super::pane;
-use super::replay::run::State;
-use super::theme::Part;
+use super::replay::run::RequestState;
+use super::screen::Screen;
+use super::theme::UiElement;
 use crate::view::paint::Tone;
 use crate::view::{parties, safe, units};
 
-/// Below this nothing can be read.
+/// The smallest usable size of the terminal.
 const LEAST: (u16, u16) = (40, 10);
 
-/// From this width on the three panes of a message stand side by side.
+/// From this width on, the three panes of a message are side by side.
 const SIDE_BY_SIDE: u16 = 120;
 
-/// From this height on messages, as a list or as arrows, have the selected one below them.
+/// From this height on, the selected message is shown below the list or the sequence.
 const TALL: u16 = 30;
 
-/// Rows of the panes of one message.
-#[derive(Clone, Copy, Debug)]
-pub struct Heights {
-    /// Messages.
-    pub list: usize,
-    /// Layers.
-    pub layers: usize,
-    /// JSON.
-    pub json: usize,
-    /// Bytes.
-    pub bytes: usize,
-}
-
-/// The panes of one message, with the lines between them.
+/// The panes of one message, without the lines between them.
 #[derive(Clone, Copy, Debug)]
 pub struct DetailAreas {
-    /// Messages, with their head.
+    /// The messages, with their head.
     pub list: Rect,
-    /// Layers.
     pub layers: Rect,
-    /// JSON.
     pub json: Rect,
-    /// Bytes.
     pub bytes: Rect,
 }
 
-/// The part of the screen that belongs to the pane of the screen.
+/// The area inside of the frame and below the tabs.
 pub fn body((width, height): (u16, u16)) -> Rect {
     Rect { x: 1, y: 2, width: width.saturating_sub(2), height: height.saturating_sub(3) }
 }
 
-/// The list of a screen, with its head.
+/// The area of a screen's list, with its head.
 pub fn list_area(size: (u16, u16), screen: Screen) -> Rect {
     match screen {
         Screen::Messages | Screen::Sequence | Screen::Detail if has_panes(size, screen) => detail(size, screen).list,
@@ -84,24 +69,24 @@ pub fn list_area(size: (u16, u16), screen: Screen) -> Rect {
     }
 }
 
-/// The parts of a replay.
+/// The areas of the replay screen.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplayAreas {
-    /// What is replayed, against which server, and how far it is.
+    /// The submission, its server and its progress.
     pub status: Rect,
     /// The requests, with their head.
     pub list: Rect,
     /// The recorded answer.
     pub old: Rect,
-    /// The new one.
+    /// The new answer.
     pub new: Rect,
 }
 
-/// The parts of a replay.
+/// Divides the replay screen.
 pub fn replay(body: Rect) -> ReplayAreas {
     let status = Rect { height: 2.min(body.height), ..body };
     let list = Rect { y: body.y + status.height, height: (body.height * 2 / 5).clamp(3, 16), ..body };
-    // One line between the list and the answers, with their titles.
+    // One line between the list and the answers holds the titles.
     let y = list.bottom() + 1;
     let height = body.bottom().saturating_sub(y);
     let width = body.width.saturating_sub(1) / 2;
@@ -110,29 +95,18 @@ pub fn replay(body: Rect) -> ReplayAreas {
     ReplayAreas { status, list, old, new }
 }
 
-/// Rows of the list of a screen.
+/// Visible rows of a screen's list.
 pub fn list_height(size: (u16, u16), screen: Screen) -> usize {
     usize::from(list_area(size, screen).height.saturating_sub(1))
 }
 
-/// Rows of the panes of one message.
-pub fn pane_heights(size: (u16, u16), screen: Screen) -> Heights {
-    let areas = detail(size, screen);
-    let rows = |area: Rect| usize::from(area.height);
-    Heights {
-        list: rows(areas.list).saturating_sub(1),
-        layers: rows(areas.layers),
-        json: rows(areas.json),
-        bytes: rows(areas.bytes),
-    }
-}
-
-/// Bytes in a row of the bytes pane: offset, hexadecimal, text and the blanks between them have to fit.
+/// Bytes in a row of the bytes pane, so that offset, hexadecimal, text and blanks fit.
 pub fn bytes_per_row(size: (u16, u16)) -> usize {
     if detail(size, Screen::Detail).bytes.width >= pane::bytes::width(16) { 16 } else { 8 }
 }
 
-/// Whether the panes of the selected message are seen: below messages and arrows only where there is room for both.
+/// Whether the panes of the selected message are visible. Below messages and arrows they need
+/// a tall terminal.
 pub fn has_panes(size: (u16, u16), screen: Screen) -> bool {
     match screen {
         Screen::Detail => true,
@@ -141,7 +115,8 @@ pub fn has_panes(size: (u16, u16), screen: Screen) -> bool {
     }
 }
 
-/// The panes of one message. On its own screen they have most of the room, on that of the messages the list has.
+/// Divides the screen into the panes of one message. They get most of the room on the detail
+/// screen; on the other screens the list does.
 pub fn detail(size: (u16, u16), screen: Screen) -> DetailAreas {
     let body = body(size);
     let strip = match screen {
@@ -174,12 +149,12 @@ pub fn detail(size: (u16, u16), screen: Screen) -> DetailAreas {
     }
 }
 
-/// Draws everything; says where the terminal's cursor belongs while a line is written.
+/// Draws everything. Returns the position of the terminal's cursor while a text is edited.
 pub fn draw(app: &App, buffer: &mut Buffer) -> Option<(u16, u16)> {
     let area = buffer.area;
     let mut canvas = Canvas { buffer, theme: app.theme };
     if area.width < LEAST.0 || area.height < LEAST.1 {
-        canvas.message(area, &format!("too small: {} × {} at least", LEAST.0, LEAST.1));
+        canvas.message(area, &format!("terminal too small: at least {} × {}", LEAST.0, LEAST.1));
         return None;
     }
     frame(app, &mut canvas, area);
@@ -215,18 +190,9 @@ pub fn draw(app: &App, buffer: &mut Buffer) -> Option<(u16, u16)> {
 }
 
 fn frame(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
-    let border = canvas.part(Part::Border);
+    let border = canvas.element(UiElement::Border);
     let (right, bottom) = (area.right() - 1, area.bottom() - 1);
-    for y in [0, bottom] {
-        canvas.rule(1, right, y, border);
-    }
-    for (x, y, corner) in [(0, 0, "┌"), (right, 0, "┐"), (0, bottom, "└"), (right, bottom, "┘")] {
-        canvas.put(x, y, 1, corner, border);
-    }
-    for y in 1..bottom {
-        canvas.put(0, y, 1, "│", border);
-        canvas.put(right, y, 1, "│", border);
-    }
+    canvas.outline(area, border);
     let end = path(app, canvas, area.width - 4);
     if !app.filter.is_empty() {
         let style = canvas.tone(Tone::Warning);
@@ -241,7 +207,7 @@ fn frame(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     footer(app, canvas, bottom, right - 2 - width);
 }
 
-/// Where one is: `capture.pcapng ▸ 1 weather ▸ messages`.
+/// The path in the top line: `capture.pcapng ▸ 1 weather ▸ messages`.
 fn path(app: &App, canvas: &mut Canvas<'_>, width: u16) -> u16 {
     let (plain, dim) = (canvas.tone(Tone::Strong), canvas.tone(Tone::Dim));
     let mut pieces = vec![(format!(" {} ", app.title), dim)];
@@ -254,31 +220,34 @@ fn path(app: &App, canvas: &mut Canvas<'_>, width: u16) -> u16 {
     pieces.push(("▸".to_owned(), dim));
     pieces.push((format!(" {} ", app.screen.name()), plain));
     let taken: usize = pieces.iter().map(|(text, _)| safe::width(text)).sum();
-    // Where a filter needs the room, the file is the first that can be spared.
+    // If a filter needs the room, the file name is left out first.
     if taken + app.filter.len() > usize::from(width) && pieces.len() > 3 {
         pieces.drain(..2);
     }
     canvas.pieces(2, 0, width, &pieces)
 }
 
-/// Where the tabs stand: the screen, its columns, and its number.
-pub fn tab_places(app: &App) -> Vec<(Screen, Range<u16>, usize)> {
-    // The less room there is, the more gives way: blanks, the list of sessions (esc leads to it), names of what is needed least.
-    let fits = |places: &Vec<(Screen, Range<u16>, usize)>| places.last().is_none_or(|(_, at, _)| at.end < app.size.0);
-    let tight = |names: usize| tab_places_in(app, 1, false, names);
+/// The tabs: screen, columns and number of each.
+pub fn tab_positions(app: &App) -> Vec<(Screen, Range<u16>, usize)> {
+    // With less room the blanks go first, then the tab of the sessions (esc leads there), then the
+    // names of the last tabs.
+    let fits =
+        |positions: &Vec<(Screen, Range<u16>, usize)>| positions.last().is_none_or(|(_, at, _)| at.end < app.size.0);
+    let tight = |names: usize| tab_positions_with(app, 1, false, names);
     let choices =
-        [(2, true), (1, true), (1, false)].map(|(gap, sessions)| tab_places_in(app, gap, sessions, usize::MAX));
+        [(2, true), (1, true), (1, false)].map(|(gap, sessions)| tab_positions_with(app, gap, sessions, usize::MAX));
     choices.into_iter().find(fits).or_else(|| (2..8).rev().map(tight).find(fits)).unwrap_or_else(|| tight(2))
 }
 
-/// The same with so many blanks between two, with or without the sessions, and so many names.
-fn tab_places_in(app: &App, gap: u16, sessions: bool, names: usize) -> Vec<(Screen, Range<u16>, usize)> {
+/// The tabs with `gap` blanks between two, with or without the sessions, and with the names of the
+/// first `names` tabs.
+fn tab_positions_with(app: &App, gap: u16, sessions: bool, names: usize) -> Vec<(Screen, Range<u16>, usize)> {
     let mut x = 2;
-    let mut places = Vec::new();
+    let mut positions = Vec::new();
     for (number, screen) in Screen::ALL.into_iter().enumerate() {
         let is_left_out = match screen {
             Screen::Sessions => !sessions,
-            // Where nothing was replayed there is nothing to go to.
+            // Without a replay there is nothing to show.
             Screen::Replay => app.replays.run.is_none() && app.screen != screen,
             Screen::Detail => true,
             _ => false,
@@ -288,39 +257,39 @@ fn tab_places_in(app: &App, gap: u16, sessions: bool, names: usize) -> Vec<(Scre
         }
         let is_named = number <= names || screen == app.screen || screen == Screen::Replay;
         let end = if is_named { x + 2 + screen.name().len() as u16 } else { x + 1 };
-        places.push((screen, x..end, number));
+        positions.push((screen, x..end, number));
         x = end + gap;
     }
-    places
+    positions
 }
 
 fn tabs(app: &App, canvas: &mut Canvas<'_>, end: u16) {
-    let (dim, key, here) = (canvas.tone(Tone::Dim), canvas.part(Part::Key), canvas.part(Part::Tab));
+    let (dim, key, here) = (canvas.tone(Tone::Dim), canvas.element(UiElement::Key), canvas.element(UiElement::Tab));
     let shown = if app.screen == Screen::Detail { Screen::Messages } else { app.screen };
-    for (screen, at, number) in tab_places(app) {
+    for (screen, at, number) in tab_positions(app) {
         let x = canvas.put(at.start, 1, end.saturating_sub(at.start), &number.to_string(), key);
         let style = if screen == shown { here } else { dim };
         canvas.put(x + 1, 1, at.end.min(end).saturating_sub(x + 1), screen.name(), style);
     }
 }
 
-/// The keys of the screen, as many as fit; or the notice, which is about the key pressed last.
+/// The keys of the screen, as many as fit; or the notice about the last key.
 fn footer(app: &App, canvas: &mut Canvas<'_>, y: u16, end: u16) {
     if let Some(notice) = &app.notice {
         let style = canvas.tone(if notice.failed { Tone::Error } else { Tone::Good });
         canvas.put(2, y, end.saturating_sub(2), &format!(" {} ", notice.text), style);
         return;
     }
-    let (dim, key) = (canvas.tone(Tone::Dim), canvas.part(Part::Key));
+    let (dim, key) = (canvas.tone(Tone::Dim), canvas.element(UiElement::Key));
     let shown = |binding: &&Binding| {
-        !binding.short.is_empty() && binding.on.holds(app.screen) && is_of_use(binding.command, app)
+        !binding.short.is_empty() && binding.scope.includes(app.screen) && is_of_use(binding.command, app)
     };
     let width = |binding: &Binding| (sign(binding.keys[0]).chars().count() + binding.short.len() + 3) as u16;
     let mut put = |x, binding: &Binding| {
         let x = canvas.put(x, y, width(binding), &format!(" {}", sign(binding.keys[0])), key);
         canvas.put(x, y, width(binding), &format!(" {} ", binding.short), dim)
     };
-    // Whoever knows one key has to know this one.
+    // The help key is always shown: it leads to all others.
     let (help, others): (Vec<&Binding>, Vec<&Binding>) =
         KEYS.iter().filter(shown).partition(|binding| binding.command == Command::Help);
     let room: u16 = help.iter().map(|binding| width(binding)).sum();
@@ -335,13 +304,14 @@ fn footer(app: &App, canvas: &mut Canvas<'_>, y: u16, end: u16) {
     }
 }
 
-/// Whether a key that works everywhere leads anywhere from this screen: the footer has no room for others.
+/// Whether a key that works everywhere does something on this screen. The footer has no
+/// room for others.
 fn is_of_use(command: Command, app: &App) -> bool {
     let screen = app.screen;
     match command {
         Command::Help | Command::Quit => true,
         _ if app.session.is_none() => false,
-        Command::Wire => !matches!(
+        Command::ShowPacket => !matches!(
             screen,
             Screen::Sessions | Screen::Statistics | Screen::Tools | Screen::Stderr | Screen::Replay | Screen::Packets
         ),
@@ -352,7 +322,7 @@ fn is_of_use(command: Command, app: &App) -> bool {
     }
 }
 
-/// How things stand, at the lower right.
+/// The state at the lower right: import, replay, or the position in the list.
 fn state(app: &App) -> (String, Tone) {
     match &app.progress {
         Some(Progress::Reading(read, Some(total))) => {
@@ -364,7 +334,8 @@ fn state(app: &App) -> (String, Tone) {
         Some(Progress::Done) | None => {}
     }
     if let Some(run) = app.replays.run.as_ref().filter(|run| run.is_going()) {
-        let done = run.rows.iter().filter(|row| !matches!(row.state, State::Waiting | State::Sent)).count();
+        let done =
+            run.rows.iter().filter(|row| !matches!(row.state, RequestState::Waiting | RequestState::Sent)).count();
         return (format!("replaying {done} of {}", run.rows.len()), Tone::Warning);
     }
     let live = match (app.session_row().is_some_and(|row| row.live), app.follow) {
@@ -374,28 +345,28 @@ fn state(app: &App) -> (String, Tone) {
         (false, true) => "following · ",
         (false, false) => "",
     };
-    let (place, tone) = place(app);
+    let (position, tone) = position(app);
     let tone = if live.is_empty() || tone != Tone::Dim { tone } else { Tone::Good };
-    match place.is_empty() {
+    match position.is_empty() {
         true => (live.trim_end_matches(" · ").to_owned(), tone),
-        false => (format!("{live}{place}"), tone),
+        false => (format!("{live}{position}"), tone),
     }
 }
 
-/// Which row of the screen's list is selected, and how many there are.
-fn place(app: &App) -> (String, Tone) {
+/// The selected row of the screen's list, and the number of rows.
+fn position(app: &App) -> (String, Tone) {
     let row = app.cursor(app.screen).selected + 1;
     let of = |total: usize, noun: &str| match total {
         0 => (String::new(), Tone::Dim),
         _ => (format!("{row} of {}", units::count(total as u64, noun)), Tone::Dim),
     };
     let rows = |noun: &str| app.rows(app.screen).map_or((String::new(), Tone::Dim), |total| of(total, noun));
-    let steps = || app.session.and_then(|session| app.pages.steps(session));
+    let steps = || app.session.and_then(|session| app.cache.steps.of(&session));
     match app.screen {
         Screen::Sessions => rows("session"),
         Screen::Layers => match steps() {
             Some(steps) if steps.is_complete() && steps.total() >= STEPS => {
-                ("more steps than are listed: mcptap layers has all".to_owned(), Tone::Warning)
+                ("not all steps are listed: mcptap layers shows all".to_owned(), Tone::Warning)
             }
             Some(steps) if !steps.is_complete() => (format!("{row} of {}+ steps", steps.total()), Tone::Warning),
             _ => rows("step"),
@@ -414,24 +385,15 @@ fn place(app: &App) -> (String, Tone) {
     }
 }
 
-/// The same for a list of messages, which a filter may still be going through.
+/// The same for a list of messages, to which a filter may still be applied.
 fn messages(app: &App, row: usize) -> (String, Tone) {
     let Some((total, complete)) = app.message_count() else { return (String::new(), Tone::Dim) };
     let all = app.session_row().map_or(0, |row| row.session.messages);
-    let row = app.folds.row(row.saturating_sub(1)) + 1;
+    let row = app.folds.list_row(row.saturating_sub(1)) + 1;
     match (app.filter.is_empty(), complete) {
         _ if total == 0 && complete => (units::count(all, "message"), Tone::Dim),
         (true, _) => (format!("{row} of {}", units::count(total as u64, "message")), Tone::Dim),
         (false, true) => (format!("{row} of {total} found in {}", units::count(all, "message")), Tone::Dim),
         (false, false) => (format!("searching: {total} found in {}", units::count(all, "message")), Tone::Warning),
-    }
-}
-
-/// The sign before a line that is written.
-pub fn prompt_sign(prompt: Prompt) -> &'static str {
-    match prompt {
-        Prompt::Filter => "filter ",
-        Prompt::Search => "search ",
-        Prompt::Command => ":",
     }
 }

@@ -1,32 +1,34 @@
-//! The terminal UI: every layer at a glance, live or saved.
+//! The terminal UI: every layer at a glance, live or stored.
 //!
 //! ```text
 //!  keys ──┐                    ┌─► layout::draw ─► pane/*      a pure function of the state
 //!  clock ─┼─► update(app, …) ──┤
 //!  import ┤                    └─► effects ─┬─► copy, suspend, quit
-//!         │                                 └─► reader thread ─► Library ─► store
+//!         │                                 └─► query thread ─► QueryRunner ─► store
 //!         └──────────── Input::Answer ◄─────────────┘
 //!                                           └─► replay thread ─► a live server
 //! ```
 //!
-//! The state ([`app`]) knows no store and no terminal; drawing knows no keys; the store is asked on a thread of its own, so the screen
-//! answers keys at once however long a question takes.
+//! The state ([`app`]) uses neither the store nor the terminal, and drawing uses no keys. A thread
+//! of its own queries the store, so the screen reacts to keys at once however long a query takes.
 
-pub mod app;
-pub mod canvas;
-pub mod copy;
-pub mod data;
-pub mod editor;
+mod answer_cache;
+mod app;
+mod canvas;
+mod copy;
+mod cursor;
+mod data;
+mod editor;
 pub mod import;
-pub mod json;
-pub mod keys;
-pub mod layout;
-pub mod library;
-pub mod pages;
-pub mod pane;
-mod reader;
-pub mod replay;
+mod json;
+mod keys;
+mod layout;
+mod pane;
+mod query_runner;
+mod query_thread;
+mod replay;
 mod replayer;
+mod screen;
 pub mod term;
 pub mod theme;
 
@@ -45,17 +47,18 @@ use crate::engine::saver::now;
 use crate::mcp::SessionNumber;
 use crate::store::{Place, Reader};
 use app::{App, Effect, Input};
-use data::Request;
+use data::Query;
 use import::{Decoding, Import};
-use library::Library;
-use reader::Store;
+use query_runner::QueryRunner;
+use query_thread::StoreState;
 use replayer::Replayer;
 use theme::Theme;
 
-/// What is looked at.
+/// The traffic to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// A database, followed while others write to it; waited for where it is not there yet.
+    /// A database, followed while others write to it. If it does not exist yet, the UI
+    /// waits for it.
     Database(PathBuf),
     /// One session of a database.
     Session(PathBuf, u32),
@@ -63,20 +66,21 @@ pub enum Target {
     Files(Vec<PathBuf>),
 }
 
-/// How.
+/// Options of the terminal UI.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// How captures are decoded.
+pub struct UiOptions {
+    /// Options for decoding capture files.
     pub decoding: Decoding,
-    /// The theme to begin with.
+    /// The initial theme.
     pub theme: Theme,
 }
 
-/// Shows a target until the person quits.
+/// Shows a target until the user quits.
 ///
 /// # Errors
-/// The target cannot be opened; there is no terminal.
-pub fn run(target: Target, options: Options) -> Result<()> {
+///
+/// The target cannot be opened, or there is no terminal.
+pub fn run(target: Target, options: UiOptions) -> Result<()> {
     let (inputs, events) = unbounded();
     let stop = Arc::new(AtomicBool::new(false));
     let (title, place, session, newest_first, import) = match target {
@@ -91,10 +95,11 @@ pub fn run(target: Target, options: Options) -> Result<()> {
     };
     let replayer = Replayer::new(place.clone(), inputs.clone());
     let database = import.is_none().then(|| place.path().to_owned());
-    // What is there is opened at once: where that fails, the reason is said on the terminal as it was.
+    // An existing store is opened before the screen is taken, so that an error appears on
+    // the normal terminal.
     let store = match place.path().exists() {
-        true => Store::Open(Box::new(Library::new(Reader::open(place)?, newest_first))),
-        false => Store::Awaited(place),
+        true => StoreState::Open(Box::new(QueryRunner::new(Reader::open(place)?, newest_first))),
+        false => StoreState::Awaited(place),
     };
     let mut screen = term::Screen::take()?;
     let size = screen.terminal().size().context("cannot ask the terminal for its size")?;
@@ -103,28 +108,29 @@ pub fn run(target: Target, options: Options) -> Result<()> {
     if let Some(session) = session {
         app.open_session(session);
     }
-    let (ask, asked) = unbounded();
+    let (queries, inbox) = unbounded();
     let answers = inputs.clone();
-    let reader = thread::Builder::new().name("reader".to_owned()).spawn(move || reader::run(store, &asked, &answers));
+    let reader =
+        thread::Builder::new().name("reader".to_owned()).spawn(move || query_thread::run(store, &inbox, &answers));
     let reader = reader.context("cannot start the reader")?;
     let importer = import.map(|import| read_files(import, inputs.clone(), stop.clone())).transpose()?;
     read_keys(inputs)?;
-    let mut ways = Ways { screen: &mut screen, ask: &ask, replayer };
-    let result = draw_on(&mut ways, &mut app, &events);
-    drop(ways);
+    let mut outputs = Outputs { screen: &mut screen, queries: &queries, replayer };
+    let result = event_loop(&mut outputs, &mut app, &events);
+    drop(outputs);
     drop(screen);
-    // An import in the middle of a file is given up. A temporary store goes with the last of its users.
-    drop(ask);
+    // An unfinished import is abandoned. A temporary store is removed with the last of its users.
+    drop(queries);
     stop.store(true, Ordering::Relaxed);
-    leave(importer.into_iter().chain([reader]));
+    wait_for_threads(importer.into_iter().chain([reader]));
     result
 }
 
-/// How long a person who has quit is kept waiting for a question that is still being answered.
+/// Limit of the time that quitting waits for a query in progress.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Waits for threads that were told to end.
-fn leave(threads: impl Iterator<Item = thread::JoinHandle<()>>) {
+/// Waits for threads that were asked to end.
+fn wait_for_threads(threads: impl Iterator<Item = thread::JoinHandle<()>>) {
     let began = Instant::now();
     for thread in threads {
         while !thread.is_finished() && began.elapsed() < PATIENCE {
@@ -146,7 +152,8 @@ fn read_files(import: Import, inputs: Sender<Input>, stop: Arc<AtomicBool>) -> R
     thread::Builder::new().name("import".to_owned()).spawn(run).context("cannot start reading")
 }
 
-/// Keys come from a thread that ends with the program: nothing else can wake it from its wait for one.
+/// Starts the thread that reads keys. It ends with the program, because nothing else can interrupt
+/// its wait for a key.
 fn read_keys(inputs: Sender<Input>) -> Result<()> {
     let run = move || {
         while let Ok(event) = event::read() {
@@ -166,21 +173,22 @@ fn read_keys(inputs: Sender<Input>) -> Result<()> {
                 return;
             }
         }
-        // No terminal, no person.
+        // Without a terminal there is no user.
         let _ = inputs.send(Input::Key("ctrl-c".to_owned()));
     };
     thread::Builder::new().name("keys".to_owned()).spawn(run).context("cannot read keys")?;
     Ok(())
 }
 
-/// Inputs to frames, until the end. Everything that has come is taken in before a frame is drawn.
-fn draw_on(ways: &mut Ways<'_>, app: &mut App, events: &Receiver<Input>) -> Result<()> {
+/// Draws frames and handles inputs until the end. All inputs that have arrived are handled before
+/// the next frame.
+fn event_loop(outputs: &mut Outputs<'_>, app: &mut App, events: &Receiver<Input>) -> Result<()> {
     let seconds = tick(Duration::from_secs(1));
     let signals = signals()?;
     let effects = app::update(app, Input::Tick(now()));
-    ways.perform(effects, app)?;
+    outputs.perform(effects, app)?;
     loop {
-        ways.screen.terminal().draw(|frame| {
+        outputs.screen.terminal().draw(|frame| {
             if let Some(cursor) = layout::draw(app, frame.buffer_mut()) {
                 frame.set_cursor_position(cursor);
             }
@@ -194,37 +202,37 @@ fn draw_on(ways: &mut Ways<'_>, app: &mut App, events: &Receiver<Input>) -> Resu
         for input in events.try_iter().take(1_000) {
             effects.extend(app::update(app, input));
         }
-        if ways.perform(effects, app)? {
+        if outputs.perform(effects, app)? {
             return Ok(());
         }
     }
 }
 
-/// Ways out of the state, to the terminal and to the other threads.
-struct Ways<'a> {
+/// The receivers of effects: the terminal and the other threads.
+struct Outputs<'a> {
     screen: &'a mut term::Screen,
-    ask: &'a Sender<Request>,
+    queries: &'a Sender<Query>,
     replayer: Replayer,
 }
 
-impl Ways<'_> {
-    /// Does what is to be done; true for the end.
+impl Outputs<'_> {
+    /// Performs effects. Returns true if the program is to end.
     fn perform(&mut self, effects: Vec<Effect>, app: &App) -> Result<bool> {
         for effect in effects {
             match effect {
-                // The reader outlives the screen, unless it panicked: then there is nobody to ask.
-                Effect::Ask(request) => self.ask.send(request).context("the store is no longer read")?,
-                Effect::Replay(order) => self.replayer.start(order)?,
+                // The query thread outlives the screen unless it panicked.
+                Effect::Query(query) => self.queries.send(query).context("the query thread ended")?,
+                Effect::Replay(submission) => self.replayer.start(submission)?,
                 Effect::StopReplay => self.replayer.stop(),
                 Effect::ReadAnswers(step) => {
                     let replays = &app.replays;
                     if let Some(finished) = replays.run.as_ref().and_then(|run| run.finished.clone()) {
-                        self.replayer.read(replays.last, finished, step)?;
+                        self.replayer.read(replays.last_number, finished, step)?;
                     }
                 }
                 Effect::Copy(text) => copy::send(&mut stdout(), &text).context("cannot copy")?,
                 Effect::Redraw => self.screen.clear()?,
-                Effect::Suspend => self.screen.sleep()?,
+                Effect::Suspend => self.screen.suspend()?,
                 Effect::Quit => return Ok(true),
             }
         }
@@ -232,9 +240,9 @@ impl Ways<'_> {
     }
 }
 
-/// A channel that tells of signals to end.
+/// A channel that reports signals to end.
 fn signals() -> Result<Receiver<()>> {
-    let (told, signals) = bounded(1);
+    let (sender, signals) = bounded(1);
     #[cfg(unix)]
     {
         use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -242,12 +250,12 @@ fn signals() -> Result<Receiver<()>> {
             signal_hook::iterator::Signals::new([SIGHUP, SIGINT, SIGTERM]).context("cannot catch signals")?;
         let wait = move || {
             if caught.forever().next().is_some() {
-                let _ = told.send(());
+                let _ = sender.send(());
             }
         };
         thread::Builder::new().name("signals".to_owned()).spawn(wait).context("cannot catch signals")?;
     }
     #[cfg(not(unix))]
-    std::mem::forget(told);
+    std::mem::forget(sender);
     Ok(signals)
 }

@@ -1,19 +1,19 @@
-//! Replay from the screen: a form, a run on a thread of its own, and the answers beside each other.
+//! Replays from the screen: a form, a run on its own thread, and both answers side by side.
 //!
 //! ```text
-//!  R, :replay ─► Form ── ctrl-r ─► Order ─► runner thread ── Told ─► Run ─► pane/replay
-//!                 ▲                            │  (replay::Job: the one that the command line uses)
-//!                 └── what has to be asked ◄───┘
+//!  R, :replay ─► Form ─ ctrl-r ─► Submission ─► replay thread ─ ReplayUpdate ─► Run ─► pane/replay
+//!                 ▲                                  │  (a replay::Job, as on the command line)
+//!                 └────── questions for consent ─────┘
 //! ```
 //!
-//! The state is plain data as that of every other screen: the thread that draws does not wait for the server, and of the recording it reads the one answer
-//! that is looked at.
+//! The state is plain data, as on every other screen. The drawing thread does not wait for the
+//! server. Only the answers that are shown are read from the recording.
 
-pub mod beside;
 pub mod form;
 pub mod options;
 pub mod run;
 pub mod runner;
+pub mod side_by_side;
 
 use std::collections::BTreeMap;
 
@@ -21,87 +21,84 @@ use crate::mcp::{MessageNumber, SessionNumber};
 use form::Form;
 use run::Run;
 
-/// What the screen knows of replays.
+/// The state of replays.
 #[derive(Debug, Default)]
 pub struct Replays {
-    /// The form that is filled in.
+    /// The open form.
     pub form: Option<Form>,
-    /// The last replay, or the one under way.
+    /// The last replay, or the running one.
     pub run: Option<Run>,
-    /// Where sessions were sent to last: the form begins with it.
+    /// The last target of each session: the form begins with it.
     pub targets: BTreeMap<SessionNumber, String>,
-    /// Header fields that were given last, as they were written.
-    pub fields: String,
-    /// Options that were given last, as they were written.
+    /// The last header fields, as the user wrote them.
+    pub headers: String,
+    /// The last options, as the user wrote them.
     pub options: String,
-    /// The number of the last order: what an earlier one still tells is not listened to.
-    pub last: u64,
+    /// The number of the last submission. Updates of earlier ones are ignored.
+    pub last_number: u64,
 }
 
-/// What is to be sent again.
+/// The values of a submitted form: a session or a request to send again, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Order {
-    /// Its number.
+pub struct Submission {
     pub number: u64,
-    /// The session.
     pub session: SessionNumber,
-    /// Only this request of it.
+    /// Only this request of the session, if there is one.
     pub call: Option<Call>,
     /// A URL, or a command line.
     pub target: String,
-    /// Header fields, one a line: `Name: value`, in which `$NAME` is that variable of the environment.
-    pub fields: String,
-    /// What else was said, in the words of the command line.
+    /// Header fields, one per line: `Name: value`. A word `$NAME` is an environment variable.
+    pub headers: String,
+    /// Further options, in the syntax of the command line.
     pub options: String,
-    /// What is done about tools that say that they destroy, and about secrets that are missing.
+    /// The user's decision about destructive tools and missing secrets.
     pub consent: Consent,
 }
 
-/// One request.
+/// One request to send again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call {
     /// Its number in the recording.
     pub message: MessageNumber,
-    /// Its `params` as JSON text, where they were changed.
+    /// Its edited `params` as JSON text; `None` if they were not changed.
     pub params: Option<String>,
 }
 
-/// A person's word on what is not sent without one.
+/// The user's decision about requests that need consent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Consent {
-    /// None yet: ask.
+    /// No decision yet: ask.
     #[default]
     Ask,
-    /// All of it is sent.
-    All,
-    /// What destroys is left out.
-    Harmless,
+    /// Everything is sent.
+    SendAll,
+    /// Destructive tools are skipped.
+    SkipDestructive,
 }
 
-/// What a session and one of its requests say for the form: an answer of the store.
+/// The initial values of the form, read from the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Draft {
-    /// What the session recorded: the server's command line, or its URL.
+    /// The recorded server: its command line or its URL.
     pub target: String,
-    /// Requests of the session.
+    /// Number of requests of the session.
     pub requests: u64,
-    /// The request that was selected.
+    /// The selected request.
     pub call: Option<CallDraft>,
 }
 
-/// One request, for the form.
+/// The selected request, for the form.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallDraft {
-    /// Its number.
     pub message: u64,
-    /// What it is called: `tools/call get_weather`.
+    /// Its name in the list: `tools/call get_weather`.
     pub label: String,
-    /// The member of `params` that is edited, `arguments`; nothing where it is all of them.
+    /// The edited member of `params`, `arguments`; `None` if all of them are edited.
     pub member: Option<&'static str>,
-    /// Its `params` as they were recorded.
+    /// The recorded `params`.
     pub params: String,
-    /// The tool's `inputSchema`, where the session listed it before.
+    /// The tool's `inputSchema`, if the session listed it.
     pub schema: Option<String>,
-    /// The revision that was spoken: it says how a schema is read.
+    /// The MCP revision of the session: it determines how a schema is read.
     pub revision: String,
 }

@@ -1,4 +1,4 @@
-//! Starts and ends the threads that replay: one at a time.
+//! Starts and stops replay threads, one at a time.
 
 use std::sync::Arc;
 use std::thread;
@@ -7,55 +7,58 @@ use anyhow::{Context, Result};
 use crossbeam_channel::{Sender, bounded};
 
 use super::app::Input;
-use super::replay::run::{Finished, Told};
-use super::replay::{Order, runner};
+use super::replay::run::{Finished, ReplayUpdate};
+use super::replay::{Submission, runner};
 use crate::replay::plan::StepIndex;
 use crate::store::Place;
 
-/// What a replay needs from the program: where recordings are, and who is told.
+/// Starts replay threads, which read and record in one store and report to the event loop.
 #[derive(Debug)]
 pub struct Replayer {
     place: Place,
     inputs: Sender<Input>,
-    /// Held while a replay runs: its end ends the replay.
+    /// Dropping this sender ends the running replay.
     going: Option<Sender<()>>,
 }
 
 impl Replayer {
-    /// Over a store, into which what is replayed is recorded too.
+    /// Replays of recordings in this store. The new sessions are recorded in it too.
     pub fn new(place: Place, inputs: Sender<Input>) -> Replayer {
         Replayer { place, inputs, going: None }
     }
 
-    /// Starts a replay; one that still runs is ended.
+    /// Starts a replay. A running one is stopped.
     ///
     /// # Errors
-    /// There can be no further thread.
-    pub fn start(&mut self, order: Order) -> Result<()> {
+    ///
+    /// No further thread can be created.
+    pub fn start(&mut self, submission: Submission) -> Result<()> {
         let (go, stop) = bounded(0);
         let (place, inputs) = (self.place.clone(), self.inputs.clone());
         let run = move || {
-            let number = order.number;
-            // The screen may be gone before the replay is over.
-            runner::run(&order, &place, &mut |told| drop(inputs.send(Input::Replay(number, told))), stop);
+            let number = submission.number;
+            // The screen may be gone before the replay ends.
+            runner::run(&submission, &place, &mut |update| drop(inputs.send(Input::Replay(number, update))), stop);
         };
         thread::Builder::new().name("replay".to_owned()).spawn(run).context("cannot start a replay")?;
         self.going = Some(go);
         Ok(())
     }
 
-    /// Reads the two answers to a request of a replay that is over.
+    /// Reads the two answers to a request of a finished replay.
     ///
     /// # Errors
-    /// There can be no further thread.
+    ///
+    /// No further thread can be created.
     pub fn read(&self, number: u64, finished: Arc<Finished>, step: StepIndex) -> Result<()> {
         let inputs = self.inputs.clone();
-        let read = move || drop(inputs.send(Input::Replay(number, Told::Answers(step, finished.answers(step)))));
+        let read =
+            move || drop(inputs.send(Input::Replay(number, ReplayUpdate::Answers(step, finished.answers(step)))));
         thread::Builder::new().name("answers".to_owned()).spawn(read).context("cannot read the answers")?;
         Ok(())
     }
 
-    /// Ends the replay that is under way.
+    /// Stops the running replay.
     pub fn stop(&mut self) {
         self.going = None;
     }

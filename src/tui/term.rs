@@ -1,4 +1,5 @@
-//! The terminal: taken on entry, given back on every way out: return, panic, signal, sleep.
+//! The terminal: set up at the start, and restored on every way out: return,
+//! panic, signal, suspension.
 
 use std::io::{Stdout, Write, stdout};
 use std::panic;
@@ -15,19 +16,20 @@ use crossterm::terminal::{
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 
-/// Whether the terminal is taken: giving it back twice would undo what was set before us.
+/// Whether the terminal is set up. Restoring it twice would undo settings made by others.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// The terminal while it is ours.
+/// The terminal while the program draws on it.
 pub struct Screen {
     terminal: Terminal<CrosstermBackend<Stdout>>,
 }
 
 impl Screen {
-    /// Takes it.
+    /// Sets up the terminal.
     ///
     /// # Errors
-    /// There is no terminal, or it cannot be set.
+    ///
+    /// There is no terminal, or it cannot be configured.
     pub fn take() -> Result<Screen> {
         restore_on_panic();
         take().context("cannot use the terminal: is standard output one?")?;
@@ -40,13 +42,16 @@ impl Screen {
         &mut self.terminal
     }
 
-    /// Gives it back, stops this process until it is continued, and takes it again.
+    /// Restores the terminal, stops this process until it is continued, and sets the
+    /// terminal up again.
     ///
     /// # Errors
-    /// The terminal cannot be set.
-    pub fn sleep(&mut self) -> Result<()> {
-        give_back();
-        // Stopped here; `fg` goes on behind this line. SIGSTOP cannot be caught: the handlers for the other signals stay.
+    ///
+    /// The terminal cannot be configured.
+    pub fn suspend(&mut self) -> Result<()> {
+        restore();
+        // The process stops here; `fg` continues it on the next line. SIGSTOP cannot be caught, so
+        // the handlers of other signals stay.
         #[cfg(unix)]
         rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::STOP)
             .context("cannot suspend")?;
@@ -54,12 +59,14 @@ impl Screen {
         self.clear()
     }
 
-    /// Forgets what is on it: the next frame is drawn whole.
+    /// Discards the drawn screen: the next frame is drawn completely.
     ///
     /// # Errors
+    ///
     /// The terminal cannot be written to.
     pub fn clear(&mut self) -> Result<()> {
-        // ratatui's own clear() asks the terminal where its cursor is, and the thread that reads keys would get the answer.
+        // ratatui's own clear() queries the terminal for the cursor position. The thread that reads
+        // keys would receive the reply.
         execute!(stdout(), Clear(ClearType::All)).context("cannot clear the terminal")?;
         self.terminal = Terminal::new(CrosstermBackend::new(stdout())).context("cannot use the terminal")?;
         Ok(())
@@ -68,7 +75,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        give_back();
+        restore();
     }
 }
 
@@ -78,8 +85,8 @@ fn take() -> std::io::Result<()> {
     execute!(stdout(), EnterAlternateScreen, EnableBracketedPaste, EnableMouseCapture)
 }
 
-/// As it was before. Errors have nobody to hear them: the terminal may be what is gone.
-fn give_back() {
+/// Restores the terminal. Errors are ignored, because the terminal itself may be gone.
+fn restore() {
     if TAKEN.swap(false, Ordering::SeqCst) {
         let _ = execute!(stdout(), DisableMouseCapture, DisableBracketedPaste, LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
@@ -87,13 +94,14 @@ fn give_back() {
     }
 }
 
-/// A panic's message would be drawn over by the screen and vanish with it: the terminal is given back first.
+/// Restores the terminal before a panic's message is printed. The screen would hide
+/// the message otherwise.
 fn restore_on_panic() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         let before = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
-            give_back();
+            restore();
             before(info);
         }));
     });

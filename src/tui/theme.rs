@@ -1,68 +1,68 @@
-//! Colours with a meaning. A pane names what a text means, a theme says how that looks.
+//! Colours with a meaning. A pane names the meaning of a text; a theme decides how it looks.
 
 use ratatui::style::{Color, Modifier, Style};
 
 use crate::view::paint::Tone;
 
-/// The themes.
+/// A set of colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Theme {
-    /// Light text on a dark ground.
+    /// Light text on a dark background.
     #[default]
     Dark,
-    /// Dark text on a light ground.
+    /// Dark text on a light background.
     Light,
-    /// No colour at all: weight, dimness and reversal carry the meaning. Used where `NO_COLOR` is set.
+    /// No colours: bold, dim, underlined and reversed text. It is used if `NO_COLOR` is set.
     Mono,
 }
 
-/// What parts of the screen are, beside the tones of text.
+/// Elements of the screen, in addition to the tones of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// Frames between panes.
+pub enum UiElement {
+    /// Lines between panes.
     Border,
-    /// Frame of the pane that has the keys.
+    /// Frame of the pane that receives the keys.
     ActiveBorder,
     /// Heads of columns.
     Head,
-    /// The selected row of the pane that has the keys.
+    /// The selected row of the pane that receives the keys.
     Selected,
     /// The selected row of another pane.
     Resting,
-    /// The screen that is shown, among the tabs.
+    /// The current screen among the tabs.
     Tab,
     /// Names of keys in the footer.
     Key,
-    /// A place that another pane points at: bytes of the selected field, packets that carry them.
+    /// A target of another pane: bytes of the selected field, packets that carry them.
     Linked,
-    /// What a search found.
+    /// A search hit.
     Found,
-    /// A mark that the person set.
+    /// A mark that the user set.
     Mark,
     /// Names of JSON members.
     Name,
-    /// JSON strings.
+    /// Values that are JSON strings.
     Text,
     /// JSON numbers, booleans and null.
     Number,
 }
 
 impl Theme {
-    /// All of them, with the names that `:theme` takes.
+    /// All themes, with the names that `:theme` takes.
     pub const NAMES: [(Theme, &'static str); 3] =
         [(Theme::Dark, "dark"), (Theme::Light, "light"), (Theme::Mono, "mono")];
 
-    /// The theme of this name.
+    /// The theme with a name.
     pub fn named(name: &str) -> Option<Theme> {
         Self::NAMES.iter().find(|(_, known)| *known == name).map(|(theme, _)| *theme)
     }
 
-    /// Its name.
+    /// The name of the theme.
     pub fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(theme, _)| *theme == self).map_or("", |(_, name)| name)
     }
 
-    /// The one after it, round and round.
+    /// The next theme. After the last one comes the first.
     pub fn next(self) -> Theme {
         match self {
             Theme::Dark => Theme::Light,
@@ -71,7 +71,7 @@ impl Theme {
         }
     }
 
-    /// How text of this meaning looks.
+    /// The style of text with a tone.
     pub fn tone(self, tone: Tone) -> Style {
         let style = Style::new();
         match (self, tone) {
@@ -80,55 +80,51 @@ impl Theme {
             (Theme::Mono, Tone::Error) => style.add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
             (Theme::Mono, Tone::Warning) => style.add_modifier(Modifier::UNDERLINED),
             (Theme::Mono, Tone::Dim) => style.add_modifier(Modifier::DIM),
-            (Theme::Mono, _) => style,
-            (Theme::Dark, Tone::Client) => style.fg(Color::Indexed(80)),
-            (Theme::Dark, Tone::Server) => style.fg(Color::Indexed(114)),
-            (Theme::Dark, Tone::Error) => style.fg(Color::Indexed(203)).add_modifier(Modifier::BOLD),
-            (Theme::Dark, Tone::Warning) => style.fg(Color::Indexed(221)),
-            (Theme::Dark, Tone::Good) => style.fg(Color::Indexed(114)),
-            (Theme::Dark, Tone::Dim) => style.fg(Color::Indexed(245)),
-            (Theme::Light, Tone::Client) => style.fg(Color::Indexed(25)),
-            (Theme::Light, Tone::Server) => style.fg(Color::Indexed(28)),
-            (Theme::Light, Tone::Error) => style.fg(Color::Indexed(160)).add_modifier(Modifier::BOLD),
-            (Theme::Light, Tone::Warning) => style.fg(Color::Indexed(130)),
-            (Theme::Light, Tone::Good) => style.fg(Color::Indexed(28)),
-            (Theme::Light, Tone::Dim) => style.fg(Color::Indexed(243)),
+            (_, Tone::Client) => self.colour(80, 25),
+            (_, Tone::Server | Tone::Good) => self.colour(114, 28),
+            (_, Tone::Error) => self.colour(203, 160).add_modifier(Modifier::BOLD),
+            (_, Tone::Warning) => self.colour(221, 130),
+            (_, Tone::Dim) => self.colour(245, 243),
         }
     }
 
-    /// How this part of the screen looks.
-    pub fn part(self, part: Part) -> Style {
+    /// A text colour for dark and for light backgrounds, of the 256 colours. Mono has none.
+    fn colour(self, dark: u8, light: u8) -> Style {
+        match self {
+            Theme::Dark => Style::new().fg(Color::Indexed(dark)),
+            Theme::Light => Style::new().fg(Color::Indexed(light)),
+            Theme::Mono => Style::new(),
+        }
+    }
+
+    /// The style of an element of the screen.
+    pub fn element(self, element: UiElement) -> Style {
         let style = Style::new();
-        let colours = |dark: u8, light: u8| match self {
-            Theme::Dark => style.fg(Color::Indexed(dark)),
-            Theme::Light => style.fg(Color::Indexed(light)),
-            Theme::Mono => style,
-        };
         let ground = |dark: u8, light: u8| match self {
             Theme::Dark => style.bg(Color::Indexed(dark)),
             Theme::Light => style.bg(Color::Indexed(light)),
             Theme::Mono => style.add_modifier(Modifier::REVERSED),
         };
-        match part {
-            Part::Border => match self {
+        match element {
+            UiElement::Border => match self {
                 Theme::Mono => style.add_modifier(Modifier::DIM),
-                _ => colours(240, 250),
+                _ => self.colour(240, 250),
             },
-            Part::ActiveBorder => colours(110, 25),
-            Part::Head => self.tone(Tone::Dim),
-            Part::Selected => ground(238, 253).add_modifier(Modifier::BOLD),
-            Part::Resting => match self {
+            UiElement::ActiveBorder => self.colour(110, 25),
+            UiElement::Head => self.tone(Tone::Dim),
+            UiElement::Selected => ground(238, 253).add_modifier(Modifier::BOLD),
+            UiElement::Resting => match self {
                 Theme::Mono => style.add_modifier(Modifier::UNDERLINED),
                 _ => ground(235, 255),
             },
-            Part::Tab => colours(110, 25).add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
-            Part::Key => colours(110, 25).add_modifier(Modifier::BOLD),
-            Part::Linked => ground(24, 153),
-            Part::Found => ground(94, 222),
-            Part::Mark => colours(176, 90).add_modifier(Modifier::BOLD),
-            Part::Name => colours(110, 25),
-            Part::Text => colours(150, 28),
-            Part::Number => colours(180, 130),
+            UiElement::Tab => self.colour(110, 25).add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
+            UiElement::Key => self.colour(110, 25).add_modifier(Modifier::BOLD),
+            UiElement::Linked => ground(24, 153),
+            UiElement::Found => ground(94, 222),
+            UiElement::Mark => self.colour(176, 90).add_modifier(Modifier::BOLD),
+            UiElement::Name => self.colour(110, 25),
+            UiElement::Text => self.colour(150, 28),
+            UiElement::Number => self.colour(180, 130),
         }
     }
 }
@@ -139,8 +135,17 @@ mod tests {
 
     #[test]
     fn mono_has_no_colour_and_every_theme_is_reached_by_its_name() {
-        let parts = [Part::Border, Part::Selected, Part::Linked, Part::Key, Part::Text, Part::Mark];
-        for style in parts.map(|part| Theme::Mono.part(part)).into_iter().chain([Theme::Mono.tone(Tone::Error)]) {
+        let parts = [
+            UiElement::Border,
+            UiElement::Selected,
+            UiElement::Linked,
+            UiElement::Key,
+            UiElement::Text,
+            UiElement::Mark,
+        ];
+        for style in
+            parts.map(|element| Theme::Mono.element(element)).into_iter().chain([Theme::Mono.tone(Tone::Error)])
+        {
             assert_eq!((style.fg, style.bg), (None, None));
         }
         for (theme, name) in Theme::NAMES {

@@ -143,8 +143,10 @@ fn options(options: &SynOptions) -> String {
 
 fn tls(connection: &Connection, roles: &ConnectionRoles) -> Vec<Step> {
     let from = roles.client;
-    let has_data =
-        connection.tls.iter().any(|step| matches!(step.kind, RecordGroupKind::ApplicationData | RecordGroupKind::Decrypted));
+    let has_data = connection
+        .tls
+        .iter()
+        .any(|step| matches!(step.kind, RecordGroupKind::ApplicationData | RecordGroupKind::Decrypted));
     // Session tickets and a closing alert are details. An alert without any data explains why
     // there is none.
     let shown = connection.tls.iter().filter(|step| match step.kind {

@@ -187,7 +187,7 @@ fn a_call_is_sent_again_to_a_server_that_runs() {
     let before = started(&terminal, &sample());
     terminal.key("Enter").wait("▸ messages");
     terminal.text("G").wait("Quito: 17 °C");
-    terminal.text("R").wait("fits the tool's schema");
+    terminal.text("R").wait("matches the tool's schema");
     terminal.key("C-u").text(&format!("sh {}", server.display())).key("C-r").wait("2 requests: 2 different");
     let screen = terminal.wait("now: result");
     assert!(screen.contains("Quito: 17 °C, light rain") && screen.contains("hail"), "{screen}");

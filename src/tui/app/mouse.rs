@@ -1,21 +1,22 @@
-//! Clicks: a tab, a row, a pane. The mouse is never needed: each click is what some keys do.
+//! Mouse clicks on a tab, a row or a pane. The mouse is optional: each click does what
+//! some keys do.
 
 use ratatui::layout::{Position, Rect};
 
 use super::super::keys::Command;
 use super::super::layout;
-use super::{App, Effect, Focus, Mode, Screen, detail, moves};
+use super::{App, Effect, Focus, Mode, Screen, commands, detail};
 
-/// Does what a click on this place of the screen does.
+/// Runs the action of a click at this position.
 pub(super) fn click(app: &mut App, x: u16, y: u16) -> Vec<Effect> {
     match app.mode {
         Mode::Help(_) | Mode::Value(_) => app.mode = Mode::Browse,
         Mode::Prompt(..) | Mode::Form => {}
         Mode::Browse => {
             if let Some((screen, _, _)) =
-                layout::tab_places(app).into_iter().find(|(_, at, _)| at.contains(&x) && y == 1)
+                layout::tab_positions(app).into_iter().find(|(_, at, _)| at.contains(&x) && y == 1)
             {
-                return moves::run(app, Command::Show(screen));
+                return commands::run(app, Command::Show(screen));
             }
             if !layout::has_panes(app.size, app.screen) {
                 return click_list(app, layout::list_area(app.size, app.screen), y);
@@ -37,7 +38,7 @@ pub(super) fn click(app: &mut App, x: u16, y: u16) -> Vec<Effect> {
     Vec::new()
 }
 
-/// Selects what stands in a pane of a message; the screen of that message is shown for it.
+/// Selects a row or byte in a pane of a message. On other screens it opens the detail screen.
 fn click_pane(app: &mut App, focus: Focus, area: Rect, at: Position) -> Vec<Effect> {
     if focus == Focus::List {
         app.detail.focus = focus;
@@ -45,13 +46,13 @@ fn click_pane(app: &mut App, focus: Focus, area: Rect, at: Position) -> Vec<Effe
     }
     app.detail.focus = focus;
     if app.screen != Screen::Detail {
-        return moves::run(app, Command::Open);
+        return commands::run(app, Command::Open);
     }
     detail::click(app, area, at.x, at.y);
     Vec::new()
 }
 
-/// Selects the row of a list; a click on the selected one opens it.
+/// Selects a row of a list. A click on the selected row opens it.
 fn click_list(app: &mut App, area: Rect, y: u16) -> Vec<Effect> {
     // The first line is the head.
     let Some(line) = y.checked_sub(area.y + 1).filter(|line| line + 1 < area.height) else { return Vec::new() };
@@ -60,8 +61,8 @@ fn click_list(app: &mut App, area: Rect, y: u16) -> Vec<Effect> {
         return Vec::new();
     }
     if app.cursor(app.screen).selected == row && app.screen != Screen::Detail {
-        return moves::run(app, Command::Open);
+        return commands::run(app, Command::Open);
     }
-    moves::select_row(app, row);
+    commands::select_row(app, row);
     Vec::new()
 }

@@ -2,25 +2,25 @@
 
 use std::path::PathBuf;
 
-use super::super::data::Request;
+use super::super::data::Query;
 use super::super::theme::Theme;
-use super::{App, Effect, Mode, Prompt, detail, moves};
+use super::{App, Effect, Mode, Prompt, commands, detail};
 use crate::filter::{self, Completion, Filter};
 use crate::mcp::{MessageNumber, SessionNumber};
 
-/// Commands, with what follows them and what they do.
+/// The commands, each with its arguments and its effect.
 pub const COMMANDS: &[(&str, &str)] = &[
-    ("export", "[marked] FILE: write the messages shown, or the marked ones of them, as JSON lines"),
-    ("filter", "EXPR: show only messages that fit"),
+    ("export", "[marked] FILE: write the listed messages, or only the marked ones, as JSON lines"),
+    ("filter", "EXPR: show only messages that match"),
     ("goto", "N: select message N"),
     ("session", "N: open session N"),
     ("replay", "[--to URL | -- COMMAND]: send the session again, and compare the answers"),
     ("theme", "dark, light or mono"),
-    ("help", "the keys"),
+    ("help", "show the keys"),
     ("q", "quit"),
 ];
 
-/// A key while a line is written.
+/// Handles a key while a line is edited.
 pub(super) fn key(app: &mut App, key: &str) -> Vec<Effect> {
     let Mode::Prompt(prompt, line) = &mut app.mode else { return Vec::new() };
     let prompt = *prompt;
@@ -43,7 +43,7 @@ pub(super) fn key(app: &mut App, key: &str) -> Vec<Effect> {
     Vec::new()
 }
 
-/// Ways to go on.
+/// The possible completions at the cursor.
 pub fn completions(prompt: Prompt, text: &str, cursor: usize) -> Vec<Completion> {
     match prompt {
         Prompt::Filter => filter::complete(text, cursor),
@@ -61,10 +61,10 @@ fn accept(app: &mut App, prompt: Prompt, text: &str) -> Vec<Effect> {
         Prompt::Filter => match Filter::parse(text) {
             Ok(_) => {
                 app.mode = Mode::Browse;
-                moves::set_filter(app, text.to_owned());
+                commands::set_filter(app, text.to_owned());
             }
-            // The line stays, the error below it points at the column.
-            Err(error) => app.complain(error.to_string()),
+            // The line stays open, and the error above it points at the column.
+            Err(error) => app.notify_error(error.to_string()),
         },
         Prompt::Search => {
             app.mode = Mode::Browse;
@@ -87,19 +87,19 @@ fn command(app: &mut App, text: &str) -> Vec<Effect> {
         "help" => app.mode = Mode::Help(0),
         "theme" => match Theme::named(rest) {
             Some(theme) => app.theme = theme,
-            None => app.complain("no such theme: dark, light or mono"),
+            None => app.notify_error("there is no such theme: write dark, light or mono"),
         },
         "filter" => return accept(app, Prompt::Filter, rest),
         "goto" => match rest.parse() {
-            Ok(number) if app.session.is_some() => moves::go_to_number(app, MessageNumber(number)),
-            _ => app.complain("goto takes the number of a message, as in :goto 7"),
+            Ok(number) if app.session.is_some() => app.key_queries.extend(commands::locate(app, MessageNumber(number))),
+            _ => app.notify_error("goto takes the number of a message, as in :goto 7"),
         },
         "session" => match rest.parse().map(SessionNumber) {
-            Ok(number) if app.pages.session(number).is_some() => {
-                moves::choose(app, Some(number));
-                moves::run(app, super::super::keys::Command::Show(super::Screen::Messages));
+            Ok(number) if app.cache.session(number).is_some() => {
+                commands::select_session(app, Some(number));
+                commands::run(app, super::super::keys::Command::Show(super::Screen::Messages));
             }
-            _ => app.complain("there is no such session"),
+            _ => app.notify_error("there is no such session"),
         },
         "replay" => super::replay::command(app, rest),
         "export" => match app.session {
@@ -110,16 +110,16 @@ fn command(app: &mut App, text: &str) -> Vec<Effect> {
                     None => Vec::new(),
                 };
                 if marked.is_some() && only.is_empty() {
-                    app.complain("no message is marked: m sets a mark");
+                    app.notify_error("no message is marked: m marks the selected one");
                 } else {
                     let (filter, path) = (app.filter.clone(), PathBuf::from(marked.unwrap_or(rest).trim()));
-                    app.questions.push(Request::Export { session, filter, only, path });
+                    app.key_queries.push(Query::Export { session, filter, only, path });
                 }
             }
-            Some(_) => app.complain("export takes the name of a new file, as in :export messages.jsonl"),
-            None => app.complain("no session yet"),
+            Some(_) => app.notify_error("export takes the name of a new file, as in :export messages.jsonl"),
+            None => app.notify_error("no session yet"),
         },
-        other => app.complain(format!("no command is called \"{other}\": tab completes, ? helps")),
+        other => app.notify_error(format!("unknown command \"{other}\": tab completes, ? shows the keys")),
     }
     Vec::new()
 }

@@ -1,159 +1,155 @@
-//! Replays: the form's keys, what the thread that replays tells, and the screen's own keys.
+//! The form of a replay, the updates of the replay thread, and the keys of the replay screen.
 
-use super::super::data::Request;
+use super::super::data::Query;
 use super::super::keys::Motion;
 use super::super::layout;
 use super::super::replay::form::Form;
-use super::super::replay::run::{Run, Stage, Told};
+use super::super::replay::run::{ReplayUpdate, Run, Stage};
 use super::super::replay::{Consent, Draft};
-use super::{App, Effect, Mode, Screen, moves};
+use super::{App, Effect, Mode, Screen, commands};
 use crate::mcp::SessionNumber;
 
-/// Opens the form: for the selected message where one is listed, else for the session.
-pub(super) fn open(app: &mut App) {
-    let Some(session) = app.session else { return app.say("no session yet") };
+/// Opens the form, for the selected message if there is one, or else for the session.
+pub(super) fn request_form(app: &mut App) {
+    let Some(session) = app.session else { return app.notify("no session yet") };
     if app.screen == Screen::Replay
-        && let Some(order) = app.replays.run.as_ref().and_then(|run| run.order.as_ref())
+        && let Some(submission) = app.replays.run.as_ref().and_then(|run| run.submission.as_ref())
     {
-        let (session, message) = (order.session, order.call.as_ref().map(|call| call.message));
-        return app.questions.push(Request::Draft { session, message });
+        let (session, message) = (submission.session, submission.call.as_ref().map(|call| call.message));
+        return app.key_queries.push(Query::Draft { session, message });
     }
-    let selected = match app.screen {
-        Screen::Messages | Screen::Sequence | Screen::Detail => {
-            app.selected_message().map(|line| (line.row.session, line.row.number))
-        }
-        _ => None,
-    };
     let lists = matches!(app.screen, Screen::Messages | Screen::Sequence | Screen::Detail);
+    let selected = app.selected_message().filter(|_| lists).map(|line| (line.row.session, Some(line.row.number)));
     if lists && selected.is_none() && app.rows(app.screen) != Some(0) {
-        // Another one would be sent than the one that is about to appear.
-        return app.say("this message is still being read");
+        // The row is not read yet. The form would be for another message than the one
+        // about to appear.
+        return app.notify("this message is still being read");
     }
-    let (session, message) = selected.map_or((session, None), |(session, message)| (session, Some(message)));
-    app.questions.push(Request::Draft { session, message });
+    let (session, message) = selected.unwrap_or((session, None));
+    app.key_queries.push(Query::Draft { session, message });
 }
 
-/// `:replay`, with what follows it: nothing, `--to URL`, or `-- CMD ARG...`.
+/// The command `:replay`, with nothing, `--to URL` or `-- COMMAND` after it.
 pub(super) fn command(app: &mut App, rest: &str) {
-    let Some(session) = app.session else { return app.complain("no session yet") };
+    let Some(session) = app.session else { return app.notify_error("no session yet") };
     let after =
         |word: &str| rest.strip_prefix(word).filter(|text| text.starts_with(char::is_whitespace)).map(str::trim);
     match after("--to").or_else(|| after("--")) {
         Some(target) if !target.is_empty() => drop(app.replays.targets.insert(session, target.to_owned())),
         _ if rest.is_empty() => {}
-        _ => return app.complain("replay takes --to URL or -- COMMAND, or nothing: then a form asks"),
+        _ => return app.notify_error("replay takes --to URL or -- COMMAND; without them the form asks for the server"),
     }
-    app.questions.push(Request::Draft { session, message: None });
+    app.key_queries.push(Query::Draft { session, message: None });
 }
 
-/// What the form begins with was read.
-pub(super) fn drafted(app: &mut App, session: SessionNumber, is_of_message: bool, draft: Draft) {
+/// Opens the form once its draft was read from the store.
+pub(super) fn open_form(app: &mut App, session: SessionNumber, is_of_message: bool, draft: Draft) {
     if draft.requests == 0 {
-        return app.say("the client asked for nothing in this session: there is nothing to send again");
+        return app.notify("the client sent no request in this session: there is nothing to send again");
     }
     if is_of_message && draft.call.is_none() {
-        app.say("no request of the client: what is sent again is the session");
+        app.notify("this is not a request of the client: the whole session is sent instead");
     }
-    let known = app.replays.targets.get(&session).map(String::as_str);
-    let again = app.replays.run.as_ref().and_then(|run| run.order.as_ref()).filter(|order| order.session == session);
-    let mut form = Form::new(session, draft, known, &app.replays.fields, &app.replays.options);
-    form.edited_before(again);
-    form.warned =
-        app.replays.run.as_ref().filter(|_| again.is_some()).map(|run| run.refused_late.clone()).unwrap_or_default();
+    let last_target = app.replays.targets.get(&session).map(String::as_str);
+    let is_own = |run: &&Run| run.submission.as_ref().is_some_and(|submission| submission.session == session);
+    let last_run = app.replays.run.as_ref().filter(is_own);
+    let mut form = Form::new(session, draft, last_target, &app.replays.headers, &app.replays.options);
+    form.restore_arguments(last_run.and_then(|run| run.submission.as_ref()));
+    form.late_refusals = last_run.map(|run| run.late_refusals.clone()).unwrap_or_default();
     app.replays.form = Some(form);
     app.mode = Mode::Form;
 }
 
-/// A key while the form is open.
+/// Handles a key while the form is open.
 pub(super) fn key(app: &mut App, key: &str) -> Vec<Effect> {
     let Some(form) = &mut app.replays.form else {
         app.mode = Mode::Browse;
         return Vec::new();
     };
-    let consent = match (form.asks.is_empty(), key) {
+    let consent = match (form.questions.is_empty(), key) {
         (true, "esc") => {
             app.mode = Mode::Browse;
             return Vec::new();
         }
         (true, key) => match form.key(key) {
-            true if form.warned.is_empty() => Consent::Ask,
+            true if form.late_refusals.is_empty() => Consent::Ask,
             true => {
-                form.asks = std::mem::take(&mut form.warned);
+                form.questions = std::mem::take(&mut form.late_refusals);
                 return Vec::new();
             }
             false => return Vec::new(),
         },
-        (false, "y") => Consent::All,
-        (false, "n") => Consent::Harmless,
+        (false, "y") => Consent::SendAll,
+        (false, "n") => Consent::SkipDestructive,
         (false, "esc") => {
-            form.asks.clear();
+            form.questions.clear();
             return Vec::new();
         }
         (false, _) => return Vec::new(),
     };
     if app.replays.run.as_ref().is_some_and(Run::is_going) {
-        app.complain("a replay is under way: 9 shows it, esc ends it there");
+        app.notify_error("a replay is running: 9 shows it, and esc stops it there");
         return Vec::new();
     }
-    match form.order(app.replays.last + 1, consent) {
-        Ok(order) => {
-            app.replays.last += 1;
-            app.replays.targets.insert(order.session, order.target.clone());
-            app.replays.fields = order.fields.clone();
-            app.replays.options = order.options.clone();
-            app.replays.run = Some(Run::new(order.clone()));
+    match form.submission(app.replays.last_number + 1, consent) {
+        Ok(submission) => {
+            app.replays.last_number += 1;
+            app.replays.targets.insert(submission.session, submission.target.clone());
+            app.replays.headers = submission.headers.clone();
+            app.replays.options = submission.options.clone();
+            app.replays.run = Some(Run::new(submission.clone()));
             app.mode = Mode::Browse;
             *app.cursor_mut(Screen::Replay) = Default::default();
-            moves::show(app, Screen::Replay);
-            vec![Effect::Replay(order)]
+            commands::show(app, Screen::Replay);
+            vec![Effect::Replay(submission)]
         }
         Err(why) => {
-            app.complain(why);
+            app.notify_error(why);
             Vec::new()
         }
     }
 }
 
-/// The thread that replays says something.
-pub(super) fn take(app: &mut App, number: u64, told: Told) {
-    let Some(run) = app.replays.run.as_mut().filter(|_| number == app.replays.last) else { return };
-    if let Told::Asks(asks) = told {
-        // Nothing was sent: back to the form, with the question.
+/// Handles an update of the replay thread. Updates of earlier replays are ignored.
+pub(super) fn apply_update(app: &mut App, number: u64, update: ReplayUpdate) {
+    let Some(run) = app.replays.run.as_mut().filter(|_| number == app.replays.last_number) else { return };
+    if let ReplayUpdate::NeedsConsent(questions) = update {
+        // Nothing was sent. The form opens again and asks for consent.
         app.replays.run = None;
         if let Some(form) = &mut app.replays.form {
-            form.asks = asks;
+            form.questions = questions;
             app.mode = Mode::Form;
         }
         if app.screen == Screen::Replay {
-            moves::back(app);
+            commands::back(app);
         }
         return;
     }
-    if let Some(row) = run.take(told) {
+    if let Some(row) = run.apply(update) {
         let (total, height) = (run.rows.len(), layout::list_height(app.size, Screen::Replay));
         app.cursor_mut(Screen::Replay).select(row, total, height);
     }
 }
 
-/// The answers of the selected row are shown: which have to be read for it.
-pub(super) fn settle(app: &mut App) -> Option<Effect> {
+/// Returns the effect that reads the answers of the selected row, if they are not shown yet.
+pub(super) fn answers_to_read(app: &mut App) -> Option<Effect> {
     let selected = app.cursor(Screen::Replay).selected;
     let run = app.replays.run.as_mut().filter(|_| app.screen == Screen::Replay)?;
-    run.settle(selected).map(Effect::ReadAnswers)
+    run.show_answers(selected).map(Effect::ReadAnswers)
 }
 
-/// Ends the replay that is under way; false where there is none.
+/// Stops the running replay. Returns false if there is none.
 pub(super) fn stop(app: &mut App) -> bool {
     let Some(run) = app.replays.run.as_mut().filter(|run| run.is_going()) else { return false };
     run.stage = Stage::Stopping;
-    app.say("the replay ends: what was not sent says so");
+    app.notify("stopping the replay: requests that were not sent are marked");
     true
 }
 
-/// Moves in the answers; false where the list has the keys.
+/// Scrolls the answers. Returns false if the list receives the keys.
 pub(super) fn move_cursor(app: &mut App, motion: Motion) -> bool {
     let height = usize::from(layout::replay(layout::body(app.size)).old.height);
-    let Some(run) = app.replays.run.as_mut().filter(|run| run.in_answers) else { return false };
+    let Some(run) = app.replays.run.as_mut().filter(|run| run.answers_focused) else { return false };
     let page = height.saturating_sub(1).max(1) as isize;
     let by = match motion {
         Motion::Up => -1,
@@ -167,24 +163,24 @@ pub(super) fn move_cursor(app: &mut App, motion: Motion) -> bool {
     true
 }
 
-/// From the list to the answers and back.
+/// Switches between the list and the answers.
 pub(super) fn focus(app: &mut App) {
     if let Some(run) = &mut app.replays.run {
-        run.in_answers = !run.in_answers;
+        run.answers_focused = !run.answers_focused;
     }
 }
 
-/// To the next place that differs: in the answers, and behind them in the next request that was answered otherwise.
+/// Goes to the next difference in the answers, or else to the next request with a different answer.
 pub(super) fn next_difference(app: &mut App, by: i8) {
     let selected = app.cursor(Screen::Replay).selected;
     let Some(run) = &mut app.replays.run else { return };
-    if run.step(by) {
+    if run.next_difference(by) {
         return;
     }
     let differs = |row: &usize| run.pair(*row).is_some_and(|pair| pair.outcome.differs());
     let found = if by > 0 { (selected + 1..run.rows.len()).find(differs) } else { (0..selected).rev().find(differs) };
     match found {
-        Some(row) => moves::select_row(app, row),
-        None => app.say("no other difference from here"),
+        Some(row) => commands::select_row(app, row),
+        None => app.notify("no other difference from here"),
     }
 }

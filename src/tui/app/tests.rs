@@ -1,4 +1,5 @@
-//! Stories: keys in, the drawn screen out. The store is real, answers come at once, nothing waits and no clock runs.
+//! Tests in the form of stories: keys in, the drawn screen out. The store is real and answers at
+//! once; nothing waits and no clock runs.
 
 mod detail;
 mod groups;
@@ -23,29 +24,28 @@ use crate::tui::data::Progress;
 use crate::tui::import::{Decoding, Import};
 use crate::tui::keys;
 use crate::tui::layout;
-use crate::tui::library::Library;
-use crate::tui::replay::Order;
-use crate::tui::replay::run::Told;
+use crate::tui::query_runner::QueryRunner;
+use crate::tui::replay::Submission;
+use crate::tui::replay::run::ReplayUpdate;
 
-/// A screen, a person and a store.
+/// A screen, its user and a store.
 pub(crate) struct Story {
     pub(crate) app: App,
-    library: Library,
+    query_runner: QueryRunner,
     pub(crate) copied: Vec<String>,
     pub(crate) ended: bool,
-    /// Replays that were ordered.
-    pub(crate) ordered: Vec<Order>,
+    pub(crate) submitted: Vec<Submission>,
     place: Place,
 }
 
 impl Story {
-    /// On one of the samples.
+    /// Opens one of the samples.
     pub(crate) fn sample(name: &str, size: (u16, u16)) -> Story {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("samples").join(name).join("capture.pcapng");
         Story::files(&[path], size)
     }
 
-    /// On capture files.
+    /// Opens capture files.
     pub(crate) fn files(files: &[PathBuf], size: (u16, u16)) -> Story {
         let place = Place::temporary().unwrap();
         let import = Import::new(files, place.clone(), Decoding::default()).unwrap();
@@ -55,11 +55,11 @@ impl Story {
         Story::store(place, size)
     }
 
-    /// On a store.
+    /// Opens a store.
     pub(crate) fn store(place: Place, size: (u16, u16)) -> Story {
-        let library = Library::new(Reader::open(place.clone()).unwrap(), false);
+        let query_runner = QueryRunner::new(Reader::open(place.clone()).unwrap(), false);
         let app = App::new("capture.pcapng".to_owned(), size, Theme::Mono);
-        let mut story = Story { app, library, copied: Vec::new(), ended: false, ordered: Vec::new(), place };
+        let mut story = Story { app, query_runner, copied: Vec::new(), ended: false, submitted: Vec::new(), place };
         story.take(Input::Tick(Time::default()));
         story
     }
@@ -72,29 +72,29 @@ impl Story {
         self
     }
 
-    /// Takes an input in, and answers until nothing is asked any more.
+    /// Handles an input, then answers queries until there are no more.
     pub(crate) fn take(&mut self, input: Input) {
         let mut effects = update(&mut self.app, input);
         for _ in 0..100 {
-            let asked: Vec<Effect> = std::mem::take(&mut effects);
-            if asked.is_empty() {
+            let performed: Vec<Effect> = std::mem::take(&mut effects);
+            if performed.is_empty() {
                 return;
             }
-            for effect in asked {
+            for effect in performed {
                 match effect {
-                    Effect::Ask(request) => {
-                        let answer = self.library.answer(&request);
-                        effects.extend(update(&mut self.app, Input::Answer(request, answer)));
+                    Effect::Query(query) => {
+                        let answer = self.query_runner.answer(&query);
+                        effects.extend(update(&mut self.app, Input::Answer(query, answer)));
                     }
                     Effect::Copy(text) => self.copied.push(text),
                     Effect::Quit => self.ended = true,
-                    Effect::Replay(order) => self.ordered.push(order),
+                    Effect::Replay(submission) => self.submitted.push(submission),
                     Effect::ReadAnswers(step) => {
                         let replays = &self.app.replays;
                         let finished = replays.run.as_ref().and_then(|run| run.finished.clone()).unwrap();
-                        let told = Told::Answers(step, finished.answers(step));
-                        let number = replays.last;
-                        effects.extend(update(&mut self.app, Input::Replay(number, told)));
+                        let answers = ReplayUpdate::Answers(step, finished.answers(step));
+                        let number = replays.last_number;
+                        effects.extend(update(&mut self.app, Input::Replay(number, answers)));
                     }
                     Effect::Redraw | Effect::Suspend | Effect::StopReplay => {}
                 }
@@ -103,7 +103,7 @@ impl Story {
         panic!("questions without end");
     }
 
-    /// What is on the screen.
+    /// The drawn screen as cells.
     pub(crate) fn buffer(&self) -> Buffer {
         let (width, height) = self.app.size;
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
@@ -115,7 +115,7 @@ impl Story {
         terminal.backend().buffer().clone()
     }
 
-    /// The same as text.
+    /// The drawn screen as text.
     pub(crate) fn screen(&self) -> String {
         let buffer = self.buffer();
         let mut lines = Vec::new();
@@ -124,7 +124,7 @@ impl Story {
             let mut skip = 0;
             for x in 0..buffer.area.width {
                 let symbol = buffer[(x, y)].symbol();
-                // The cell behind a wide character is hidden by it.
+                // A wide character hides the cell behind it.
                 if skip == 0 {
                     line.push_str(symbol);
                     skip = unicode_width::UnicodeWidthStr::width(symbol).saturating_sub(1);

@@ -1,116 +1,98 @@
-//! Inputs to state and effects.
+//! Turns inputs into a new state and effects.
 
-use super::super::data::{Answer, Progress, Request};
+use super::super::data::{Answer, Progress, Query};
 use super::super::keys::{self, Command};
-use super::super::replay::{Order, run::Told};
+use super::super::replay::{Submission, run::ReplayUpdate};
 use super::super::{layout, pane};
-use super::{App, Mode, Screen, detail, mouse, moves, needs, prompt, replay};
+use super::{App, Mode, Screen, commands, detail, mouse, needed_queries, prompt, replay};
 use crate::capture::Time;
 use crate::replay::plan::StepIndex;
 
-/// What comes in.
+/// An input to the state.
 #[derive(Debug)]
 pub enum Input {
-    /// A key, by its name in the table.
+    /// A key, by its name in the key table.
     Key(String),
-    /// The wheel was turned: up is negative.
+    /// One notch of the mouse wheel; up is negative.
     Wheel(i8),
     /// A click on this column and row.
     Click(u16, u16),
-    /// Text that was pasted.
     Paste(String),
-    /// The terminal has another size.
+    /// The new columns and rows of the terminal.
     Resize(u16, u16),
-    /// The store answered.
-    Answer(Request, Answer),
-    /// Somebody wrote to the store.
-    Changed,
-    /// The clock says so; comes once a second.
+    /// An answer from the store.
+    Answer(Query, Answer),
+    /// Another process or thread wrote to the store.
+    StoreChanged,
+    /// The wall-clock time, once a second.
     Tick(Time),
-    /// The import went on.
+    /// Progress of the import.
     Progress(Progress),
-    /// The replay of this number says something.
-    Replay(u64, Told),
+    /// An update of the replay with this number.
+    Replay(u64, ReplayUpdate),
 }
 
-/// What is to be done.
+/// Work outside of the state that an input causes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// Ask the store.
-    Ask(Request),
-    /// Send a session, or a request of it, again.
-    Replay(Order),
-    /// End the replay that is under way.
+    /// Send a query to the store.
+    Query(Query),
+    /// Send a session, or one of its requests, again.
+    Replay(Submission),
+    /// Stop the running replay.
     StopReplay,
     /// Read the two answers to a request of the last replay.
     ReadAnswers(StepIndex),
     /// Put this text on the clipboard.
     Copy(String),
-    /// Draw everything again.
+    /// Draw the whole screen again.
     Redraw,
-    /// Sleep until continued.
+    /// Suspend the process.
     Suspend,
-    /// End.
     Quit,
 }
 
-/// Rows that a notch of the wheel moves.
+/// Rows that one notch of the wheel moves.
 const NOTCH: usize = 3;
 
-/// Takes an input in and says what is to be done.
+/// Applies an input to the state. Returns the work that it causes.
 pub fn update(app: &mut App, input: Input) -> Vec<Effect> {
-    let mut effects = match input {
-        Input::Key(key) => press(app, &key),
+    let mut effects = Vec::new();
+    match input {
+        Input::Key(key) => effects = press(app, &key),
         Input::Wheel(by) => {
             let key = if by < 0 { "up" } else { "down" };
-            (0..NOTCH).flat_map(|_| press(app, key)).collect()
+            effects = (0..NOTCH).flat_map(|_| press(app, key)).collect();
         }
         Input::Click(x, y) => {
             app.notice = None;
-            mouse::click(app, x, y)
+            effects = mouse::click(app, x, y);
         }
-        Input::Paste(text) => {
-            match (&mut app.mode, &mut app.replays.form) {
-                (Mode::Prompt(_, line), _) => line.insert(&text),
-                (Mode::Form, Some(form)) => form.paste(&text),
-                _ => {}
-            }
-            Vec::new()
-        }
-        Input::Resize(width, height) => {
-            app.size = (width, height);
-            Vec::new()
-        }
-        Input::Answer(request, answer) => {
-            take(app, &request, answer);
-            Vec::new()
-        }
-        Input::Changed => {
-            app.pages.changed();
-            Vec::new()
-        }
+        Input::Paste(text) => match (&mut app.mode, &mut app.replays.form) {
+            (Mode::Prompt(_, line), _) => line.insert(&text),
+            (Mode::Form, Some(form)) => form.paste(&text),
+            _ => {}
+        },
+        Input::Resize(width, height) => app.size = (width, height),
+        Input::Answer(query, answer) => take(app, &query, answer),
+        Input::StoreChanged => app.cache.store_changed(),
         Input::Tick(now) => {
             app.now = now;
-            app.pages.beat();
-            Vec::new()
+            app.cache.second_passed();
         }
         Input::Progress(progress) => {
             if matches!(progress, Progress::Done | Progress::Failed(_)) {
-                app.pages.changed();
-                app.pages.beat();
+                app.cache.store_changed();
+                app.cache.second_passed();
             }
             app.progress = Some(progress);
-            Vec::new()
         }
-        Input::Replay(number, told) => {
-            replay::take(app, number, told);
-            Vec::new()
-        }
-    };
-    effects.extend(settle(app));
-    let needed = needs::needs(app);
-    let asked = app.pages.ask(needed).into_iter().chain(app.questions.drain(..));
-    effects.extend(asked.map(Effect::Ask));
+        Input::Replay(number, update) => replay::apply_update(app, number, update),
+    }
+    effects.extend(reconcile(app));
+    let needed = needed_queries::needed_queries(app);
+    let queries = app.cache.select_unsent(needed).into_iter().chain(app.key_queries.drain(..));
+    effects.extend(queries.map(Effect::Query));
     effects
 }
 
@@ -131,60 +113,55 @@ fn press(app: &mut App, key: &str) -> Vec<Effect> {
                 app.mode = Mode::Value(pane::value::scrolled(app, top, motion));
                 Vec::new()
             }
-            Some(Command::CopyValue) => moves::run(app, Command::CopyValue),
+            Some(Command::CopyValue) => commands::run(app, Command::CopyValue),
             _ => {
                 app.mode = Mode::Browse;
                 Vec::new()
             }
         },
-        _ => keys::command(key, app.screen).map(|command| moves::run(app, command)).unwrap_or_default(),
+        _ => keys::command(key, app.screen).map(|command| commands::run(app, command)).unwrap_or_default(),
     }
 }
 
-fn take(app: &mut App, request: &Request, answer: Answer) {
-    match (request, answer) {
-        (Request::Locate { session, filter, message }, Answer::Located(row)) => {
-            if (app.session, &app.filter) == (Some(*session), filter) {
-                match row {
-                    Some(row) => moves::select_message(app, row),
-                    None => app.complain(format!("message {} is not in this list: esc drops the filter", message.0)),
-                }
-            }
+fn take(app: &mut App, query: &Query, answer: Answer) {
+    let is_current = |session, filter| (app.session, &app.filter) == (Some(session), filter);
+    match (query, answer) {
+        (
+            Query::Locate { session, filter, .. }
+            | Query::NextProblem { session, filter, .. }
+            | Query::Group { session, filter, .. }
+            | Query::Groups { session, filter },
+            Answer::Located(_) | Answer::Groups(_),
+        ) if !is_current(*session, filter) => {}
+        (_, Answer::Located(Some(row))) => commands::select_message(app, row),
+        (Query::Locate { message, .. }, Answer::Located(None)) => {
+            app.notify_error(format!("message {} is not in this list: esc clears the filter", message.0));
         }
-        (Request::NextOdd { session, filter, .. }, Answer::Located(row)) => {
-            if (app.session, &app.filter) == (Some(*session), filter) {
-                match row {
-                    Some(row) => moves::select_message(app, row),
-                    None => app.say("nothing odd from here to the end"),
-                }
-            }
-        }
-        (Request::Group { session, filter, .. } | Request::Groups { session, filter }, Answer::Groups(groups)) => {
-            if (app.session, &app.filter) == (Some(*session), filter) {
-                moves::fold_groups(app, groups);
-            }
-        }
-        (Request::LocatePacket(session, packet), Answer::PacketLocated(place)) if app.session == Some(*session) => {
+        (_, Answer::Located(None)) => app.notify("no later message failed or has findings"),
+        (_, Answer::Groups(groups)) => commands::fold_groups(app, groups),
+        (Query::LocatePacket(session, packet), Answer::PacketLocated(place)) if app.session == Some(*session) => {
             match place {
-                Some((connection, row)) => moves::select_packet(app, connection, row),
-                None => app.complain(format!("packet #{packet} was not kept")),
+                Some((connection, row)) => commands::select_packet(app, connection, row),
+                None => app.notify_error(format!("packet #{packet} is not stored")),
             }
         }
-        (Request::Export { path, .. }, Answer::Exported(messages)) => {
-            app.say(format!("{messages} messages written to {}", path.display()));
+        (Query::Export { path, .. }, Answer::Exported(messages)) => {
+            app.notify(format!("{messages} messages written to {}", path.display()));
         }
-        (Request::Draft { session, message }, Answer::Draft(draft)) => {
-            replay::drafted(app, *session, message.is_some(), *draft);
+        (Query::Draft { session, message }, Answer::Draft(draft)) => {
+            replay::open_form(app, *session, message.is_some(), *draft);
         }
-        (_, Answer::Failed(why)) => app.complain(why),
-        (request, answer) => app.pages.take(request, answer),
+        (_, Answer::Failed(why)) => app.notify_error(why),
+        (query, answer) => app.cache.take(query, answer),
     }
 }
 
-/// Makes the state agree with what was just learnt: cursors in their lists, the newest in view, panes on their message. Says what has to be read for it beside what is asked of the store.
-fn settle(app: &mut App) -> Option<Effect> {
-    if let Some(sessions) = app.pages.sessions() {
-        // A session that comes up above must not push another one under the cursor.
+/// Makes the state consistent after an input: cursors are in their lists, the newest message is
+/// visible if followed, and the panes show the selected message. Returns the effect that reads the
+/// answers of a replay, if one is needed.
+fn reconcile(app: &mut App) -> Option<Effect> {
+    if let Some(sessions) = app.cache.sessions() {
+        // A session that appears above must not move the selection to another one.
         let own = app.session.and_then(|own| sessions.iter().position(|row| row.session.number == own));
         let first = sessions.first().map(|row| row.session.number);
         match own {
@@ -193,18 +170,19 @@ fn settle(app: &mut App) -> Option<Effect> {
             None => {}
         }
     }
-    // The newest that is here: where many come at once, the very last is always still on its way.
+    // The newest message that was read. While messages arrive fast, the very last one is still
+    // to be read.
     if app.follow
-        && let Some(last) = app.session.and_then(|session| app.pages.last_message(session, &app.filter))
+        && let Some(last) = app.session.and_then(|session| app.cache.last_message(session, &app.filter))
     {
-        app.cursor_mut(Screen::Messages).selected = app.folds.seen_row(last);
+        app.cursor_mut(Screen::Messages).selected = app.folds.visible_row(last);
     }
     for screen in [Screen::Sessions, app.screen] {
         if let Some(total) = app.rows(screen) {
             let height = layout::list_height(app.size, screen);
-            app.cursor_mut(screen).fit(total, height);
+            app.cursor_mut(screen).keep_visible(total, height);
         }
     }
-    detail::settle(app);
-    replay::settle(app)
+    detail::update_panes(app);
+    replay::answers_to_read(app)
 }

@@ -47,7 +47,7 @@ fn folding_hides_and_a_byte_reveals() {
 }
 
 #[test]
-fn what_is_no_json_has_no_tree_and_depth_is_no_danger() {
+fn other_text_has_no_tree_and_depth_is_harmless() {
     assert!(Tree::new(b"{").is_none());
     assert!(Tree::new(b"").is_none());
     let deep = format!("{}{}", "[".repeat(50_000), "]".repeat(50_000));
@@ -75,9 +75,9 @@ fn json() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// Each node's text, read as JSON, is the value that serde_json has there.
+    /// The text of each node, parsed as JSON, is the value that serde_json finds there.
     #[test]
-    fn nodes_stand_where_the_values_are(value in json(), pretty: bool) {
+    fn nodes_are_where_the_values_are(value in json(), pretty: bool) {
         let text = if pretty { serde_json::to_vec_pretty(&value) } else { serde_json::to_vec(&value) }.unwrap();
         let mut tree = Tree::new(&text).unwrap();
         tree.unfold_all(&text);
@@ -86,10 +86,10 @@ proptest! {
         for node in leaves {
             let own: Value = serde_json::from_slice(&text[node.value.clone()]).unwrap();
             let children = match &own {
-                Value::Object(map) => { prop_assert_eq!(node.kind, Kind::Object(map.len())); map.len() }
-                Value::Array(list) => { prop_assert_eq!(node.kind, Kind::Array(list.len())); list.len() }
-                Value::String(_) => { prop_assert_eq!(node.kind, Kind::String); 0 }
-                _ => { prop_assert_eq!(node.kind, Kind::Plain); 0 }
+                Value::Object(map) => { prop_assert_eq!(node.kind, JsonKind::Object(map.len())); map.len() }
+                Value::Array(list) => { prop_assert_eq!(node.kind, JsonKind::Array(list.len())); list.len() }
+                Value::String(_) => { prop_assert_eq!(node.kind, JsonKind::String); 0 }
+                _ => { prop_assert_eq!(node.kind, JsonKind::Plain); 0 }
             };
             count += children;
         }

@@ -1,4 +1,4 @@
-//! Bytes in hexadecimal and as text; those that the other panes point at are lit.
+//! Bytes in hexadecimal and as text. Bytes that the other panes point at are highlighted.
 
 use ratatui::layout::Rect;
 
@@ -6,32 +6,31 @@ use super::super::app::{App, Focus, focus};
 use super::super::canvas::Canvas;
 use super::super::data::Detail;
 use super::super::layout;
-use super::super::theme::Part;
+use super::super::theme::UiElement;
 use crate::view::paint::Tone;
 use crate::view::units;
 
-/// Columns that rows of so many bytes take: offset, hexadecimal, text.
+/// Width of the pane for rows of this many bytes: offset, hexadecimal, text.
 pub const fn width(row: u16) -> u16 {
     1 + OFFSET + 2 + row * 3 + 1 + row + 1
 }
 
 const OFFSET: u16 = 6;
 
-/// The byte of a row that stands at a column of the pane, in hexadecimal or as text.
+/// The byte of a row at a column of the pane, in hexadecimal or as text.
 pub fn column_at(x: u16, row: usize) -> Option<usize> {
     let hex = usize::from(x).checked_sub(usize::from(1 + OFFSET + 2))?;
     let text = hex.checked_sub(row * 3 + 1);
     Some(text.unwrap_or(hex / 3)).filter(|column| *column < row)
 }
 
-/// `bytes: packet #41, 285 B`
+/// The title: `bytes: packet #41, 285 B`.
 pub fn title(app: &App, detail: &Detail) -> String {
     detail.sources.get(app.detail.source).map_or("bytes".to_owned(), |source| {
         format!("bytes: {}, {}", source.title, units::size(source.bytes.len() as u64))
     })
 }
 
-/// Draws the bytes.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, detail: &Detail) {
     let view = &app.detail;
     let Some(source) = detail.sources.get(view.source) else { return };
@@ -42,7 +41,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, detail: &Detail) {
     rows(canvas, area, &source.bytes, row, view.top, lit, cursor);
 }
 
-/// So many bytes in each row, from row `top` on; some of them lit, one of them under the cursor.
+/// Draws rows of `row` bytes from row `top` on, with highlighted bytes and a cursor.
 pub(super) fn rows(
     canvas: &mut Canvas<'_>,
     area: Rect,
@@ -52,8 +51,8 @@ pub(super) fn rows(
     is_lit: impl Fn(usize) -> bool,
     cursor: Option<usize>,
 ) {
-    let (dim, plain, linked) = (canvas.tone(Tone::Dim), canvas.tone(Tone::Plain), canvas.part(Part::Linked));
-    let selected = canvas.part(Part::Selected);
+    let (dim, plain, linked) = (canvas.tone(Tone::Dim), canvas.tone(Tone::Plain), canvas.element(UiElement::Linked));
+    let selected = canvas.element(UiElement::Selected);
     let hex = area.x + 1 + OFFSET + 2;
     let text = hex + row as u16 * 3 + 1;
     for line in 0..area.height {
@@ -78,7 +77,7 @@ pub(super) fn rows(
             let shown = if visible { char::from(*byte) } else { '·' };
             canvas.put(x, y, 2, &format!("{byte:02x}"), style);
             canvas.put(text + column as u16, y, 1, shown.encode_utf8(&mut [0; 4]), style);
-            // Lit bytes are one bar where they stand side by side.
+            // Adjacent highlighted bytes form one bar.
             if lit && column + 1 < seen.len() && is_lit(offset + 1) {
                 canvas.put(x + 2, y, 1, " ", linked);
             }

@@ -1,10 +1,11 @@
-//! Findings, grouped by rule, the worst first; below them the manual of the rule that is selected.
+//! Findings grouped by rule, the most severe first. Below them is the manual of the selected rule.
 
 use ratatui::layout::Rect;
 
-use super::super::app::{App, Screen};
+use super::super::app::App;
 use super::super::canvas::{Canvas, Cell, Column};
 use super::super::data::FindingLine;
+use super::super::screen::Screen;
 use super::{packets, table};
 use crate::findings;
 use crate::view::paint::Tone;
@@ -14,25 +15,25 @@ const COLUMNS: &[Column] = &[
     Column::new(" ", 1),
     Column::new("rule, finding", 30).grows(1),
     Column::new("messages", 12),
-    Column::new("packets", 12).from(100),
+    Column::new("packets", 12).shown_from(100),
 ];
 
-/// Lines of the manual of a rule, with the line above it.
+/// Lines of a rule's manual, with the line above it.
 const MANUAL: std::ops::RangeInclusive<u16> = 9..=14;
 
-/// Below this the list has all the room.
+/// Below this height the list gets all the room.
 const TALL: u16 = 18;
 
-/// The list, above the manual where there is room for both.
+/// The area of the list, above the manual if there is room for both.
 pub fn list_area(body: Rect) -> Rect {
     let below = if body.height >= TALL { (body.height / 3).clamp(*MANUAL.start(), *MANUAL.end()) } else { 0 };
     Rect { height: body.height - below, ..body }
 }
 
-/// Draws the groups, and the manual of the rule that is selected.
+/// Draws the groups, and the manual of the selected rule.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let list = list_area(area);
-    let lines = app.session.and_then(|session| app.pages.findings(session)).unwrap_or_default();
+    let lines = app.session.and_then(|session| app.cache.findings.of(session)).map(Vec::as_slice).unwrap_or_default();
     groups(app, canvas, list, lines);
     let selected = lines.get(app.cursor(Screen::Findings).selected);
     if let Some(line) = selected.filter(|_| list.height < area.height) {
@@ -44,7 +45,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
 fn groups(app: &App, canvas: &mut Canvas<'_>, area: Rect, lines: &[FindingLine]) {
     let theme = canvas.theme;
     let tone = |tone| theme.tone(tone);
-    table(app, canvas, area, COLUMNS, "no findings: nothing odd was seen", |row| match lines.get(row)? {
+    table(app, canvas, area, COLUMNS, "no findings: no rule was broken", |row| match lines.get(row)? {
         FindingLine::Rule { id, severity, title, count } => Some(vec![
             Cell::new("!", tone((*severity).into())),
             Cell::new(format!("{id}  {title}"), tone((*severity).into())),
@@ -63,7 +64,7 @@ fn groups(app: &App, canvas: &mut Canvas<'_>, area: Rect, lines: &[FindingLine])
     });
 }
 
-/// What is wrong, in full, and where the specification says so.
+/// Draws the manual of a rule, with its reference to the specification.
 fn manual(canvas: &mut Canvas<'_>, area: Rect, line: &FindingLine) {
     let (dim, plain) = (canvas.tone(Tone::Dim), canvas.tone(Tone::Plain));
     let (id, text) = match line {
@@ -79,7 +80,7 @@ fn manual(canvas: &mut Canvas<'_>, area: Rect, line: &FindingLine) {
             ("remedy", rule.remedy),
             ("see", rule.spec),
         ]),
-        // A rule that only another version knows.
+        // A rule that only another version of mcptap has.
         (None, FindingLine::Rule { title, .. }) => words.push(("rule", title)),
         (None, FindingLine::Finding(finding)) => words.extend([("rule", &*finding.title), ("see", &*finding.spec)]),
     }

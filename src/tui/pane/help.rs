@@ -1,28 +1,31 @@
-//! The help: the table of keys, and nothing else.
+//! The help: the key table.
 
 use ratatui::layout::Rect;
 
-use super::super::app::{App, Screen};
+use super::super::app::App;
 use super::super::canvas::Canvas;
-use super::super::keys::{KEYS, Motion, Where, sign};
-use super::super::theme::Part;
+use super::super::keys::{KEYS, KeyScope, Motion, sign};
+use super::super::screen::Screen;
+use super::super::theme::UiElement;
 use crate::view::paint::Tone;
 
-/// Columns of keys and what they do.
+/// Width of a column of keys and their help.
 const COLUMN: u16 = 78;
 
-/// Lines of the help: a heading, or keys and what they do. What the screen has of its own comes first.
+/// The lines of the help: headings, and keys with their help. The keys of the screen come first.
 fn lines(screen: Screen) -> Vec<(String, &'static str)> {
-    const GENERAL: [Where; 2] = [Where::Lists, Where::Everywhere];
-    const SPECIAL: [Where; 5] = [Where::Messages, Where::Sequence, Where::Detail, Where::Packets, Where::Replay];
-    let (here, elsewhere): (Vec<Where>, Vec<Where>) = SPECIAL.into_iter().partition(|place| place.holds(screen));
+    const GENERAL: [KeyScope; 2] = [KeyScope::Lists, KeyScope::Everywhere];
+    const SPECIAL: [KeyScope; 5] =
+        [KeyScope::Messages, KeyScope::Sequence, KeyScope::Detail, KeyScope::Packets, KeyScope::Replay];
+    let (here, elsewhere): (Vec<KeyScope>, Vec<KeyScope>) =
+        SPECIAL.into_iter().partition(|place| place.includes(screen));
     let mut lines = Vec::new();
     for place in here.into_iter().chain(GENERAL).chain(elsewhere) {
         if !lines.is_empty() {
             lines.push((String::new(), ""));
         }
         lines.push((place.title().to_owned(), ""));
-        for binding in KEYS.iter().filter(|binding| binding.on == place) {
+        for binding in KEYS.iter().filter(|binding| binding.scope == place) {
             let keys: Vec<&str> = binding.keys.iter().map(|key| sign(key)).collect();
             lines.push((format!("  {}", keys.join(" ")), binding.help));
         }
@@ -30,7 +33,7 @@ fn lines(screen: Screen) -> Vec<(String, &'static str)> {
     lines
 }
 
-/// Where the help stands, and how many columns of keys it has.
+/// The area of the help, and its number of columns.
 fn area((width, height): (u16, u16)) -> (Rect, u16) {
     let columns = (width.saturating_sub(6) / COLUMN).clamp(1, 3);
     let own = (columns * COLUMN + 2).min(width.saturating_sub(4));
@@ -41,18 +44,18 @@ fn area((width, height): (u16, u16)) -> (Rect, u16) {
 pub fn scrolled(app: &App, top: usize, motion: Motion) -> usize {
     let (area, columns) = area(app.size);
     let height = usize::from(area.height.saturating_sub(2)).max(1);
-    // The columns go on with each other: all of them move.
+    // The text continues from column to column, so all columns scroll.
     motion.scrolled(top, height * usize::from(columns), lines(app.screen).len())
 }
 
-/// Draws it over the screen.
+/// Draws the help over the screen.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, top: usize) {
     let (area, columns) = area(app.size);
     let lines = lines(app.screen);
     let rows = usize::from(area.height.saturating_sub(2));
     let fits = lines.len() <= rows * usize::from(columns);
-    canvas.boxed(area, "keys", if fits { "any key closes" } else { "↑ ↓ scroll · any other key closes" });
-    let key = canvas.part(Part::Key);
+    canvas.draw_box(area, "keys", if fits { "any key closes" } else { "↑ ↓ scroll · any other key closes" });
+    let key = canvas.element(UiElement::Key);
     let (plain, strong) = (canvas.tone(Tone::Plain), canvas.tone(Tone::Strong));
     for (at, (keys, help)) in lines.iter().skip(top).take(rows * usize::from(columns)).enumerate() {
         let (column, y) = ((at / rows) as u16, area.y + 1 + (at % rows) as u16);

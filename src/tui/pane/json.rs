@@ -1,4 +1,4 @@
-//! The JSON of a message, folded and unfolded.
+//! The JSON of a message as a tree.
 
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -6,15 +6,15 @@ use ratatui::style::Style;
 use super::super::app::{App, Focus, focus};
 use super::super::canvas::Canvas;
 use super::super::data::Detail;
-use super::super::json::{Kind, Name, Node};
-use super::super::theme::Part;
+use super::super::json::{JsonKind, Node, PathStep};
+use super::super::theme::UiElement;
 use super::packets;
 use crate::view::paint::Tone;
 
-/// Bytes of one value that are looked at: more than any screen is wide.
+/// Limit of the bytes of one value: more than any screen is wide.
 const SHOWN: usize = 1_024;
 
-/// `json: $.result.content[0] in #41`
+/// The title: `json  $.result.content[0]  in #41`.
 pub fn title(app: &App, detail: &Detail) -> String {
     let view = &app.detail;
     if view.tree.is_empty() {
@@ -25,7 +25,7 @@ pub fn title(app: &App, detail: &Detail) -> String {
     if carriers.is_empty() { format!("json  {path}") } else { format!("json  {path}  in {}", packets(&carriers)) }
 }
 
-/// Draws the tree; what is no JSON as text.
+/// Draws the tree, or the text if it is not JSON.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, detail: &Detail) {
     let view = &app.detail;
     if view.tree.is_empty() {
@@ -38,13 +38,13 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, detail: &Detail) {
         let pieces = pieces(canvas, node, detail.text());
         canvas.pieces(area.x, y, area.width, &pieces);
         let place = Rect { y, height: 1, ..area };
-        let found = view.found.as_ref().is_some_and(|found| {
+        let found = view.search.as_ref().is_some_and(|found| {
             let range = node.range();
-            !node.open && found.places.iter().any(|at| range.contains(at))
+            !node.open && found.offsets.iter().any(|at| range.contains(at))
         });
         if found {
-            let style = canvas.part(Part::Found);
-            canvas.lay(Rect { width: 1, ..place }, style);
+            let style = canvas.element(UiElement::Found);
+            canvas.apply_style(Rect { width: 1, ..place }, style);
         }
         if row == view.json.selected {
             canvas.select(place, focus(app) == Focus::Json);
@@ -54,29 +54,29 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, detail: &Detail) {
 }
 
 fn pieces(canvas: &Canvas<'_>, node: &Node, text: &[u8]) -> Vec<(String, Style)> {
-    let fold = match (node.folds(), node.open) {
+    let fold = match (node.has_children(), node.open) {
         (true, true) => "▾ ",
         (true, false) => "▸ ",
         (false, _) => "  ",
     };
     let dim = canvas.tone(Tone::Dim);
     let mut pieces = vec![(format!(" {:1$}{fold}", "", node.depth * 2), dim)];
-    match &node.name {
-        Name::Root => {}
-        Name::Member(range) => {
+    match &node.step {
+        PathStep::Root => {}
+        PathStep::Member(range) => {
             let name = range.start + 1..range.end.saturating_sub(1);
-            pieces.push((format!("{}  ", words(text, name)), canvas.part(Part::Name)));
+            pieces.push((format!("{}  ", words(text, name)), canvas.element(UiElement::Name)));
         }
-        Name::Element(index) => pieces.push((format!("{index}  "), dim)),
+        PathStep::Element(index) => pieces.push((format!("{index}  "), dim)),
     }
     let value = node.value.start..node.value.end.min(node.value.start + SHOWN);
     match node.kind {
-        Kind::Object(0) => pieces.push(("{}".to_owned(), dim)),
-        Kind::Array(0) => pieces.push(("[]".to_owned(), dim)),
-        Kind::Object(members) => pieces.push((format!("{{{members}}}"), dim)),
-        Kind::Array(elements) => pieces.push((format!("[{elements}]"), dim)),
-        Kind::String => pieces.push((words(text, value), canvas.part(Part::Text))),
-        Kind::Plain => pieces.push((words(text, value), canvas.part(Part::Number))),
+        JsonKind::Object(0) => pieces.push(("{}".to_owned(), dim)),
+        JsonKind::Array(0) => pieces.push(("[]".to_owned(), dim)),
+        JsonKind::Object(members) => pieces.push((format!("{{{members}}}"), dim)),
+        JsonKind::Array(elements) => pieces.push((format!("[{elements}]"), dim)),
+        JsonKind::String => pieces.push((words(text, value), canvas.element(UiElement::Text))),
+        JsonKind::Plain => pieces.push((words(text, value), canvas.element(UiElement::Number))),
     }
     pieces
 }

@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 use super::super::app::{App, Focus, focus};
 use super::super::canvas::Canvas;
 use super::super::data::{Detail, LayerNode};
-use super::super::theme::Part;
+use super::super::theme::UiElement;
 use crate::view::paint::Tone;
 
 /// Draws the tree.
@@ -19,11 +19,11 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, detail: &Detail) {
         let y = area.y + line;
         let place = Rect { y, height: 1, ..area };
         let folds = self::node(canvas, place, &detail.nodes, index, |name| view.is_open(name));
-        // Packets that carry the field that is selected in the JSON.
-        let packet = node.place.as_ref().and_then(|(source, _)| detail.sources.get(*source)?.packet);
+        // Highlights packets that carry the field selected in the JSON.
+        let packet = node.location.as_ref().and_then(|(source, _)| detail.sources.get(*source)?.packet);
         if folds && node.name.starts_with("packet") && packet.is_some_and(|packet| carriers.contains(&packet)) {
-            let style = canvas.part(Part::Linked);
-            canvas.lay(Rect { width: 1, ..place }, style);
+            let style = canvas.element(UiElement::Linked);
+            canvas.apply_style(Rect { width: 1, ..place }, style);
         }
         if row == view.layers.selected {
             canvas.select(place, focus(app) == Focus::Layers);
@@ -32,7 +32,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, detail: &Detail) {
     canvas.scroll_bar(area, view.layers.top, view.rows.len());
 }
 
-/// Draws a layer or a field on its line; says whether there is something below it.
+/// Draws a layer or a field on its line. Returns whether it has children.
 pub(super) fn node(
     canvas: &mut Canvas<'_>,
     line: Rect,

@@ -1,5 +1,6 @@
-//! The panes: what stands on each screen, one file each. All are plain functions of the state.
+//! The panes: the contents of each screen, one file each. All are plain functions of the state.
 
+pub mod all_servers;
 pub mod bytes;
 pub mod detail;
 pub mod findings;
@@ -16,7 +17,6 @@ pub mod statistics;
 pub mod stderr;
 pub mod steps;
 pub mod summary;
-pub mod together;
 pub mod tools;
 pub mod value;
 pub mod welcome;
@@ -24,10 +24,10 @@ pub mod welcome;
 use ratatui::layout::Rect;
 
 use super::app::App;
-use super::canvas::{Canvas, Cell, Column, List};
+use super::canvas::{Canvas, Cell, Column, TableView};
 use crate::capture::PacketNumber;
 
-/// The table of a screen, or a sentence where there is nothing in it.
+/// Draws the table of a screen, or a sentence if it is empty.
 fn table(
     app: &App,
     canvas: &mut Canvas<'_>,
@@ -40,7 +40,7 @@ fn table(
         None => canvas.message(area, "…"),
         Some(0) => canvas.message(area, empty),
         Some(total) => {
-            let list = List { cursor: *app.cursor(app.screen), total, active: true };
+            let list = TableView { cursor: *app.cursor(app.screen), total, active: true };
             canvas.table(area, columns, list, row);
         }
     }

@@ -1,11 +1,11 @@
-//! Packets of a connection, with what TCP analysis says of them.
+//! Packets of a connection, with the results of TCP analysis.
 
 use ratatui::layout::Rect;
 
-use super::super::app::{App, fitting};
+use super::super::app::{App, unfoldable_layers};
 use super::super::canvas::{Canvas, Cell, Column};
 use super::super::data::PacketRow;
-use super::super::theme::Part;
+use super::super::theme::UiElement;
 use super::messages::direction;
 use super::{bytes, layers, table};
 use crate::decode::tcp::{Facts, Flags};
@@ -20,10 +20,10 @@ const COLUMNS: &[Column] = &[
     Column::new(" ", 1),
     Column::new("flags", 14),
     Column::new("seq", 10).right(),
-    Column::new("ack", 10).right().from(90),
-    Column::new("window", 8).right().from(100),
+    Column::new("ack", 10).right().shown_from(90),
+    Column::new("window", 8).right().shown_from(100),
     Column::new("payload", 8).right(),
-    Column::new("wire", 8).right().from(110),
+    Column::new("wire", 8).right().shown_from(110),
     Column::new("analysis", 8).grows(1),
 ];
 
@@ -33,7 +33,8 @@ const ABOUT: u16 = 3;
 /// From this height on the selected packet is shown below the list.
 const TALL: u16 = 30;
 
-/// The list of packets, between what is said of the connection and, where there is room, the selected packet.
+/// The area of the list, between the lines about the connection and, if there is room,
+/// the selected packet.
 pub fn list_area(body: Rect) -> Rect {
     let above = ABOUT.min(body.height / 2);
     let below = if has_detail(body) { (body.height / 2).min(30) } else { 0 };
@@ -45,21 +46,21 @@ pub fn has_detail(body: Rect) -> bool {
     body.height >= TALL
 }
 
-/// The selected packet: its headers, as far as they fit, and its bytes.
+/// Draws the selected packet: its headers, as far as they fit, and its bytes.
 fn detail(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
-    let Some(packet) = app.session.and_then(|session| app.pages.packet(session)) else { return };
+    let Some(packet) = app.session.and_then(|session| app.cache.packet.of(session)) else { return };
     let row = if area.width >= 2 * bytes::width(16) { 16 } else { 8 };
     let right = Rect { x: area.right() - bytes::width(row), width: bytes::width(row), ..area };
     let left = Rect { width: right.x - 1 - area.x, ..area };
-    let border = canvas.part(Part::Border);
+    let border = canvas.element(UiElement::Border);
     canvas.put(left.right(), area.y - 1, 1, "┬", border);
-    canvas.upright(left.right(), area, border);
+    canvas.vertical_line(left.right(), area, border);
     let dim = canvas.tone(Tone::Dim);
     canvas.put(area.x + 1, area.y - 1, left.width, " headers ", dim);
     let length = units::size(packet.source.bytes.len() as u64);
     canvas.put(right.x + 1, area.y - 1, right.width - 1, &format!(" {}, {length} ", packet.source.title), dim);
-    // Fields of the outer headers are the first that can be spared.
-    let unfolded = fitting(&packet.nodes, area.height.into());
+    // Fields of the outer headers are left out first.
+    let unfolded = unfoldable_layers(&packet.nodes, area.height.into());
     let mut open = false;
     let nodes = packet.nodes.iter().enumerate().filter(|(_, node)| {
         open = if node.depth == 0 { unfolded.contains(&node.name) } else { open };
@@ -84,7 +85,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
         canvas.divide(area, list.bottom());
         detail(app, canvas, Rect { y: list.bottom() + 1, height: area.bottom() - list.bottom() - 1, ..area });
     }
-    table(app, canvas, list, COLUMNS, "no packets of this connection were kept", |row| {
+    table(app, canvas, list, COLUMNS, "no packets of this connection are stored", |row| {
         let packet = app.packet(row)?;
         let (arrow, side) = match packet.from {
             Some(from) if from == packet.client => direction(Direction::ClientToServer),
@@ -99,7 +100,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
             Cell::new(super::messages::relative(app, packet.time), tone(Tone::Dim)),
             Cell::new(arrow, tone(side)),
             Cell::new(segment.map(|segment| flags(segment.flags)).unwrap_or_default(), tone(Tone::Plain)),
-            // Relative as Wireshark's: the SYN takes number 0, so the stream begins at 1.
+            // Relative numbers as in Wireshark: the SYN has number 0, so the stream begins at 1.
             Cell::new(number(segment.map(sequence)), tone(Tone::Dim)),
             Cell::new(number(segment.and_then(|segment| segment.acknowledged).map(|end| end + 1)), tone(Tone::Dim)),
             Cell::new(number(segment.map(|segment| segment.window.into())), tone(Tone::Dim)),
@@ -110,9 +111,9 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     });
 }
 
-/// Who is connected, and what TCP says of the whole: two lines.
+/// Draws two lines about the connection: its endpoints, and the figures of TCP.
 fn about(app: &App, canvas: &mut Canvas<'_>, area: Rect, connection: &Connection, count: usize) {
-    let (dim, plain, key) = (canvas.tone(Tone::Dim), canvas.tone(Tone::Strong), canvas.part(Part::Key));
+    let (dim, plain, key) = (canvas.tone(Tone::Dim), canvas.tone(Tone::Strong), canvas.element(UiElement::Key));
     let which = format!("connection {} of {count}", app.connection.min(count - 1) + 1);
     let (ends, facts) = match &connection.kind {
         ConnectionKind::Tcp(facts) => {
@@ -131,7 +132,7 @@ fn about(app: &App, canvas: &mut Canvas<'_>, area: Rect, connection: &Connection
     }
 }
 
-/// What was counted on a TCP connection.
+/// The figures of a TCP connection.
 fn tcp(facts: &Facts, client: Side) -> Vec<String> {
     let mut words = Vec::new();
     words.push(match facts.round_trip() {
@@ -142,7 +143,7 @@ fn tcp(facts: &Facts, client: Side) -> Vec<String> {
         let end = &facts.ends[side.index()];
         let mut counted = vec![format!("{arrow} {}, {}", units::count(end.packets, "packet"), units::size(end.bytes))];
         if end.retransmissions > 0 {
-            counted.push(format!("{} sent again", end.retransmissions));
+            counted.push(format!("{} retransmitted", end.retransmissions));
         }
         for (times, what) in
             [(end.duplicate_acks, "duplicate ACK"), (end.zero_windows, "zero window"), (end.keep_alives, "keep-alive")]

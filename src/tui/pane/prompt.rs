@@ -1,31 +1,34 @@
-//! The line at the bottom, and above it what can follow or what is wrong.
+//! The line at the bottom, and above it the completions or the error.
 
 use unicode_width::UnicodeWidthStr;
 
 use super::super::app::{App, Prompt, completions};
 use super::super::canvas::Canvas;
 use super::super::editor::Editor;
-use super::super::layout::prompt_sign;
-use super::super::theme::Part;
+use super::super::theme::UiElement;
 use crate::filter::Filter;
 use crate::view::paint::Tone;
 
-/// Completions shown at once.
+/// Limit of the completions shown at once.
 const SHOWN: usize = 8;
 
-/// Draws the line over the bottom of the screen; says where the terminal's cursor belongs.
+/// Draws the line over the bottom of the screen. Returns the position of the terminal's cursor.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, prompt: Prompt, line: &Editor) -> (u16, u16) {
     let area = canvas.buffer.area;
     let y = area.bottom() - 1;
-    let sign = prompt_sign(prompt);
+    let sign = match prompt {
+        Prompt::Filter => "filter ",
+        Prompt::Search => "search ",
+        Prompt::Command => ":",
+    };
     let start = sign.width() as u16 + 1;
     let room = area.width.saturating_sub(start + 1);
-    // A long line is seen around its cursor.
+    // A long line is scrolled to its cursor.
     let column = line.position().1;
     let hidden = column.saturating_sub(usize::from(room.saturating_sub(1)));
     let seen = skip_columns(line.text(), hidden);
     blank(canvas, y);
-    let (key, plain) = (canvas.part(Part::Key), canvas.tone(Tone::Plain));
+    let (key, plain) = (canvas.element(UiElement::Key), canvas.tone(Tone::Plain));
     canvas.put(1, y, start, sign, key);
     canvas.put(start, y, room, seen, plain);
     above(app, canvas, prompt, line, y, start);
@@ -39,7 +42,7 @@ fn above(app: &App, canvas: &mut Canvas<'_>, prompt: Prompt, line: &Editor, y: u
         _ => None,
     };
     let offered = completions(prompt, line.text(), line.cursor());
-    // What is being written is incomplete most of the time: that is said, but not shouted.
+    // A filter that is being written is incomplete most of the time, so its error is dim.
     if let Some(error) = &error {
         let tone = if app.notice.is_some() || offered.is_empty() { Tone::Error } else { Tone::Dim };
         let style = canvas.tone(tone);
@@ -51,7 +54,7 @@ fn above(app: &App, canvas: &mut Canvas<'_>, prompt: Prompt, line: &Editor, y: u
         canvas.put(x + 1, y - 1, area.width.saturating_sub(x + 2), &error.to_string(), style);
     }
     let bottom = if error.is_some() { y - 1 } else { y };
-    let (name, dim) = (canvas.part(Part::Key), canvas.tone(Tone::Dim));
+    let (name, dim) = (canvas.element(UiElement::Key), canvas.tone(Tone::Dim));
     let rows = offered.len().min(SHOWN).min(usize::from(bottom.saturating_sub(2)));
     for (row, completion) in offered.iter().take(rows).enumerate() {
         let y = bottom - rows as u16 + row as u16;

@@ -1,4 +1,4 @@
-//! A replay: how far it is, its requests, and the two answers of the selected one beside each other.
+//! A replay: its progress, its requests, and both answers to the selected one, side by side.
 //!
 //! ```text
 //! │ tools/call get_weather  →  python server.py            2025-11-25        │
@@ -16,12 +16,13 @@ pub mod form;
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use super::super::app::{App, Screen};
-use super::super::canvas::{Canvas, Cell, Column, List};
+use super::super::app::App;
+use super::super::canvas::{Canvas, Cell, Column, TableView};
 use super::super::layout;
-use super::super::replay::beside::{Mark, Row};
-use super::super::replay::run::{Run, Stage, State};
-use super::super::theme::Part;
+use super::super::replay::run::{RequestState, Run, Stage};
+use super::super::replay::side_by_side::{AlignedRow, RowMatch};
+use super::super::screen::Screen;
+use super::super::theme::UiElement;
 use crate::compare::{Answer, Outcome, text};
 use crate::view::paint::Tone;
 use crate::view::{safe, units};
@@ -34,16 +35,15 @@ const COLUMNS: &[Column] = &[
     Column::new("recorded", 8).right(),
 ];
 
-/// Draws the screen.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let Some(run) = &app.replays.run else {
-        return canvas.message(area, "nothing was replayed yet: R sends the selected request, or the session, again");
+        return canvas.message(area, "nothing was replayed yet: R sends the selected request or the session again");
     };
     let areas = layout::replay(area);
     status(run, canvas, areas.status);
-    let list = List { cursor: *app.cursor(Screen::Replay), total: run.rows.len(), active: !run.in_answers };
+    let list = TableView { cursor: *app.cursor(Screen::Replay), total: run.rows.len(), active: !run.answers_focused };
     if let Stage::Failed(why) = &run.stage {
-        failed(canvas, areas.list, why);
+        sentence(canvas, areas.list, why, Tone::Error);
     } else {
         requests(run, canvas, areas.list, list);
     }
@@ -52,42 +52,43 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
 
 fn status(run: &Run, canvas: &mut Canvas<'_>, area: Rect) {
     let (strong, dim) = (canvas.tone(Tone::Strong), canvas.tone(Tone::Dim));
-    let (what, target) = match &run.order {
-        Some(order) => {
-            let what = match &order.call {
-                Some(call) => format!("request {} of session {}", call.message.0, order.session.0),
-                None => format!("session {}", order.session.0),
+    let (what, target) = match &run.submission {
+        Some(submission) => {
+            let what = match &submission.call {
+                Some(call) => format!("request {} of session {}", call.message.0, submission.session.0),
+                None => format!("session {}", submission.session.0),
             };
-            let edited = order.call.as_ref().is_some_and(|call| call.params.is_some());
-            (format!("{what}{}", if edited { ", edited" } else { "" }), order.target.as_str())
+            let edited = submission.call.as_ref().is_some_and(|call| call.params.is_some());
+            (format!("{what}{}", if edited { ", edited" } else { "" }), submission.target.as_str())
         }
         None => (String::new(), ""),
     };
     let revision = run.revision.as_ref().map(|revision| format!("   {revision}")).unwrap_or_default();
     let pieces = [(what, strong), ("  →  ".to_owned(), dim), (target.to_owned(), strong), (revision, dim)];
     canvas.pieces(area.x + 1, area.y, area.width.saturating_sub(2), &pieces);
-    let (said, tone) = said(run);
+    let (sentence_text, tone) = status_sentence(run);
     let style = canvas.tone(tone);
-    canvas.put(area.x + 1, area.y + 1, area.width.saturating_sub(2), &said, style);
+    canvas.put(area.x + 1, area.y + 1, area.width.saturating_sub(2), &sentence_text, style);
 }
 
-/// How the replay is, in a sentence.
-fn said(run: &Run) -> (String, Tone) {
+/// The state of the replay in a sentence.
+fn status_sentence(run: &Run) -> (String, Tone) {
     match &run.stage {
         Stage::Reading => ("reading the recording …".to_owned(), Tone::Warning),
         Stage::Running => {
-            let sent = run.rows.iter().filter(|row| row.state == State::Sent).count();
-            let over = run.rows.iter().filter(|row| !matches!(row.state, State::Waiting | State::Sent)).count();
-            (format!("{over} of {} done, {sent} under way: esc ends it", run.rows.len()), Tone::Warning)
+            let sent = run.rows.iter().filter(|row| row.state == RequestState::Sent).count();
+            let over =
+                run.rows.iter().filter(|row| !matches!(row.state, RequestState::Waiting | RequestState::Sent)).count();
+            (format!("{over} of {} done, {sent} in flight: esc stops the replay", run.rows.len()), Tone::Warning)
         }
-        Stage::Stopping => ("ending …".to_owned(), Tone::Warning),
-        Stage::Failed(_) => ("it could not be replayed".to_owned(), Tone::Error),
+        Stage::Stopping => ("stopping …".to_owned(), Tone::Warning),
+        Stage::Failed(_) => ("the replay failed".to_owned(), Tone::Error),
         Stage::Finished => {
             let Some(report) = run.report() else { return (String::new(), Tone::Plain) };
             let (slower, stopped) =
                 (report.slower().count() as u64, run.finished.as_ref().is_some_and(|it| it.stopped));
             let slower = if slower > 0 { format!(", {slower} slower") } else { String::new() };
-            let stopped = if stopped { "ended early: " } else { "" };
+            let stopped = if stopped { "stopped early: " } else { "" };
             let note = report.notes.first().map(|note| format!("   {note}")).unwrap_or_default();
             let summary = summary(run);
             (format!("{stopped}{summary}{slower}{note}"), if report.is_same() { Tone::Good } else { Tone::Error })
@@ -95,11 +96,11 @@ fn said(run: &Run) -> (String, Tone) {
     }
 }
 
-/// Of the requests in the list: what was not asked for is not counted.
+/// The counts of outcomes among the listed requests.
 fn summary(run: &Run) -> String {
-    let outcome = |row: &State| match row {
-        State::Compared(outcome, _) => Some(*outcome),
-        State::Skipped(_) => Some(Outcome::Skipped),
+    let outcome = |row: &RequestState| match row {
+        RequestState::Compared(outcome, _) => Some(*outcome),
+        RequestState::Skipped(_) => Some(Outcome::Skipped),
         _ => None,
     };
     let count = |wanted: &Outcome| run.rows.iter().filter(|row| outcome(&row.state) == Some(*wanted)).count();
@@ -108,30 +109,22 @@ fn summary(run: &Run) -> String {
     format!("{}: {}", units::count(run.rows.len() as u64, "request"), counts.join(", "))
 }
 
-fn failed(canvas: &mut Canvas<'_>, area: Rect, why: &str) {
-    let style = canvas.tone(Tone::Error);
-    let lines = safe::wrap(why, usize::from(area.width.saturating_sub(4)).max(1));
-    for (line, text) in lines.iter().take(area.height.into()).enumerate() {
-        canvas.put(area.x + 2, area.y + line as u16, area.width.saturating_sub(4), text, style);
-    }
-}
-
-fn requests(run: &Run, canvas: &mut Canvas<'_>, area: Rect, list: List) {
+fn requests(run: &Run, canvas: &mut Canvas<'_>, area: Rect, list: TableView) {
     let theme = canvas.theme;
     canvas.table(area, COLUMNS, list, |row| {
         let row = run.rows.get(row)?;
         let tone = |tone| theme.tone(tone);
         let latency = match row.state {
-            State::Answered(latency) | State::Compared(_, latency) => latency,
+            RequestState::Answered(latency) | RequestState::Compared(_, latency) => latency,
             _ => None,
         };
         let (words, own) = match &row.state {
-            State::Waiting => ("waiting".to_owned(), Tone::Dim),
-            State::Sent => ("sent …".to_owned(), Tone::Warning),
-            State::Answered(Some(_)) => ("answered".to_owned(), Tone::Plain),
-            State::Answered(None) => ("no answer".to_owned(), Tone::Error),
-            State::Skipped(why) => (format!("not sent: {why}"), Tone::Dim),
-            State::Compared(outcome, _) => (text::words(*outcome).to_owned(), outcome_tone(*outcome)),
+            RequestState::Waiting => ("waiting".to_owned(), Tone::Dim),
+            RequestState::Sent => ("sent …".to_owned(), Tone::Warning),
+            RequestState::Answered(Some(_)) => ("answered".to_owned(), Tone::Plain),
+            RequestState::Answered(None) => ("no answer".to_owned(), Tone::Error),
+            RequestState::Skipped(why) => (format!("not sent: {why}"), Tone::Dim),
+            RequestState::Compared(outcome, _) => (text::words(*outcome).to_owned(), outcome_tone(*outcome)),
         };
         let duration = |latency: Option<i64>| latency.map(units::duration).unwrap_or_default();
         Some(vec![
@@ -153,18 +146,16 @@ fn outcome_tone(outcome: Outcome) -> Tone {
     }
 }
 
-/// The two answers, or why there are none.
+/// Draws the two answers, or the reason why there are none.
 fn answers(app: &App, run: &Run, canvas: &mut Canvas<'_>, body: Rect, areas: layout::ReplayAreas) {
     let (old, new) = (areas.old, areas.new);
     let y = old.y - 1;
     canvas.divide(body, y);
-    let border = canvas.part(Part::Border);
+    let border = canvas.element(UiElement::Border);
     canvas.put(old.right(), y, 1, "┬", border);
-    for y in old.y..old.bottom() {
-        canvas.put(old.right(), y, 1, "│", border);
-    }
+    canvas.vertical_line(old.right(), old, border);
     let selected = app.cursor(Screen::Replay).selected;
-    let style = if run.in_answers { canvas.part(Part::Tab) } else { canvas.tone(Tone::Dim) };
+    let style = if run.answers_focused { canvas.element(UiElement::Tab) } else { canvas.tone(Tone::Dim) };
     let mut title = |area: Rect, text: &str| {
         let x = canvas.put(area.x + 1, y, 1, " ", style);
         let x = canvas.put(x, y, area.width.saturating_sub(4), text, style);
@@ -174,19 +165,16 @@ fn answers(app: &App, run: &Run, canvas: &mut Canvas<'_>, body: Rect, areas: lay
         title(old, "recorded");
         title(new, "now");
         let why = run.pair(selected).and_then(|pair| pair.why.clone()).unwrap_or_default();
-        return if why.is_empty() {
-        } else {
-            sentence(canvas, new, &why)
-        };
+        return sentence(canvas, new, &why, Tone::Dim);
     };
     title(old, &format!("recorded: {}", kind(recorded)));
     title(new, &format!("now: {}", kind(now)));
     let mut y = old.y;
-    for row in run.beside().iter().skip(run.top(old.height.into())) {
+    for row in run.aligned_rows().iter().skip(run.top(old.height.into())) {
         if y >= old.bottom() {
             break;
         }
-        y += beside(
+        y += draw_row(
             canvas,
             row,
             Rect { y, height: old.bottom() - y, ..old },
@@ -195,7 +183,7 @@ fn answers(app: &App, run: &Run, canvas: &mut Canvas<'_>, body: Rect, areas: lay
     }
 }
 
-/// What an answer is; a tool that failed is something else than a request that did.
+/// The kind of an answer. A failed tool differs from a failed request.
 fn kind(answer: &Answer) -> &'static str {
     match answer {
         Answer::Result(_) => "result",
@@ -206,28 +194,27 @@ fn kind(answer: &Answer) -> &'static str {
     }
 }
 
-fn sentence(canvas: &mut Canvas<'_>, area: Rect, text: &str) {
-    let style = canvas.tone(Tone::Dim);
-    for (line, text) in
-        safe::wrap(text, usize::from(area.width.saturating_sub(4)).max(1)).iter().take(area.height.into()).enumerate()
-    {
-        canvas.put(area.x + 2, area.y + line as u16, area.width.saturating_sub(4), text, style);
+fn sentence(canvas: &mut Canvas<'_>, area: Rect, text: &str, tone: Tone) {
+    let style = canvas.tone(tone);
+    let width = area.width.saturating_sub(4);
+    for (y, line) in (area.y..area.bottom()).zip(safe::wrap(text, usize::from(width).max(1))) {
+        canvas.put(area.x + 2, y, width, &line, style);
     }
 }
 
-/// A row of both sides, its lines broken; says how many lines it took.
-fn beside(canvas: &mut Canvas<'_>, row: &Row, old: Rect, new: Rect) -> u16 {
-    let (left, right) = match row.mark {
-        Mark::Same => (canvas.tone(Tone::Plain), canvas.tone(Tone::Plain)),
-        Mark::Aside => (canvas.tone(Tone::Dim), canvas.tone(Tone::Dim)),
-        Mark::Differs => (canvas.tone(Tone::Error), canvas.tone(Tone::Good)),
+/// Draws a row of both sides, with long lines wrapped. Returns the number of lines used.
+fn draw_row(canvas: &mut Canvas<'_>, row: &AlignedRow, old: Rect, new: Rect) -> u16 {
+    let (left, right) = match row.matching {
+        RowMatch::Same => (canvas.tone(Tone::Plain), canvas.tone(Tone::Plain)),
+        RowMatch::Tolerated => (canvas.tone(Tone::Dim), canvas.tone(Tone::Dim)),
+        RowMatch::Differs => (canvas.tone(Tone::Error), canvas.tone(Tone::Good)),
     };
-    let sign = match (row.mark, &row.old, &row.new) {
-        (Mark::Same, ..) => " ",
-        (Mark::Aside, ..) => "~",
-        (Mark::Differs, Some(_), None) => "-",
-        (Mark::Differs, None, Some(_)) => "+",
-        (Mark::Differs, ..) => "≠",
+    let sign = match (row.matching, &row.old, &row.new) {
+        (RowMatch::Same, ..) => " ",
+        (RowMatch::Tolerated, ..) => "~",
+        (RowMatch::Differs, Some(_), None) => "-",
+        (RowMatch::Differs, None, Some(_)) => "+",
+        (RowMatch::Differs, ..) => "≠",
     };
     let height =
         side(canvas, old, row.old.as_deref(), sign, left).max(side(canvas, new, row.new.as_deref(), sign, right));
@@ -237,7 +224,7 @@ fn beside(canvas: &mut Canvas<'_>, row: &Row, old: Rect, new: Rect) -> u16 {
 fn side(canvas: &mut Canvas<'_>, area: Rect, text: Option<&str>, sign: &str, style: Style) -> u16 {
     let Some(text) = text else { return 0 };
     let room = usize::from(area.width.saturating_sub(4)).max(8);
-    // What follows stands under what it belongs to.
+    // Wrapped lines keep the indentation of their text.
     let indent = (text.len() - text.trim_start().len()).min(room / 2);
     let lines = safe::wrap(text.trim_start(), room - indent);
     canvas.put(area.x + 1, area.y, 1, sign, style);

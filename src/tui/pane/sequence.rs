@@ -1,36 +1,37 @@
-//! The session as arrows between host and server, by time. Calls that are open stand as bars at the server: overlapping ones side by side.
+//! The session as arrows between host and server, by time. Open calls are bars at the server, with
+//! overlapping ones side by side.
 
 use ratatui::layout::Rect;
 
-use super::super::app::{App, Screen};
+use super::super::app::App;
 use super::super::canvas::{Canvas, bar};
 use super::super::data::MessageLine;
-use super::super::theme::Part;
+use super::super::screen::Screen;
+use super::super::theme::UiElement;
 use super::messages::{arrow, method, outcome, relative, short_method};
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
 use crate::view::paint::Tone;
 use crate::view::{parties, safe, units};
 
-/// Calls side by side; more are drawn over the last.
+/// Limit of the calls side by side. Further ones are drawn over the last.
 const LANES: usize = 8;
 
-/// Below this width half of them have to do: the arrows need the room.
+/// Below this width half of them are used, because the arrows need the room.
 const NARROW: u16 = 110;
 
-/// Columns of the bar of time that has gone since the row above.
+/// Width of the bar for the time since the row above.
 const GAP: usize = 6;
 
-/// Columns of the longest arrow: from one end of a longer one the other is not seen.
+/// Limit of the length of an arrow: both its ends have to be visible at a glance.
 const LONGEST: u16 = 150;
 
-/// Draws the arrows.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let Some((total, _)) = app.message_count() else { return canvas.message(area, "…") };
     if total == 0 {
         return canvas.message(area, "no messages");
     }
-    let total = app.folds.seen(total);
+    let total = app.folds.visible_count(total);
     let zoom = scale(app.zoom);
     let left = area.x + if zoom.is_some() { 28 } else { 21 };
     let lanes = if area.width < NARROW { LANES / 2 } else { LANES };
@@ -39,7 +40,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let cursor = *app.cursor(Screen::Messages);
     let window = |line: u16| app.message(cursor.top + usize::from(line));
     let mut lanes = Lanes::new(lanes, (0..area.height - 1).filter_map(window));
-    let lifeline = canvas.part(Part::Border);
+    let lifeline = canvas.element(UiElement::Border);
     for line in 0..area.height - 1 {
         let (row, y) = (cursor.top + usize::from(line), area.y + 1 + line);
         if row >= total {
@@ -67,7 +68,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
 }
 
 fn head(app: &App, canvas: &mut Canvas<'_>, area: Rect, left: u16, right: u16, zoom: Option<i64>) {
-    let (dim, strong) = (canvas.part(Part::Head), canvas.tone(Tone::Strong));
+    let (dim, strong) = (canvas.element(UiElement::Head), canvas.tone(Tone::Strong));
     canvas.put_right(area.x + 1, area.y, 7, "#", dim);
     canvas.put_right(area.x + 9, area.y, 10, "time", dim);
     let scale = zoom.map(units::duration).unwrap_or_default();
@@ -96,7 +97,7 @@ fn times(
     zoom: Option<i64>,
 ) {
     let dim = canvas.tone(Tone::Dim);
-    let mark = canvas.part(Part::Mark);
+    let mark = canvas.element(UiElement::Mark);
     if app.is_marked(message.row.number) {
         canvas.put(x, y, 1, "◆", mark);
     }
@@ -108,8 +109,8 @@ fn times(
     }
 }
 
-/// The arrow between two lifelines, without words. Gives back its tone: an error of the protocol reddens the arrow, what a tool says of
-/// itself only the words on it.
+/// Draws the arrow between two lifelines, without text. Returns its tone. A JSON-RPC error colours
+/// the arrow; a tool error colours only the text on it.
 pub(super) fn shaft(canvas: &mut Canvas<'_>, (left, right): (u16, u16), y: u16, message: &MessageLine) -> Tone {
     let (_, side) = arrow(message);
     let cancelled = message.row.method.as_deref() == Some("notifications/cancelled");
@@ -130,7 +131,7 @@ pub(super) fn shaft(canvas: &mut Canvas<'_>, (left, right): (u16, u16), y: u16, 
     tone
 }
 
-/// `├── tools/call get_weather 3 ──▶│`
+/// Draws an arrow with its text: `├── tools/call get_weather 3 ──▶│`.
 fn arrow_line(canvas: &mut Canvas<'_>, (left, right): (u16, u16), y: u16, message: &MessageLine) {
     let tone = shaft(canvas, (left, right), y, message);
     let id = message.row.id.as_deref().map(|id| format!(" ({id})")).unwrap_or_default();
@@ -138,7 +139,7 @@ fn arrow_line(canvas: &mut Canvas<'_>, (left, right): (u16, u16), y: u16, messag
     let method = if room < 60 { short_method(message) } else { method(message) };
     let text = words(&format!(" {method}{id} {}", message.about), message, room);
     let width = safe::width(&text) as u16;
-    // Short texts stand in the middle of their arrow.
+    // A short text is in the middle of its arrow.
     let x = left + 3 + room.saturating_sub(width) / 2;
     let words = if message.row.kind == Kind::Request { Tone::Strong } else { tone };
     let words = outcome(message).about.unwrap_or(words);
@@ -146,7 +147,7 @@ fn arrow_line(canvas: &mut Canvas<'_>, (left, right): (u16, u16), y: u16, messag
     canvas.put(x, y, room, &text, style);
 }
 
-/// What stands on an arrow, with the mark of its outcome behind it however little room there is.
+/// The text on an arrow, ending with the mark of its outcome even if there is little room.
 pub(super) fn words(text: &str, message: &MessageLine, room: u16) -> String {
     let mark = outcome(message).mark;
     let mark = if mark.is_empty() { " ".to_owned() } else { format!(" {mark} ") };
@@ -154,14 +155,14 @@ pub(super) fn words(text: &str, message: &MessageLine, room: u16) -> String {
     format!("{text}{mark}")
 }
 
-/// Which calls are open, row by row.
+/// The open calls, row by row.
 struct Lanes {
-    /// Number of the request in each lane, and of its answer where there is one.
+    /// The request in each lane, and its answer if there is one.
     open: Vec<Option<(u64, Option<u64>)>>,
 }
 
 impl Lanes {
-    /// Calls that were open before the first row: answers in view tell of them.
+    /// Starts with the calls that were open before the first row: their answers are visible.
     fn new<'m>(count: usize, window: impl Iterator<Item = &'m MessageLine>) -> Lanes {
         let mut lanes = Lanes { open: vec![None; count] };
         let mut first = None;
@@ -181,7 +182,7 @@ impl Lanes {
         free
     }
 
-    /// The lanes as they stand at this message, which may open or close one.
+    /// The lanes at this message, which may open or close one.
     fn row(&mut self, message: &MessageLine) -> Vec<(usize, &'static str)> {
         let number = message.row.number.0;
         let opened = (message.row.kind == Kind::Request)

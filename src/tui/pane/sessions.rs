@@ -1,10 +1,11 @@
-//! All sessions: who talks to whom, how it goes, how much of it was seen.
+//! All sessions: peers, results, and how much was captured.
 
 use ratatui::layout::Rect;
 
-use super::super::app::{App, Screen};
+use super::super::app::App;
 use super::super::canvas::{Canvas, Cell, Column};
 use super::super::data::worst;
+use super::super::screen::Screen;
 use super::{summary, table, welcome};
 use crate::mcp::Session;
 use crate::view::paint::Tone;
@@ -13,35 +14,35 @@ use crate::view::units;
 
 const COLUMNS: &[Column] = &[
     Column::new(" ", 1),
-    Column::new("#", 4).right(),
+    Column::new("#", 3).right(),
     Column::new("server", 14).grows(3),
-    Column::new("client", 10).grows(2).from(90),
+    Column::new("client", 10).grows(2).shown_from(90),
     Column::new("transport", 15),
-    Column::new("revision", 10).from(76),
-    Column::new("calls", 6).right(),
+    Column::new("revision", 10).shown_from(76),
+    Column::new("calls", 5).right(),
     Column::new("errors", 6).right(),
-    Column::new("finds", 6).right(),
-    Column::new("seen", 7).right().from(100),
-    Column::new("p50", 8).right().from(112),
-    Column::new("p95", 8).right().from(76),
-    Column::new("last activity", 19).from(130),
+    Column::new("findings", 8).right(),
+    Column::new("captured", 8).right().shown_from(100),
+    Column::new("p50", 8).right().shown_from(112),
+    Column::new("p95", 8).right().shown_from(76),
+    Column::new("last activity", 19).shown_from(130),
 ];
 
-/// From this height on the selected session is told of below the list.
+/// From this height on a summary of the selected session is shown below the list.
 const TALL: u16 = 30;
 
-/// The list, above what the selected session is where there is room for both.
+/// The area of the list, above the summary if there is room for both.
 pub fn list_area(body: Rect) -> Rect {
     let below = if body.height >= TALL { (body.height / 2).min(24) } else { 0 };
     Rect { height: body.height - below, ..body }
 }
 
-/// Whether the selected session is told of.
+/// Whether there is room for the summary.
 pub fn has_summary(body: Rect) -> bool {
     list_area(body).height < body.height
 }
 
-/// Draws the list, and what the selected session is.
+/// Draws the list, and the summary of the selected session.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     if app.rows(Screen::Sessions) == Some(0) {
         return welcome::draw(app, canvas, area);
@@ -57,8 +58,12 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
 fn list(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let theme = canvas.theme;
     let tone = |tone| theme.tone(tone);
-    table(app, canvas, area, COLUMNS, "", |row| {
-        let row = app.pages.sessions()?.get(row)?;
+    let largest = app.cache.sessions().and_then(|rows| rows.iter().map(|row| row.session.number.0).max());
+    let digits = largest.and_then(u32::checked_ilog10).unwrap_or(0) as u16 + 1;
+    let column = |column: &Column| if column.title() == "#" { column.widened_to(digits) } else { *column };
+    let columns: Vec<Column> = COLUMNS.iter().map(column).collect();
+    table(app, canvas, area, &columns, "", |row| {
+        let row = app.cache.sessions()?.get(row)?;
         let session = &row.session;
         let calls = session.responses + session.errors + session.unanswered;
         let (seen, sent) = session.bytes;
@@ -88,14 +93,14 @@ fn blank_if_zero(count: u64) -> String {
     if count == 0 { "·".to_owned() } else { count.to_string() }
 }
 
-/// How much was seen. Never claims wholeness by rounding.
+/// The captured share of the bytes. Rounding never makes it 100 %.
 fn percent(session: &Session) -> String {
     let (seen, sent) = session.bytes;
     let percent = session.completeness() * 100.0;
     if seen < sent { format!("{:.1} %", percent.min(99.9)) } else { "100 %".to_owned() }
 }
 
-/// A moment on the wall clock, UTC.
+/// A time on the wall clock, UTC.
 pub fn clock(time: crate::capture::Time) -> String {
     let time = jiff::Timestamp::from_nanosecond(i128::from(time.0));
     time.map(|time| time.strftime("%Y-%m-%d %H:%M:%S").to_string()).unwrap_or_default()

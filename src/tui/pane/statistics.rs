@@ -1,9 +1,9 @@
-//! Figures: rate over time, the histogram of latency, and each method and tool.
+//! Figures: message rate, histogram of latencies, and each method and tool.
 
 use ratatui::layout::Rect;
 
 use super::super::app::App;
-use super::super::canvas::{Canvas, Cell, Column, bar, uprights};
+use super::super::canvas::{Canvas, Cell, Column, bar, vertical_bars};
 use super::super::data::Statistics;
 use super::table;
 use crate::view::paint::Tone;
@@ -14,34 +14,34 @@ const COLUMNS: &[Column] = &[
     Column::new("method, tool", 22).grows(2),
     Column::new("calls", 7).right(),
     Column::new("errors", 6).right(),
-    Column::new("tool", 5).right(),
-    Column::new("no", 4).right().from(90),
-    Column::new("open", 5).right().from(90),
-    Column::new("least", 8).right().from(110),
+    Column::new("tool err", 8).right(),
+    Column::new("negative", 8).right().shown_from(90),
+    Column::new("open", 5).right().shown_from(90),
+    Column::new("min", 8).right().shown_from(110),
     Column::new("p50", 8).right(),
     Column::new("p95", 8).right(),
-    Column::new("p99", 8).right().from(120),
-    Column::new("most", 8).right().from(90),
-    Column::new("upload", 7).right().from(150),
-    Column::new("network", 7).right().from(150),
-    Column::new("server", 7).right().from(150),
-    Column::new("stream", 7).right().from(150),
-    Column::new("total", 10).right().from(100),
-    Column::new("share", 8).grows(1).from(76),
+    Column::new("p99", 8).right().shown_from(120),
+    Column::new("max", 8).right().shown_from(90),
+    Column::new("upload", 7).right().shown_from(150),
+    Column::new("network", 7).right().shown_from(150),
+    Column::new("server", 7).right().shown_from(150),
+    Column::new("stream", 7).right().shown_from(150),
+    Column::new("total", 10).right().shown_from(100),
+    Column::new("share", 8).grows(1).shown_from(76),
 ];
 
 /// Rows of the histogram, with its head.
 const HISTOGRAM: u16 = 7;
 
-/// Columns of the longest bar of the histogram: beyond, bars tell no more.
+/// Limit of the longest bar of the histogram: a longer one shows no more.
 const LONGEST: usize = 120;
 
-/// Lines of the rate: one where there is little room.
+/// Lines of the message rate: one if there is little room.
 fn rate_lines(body: Rect) -> u16 {
     (body.height / 8).saturating_sub(1).clamp(1, 8)
 }
 
-/// The list of calls, below the pictures.
+/// The area of the list of calls, below the charts.
 pub fn calls_area(body: Rect) -> Rect {
     let above = (rate_lines(body) + HISTOGRAM + 2).min(body.height / 2);
     Rect { y: body.y + above, height: body.height - above, ..body }
@@ -49,7 +49,7 @@ pub fn calls_area(body: Rect) -> Rect {
 
 /// Draws the figures.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
-    let Some(figures) = app.session.and_then(|session| app.pages.statistics(session)) else {
+    let Some(figures) = app.session.and_then(|session| app.cache.statistics.of(session)) else {
         return canvas.message(area, "…");
     };
     let calls = calls_area(area);
@@ -90,13 +90,13 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     });
 }
 
-/// Messages over time.
+/// Draws the number of messages over time.
 fn rate(canvas: &mut Canvas<'_>, area: Rect, figures: &Statistics) {
     let (dim, line) = (canvas.tone(Tone::Dim), canvas.tone(Tone::Server));
     let peak = figures.rate.iter().max().copied().unwrap_or(0);
     let time = figures.part.saturating_mul(figures.rate.len() as i64).max(1);
     let words = format!(
-        "messages  {}{}   {:.1} a second   {} from client, {} from server   at most {peak} in {}",
+        "messages  {}{}   {:.1} per second   {} from client, {} from server   peak {peak} in {}",
         figures.counted,
         if figures.counted < figures.messages { format!(" of {} counted", figures.messages) } else { String::new() },
         figures.rate.iter().sum::<u64>() as f64 * 1e9 / time as f64,
@@ -105,15 +105,15 @@ fn rate(canvas: &mut Canvas<'_>, area: Rect, figures: &Statistics) {
         units::duration(figures.part),
     );
     canvas.put(area.x + 1, area.y, area.width - 2, &words, dim);
-    // As wide as there is room for.
+    // Each value is as wide as there is room for.
     let wide = (usize::from(area.width - 2) / figures.rate.len().max(1)).clamp(1, 4);
-    for (y, bars) in (area.y + 1..).zip(uprights(&figures.rate, rate_lines(area).into())) {
+    for (y, bars) in (area.y + 1..).zip(vertical_bars(&figures.rate, rate_lines(area).into())) {
         let bars: String = bars.chars().flat_map(|bar| std::iter::repeat_n(bar, wide)).collect();
         canvas.put(area.x + 1, y, area.width - 2, &bars, line);
     }
 }
 
-/// Latencies by power of two.
+/// Draws the latencies by powers of two.
 fn histogram(canvas: &mut Canvas<'_>, area: Rect, figures: &Statistics) {
     let (dim, fill) = (canvas.tone(Tone::Dim), canvas.tone(Tone::Client));
     let used = |count: &u64| *count > 0;
@@ -124,7 +124,7 @@ fn histogram(canvas: &mut Canvas<'_>, area: Rect, figures: &Statistics) {
     let last = figures.histogram.iter().rposition(used).unwrap_or(first);
     canvas.put(area.x + 1, area.y, area.width, "latency", dim);
     let rows = usize::from(area.height.saturating_sub(1)).max(1);
-    // Neighbours are joined until all fit.
+    // Neighbouring bars are joined until all fit.
     let join = (last - first + 1).div_ceil(rows);
     let groups: Vec<(usize, u64)> = (first..=last)
         .step_by(join)

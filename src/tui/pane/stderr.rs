@@ -1,4 +1,4 @@
-//! What a wrapped server wrote to stderr.
+//! The lines that a wrapped server wrote to stderr.
 
 use ratatui::layout::Rect;
 
@@ -10,11 +10,10 @@ use crate::view::paint::Tone;
 
 const COLUMNS: &[Column] = &[Column::new("time", 11).right(), Column::new("stderr", 20).grows(1)];
 
-/// Draws the lines.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let theme = canvas.theme;
     let tone = |tone| theme.tone(tone);
-    let lines = app.session.and_then(|session| app.pages.stderr(session));
+    let lines = app.session.and_then(|session| app.cache.stderr.of(&session));
     let pipe = app.session_row().is_some_and(|row| row.session.transport == Transport::Stdio);
     let empty = if pipe { "the server wrote nothing to stderr" } else { "only a wrapped STDIO server has a stderr" };
     table(app, canvas, area, COLUMNS, empty, |row| {

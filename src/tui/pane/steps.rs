@@ -2,34 +2,36 @@
 
 use ratatui::layout::Rect;
 
-use super::super::app::{App, Screen};
+use super::super::app::App;
 use super::super::canvas::{Canvas, Cell, Column};
+use super::super::screen::Screen;
 use super::messages::direction;
 use super::{packets, table};
 use crate::view::paint::Tone;
 use crate::view::safe;
 use crate::view::steps::Step;
 
-/// From this width on both addresses are written, and what the messages are has a column of its own; below it an arrow says who speaks.
+/// From this width on both addresses and the roles of the messages have columns. Below it an arrow
+/// shows the direction.
 const WIDE: u16 = 108;
 
-/// Columns that a pair of addresses takes at most.
+/// Limit of the width of a pair of addresses.
 const ENDS: usize = 48;
 
-/// The columns: addresses and packets as wide as those in view.
+/// The columns: addresses and packets are as wide as the visible ones.
 fn columns(app: &App, area: Rect) -> Vec<Column> {
     let top = app.cursor(Screen::Layers).top;
-    let steps = app.session.and_then(|session| app.pages.steps(session));
+    let steps = app.session.and_then(|session| app.cache.steps.of(&session));
     let view = || (top..top + usize::from(area.height)).filter_map(|row| steps?.row(row));
     let widest = |of: fn(&Step) -> String| view().map(|step| safe::width(&of(step))).max().unwrap_or(0);
-    let number = Column::new("step", 4).wide(widest(|step| step.number.to_string()) as u16).right();
+    let number = Column::new("step", 4).widened_to(widest(|step| step.number.to_string()) as u16).right();
     let layer = Column::new("layer", 5);
-    let carriers = Column::new("packets", 7).wide(widest(|step| packets(&step.packets)) as u16);
+    let carriers = Column::new("packets", 7).widened_to(widest(|step| packets(&step.packets)) as u16);
     let detail = Column::new("detail", 20).grows(3);
     if area.width < WIDE {
         return vec![number, layer, Column::new(" ", 1), carriers, detail];
     }
-    let ends = Column::new("direction", 9).wide(widest(Step::ends).min(ENDS) as u16);
+    let ends = Column::new("direction", 9).widened_to(widest(Step::ends).min(ENDS) as u16);
     let role = Column::new("json-rpc", 12).grows(2);
     vec![number, layer, ends, Column::new("port", 5).right(), carriers, detail, role]
 }
@@ -38,8 +40,8 @@ fn columns(app: &App, area: Rect) -> Vec<Column> {
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let theme = canvas.theme;
     let tone = |tone| theme.tone(tone);
-    let steps = app.session.and_then(|session| app.pages.steps(session));
-    table(app, canvas, area, &columns(app, area), "nothing yet", |row| {
+    let steps = app.session.and_then(|session| app.cache.steps.of(&session));
+    table(app, canvas, area, &columns(app, area), "no steps yet", |row| {
         let step = steps?.row(row)?;
         let (layer, detail) = match step.layer {
             "L7" => (Tone::Strong, Tone::Plain),
@@ -51,7 +53,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
         let carriers = Cell::new(packets(&step.packets), tone(Tone::Plain));
         if area.width < WIDE {
             let (arrow, side) = step.direction.map_or(("↔", Tone::Dim), direction);
-            // What the messages are has no column of its own: their words come first.
+            // The role has no column here, so the words of the messages come first.
             let words = [&*step.about, &*step.detail].into_iter().filter(|words| !words.is_empty());
             let words = words.collect::<Vec<_>>().join("  ");
             return Some(vec![number, layer, Cell::new(arrow, tone(side)), carriers, Cell::new(words, tone(detail))]);

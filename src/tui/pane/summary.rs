@@ -1,24 +1,24 @@
-//! What the selected session is, below the list of sessions: who and how, its calls, what was found.
+//! The summary of the selected session below the list: peers, calls, findings.
 
 use ratatui::layout::Rect;
 
 use super::super::app::App;
 use super::super::canvas::Canvas;
 use super::super::data::{FindingLine, SessionRow};
-use super::super::theme::Part;
+use super::super::theme::UiElement;
 use super::sessions::clock;
 use crate::mcp::Peers;
 use crate::view::paint::Tone;
 use crate::view::parties::{party, server};
 use crate::view::{safe, units};
 
-/// Columns of one part at least: where there is less room, fewer parts are shown.
+/// Least width of one part. With less room, fewer parts are shown.
 const PART: u16 = 50;
 
 /// Draws as many parts as fit side by side.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let Some(row) = app.session_row() else { return };
-    let border = canvas.part(Part::Border);
+    let border = canvas.element(UiElement::Border);
     let count = (area.width / PART).clamp(1, 3);
     let width = area.width / count;
     for at in 0..count {
@@ -26,7 +26,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
         let part = Rect { x, width: if at + 1 == count { area.right() - x } else { width - 1 }, ..area };
         if at > 0 {
             canvas.put(x - 1, area.y - 1, 1, "┬", border);
-            canvas.upright(x - 1, area, border);
+            canvas.vertical_line(x - 1, area, border);
         }
         match at {
             0 => facts(canvas, part, row),
@@ -36,7 +36,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     }
 }
 
-/// A title in the line above a part.
+/// Draws a title in the line above a part.
 fn title(canvas: &mut Canvas<'_>, area: Rect, text: &str) {
     let dim = canvas.tone(Tone::Dim);
     canvas.put(area.x + 1, area.y - 1, area.width.saturating_sub(2), &format!(" {text} "), dim);
@@ -68,12 +68,15 @@ fn facts(canvas: &mut Canvas<'_>, area: Rect, row: &SessionRow) {
     };
     let facts = [
         ("server", server(session)),
-        ("client", party(&session.client).unwrap_or_else(|| "did not say".to_owned())),
-        ("between", between),
-        ("speaks", session.protocol_version.clone().unwrap_or_else(|| "no revision was agreed on".to_owned())),
-        ("over", session.transport.name().to_owned()),
+        ("client", party(&session.client).unwrap_or_else(|| "gave no name".to_owned())),
+        ("peers", between),
+        ("revision", session.protocol_version.clone().unwrap_or_else(|| "no revision was agreed on".to_owned())),
+        ("transport", session.transport.name().to_owned()),
         ("id", session.session_id.clone().unwrap_or_default()),
-        ("began", format!("{} UTC, {} {lasted}", clock(session.started), if row.live { "so far" } else { "lasted" })),
+        (
+            "started",
+            format!("{} UTC, {}{lasted}", clock(session.started), if row.live { "running for " } else { "lasted " }),
+        ),
         ("messages", format!("{}, {}", session.messages, units::count(session.notifications, "notification"))),
         ("calls", calls),
         ("latency", latency.unwrap_or_default()),
@@ -87,10 +90,10 @@ fn facts(canvas: &mut Canvas<'_>, area: Rect, row: &SessionRow) {
     }
 }
 
-/// What took most of the time.
+/// Draws the calls with the longest total time.
 fn calls(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
-    title(canvas, area, "calls, those with most time first");
-    let Some(figures) = app.session.and_then(|session| app.pages.statistics(session)) else {
+    title(canvas, area, "calls, longest total time first");
+    let Some(figures) = app.session.and_then(|session| app.cache.statistics.of(session)) else {
         return canvas.message(area, "…");
     };
     let (dim, plain, error) = (canvas.tone(Tone::Dim), canvas.tone(Tone::Plain), canvas.tone(Tone::Error));
@@ -112,14 +115,14 @@ fn calls(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     }
 }
 
-/// The rules that were broken.
+/// Draws the rules that were broken.
 fn findings(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     title(canvas, area, "findings");
-    let Some(lines) = app.session.and_then(|session| app.pages.findings(session)) else {
+    let Some(lines) = app.session.and_then(|session| app.cache.findings.of(session)) else {
         return canvas.message(area, "…");
     };
     if lines.is_empty() {
-        return canvas.message(area, "nothing odd was seen");
+        return canvas.message(area, "no findings");
     }
     let rules = lines.iter().filter_map(|line| match line {
         FindingLine::Rule { id, severity, title, count } => Some((id, *severity, title, *count)),

@@ -8,14 +8,14 @@ use super::table;
 use crate::view::paint::Tone;
 
 const COLUMNS: &[Column] =
-    &[Column::new("capability, tool", 26), Column::new("says", 20).grows(1), Column::new("message", 7).right()];
+    &[Column::new("capability, tool", 26), Column::new("value", 20).grows(1), Column::new("message", 7).right()];
 
-/// Draws the list.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let theme = canvas.theme;
     let tone = |tone| theme.tone(tone);
-    let rows = app.session.and_then(|session| app.pages.capabilities(session)).unwrap_or_default();
-    table(app, canvas, area, COLUMNS, "neither initialize nor a list of tools was seen", |row| {
+    let rows =
+        app.session.and_then(|session| app.cache.capabilities.of(session)).map(Vec::as_slice).unwrap_or_default();
+    table(app, canvas, area, COLUMNS, "no initialize message and no list of tools was captured", |row| {
         let row = rows.get(row)?;
         let (name, value) = if row.depth == 0 { (Tone::Strong, Tone::Dim) } else { (Tone::Client, Tone::Plain) };
         Some(vec![

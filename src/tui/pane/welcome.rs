@@ -1,4 +1,4 @@
-//! The list of sessions while there is none: how to get one, or why a capture has none.
+//! The screen without sessions: how to record one, or why a capture has none.
 
 use ratatui::layout::Rect;
 use ratatui::style::Style;
@@ -6,27 +6,27 @@ use ratatui::style::Style;
 use super::super::app::App;
 use super::super::canvas::Canvas;
 use super::super::data::Progress;
-use super::super::theme::Part;
+use super::super::theme::UiElement;
 use crate::store::FindingRow;
 use crate::view::paint::Tone;
 use crate::view::safe;
 
-/// Columns of the text at most: longer lines are hard to read.
+/// Limit of the text's width: longer lines are hard to read.
 const WIDEST: u16 = 100;
 
-/// Commands that make sessions, and what for.
+/// Commands that record sessions, and their purpose.
 const WAYS: [(&str, &str); 5] = [
-    ("mcptap install", "the STDIO servers of a client; alone it says which clients there are"),
-    ("mcptap wrap -- python server.py", "one STDIO server: put \"mcptap wrap --\" before its command"),
-    ("mcptap sniff -i lo", "servers over HTTP on this machine; capturing may need sudo"),
-    ("mcptap proxy --listen 9000 --to URL", "one server over HTTP or HTTPS: clients get the proxy's URL"),
-    ("mcptap capture.pcapng", "a capture file: opens here, and nothing is saved"),
+    ("mcptap install", "record a client's STDIO servers; without a name it lists the clients"),
+    ("mcptap wrap -- python server.py", "record one STDIO server: put \"mcptap wrap --\" before its command"),
+    ("mcptap sniff -i lo", "record servers over HTTP on this machine; capturing may need sudo"),
+    ("mcptap proxy --listen 9000 --to URL", "record one server over HTTP or HTTPS: give clients the proxy's URL"),
+    ("mcptap capture.pcapng", "open a capture file here; nothing is saved"),
 ];
 
 /// A line of the text: pieces in their styles.
-type Line = Vec<(String, Style)>;
+type StyledLine = Vec<(String, Style)>;
 
-/// Draws the text, in the middle where there is room.
+/// Draws the text, in the middle if there is room.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let width = area.width.saturating_sub(4).min(WIDEST);
     let lines = match (&app.progress, &app.database) {
@@ -34,7 +34,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
             return canvas.message(area, "reading: sessions appear as soon as they are seen");
         }
         (_, Some(database)) => first_steps(canvas, usize::from(width), &database.display().to_string()),
-        (_, None) => no_session(canvas, usize::from(width), &app.title, app.pages.unplaced()),
+        (_, None) => no_session(canvas, usize::from(width), &app.title, app.cache.unplaced()),
     };
     let x = area.x + (area.width - width) / 2;
     let y = area.y + (area.height.saturating_sub(lines.len() as u16) / 3);
@@ -43,17 +43,17 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     }
 }
 
-/// For whoever sees this for the first time.
-fn first_steps(canvas: &Canvas<'_>, width: usize, database: &str) -> Vec<Line> {
+/// The text for a new user.
+fn first_steps(canvas: &Canvas<'_>, width: usize, database: &str) -> Vec<StyledLine> {
     let (strong, plain, dim) = (canvas.tone(Tone::Strong), canvas.tone(Tone::Plain), canvas.tone(Tone::Dim));
-    let key = canvas.part(Part::Key);
+    let key = canvas.element(UiElement::Key);
     let mut lines = vec![
         vec![
             ("mcptap ".to_owned(), strong),
             ("shows every MCP message, with proof down to the packet.".to_owned(), plain),
         ],
         Vec::new(),
-        vec![("Nothing is recorded yet. In another terminal, one of these:".to_owned(), plain)],
+        vec![("Nothing is recorded yet. In another terminal, run one of these:".to_owned(), plain)],
         Vec::new(),
     ];
     for (command, what) in WAYS {
@@ -61,13 +61,13 @@ fn first_steps(canvas: &Canvas<'_>, width: usize, database: &str) -> Vec<Line> {
         lines.extend(wrapped(what, "    ", width, dim));
         lines.push(Vec::new());
     }
-    lines.extend(wrapped("What is recorded appears here while it happens.", "", width, plain));
-    lines.extend(wrapped(&format!("It is kept in {database}"), "", width, dim));
+    lines.extend(wrapped("Messages appear here while they are recorded.", "", width, plain));
+    lines.extend(wrapped(&format!("The database is {database}"), "", width, dim));
     lines
 }
 
-/// For whoever expected MCP in a capture.
-fn no_session(canvas: &Canvas<'_>, width: usize, title: &str, found: &[FindingRow]) -> Vec<Line> {
+/// The text for a capture without MCP.
+fn no_session(canvas: &Canvas<'_>, width: usize, title: &str, found: &[FindingRow]) -> Vec<StyledLine> {
     let (strong, dim) = (canvas.tone(Tone::Strong), canvas.tone(Tone::Dim));
     let mut lines = wrapped(&format!("No MCP session in {title}."), "", width, strong);
     lines.push(Vec::new());
@@ -77,14 +77,14 @@ fn no_session(canvas: &Canvas<'_>, width: usize, title: &str, found: &[FindingRo
         lines.push(Vec::new());
     }
     if found.is_empty() {
-        let why = "Neither JSON-RPC over HTTP nor the pipes of a wrapped server were seen in it.";
+        let why = "It contains neither JSON-RPC over HTTP nor the pipes of a wrapped server.";
         lines.extend(wrapped(why, "", width, dim));
     }
-    lines.extend(wrapped("\"mcptap read FILE\" says how many packets and connections there are.", "", width, dim));
+    lines.extend(wrapped("\"mcptap read FILE\" shows how many packets and connections there are.", "", width, dim));
     lines
 }
 
-fn wrapped(text: &str, indent: &str, width: usize, style: Style) -> Vec<Line> {
+fn wrapped(text: &str, indent: &str, width: usize, style: Style) -> Vec<StyledLine> {
     let lines = safe::wrap(text, width.saturating_sub(indent.len()).max(1));
     lines.into_iter().map(|line| vec![(format!("{indent}{}", line.trim_start()), style)]).collect()
 }

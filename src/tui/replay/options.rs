@@ -1,4 +1,4 @@
-//! What else is said of a replay in its form, in the words of the command line.
+//! Further options of a replay in its form, in the syntax of the command line.
 
 use std::path::PathBuf;
 
@@ -10,13 +10,13 @@ use crate::replay::settings::Pace;
 use crate::replay::target::Target;
 use crate::view::command_line;
 
-/// What is shown where nothing is written.
+/// The text in an empty field.
 pub const HINT: &str = "--calibrate  --pace recorded|fast|xN  --ignore PATH  --cacert FILE  --insecure";
 
 /// The options of a replay.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Options {
-    /// What varies by itself is found out first and set aside.
+pub struct ReplayOptions {
+    /// Whether values that vary by themselves are found first and then ignored.
     pub calibrate: bool,
     pace: Option<Pace>,
     ignored: Vec<Rule>,
@@ -24,40 +24,41 @@ pub struct Options {
     insecure: bool,
 }
 
-impl Options {
-    /// Reads what a person writes.
+impl ReplayOptions {
+    /// Parses the text of the field.
     ///
     /// # Errors
-    /// It cannot be understood: what, in a sentence.
-    pub fn read(text: &str) -> Result<Options> {
-        let mut options = Options::default();
+    /// The text is not valid. The error is a sentence.
+    pub fn read(text: &str) -> Result<ReplayOptions> {
+        let mut options = ReplayOptions::default();
         let mut words = command_line::words(text).context("options: a quote is not closed")?.into_iter();
         while let Some(word) = words.next() {
-            // Both `--pace fast` and `--pace=fast`.
+            // Both `--pace fast` and `--pace=fast` are accepted.
             let (name, value) =
                 word.split_once('=').map_or((&*word, None), |(name, value)| (name, Some(value.to_owned())));
             let mut value =
-                || value.clone().or_else(|| words.next()).with_context(|| format!("options: {name} wants a value"));
+                || value.clone().or_else(|| words.next()).with_context(|| format!("options: {name} needs a value"));
             match name {
                 "--calibrate" => options.calibrate = true,
                 "--insecure" => options.insecure = true,
                 "--pace" => options.pace = Some(value()?.parse().map_err(|why| anyhow::anyhow!("options: {why}"))?),
                 "--ignore" => options.ignored.push(value()?.parse().map_err(|why| anyhow::anyhow!("options: {why}"))?),
                 "--cacert" => options.certificates = Some(value()?.into()),
-                _ => bail!("options: {word} is none of them: {HINT}"),
+                _ => bail!("options: {word} is unknown; known are {HINT}"),
             }
         }
         Ok(options)
     }
 
-    /// How the server is reached.
+    /// Applies the options for reaching the server.
     ///
     /// # Errors
-    /// The certificates cannot be read, or there is no connection that they would be of use to.
+    ///
+    /// The certificates cannot be read, or the server is a command and needs none.
     pub fn reach(&self, target: &mut Target) -> Result<()> {
         match target {
             Target::Command(_) if self.insecure || self.certificates.is_some() => {
-                bail!("options: --cacert and --insecure are for a server at a URL")
+                bail!("options: --cacert and --insecure need a server at a URL")
             }
             Target::Command(_) => {}
             #[cfg(feature = "http")]
@@ -69,7 +70,7 @@ impl Options {
         Ok(())
     }
 
-    /// How it is run and compared.
+    /// Applies the options for running and comparing.
     pub fn apply(&self, job: &mut Job) {
         job.settings.pace = self.pace.unwrap_or(job.settings.pace);
         job.rules.ignored.extend(self.ignored.iter().cloned());
@@ -82,14 +83,15 @@ mod tests {
 
     #[test]
     fn options_are_words_of_the_command_line() {
-        let read = Options::read("--calibrate --pace=x10 --ignore /a --ignore '/b c' --cacert \"a b.pem\"").unwrap();
+        let read =
+            ReplayOptions::read("--calibrate --pace=x10 --ignore /a --ignore '/b c' --cacert \"a b.pem\"").unwrap();
         assert_eq!((read.calibrate, read.pace, read.ignored.len()), (true, Some(Pace::Recorded(10.0)), 2));
         assert_eq!(read.certificates, Some("a b.pem".into()));
-        assert_eq!(Options::read("  ").unwrap(), Options::default());
+        assert_eq!(ReplayOptions::read("  ").unwrap(), ReplayOptions::default());
         for wrong in ["--pace", "--pace slow", "--ignore a", "calibrate", "--cacert 'x"] {
-            assert!(format!("{:#}", Options::read(wrong).unwrap_err()).starts_with("options: "), "{wrong}");
+            assert!(format!("{:#}", ReplayOptions::read(wrong).unwrap_err()).starts_with("options: "), "{wrong}");
         }
         let mut target = Target::command(vec!["server".into()]);
-        assert!(Options::read("--insecure").unwrap().reach(&mut target).is_err());
+        assert!(ReplayOptions::read("--insecure").unwrap().reach(&mut target).is_err());
     }
 }

@@ -1,13 +1,13 @@
-//! The thread that replays: it reads the recording, waits for the server, and tells what happens.
+//! The replay thread: it reads the recording, waits for the server, and reports what happens.
 
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use crossbeam_channel::{Receiver, TryRecvError};
 
-use super::options::Options;
-use super::run::{Finished, Row, State, Told};
-use super::{Consent, Order};
+use super::options::ReplayOptions;
+use super::run::{Finished, ReplayUpdate, RequestRow, RequestState};
+use super::{Consent, Submission};
 use crate::mcp::Session;
 use crate::replay::job::{Job, Planned};
 use crate::replay::outcome::StepOutcome;
@@ -16,27 +16,33 @@ use crate::replay::target::Target;
 use crate::replay::{AnalyzedRecording, Follower, Progress};
 use crate::store::{Place, Reader};
 
-/// How long an answer may take: whoever looks on ends it sooner.
+/// Limit for an answer. It is long because the user can stop the replay.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Does what was ordered, and tells of it up to its end. The end of `stop` ends the replay.
-pub fn run(order: &Order, place: &Place, told: &mut dyn FnMut(Told), stop: Receiver<()>) {
-    if let Err(error) = replay(order, place, told, stop) {
-        told(Told::Failed(format!("{error:#}")));
+/// Runs a submission and sends updates until it ends. Dropping the sender of `stop`
+/// ends the replay.
+pub fn run(submission: &Submission, place: &Place, send: &mut dyn FnMut(ReplayUpdate), stop: Receiver<()>) {
+    if let Err(error) = replay(submission, place, send, stop) {
+        send(ReplayUpdate::Failed(format!("{error:#}")));
     }
 }
 
-fn replay(order: &Order, place: &Place, told: &mut dyn FnMut(Told), stop: Receiver<()>) -> Result<()> {
+fn replay(
+    submission: &Submission,
+    place: &Place,
+    send: &mut dyn FnMut(ReplayUpdate),
+    stop: Receiver<()>,
+) -> Result<()> {
     let reader = Reader::open(place.clone())?;
-    let session = reader.session(order.session)?.context("the session is not there any more")?;
-    let (target, missing) = target(order, &reader, &session)?;
+    let session = reader.session(submission.session)?.context("the session is no longer in the store")?;
+    let (target, missing) = target(submission, &reader, &session)?;
     let recording = AnalyzedRecording::read(&reader, session)?;
     let mut job = Job::new(recording, target, place.clone());
     job.settings.timeout = PATIENCE;
-    let options = Options::read(&order.options)?;
+    let options = ReplayOptions::read(&submission.options)?;
     options.reach(&mut job.target)?;
     options.apply(&mut job);
-    if let Some(call) = &order.call {
+    if let Some(call) = &submission.call {
         let steps = &job.recording.plan.steps;
         let step = steps.iter().position(|step| step.number == call.message).context("no such request to send")?;
         job.choose(&[step]);
@@ -44,34 +50,34 @@ fn replay(order: &Order, place: &Place, told: &mut dyn FnMut(Told), stop: Receiv
             job.edit(step, params)?;
         }
     }
-    let asks = ask(&mut job, order.consent, &missing)?;
-    if !asks.is_empty() {
-        told(Told::Asks(asks));
+    let questions = questions(&mut job, submission.consent, &missing)?;
+    if !questions.is_empty() {
+        send(ReplayUpdate::NeedsConsent(questions));
         return Ok(());
     }
     let rows = rows(&job)?;
     if rows.is_empty() {
-        bail!("the client asked for nothing in this session: there is nothing to replay");
+        bail!("the client sent no request in this session: there is nothing to replay");
     }
-    told(Told::Planned(rows.clone()));
+    send(ReplayUpdate::Planned(rows.clone()));
     let watch = stop.clone();
     if options.calibrate {
-        job.calibrate(&mut Follower::new(|progress| told(self::told(progress)), stop.clone()))?;
-        // All of it begins anew.
-        told(Told::Planned(rows));
+        job.calibrate(&mut Follower::new(|progress| send(replay_update(progress)), stop.clone()))?;
+        // All requests begin again.
+        send(ReplayUpdate::Planned(rows));
     }
-    let mut follower = Follower::new(|progress| told(self::told(progress)), stop);
+    let mut follower = Follower::new(|progress| send(replay_update(progress)), stop);
     let replayed = job.run(&mut follower)?;
     drop(follower);
     let stopped = watch.try_recv() != Err(TryRecvError::Empty);
-    told(Told::Finished(Box::new(Finished { job, replayed, stopped })));
+    send(ReplayUpdate::Finished(Box::new(Finished { job, replayed, stopped })));
     Ok(())
 }
 
-/// The server, and the header fields that the recording masked and nobody gave.
-fn target(order: &Order, reader: &Reader, session: &Session) -> Result<(Target, Vec<String>)> {
-    let mut target = Target::read(&order.target, PATIENCE)?;
-    let given = fields(&order.fields)?;
+/// The server, and the header fields that were masked in the recording and not given in the form.
+fn target(submission: &Submission, reader: &Reader, session: &Session) -> Result<(Target, Vec<String>)> {
+    let mut target = Target::read(&submission.target, PATIENCE)?;
+    let given = fields(&submission.headers)?;
     let mut missing = Vec::new();
     match &mut target {
         Target::Command(_) => {}
@@ -87,8 +93,8 @@ fn target(order: &Order, reader: &Reader, session: &Session) -> Result<(Target, 
     Ok((target, missing))
 }
 
-/// Header fields as they were written, one a line; a word that begins with `$` is a variable of the environment, so that no secret need be on
-/// the screen.
+/// Parses header fields, one per line. A word that begins with `$` is an environment variable, so
+/// that no secret need be on the screen.
 fn fields(text: &str) -> Result<Vec<(String, String)>> {
     let mut fields = Vec::new();
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -105,11 +111,11 @@ fn fields(text: &str) -> Result<Vec<(String, String)>> {
     Ok(fields)
 }
 
-/// What has to be asked before anything is sent; what was said already is obeyed.
-fn ask(job: &mut Job, consent: Consent, missing: &[String]) -> Result<Vec<String>> {
+/// The questions before anything is sent. A decision that was made already is applied.
+fn questions(job: &mut Job, consent: Consent, missing: &[String]) -> Result<Vec<String>> {
     match consent {
-        Consent::All => job.settings.policy.allow_destructive = true,
-        Consent::Harmless => {}
+        Consent::SendAll => job.settings.policy.allow_destructive = true,
+        Consent::SkipDestructive => {}
         Consent::Ask => {
             let refused = |job: &Job| {
                 let rows = job.planned()?.into_iter().filter(|row| row.refused.is_some());
@@ -123,45 +129,45 @@ fn ask(job: &mut Job, consent: Consent, missing: &[String]) -> Result<Vec<String
             let mut tools: Vec<String> = destroys.filter_map(|row: Planned| row.label.subject.clone()).collect();
             tools.sort();
             tools.dedup();
-            let tool = |tool: String| format!("{tool} says of itself that it destroys (destructiveHint)");
-            let field = |name: &String| format!("{name} was masked when it was recorded, and nothing is given for it");
+            let tool = |tool: String| format!("{tool} is declared destructive (destructiveHint)");
+            let field = |name: &String| format!("{name} was masked in the recording, and no value is given for it");
             return Ok(tools.into_iter().map(tool).chain(missing.iter().map(field)).collect());
         }
     }
     Ok(Vec::new())
 }
 
-/// The requests of a job, without those that were not asked for.
-fn rows(job: &Job) -> Result<Vec<Row>> {
+/// The rows of a job: its requests, without those that were not selected.
+fn rows(job: &Job) -> Result<Vec<RequestRow>> {
     let wanted = |row: &Planned| {
         let is_chosen = job.settings.only.get(row.step).copied().unwrap_or(true);
         let is_handshake = matches!(&*row.label.method, "initialize" | "server/discover");
         job.recording.plan.steps[row.step].is_request && (is_chosen || is_handshake)
     };
-    let row = |row: Planned| Row {
+    let row = |row: Planned| RequestRow {
         step: row.step,
         number: row.number,
         label: row.label.to_string(),
         recorded: job.recording.latency(row.step),
-        state: row.refused.map_or(State::Waiting, |why| State::Skipped(plainly(&why))),
+        state: row.refused.map_or(RequestState::Waiting, |why| RequestState::Skipped(plainly(&why))),
     };
     Ok(job.planned()?.into_iter().filter(wanted).map(row).collect())
 }
 
-/// A reason without the option of the command line that it ends with: here the form asks.
+/// A reason without the command-line option at its end, because the form asks instead.
 fn plainly(why: &str) -> String {
     why.split(": --").next().unwrap_or(why).to_owned()
 }
 
-fn told(progress: Progress<'_>) -> Told {
+fn replay_update(progress: Progress<'_>) -> ReplayUpdate {
     match progress {
-        Progress::Opened(revision) => Told::Opened(revision.to_owned()),
-        Progress::Sent(step) => Told::Sent(step),
-        Progress::Done(step, done) => Told::Over(
+        Progress::Opened(revision) => ReplayUpdate::Opened(revision.to_owned()),
+        Progress::Sent(step) => ReplayUpdate::Sent(step),
+        Progress::Done(step, done) => ReplayUpdate::Done(
             step,
             match &done.outcome {
-                StepOutcome::Sent(_) => State::Answered(done.latency),
-                StepOutcome::Skipped(why) => State::Skipped(plainly(why)),
+                StepOutcome::Sent(_) => RequestState::Answered(done.latency),
+                StepOutcome::Skipped(why) => RequestState::Skipped(plainly(why)),
             },
         ),
     }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::tui::data::TEXT;
 
-/// The answer of `tools/call`: an event in a chunked response.
+/// Opens the answer of `tools/call`: an event in a chunked response.
 fn answer(size: (u16, u16)) -> Story {
     let mut story = Story::sample("weather", size);
     story.press("<enter>G<enter>");
@@ -23,9 +23,10 @@ fn a_message_at_both_sizes() {
 #[test]
 fn a_json_field_points_at_its_bytes_in_the_packet() {
     let mut story = answer((160, 48));
-    // The Ethernet header first: the packet's bytes are shown. Then into the JSON, to the text.
+    // The Ethernet header is selected first, so the packet's bytes are shown. Then the search goes
+    // to the text.
     story.press("<tab>g<tab>/Quito<enter>");
-    let detail = detail_shown(&story.app).unwrap();
+    let detail = selected_detail(&story.app).unwrap();
     let view = &story.app.detail;
     assert!(detail.sources[view.source].packet.is_some(), "the packet stays in view");
     let [range] = view.linked.as_slice() else { panic!("one place: {:?}", view.linked) };
@@ -39,10 +40,10 @@ fn a_byte_of_the_packet_finds_its_field() {
     let mut story = answer((160, 48));
     story.press("<tab>g<tab><tab>");
     assert_eq!(story.app.detail.focus, Focus::Bytes);
-    // The last byte that belongs to the text: its closing brace, so the whole is meant.
-    let detail = detail_shown(&story.app).unwrap();
+    // The last byte of the text is its closing brace, so it selects the whole object.
+    let detail = selected_detail(&story.app).unwrap();
     let source = story.app.detail.source;
-    let place = detail.places(&(0..detail.text().len()), source);
+    let place = detail.ranges_in(&(0..detail.text().len()), source);
     let end = place.last().unwrap().end;
     story.press("g");
     for _ in 0..(end - 2) / 16 {
@@ -55,18 +56,18 @@ fn a_byte_of_the_packet_finds_its_field() {
     assert_eq!(view.offset, end - 2);
     assert_eq!(detail.text_at(source, view.offset), Some(detail.text().len() - 2));
     assert_eq!(view.tree.path(detail.text(), view.json.selected), "$.result");
-    // A byte of the header names its layer.
+    // A byte of a header selects its layer.
     story.press("gl");
     let layer = story.app.detail.rows[story.app.detail.layers.selected];
     assert_eq!(detail.nodes[layer].name, "Ethernet II");
 }
 
 #[test]
-fn every_byte_of_every_message_is_where_it_is_said_to_be() {
+fn every_byte_of_every_message_is_in_the_packet_that_is_shown_for_it() {
     let mut story = Story::sample("weather", (100, 40));
     story.press("<enter><enter>");
     for _ in 0..7 {
-        let detail = detail_shown(&story.app).unwrap();
+        let detail = selected_detail(&story.app).unwrap();
         let text = detail.text();
         assert!(!detail.carried.is_empty());
         for run in &detail.carried {
@@ -76,7 +77,7 @@ fn every_byte_of_every_message_is_where_it_is_said_to_be() {
         let carried: usize = (0..text.len()).filter(|at| !detail.packets(&(*at..at + 1)).is_empty()).count();
         assert_eq!(carried, text.len());
         for node in &detail.nodes {
-            if let Some((source, range)) = &node.place {
+            if let Some((source, range)) = &node.location {
                 assert!(range.end <= detail.sources[*source].bytes.len(), "{node:?}");
             }
         }
@@ -103,10 +104,10 @@ fn partner_marks_and_copies() {
 }
 
 #[test]
-fn the_selected_layer_stays_so_where_more_room_unfolds_others() {
+fn the_selected_layer_stays_selected_when_more_room_unfolds_others() {
     let mut story = Story::sample("weather", (160, 48));
     let selected = |story: &Story| {
-        let detail = detail_shown(&story.app).unwrap();
+        let detail = selected_detail(&story.app).unwrap();
         detail.nodes[story.app.detail.rows[story.app.detail.layers.selected]].name.clone()
     };
     story.press("<enter>G");
@@ -119,23 +120,23 @@ fn the_selected_layer_stays_so_where_more_room_unfolds_others() {
 }
 
 #[test]
-fn records_of_tls_are_bytes_too() {
+fn tls_records_are_shown_as_bytes() {
     let mut story = Story::sample("tls", (160, 48));
     story.press("<enter>jj<enter><tab>g");
     let layer = |story: &Story| {
-        let detail = detail_shown(&story.app).unwrap();
+        let detail = selected_detail(&story.app).unwrap();
         detail.nodes[story.app.detail.rows[story.app.detail.layers.selected]].name.clone()
     };
     while !layer(&story).starts_with("TLS") {
         story.press("j");
     }
-    let detail = detail_shown(&story.app).unwrap();
+    let detail = selected_detail(&story.app).unwrap();
     let source = &detail.sources[story.app.detail.source];
     assert_eq!(source.title, format!("{}, records", layer(&story)));
-    // RFC 8446, section 5.1: application data, and how much of it.
+    // RFC 8446, section 5.1: application data and its length.
     let [0x17, 3, 3, high, low, ..] = source.bytes[..] else { panic!("no record: {:02x?}", source.bytes) };
     assert_eq!(source.bytes.len(), 5 + usize::from(u16::from_be_bytes([high, low])));
-    // The text was made of the record as a whole.
-    let [place] = &detail.places(&(0..4), story.app.detail.source)[..] else { panic!("one place") };
+    // The text was derived from the record as a whole.
+    let [place] = &detail.ranges_in(&(0..4), story.app.detail.source)[..] else { panic!("one place") };
     assert_eq!(*place, 0..source.bytes.len());
 }

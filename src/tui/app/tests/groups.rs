@@ -4,7 +4,7 @@ use super::hostile::wrapped;
 use super::*;
 use crate::capture::pipe::Pipe;
 
-/// Two batches with a ping between them; the first is answered in one batch too.
+/// Two batches with a ping between them. The first one is answered in one batch too.
 const BATCHES: &[(Pipe, &str)] = &[
     (
         Pipe::Stdin,
@@ -21,26 +21,30 @@ const BATCHES: &[(Pipe, &str)] = &[
 
 fn methods(story: &Story) -> Vec<(Option<String>, usize)> {
     let rows = story.app.rows(Screen::Messages).unwrap();
-    let row =
-        |row| (story.app.message(row).unwrap().row.method.clone(), story.app.folds.behind(story.app.folds.row(row)));
+    let row = |row| {
+        (
+            story.app.message(row).unwrap().row.method.clone(),
+            story.app.folds.hidden_count(story.app.folds.list_row(row)),
+        )
+    };
     (0..rows).map(row).collect()
 }
 
 #[test]
-fn a_batch_is_folded_where_the_cursor_is_in_it_and_stands_again_where_it_was() {
+fn a_batch_folds_into_its_first_row_and_unfolds_for_a_partner() {
     let mut story = Story::store(wrapped(BATCHES, false), (110, 16));
     story.press("1jz");
     insta::assert_snapshot!("batch_folded_110x16", story.screen());
-    assert_eq!(story.app.cursor(Screen::Messages).selected, 0, "the row that stands for the others");
+    assert_eq!(story.app.cursor(Screen::Messages).selected, 0, "the row that represents the group");
     assert_eq!(methods(&story).len(), 5);
-    // What is behind the fold keeps its number and its way to its partner.
+    // A hidden message still has its number and its partner.
     story.press("jjjp");
     assert_eq!(story.app.rows(Screen::Messages), Some(7), "a partner in the fold unfolds it");
     assert_eq!(story.app.selected_message().unwrap().row.number, MessageNumber(2));
 }
 
 #[test]
-fn all_batches_at_once_also_among_what_a_filter_leaves() {
+fn all_batches_fold_at_once_also_in_a_filtered_list() {
     let mut story = Story::store(wrapped(BATCHES, false), (110, 16));
     story.press("1Z");
     let text = |name: &str| Some(name.to_owned());
@@ -51,7 +55,7 @@ fn all_batches_at_once_also_among_what_a_filter_leaves() {
     story.press("Z");
     assert_eq!(methods(&story).len(), 7);
     story.press("/not method = prompts/list<enter>Z");
-    // Of the answers one is left: a group of one is none.
+    // One answer is left, and one message is no group.
     assert_eq!(methods(&story)[0], (text("tools/list"), 1));
     assert_eq!(methods(&story).len(), 4);
     story.press("G<enter>");

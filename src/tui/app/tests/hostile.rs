@@ -1,4 +1,5 @@
-//! Servers that send what acts on terminals, through real pipes' packets: none of it arrives.
+//! Servers that send text which acts on terminals, through packets of real pipes. None of it
+//! reaches the screen.
 
 use super::*;
 use crate::capture::pipe::{Content, Pipe, Start, encode};
@@ -7,7 +8,8 @@ use crate::event::Detail;
 use crate::pipeline::{self, Input as Fed, Pipeline};
 use crate::store::{CaptureInfo, CaptureKind, Options, Summary, Writer};
 
-/// A store in which a wrapped server said this, a millisecond between two lines. `live`: it still runs.
+/// A store of a wrapped server with these lines, one millisecond apart. `live`: the
+/// server still runs.
 pub(super) fn wrapped(lines: &[(Pipe, &str)], live: bool) -> Place {
     let place = Place::temporary().unwrap();
     let info = CaptureInfo { kind: CaptureKind::Wrap, source: "server".into(), process: 1, started: Time(0) };
@@ -58,7 +60,7 @@ const HOSTILE: &[(Pipe, &str)] = &[
 ];
 
 #[test]
-fn nothing_that_acts_reaches_the_terminal_and_columns_stay_aligned() {
+fn no_control_sequence_reaches_the_terminal_and_columns_stay_aligned() {
     let mut story = Story::store(wrapped(HOSTILE, false), (110, 30));
     for keys in [
         "",

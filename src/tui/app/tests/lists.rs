@@ -1,4 +1,4 @@
-//! The lists, at the smallest and at a comfortable size.
+//! The lists, at the smallest size and at a comfortable one.
 
 use super::*;
 use crate::event::Event;
@@ -28,7 +28,7 @@ fn every_screen_of_a_session() {
     }
 }
 
-/// A store without a session, in which this was found.
+/// A store without a session, with at most one finding.
 fn without_session(found: Option<Finding>) -> Place {
     let place = Place::temporary().unwrap();
     let info = CaptureInfo { kind: CaptureKind::Import, source: "nothing".into(), process: 1, started: Time(0) };
@@ -39,7 +39,7 @@ fn without_session(found: Option<Finding>) -> Place {
 }
 
 #[test]
-fn without_a_session_the_screen_says_how_to_get_one() {
+fn without_a_session_the_screen_shows_how_to_get_one() {
     let mut story = Story::store(without_session(None), (80, 24));
     insta::assert_snapshot!("no_session_80x24", story.screen());
     story.app.database = Some(PathBuf::from("/home/laura/.local/share/mcptap/mcptap.db"));
@@ -49,7 +49,7 @@ fn without_a_session_the_screen_says_how_to_get_one() {
 }
 
 #[test]
-fn why_there_is_no_session_is_said_where_it_was_found() {
+fn findings_explain_why_there_is_no_session() {
     let rule = findings::rule("tls-no-secrets").unwrap();
     let text = "each of 3 TLS connections is encrypted and no secrets for it are at hand".to_owned();
     let story = Story::store(without_session(Some(Finding { text, ..Finding::of(rule) })), (80, 24));
@@ -57,7 +57,7 @@ fn why_there_is_no_session_is_said_where_it_was_found() {
 }
 
 #[test]
-fn a_long_list_shows_where_one_is() {
+fn a_long_list_has_a_scroll_bar() {
     let mut story = Story::sample("weather", (80, 24));
     let bar = |story: &Story| -> String {
         story.screen().lines().filter_map(|line| line.chars().last()).skip(3).take(20).collect()
@@ -100,7 +100,7 @@ fn all_servers_of_a_host_side_by_side() {
 }
 
 #[test]
-fn a_filter_is_written_completed_and_dropped() {
+fn a_filter_is_written_completed_and_cleared() {
     let mut story = Story::sample("weather", (80, 24));
     story.press("<enter>/tool = get_w");
     insta::assert_snapshot!("filter_written_80x24", story.screen());
@@ -112,7 +112,7 @@ fn a_filter_is_written_completed_and_dropped() {
 }
 
 #[test]
-fn a_wrong_filter_says_where() {
+fn an_error_in_a_filter_shows_its_column() {
     let mut story = Story::sample("weather", (80, 24));
     story.press("1/metod = x<enter>");
     let screen = story.screen();

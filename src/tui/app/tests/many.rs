@@ -1,4 +1,4 @@
-//! A million messages: run by hand, it prints what `docs/performance.md` says.
+//! A session of a million messages. Run by hand, it prints the figures of `docs/performance.md`.
 //!
 //! ```text
 //! cargo test --release --lib tui::app::tests::many -- --ignored --nocapture
@@ -14,14 +14,15 @@ use crate::event::Event;
 use crate::mcp::{Carrier, Message, Peers, Session, Transport};
 use crate::store::{CaptureInfo, CaptureKind, Options, Summary, Writer};
 use crate::talk;
-use crate::tui::data::{Answer, PAGE, Request, Rows};
+use crate::tui::data::{Answer, PAGE, Query, Rows};
 
-/// A session of so many messages, every second one the answer to the one before.
+/// A session of this many messages. Every second one answers the one before.
 fn long(messages: u64) -> Place {
     texts(messages, 0)
 }
 
-/// Words of the long texts: as many as a language has in use, so that texts are packed as well as real ones are.
+/// Random words for long texts. The vocabulary is as large as a real one, so texts compress as well
+/// as real ones.
 fn words(seed: u64, bytes: usize) -> String {
     const SYLLABLES: [&str; 16] =
         ["ka", "lo", "mi", "ter", "sun", "ra", "bel", "do", "fin", "gu", "hal", "ver", "no", "pi", "stra", "qua"];
@@ -38,7 +39,7 @@ fn words(seed: u64, bytes: usize) -> String {
     text
 }
 
-/// The same; texts of answers have so many bytes more.
+/// The same, with this many additional bytes in the texts of answers.
 fn texts(messages: u64, bytes: usize) -> Place {
     let place = Place::temporary().unwrap();
     let info = CaptureInfo { kind: CaptureKind::Import, source: "many".into(), process: 1, started: Time(0) };
@@ -99,7 +100,7 @@ fn timed(what: &str, run: impl FnOnce()) {
     println!("{what:<48} {:>9.2} ms", began.elapsed().as_secs_f64() * 1_000.0);
 }
 
-/// A session of so many messages over HTTP: each call is an exchange of its own, and its answer an event.
+/// A session over HTTP: each call is an exchange of its own, and its answer an event.
 fn exchanged(messages: u64) -> Place {
     let place = Place::temporary().unwrap();
     let info = CaptureInfo { kind: CaptureKind::Import, source: "many".into(), process: 1, started: Time(0) };
@@ -149,12 +150,12 @@ fn memory_of_the_steps_of_a_million() {
     let count = std::env::var("MESSAGES").ok().and_then(|count| count.parse().ok()).unwrap_or(1_000_000);
     let mut story = Story::store(exchanged(count), (160, 48));
     let before = memory();
-    let first = Request::Steps { session: SessionNumber(1), page: 0 };
+    let first = Query::Steps { session: SessionNumber(1), page: 0 };
     let mut turns = 0;
     let mut longest = Duration::ZERO;
     let total = loop {
         let began = Instant::now();
-        let Answer::Steps(page) = story.library.answer(&first) else { panic!("no steps") };
+        let Answer::Steps(page) = story.query_runner.answer(&first) else { panic!("no steps") };
         longest = longest.max(began.elapsed());
         turns += 1;
         if page.complete {
@@ -190,14 +191,14 @@ fn figures_of_a_million() {
     timed("open a message", || drop(story.press("<enter>").buffer()));
     story.press("<esc>");
     timed("filter of a column, first page", || drop(story.press("/tool = tool_3<enter>").buffer()));
-    timed("the rest of that filter", || while story.library.search_on() {});
+    timed("the rest of that filter", || while story.query_runner.search_on() {});
     story.press("<esc>");
     timed("filter that few fit, first page", || drop(story.press("/latency > 5099us<enter>").buffer()));
-    timed("the rest of that filter", || while story.library.search_on() {});
+    timed("the rest of that filter", || while story.query_runner.search_on() {});
     story.press("<esc>");
     let last = format!("/\"answer {}\"<enter>", count / 2 - 1);
     timed("full text, first page", || drop(story.press(&last).buffer()));
-    timed("the rest of that filter", || while story.library.search_on() {});
+    timed("the rest of that filter", || while story.query_runner.search_on() {});
     story.press("<esc>");
     timed("statistics", || drop(story.press("5").buffer()));
     timed("layers", || drop(story.press("3").buffer()));
@@ -219,18 +220,19 @@ fn the_end_of_a_long_list_needs_two_pages_only() {
 }
 
 #[test]
-fn who_follows_sees_messages_however_fast_they_come() {
+fn following_shows_messages_however_fast_they_arrive() {
     let mut story = Story::store(long(300), (100, 30));
     story.press("<enter>F");
     assert_eq!(story.app.cursor(Screen::Messages).selected, 299);
-    // The page in view comes again; by now there are ten times as many, and the last is not here.
+    // The visible page is answered again. By now there are ten times as many messages, and the last
+    // one was not read.
     let rows = (256..300).map(|row| story.app.message(row).unwrap().clone()).collect();
-    let page = Request::Messages { session: SessionNumber(1), filter: String::new(), page: 2 };
+    let page = Query::Messages { session: SessionNumber(1), filter: String::new(), page: 2 };
     let answer = Rows { rows, total: 3_000, complete: true };
     let effects = update(&mut story.app, Input::Answer(page, Answer::Messages(answer)));
     assert_eq!(story.app.cursor(Screen::Messages).selected, 299, "the newest that is here");
     let asks = |page| {
-        effects.contains(&Effect::Ask(Request::Messages { session: SessionNumber(1), filter: String::new(), page }))
+        effects.contains(&Effect::Query(Query::Messages { session: SessionNumber(1), filter: String::new(), page }))
     };
     assert!(asks(2_999 / PAGE), "{effects:?}");
 }

@@ -1,4 +1,4 @@
-//! Pictures of real screens, drawn from the samples into `docs/pictures`:
+//! Draws pictures of real screens, made from the samples, into `docs/pictures`:
 //!
 //! ```text
 //! cargo test --lib pictures -- --ignored
@@ -16,7 +16,7 @@ use super::*;
 const CELL: (f32, f32) = (9.0, 19.0);
 const LETTERS: f32 = 15.0;
 
-/// The colours that a terminal's own are drawn in.
+/// The colours in place of the terminal's own.
 struct Ground {
     text: &'static str,
     ground: &'static str,
@@ -25,7 +25,7 @@ struct Ground {
 const DARK: Ground = Ground { text: "#d8dee9", ground: "#1b1e24" };
 const LIGHT: Ground = Ground { text: "#24292f", ground: "#ffffff" };
 
-/// A buffer as an SVG picture.
+/// Draws a buffer as an SVG picture.
 fn svg(buffer: &Buffer, ground: &Ground) -> String {
     let (columns, rows) = (buffer.area.width, buffer.area.height);
     let (width, height) = (f32::from(columns) * CELL.0 + 16.0, f32::from(rows) * CELL.1 + 16.0);
@@ -39,7 +39,8 @@ fn svg(buffer: &Buffer, ground: &Ground) -> String {
         let mut x = 0;
         while x < columns {
             let first = &buffer[(x, y)];
-            // Neighbours of one style are one run; a wide character is its own, so that it cannot push others.
+            // Neighbours of one style are drawn as one run. A wide character is a run of its own,
+            // so that it cannot shift others.
             let wide = |symbol: &str| unicode_width::UnicodeWidthStr::width(symbol) > 1;
             let mut text = first.symbol().to_owned();
             let mut end = x + if wide(first.symbol()) { 2 } else { 1 };
@@ -89,7 +90,7 @@ fn run(out: &mut String, (x, end, y): (u16, u16, u16), text: &str, cell: &ratatu
     );
 }
 
-/// The themes use colours of the 256-colour cube and its greys only.
+/// A colour as `#rrggbb`. The themes use only the colour cube and the greys of the 256 colours.
 fn colour(colour: Color, own: &str) -> String {
     let level = |step: u8| if step == 0 { 0 } else { 55 + 40 * step };
     match colour {
@@ -128,7 +129,7 @@ fn pictures() {
         let ground = if theme == Theme::Light { LIGHT } else { DARK };
         fs::write(directory.join(format!("{name}.svg")), svg(&story.buffer(), &ground)).unwrap();
     }
-    // Against a server that really runs: its latencies are other ones each time.
+    // A real server runs here, so the latencies differ each time.
     let station = "target/weather-station.sh";
     fs::write(station, super::replay::SERVER).unwrap();
     let mut story = Story::sample("weather", (120, 26));

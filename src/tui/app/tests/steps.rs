@@ -8,7 +8,7 @@ use crate::store::{Key, Page, Scope};
 use crate::tui::data::PAGE;
 use crate::view::steps::{Step, StepTable};
 
-/// All pages as they are by now; each step once, in order of first packet.
+/// All pages of the table so far. Each step occurs once, in order of first packet.
 fn paged(index: &mut StepTable, reader: &Reader) -> Vec<Step> {
     index.grow(reader, &|| false).unwrap();
     let pages = (0..index.total()).step_by(PAGE).map(|first| index.steps(reader, first, PAGE).unwrap());
@@ -19,13 +19,13 @@ fn paged(index: &mut StepTable, reader: &Reader) -> Vec<Step> {
     steps
 }
 
-/// The messages that the steps name.
+/// The messages that the steps refer to.
 fn named(steps: &[Step]) -> Vec<MessageNumber> {
     steps.iter().flat_map(|step| step.messages.clone()).collect()
 }
 
 #[test]
-fn a_table_that_grew_is_the_whole_one_and_names_every_message_once() {
+fn a_growing_table_ends_complete_and_contains_every_message_once() {
     let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("samples");
     for name in ["weather/capture", "helpdesk/capture", "helpdesk/stdio", "tls/capture", "polluted-stdout/stdio"] {
         let path = samples.join(format!("{name}.pcapng"));
@@ -34,7 +34,7 @@ fn a_table_that_grew_is_the_whole_one_and_names_every_message_once() {
         let mut growing: Option<(Reader, Vec<(SessionNumber, StepTable)>)> = None;
         import.run(
             &mut |_| {
-                // As far as the store is by now.
+                // The store as far as it was written by now.
                 let (reader, indexes) =
                     growing.get_or_insert_with(|| (Reader::open(place.clone()).unwrap(), Vec::new()));
                 for session in reader.sessions(Page::<SessionNumber>::first(10)).unwrap() {

@@ -1,4 +1,4 @@
-//! From messages to packets and back, long lists by pages, the mouse.
+//! From messages to packets and back, long lists in pages, and the mouse.
 
 use super::hostile::wrapped;
 use super::*;
@@ -15,7 +15,7 @@ fn packets_of_one_connection_at_a_time() {
     insta::assert_snapshot!("packets_of_the_next_connection_120x30", story.screen());
     let (second, _) = story.app.connection().unwrap();
     assert_ne!(second.id, first);
-    // Round and round.
+    // Once through all connections.
     for _ in 1..count {
         story.press("l");
     }
@@ -34,7 +34,7 @@ fn from_a_field_to_its_packet_and_from_the_packet_to_its_message() {
     story.press("w<enter>");
     assert_eq!(story.app.screen, Screen::Detail);
     assert_eq!(story.app.selected_message().unwrap().row.number, MessageNumber(7));
-    // A step that carries no message leads to its packet.
+    // A step without a message leads to its packet.
     story.press("3g<enter>");
     assert_eq!((story.app.screen, story.app.cursor(Screen::Packets).selected), (Screen::Packets, 0));
 }
@@ -42,15 +42,15 @@ fn from_a_field_to_its_packet_and_from_the_packet_to_its_message() {
 #[test]
 fn stderr_comes_in_pages() {
     let lines: Vec<String> = (0..700).map(|line| format!("line {line}\nand {line}")).collect();
-    let said: Vec<(Pipe, &str)> = lines.iter().map(|line| (Pipe::Stderr, line.as_str())).collect();
+    let lines_of_pipe: Vec<(Pipe, &str)> = lines.iter().map(|line| (Pipe::Stderr, line.as_str())).collect();
     let call = (Pipe::Stdin, "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n");
-    let said: Vec<(Pipe, &str)> = std::iter::once(call).chain(said).collect();
-    let mut story = Story::store(wrapped(&said, false), (80, 24));
+    let lines_of_pipe: Vec<(Pipe, &str)> = std::iter::once(call).chain(lines_of_pipe).collect();
+    let mut story = Story::store(wrapped(&lines_of_pipe, false), (80, 24));
     story.press("8");
-    // Each chunk ends in the middle of a line; so does the last.
+    // Each chunk ends in the middle of a line, the last one too.
     assert_eq!(story.app.rows(Screen::Stderr), Some(701));
     let line = |story: &Story, row| {
-        let lines = story.app.pages.stderr(SessionNumber(1)).unwrap();
+        let lines = story.app.cache.stderr.of(&SessionNumber(1)).unwrap();
         lines.row(row).map(|line| line.text.clone())
     };
     assert_eq!(line(&story, 1).as_deref(), Some("and 0line 1"));
@@ -76,7 +76,7 @@ fn a_long_text_is_read_in_a_box() {
 #[test]
 fn the_mouse_does_what_keys_do() {
     let mut story = Story::sample("weather", (120, 40));
-    // The row of message 3, then the same again, which opens it.
+    // A click on the row of message 3. A second click opens it.
     story.take(Input::Click(20, 3));
     story.take(Input::Click(20, 5));
     assert_eq!((story.app.screen, story.app.cursor(Screen::Messages).selected), (Screen::Messages, 2));
@@ -84,7 +84,7 @@ fn the_mouse_does_what_keys_do() {
     assert_eq!(story.app.cursor(Screen::Messages).selected, 5);
     story.take(Input::Click(20, 8));
     assert_eq!(story.app.screen, Screen::Detail);
-    // A byte of the packet: the layer that it belongs to.
+    // A byte of the packet selects the layer that it belongs to.
     let areas = layout::detail(story.app.size, Screen::Detail);
     story.take(Input::Click(areas.layers.x + 3, areas.layers.y));
     assert_eq!(story.app.detail.focus, Focus::Layers);
@@ -94,10 +94,10 @@ fn the_mouse_does_what_keys_do() {
         (Focus::Bytes, layout::bytes_per_row(story.app.size) + 4)
     );
     story.take(Input::Click(areas.json.x + 5, areas.json.y + 2));
-    let detail = detail_shown(&story.app).unwrap();
+    let detail = selected_detail(&story.app).unwrap();
     assert_eq!(story.app.detail.tree.path(detail.text(), story.app.detail.json.selected), "$.params");
     let (screen, at, _) =
-        layout::tab_places(&story.app).into_iter().find(|(screen, ..)| *screen == Screen::Statistics).unwrap();
+        layout::tab_positions(&story.app).into_iter().find(|(screen, ..)| *screen == Screen::Statistics).unwrap();
     story.take(Input::Click(at.start, 1));
     assert_eq!(story.app.screen, screen);
 }

@@ -8,7 +8,7 @@
 //! │ arguments  {                                               │
 //! │              "city": "Quito"                               │
 //! │            }                                               │
-//! │            fits the tool's schema                          │
+//! │            matches the tool's schema                       │
 //! └ ctrl-r send · tab next field · esc close ──────────────────┘
 //! ```
 
@@ -16,35 +16,35 @@ use ratatui::layout::Rect;
 
 use super::super::super::app::App;
 use super::super::super::canvas::Canvas;
-use super::super::super::replay::form::{Field, Form, Remark};
+use super::super::super::replay::form::{Form, FormField, Remark};
 use super::super::super::replay::options::HINT;
-use super::super::super::theme::Part;
+use super::super::super::theme::UiElement;
 use crate::view::paint::Tone;
 use crate::view::{safe, units};
 
-/// Columns of the names of the fields.
+/// Width of the names of the fields.
 const NAMES: u16 = 11;
 
-/// Columns of the box, and the width of a screen below which it takes all of it.
+/// Width of the box. On screens narrower than `WHOLE` it fills the screen.
 const WIDTH: u16 = 110;
 const WHOLE: u16 = 130;
 
 /// Rows of the header fields.
-const FIELDS: u16 = 2;
+const HEADER_ROWS: u16 = 2;
 
-/// Draws the form; says where the cursor belongs.
+/// Draws the form. Returns the position of the cursor.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>) -> Option<(u16, u16)> {
     let form = app.replays.form.as_ref()?;
     let screen = canvas.buffer.area;
-    // Where little would be seen beside the box, nothing is.
+    // On a narrow screen the little beside the box is covered too.
     let width = if screen.width < WHOLE { screen.width.saturating_sub(2) } else { WIDTH };
     let arguments = form.arguments.text().lines().count().clamp(3, 24) as u16;
-    let wanted = 6 + if form.one_call { arguments + 1 } else { 0 } + if form.is_url() { FIELDS + 1 } else { 0 };
-    let asks = form.asks.len().min(6) as u16;
+    let wanted = 6 + if form.one_call { arguments + 1 } else { 0 } + if form.is_url() { HEADER_ROWS + 1 } else { 0 };
+    let asks = form.questions.len().min(6) as u16;
     let height = wanted.max(asks + 5).min(screen.height.saturating_sub(3));
     let area = Rect { x: (screen.width - width) / 2, y: 2, width, height };
-    if form.asks.is_empty() {
-        canvas.boxed(area, "send again", "ctrl-r send · tab next field · esc close");
+    if form.questions.is_empty() {
+        canvas.draw_box(area, "send again", "ctrl-r send · tab next field · esc close");
         fields(form, canvas, area)
     } else {
         questions(form, canvas, area);
@@ -53,18 +53,18 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>) -> Option<(u16, u16)> {
     .map(|(x, y)| (x.min(area.right() - 2), y.min(area.bottom() - 2)))
 }
 
-/// What has to be known before anything is sent.
+/// Draws the questions that need an answer before anything is sent.
 fn questions(form: &Form, canvas: &mut Canvas<'_>, area: Rect) {
-    canvas.boxed(area, "send it all the same?", "y send all · n leave out what destroys · esc back");
+    canvas.draw_box(area, "send anyway?", "y send everything · n skip destructive tools · esc back");
     let (warning, dim) = (canvas.tone(Tone::Warning), canvas.tone(Tone::Dim));
     let room = area.width.saturating_sub(4);
-    for (line, ask) in form.asks.iter().take(6).enumerate() {
+    for (line, ask) in form.questions.iter().take(6).enumerate() {
         canvas.put(area.x + 2, area.y + 1 + line as u16, room, ask, warning);
     }
-    let y = area.y + 2 + form.asks.len().min(6) as u16;
-    let more = form.asks.len().saturating_sub(6);
+    let y = area.y + 2 + form.questions.len().min(6) as u16;
+    let more = form.questions.len().saturating_sub(6);
     let more = if more > 0 { format!("… and {more} more. ") } else { String::new() };
-    canvas.put(area.x + 2, y, room, &format!("{more}Nothing was sent yet."), dim);
+    canvas.put(area.x + 2, y, room, &format!("{more}Nothing has been sent yet."), dim);
 }
 
 fn fields(form: &Form, canvas: &mut Canvas<'_>, area: Rect) -> Option<(u16, u16)> {
@@ -72,18 +72,18 @@ fn fields(form: &Form, canvas: &mut Canvas<'_>, area: Rect) -> Option<(u16, u16)
     let (x, mut y) = (area.x + 2 + NAMES + 1, area.y + 1);
     let room = area.width.saturating_sub(NAMES + 5);
     let mut cursor = None;
-    for field in form.shown() {
+    for field in form.visible_fields() {
         let is_here = field == form.field;
-        let name = if is_here { canvas.part(Part::Tab) } else { dim };
+        let name = if is_here { canvas.element(UiElement::Tab) } else { dim };
         canvas.put_right(area.x + 2, y, NAMES - 1, &field.to_string(), name);
         match field {
-            Field::What => {
-                canvas.put(x, y, room, &what(form), if is_here { strong } else { plain });
+            FormField::Scope => {
+                canvas.put(x, y, room, &scope_label(form), if is_here { strong } else { plain });
                 y += 1;
             }
-            Field::Target | Field::Options => {
+            FormField::Target | FormField::Options => {
                 let (line, hint) = match field {
-                    Field::Target => (&form.target, "a URL, or the command line of a server"),
+                    FormField::Target => (&form.target, "a URL, or the command line of a server"),
                     _ => (&form.options, HINT),
                 };
                 let column = line.position().1;
@@ -99,26 +99,27 @@ fn fields(form: &Form, canvas: &mut Canvas<'_>, area: Rect) -> Option<(u16, u16)
                 }
                 y += 1;
             }
-            Field::Fields => {
-                if form.fields.text().is_empty() {
-                    canvas.put(x, y, room, "Name: value, one a line; $NAME is taken from the environment", dim);
+            FormField::Headers => {
+                if form.headers.text().is_empty() {
+                    canvas.put(x, y, room, "Name: value, one per line; $NAME is an environment variable", dim);
                 }
-                cursor = text(canvas, &form.fields, Rect { x, y, width: room, height: FIELDS }, is_here).or(cursor);
-                y += FIELDS;
+                cursor =
+                    text(canvas, &form.headers, Rect { x, y, width: room, height: HEADER_ROWS }, is_here).or(cursor);
+                y += HEADER_ROWS;
             }
-            Field::Arguments => {
+            FormField::Arguments => {
                 let height = area.bottom().saturating_sub(y + 2);
                 cursor = text(canvas, &form.arguments, Rect { x, y, width: room, height }, is_here).or(cursor);
                 remark(form, canvas, Rect { x, y: area.bottom() - 2, width: room, height: 1 });
                 y += height;
             }
         }
-        y += u16::from(field == Field::Options && area.height > 9);
+        y += u16::from(field == FormField::Options && area.height > 9);
     }
     cursor
 }
 
-fn what(form: &Form) -> String {
+fn scope_label(form: &Form) -> String {
     let call = form.draft.call.as_ref().filter(|_| form.one_call);
     let what = match call {
         Some(call) => format!("this request: {} {}", call.message, call.label),
@@ -127,7 +128,7 @@ fn what(form: &Form) -> String {
     format!("◂ {what} ▸")
 }
 
-/// A text of several lines, seen around its cursor.
+/// Draws a text of several lines, scrolled to its cursor.
 fn text(
     canvas: &mut Canvas<'_>,
     editor: &super::super::super::editor::Editor,
@@ -146,12 +147,12 @@ fn text(
 }
 
 fn remark(form: &Form, canvas: &mut Canvas<'_>, area: Rect) {
-    let (said, tone) = match &form.remark {
+    let (sentence_text, tone) = match &form.remark {
         Remark::None => return,
-        Remark::Fits => ("fits the tool's schema", Tone::Good),
-        Remark::Notice(said) => (said.as_str(), Tone::Warning),
-        Remark::Wrong(why) => (why.as_str(), Tone::Error),
+        Remark::Matches => ("matches the tool's schema", Tone::Good),
+        Remark::Warning(sentence_text) => (sentence_text.as_str(), Tone::Warning),
+        Remark::Invalid(why) => (why.as_str(), Tone::Error),
     };
     let style = canvas.tone(tone);
-    canvas.put(area.x, area.y, area.width, said, style);
+    canvas.put(area.x, area.y, area.width, sentence_text, style);
 }

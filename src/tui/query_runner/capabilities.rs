@@ -1,4 +1,5 @@
-//! What client and server said they can do, and the lists of tools, prompts and resources item by item.
+//! The declared capabilities of client and server, and the lists of tools, prompts and resources
+//! item by item.
 
 use anyhow::Result;
 use serde_json::{Map, Value};
@@ -10,28 +11,35 @@ use crate::mcp::{Message, SessionNumber};
 use crate::store::{Key, MessageRow, Reader};
 use crate::view::overview::{self, SummaryRow};
 
-/// Messages in which the lists are looked for: they come at the beginning.
-const LOOK: usize = 5_000;
+/// Messages in which the lists are searched: they are at the beginning.
+const SEARCHED: usize = 5_000;
 
-/// Bytes of a list that are read.
+/// Limit of the bytes of a list.
 const LONGEST: u64 = 4 << 20;
 
-/// Methods whose answers are lists.
-const METHODS: [&str; 4] = ["tools/list", "prompts/list", "resources/list", "resources/templates/list"];
+/// The methods that list something, with the member of their results that is the list.
+const LISTS: [(&str, &str); 4] = [
+    ("tools/list", "tools"),
+    ("prompts/list", "prompts"),
+    ("resources/list", "resources"),
+    ("resources/templates/list", "resourceTemplates"),
+];
 
-/// The lines.
+/// The rows of a session.
 pub(super) fn read(reader: &Reader, session: SessionNumber) -> Result<Vec<CapabilityRow>> {
     let Some(record) = reader.session(session)? else { return Ok(Vec::new()) };
     let lines = overview::read(reader, &record)?.lines(&record).into_iter();
     let mut rows: Vec<CapabilityRow> =
         lines.map(|SummaryRow { depth, name, value, message }| CapabilityRow { depth, name, value, message }).collect();
-    let tells = |row: &MessageRow| {
-        let method = row.method.as_deref().is_some_and(|method| METHODS.contains(&method));
-        method && row.size <= LONGEST && row.kind == Kind::Response
-    };
-    for row in reader.message_rows_at(session, 1, LOOK)?.into_iter().filter(tells) {
-        if let Some(message) = reader.message(Key::new(row.capture, row.number.0))? {
-            tell(&message, &mut rows);
+    let list_of = |row: &MessageRow| LISTS.iter().find(|(method, _)| row.method.as_deref() == Some(*method));
+    for row in reader.message_rows_at(session, 1, SEARCHED)? {
+        let Some((_, member)) = list_of(&row).filter(|_| row.size <= LONGEST && row.kind == Kind::Response) else {
+            continue;
+        };
+        if let Some(message) = reader.message(Key::new(row.capture, row.number.0))?
+            && let Some(result) = part(&message, "result").and_then(|text| serde_json::from_str(text).ok())
+        {
+            list(member, &result, &message, &mut rows);
         }
         if rows.len() >= ROWS {
             rows.truncate(ROWS);
@@ -41,18 +49,7 @@ pub(super) fn read(reader: &Reader, session: SessionNumber) -> Result<Vec<Capabi
     Ok(rows)
 }
 
-fn tell(message: &Message, rows: &mut Vec<CapabilityRow>) {
-    let json = |name| part(message, name).and_then(|text| serde_json::from_str::<Value>(text).ok());
-    let Some(Value::Object(result)) = json("result") else { return };
-    match message.method.as_deref() {
-        Some("tools/list") => list("tools", &result, message, rows),
-        Some("prompts/list") => list("prompts", &result, message, rows),
-        Some("resources/list") => list("resources", &result, message, rows),
-        Some("resources/templates/list") => list("resourceTemplates", &result, message, rows),
-        _ => {}
-    }
-}
-
+/// Adds a list with its items and their arguments.
 fn list(name: &str, result: &Map<String, Value>, message: &Message, rows: &mut Vec<CapabilityRow>) {
     let items = result.get(name).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     rows.push(row(0, name, &items.len().to_string(), message));
@@ -64,15 +61,20 @@ fn list(name: &str, result: &Map<String, Value>, message: &Message, rows: &mut V
         let required = schema.and_then(|schema| schema.get("required")).and_then(Value::as_array);
         let properties = schema.and_then(|schema| schema.get("properties")).and_then(Value::as_object);
         for (name, property) in properties.into_iter().flatten() {
-            let says = |what| property.get(what).map(plain).unwrap_or_default();
+            let text_of = |what| property.get(what).map(plain).unwrap_or_default();
             let needed = required.is_some_and(|names| names.iter().any(|known| known.as_str() == Some(name)));
             let needed = if needed { "required" } else { "optional" };
-            rows.push(row(2, name, format!("{} {needed}  {}", says("type"), says("description")).trim(), message));
+            rows.push(row(
+                2,
+                name,
+                format!("{} {needed}  {}", text_of("type"), text_of("description")).trim(),
+                message,
+            ));
         }
-        // Prompts name their arguments in a list.
+        // A prompt names its arguments in a list.
         for argument in item.get("arguments").and_then(Value::as_array).into_iter().flatten() {
-            let says = |what| argument.get(what).map(plain).unwrap_or_default();
-            rows.push(row(2, &says("name"), &says("description"), message));
+            let text_of = |what| argument.get(what).map(plain).unwrap_or_default();
+            rows.push(row(2, &text_of("name"), &text_of("description"), message));
         }
     }
 }
@@ -81,7 +83,7 @@ fn row(depth: usize, name: &str, value: &str, message: &Message) -> CapabilityRo
     CapabilityRow { depth, name: name.to_owned(), value: value.to_owned(), message: Some(message.number) }
 }
 
-/// A string as its text, anything else as JSON.
+/// A string without quotes, anything else as JSON.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -1,14 +1,15 @@
-//! A command line that sends a message again.
+//! A curl command that sends a message again.
 
 use crate::decode::Direction;
 use crate::decode::exchange::Exchange;
 use crate::mcp::{Message, Peers, Session};
 
-/// Fields that curl makes itself, or that belong to the old connection.
+/// Header fields that curl writes itself, or that belong to the old connection.
 const LEFT_OUT: [&str; 6] =
     ["host", "content-length", "connection", "transfer-encoding", "accept-encoding", "user-agent"];
 
-/// The line, for a message that a client sent over HTTP. Secrets stay masked: the exchange has them no other way.
+/// The command, for a message that a client sent over HTTP. Secrets stay masked, because the
+/// exchange stores them only so.
 pub(super) fn line(message: &Message, exchange: &Exchange, session: &Session) -> Option<String> {
     if message.direction != Direction::ClientToServer {
         return None;
@@ -23,7 +24,7 @@ pub(super) fn line(message: &Message, exchange: &Exchange, session: &Session) ->
     let mut line =
         format!("curl -sS -N -X {} {}", quoted(exchange.method.as_deref()?), quoted(&format!("http://{host}{target}")));
     for (name, value) in exchange.request.fields.iter() {
-        // Those of HTTP/2 that begin with a colon are said by the method and the address.
+        // The pseudo-fields of HTTP/2 are in the method and the URL.
         if !name.starts_with(':') && !LEFT_OUT.iter().any(|left_out| left_out.eq_ignore_ascii_case(name)) {
             line.push_str(&format!(" -H {}", quoted(&format!("{name}: {value}"))));
         }
@@ -32,7 +33,8 @@ pub(super) fn line(message: &Message, exchange: &Exchange, session: &Session) ->
     Some(line)
 }
 
-/// One word for a shell, whatever is in it: nothing has a meaning between single quotes (POSIX Shell Command Language, 2.2.2).
+/// Quotes a word for a shell. Between single quotes no character is special (POSIX Shell
+/// Command Language, 2.2.2).
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }

@@ -1,19 +1,18 @@
-//! A selected row in a list of which a window is seen.
+//! The cursor of a list, of which a window is visible.
 
-use super::super::keys::Motion;
+use super::keys::Motion;
 
-/// The cursor of a list.
+/// A selected row, and the window of rows that is visible.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
-    /// The selected row.
     pub selected: usize,
-    /// The first row in view.
+    /// The first visible row.
     pub top: usize,
 }
 
 impl Cursor {
-    /// Moves in a list of `total` rows, `height` of them in view.
-    pub fn go(&mut self, motion: Motion, total: usize, height: usize) {
+    /// Moves in a list of `total` rows, of which `height` are visible.
+    pub fn move_by(&mut self, motion: Motion, total: usize, height: usize) {
         let page = height.saturating_sub(1).max(1);
         self.selected = match motion {
             Motion::Up => self.selected.saturating_sub(1),
@@ -23,24 +22,24 @@ impl Cursor {
             Motion::Home => 0,
             Motion::End => usize::MAX,
         };
-        self.fit(total, height);
+        self.keep_visible(total, height);
     }
 
-    /// Selects a row, in the middle of the view where it was not in view.
+    /// Selects a row. A row outside of the window is put into its middle.
     pub fn select(&mut self, row: usize, total: usize, height: usize) {
         if row < self.top || row >= self.top + height {
             self.top = row.saturating_sub(height / 2);
         }
         self.selected = row;
-        self.fit(total, height);
+        self.keep_visible(total, height);
     }
 
-    /// Keeps the cursor in the list, and in view.
-    pub fn fit(&mut self, total: usize, height: usize) {
+    /// Puts the cursor into the list and into the window.
+    pub fn keep_visible(&mut self, total: usize, height: usize) {
         let height = height.max(1);
         self.selected = self.selected.min(total.saturating_sub(1));
         self.top = self.top.min(self.selected).max((self.selected + 1).saturating_sub(height));
-        // No empty rows below the last one as long as there are rows above.
+        // No empty rows below the last one while rows above it are hidden.
         self.top = self.top.min(total.saturating_sub(height));
     }
 }
@@ -54,7 +53,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(256))]
 
-        /// Whatever the keys and however the list shrinks and grows: the cursor is in the list and in view, the view is full.
+        /// After any keys, in a list that shrinks and grows, the cursor is in the list and visible,
+        /// and the window is full.
         #[test]
         fn the_cursor_stays_in_view(steps in prop::collection::vec((0..7usize, 0..60usize, 1..20usize), 1..40)) {
             const MOTIONS: [Motion; 6] =
@@ -62,7 +62,7 @@ mod tests {
             let mut cursor = Cursor::default();
             for (motion, total, height) in steps {
                 match MOTIONS.get(motion) {
-                    Some(motion) => cursor.go(*motion, total, height),
+                    Some(motion) => cursor.move_by(*motion, total, height),
                     None => cursor.select(total / 2, total, height),
                 }
                 prop_assert!(cursor.selected < total.max(1));

@@ -1,4 +1,4 @@
-//! Messages to a file, as JSON lines.
+//! Writes messages to a file, as JSON lines.
 
 use std::fs::OpenOptions;
 use std::io::{BufWriter, Write};
@@ -11,10 +11,11 @@ use crate::filter::Filter;
 use crate::mcp::{MessageNumber, SessionNumber};
 use crate::store::{Reader, Scope};
 
-/// Writes the messages that a filter lets through, or `only` some of them; says how many.
+/// Writes the messages that a filter selects, or `only` some of them. Returns their number.
 ///
 /// # Errors
-/// The file is there already, or cannot be written; the store cannot be read.
+///
+/// The file exists already or cannot be written, or the store cannot be read.
 pub(super) fn write(
     reader: &Reader,
     session: SessionNumber,

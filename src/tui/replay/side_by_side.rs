@@ -1,9 +1,10 @@
-//! Two answers beside each other: lines that are the same in one row, and those marked in which the comparison found a difference.
+//! Two answers side by side. Equal lines share a row; rows are marked where the comparison
+//! found a difference.
 //!
 //! ```text
 //!   content:                        content:
 //!     - type: "text"                  - type: "text"
-//! ≠     text: "21 °C, sunny"      ≠     text: "19 °C, rain"        marked: a difference at /content/0/text
+//! ≠     text: "21 °C, sunny"      ≠     text: "19 °C, rain"    differs: /content/0/text
 //!   isError: false                  isError: false
 //! ```
 
@@ -16,113 +17,119 @@ use crate::compare::difference::escaped;
 use crate::compare::{Answer, Change, Difference};
 use crate::view::safe;
 
-/// Lines of one answer; what is longer is told to be.
+/// Limit of the lines of one answer. A last line says that there are more.
 const LINES: usize = 5_000;
 
-/// Characters of a line of text before it is broken, so that one difference does not mark a whole page.
+/// Length at which a line of text is broken, in characters, so that one difference does not mark
+/// a whole page.
 const BROKEN: usize = 240;
 
-/// How long lining up may take: the drawing thread does it when another answer is selected. After that it is coarser.
+/// Time limit of the alignment, because the drawing thread does it. After that the
+/// alignment is coarser.
 const LINING_UP: Duration = Duration::from_millis(15);
 
-/// What a row says.
+/// The comparison of the two sides of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mark {
-    /// Both sides are the same.
+pub enum RowMatch {
     Same,
-    /// They are not.
     Differs,
-    /// They are not, but the comparison set it aside.
-    Aside,
+    /// The sides differ, but the rules of the comparison tolerate it.
+    Tolerated,
 }
 
 /// A line of each side.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
-    /// Of the recorded answer.
+pub struct AlignedRow {
+    /// The line of the recorded answer.
     pub old: Option<String>,
-    /// Of the new one.
+    /// The line of the new answer.
     pub new: Option<String>,
-    /// What it says.
-    pub mark: Mark,
+    pub matching: RowMatch,
 }
 
-struct Line {
-    /// JSON Pointer of the value that stands in it.
+struct AnswerLine {
+    /// JSON Pointer of the value in the line.
     path: String,
     text: String,
 }
 
-/// The rows of two answers.
-pub fn rows(old: &Answer, new: &Answer, differences: &[Difference]) -> Vec<Row> {
+/// Aligns two answers.
+pub fn align(old: &Answer, new: &Answer, differences: &[Difference]) -> Vec<AlignedRow> {
     let (old_lines, new_lines) = (lines_of(old), lines_of(new));
-    let texts = |lines: &[Line]| lines.iter().map(|line| line.text.clone()).collect::<Vec<_>>();
+    let texts = |lines: &[AnswerLine]| lines.iter().map(|line| line.text.clone()).collect::<Vec<_>>();
     let (old_texts, new_texts) = (texts(&old_lines), texts(&new_lines));
     let deadline = std::time::Instant::now().checked_add(LINING_UP);
     let operations = capture_diff_slices_deadline(Algorithm::Myers, &old_texts, &new_texts, deadline);
-    // Of another kind (an error in place of a result): there is no path to speak of, all of it differs.
-    let other_kind = std::mem::discriminant(old) != std::mem::discriminant(new);
+    // Answers of different kinds (an error in place of a result) have no common paths, so
+    // all lines differ.
+    let kinds_differ = std::mem::discriminant(old) != std::mem::discriminant(new);
     let mut rows = Vec::new();
     for operation in operations {
         let (from, to) = (&old_lines[operation.old_range()], &new_lines[operation.new_range()]);
-        let mark = match operation {
-            DiffOp::Equal { .. } => Mark::Same,
-            _ if other_kind || from.iter().any(|line| is_old(&line.path, differences)) => Mark::Differs,
-            _ if to.iter().any(|line| is_new(&line.path, differences)) => Mark::Differs,
-            _ => Mark::Aside,
+        let matching = match operation {
+            DiffOp::Equal { .. } => RowMatch::Same,
+            _ if kinds_differ || from.iter().any(|line| is_changed_or_removed(&line.path, differences)) => {
+                RowMatch::Differs
+            }
+            _ if to.iter().any(|line| is_changed_or_added(&line.path, differences)) => RowMatch::Differs,
+            _ => RowMatch::Tolerated,
         };
-        let text = |lines: &[Line], at: usize| lines.get(at).map(|line| line.text.clone());
-        rows.extend((0..from.len().max(to.len())).map(|at| Row { old: text(from, at), new: text(to, at), mark }));
+        let text = |lines: &[AnswerLine], at: usize| lines.get(at).map(|line| line.text.clone());
+        rows.extend((0..from.len().max(to.len())).map(|at| AlignedRow {
+            old: text(from, at),
+            new: text(to, at),
+            matching,
+        }));
     }
     rows
 }
 
-/// Whether a line of the recorded answer stands in what changed or went.
-fn is_old(path: &str, differences: &[Difference]) -> bool {
-    let gone = |difference: &&Difference| !matches!(difference.change, Change::Added(_));
-    differences.iter().filter(gone).any(|difference| is_inside(path, &difference.path))
+/// Whether a line of the recorded answer is inside a changed or removed value.
+fn is_changed_or_removed(path: &str, differences: &[Difference]) -> bool {
+    let affects_old = |difference: &&Difference| !matches!(difference.change, Change::Added(_));
+    differences.iter().filter(affects_old).any(|difference| is_inside(path, &difference.path))
 }
 
-/// Whether a line of the new answer stands in what changed or came.
-fn is_new(path: &str, differences: &[Difference]) -> bool {
-    let come = |difference: &&Difference| !matches!(difference.change, Change::Removed(_));
-    differences.iter().filter(come).any(|difference| is_inside(path, &difference.path))
+/// Whether a line of the new answer is inside a changed or added value.
+fn is_changed_or_added(path: &str, differences: &[Difference]) -> bool {
+    let affects_new = |difference: &&Difference| !matches!(difference.change, Change::Removed(_));
+    differences.iter().filter(affects_new).any(|difference| is_inside(path, &difference.path))
 }
 
 fn is_inside(path: &str, place: &str) -> bool {
     path.strip_prefix(place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-fn lines_of(answer: &Answer) -> Vec<Line> {
+fn lines_of(answer: &Answer) -> Vec<AnswerLine> {
     match answer {
         Answer::Result(value) | Answer::ToolError(value) | Answer::Error(value) => lines(value),
         Answer::Unreadable(text) | Answer::Nothing(text) => {
-            broken(text).into_iter().map(|text| Line { path: String::new(), text }).collect()
+            broken(text).into_iter().map(|text| AnswerLine { path: String::new(), text }).collect()
         }
     }
 }
 
-/// A value that waits for its line.
-struct Open<'v> {
-    /// What stands before it.
-    lead: String,
-    /// Columns by which what is in it stands further right.
+/// A value that has not been written as lines yet.
+struct PendingValue<'v> {
+    /// The text before it on its line.
+    prefix: String,
+    /// Indentation of its children, in columns.
     indent: usize,
     path: String,
     value: &'v Value,
 }
 
-/// A value as lines: a member or an element each, texts as they are read.
-fn lines(value: &Value) -> Vec<Line> {
+/// A value as lines: one for each member or element, with texts unescaped.
+fn lines(value: &Value) -> Vec<AnswerLine> {
     let mut lines = Vec::new();
-    let mut open = vec![Open { lead: String::new(), indent: 0, path: String::new(), value }];
-    while let Some(Open { lead, indent, path, value }) = open.pop() {
+    let mut pending = vec![PendingValue { prefix: String::new(), indent: 0, path: String::new(), value }];
+    while let Some(PendingValue { prefix, indent, path, value }) = pending.pop() {
         if lines.len() >= LINES {
-            lines.push(Line { path: String::new(), text: "… more than can be shown".to_owned() });
+            lines.push(AnswerLine { path: String::new(), text: "… the rest is too long to show".to_owned() });
             break;
         }
-        // What follows a bullet stands in its line; what follows a name stands below.
-        let is_inline = lead.is_empty() || lead.ends_with("- ");
+        // After a bullet the first child is on the same line. After a name it is below.
+        let is_inline = prefix.is_empty() || prefix.ends_with("- ");
         let children: Vec<(String, String, &Value)> = match value {
             Value::Object(members) => {
                 let path = |name: &String| format!("{path}/{}", escaped(name));
@@ -135,34 +142,35 @@ fn lines(value: &Value) -> Vec<Line> {
             _ => Vec::new(),
         };
         if children.is_empty() {
-            scalar(&mut lines, &lead, indent, &path, value);
+            scalar(&mut lines, &prefix, indent, &path, value);
             continue;
         }
-        let inner = if is_inline { lead.len() } else { indent };
+        let inner = if is_inline { prefix.len() } else { indent };
         if !is_inline {
-            lines.push(Line { path: path.clone(), text: safe::visible(lead.trim_end()).into_owned() });
+            lines.push(AnswerLine { path: path.clone(), text: safe::visible(prefix.trim_end()).into_owned() });
         }
         for (at, (name, path, value)) in children.into_iter().enumerate().rev() {
-            let lead = if at == 0 && is_inline { lead.clone() } else { " ".repeat(inner) };
-            open.push(Open { lead: format!("{lead}{name}"), indent: inner + 2, path, value });
+            let prefix = if at == 0 && is_inline { prefix.clone() } else { " ".repeat(inner) };
+            pending.push(PendingValue { prefix: format!("{prefix}{name}"), indent: inner + 2, path, value });
         }
     }
     lines
 }
 
-fn scalar(lines: &mut Vec<Line>, lead: &str, indent: usize, path: &str, value: &Value) {
-    let mut push = |text: String| lines.push(Line { path: path.to_owned(), text: safe::visible(&text).into_owned() });
+fn scalar(lines: &mut Vec<AnswerLine>, prefix: &str, indent: usize, path: &str, value: &Value) {
+    let mut push =
+        |text: String| lines.push(AnswerLine { path: path.to_owned(), text: safe::visible(&text).into_owned() });
     match value {
         Value::String(text) if text.contains('\n') || text.len() > BROKEN => {
-            push(format!("{lead}|"));
+            push(format!("{prefix}|"));
             let blanks = " ".repeat(indent.max(2));
             broken(text).into_iter().for_each(|line| push(format!("{blanks}{line}")));
         }
-        value => push(format!("{lead}{value}")),
+        value => push(format!("{prefix}{value}")),
     }
 }
 
-/// The lines of a text, the long ones broken.
+/// The lines of a text, with long ones broken.
 fn broken(text: &str) -> Vec<String> {
     text.lines().take(LINES).flat_map(|line| safe::wrap(line, BROKEN)).collect()
 }
@@ -178,18 +186,18 @@ mod tests {
     fn beside(old: Value, new: Value, rules: &Rules) -> String {
         let (old, new) = (Answer::Result(old), Answer::Result(new));
         let verdict = compare_answers(&Label::default(), &old, &new, rules);
-        let sign = |mark| match mark {
-            Mark::Same => ' ',
-            Mark::Differs => '▌',
-            Mark::Aside => '~',
+        let sign = |matching| match matching {
+            RowMatch::Same => ' ',
+            RowMatch::Differs => '▌',
+            RowMatch::Tolerated => '~',
         };
         let side = |side: &Option<String>| side.clone().unwrap_or_default();
-        let row = |row: &Row| format!("{} {:<30} | {}", sign(row.mark), side(&row.old), side(&row.new));
-        rows(&old, &new, &verdict.differences).iter().map(row).collect::<Vec<_>>().join("\n")
+        let row = |row: &AlignedRow| format!("{} {:<30} | {}", sign(row.matching), side(&row.old), side(&row.new));
+        align(&old, &new, &verdict.differences).iter().map(row).collect::<Vec<_>>().join("\n")
     }
 
     #[test]
-    fn differences_stand_in_the_rows_in_which_they_are() {
+    fn differences_are_marked_in_their_rows() {
         let answer = |text: &str, degrees: u64, at: &str| {
             json!({"content": [{"type": "text", "text": text}], "isError": false,
                 "structuredContent": {"degrees": degrees, "at": at, "days": [[1, 2], {}]}})
@@ -228,20 +236,20 @@ mod tests {
     }
 
     #[test]
-    fn another_kind_of_answer_differs_whole() {
+    fn another_kind_of_answer_differs_completely() {
         let old = Answer::Result(json!({"a": 1}));
-        let all = rows(&old, &Answer::Nothing("no answer within 30 s".into()), &[]);
-        assert!(all.iter().all(|row| row.mark == Mark::Differs), "{all:?}");
+        let all = align(&old, &Answer::Nothing("no answer within 30 s".into()), &[]);
+        assert!(all.iter().all(|row| row.matching == RowMatch::Differs), "{all:?}");
         let deep = (0..100).fold(json!(1), |value, _| json!([value]));
-        assert_eq!(rows(&Answer::Result(deep.clone()), &Answer::Result(deep), &[]).len(), 1);
+        assert_eq!(align(&Answer::Result(deep.clone()), &Answer::Result(deep), &[]).len(), 1);
     }
 
     proptest! {
-        /// Nothing that acts on a terminal, and each side whole and in order.
+        /// Nothing that acts on a terminal is in a line. Each side is complete and in order.
         #[test]
-        fn sides_are_whole(old in prop::collection::vec("[ab\u{1b}\u{202e}\n]{0,4}", 0..6), new in prop::collection::vec("[ab\n]{0,4}", 0..6)) {
+        fn sides_are_complete(old in prop::collection::vec("[ab\u{1b}\u{202e}\n]{0,4}", 0..6), new in prop::collection::vec("[ab\n]{0,4}", 0..6)) {
             let (old, new) = (json!(old), json!(new));
-            let all = rows(&Answer::Result(old.clone()), &Answer::Result(new), &[]);
+            let all = align(&Answer::Result(old.clone()), &Answer::Result(new), &[]);
             let left: Vec<String> = all.iter().filter_map(|row| row.old.clone()).collect();
             let own: Vec<String> = lines(&old).into_iter().map(|line| line.text).collect();
             prop_assert_eq!(&left, &own);

@@ -1,21 +1,22 @@
-//! Rows that hang together: the members of a batch, the messages of an operation. The first of a group stands for it when it is folded.
+//! Groups of rows: the members of a batch, or the messages of an operation. The first row
+//! represents the group when it is folded.
 
 use std::collections::BTreeMap;
 
 use anyhow::Result;
 
-use super::Library;
+use super::QueryRunner;
 use crate::mcp::SessionNumber;
 use crate::store::{MessageRow, Scope};
 
-/// Groups that are folded at once, and members of one.
+/// Limit of the groups that are folded at once, and of the members of one.
 const MOST: usize = 100_000;
 
-/// Messages read at once.
+/// Messages that are read at once.
 const SLICE: usize = 1_024;
 
-impl Library {
-    /// The group of a row; nothing where it stands alone.
+impl QueryRunner {
+    /// The group of a row; empty if the row belongs to none.
     pub(super) fn group(&mut self, session: SessionNumber, filter: &str, row: usize) -> Result<Vec<Vec<usize>>> {
         let Some(position) = self.position(session, filter, row)? else { return Ok(Vec::new()) };
         let Some(own) = self.reader.message_rows_at(session, position, 1)?.pop() else { return Ok(Vec::new()) };
@@ -24,7 +25,7 @@ impl Library {
             let positions = self.operations(session, &format!("operation = {}", operation.0))?;
             return self.listed(session, filter, positions.into_values());
         };
-        // Members of a batch stand together: they come from one text.
+        // Members of a batch are neighbours: they come from one text.
         let first = position.saturating_sub(index as u64).max(1);
         let mut members = Vec::new();
         let mut next = first;
@@ -35,7 +36,7 @@ impl Library {
             for member in &rows {
                 match member.batch {
                     Some((other, _)) if other == batch => members.push(member.position),
-                    // A member before this one may be another session's.
+                    // A member before this one may belong to another session.
                     _ if member.position < position => members.clear(),
                     _ => break 'batch,
                 }
@@ -61,7 +62,7 @@ impl Library {
         self.listed(session, filter, groups.into_iter().map(|(_, positions)| positions).chain(operations.into_values()))
     }
 
-    /// The positions of the messages of operations, those that a filter lets through, by the operation.
+    /// The positions of the messages that a filter selects, by their operation.
     fn operations(&mut self, session: SessionNumber, which: &str) -> Result<BTreeMap<u64, Vec<u64>>> {
         let which = crate::filter::Filter::parse(which)?;
         let mut operations: BTreeMap<u64, Vec<u64>> = BTreeMap::new();
@@ -74,7 +75,7 @@ impl Library {
         Ok(operations)
     }
 
-    /// The rows of groups, of those of which more than one is in the list.
+    /// The rows of groups. A group with fewer than two rows in the list is left out.
     fn listed(
         &mut self,
         session: SessionNumber,
@@ -92,15 +93,15 @@ impl Library {
     }
 
     /// The position of the message in a row of a list.
-    fn position(&mut self, session: SessionNumber, filter: &str, row: usize) -> Result<Option<u64>> {
+    pub(super) fn position(&mut self, session: SessionNumber, filter: &str, row: usize) -> Result<Option<u64>> {
         if filter.is_empty() {
             return Ok(Some(row as u64 + 1));
         }
         Ok(self.matches(session, filter)?.position_of(row))
     }
 
-    /// The rows of positions, of those that are in the list.
-    fn rows(&mut self, session: SessionNumber, filter: &str, positions: Vec<u64>) -> Result<Vec<usize>> {
+    /// The rows of positions. Positions outside of the list are left out.
+    pub(super) fn rows(&mut self, session: SessionNumber, filter: &str, positions: Vec<u64>) -> Result<Vec<usize>> {
         if filter.is_empty() {
             return Ok(positions.into_iter().map(|position| position as usize - 1).collect());
         }

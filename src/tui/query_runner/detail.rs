@@ -1,24 +1,24 @@
-//! One message: its sources of bytes, and where the bytes of its text stand in them.
+//! One message: its sources of bytes, and the positions of its text in them.
 
 use std::collections::BTreeSet;
 
 use anyhow::Result;
 
-use super::super::data::{Carried, Detail, Source};
-use super::trace::{PACKETS, Place, Run, Tracer};
+use super::super::data::{CarriedRun, Detail, Source};
+use super::trace::{ByteAddress, PACKETS, Run, Tracer};
 use super::{curl, layers};
 use crate::capture::{PacketNumber, Span, StreamId};
 use crate::decode::exchange::{Exchange, Half};
 use crate::mcp::{Carrier, Message, MessageNumber, SessionNumber};
 use crate::store::{CaptureId, Reader};
 
-/// Bytes of a head or an event that are shown.
+/// Limit of the shown bytes of a head or an event.
 const SHOWN: usize = 1 << 20;
 
-/// How far around its data an event's other lines are looked for.
+/// Distance from an event's data within which its other lines are searched, in bytes.
 const AROUND: u64 = 4_096;
 
-/// What the layers are made from.
+/// The material from which the layers are built.
 pub(super) struct Parts<'r> {
     pub(super) tracer: Tracer<'r>,
     pub(super) reader: &'r Reader,
@@ -26,14 +26,14 @@ pub(super) struct Parts<'r> {
     pub(super) message: Message,
     pub(super) exchange: Option<Exchange>,
     pub(super) sources: Vec<Source>,
-    /// Sources that are a run of a stream: records of TLS, frames.
+    /// Sources that are a run of a stream: TLS records, frames.
     pub(super) streams: Vec<(Span, usize)>,
-    /// The source of the HTTP head, and of the event.
+    /// The source of the HTTP head, and that of the event.
     pub(super) head: Option<usize>,
     pub(super) event: Option<usize>,
 }
 
-/// Reads a message with everything below.
+/// Reads a message with its layers and bytes.
 pub(super) fn read(reader: &Reader, session: SessionNumber, number: MessageNumber) -> Result<Option<Box<Detail>>> {
     let (Some(record), Some(capture)) = (reader.session(session)?, reader.capture_of(session)?) else {
         return Ok(None);
@@ -70,13 +70,13 @@ impl Parts<'_> {
         Some(if self.message.carrier == Carrier::RequestBody { &exchange.request } else { &exchange.response })
     }
 
-    /// The source that is this packet.
+    /// The source of a packet.
     pub(super) fn packet_source(&self, packet: PacketNumber) -> Option<usize> {
         self.sources.iter().position(|source| source.packet == Some(packet))
     }
 
-    /// A source for each packet that carried the text.
-    fn add_packets(&mut self, runs: &[Run], carried: &mut Vec<Carried>) -> Result<()> {
+    /// Adds a source for each packet that carried the text.
+    fn add_packets(&mut self, runs: &[Run], carried: &mut Vec<CarriedRun>) -> Result<()> {
         for number in self.message.packets.clone().into_iter().take(PACKETS) {
             if let Some(packet) = self.tracer.packet(number)? {
                 let masked = if packet.masked { ", secrets masked" } else { "" };
@@ -86,16 +86,16 @@ impl Parts<'_> {
             }
         }
         for run in runs {
-            if let Place::Packet(number, at) = run.place
+            if let ByteAddress::Packet(number, at) = run.address
                 && let Some(source) = self.packet_source(number)
             {
-                carried.push(Carried { text: run.text.clone(), source, at, whole: run.whole });
+                carried.push(CarriedRun { text: run.text.clone(), source, at, derived_length: run.derived_length });
             }
         }
         Ok(())
     }
 
-    /// A source for a run of a stream.
+    /// Adds a source for a run of a stream.
     pub(super) fn add_stream(&mut self, title: String, span: Span) -> Result<usize> {
         let bytes = self.tracer.bytes(span, SHOWN)?;
         let source = self.sources.len();
@@ -104,21 +104,26 @@ impl Parts<'_> {
         Ok(source)
     }
 
-    /// Where the text stands in those.
-    fn link_streams(&self, runs: &[Run], carried: &mut Vec<Carried>) {
+    /// Adds the positions of the text in the sources of streams.
+    fn link_streams(&self, runs: &[Run], carried: &mut Vec<CarriedRun>) {
         for (span, source) in &self.streams {
             for run in runs {
-                let Place::Stream(stream, at) = run.place else { continue };
-                let length = run.whole.unwrap_or(run.text.len());
+                let ByteAddress::Stream(stream, at) = run.address else { continue };
+                let length = run.derived_length.unwrap_or(run.text.len());
                 if stream == span.stream && at >= span.start && at.saturating_add(length as u64) <= span.end {
                     let at = (at - span.start) as usize;
-                    carried.push(Carried { text: run.text.clone(), source: *source, at, whole: run.whole });
+                    carried.push(CarriedRun {
+                        text: run.text.clone(),
+                        source: *source,
+                        at,
+                        derived_length: run.derived_length,
+                    });
                 }
             }
         }
     }
 
-    /// The HTTP head, from the stream of the connection: the one that is made of packets.
+    /// Adds the HTTP head, read from the stream of the connection.
     fn add_head(&mut self, runs: &[Run]) -> Result<()> {
         let Some((start, end)) = self.half().map(|half| (half.head_start, half.head_end)) else { return Ok(()) };
         let stream = self.lowest(runs)?;
@@ -130,11 +135,12 @@ impl Parts<'_> {
         Ok(())
     }
 
-    /// The stream that heads stand in: what TLS carried, or else the lowest below the text.
+    /// The stream that contains HTTP heads: the plaintext of TLS, or else the lowest
+    /// below the text.
     fn lowest(&self, runs: &[Run]) -> Result<Option<StreamId>> {
-        let streams = runs.iter().filter_map(|run| match run.place {
-            Place::Stream(stream, _) => Some(stream),
-            Place::Packet(..) => None,
+        let streams = runs.iter().filter_map(|run| match run.address {
+            ByteAddress::Stream(stream, _) => Some(stream),
+            ByteAddress::Packet(..) => None,
         });
         let mut known = BTreeSet::new();
         for stream in streams.clone().filter(|stream| known.insert(*stream)) {
@@ -145,46 +151,52 @@ impl Parts<'_> {
         Ok(streams.min().or_else(|| (!runs.is_empty()).then_some(self.message.span.stream)))
     }
 
-    /// The server-sent event: its data's lines, and the lines around them up to the blank ones (HTML, section 9.2.6).
-    fn add_event(&mut self, runs: &[Run], carried: &mut Vec<Carried>) -> Result<()> {
+    /// Adds the server-sent event: the lines of its data, and the lines around them up to the blank
+    /// ones (HTML, section 9.2.6).
+    fn add_event(&mut self, runs: &[Run], carried: &mut Vec<CarriedRun>) -> Result<()> {
         if self.message.carrier != Carrier::SseEvent {
             return Ok(());
         }
-        // The first level below the data is the body that the event stands in.
-        let Some(Run { place: Place::Stream(body, _), .. }) = runs.iter().find(|run| run.whole.is_none()) else {
+        // The first level below the data is the body that contains the event.
+        let Some(Run { address: ByteAddress::Stream(body, _), .. }) =
+            runs.iter().find(|run| run.derived_length.is_none())
+        else {
             return Ok(());
         };
-        let own = |run: &&Run| matches!(run.place, Place::Stream(stream, _) if stream == *body) && run.whole.is_none();
-        let at = |run: &Run| match run.place {
-            Place::Stream(_, at) => at,
-            Place::Packet(..) => 0,
+        let own = |run: &&Run| {
+            matches!(run.address, ByteAddress::Stream(stream, _) if stream == *body) && run.derived_length.is_none()
+        };
+        let at = |run: &Run| match run.address {
+            ByteAddress::Stream(_, at) => at,
+            ByteAddress::Packet(..) => 0,
         };
         let data: Vec<&Run> = runs.iter().filter(own).collect();
         let (Some(first), Some(last)) = (data.first(), data.last()) else { return Ok(()) };
         let (low, high) = (at(first), at(last) + last.text.len() as u64);
         let start = low.saturating_sub(AROUND);
         let bytes = self.tracer.bytes(Span { stream: *body, start, end: high + AROUND }, SHOWN)?;
-        let (before, behind) = event_bounds(&bytes, (low - start) as usize, (high - start) as usize);
+        let (before, end) = event_bounds(&bytes, (low - start) as usize, (high - start) as usize);
         let source = self.sources.len();
         for run in &data {
             let at = (at(run) - start) as usize - before;
-            carried.push(Carried { text: run.text.clone(), source, at, whole: None });
+            carried.push(CarriedRun { text: run.text.clone(), source, at, derived_length: None });
         }
-        let bytes = bytes.get(before..behind).unwrap_or_default().to_vec();
+        let bytes = bytes.get(before..end).unwrap_or_default().to_vec();
         self.event = Some(source);
         self.sources.push(Source { title: "SSE event".to_owned(), bytes, packet: None });
         Ok(())
     }
 }
 
-/// The bounds of the event whose data stands at `low..high`: behind the blank line before, and behind the one after.
+/// The bounds of the event whose data is at `low..high`: from after the previous blank line to
+/// after the next one.
 fn event_bounds(bytes: &[u8], low: usize, high: usize) -> (usize, usize) {
     const BLANK: [&[u8]; 3] = [b"\r\n\r\n", b"\n\n", b"\r\r"];
     let (before, after) = (&bytes[..low.min(bytes.len())], bytes.get(high..).unwrap_or_default());
     let start = BLANK.iter().filter_map(|blank| memchr::memmem::rfind(before, blank).map(|at| at + blank.len())).max();
     let end =
         BLANK.iter().filter_map(|blank| memchr::memmem::find(after, blank).map(|at| high + at + blank.len())).min();
-    // Bytes that were not captured are zero: there is nothing to see.
+    // Bytes that were not captured are zero and are left out.
     let seen = after.iter().take_while(|byte| **byte != 0).count();
     (start.unwrap_or(0), end.unwrap_or(high + seen))
 }

@@ -1,4 +1,4 @@
-//! What the form of a replay begins with.
+//! The initial values of the replay form.
 
 use std::ops::ControlFlow;
 
@@ -14,31 +14,32 @@ use crate::mcp::{Message, MessageNumber, SessionNumber};
 use crate::replay::target::Target;
 use crate::store::{Key, MessageRow, Reader};
 
-/// Messages in which the listing of the tools is looked for: it comes at the beginning.
-const LOOK: usize = 5_000;
+/// Messages in which the list of tools is searched: it is at the beginning.
+const SEARCHED: usize = 5_000;
 
-/// Bytes of a listing that are read.
+/// Limit of the bytes of a list.
 const LONGEST: u64 = 4 << 20;
 
-/// Reads what a session, and the request behind one of its messages, say.
+/// Reads the server of a session, and the request of one of its messages.
 pub(super) fn draft(reader: &Reader, session: SessionNumber, message: Option<MessageNumber>) -> Result<Draft> {
     let Some(record) = reader.session(session)? else { return Ok(Draft::default()) };
     let target = Target::recorded(reader, &record)?.unwrap_or_default();
     let selected = message.map(|message| reader.message_of(session, message)).transpose()?.flatten();
     let request = match selected {
-        // From an answer to its request.
+        // The request that an answer answers.
         Some(answer) if answer.answers.is_some() => {
             answer.answers.map(|request| reader.message_of(session, request)).transpose()?.flatten()
         }
         selected => selected,
     };
-    let asks = |message: &Message| (message.direction, message.kind) == (Direction::ClientToServer, Kind::Request);
+    let is_request =
+        |message: &Message| (message.direction, message.kind) == (Direction::ClientToServer, Kind::Request);
     let revision = record.protocol_version.unwrap_or_default();
-    let call = request.filter(asks).map(|request| call(reader, session, &request, revision)).transpose()?;
+    let call = request.filter(is_request).map(|request| call_draft(reader, session, &request, revision)).transpose()?;
     Ok(Draft { target, requests: record.requests, call })
 }
 
-fn call(reader: &Reader, session: SessionNumber, request: &Message, revision: String) -> Result<CallDraft> {
+fn call_draft(reader: &Reader, session: SessionNumber, request: &Message, revision: String) -> Result<CallDraft> {
     let is_call = request.method.as_deref() == Some("tools/call");
     let member = (is_call || request.method.as_deref() == Some("prompts/get")).then_some("arguments");
     let schema = match &request.tool {
@@ -55,13 +56,13 @@ fn call(reader: &Reader, session: SessionNumber, request: &Message, revision: St
     })
 }
 
-/// The schema that the session listed last for a tool.
+/// The input schema in the session's last list of tools.
 fn schema(reader: &Reader, session: SessionNumber, tool: &str) -> Result<Option<String>> {
     let lists = |row: &MessageRow| {
         row.method.as_deref() == Some("tools/list") && row.kind == Kind::Response && row.size <= LONGEST
     };
     let mut found = None;
-    for row in reader.message_rows_at(session, 1, LOOK)?.into_iter().filter(lists) {
+    for row in reader.message_rows_at(session, 1, SEARCHED)?.into_iter().filter(lists) {
         let Some(message) = reader.message(Key::new(row.capture, row.number.0))? else { continue };
         let Some(tools) = part(&message, "result").and_then(|result| Object::read(result).get("tools")) else {
             continue;

@@ -1,7 +1,7 @@
-//! What the commands of the key table do.
+//! The actions of the commands in the key table.
 
 use super::super::copy;
-use super::super::data::{FindingLine, MessageLine, Request};
+use super::super::data::{FindingLine, MessageLine, Query};
 use super::super::editor::Editor;
 use super::super::keys::{Command, Motion};
 use super::super::layout;
@@ -17,58 +17,58 @@ pub(super) fn run(app: &mut App, command: Command) -> Vec<Effect> {
         Command::Suspend => return vec![Effect::Suspend],
         Command::Redraw => return vec![Effect::Redraw],
         Command::CopyMessage | Command::CopyPath | Command::CopyValue | Command::CopyCurl => {
-            return copied(app, command);
+            return copy_command(app, command);
         }
         Command::Move(motion) => move_cursor(app, motion),
         Command::Open => open(app),
         Command::Back if app.screen == Screen::Replay && replay::stop(app) => return vec![Effect::StopReplay],
         Command::Back => back(app),
-        Command::Replay => replay::open(app),
+        Command::Replay => replay::request_form(app),
         Command::Difference(by) => replay::next_difference(app, by),
         Command::Answers => replay::focus(app),
         Command::Show(screen) => show(app, screen),
         Command::Tab(by) => {
             let tabs = &Screen::ALL[..Screen::ALL.len() - 1];
-            let at = tabs.iter().position(|tab| *tab == app.screen).unwrap_or(Screen::Messages.index());
+            let at = tabs.iter().position(|tab| *tab == app.screen).unwrap_or(Screen::Messages as usize);
             show(app, tabs[(at as isize + by as isize).rem_euclid(tabs.len() as isize) as usize]);
         }
         Command::Message(by) => step_message(app, by),
         Command::Partner => partner(app),
-        Command::NextOdd => {
+        Command::NextProblem => {
             if let Some(session) = app.session {
-                let after = app.folds.row(app.cursor(Screen::Messages).selected);
-                app.questions.push(Request::NextOdd { session, filter: app.filter.clone(), after });
+                let after = app.folds.list_row(app.cursor(Screen::Messages).selected);
+                app.key_queries.push(Query::NextProblem { session, filter: app.filter.clone(), after });
             }
         }
         Command::Mark => mark(app),
         Command::NextMark => next_mark(app),
         Command::Follow => {
             app.follow = !app.follow;
-            app.say(if app.follow { "following the newest message" } else { "no longer following" });
+            app.notify(if app.follow { "following the newest message" } else { "not following the newest message" });
         }
         Command::Filter => app.mode = Mode::Prompt(Prompt::Filter, Editor::line(&app.filter)),
         Command::Search => {
-            let needle = app.detail.found.as_ref().map(|found| found.needle.clone()).unwrap_or_default();
+            let needle = app.detail.search.as_ref().map(|found| found.needle.clone()).unwrap_or_default();
             app.mode = Mode::Prompt(Prompt::Search, Editor::line(&needle));
         }
         Command::CommandLine => app.mode = Mode::Prompt(Prompt::Command, Editor::line("")),
-        Command::Together => together(app),
+        Command::AllServers => all_servers(app),
         Command::Zoom(by) => app.zoom = app.zoom.saturating_add_signed(by).min(6),
         Command::NextTheme => {
             app.theme = app.theme.next();
-            app.say(format!("theme {}", app.theme.name()));
+            app.notify(format!("theme {}", app.theme.name()));
         }
         Command::Help => app.mode = Mode::Help(0),
         Command::Fold => fold(app),
         Command::FoldAll => fold_all(app),
-        Command::Wire => wire(app),
+        Command::ShowPacket => show_packet(app),
         Command::Connection(by) => next_connection(app, by),
         Command::Left
         | Command::Right
         | Command::Toggle
         | Command::UnfoldAll
         | Command::Focus(_)
-        | Command::Found(_) => {
+        | Command::SearchHit(_) => {
             detail::run(app, command);
         }
     }
@@ -84,37 +84,37 @@ fn move_cursor(app: &mut App, motion: Motion) {
     }
     let Some(total) = app.rows(app.screen) else { return };
     let (screen, height) = (app.screen, layout::list_height(app.size, app.screen));
-    app.cursor_mut(screen).go(motion, total, height);
-    moved(app, motion == Motion::End);
+    app.cursor_mut(screen).move_by(motion, total, height);
+    after_move(app, motion == Motion::End);
 }
 
-/// Selects a row of the list of the screen.
+/// Selects a row of the screen's list.
 pub(super) fn select_row(app: &mut App, row: usize) {
     let Some(total) = app.rows(app.screen) else { return };
     let (screen, height) = (app.screen, layout::list_height(app.size, app.screen));
     app.cursor_mut(screen).select(row, total, height);
-    moved(app, false);
+    after_move(app, false);
 }
 
-/// Another row is selected.
-fn moved(app: &mut App, to_end: bool) {
+/// Reacts to a new selected row. `to_end` means that the key went to the last row.
+fn after_move(app: &mut App, to_end: bool) {
     let screen = app.screen;
     match screen {
         Screen::Sessions => {
             let selected = app.cursor(screen).selected;
-            let chosen = app.pages.sessions().and_then(|rows| rows.get(selected)).map(|row| row.session.number);
+            let chosen = app.cache.sessions().and_then(|rows| rows.get(selected)).map(|row| row.session.number);
             if chosen != app.session {
-                choose(app, chosen);
+                select_session(app, chosen);
             }
         }
-        // Whoever moves away from the end wants to look at something; whoever goes to the end wants to stay there.
+        // Moving away from the end stops following. Moving to the end continues it.
         Screen::Messages | Screen::Sequence | Screen::Detail => app.follow &= to_end,
         _ => {}
     }
 }
 
-/// Another session: its lists begin at the top.
-pub(super) fn choose(app: &mut App, session: Option<crate::mcp::SessionNumber>) {
+/// Selects another session. Its lists begin at the top.
+pub(super) fn select_session(app: &mut App, session: Option<crate::mcp::SessionNumber>) {
     app.session = session;
     let sessions = *app.cursor(Screen::Sessions);
     app.cursors = Default::default();
@@ -126,7 +126,7 @@ pub(super) fn choose(app: &mut App, session: Option<crate::mcp::SessionNumber>) 
 
 pub(super) fn show(app: &mut App, screen: Screen) {
     if screen != Screen::Sessions && app.session.is_none() {
-        app.say("no session yet");
+        app.notify("no session yet");
     } else if screen != app.screen {
         if screen == Screen::Sessions {
             app.history.clear();
@@ -150,17 +150,17 @@ pub(super) fn back(app: &mut App) {
     }
 }
 
-/// Another filter. The selected message stays selected where it is in the new list too.
+/// Sets another filter. The selected message stays selected if the new list contains it.
 pub(super) fn set_filter(app: &mut App, filter: String) {
     if filter == app.filter {
         return;
     }
     let selected = app.selected_message().map(|message| message.row.number);
     app.filter = filter;
-    // Rows of another list.
+    // The folds are rows of the previous list.
     app.folds.clear();
     if app.filter.is_empty() && !app.follow {
-        app.questions.extend(selected.and_then(|message| locate(app, message)));
+        app.key_queries.extend(selected.and_then(|message| locate(app, message)));
     } else if !app.filter.is_empty() {
         *app.cursor_mut(Screen::Messages) = Default::default();
     }
@@ -170,51 +170,44 @@ pub(super) fn set_filter(app: &mut App, filter: String) {
 }
 
 fn open(app: &mut App) {
-    let selected = app.cursor(app.screen).selected;
     match app.screen {
         Screen::Sessions => show(app, Screen::Messages),
-        Screen::Sequence if app.together => open_together(app),
+        Screen::Sequence if app.all_servers => open_in_session(app),
         Screen::Messages | Screen::Sequence => {
             if app.selected_message().is_some() {
                 show(app, Screen::Detail);
             }
         }
-        _ => match place(app, selected) {
-            (Some(message), _) => go_to(app, message),
-            (None, Some(packet)) if app.screen != Screen::Packets => to_packet(app, packet),
-            _ => app.say("no message belongs to this line"),
+        _ => match row_target(app).unwrap_or_default() {
+            (Some(message), _) => open_message(app, message),
+            (None, Some(packet)) if app.screen != Screen::Packets => locate_packet(app, packet),
+            _ => app.notify("no message belongs to this row"),
         },
     }
 }
 
-/// The message and the packet that a row of another screen is about.
-fn place(app: &App, row: usize) -> (Option<MessageNumber>, Option<PacketNumber>) {
-    find_place(app, row).unwrap_or_default()
-}
-
-fn find_place(app: &App, row: usize) -> Option<(Option<MessageNumber>, Option<PacketNumber>)> {
+/// The message and the packet that the selected row is about.
+fn row_target(app: &App) -> Option<(Option<MessageNumber>, Option<PacketNumber>)> {
+    let row = app.cursor(app.screen).selected;
     let session = app.session?;
-    let about = |finding: &FindingRow| (finding.messages.first().copied(), finding.packets.first().copied());
+    let of_finding = |finding: &FindingRow| (finding.messages.first().copied(), finding.packets.first().copied());
     Some(match app.screen {
         Screen::Layers => {
-            let step = app.pages.steps(session)?.row(row)?;
+            let step = app.cache.steps.of(&session)?.row(row)?;
             (step.messages.first().copied(), step.packets.first().copied())
         }
-        Screen::Findings => match app.pages.findings(session)?.get(row)? {
-            FindingLine::Finding(finding) => about(finding),
-            FindingLine::Rule { .. } => match app.pages.findings(session)?.get(row + 1)? {
-                FindingLine::Finding(finding) => about(finding),
+        Screen::Findings => match app.cache.findings.of(session)?.get(row)? {
+            FindingLine::Finding(finding) => of_finding(finding),
+            FindingLine::Rule { .. } => match app.cache.findings.of(session)?.get(row + 1)? {
+                FindingLine::Finding(finding) => of_finding(finding),
                 FindingLine::Rule { .. } => return None,
             },
         },
-        Screen::Tools => (app.pages.capabilities(session)?.get(row)?.message, None),
+        Screen::Tools => (app.cache.capabilities.of(session)?.get(row)?.message, None),
         Screen::Replay => {
-            let run = app
-                .replays
-                .run
-                .as_ref()
-                .filter(|run| run.order.as_ref().is_some_and(|order| order.session == session))?;
-            (Some(run.rows.get(row)?.number), None)
+            let run = app.replays.run.as_ref()?;
+            let is_own = run.submission.as_ref()?.session == session;
+            (Some(run.rows.get(row).filter(|_| is_own)?.number), None)
         }
         Screen::Packets => {
             let packet = app.packet(row)?;
@@ -228,25 +221,20 @@ fn find_place(app: &App, row: usize) -> Option<(Option<MessageNumber>, Option<Pa
     })
 }
 
-/// From a line to the packet that carries it, among the others of its connection.
-fn wire(app: &mut App) {
-    let row = app.cursor(app.screen).selected;
-    let shown = match app.screen {
-        // The packet whose bytes are shown, or that carries the selected field.
-        Screen::Detail => detail::packet(app),
-        _ => None,
-    };
-    match shown.or(place(app, row).1) {
-        Some(packet) => to_packet(app, packet),
-        None => app.say("no packet is known of this line"),
+/// Goes from a row to the packet that carries it, among the others of its connection.
+fn show_packet(app: &mut App) {
+    let shown = if app.screen == Screen::Detail { detail::packet(app) } else { None };
+    match shown.or_else(|| row_target(app)?.1) {
+        Some(packet) => locate_packet(app, packet),
+        None => app.notify("no packet is known for this row"),
     }
 }
 
-fn to_packet(app: &mut App, packet: PacketNumber) {
-    app.questions.extend(app.session.map(|session| Request::LocatePacket(session, packet)));
+fn locate_packet(app: &mut App, packet: PacketNumber) {
+    app.key_queries.extend(app.session.map(|session| Query::LocatePacket(session, packet)));
 }
 
-/// Shows the packets of a connection, one of them selected.
+/// Shows the packets of a connection and selects one.
 pub(super) fn select_packet(app: &mut App, connection: usize, row: usize) {
     app.connection = connection;
     show(app, Screen::Packets);
@@ -262,77 +250,79 @@ fn next_connection(app: &mut App, by: i8) {
     }
 }
 
-/// One server's lifeline, or those of all servers that the host has meanwhile.
-fn together(app: &mut App) {
-    app.together = !app.together;
-    app.say(if app.together { "all servers of this host" } else { "this server alone" });
+/// Switches between the lifeline of one server and those of all servers of the host.
+fn all_servers(app: &mut App) {
+    app.all_servers = !app.all_servers;
+    app.notify(if app.all_servers { "all servers of this host" } else { "only this server" });
 }
 
-/// The selected message, in its own session.
-fn open_together(app: &mut App) {
+/// Opens the selected message in its own session.
+fn open_in_session(app: &mut App) {
     let Some((session, message)) = app.selected_message().map(|line| (line.row.session, line.row.number)) else {
         return;
     };
     if app.session != Some(session) {
-        choose(app, Some(session));
+        select_session(app, Some(session));
     }
-    app.together = false;
-    go_to(app, message);
+    app.all_servers = false;
+    open_message(app, message);
 }
 
-fn partner_together(app: &mut App) {
+fn partner_in_all_servers(app: &mut App) {
     let found = app.selected_message().map(|line| (line.row.session, line.partner())).and_then(|(session, partner)| {
         let own = |line: &MessageLine| line.row.session == session && Some(line.row.number) == partner;
-        app.pages.together(app.session?)?.lines.iter().position(own)
+        app.cache.all_servers.of(app.session?)?.lines.iter().position(own)
     });
     match found {
         Some(row) => select_row(app, row),
-        None => app.say("no answer, or none expected"),
+        None => app.notify("no answer, or none is expected"),
     }
 }
 
-/// Folds the group of the selected message, or unfolds it.
+/// Folds or unfolds the group of the selected message.
 fn fold(app: &mut App) {
     let Some(session) = app.session else { return };
-    let row = app.folds.row(app.cursor(Screen::Messages).selected);
+    let row = app.folds.list_row(app.cursor(Screen::Messages).selected);
     if !app.folds.unfold(row) {
-        app.questions.push(Request::Group { session, filter: app.filter.clone(), row });
+        app.key_queries.push(Query::Group { session, filter: app.filter.clone(), row });
     }
 }
 
-/// Unfolds everything, or folds all there is to fold where nothing is.
+/// Unfolds everything. If nothing is folded, folds all groups.
 fn fold_all(app: &mut App) {
     let Some(session) = app.session else { return };
     let selected = app.selected_message().map(|message| message.row.number);
     if app.folds.clear() {
-        app.questions.extend(selected.and_then(|message| locate(app, message)));
+        app.key_queries.extend(selected.and_then(|message| locate(app, message)));
     } else {
-        app.questions.push(Request::Groups { session, filter: app.filter.clone() });
+        app.key_queries.push(Query::Groups { session, filter: app.filter.clone() });
     }
 }
 
-/// Groups were found: they are folded, and the one that was selected stays so.
+/// Folds groups that the store found. The selection stays on its row, or on the row
+/// that represents it.
 pub(super) fn fold_groups(app: &mut App, groups: Vec<Vec<usize>>) {
     if groups.is_empty() {
-        return app.say("neither a batch nor an operation here: there is nothing to fold");
+        return app.notify("no batch and no operation here: there is nothing to fold");
     }
-    let row = app.folds.row(app.cursor(Screen::Messages).selected);
+    let row = app.folds.list_row(app.cursor(Screen::Messages).selected);
     app.folds.fold_all(groups);
-    let total = app.message_count().map_or(0, |(total, _)| app.folds.seen(total));
-    let (seen, height) = (app.folds.seen_row(row), layout::list_height(app.size, app.screen));
+    let total = app.message_count().map_or(0, |(total, _)| app.folds.visible_count(total));
+    let (seen, height) = (app.folds.visible_row(row), layout::list_height(app.size, app.screen));
     app.cursor_mut(Screen::Messages).select(seen, total, height);
 }
 
-/// Shows a message in detail, wherever it is in the list.
-fn go_to(app: &mut App, message: MessageNumber) {
+/// Opens a message in detail, wherever it is in the list.
+fn open_message(app: &mut App, message: MessageNumber) {
     app.follow = false;
     set_filter(app, String::new());
-    app.questions.extend(locate(app, message));
+    app.key_queries.extend(locate(app, message));
     show(app, Screen::Detail);
 }
 
-fn locate(app: &App, message: MessageNumber) -> Option<Request> {
-    Some(Request::Locate { session: app.session?, filter: app.filter.clone(), message })
+/// The query for the row of a message in the current list.
+pub(super) fn locate(app: &App, message: MessageNumber) -> Option<Query> {
+    Some(Query::Locate { session: app.session?, filter: app.filter.clone(), message })
 }
 
 /// Selects a row of the list of messages.
@@ -340,15 +330,10 @@ pub(super) fn select_message(app: &mut App, row: usize) {
     app.follow = false;
     app.folds.reveal(row);
     let height = layout::list_height(app.size, app.screen);
-    let row = app.folds.seen_row(row);
-    // A row that lies beyond what is known so far is there all the same: the store said so.
-    let total = app.message_count().map_or(0, |(total, _)| app.folds.seen(total)).max(row + 1);
+    let row = app.folds.visible_row(row);
+    // The store found this row, although the list may not have been read that far.
+    let total = app.message_count().map_or(0, |(total, _)| app.folds.visible_count(total)).max(row + 1);
     app.cursor_mut(Screen::Messages).select(row, total, height);
-}
-
-/// Goes to a message by its number.
-pub(super) fn go_to_number(app: &mut App, message: MessageNumber) {
-    app.questions.extend(locate(app, message));
 }
 
 fn step_message(app: &mut App, by: i8) {
@@ -356,16 +341,16 @@ fn step_message(app: &mut App, by: i8) {
     let motion = if by < 0 { Motion::Up } else { Motion::Down };
     let height = layout::list_height(app.size, app.screen);
     app.follow = false;
-    app.cursor_mut(Screen::Messages).go(motion, total, height);
+    app.cursor_mut(Screen::Messages).move_by(motion, total, height);
 }
 
 fn partner(app: &mut App) {
-    if app.screen == Screen::Sequence && app.together {
-        return partner_together(app);
+    if app.screen == Screen::Sequence && app.all_servers {
+        return partner_in_all_servers(app);
     }
     match app.selected_message().map(|message| message.partner()) {
-        Some(Some(partner)) => app.questions.extend(locate(app, partner)),
-        Some(None) => app.say("no answer, or none expected"),
+        Some(Some(partner)) => app.key_queries.extend(locate(app, partner)),
+        Some(None) => app.notify("no answer, or none is expected"),
         None => {}
     }
 }
@@ -382,31 +367,25 @@ fn next_mark(app: &mut App) {
     let Some(session) = app.session else { return };
     let current = app.selected_message().map_or(MessageNumber(0), |message| message.row.number);
     let own = app.marks.iter().filter(|(of, _)| *of == session).map(|(_, message)| *message);
-    let (mut behind, mut before): (Vec<_>, Vec<_>) = own.partition(|message| *message > current);
-    behind.append(&mut before);
-    match behind.first() {
-        Some(message) => app.questions.extend(locate(app, *message)),
-        None => app.say("no marks: m sets one"),
+    let (mut later, mut earlier): (Vec<_>, Vec<_>) = own.partition(|message| *message > current);
+    later.append(&mut earlier);
+    match later.first() {
+        Some(message) => app.key_queries.extend(locate(app, *message)),
+        None => app.notify("no message is marked: m marks the selected one"),
     }
 }
 
-fn copied(app: &mut App, command: Command) -> Vec<Effect> {
-    let Some(detail) = detail::shown(app) else {
-        app.say("open the message first");
-        return Vec::new();
-    };
-    match copy::text(&detail, &app.detail, command) {
-        Some((_, text)) if text.len() > copy::LONGEST => {
-            app.complain("too long for the terminal's clipboard: :export writes it to a file");
-            Vec::new()
+fn copy_command(app: &mut App, command: Command) -> Vec<Effect> {
+    match detail::selected_detail(app).map(|detail| copy::text(&detail, &app.detail, command)) {
+        None => app.notify("open the message first"),
+        Some(None) => app.notify("nothing to copy here"),
+        Some(Some((_, text))) if text.len() > copy::LONGEST => {
+            app.notify_error("too long for the terminal's clipboard: :export writes it to a file");
         }
-        Some((what, text)) => {
-            app.say(format!("copied {what}"));
-            vec![Effect::Copy(text)]
-        }
-        None => {
-            app.say("nothing to copy here");
-            Vec::new()
+        Some(Some((what, text))) => {
+            app.notify(format!("copied {what}"));
+            return vec![Effect::Copy(text)];
         }
     }
+    Vec::new()
 }

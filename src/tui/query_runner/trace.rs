@@ -1,4 +1,4 @@
-//! Where each byte of a text came from, layer by layer down to the packets.
+//! Traces each byte of a text through its layers, down to the packets.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -9,33 +9,33 @@ use crate::capture::{Origin, PacketNumber, Span, StreamId};
 use crate::decode::stream::StreamKind;
 use crate::store::{CaptureId, KeptPacket, Reader};
 
-/// Runs that are followed: the largest message a screen can point into lies in fewer packets.
+/// Limit of the runs that are followed: the largest message that a screen can point into is
+/// in fewer packets.
 const RUNS: usize = 20_000;
 
-/// Packets that are read for one message.
+/// Limit of the packets that are read for one message.
 pub(super) const PACKETS: usize = 64;
 
-/// A run of the text's bytes in what lies below.
+/// A run of the text's bytes in a layer below.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Run {
-    /// In the text.
+    /// The range in the text.
     pub(super) text: Range<usize>,
-    /// Where it stands.
-    pub(super) place: Place,
-    /// `Some(length)`: made from so many bytes as a whole.
-    pub(super) whole: Option<usize>,
+    pub(super) address: ByteAddress,
+    /// `Some(length)`: the text was derived from this many bytes as a whole.
+    pub(super) derived_length: Option<usize>,
 }
 
-/// Where a run begins.
+/// The address at which a run begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
-    /// At this byte of a packet's data.
+pub(super) enum ByteAddress {
+    /// A byte of a packet's data.
     Packet(PacketNumber, usize),
-    /// At this offset of a stream.
+    /// An offset in a stream.
     Stream(StreamId, u64),
 }
 
-/// Reads of one capture, each packet once.
+/// Reads the origins of bytes in one capture. Each packet is read once.
 pub(super) struct Tracer<'r> {
     reader: &'r Reader,
     capture: CaptureId,
@@ -47,7 +47,7 @@ impl<'r> Tracer<'r> {
         Tracer { reader, capture, packets: HashMap::new() }
     }
 
-    /// A packet, where it was kept and not too many were read before.
+    /// A packet. `None` if it is not stored, or if the limit of packets is reached.
     pub(super) fn packet(&mut self, number: PacketNumber) -> Result<Option<&KeptPacket>> {
         if !self.packets.contains_key(&number) {
             if self.packets.len() >= PACKETS {
@@ -59,36 +59,46 @@ impl<'r> Tracer<'r> {
         Ok(self.packets.get(&number).and_then(Option::as_ref))
     }
 
-    /// Every run of `span`'s bytes on all levels below it, the upper ones first.
+    /// All runs of a span's bytes on all levels below it, the upper levels first.
     pub(super) fn runs(&self, span: Span) -> Result<Vec<Run>> {
         let mut runs = Vec::new();
         let mut open = vec![(0..span.len() as usize, span, None)];
-        while let Some((text, span, whole)) = open.pop() {
+        while let Some((text, span, derived)) = open.pop() {
             let mut below = Vec::new();
             for part in self.reader.parts(self.capture, span)? {
                 let start = text.start + (part.start - span.start) as usize;
-                let own = if whole.is_some() { text.clone() } else { start..start + (part.end - part.start) as usize };
+                let own =
+                    if derived.is_some() { text.clone() } else { start..start + (part.end - part.start) as usize };
                 let length = (part.end - part.start) as usize;
-                // Below something inflated, all of a run stands for all of the text.
-                let stands = whole.map(|_| length);
+                // Below a derived run, the whole lower run corresponds to the whole text.
+                let length_if_derived = derived.map(|_| length);
                 match part.origin {
                     Origin::Packet { packet, offset } => {
-                        runs.push(Run { text: own, place: Place::Packet(packet, offset as usize), whole: stands });
+                        runs.push(Run {
+                            text: own,
+                            address: ByteAddress::Packet(packet, offset as usize),
+                            derived_length: length_if_derived,
+                        });
                     }
                     Origin::Copied { stream, offset } => {
-                        runs.push(Run { text: own.clone(), place: Place::Stream(stream, offset), whole: stands });
+                        runs.push(Run {
+                            text: own.clone(),
+                            address: ByteAddress::Stream(stream, offset),
+                            derived_length: length_if_derived,
+                        });
                         let span = Span { stream, start: offset, end: offset + length as u64 };
-                        below.push((own, span, whole));
+                        below.push((own, span, derived));
                     }
                     Origin::Derived(from) => {
-                        let place = Place::Stream(from.stream, from.start);
-                        runs.push(Run { text: own.clone(), place, whole: Some(from.len() as usize) });
+                        let address = ByteAddress::Stream(from.stream, from.start);
+                        runs.push(Run { text: own.clone(), address, derived_length: Some(from.len() as usize) });
                         below.push((own, from, Some(())));
                     }
                     Origin::Missing => {}
                 }
             }
-            // A stream is made of streams that were there before it: what says otherwise is damaged, and never ends.
+            // A stream is made only of streams with lower numbers. Anything else is damage and
+            // would never end.
             below.retain(|(_, from, _)| from.stream < span.stream);
             open.extend(below.into_iter().rev());
             if runs.len() > RUNS {
@@ -98,20 +108,20 @@ impl<'r> Tracer<'r> {
         Ok(runs)
     }
 
-    /// Whether TLS carried a stream.
+    /// Whether a stream is the plaintext of TLS.
     pub(super) fn is_plaintext(&self, stream: StreamId) -> Result<bool> {
         let kind = self.reader.stream(self.capture, stream)?.map(|stream| stream.kind);
         Ok(matches!(kind, Some(StreamKind::Plaintext(_))))
     }
 
-    /// The bytes of a span, where packets hold each of them, or TLS carried them; lost ones are zero.
+    /// The bytes of a span, as far as packets or decrypted TLS contain them. Other bytes are zero.
     pub(super) fn bytes(&mut self, span: Span, most: usize) -> Result<Vec<u8>> {
         let span = Span { end: span.end.min(span.start.saturating_add(most as u64)), ..span };
         let mut bytes = vec![0; span.len() as usize];
         let mut spans = vec![(0, span)];
         let runs = self.runs(span)?;
-        for run in runs.iter().filter(|run| run.whole.is_none()) {
-            if let Place::Stream(stream, start) = run.place {
+        for run in runs.iter().filter(|run| run.derived_length.is_none()) {
+            if let ByteAddress::Stream(stream, start) = run.address {
                 let end = start.saturating_add(run.text.len() as u64);
                 spans.push((run.text.start, Span { stream, start, end }));
             }
@@ -125,7 +135,7 @@ impl<'r> Tracer<'r> {
             }
         }
         for run in runs {
-            let (Place::Packet(number, at), None) = (run.place, run.whole) else { continue };
+            let (ByteAddress::Packet(number, at), None) = (run.address, run.derived_length) else { continue };
             let Some(packet) = self.packet(number)? else { continue };
             let data = packet.data.get(at..at + run.text.len());
             if let (Some(data), Some(own)) = (data, bytes.get_mut(run.text.clone())) {

@@ -1,4 +1,5 @@
-//! A filter's way through a session, slice by slice: the first matches are shown while the rest is searched.
+//! A filter applied to a session slice by slice. The first matches are shown while the
+//! rest is searched.
 
 use std::thread;
 
@@ -9,16 +10,17 @@ use crate::filter::Filter;
 use crate::mcp::{MessageNumber, SessionNumber};
 use crate::store::{Key, MessageRow, Page, Reader, Scope};
 
-/// Message numbers of a slice: some milliseconds of work where a filter asks for columns, some tens where it reads texts.
+/// Message numbers of a slice: some milliseconds for filters on columns, some tens for
+/// filters on texts.
 const SLICE: u64 = 8_192;
 
-/// Positions that a filter let through, as far as it went.
+/// The positions that a filter selects, as far as it was applied.
 pub(super) struct Matches {
     session: SessionNumber,
     text: String,
     filter: Filter,
     positions: Vec<u64>,
-    /// The first number that was not looked at.
+    /// The first message number that was not searched.
     next: u64,
     complete: bool,
 }
@@ -45,7 +47,7 @@ impl Matches {
         self.complete = false;
     }
 
-    /// The positions of a page.
+    /// The positions in a page.
     pub(super) fn page(&self, page: usize) -> Vec<u64> {
         self.positions.iter().skip(page * PAGE).take(PAGE).copied().collect()
     }
@@ -60,7 +62,7 @@ impl Matches {
         self.positions.binary_search(&position).ok()
     }
 
-    /// The next slices, one for each reader, all at once.
+    /// Searches the next slices, one for each reader, in parallel.
     pub(super) fn search_on(&mut self, reader: &Reader, others: &mut [Reader]) -> Result<()> {
         let scope = Scope::Session(self.session);
         let Some(last) = reader.message_rows(scope, Page::last(1))?.pop() else {

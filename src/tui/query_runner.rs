@@ -1,17 +1,17 @@
-//! Answers to questions, read from the store. Synchronous: the reader thread calls it, and so do tests.
+//! Answers queries from the store. It is synchronous: the query thread calls it, and so do tests.
 
 mod calls;
 mod capabilities;
 mod curl;
 mod detail;
 mod export;
-mod filtered;
 mod groups;
+mod host_sessions;
 mod layers;
+mod matches;
 mod packets;
 mod replay;
 mod stderr;
-mod together;
 mod trace;
 
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::data::{
-    Answer, FindingLine, MessageLine, PAGE, ROWS, Request, Rows, STEPS, SessionRow, Statistics, StderrLine,
+    Answer, FindingLine, MessageLine, PAGE, Query, ROWS, Rows, STEPS, SessionRow, Statistics, StderrLine,
 };
 use crate::capture::{PacketNumber, Time};
 use crate::decode::ConnectionId;
@@ -32,54 +32,54 @@ use crate::store::{FindingRow, Key, MessageRow, Page, Reader, Scope};
 use crate::view::latencies::Latencies;
 use crate::view::steps::{self, Step};
 use crate::view::text;
-use filtered::Matches;
+use matches::Matches;
 
-/// Texts up to here are read to say what a message is about; of a longer one the list says its tool.
+/// Limit in bytes of the texts that are read for the column "about". For a longer text it shows
+/// only the tool.
 const ABOUT: u64 = 64 << 10;
 
-/// Lines of messages that are kept: those of some pages.
+/// Limit of the cached lines of messages: those of some pages.
 const LINES: usize = 1_024;
 
-/// Threads that search at most.
+/// Limit of the threads of a search.
 const SEARCHERS: usize = 8;
 
-/// Findings that are shown where there is no session.
+/// Limit of the findings shown if there is no session.
 const UNPLACED: usize = 16;
 
-/// How long is worked at what is counted or searched slice by slice before others are answered: keys wait no longer.
+/// Time slice of counting and searching before other queries are answered: keys wait no longer.
 pub const TURN: Duration = Duration::from_millis(30);
 
-/// Rows whose latencies stand for a session in the list of sessions.
+/// Limit of the messages from which the latency in the list of sessions is computed.
 const SAMPLE: usize = 4_096;
 
-/// The store as the screens ask it.
-pub struct Library {
+/// Answers queries, with what it has computed so far.
+pub struct QueryRunner {
     reader: Reader,
-    /// The newest session first: right for a database, wrong for a capture.
+    /// The order of the sessions: newest first for a database, oldest first for a capture.
     newest_first: bool,
-    /// The time by the clock: tells live captures from those whose writer died.
+    /// Wall-clock time. It separates live captures from those whose writer died.
     now: Time,
     version: Option<i64>,
-    /// Sessions as they were listed last: of one that ended and is the same nothing is asked again.
+    /// The sessions as they were listed last. One that ended and did not change is not read again.
     listed: HashMap<SessionNumber, SessionRow>,
-    /// Latencies of sessions, and how many messages there were.
+    /// Latencies of sessions, and the number of messages at that time.
     latencies: HashMap<SessionNumber, (u64, Option<(i64, i64)>)>,
-    /// Lines of messages that were asked for last.
+    /// Lines of the messages that were read last.
     lines: HashMap<Key, MessageLine>,
     matches: Option<Matches>,
-    /// More readers, for filters that go through much; opened with the first one.
+    /// More readers for searches in parallel. They are opened with the first search.
     helpers: Option<Vec<Reader>>,
-    /// Of the session whose figures were looked at last, and of the one whose steps were.
+    /// Figures of the session whose statistics were read last.
     figures: Option<calls::Figures>,
     steps: Option<steps::StepTable>,
-    /// Of the session whose stderr was looked at last.
-    stderr: Option<stderr::Lines>,
+    stderr: Option<stderr::StderrIndex>,
 }
 
-impl Library {
-    /// Over a store.
-    pub fn new(reader: Reader, newest_first: bool) -> Library {
-        Library {
+impl QueryRunner {
+    /// Answers from a store.
+    pub fn new(reader: Reader, newest_first: bool) -> QueryRunner {
+        QueryRunner {
             reader,
             newest_first,
             now: Time::default(),
@@ -95,50 +95,52 @@ impl Library {
         }
     }
 
-    /// Tells the time.
+    /// Sets the wall-clock time.
     pub fn set_now(&mut self, now: Time) {
         self.now = now;
     }
 
-    /// Whether anybody wrote since this was asked last.
+    /// Whether the store changed since the last call.
     pub fn has_changed(&mut self) -> bool {
-        // A store that cannot be asked says so when it is asked for something.
+        // An error of the store appears in the next query.
         let version = self.reader.data_version().ok();
         let before = std::mem::replace(&mut self.version, version);
         before != version
     }
 
-    /// The answer to a question.
-    pub fn answer(&mut self, request: &Request) -> Answer {
-        self.read(request).unwrap_or_else(|error| Answer::Failed(format!("{error:#}")))
+    /// Answers a query.
+    pub fn answer(&mut self, query: &Query) -> Answer {
+        self.read(query).unwrap_or_else(|error| Answer::Failed(format!("{error:#}")))
     }
 
-    fn read(&mut self, request: &Request) -> Result<Answer> {
-        Ok(match request {
-            Request::Sessions => Answer::Sessions(self.sessions()?),
-            Request::Unplaced => Answer::Unplaced(self.reader.findings(Scope::All, Page::first(UNPLACED))?),
-            Request::Messages { session, filter, page } => Answer::Messages(self.messages(*session, filter, *page)?),
-            Request::Detail(session, message) => Answer::Detail(detail::read(&self.reader, *session, *message)?),
-            Request::Steps { session, page } => Answer::Steps(self.steps(*session, *page)?),
-            Request::Findings(session) => Answer::Findings(self.findings(*session)?),
-            Request::Statistics(session) => Answer::Statistics(Box::new(self.statistics(*session)?)),
-            Request::Connections(session) => Answer::Connections(self.connections(*session)?),
-            Request::Packets { session, connection, page } => {
+    fn read(&mut self, query: &Query) -> Result<Answer> {
+        Ok(match query {
+            Query::Sessions => Answer::Sessions(self.sessions()?),
+            Query::Unplaced => Answer::Unplaced(self.reader.findings(Scope::All, Page::first(UNPLACED))?),
+            Query::Messages { session, filter, page } => Answer::Messages(self.messages(*session, filter, *page)?),
+            Query::Detail(session, message) => Answer::Detail(detail::read(&self.reader, *session, *message)?),
+            Query::Steps { session, page } => Answer::Steps(self.steps(*session, *page)?),
+            Query::Findings(session) => Answer::Findings(self.findings(*session)?),
+            Query::Statistics(session) => Answer::Statistics(Box::new(self.statistics(*session)?)),
+            Query::Connections(session) => Answer::Connections(self.connections(*session)?),
+            Query::Packets { session, connection, page } => {
                 Answer::Packets(packets::read(&self.reader, *session, *connection, *page)?)
             }
-            Request::Packet(session, packet) => Answer::Packet(packets::detail(&self.reader, *session, *packet)?),
-            Request::LocatePacket(session, packet) => Answer::PacketLocated(self.locate_packet(*session, *packet)?),
-            Request::Together(session) => Answer::Together(self.together(*session)?),
-            Request::Group { session, filter, row } => Answer::Groups(self.group(*session, filter, *row)?),
-            Request::Groups { session, filter } => Answer::Groups(self.groups(*session, filter)?),
-            Request::Capabilities(session) => Answer::Capabilities(capabilities::read(&self.reader, *session)?),
-            Request::Stderr { session, page } => Answer::Stderr(self.stderr(*session, *page)?),
-            Request::Locate { session, filter, message } => Answer::Located(self.locate(*session, filter, *message)?),
-            Request::NextOdd { session, filter, after } => Answer::Located(self.next_odd(*session, filter, *after)?),
-            Request::Draft { session, message } => {
+            Query::Packet(session, packet) => Answer::Packet(packets::detail(&self.reader, *session, *packet)?),
+            Query::LocatePacket(session, packet) => Answer::PacketLocated(self.locate_packet(*session, *packet)?),
+            Query::AllServers(session) => Answer::AllServers(self.host_sessions(*session)?),
+            Query::Group { session, filter, row } => Answer::Groups(self.group(*session, filter, *row)?),
+            Query::Groups { session, filter } => Answer::Groups(self.groups(*session, filter)?),
+            Query::Capabilities(session) => Answer::Capabilities(capabilities::read(&self.reader, *session)?),
+            Query::Stderr { session, page } => Answer::Stderr(self.stderr(*session, *page)?),
+            Query::Locate { session, filter, message } => Answer::Located(self.locate(*session, filter, *message)?),
+            Query::NextProblem { session, filter, after } => {
+                Answer::Located(self.next_problem(*session, filter, *after)?)
+            }
+            Query::Draft { session, message } => {
                 Answer::Draft(Box::new(replay::draft(&self.reader, *session, *message)?))
             }
-            Request::Export { session, filter, only, path } => {
+            Query::Export { session, filter, only, path } => {
                 Answer::Exported(export::write(&self.reader, *session, filter, only, path)?)
             }
         })
@@ -167,7 +169,8 @@ impl Library {
         Ok(SessionRow { latency: self.latency(&session)?, live, findings, session })
     }
 
-    /// Median and 95th percentile over the session's first messages; found out again when there are some more.
+    /// Median and 95th percentile over the session's first messages. They are computed again when
+    /// there are more.
     fn latency(&mut self, session: &Session) -> Result<Option<(i64, i64)>> {
         let messages = session.messages;
         if let Some((then, latency)) = self.latencies.get(&session.number)
@@ -199,12 +202,13 @@ impl Library {
         Ok(Rows { rows: self.lines(rows)?, total, complete })
     }
 
-    /// The rows with what only their texts and findings tell.
+    /// Adds to the rows what only their texts and findings contain.
     fn lines(&mut self, rows: Vec<MessageRow>) -> Result<Vec<MessageLine>> {
         rows.into_iter().map(|row| self.line(row)).collect()
     }
 
-    /// The line of a row. A page in view is asked for again whenever somebody wrote: of a row that is the same no text is read again.
+    /// The line of a row. A visible page is read again after each write, but the text of an
+    /// unchanged row is not.
     fn line(&mut self, row: MessageRow) -> Result<MessageLine> {
         if let Some(known) = self.lines.get(&row.key()).filter(|known| known.row == row) {
             return Ok(known.clone());
@@ -233,7 +237,7 @@ impl Library {
         Ok(MessageLine { row, about, rules })
     }
 
-    /// The matches of a filter, as far as it went; a first slice is searched at once.
+    /// The matches of a filter so far. The first slice is searched at once.
     fn matches(&mut self, session: SessionNumber, filter: &str) -> Result<&mut Matches> {
         if !self.matches.as_ref().is_some_and(|matches| matches.is_of(session, filter)) {
             self.matches = Some(Matches::new(session, filter)?);
@@ -242,7 +246,7 @@ impl Library {
         self.matches.as_mut().ok_or_else(|| anyhow::anyhow!("no filter"))
     }
 
-    /// Searches on where a filter has not gone through all messages; whether it found out something.
+    /// Continues a search that is not complete. Returns whether it advanced.
     pub fn search_on(&mut self) -> bool {
         self.search().unwrap_or(false)
     }
@@ -258,7 +262,7 @@ impl Library {
         Ok(true)
     }
 
-    /// More may have come since a filter went through all.
+    /// Marks the search as incomplete, because new messages may match.
     pub fn search_again(&mut self) {
         if let Some(matches) = &mut self.matches {
             matches.more_may_follow();
@@ -271,33 +275,18 @@ impl Library {
         if row.first().is_none_or(|row| row.number != message) {
             return Ok(None);
         }
-        if filter.is_empty() {
-            return Ok(Some(position as usize - 1));
-        }
-        Ok(self.matches(session, filter)?.row_of(position))
+        Ok(self.rows(session, filter, vec![position])?.pop())
     }
 
-    fn next_odd(&mut self, session: SessionNumber, filter: &str, after: usize) -> Result<Option<usize>> {
-        let odd = |row: &MessageRow| row.findings > 0 || calls::failed(row);
-        let first = match filter {
-            "" => after as u64 + 2,
-            _ => match self.matches(session, filter)?.position_of(after + 1) {
-                Some(position) => position,
-                None => return Ok(None),
-            },
-        };
-        let mut position = first;
+    fn next_problem(&mut self, session: SessionNumber, filter: &str, after: usize) -> Result<Option<usize>> {
+        let is_problem = |row: &MessageRow| row.findings > 0 || calls::failed(row);
+        let Some(mut position) = self.position(session, filter, after + 1)? else { return Ok(None) };
         loop {
             let rows = self.reader.message_rows_at(session, position, SAMPLE)?;
             let Some(last) = rows.last() else { return Ok(None) };
-            for row in rows.iter().filter(|row| odd(row)) {
-                let seen = match filter {
-                    "" => Some(row.position as usize - 1),
-                    _ => self.matches(session, filter)?.row_of(row.position),
-                };
-                if seen.is_some() {
-                    return Ok(seen);
-                }
+            let problems = rows.iter().filter(|row| is_problem(row)).map(|row| row.position).collect();
+            if let Some(row) = self.rows(session, filter, problems)?.first() {
+                return Ok(Some(*row));
             }
             position = last.position + 1;
         }
@@ -305,7 +294,7 @@ impl Library {
 
     fn stderr(&mut self, session: SessionNumber, page: usize) -> Result<Rows<StderrLine>> {
         if !self.stderr.as_ref().is_some_and(|lines| lines.is_of(session)) {
-            self.stderr = stderr::Lines::new(&self.reader, session)?;
+            self.stderr = stderr::StderrIndex::new(&self.reader, session)?;
         }
         match &mut self.stderr {
             Some(lines) => lines.page(&self.reader, page),
@@ -328,7 +317,7 @@ impl Library {
     fn steps(&mut self, session: SessionNumber, page: usize) -> Result<Rows<Step>> {
         let known = self.steps.take().filter(|index| index.is_of(session));
         let mut index = known.unwrap_or_else(|| steps::StepTable::new(session, STEPS));
-        // What is left is taken in when the page is asked for again.
+        // The rest is read when the page is queried again.
         let until = Instant::now() + TURN;
         let complete = index.grow(&self.reader, &|| Instant::now() >= until)?;
         let rows = index.steps(&self.reader, page * PAGE, PAGE)?;
@@ -348,7 +337,7 @@ impl Library {
         answer
     }
 
-    /// Grouped by rule: the worst first, then the most frequent.
+    /// The findings grouped by rule: the most severe first, then the most frequent.
     fn findings(&self, session: SessionNumber) -> Result<Vec<FindingLine>> {
         let mut groups: Vec<Vec<FindingRow>> = Vec::new();
         for finding in self.reader.findings(Scope::Session(session), Page::<u64>::first(ROWS))? {

@@ -1,4 +1,4 @@
-//! Figures of a session's calls, counted on as messages come: what was counted once is not read again.
+//! Figures of a session's calls. They grow with the messages; none is counted twice.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -15,35 +15,36 @@ use crate::view::latencies::Latencies;
 use crate::view::outcome::is_failure;
 use crate::view::timing::{Clock, Sample, Shares};
 
-/// Messages read at once.
+/// Messages that are read at once.
 const SLICE: usize = 2_000;
 
-/// Parts of the session's time for the rate: about the columns of a screen.
+/// Parts of the session's time for the message rate: about the columns of a screen.
 const PARTS: usize = 72;
 
-/// Counters that the parts are made of: they are of one length, which doubles whenever the session has outgrown them.
-const FINE: usize = PARTS * 16;
+/// Counters that the parts are computed from. All have one length, which doubles whenever the
+/// session outgrows them.
+const COUNTERS: usize = PARTS * 16;
 
-/// The length with which they begin, in nanoseconds.
-const FINEST: i64 = 1_000_000;
+/// Initial length of a counter in nanoseconds.
+const FIRST_LENGTH: i64 = 1_000_000;
 
-/// Tools and methods told apart; hostile ones could be endless.
+/// Limit of the separately counted tools and methods: hostile names could be endless.
 const NAMES: usize = 1_000;
 
-/// Whether a message says that something failed.
+/// Whether a response reports a failure.
 pub(super) fn failed(row: &MessageRow) -> bool {
     row.kind != Kind::Request && is_failure(row.status.outcome())
 }
 
-/// Calls of one kind while they are counted.
+/// The calls of one method or tool while they are counted.
 #[derive(Default)]
-struct Call {
+struct CallCounter {
     figures: CallFigures,
     latencies: Latencies,
     shares: Shares,
 }
 
-/// The figures of a session, as far as they were counted.
+/// The figures of a session, as far as it was counted.
 pub(super) struct Figures {
     session: SessionNumber,
     /// Position of the first message that was not counted.
@@ -51,9 +52,9 @@ pub(super) struct Figures {
     counted: u64,
     bytes: [u64; 2],
     histogram: Vec<u64>,
-    calls: HashMap<String, Call>,
-    fine: Vec<u64>,
-    /// Nanoseconds of each of those.
+    calls: HashMap<String, CallCounter>,
+    counters: Vec<u64>,
+    /// Length of each counter in nanoseconds.
     length: i64,
 }
 
@@ -66,8 +67,8 @@ impl Figures {
             bytes: [0; 2],
             histogram: vec![0; 48],
             calls: HashMap::new(),
-            fine: vec![0; FINE],
-            length: FINEST,
+            counters: vec![0; COUNTERS],
+            length: FIRST_LENGTH,
         }
     }
 
@@ -75,10 +76,11 @@ impl Figures {
         self.session == session
     }
 
-    /// Counts on, and says what is known so far.
+    /// Counts more messages for one time slice. Returns the figures so far.
     pub(super) fn read(&mut self, reader: &Reader) -> Result<Statistics> {
         let Some(record) = reader.session(self.session)? else { return Ok(Statistics::default()) };
-        // Where the time went is found out of some calls only: the longer the session by now, the fewer of the new ones.
+        // The parts of the latency are computed for a sample of the calls. The longer the session,
+        // the fewer of the new calls are in it.
         let (mut clock, mut sample) = (None, Sample::of(record.requests));
         let began = Instant::now();
         while began.elapsed() < TURN {
@@ -97,7 +99,7 @@ impl Figures {
             }
         }
         let part = record.ended.since(record.started).max(1) / PARTS as i64 + 1;
-        let mut calls: Vec<CallFigures> = self.calls.values_mut().map(finished).collect();
+        let mut calls: Vec<CallFigures> = self.calls.values_mut().map(figures_of).collect();
         calls.sort_by(|one, other| other.total.cmp(&one.total).then_with(|| one.name.cmp(&other.name)));
         Ok(Statistics {
             counted: self.counted,
@@ -110,15 +112,15 @@ impl Figures {
         })
     }
 
-    /// A message, so many nanoseconds after the session's beginning.
+    /// Counts a message, `at` nanoseconds after the session's start.
     fn count(&mut self, row: &MessageRow, at: i64) {
         self.counted += 1;
         self.bytes[usize::from(row.direction == Direction::ServerToClient)] += row.size;
-        while at / self.length >= FINE as i64 {
-            self.fine = self.fine.chunks(2).map(|pair| pair.iter().sum()).chain([0; FINE / 2]).collect();
+        while at / self.length >= COUNTERS as i64 {
+            self.counters = self.counters.chunks(2).map(|pair| pair.iter().sum()).chain([0; COUNTERS / 2]).collect();
             self.length = self.length.saturating_mul(2);
         }
-        self.fine[(at / self.length) as usize] += 1;
+        self.counters[(at / self.length) as usize] += 1;
         let is_answer = matches!(row.kind, Kind::Response | Kind::Error) && row.answers.is_some() && !row.redelivered;
         if row.kind == Kind::Request || is_answer {
             let call = self.call(row);
@@ -127,7 +129,7 @@ impl Figures {
                 true => call.answered(row),
             }
             if let Some(latency) = row.latency.filter(|_| is_answer) {
-                // Below 2 µs all are one.
+                // All latencies below 2 µs are in the first bucket.
                 let power = (latency.max(0) / 1_000).checked_ilog2().unwrap_or(0) as usize;
                 let last = self.histogram.len() - 1;
                 self.histogram[power.min(last)] += 1;
@@ -135,25 +137,25 @@ impl Figures {
         }
     }
 
-    /// What a request counts as; its answer has the same method and tool.
-    fn call(&mut self, row: &MessageRow) -> &mut Call {
+    /// The call that a message counts for. A response has the method and the tool of its request.
+    fn call(&mut self, row: &MessageRow) -> &mut CallCounter {
         let method = row.method.as_deref().unwrap_or("no method");
         let name = match &row.subject {
             Some(tool) if method == "tools/call" => format!("{method} {tool}"),
             _ => method.to_owned(),
         };
-        let is_told_apart = self.calls.len() < NAMES || self.calls.contains_key(&name);
-        let name = if is_told_apart { name } else { "others".to_owned() };
-        self.calls.entry(name).or_insert_with_key(|name| Call {
+        let is_counted_alone = self.calls.len() < NAMES || self.calls.contains_key(&name);
+        let name = if is_counted_alone { name } else { "others".to_owned() };
+        self.calls.entry(name).or_insert_with_key(|name| CallCounter {
             figures: CallFigures { name: name.clone(), ..CallFigures::default() },
-            ..Call::default()
+            ..CallCounter::default()
         })
     }
 
-    /// Messages in each of the parts of this length.
+    /// Messages in each part of this length.
     fn rate(&self, part: i64) -> Vec<u64> {
         let mut rate = vec![0; PARTS];
-        for (at, count) in self.fine.iter().enumerate() {
+        for (at, count) in self.counters.iter().enumerate() {
             let middle = (at as i64).saturating_mul(self.length).saturating_add(self.length / 2);
             rate[((middle / part) as usize).min(PARTS - 1)] += count;
         }
@@ -161,8 +163,8 @@ impl Figures {
     }
 }
 
-impl Call {
-    /// A request of this kind was answered.
+impl CallCounter {
+    /// Counts an answered request.
     fn answered(&mut self, row: &MessageRow) {
         let call = &mut self.figures;
         call.answered += 1;
@@ -178,7 +180,7 @@ impl Call {
     }
 }
 
-fn finished(call: &mut Call) -> CallFigures {
+fn figures_of(call: &mut CallCounter) -> CallFigures {
     let percentiles = [50, 95, 99].map(|percent| call.latencies.percentile(percent).unwrap_or_default());
     CallFigures { percentiles, parts: call.shares.medians(), ..call.figures.clone() }
 }

@@ -1,4 +1,5 @@
-//! The layers of a message as a tree: those of the view, each field where its bytes are seen on the screen, and what was found about it.
+//! The layers of a message as a tree: those of the layer view, with the bytes of each field on the
+//! screen, and the message's findings.
 
 use std::ops::Range;
 
@@ -15,10 +16,10 @@ use crate::view::units;
 
 type Nodes = Vec<LayerNode>;
 
-/// Lines of an event that are nodes.
+/// Limit of the lines of an event that become nodes.
 const LINES: usize = 64;
 
-/// Bytes of such a line that are read.
+/// Limit of the shown bytes of such a line.
 const LINE: usize = 512;
 
 /// The tree, from the link up.
@@ -33,7 +34,7 @@ pub(super) fn nodes(parts: &mut Parts<'_>, session: &Session) -> Result<Nodes> {
         add_stream(parts, &layer)?;
         layer_nodes(parts, 0, layer, &mut nodes);
         if is_event {
-            lines(parts, &mut nodes);
+            event_lines(parts, &mut nodes);
         }
     }
     findings(parts, &mut nodes)?;
@@ -41,15 +42,15 @@ pub(super) fn nodes(parts: &mut Parts<'_>, session: &Session) -> Result<Nodes> {
 }
 
 fn node(depth: usize, name: &str, value: impl Into<String>, place: Option<(usize, Range<usize>)>) -> LayerNode {
-    LayerNode { depth, name: name.to_owned(), value: value.into(), place, odd: false }
+    LayerNode { depth, name: name.to_owned(), value: value.into(), location: place, odd: false }
 }
 
-/// The headers of the packets; of several, each in a node of its own.
+/// Adds the headers of the packets. If there are several packets, each gets a node of its own.
 fn packets(parts: &mut Parts<'_>, nodes: &mut Nodes) -> Result<()> {
     let carried: Vec<(usize, PacketNumber)> =
         parts.sources.iter().enumerate().filter_map(|(at, source)| Some((at, source.packet?))).collect();
     if carried.is_empty() {
-        nodes.push(node(0, "packets", "not kept", None));
+        nodes.push(node(0, "packets", "not stored", None));
     }
     let several = carried.len() > 1;
     for (source, number) in &carried {
@@ -59,7 +60,7 @@ fn packets(parts: &mut Parts<'_>, nodes: &mut Nodes) -> Result<()> {
             nodes.push(node(0, "packet", own, Some((*source, 0..packet.data.len()))));
         }
         for (at, mut layer) in layers::of_packet(&packet).into_iter().enumerate() {
-            // The number stands once: at the packet, or at its outermost header.
+            // The number appears once: at the packet, or at its outermost header.
             if at == 0 && !several {
                 layer.summary = format!("#{number}  {}", layer.summary);
             }
@@ -73,7 +74,7 @@ fn packets(parts: &mut Parts<'_>, nodes: &mut Nodes) -> Result<()> {
     Ok(())
 }
 
-/// The bytes of a layer that stand in a stream of their own: records of TLS, frames of HTTP/2 and of a WebSocket.
+/// Adds the bytes of a layer that has its own stream: TLS records, frames of HTTP/2 and WebSocket.
 fn add_stream(parts: &mut Parts<'_>, layer: &Layer) -> Result<()> {
     let is_head = parts.half().is_some_and(|half| layer.range == Some((half.head_start, half.head_end)));
     let what = match layer.layer {
@@ -87,7 +88,7 @@ fn add_stream(parts: &mut Parts<'_>, layer: &Layer) -> Result<()> {
     Ok(())
 }
 
-/// A layer, and its fields below it.
+/// Adds a layer, with its fields below it.
 fn layer_nodes(parts: &Parts<'_>, depth: usize, layer: Layer, nodes: &mut Nodes) {
     let own = layer_place(parts, &layer);
     nodes.push(LayerNode { odd: layer.odd, ..node(depth, &layer.protocol, layer.summary, own.clone()) });
@@ -95,26 +96,26 @@ fn layer_nodes(parts: &Parts<'_>, depth: usize, layer: Layer, nodes: &mut Nodes)
     for Field { name, value, place, odd } in layer.fields {
         let place = match place {
             Some(At::Head) => field_place(parts, &name, &mut from).or_else(|| own.clone()),
-            Some(at) => seen(parts, at),
+            Some(at) => screen_bytes(parts, at),
             None => None,
         };
         nodes.push(LayerNode { odd, ..node(depth + 1, &name, value, place) });
     }
 }
 
-/// Where a layer is seen: heads and events are sources of their own.
+/// The bytes of a layer on the screen. Heads and events are sources of their own.
 fn layer_place(parts: &Parts<'_>, layer: &Layer) -> Option<(usize, Range<usize>)> {
     let whole = |source: Option<usize>| source.map(|source| (source, 0..parts.sources[source].bytes.len()));
     let is_head = parts.half().is_some_and(|half| layer.range == Some((half.head_start, half.head_end)));
     match layer.layer {
         "http" if is_head => whole(parts.head),
         "sse" => whole(parts.event),
-        _ => seen(parts, layer.place()?),
+        _ => screen_bytes(parts, layer.place()?),
     }
 }
 
-/// Where bytes are seen.
-fn seen(parts: &Parts<'_>, at: At) -> Option<(usize, Range<usize>)> {
+/// The bytes of an address on the screen.
+fn screen_bytes(parts: &Parts<'_>, at: At) -> Option<(usize, Range<usize>)> {
     let text = parts.message.span;
     match at {
         At::Packet(number, start, end) => Some((parts.packet_source(number)?, start as usize..end as usize)),
@@ -129,7 +130,7 @@ fn seen(parts: &Parts<'_>, at: At) -> Option<(usize, Range<usize>)> {
     }
 }
 
-/// Where a field stands in the head: its lines come in the order of the fields.
+/// The bytes of a header field in the head. Its lines are in the order of the fields.
 fn field_place(parts: &Parts<'_>, name: &str, from: &mut usize) -> Option<(usize, Range<usize>)> {
     let source = parts.head?;
     let head = &parts.sources[source].bytes;
@@ -140,8 +141,8 @@ fn field_place(parts: &Parts<'_>, name: &str, from: &mut usize) -> Option<(usize
     Some((source, start..start + length))
 }
 
-/// The lines of an event, as they were sent.
-fn lines(parts: &Parts<'_>, nodes: &mut Nodes) {
+/// Adds the lines of an event as they were sent.
+fn event_lines(parts: &Parts<'_>, nodes: &mut Nodes) {
     let Some(source) = parts.event else { return };
     let mut start = 0;
     for line in parts.sources[source].bytes.split_inclusive(|byte| *byte == b'\n').take(LINES) {

@@ -14,11 +14,12 @@ use crate::store::{KeptPacket, Reader, Scope};
 use crate::view::layers::{self, At, Field};
 use crate::view::units;
 
-/// Messages that are looked at before and behind the first one whose packets lie in a page: calls that overlap in time.
+/// Messages that are read before and after the first one whose packets are in a page, because calls
+/// overlap in time.
 const AROUND: u64 = 256;
 
-/// Messages that are looked at for one page.
-const LOOK: usize = 4_096;
+/// Limit of the messages that are read for one page.
+const SEARCHED: usize = 4_096;
 
 /// A page of the packets of a connection, in order of capture.
 pub(super) fn read(
@@ -40,7 +41,7 @@ pub(super) fn read(
     Ok(Rows { rows, total, complete: true })
 }
 
-/// A packet, its headers as a tree.
+/// One packet, with its headers as a tree.
 pub(super) fn detail(
     reader: &Reader,
     session: SessionNumber,
@@ -48,29 +49,29 @@ pub(super) fn detail(
 ) -> Result<Option<Box<PacketDetail>>> {
     let Some(capture) = reader.capture_of(session)? else { return Ok(None) };
     let Some(packet) = reader.packet(capture, number)? else { return Ok(None) };
-    let seen = |place: Option<At>| match place {
+    let location = |place: Option<At>| match place {
         Some(At::Packet(_, start, end)) => Some((0, start as usize..end as usize)),
         _ => None,
     };
     let mut nodes = Vec::new();
     for layer in layers::of_packet(&packet) {
-        let place = seen(layer.place());
-        nodes.push(LayerNode { depth: 0, name: layer.protocol, value: layer.summary, place, odd: layer.odd });
-        let fields = layer.fields.into_iter();
-        nodes.extend(fields.map(|Field { name, value, place, odd }| LayerNode {
+        let place = layer.place();
+        let (name, value, odd) = (layer.protocol, layer.summary, layer.odd);
+        nodes.push(LayerNode { depth: 0, name, value, location: location(place), odd });
+        nodes.extend(layer.fields.into_iter().map(|Field { name, value, place, odd }| LayerNode {
             depth: 1,
             name,
             value,
-            place: seen(place),
+            location: location(place),
             odd,
         }));
     }
     let masked = if packet.masked { ", secrets masked" } else { "" };
     let source = Source { title: format!("packet #{number}{masked}"), bytes: packet.data, packet: Some(number) };
-    Ok(Some(Box::new(PacketDetail { number, nodes, source })))
+    Ok(Some(Box::new(PacketDetail { nodes, source })))
 }
 
-/// The first message that each of these packets carries bytes of.
+/// The first message of which each of these packets carries bytes.
 fn carried(
     reader: &Reader,
     session: SessionNumber,
@@ -78,7 +79,7 @@ fn carried(
 ) -> Result<HashMap<PacketNumber, MessageNumber>> {
     let mut carried = HashMap::new();
     let position = ends_from(reader, session, first)?;
-    for row in reader.message_rows_at(session, position.saturating_sub(AROUND).max(1), LOOK)? {
+    for row in reader.message_rows_at(session, position.saturating_sub(AROUND).max(1), SEARCHED)? {
         let begins = row.packets.iter().min();
         if row.position > position.saturating_add(AROUND) && begins.is_some_and(|begins| *begins > last) {
             break;
@@ -90,7 +91,8 @@ fn carried(
     Ok(carried)
 }
 
-/// The position of the first message that ends in this packet or a later one: messages are numbered as they end.
+/// The position of the first message that ends in this packet or a later one. Messages are numbered
+/// by their ends, so a binary search finds it.
 fn ends_from(reader: &Reader, session: SessionNumber, packet: PacketNumber) -> Result<u64> {
     let (mut low, mut high) = (1, reader.message_count(Scope::Session(session))? + 1);
     while low < high {
@@ -114,7 +116,6 @@ fn row(connection: &Connection, packet: &KeptPacket, messages: &HashMap<PacketNu
     PacketRow {
         number: packet.number,
         time: packet.time,
-        connection: packet.connection,
         from,
         client,
         length: length.unwrap_or(packet.original_length),
@@ -124,7 +125,7 @@ fn row(connection: &Connection, packet: &KeptPacket, messages: &HashMap<PacketNu
     }
 }
 
-/// A chunk of a pipe in words.
+/// The sender, the description and the length of a pipe packet.
 fn piped(data: &[u8]) -> (Option<Side>, String, Option<u32>) {
     let side = |pipe| if pipe == Pipe::Stdin { Side::First } else { Side::Second };
     match pipe::decode(data) {

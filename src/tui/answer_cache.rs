@@ -1,0 +1,270 @@
+//! A cache of answers, and a record of the queries sent. Old answers stay visible until newer ones
+//! arrive: nothing flickers and nothing waits.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use super::data::{
+    Answer, CapabilityRow, Detail, FindingLine, HostSessions, MessageLine, PAGE, PacketDetail, PacketRow, Query, Rows,
+    SessionRow, Statistics, StderrLine,
+};
+use crate::decode::ConnectionId;
+use crate::event::Connection;
+use crate::mcp::{MessageNumber, SessionNumber};
+use crate::store::FindingRow;
+use crate::view::steps::Step;
+
+/// Limit of the cached pages of one list: those around the window, and the ends of the list.
+const CACHED_PAGES: usize = 24;
+
+/// A version of the store. It grows with each observed change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StoreVersion {
+    /// For queries that are repeated at once.
+    pub quick: u64,
+    /// For queries that are repeated once a second.
+    pub slow: u64,
+}
+
+/// The cached answers.
+#[derive(Debug, Default)]
+pub struct AnswerCache {
+    version: StoreVersion,
+    /// Queries that were sent, each with the version of the store at that time.
+    sent: HashMap<Query, u64>,
+    sessions: Option<Vec<SessionRow>>,
+    unplaced: Vec<FindingRow>,
+    messages: PagedList<(SessionNumber, String), MessageLine>,
+    detail: Option<(SessionNumber, Arc<Detail>)>,
+    pub steps: PagedList<SessionNumber, Step>,
+    pub findings: ForSession<Vec<FindingLine>>,
+    pub statistics: ForSession<Box<Statistics>>,
+    pub connections: ForSession<Vec<Connection>>,
+    pub all_servers: ForSession<HostSessions>,
+    pub packets: PagedList<(SessionNumber, ConnectionId), PacketRow>,
+    pub packet: ForSession<Box<PacketDetail>>,
+    pub capabilities: ForSession<Vec<CapabilityRow>>,
+    pub stderr: PagedList<SessionNumber, StderrLine>,
+}
+
+/// The last answer of a kind, and the session that it is about.
+#[derive(Debug)]
+pub struct ForSession<T>(Option<(SessionNumber, T)>);
+
+impl<T> Default for ForSession<T> {
+    fn default() -> ForSession<T> {
+        ForSession(None)
+    }
+}
+
+impl<T> ForSession<T> {
+    /// The answer, if it is about this session.
+    pub fn of(&self, session: SessionNumber) -> Option<&T> {
+        self.0.as_ref().filter(|(own, _)| *own == session).map(|(_, answer)| answer)
+    }
+}
+
+/// A list of which only some pages are cached.
+#[derive(Debug)]
+pub struct PagedList<K, T> {
+    of: Option<K>,
+    pages: BTreeMap<usize, Vec<T>>,
+    total: usize,
+    complete: bool,
+}
+
+impl<K, T> Default for PagedList<K, T> {
+    fn default() -> PagedList<K, T> {
+        PagedList { of: None, pages: BTreeMap::new(), total: 0, complete: false }
+    }
+}
+
+impl<K: PartialEq, T> PagedList<K, T> {
+    /// Stores a page. Returns the pages that were evicted for it.
+    fn take(&mut self, of: K, page: usize, answer: Rows<T>) -> Vec<usize> {
+        if self.of.as_ref() != Some(&of) {
+            *self = PagedList { of: Some(of), ..PagedList::default() };
+        }
+        (self.total, self.complete) = (answer.total, answer.complete);
+        self.pages.insert(page, answer.rows);
+        let mut evicted = Vec::new();
+        while self.pages.len() > CACHED_PAGES {
+            let farthest = self.pages.keys().copied().max_by_key(|cached| cached.abs_diff(page));
+            let Some(farthest) = farthest else { break };
+            self.pages.remove(&farthest);
+            evicted.push(farthest);
+        }
+        evicted
+    }
+
+    /// This list, if its key is `of`.
+    pub fn of(&self, of: &K) -> Option<&Self> {
+        (self.of.as_ref() == Some(of)).then_some(self)
+    }
+
+    /// A row, if its page is cached.
+    pub fn row(&self, row: usize) -> Option<&T> {
+        self.pages.get(&(row / PAGE))?.get(row % PAGE)
+    }
+
+    /// The last row whose page is cached.
+    pub fn last(&self) -> Option<usize> {
+        let (page, rows) = self.pages.last_key_value()?;
+        (page * PAGE + rows.len()).checked_sub(1)
+    }
+
+    /// Whether all rows are known.
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// The number of rows, as far as it is known.
+    pub fn total(&self) -> usize {
+        self.total
+    }
+}
+
+impl AnswerCache {
+    /// Notes that the store changed.
+    pub fn store_changed(&mut self) {
+        self.version.quick += 1;
+    }
+
+    /// Notes that a second passed: costly queries may be sent again.
+    pub fn second_passed(&mut self) {
+        self.version.slow = self.version.quick;
+    }
+
+    /// Selects the needed queries that have to be sent now. They count as sent.
+    pub fn select_unsent(&mut self, needed: Vec<Query>) -> Vec<Query> {
+        let mut sent = Vec::new();
+        for query in needed {
+            let version = if query.is_quick() { self.version.quick } else { self.version.slow };
+            if self.sent.get(&query) != Some(&version) {
+                self.sent.insert(query.clone(), version);
+                sent.push(query);
+            }
+        }
+        // Queries that the screen no longer needs are evicted. If needed again, they
+        // are sent again.
+        if self.sent.len() > 4 * CACHED_PAGES {
+            let (quick, slow) = (self.version.quick, self.version.slow);
+            self.sent.retain(|_, version| *version == quick || *version == slow);
+        }
+        sent
+    }
+
+    /// Stores an answer.
+    pub fn take(&mut self, query: &Query, answer: Answer) {
+        // Of most kinds only one answer is cached. The query of the replaced answer has to be sent
+        // again when it is needed.
+        self.sent.retain(|sent_query, _| !replaces(query, sent_query));
+        match (query, answer) {
+            (Query::Sessions, Answer::Sessions(rows)) => self.sessions = Some(rows),
+            (Query::Unplaced, Answer::Unplaced(rows)) => self.unplaced = rows,
+            (Query::Messages { session, filter, page }, Answer::Messages(answer)) => {
+                let evicted = self.messages.take((*session, filter.clone()), *page, answer);
+                self.forget_sent(
+                    |sent_query| matches!(sent_query, Query::Messages { page, .. } if evicted.contains(page)),
+                );
+            }
+            (Query::Packets { session, connection, page }, Answer::Packets(answer)) => {
+                let evicted = self.packets.take((*session, *connection), *page, answer);
+                self.forget_sent(
+                    |sent_query| matches!(sent_query, Query::Packets { page, .. } if evicted.contains(page)),
+                );
+            }
+            (Query::Stderr { session, page }, Answer::Stderr(answer)) => {
+                let evicted = self.stderr.take(*session, *page, answer);
+                self.forget_sent(
+                    |sent_query| matches!(sent_query, Query::Stderr { page, .. } if evicted.contains(page)),
+                );
+            }
+            (Query::Detail(session, _), Answer::Detail(detail)) => {
+                self.detail = detail.map(|detail| (*session, Arc::from(detail)));
+            }
+            (Query::Steps { session, page }, Answer::Steps(answer)) => {
+                let evicted = self.steps.take(*session, *page, answer);
+                self.forget_sent(
+                    |sent_query| matches!(sent_query, Query::Steps { page, .. } if evicted.contains(page)),
+                );
+            }
+            (Query::Findings(session), Answer::Findings(rows)) => self.findings = ForSession(Some((*session, rows))),
+            (Query::Statistics(session), Answer::Statistics(figures)) => {
+                self.statistics = ForSession(Some((*session, figures)))
+            }
+            (Query::AllServers(session), Answer::AllServers(rows)) => {
+                self.all_servers = ForSession(Some((*session, rows)))
+            }
+            (Query::Connections(session), Answer::Connections(rows)) => {
+                self.connections = ForSession(Some((*session, rows)))
+            }
+            (Query::Packet(session, _), Answer::Packet(packet)) => {
+                self.packet = ForSession(packet.map(|packet| (*session, packet)));
+            }
+            (Query::Capabilities(session), Answer::Capabilities(rows)) => {
+                self.capabilities = ForSession(Some((*session, rows)))
+            }
+            _ => {}
+        }
+    }
+
+    /// Forgets sent queries whose pages were evicted, so that they are sent again when needed.
+    fn forget_sent(&mut self, evicted: impl Fn(&Query) -> bool) {
+        self.sent.retain(|sent_query, _| !evicted(sent_query));
+    }
+
+    pub fn sessions(&self) -> Option<&[SessionRow]> {
+        self.sessions.as_deref()
+    }
+
+    /// Findings without a session.
+    pub fn unplaced(&self) -> &[FindingRow] {
+        &self.unplaced
+    }
+
+    pub fn session(&self, number: SessionNumber) -> Option<&SessionRow> {
+        self.sessions()?.iter().find(|row| row.session.number == number)
+    }
+
+    /// The number of rows in a list of messages, and whether the filter was applied to all; `None`
+    /// before the first answer.
+    pub fn message_count(&self, session: SessionNumber, filter: &str) -> Option<(usize, bool)> {
+        self.list(session, filter).map(|list| (list.total, list.complete))
+    }
+
+    /// A row of a list of messages, if its page is cached.
+    pub fn message(&self, session: SessionNumber, filter: &str, row: usize) -> Option<&MessageLine> {
+        self.list(session, filter)?.row(row)
+    }
+
+    /// The last cached row of a list of messages.
+    pub fn last_message(&self, session: SessionNumber, filter: &str) -> Option<usize> {
+        self.list(session, filter)?.last()
+    }
+
+    pub fn detail(&self, session: SessionNumber, message: MessageNumber) -> Option<&Arc<Detail>> {
+        let (of, detail) = self.detail.as_ref()?;
+        (*of == session && detail.message.number == message).then_some(detail)
+    }
+
+    fn list(&self, session: SessionNumber, filter: &str) -> Option<&PagedList<(SessionNumber, String), MessageLine>> {
+        let own = |of: &(SessionNumber, String)| of.0 == session && of.1 == filter;
+        Some(&self.messages).filter(|list| list.of.as_ref().is_some_and(own))
+    }
+}
+
+/// Whether the answer to `query` replaces the one to `other`.
+fn replaces(query: &Query, other: &Query) -> bool {
+    match (query, other) {
+        (Query::Messages { session, filter, .. }, Query::Messages { session: own, filter: other, .. }) => {
+            (session, filter) != (own, other)
+        }
+        (Query::Packets { session, connection, .. }, Query::Packets { session: own, connection: other, .. }) => {
+            (session, connection) != (own, other)
+        }
+        (Query::Stderr { session, .. }, Query::Stderr { session: own, .. })
+        | (Query::Steps { session, .. }, Query::Steps { session: own, .. }) => session != own,
+        _ => std::mem::discriminant(query) == std::mem::discriminant(other) && query != other,
+    }
+}
