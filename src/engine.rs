@@ -63,37 +63,28 @@ pub fn run(
     let mut clock = Clock::default();
     let mut packets = 0u64;
     while failed.is_none() && !listener.is_satisfied() {
-        let input = match source.next()? {
-            None => break,
-            Some(Item::Packet(packet)) => {
+        let Some(item) = source.next()? else { break };
+        let input = match &item {
+            Item::Packet(packet) => {
                 packets += 1;
                 if packets.is_multiple_of(LOOK) && stop.load(Ordering::Relaxed) {
                     break;
                 }
                 clock.set(packet.time);
-                listener.packet(&packet)?;
-                Input::Packet(packet)
+                listener.packet(packet)?;
+                Input::Packet(*packet)
             }
-            Some(Item::Secrets(secrets)) => Input::Secrets(secrets),
-            Some(Item::Damage(damage)) => {
-                pipeline.push(Input::Damage(&damage), &mut |event| note(&mut failed, listener.event(event)));
-                continue;
-            }
-            Some(Item::Dropped(dropped)) => {
-                pipeline.push(Input::Dropped(dropped), &mut |event| note(&mut failed, listener.event(event)));
-                continue;
-            }
-            Some(Item::Idle) => {
-                if stop.load(Ordering::Relaxed) {
-                    break;
-                }
-                let tick = Input::Tick(clock.now());
-                pipeline.push(tick, &mut |event| note(&mut failed, listener.event(event)));
-                listener.idle()?;
-                continue;
-            }
+            Item::Secrets(secrets) => Input::Secrets(secrets),
+            Item::Damage(damage) => Input::Damage(damage),
+            Item::Dropped(dropped) => Input::Dropped(*dropped),
+            Item::Idle if stop.load(Ordering::Relaxed) => break,
+            Item::Idle => Input::Tick(clock.now()),
         };
         pipeline.push(input, &mut |event| note(&mut failed, listener.event(event)));
+        if matches!(item, Item::Idle) {
+            listener.idle()?;
+            continue;
+        }
         listener.settled()?;
         if packets.is_multiple_of(LOOK) {
             let (read, total) = source.progress();
@@ -103,10 +94,7 @@ pub fn run(
     if failed.is_none() {
         pipeline.push(Input::End, &mut |event| note(&mut failed, listener.event(event)));
     }
-    match failed {
-        None => Ok(()),
-        Some(error) => Err(error),
-    }
+    failed.map_or(Ok(()), Err)
 }
 
 /// Two listeners: both hear everything. The second one gets the events themselves.

@@ -83,6 +83,9 @@ pub enum Event {
     Keys(ConnectionId, String),
 }
 
+/// Receives events in order.
+pub type Emit<'e> = dyn FnMut(Event) + 'e;
+
 /// How much the pipeline says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Detail {

@@ -101,6 +101,9 @@ pub mod mcp {
     pub mod facts {
         pub use crate::mcp::facts::{Status, body, part, status, tool};
     }
+    pub mod link {
+        pub use crate::mcp::link::{Link, Why};
+    }
     pub mod meta {
         pub use crate::mcp::meta::{
             CAPABILITIES, CLIENT, LOG_LEVEL, PREFIX, RELATED_TASK, SERVER, SUBSCRIPTION, VERSION,
@@ -108,9 +111,6 @@ pub mod mcp {
     }
     pub mod method {
         pub use crate::mcp::method::Method;
-    }
-    pub mod operations {
-        pub use crate::mcp::operations::{Link, Why};
     }
     pub mod revision {
         pub use crate::mcp::revision::{Revision, Revisions};

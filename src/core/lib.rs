@@ -103,7 +103,7 @@ pub use decode::{ConnectionId, Direction};
 pub use decoder::{Decoder, Options};
 pub use event::Event;
 pub use findings::{Finding, Rule, Severity, all as rules, rule};
-pub use mcp::operations::{Link, Why};
+pub use mcp::link::{Link, Why};
 pub use mcp::revision::{Revision, Revisions};
 pub use mcp::{Carrier, Message, MessageNumber, Party, Peers, Session, SessionNumber, Transport};
 pub use pipeline::Input;

@@ -24,15 +24,12 @@ use crate::decode::quic::Quic;
 use crate::decode::stack::{self, Options as StackOptions, Stacks};
 use crate::decode::tcp::{self, Delivery, Facts, SegmentFact, Tcp};
 use crate::decode::{Anomaly, ConnectionId, Side};
-use crate::event::{ConnectionKind, Detail, Event};
+use crate::event::{ConnectionKind, Detail, Emit, Event};
 use crate::findings::{Finding, http2, transport};
 use sessions::Sessions;
 
 pub use counts::Counts;
 pub use fuzz::{Observed, fuzz_packets, fuzz_stack};
-
-/// Where events go.
-pub type Emit<'e> = dyn FnMut(Event) + 'e;
 
 /// What is decoded: packets, and what else is known of a capture.
 #[derive(Debug)]
@@ -195,8 +192,8 @@ impl tcp::Sink for Junction<'_, '_, '_> {
         stacks.delivered(&delivery, &mut |unit| sessions.unit(unit, self.emit));
     }
 
-    fn anomaly(&mut self, connection: ConnectionId, side: Side, packet: PacketNumber, anomaly: Anomaly) {
-        self.above.sessions.tcp_anomaly(connection, side, packet, anomaly, self.emit);
+    fn anomaly(&mut self, connection: ConnectionId, _: Side, packet: PacketNumber, anomaly: Anomaly) {
+        self.above.sessions.anomaly(connection, vec![packet], None, &anomaly, self.emit);
     }
 
     fn closed(&mut self, connection: ConnectionId, facts: &Facts) {
@@ -231,7 +228,7 @@ impl Above {
         {
             let oldest = *oldest;
             let anomaly = Anomaly::LimitReached { limit: "connections", offset: 0 };
-            self.sessions.tcp_anomaly(oldest, Side::First, packet.number, anomaly, emit);
+            self.sessions.anomaly(oldest, vec![packet.number], None, &anomaly, emit);
             self.pipe_closed(oldest, emit);
         }
         let id = ConnectionId(FIRST_PIPE - self.sessions.pipes);

@@ -8,7 +8,7 @@ use anyhow::Result;
 use super::texts::Texts;
 use crate::compare::pairing::Side;
 use crate::mcp::Session;
-use crate::mcp::operations::Why;
+use crate::mcp::link::Why;
 use crate::store::Reader;
 
 /// A session to be compared.

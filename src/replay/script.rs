@@ -18,7 +18,7 @@ use crate::compare::{Answer, Label};
 use crate::decode::Direction;
 use crate::mcp::Session;
 use crate::mcp::facts::part;
-use crate::mcp::operations::Why;
+use crate::mcp::link::Why;
 use crate::store::{Place, Reader};
 
 /// A recording, read for replay: what is said, and where; not the texts, which stay where they are ([`Texts`]).

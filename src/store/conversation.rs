@@ -16,7 +16,7 @@ use crate::decode::Direction;
 use crate::decode::json::{Index, is, members};
 use crate::decode::jsonrpc::{self, Envelope, Kind, Parsed};
 use crate::decode::raw::Raw;
-use crate::mcp::operations::Why;
+use crate::mcp::link::Why;
 use crate::mcp::{Carrier, Message, MessageNumber, Session};
 
 /// Bytes of text after which a page ends early: whoever reads on needs no more of it at once.

@@ -17,7 +17,7 @@ use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
 use crate::findings::{Finding, Severity};
 use crate::mcp::facts::{self, Status};
-use crate::mcp::operations::{Link, Why};
+use crate::mcp::link::{Link, Why};
 use crate::mcp::{Message, Party, Peers, Session};
 
 /// How lines are drawn.

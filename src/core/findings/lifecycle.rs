@@ -8,7 +8,7 @@ use super::seen::Seen;
 use super::{Check, Rule, Severity};
 use crate::capture::Time;
 use crate::decode::Direction;
-use crate::mcp::message::MessageNumber;
+use crate::mcp::MessageNumber;
 use crate::mcp::meta;
 use crate::mcp::method::Method;
 use crate::mcp::revision::{Revision, Revisions};

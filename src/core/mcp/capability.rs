@@ -5,40 +5,6 @@ use std::ops::ControlFlow;
 
 use crate::decode::json;
 
-/// One capability. Those of clients and of servers stand apart, also where their names are the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[allow(missing_docs, reason = "the table says what each is called")]
-pub enum Capability {
-    Roots,
-    RootsListChanged,
-    Sampling,
-    SamplingTools,
-    SamplingContext,
-    Elicitation,
-    ElicitationForm,
-    ElicitationUrl,
-    ClientTasks,
-    ClientTasksList,
-    ClientTasksCancel,
-    ClientTasksSampling,
-    ClientTasksElicitation,
-    Tools,
-    ToolsListChanged,
-    Prompts,
-    PromptsListChanged,
-    Resources,
-    ResourcesSubscribe,
-    ResourcesListChanged,
-    Logging,
-    Completions,
-    ServerTasks,
-    ServerTasksList,
-    ServerTasksCancel,
-    ServerTasksToolsCall,
-}
-
-use Capability::*;
-
 /// Who declares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Declarer {
@@ -48,35 +14,48 @@ pub enum Declarer {
     Server,
 }
 
-/// The members of `capabilities` that make a capability, by who declares them, in the order of the enumeration.
-const TABLE: [(Declarer, &str, Capability); 26] = [
-    (Declarer::Client, "roots", Roots),
-    (Declarer::Client, "roots.listChanged", RootsListChanged),
-    (Declarer::Client, "sampling", Sampling),
-    (Declarer::Client, "sampling.tools", SamplingTools),
-    (Declarer::Client, "sampling.context", SamplingContext),
-    (Declarer::Client, "elicitation", Elicitation),
-    (Declarer::Client, "elicitation.form", ElicitationForm),
-    (Declarer::Client, "elicitation.url", ElicitationUrl),
-    (Declarer::Client, "tasks", ClientTasks),
-    (Declarer::Client, "tasks.list", ClientTasksList),
-    (Declarer::Client, "tasks.cancel", ClientTasksCancel),
-    (Declarer::Client, "tasks.requests.sampling.createMessage", ClientTasksSampling),
-    (Declarer::Client, "tasks.requests.elicitation.create", ClientTasksElicitation),
-    (Declarer::Server, "tools", Tools),
-    (Declarer::Server, "tools.listChanged", ToolsListChanged),
-    (Declarer::Server, "prompts", Prompts),
-    (Declarer::Server, "prompts.listChanged", PromptsListChanged),
-    (Declarer::Server, "resources", Resources),
-    (Declarer::Server, "resources.subscribe", ResourcesSubscribe),
-    (Declarer::Server, "resources.listChanged", ResourcesListChanged),
-    (Declarer::Server, "logging", Logging),
-    (Declarer::Server, "completions", Completions),
-    (Declarer::Server, "tasks", ServerTasks),
-    (Declarer::Server, "tasks.list", ServerTasksList),
-    (Declarer::Server, "tasks.cancel", ServerTasksCancel),
-    (Declarer::Server, "tasks.requests.tools.call", ServerTasksToolsCall),
-];
+macro_rules! capabilities {
+    ($($capability:ident $declarer:ident $path:literal;)*) => {
+        /// One capability. Those of clients and of servers stand apart, also where their names are the same.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[allow(missing_docs, reason = "the table says what each is called")]
+        pub enum Capability { $($capability,)* }
+
+        const TABLE: &[(Declarer, &str, Capability)] =
+            &[$((Declarer::$declarer, $path, Capability::$capability)),*];
+    };
+}
+
+capabilities! {
+    Roots Client "roots";
+    RootsListChanged Client "roots.listChanged";
+    Sampling Client "sampling";
+    SamplingTools Client "sampling.tools";
+    SamplingContext Client "sampling.context";
+    Elicitation Client "elicitation";
+    ElicitationForm Client "elicitation.form";
+    ElicitationUrl Client "elicitation.url";
+    ClientTasks Client "tasks";
+    ClientTasksList Client "tasks.list";
+    ClientTasksCancel Client "tasks.cancel";
+    ClientTasksSampling Client "tasks.requests.sampling.createMessage";
+    ClientTasksElicitation Client "tasks.requests.elicitation.create";
+    Tools Server "tools";
+    ToolsListChanged Server "tools.listChanged";
+    Prompts Server "prompts";
+    PromptsListChanged Server "prompts.listChanged";
+    Resources Server "resources";
+    ResourcesSubscribe Server "resources.subscribe";
+    ResourcesListChanged Server "resources.listChanged";
+    Logging Server "logging";
+    Completions Server "completions";
+    ServerTasks Server "tasks";
+    ServerTasksList Server "tasks.list";
+    ServerTasksCancel Server "tasks.cancel";
+    ServerTasksToolsCall Server "tasks.requests.tools.call";
+}
+
+use Capability::*;
 
 impl Capability {
     /// Its path in `capabilities`: `tools.listChanged`.
@@ -160,13 +139,6 @@ impl Capabilities {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_table_is_in_the_order_of_the_enumeration() {
-        for (position, (.., capability)) in TABLE.iter().enumerate() {
-            assert_eq!(*capability as usize, position);
-        }
-    }
 
     #[test]
     fn what_is_there_is_declared_unless_it_is_false() {

@@ -4,9 +4,9 @@ use std::sync::{Arc, LazyLock};
 
 use memchr::memmem::Finder;
 
+use super::message::Message;
 use crate::decode::json::{Object, array, is_json};
 use crate::decode::jsonrpc::Kind;
-use crate::mcp::Message;
 
 /// How a request was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -2,48 +2,14 @@
 
 use std::sync::Arc;
 
-use super::operations::{Link, Why};
-use super::session::SessionNumber;
+use super::link::{Link, Why};
+use super::numbers::{MessageNumber, SessionNumber};
+use super::session::Transport;
 use crate::capture::{PacketNumber, Span, Time};
 use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::jsonrpc::{Envelope, Kind};
 use crate::decode::raw::Raw;
-
-/// The number of a message in a capture, 1-based in order of completion.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MessageNumber(pub u64);
-
-/// How a session travels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Transport {
-    /// Pipes of a process.
-    Stdio,
-    /// HTTP+SSE of 2024-11-05.
-    HttpSse,
-    /// Streamable HTTP (2025-03-26 and later).
-    StreamableHttp,
-    /// Plain JSON-RPC over POST.
-    Http,
-    /// Messages of a WebSocket.
-    WebSocket,
-}
-
-impl Transport {
-    /// All of them, with the word of the JSON lines.
-    pub const NAMES: [(Transport, &'static str); 5] = [
-        (Transport::Stdio, "stdio"),
-        (Transport::HttpSse, "http-sse"),
-        (Transport::StreamableHttp, "streamable-http"),
-        (Transport::Http, "http"),
-        (Transport::WebSocket, "websocket"),
-    ];
-
-    /// The word of the JSON lines.
-    pub fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(transport, _)| *transport == self).map_or("", |(_, name)| name)
-    }
-}
 
 /// What carried a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -3,12 +3,14 @@
 pub mod capability;
 pub mod contract;
 pub mod facts;
+pub mod handshake;
+pub mod link;
 pub mod message;
 pub mod meta;
 pub mod method;
+pub mod numbers;
 pub mod operations;
 pub mod pairing;
-pub mod peek;
 pub mod places;
 pub mod revision;
 pub mod session;
@@ -19,6 +21,7 @@ pub(crate) mod talk;
 pub mod trace;
 pub mod tracker;
 
-pub use message::{Carrier, Message, MessageNumber, Transport};
+pub use message::{Carrier, Message};
+pub use numbers::{MessageNumber, SessionNumber};
 pub use revision::Revision;
-pub use session::{Party, Peers, Session, SessionNumber};
+pub use session::{Party, Peers, Session, Transport};

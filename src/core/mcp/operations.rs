@@ -5,23 +5,21 @@
 //! message. Where two messages gave the same thing and neither was used, none is: a link is proven or it is not made. A retry after a
 //! failure is the exception, which no member proves: it is called likely.
 
-mod link;
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use ring::digest::SHA256;
 
 use super::facts::{self, Status, body};
-use super::message::{Message, MessageNumber};
+use super::link::{Link, Why};
+use super::message::Message;
 use super::meta;
 use super::method::Method;
+use super::numbers::MessageNumber;
 use crate::capture::Time;
 use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::json::{Object, array, string};
 use crate::decode::jsonrpc::Kind;
-
-pub use link::{Link, Why};
 
 /// Requests that wait for their answer, and things given that wait for their use, of one session. Real sessions have tens; the
 /// oldest are forgotten, which costs a link.
@@ -257,12 +255,8 @@ impl Operations {
             }
             Method::TasksGet | Method::TasksResult | Method::TasksCancel | Method::TasksUpdate => {
                 // Whoever was asked to do it keeps the task.
-                let keeper = match message.direction {
-                    Direction::ClientToServer => Direction::ServerToClient,
-                    Direction::ServerToClient => Direction::ClientToServer,
-                };
                 let task = hash_value(params.get("taskId")?);
-                self.get(Token::Task(keeper, task)).map(|given| (given, Why::Task))
+                self.get(Token::Task(message.direction.reversed(), task)).map(|given| (given, Why::Task))
             }
             Method::ResourcesUnsubscribe => {
                 let uri = hash_value(params.get("uri")?);

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::message::MessageNumber;
+use super::numbers::MessageNumber;
 use crate::capture::Time;
 use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;

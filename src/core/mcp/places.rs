@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 
-use super::message::{MessageNumber, Transport};
+use super::numbers::{MessageNumber, SessionNumber};
 use super::pairing::Scope;
 use super::revision::Revision;
-use super::session::SessionNumber;
+use super::session::Transport;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::secrets::masked_uri;
 use crate::decode::uri::{host_name, origin_form, resolved};

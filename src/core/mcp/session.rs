@@ -2,14 +2,41 @@
 
 use std::net::SocketAddr;
 
-use super::message::Transport;
+use super::numbers::SessionNumber;
 use crate::capture::Time;
 use crate::capture::pipe::Exit;
 use crate::decode::{ConnectionId, Endpoints};
 
-/// The number of a session, 1-based in order of appearance.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SessionNumber(pub u32);
+/// How a session travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Transport {
+    /// Pipes of a process.
+    Stdio,
+    /// HTTP+SSE of 2024-11-05.
+    HttpSse,
+    /// Streamable HTTP (2025-03-26 and later).
+    StreamableHttp,
+    /// Plain JSON-RPC over POST.
+    Http,
+    /// Messages of a WebSocket.
+    WebSocket,
+}
+
+impl Transport {
+    /// All of them, with the word of the JSON lines.
+    pub const NAMES: [(Transport, &'static str); 5] = [
+        (Transport::Stdio, "stdio"),
+        (Transport::HttpSse, "http-sse"),
+        (Transport::StreamableHttp, "streamable-http"),
+        (Transport::Http, "http"),
+        (Transport::WebSocket, "websocket"),
+    ];
+
+    /// The word of the JSON lines.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(transport, _)| *transport == self).map_or("", |(_, name)| name)
+    }
+}
 
 /// `clientInfo` or `serverInfo`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -12,13 +12,15 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHasher};
 
-use super::message::{Carrier, Message, MessageNumber, Transport};
+use super::handshake::Handshake;
+use super::message::{Carrier, Message};
+use super::numbers::{MessageNumber, SessionNumber};
 use super::pairing::{Pending, Scope};
-use super::peek;
 use super::places::{Place, Places};
-use super::session::{Peers, Session, SessionNumber};
+use super::session::{Peers, Session, Transport};
 use crate::capture::{Limits, Span, Time};
 use crate::decode::exchange::ExchangeNumber;
+use crate::decode::json::Object;
 use crate::decode::jsonrpc::{self, Envelope, Fault, Kind, Parsed};
 use crate::decode::raw::Raw;
 use crate::decode::stack::{Connected, Process, Text, TextCarrier};
@@ -180,18 +182,13 @@ impl Tracker {
         if let TextCarrier::SseEvent { kind: Some("endpoint"), exchange, .. } = text.carrier {
             return self.endpoint(exchange, &text, connected, sink);
         }
-        let Reading { parsed, begins_session: initialize } = reading;
-        if matches!(parsed, Parsed::Invalid(_)) && !self.expects_message(&text) {
+        if matches!(reading.parsed, Parsed::Invalid(_)) && !self.expects_message(&text) {
             return;
         }
-        let single = if let Parsed::Single(envelope) = &parsed { Some(envelope) } else { None };
-        let Some(session) = self.session_of(&text, single, initialize, connected, sink) else { return };
-        match parsed {
-            Parsed::Single(envelope) => {
-                let span = text.span;
-                let raw = std::mem::take(&mut text.raw).into_owned();
-                self.message(&text, session, raw, span, Ok(envelope), None, sink);
-            }
+        let Some(session) = self.session_of(&text, &reading, connected, sink) else { return };
+        let envelope = match reading.parsed {
+            Parsed::Single(envelope) => Ok(envelope),
+            Parsed::Invalid(fault) => Err(fault),
             Parsed::Batch(members) => {
                 self.last_batch += 1;
                 let batch = self.last_batch;
@@ -201,13 +198,16 @@ impl Tracker {
                     let raw = Raw::from(&text.raw[range]).into_owned();
                     self.message(&text, session, raw, span, member, Some((batch, index as u32)), sink);
                 }
+                return self.text_taken(&text);
             }
-            Parsed::Invalid(fault) => {
-                let span = text.span;
-                let raw = std::mem::take(&mut text.raw).into_owned();
-                self.message(&text, session, raw, span, Err(fault), None, sink);
-            }
-        }
+        };
+        let (raw, span) = (std::mem::take(&mut text.raw).into_owned(), text.span);
+        self.message(&text, session, raw, span, envelope, None, sink);
+        self.text_taken(&text);
+    }
+
+    /// A redirect that came before the text of its request takes effect now.
+    fn text_taken(&mut self, text: &Text<'_>) {
         if let Some(exchange) = text.exchange() {
             self.redirect(exchange);
         }
@@ -217,12 +217,13 @@ impl Tracker {
     fn session_of(
         &mut self,
         text: &Text<'_>,
-        single: Option<&Envelope>,
-        initialize: bool,
+        reading: &Reading,
         connected: &Connected,
         sink: &mut Sink<'_>,
     ) -> Option<SessionNumber> {
-        let params = single.and_then(|envelope| text.raw.get(envelope.params.clone()?));
+        let (single, initialize) = (reading.single(), reading.begins_session);
+        let params =
+            single.and_then(|envelope| Some(Object::indexed(text.raw.part(envelope.params.clone()?)?, &envelope.body)));
         let Some(exchange) = text.exchange() else {
             let process = connected.process.as_ref()?;
             let number = self.pipe_session(text.connection, process, text.time, sink);
@@ -285,17 +286,23 @@ impl Tracker {
     }
 
     /// What a request says of the revision and of its sender (`mcp/facts`, "Recognising the era and version").
-    fn revise(&mut self, number: SessionNumber, header: Option<Arc<str>>, params: Option<&[u8]>, initialize: bool) {
+    fn revise(
+        &mut self,
+        number: SessionNumber,
+        header: Option<Arc<str>>,
+        params: Option<Object<'_>>,
+        initialize: bool,
+    ) {
         let Some(state) = self.sessions.get_mut(&number) else { return };
         let session = &mut state.session;
         let said = match params {
-            Some(params) if initialize => peek::handshake(params),
+            Some(params) if initialize => Handshake::of_initialize(&params),
             Some(params) if session.client.is_none() || session.protocol_version.is_none() => {
-                peek::modern(params).unwrap_or_default()
+                Handshake::of_meta(&params)
             }
-            _ => peek::Handshake::default(),
+            _ => Handshake::default(),
         };
-        if initialize && session.protocol_version.is_none() || session.protocol_version.is_none() {
+        if session.protocol_version.is_none() {
             session.protocol_version = said.version.or(header.map(|header| header.as_ref().to_owned()));
         }
         if let Some(party) = said.party {

@@ -267,8 +267,8 @@ impl Arrivals {
                 }
                 Item::Event(_) => false,
             });
-            if let Some(held) = position.and_then(|position| self.unasked.remove(position)) {
-                return Some(self.released(held));
+            if let Some(position) = position {
+                return self.take_unasked(position);
             }
             self.requests.pop_front();
         }
@@ -342,8 +342,7 @@ impl Arrivals {
         }
         let first = self.unasked.front()?;
         let is_due = self.unasked.len() > UNASKED || self.bytes > BYTES || self.is_due(first.since, now);
-        let held = if is_due { self.unasked.pop_front()? } else { return None };
-        Some(self.released(held))
+        if is_due { self.take_unasked(0) } else { None }
     }
 
     /// The next text for which nothing comes any more, since its exchange is over: an `initialize` without a response, and what the response carried
@@ -357,8 +356,7 @@ impl Arrivals {
             Item::Event(_) => false,
         };
         if let Some(position) = self.unplaced.iter().position(begins) {
-            let held = self.unplaced.remove(position)?;
-            return Some(self.released(held));
+            return self.take_unplaced(position);
         }
         let answers_here = |held: &Held| match &held.item {
             Item::Text(text) if held.exchange() == exchange && text.direction == Direction::ServerToClient => {
@@ -367,7 +365,15 @@ impl Arrivals {
             }
             _ => false,
         };
-        let position = self.unasked.iter().position(answers_here)?;
+        self.take_unasked(self.unasked.iter().position(answers_here)?)
+    }
+
+    fn take_unplaced(&mut self, position: usize) -> Option<Item> {
+        let held = self.unplaced.remove(position)?;
+        Some(self.released(held))
+    }
+
+    fn take_unasked(&mut self, position: usize) -> Option<Item> {
         let held = self.unasked.remove(position)?;
         Some(self.released(held))
     }
@@ -384,24 +390,21 @@ impl Arrivals {
                 .is_some_and(|(session, _)| is_ending(session)),
             Item::Event(_) => false,
         })?;
-        let held = self.unasked.remove(position)?;
-        Some(self.released(held))
+        self.take_unasked(position)
     }
 
     /// The next text of the connection that ended first, where too many ended connections wait.
     pub(super) fn next_of_closed(&mut self) -> Option<Item> {
-        let closed = self.ended.iter().filter(|ended| matches!(ended, Ended::Connection(..)));
-        if closed.clone().count() <= CLOSED {
-            return None;
-        }
-        let Some(Ended::Connection(oldest, ..)) = closed.clone().next() else { return None };
-        let oldest = *oldest;
+        let mut closed = self.ended.iter().filter_map(|ended| match ended {
+            Ended::Connection(connection, ..) => Some(*connection),
+            Ended::Exchange(_) => None,
+        });
+        let oldest = closed.next().filter(|_| closed.count() >= CLOSED)?;
         let is_on = |held: &Held| matches!(&held.item, Item::Text(text) if text.connection == oldest);
-        let held = match self.unplaced.iter().position(is_on) {
-            Some(position) => self.unplaced.remove(position)?,
-            None => self.unasked.iter().position(is_on).and_then(|position| self.unasked.remove(position))?,
-        };
-        Some(self.released(held))
+        match self.unplaced.iter().position(is_on) {
+            Some(position) => self.take_unplaced(position),
+            None => self.take_unasked(self.unasked.iter().position(is_on)?),
+        }
     }
 
     /// The next item at the end of the capture, when nothing comes any more: what begins sessions first.
@@ -415,7 +418,6 @@ impl Arrivals {
                 return Some(item);
             }
         }
-        let held = self.unasked.pop_front()?;
-        Some(self.released(held))
+        self.take_unasked(0)
     }
 }

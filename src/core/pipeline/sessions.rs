@@ -4,20 +4,20 @@ use std::net::IpAddr;
 
 use rustc_hash::FxHashMap;
 
+use super::Options;
 use super::arrivals::held::{Ended, HeldEvent, Item};
 use super::arrivals::{Arrivals, Ends};
 use super::counts::Counts;
 use super::encrypted::Encrypted;
 use super::known::{Known, ends};
 use super::unclaimed::Unclaimed;
-use super::{Emit, Options};
 use crate::capture::pipe::{self, Content, Pipe};
-use crate::capture::{Packet, PacketNumber};
+use crate::capture::{Packet, PacketNumber, Span};
 use crate::decode::exchange::Exchange;
 use crate::decode::stack::{Connected, ServerSent, Text, Unit};
 use crate::decode::tcp::{Facts, SegmentFact};
-use crate::decode::{Anomaly, ConnectionId, Direction, Side, dns};
-use crate::event::{Connection, ConnectionKind, Detail, Event, Segment};
+use crate::decode::{Anomaly, ConnectionId, Direction, dns};
+use crate::event::{Connection, ConnectionKind, Detail, Emit, Event, Segment};
 use crate::findings::{Checker, Finding, tls, transport};
 use crate::mcp::tracker::{Tracked, Tracker};
 use crate::mcp::{Message, Peers, Session, SessionNumber};
@@ -161,9 +161,7 @@ impl Sessions {
                 }
             }
             Unit::Anomaly { connection, packets, span, anomaly, .. } => {
-                let (rule, text) = transport::judge(&anomaly);
-                let finding = Finding { packets, span, text, ..Finding::of(rule) };
-                self.found(connection, finding, emit);
+                self.anomaly(connection, packets, span, &anomaly, emit);
             }
             Unit::Connected(id, connected) => self.connected(id, connected, emit),
             Unit::Secret(connection, side, range, mask) => {
@@ -309,22 +307,18 @@ impl Sessions {
     }
 
     /// Something odd in a TCP stream.
-    pub(super) fn tcp_anomaly(
+    pub(super) fn anomaly(
         &mut self,
         id: ConnectionId,
-        _: Side,
-        packet: PacketNumber,
-        anomaly: Anomaly,
+        packets: Vec<PacketNumber>,
+        span: Option<Span>,
+        anomaly: &Anomaly,
         emit: &mut Emit<'_>,
     ) {
-        let (rule, text) = transport::judge(&anomaly);
-        self.found(id, Finding { packets: vec![packet], text, ..Finding::of(rule) }, emit);
-    }
-
-    /// A finding about a connection. What is odd on a connection that is neither HTTP nor a pipe is no concern of MCP.
-    fn found(&mut self, id: ConnectionId, finding: Finding, emit: &mut Emit<'_>) {
         let Some(known) = self.connections.get_mut(&id) else { return };
-        let finding = Finding { session: known.sessions.last().map(|carried| carried.session), ..finding };
+        let (rule, text) = transport::judge(anomaly);
+        let session = known.sessions.last().map(|carried| carried.session);
+        let finding = Finding { session, packets, span, text, ..Finding::of(rule) };
         match known.record.protocol {
             "http/1.1" | "http/2" | "websocket" | "pipe" => say(self.checker.stated(finding), emit),
             "tls" if tls::RULES.contains(&finding.rule) => say(self.checker.stated(finding), emit),

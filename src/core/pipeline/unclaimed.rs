@@ -4,9 +4,8 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashSet;
 
-use super::Emit;
 use crate::capture::{Part, StreamId};
-use crate::event::{Event, Stream, StreamKind};
+use crate::event::{Emit, Event, Stream, StreamKind};
 
 /// Streams of a connection that no session claims so far, and their parts.
 #[derive(Debug, Default)]

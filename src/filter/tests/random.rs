@@ -10,7 +10,7 @@ use crate::decode::exchange::{Exchange, Half};
 use crate::filter::fields::Type;
 use crate::filter::path::Step;
 use crate::mcp::Party;
-use crate::mcp::operations::{Link, Why};
+use crate::mcp::link::{Link, Why};
 
 /// Few words, so that filters hit; among them what SQL, JSON and regular expressions stumble over.
 const WORDS: &[&str] =

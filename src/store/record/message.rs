@@ -13,7 +13,7 @@ use crate::decode::json::{member, string};
 use crate::decode::jsonrpc::{self, Envelope, Kind, Parsed};
 use crate::findings::Severity;
 use crate::mcp::facts;
-use crate::mcp::operations::{Link, Why};
+use crate::mcp::link::{Link, Why};
 use crate::mcp::{Carrier, Message, MessageNumber, SessionNumber, Transport};
 use crate::store::codec::{Code, Decoder, packet_list};
 use crate::store::{CaptureId, Key};

@@ -15,7 +15,7 @@ use crate::decode::{Side, tls};
 use crate::event::{Connection, ConnectionKind, Stream, StreamKind};
 use crate::findings::{Finding, Severity, rule};
 use crate::mcp::Party;
-use crate::mcp::operations::Link;
+use crate::mcp::link::Link;
 
 fn packets() -> impl Strategy<Value = Vec<PacketNumber>> {
     prop::collection::vec(any::<u64>().prop_map(PacketNumber), 0..5)

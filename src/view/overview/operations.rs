@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::mcp::operations::Why;
+use crate::mcp::link::Why;
 use crate::mcp::{MessageNumber, SessionNumber};
 use crate::store::{CaptureId, Key, Page, Reader, Scope};
 use crate::view::units::count;
@@ -63,7 +63,7 @@ mod tests {
     use crate::capture::Time;
     use crate::decode::Direction;
     use crate::event::Event;
-    use crate::mcp::operations::Link;
+    use crate::mcp::link::Link;
     use crate::mcp::{Message, Peers, Session, Transport};
     use crate::store::{CaptureInfo, CaptureKind, Options, Place, Summary, Writer};
     use crate::talk;

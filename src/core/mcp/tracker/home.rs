@@ -13,9 +13,9 @@ use super::{Text, Tracker};
 use crate::decode::Direction;
 use crate::decode::jsonrpc::{Envelope, Kind};
 use crate::decode::stack::Connected;
-use crate::mcp::message::Transport;
+use crate::mcp::numbers::SessionNumber;
 use crate::mcp::places::Place;
-use crate::mcp::session::{Peers, SessionNumber};
+use crate::mcp::session::{Peers, Transport};
 
 /// Whether what goes in a direction came on a stream whose request was not seen.
 pub(super) fn is_midway(place: &Place, direction: Direction) -> bool {

@@ -9,9 +9,9 @@ use crate::decode::secrets::masked_uri;
 use crate::decode::stack::{Connected, Text, TextCarrier};
 use crate::decode::uri;
 use crate::decode::{ConnectionId, Direction};
-use crate::mcp::message::Transport;
+use crate::mcp::numbers::SessionNumber;
 use crate::mcp::places::Place;
-use crate::mcp::session::SessionNumber;
+use crate::mcp::session::Transport;
 
 impl Tracker {
     /// A head of an HTTP exchange is complete: what it says of the exchange itself. A text that waits for it may be taken then.

@@ -17,12 +17,12 @@ use crate::capture::Time;
 use crate::decode::jsonrpc::{Envelope, Kind, Parsed};
 use crate::decode::stack::{Connected, Text, TextCarrier};
 use crate::decode::{ConnectionId, Direction, json};
-use crate::mcp::message::{MessageNumber, Transport};
 use crate::mcp::method::Method;
+use crate::mcp::numbers::{MessageNumber, SessionNumber};
 use crate::mcp::pairing::Scope;
 use crate::mcp::places::Place;
 use crate::mcp::revision::Revision;
-use crate::mcp::session::SessionNumber;
+use crate::mcp::session::Transport;
 
 /// What connections may still bring, as far as the pipeline knows.
 pub trait Outlook {

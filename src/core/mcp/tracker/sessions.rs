@@ -6,10 +6,10 @@ use super::state::State;
 use super::{SESSIONS, Sink, Tracked, Tracker};
 use crate::capture::Time;
 use crate::decode::{ConnectionId, Endpoints};
-use crate::mcp::message::Transport;
+use crate::mcp::numbers::SessionNumber;
 use crate::mcp::operations::Operations;
 use crate::mcp::pairing::{Pairing, Pending};
-use crate::mcp::session::{Peers, Session, SessionNumber, are_between};
+use crate::mcp::session::{Peers, Session, Transport, are_between};
 
 impl Tracker {
     pub(super) fn open(

@@ -6,10 +6,10 @@ use super::Oddity;
 use crate::capture::Limits;
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::facts;
+use crate::mcp::handshake::Handshake;
 use crate::mcp::message::Message;
 use crate::mcp::operations::Operations;
 use crate::mcp::pairing::{Answered, Pairing, Pending, Scope};
-use crate::mcp::peek;
 use crate::mcp::session::Session;
 
 /// Everything known of a session that is not over.
@@ -63,9 +63,8 @@ impl State {
                 }
             }
             (Kind::Notification, _) if message.method.as_deref() == Some("notifications/cancelled") => {
-                let params = message.envelope.params.clone().and_then(|range| message.raw.get(range));
-                if let Some(id) = params.and_then(peek::cancelled) {
-                    self.pairing.cancel(sender, &id);
+                if let Some(id) = facts::body(message).get("requestId") {
+                    self.pairing.cancel(sender, id);
                 }
             }
             (Kind::Response | Kind::Error, Some(id)) if !message.is_repeated() && &**id != "null" => {
@@ -89,20 +88,22 @@ impl State {
 
     /// What an answer says of the revision and of the server.
     fn learn(&mut self, message: &Message) {
-        let Some(result) = message.envelope.result.clone().and_then(|range| message.raw.get(range)) else { return };
-        let said = match message.method.as_deref() {
+        if message.kind != Kind::Response {
+            return;
+        }
+        let server = match message.method.as_deref() {
             Some("initialize") => {
-                let said = peek::handshake(result);
-                if said.version.is_some() {
-                    self.session.protocol_version = said.version;
+                let Handshake { version, party } = Handshake::of_initialize(&facts::body(message));
+                if version.is_some() {
+                    self.session.protocol_version = version;
                 }
-                said.party
+                party
             }
-            _ if self.session.server.is_none() => peek::modern(result).and_then(|said| said.party),
+            _ if self.session.server.is_none() => Handshake::of_meta(&facts::body(message)).party,
             _ => None,
         };
-        if said.is_some() {
-            self.session.server = said;
+        if server.is_some() {
+            self.session.server = server;
         }
     }
 

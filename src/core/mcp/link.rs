@@ -1,6 +1,6 @@
 //! What ties a message to an earlier one of its operation, in words.
 
-use crate::mcp::message::MessageNumber;
+use super::numbers::MessageNumber;
 
 /// Why a message belongs to the operation of an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
