@@ -10,7 +10,9 @@ use mcptap::source::Source;
 use mcptap::store::{
     CaptureId, CaptureInfo, CaptureKind, Key, Options, Page, Place, Reader, Scope, Selection, Stored, Summary, Writer,
 };
-use mcptap_core::internal::capture::{LinkType, Origin, Packet, PacketNumber, PacketRange, Part, Span, StreamId, Time};
+use mcptap_core::internal::capture::{
+    LinkType, Origin, Packet, PacketNumber, PacketRange, Span, StreamId, StreamPart, Time,
+};
 use mcptap_core::internal::decode::exchange::{Exchange, ExchangeNumber, Half};
 use mcptap_core::internal::decode::jsonrpc::{Envelope, Kind};
 use mcptap_core::internal::decode::tcp::{Analysis, Flags};
@@ -125,7 +127,7 @@ impl Recorder {
             self.segment(side, packet, sender.offset, vec![PacketRange { packet, start: HEAD as u32, end }]);
             let next = sender.offset + piece.len() as u64;
             let origin = Origin::Packet { packet, offset: HEAD as u32 };
-            parts.push(Part { start: sender.offset, end: next, origin });
+            parts.push(StreamPart { start: sender.offset, end: next, origin });
             packets.push(packet);
             sender.offset = next;
             self.event(Event::Cleared { connection: ConnectionId(1), side, offset: next });
@@ -176,7 +178,7 @@ fn capture() -> (Vec<Told>, u64) {
         let id = senders[side.index()].stream;
         recorder.event(Event::Stream(Stream { id, connection: ConnectionId(1), kind: StreamKind::Tcp(side) }));
     }
-    recorder.event(Event::Keep(ConnectionId(1)));
+    recorder.event(Event::Claimed(ConnectionId(1)));
     for call in 1..=CALLS {
         let mut exchange = Exchange {
             number: ExchangeNumber(call),
@@ -200,7 +202,7 @@ fn capture() -> (Vec<Told>, u64) {
             recorder.event(Event::Stream(Stream { id: body, connection: ConnectionId(1), kind }));
             let end = raw.len() as u64;
             let origin = Origin::Copied { stream: sender.stream, offset: head_start + head.len() as u64 };
-            recorder.event(Event::Part(body, Part { start: 0, end, origin }));
+            recorder.event(Event::Part(body, StreamPart { start: 0, end, origin }));
             let half = Half {
                 fields: [
                     ("Content-Type", "application/json"),

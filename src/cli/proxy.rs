@@ -23,7 +23,7 @@ use crate::engine::saver::{self, Saver};
 use crate::engine::{self, Both, Listener};
 use crate::event::{Detail, Event};
 use crate::http::{connect, listen};
-use crate::pipeline::{Options, Pipeline};
+use crate::pipeline::{Pipeline, PipelineConfig};
 use crate::proxy::{Proxy, Record};
 use crate::source;
 use crate::source::overflow::Overflow;
@@ -70,8 +70,12 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     };
     let saver = writer.map(|writer| Saver::new(writer, true));
     let detail = if saver.is_some() { Detail::Store } else { Detail::Messages };
-    let options =
-        Options { limits: Limits::live(), detail, keep_secrets: arguments.keep_secrets, ..Options::default() };
+    let options = PipelineConfig {
+        limits: Limits::live(),
+        detail,
+        keep_secrets: arguments.keep_secrets,
+        ..PipelineConfig::default()
+    };
     let mut pipeline = Pipeline::new(options);
     let printer = Printer::new(arguments.json, colour, filter, true);
     let mut listeners = Both(Watched(Some(printer)), saver);
@@ -168,12 +172,12 @@ impl Listener for Watched {
         self.show(|printer| printer.event(event))
     }
 
-    fn hear(&mut self, event: &Event) -> Result<()> {
-        self.show(|printer| printer.hear(event))
+    fn event_ref(&mut self, event: &Event) -> Result<()> {
+        self.show(|printer| printer.event_ref(event))
     }
 
-    fn settled(&mut self) -> Result<()> {
-        self.show(Printer::settled)
+    fn after_input(&mut self) -> Result<()> {
+        self.show(Printer::after_input)
     }
 
     fn idle(&mut self) -> Result<()> {

@@ -12,7 +12,7 @@ use crate::capture::Limits;
 use crate::engine::saver::{self, Saver};
 use crate::engine::{self, Both};
 use crate::event::Detail;
-use crate::pipeline::{Options, Pipeline};
+use crate::pipeline::{Pipeline, PipelineConfig};
 use crate::source::file::Files;
 use crate::source::keylog::WithKeyLog;
 use crate::store::{CaptureInfo, CaptureKind, Place, Writer};
@@ -24,7 +24,7 @@ pub fn run(arguments: Read, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
     let keys = arguments.decoding.key_log(arguments.follow);
     let mut source = WithKeyLog::new(files, keys.as_deref(), arguments.follow)?;
     let detail = if arguments.save { Detail::Store } else { Detail::Messages };
-    let mut pipeline = Pipeline::new(Options { limits, ..options(&arguments.decoding, arguments.hash, detail) });
+    let mut pipeline = Pipeline::new(PipelineConfig { limits, ..options(&arguments.decoding, arguments.hash, detail) });
     let mut printer = Printer::new(arguments.json, colour, filter, arguments.follow);
     let stop = stop::on_signals()?;
     if arguments.save {
@@ -48,6 +48,6 @@ pub fn run(arguments: Read, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
 }
 
 /// How the pipeline works for a command.
-pub fn options(decoding: &Decoding, hash: bool, detail: Detail) -> Options {
-    Options { limits: Limits::default(), detail, hash, keep_secrets: decoding.keep_secrets }
+pub fn options(decoding: &Decoding, hash: bool, detail: Detail) -> PipelineConfig {
+    PipelineConfig { limits: Limits::default(), detail, hash, keep_secrets: decoding.keep_secrets }
 }

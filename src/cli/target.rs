@@ -171,7 +171,7 @@ impl Listener for Watch {
         Ok(())
     }
 
-    fn hear(&mut self, _: &Event) -> Result<()> {
+    fn event_ref(&mut self, _: &Event) -> Result<()> {
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use super::rules::{Rules, VARIES};
 use crate::decode::json::{member, string};
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::Message;
-use crate::mcp::facts::{self, part};
+use crate::mcp::content::{self, part};
 
 /// What a request is called: its method, and the tool, prompt or resource it is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -108,9 +108,9 @@ impl Answer {
         let name = if message.kind == Kind::Error { "error" } else { "result" };
         let text = part(message, name).unwrap_or("null");
         let Ok(value) = serde_json::from_str(text) else { return Answer::Unreadable(text.to_owned()) };
-        match facts::status(message) {
-            Some(facts::Status::Error) => Answer::Error(value),
-            Some(facts::Status::ToolError) => Answer::ToolError(value),
+        match content::status(message) {
+            Some(content::Status::Error) => Answer::Error(value),
+            Some(content::Status::ToolError) => Answer::ToolError(value),
             _ => Answer::Result(value),
         }
     }

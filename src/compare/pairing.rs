@@ -13,7 +13,7 @@ use super::report::{Outcome, Pair, Party, Report};
 use super::rules::Rules;
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
-use crate::mcp::facts::part;
+use crate::mcp::content::part;
 use crate::mcp::{Message, MessageNumber};
 
 /// Requests of one recording that are lined up by content; of longer recordings the like ones are paired in order.
@@ -206,7 +206,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::talk::read;
+    use crate::test_messages::read;
 
     /// The report on two conversations, with the numbers of the answers that were read for it.
     fn compared(talks: [&str; 2]) -> (Report, Vec<(usize, u64)>) {

@@ -1,13 +1,15 @@
-//! Input to events: the decoders, the sessions and the findings, joined. It does no input or output and reads no clock.
+//! Joins the decoders, the tracker and the rules: input to events. It does no input or output and
+//! reads no clock.
 //!
-//! A file, a live interface, a wrapped server and a saved session are the same thing to it, so live gives exactly what offline gives, and every
-//! test is a plain function call.
+//! Capture files, live interfaces, wrapped servers and stored sessions are the same kind of input.
+//! Therefore a live capture gives exactly the events of a file, and every test is a plain function
+//! call.
 
 mod arrivals;
+mod connection_state;
 mod counts;
 mod encrypted;
 mod fuzz;
-mod known;
 mod sessions;
 #[cfg(test)]
 mod tests;
@@ -17,7 +19,7 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use crate::capture::pipe::{self, Content};
+use crate::capture::pipe::{self, PipeEvent};
 use crate::capture::{Damage, Dropped, Limits, Packet, PacketNumber, Provenance, Time};
 use crate::decode::packet::{Decoded, Packets};
 use crate::decode::quic::Quic;
@@ -31,62 +33,65 @@ use sessions::Sessions;
 pub use counts::Counts;
 pub use fuzz::{Observed, fuzz_packets, fuzz_stack};
 
-/// What is decoded: packets, and what else is known of a capture.
+/// The input of the decoder: packets, and notes of the source about them.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Input<'a> {
-    /// A packet.
+    /// The next packet of the capture.
     Packet(Packet<'a>),
-    /// TLS secrets, as whole lines of a key log.
+    /// TLS secrets, as whole lines of a key log (the format of `SSLKEYLOGFILE`).
     Secrets(&'a [u8]),
-    /// The capture is broken here.
+    /// The capture file is damaged here.
     Damage(&'a Damage),
-    /// Packets that were captured are missing here.
+    /// Packets that were captured are missing here, because the source had no room for them.
     Dropped(Dropped),
-    /// The clock, where no packet tells it: what is due is done, and changed records are said.
+    /// The capture time while no packet arrives. Timeouts are applied, and changed
+    /// session records are emitted.
     Tick(Time),
-    /// The capture is over.
+    /// The end of the capture. Nothing may follow it.
     End,
 }
 
-/// How the pipeline works.
+/// The settings of a pipeline.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
-    /// Bounds.
+pub struct PipelineConfig {
+    /// The bounds on memory and waiting times.
     pub limits: Limits,
-    /// How much it says.
+    /// The kinds of events that are emitted.
     pub detail: Detail,
-    /// Hash bodies.
+    /// Whether to compute the SHA-256 of HTTP bodies.
     pub hash: bool,
-    /// Leave secrets as they are.
+    /// Whether to leave secrets in HTTP header fields unmasked.
     pub keep_secrets: bool,
 }
 
-/// The whole way from packets to events.
+/// Turns packets into events.
 #[derive(Debug)]
 pub struct Pipeline {
     packets: Packets,
     quic: Quic,
     tcp: Tcp,
-    above: Above,
+    above: AboveTcp,
 }
 
-/// Everything above TCP: what the reassembler tells its news to.
+/// The stages above TCP, which receive the output of the reassembler.
 #[derive(Debug)]
-struct Above {
+struct AboveTcp {
     stacks: Stacks,
     sessions: Sessions,
-    /// Connections of wrapped processes, by process id, and the other way round: in order of appearance, latest first.
+    /// The connection of each wrapped process by its process id, and the process id by connection.
+    /// Ids of connections count down, so the last entry is the oldest process.
     pipes: FxHashMap<u32, ConnectionId>,
     processes: BTreeMap<ConnectionId, u32>,
 }
 
-/// Ids of pipes count down from the top, so that they never meet those of TCP connections.
+/// The first connection id of a pipe. Ids of pipes count down from here; ids of TCP connections
+/// count up from 0.
 const FIRST_PIPE: u32 = u32::MAX - 1;
 
 impl Pipeline {
-    /// At the first packet of a capture.
-    pub fn new(options: Options) -> Pipeline {
+    /// A pipeline before the first packet of a capture.
+    pub fn new(options: PipelineConfig) -> Pipeline {
         let limits = options.limits;
         let store = options.detail == Detail::Store;
         let stack = StackOptions { hash: options.hash, store, keep_secrets: options.keep_secrets };
@@ -94,7 +99,7 @@ impl Pipeline {
             packets: Packets::new(limits),
             quic: Quic::default(),
             tcp: Tcp::new(limits, stack::opens),
-            above: Above {
+            above: AboveTcp {
                 stacks: Stacks::new(limits, stack),
                 sessions: Sessions::new(options),
                 pipes: FxHashMap::default(),
@@ -103,12 +108,12 @@ impl Pipeline {
         }
     }
 
-    /// The next input; events go to `emit` in order.
+    /// Takes the next input. Calls `emit` with the events that it completes, in order.
     pub fn push(&mut self, input: Input<'_>, emit: &mut Emit<'_>) {
         match input {
             Input::Packet(packet) => self.packet(&packet, emit),
             Input::Secrets(lines) => {
-                let Above { stacks, sessions, .. } = &mut self.above;
+                let AboveTcp { stacks, sessions, .. } = &mut self.above;
                 stacks.secrets(lines, &mut |unit| sessions.unit(unit, emit));
             }
             Input::Damage(damage) => {
@@ -119,45 +124,45 @@ impl Pipeline {
                 emit(Event::Finding(Box::new(transport::dropped(packets, times))));
             }
             Input::Tick(now) => {
-                self.tcp.advance(now, &mut Junction { above: &mut self.above, emit });
+                self.tcp.advance(now, &mut ReassemblerSink { above: &mut self.above, emit });
                 self.above.refresh(emit);
             }
             Input::End => {
-                self.tcp.finish(&mut Junction { above: &mut self.above, emit });
+                self.tcp.finish(&mut ReassemblerSink { above: &mut self.above, emit });
                 self.above.finish(emit);
             }
         }
     }
 
-    /// Retains this many of the latest parts of streams that decoding needs no longer, for queries.
+    /// Retains this many of the latest stream parts that decoding needs no longer, for queries.
     pub(crate) fn retain_parts(&mut self, most: usize) {
         self.above.stacks.retain_parts(most);
     }
 
-    /// Where bytes of streams came from, as far as is known.
+    /// The origins of the bytes of all streams that are stored or retained.
     pub(crate) fn provenance(&self) -> &Provenance {
         self.above.stacks.provenance()
     }
 
-    /// Figures of the capture so far.
+    /// Counters of the capture so far.
     pub fn counts(&self) -> &Counts {
         &self.above.sessions.counts
     }
 
     fn packet(&mut self, packet: &Packet<'_>, emit: &mut Emit<'_>) {
         self.above.sessions.counts.packet(packet);
-        let mut junction = Junction { above: &mut self.above, emit };
+        let mut junction = ReassemblerSink { above: &mut self.above, emit };
         self.tcp.advance(packet.time, &mut junction);
         match self.packets.push(packet) {
             Decoded::Tcp(segment) => {
                 junction.above.sessions.counts.cut += u64::from(segment.missing > 0);
                 self.tcp.push(&segment, &mut junction);
             }
-            Decoded::Dns(message) => junction.above.sessions.names(message),
+            Decoded::Dns(message) => junction.above.sessions.dns_response(message),
             Decoded::Quic(source, destination, version) => {
                 *junction.above.sessions.counts.skipped.entry("QUIC").or_default() += 1;
                 if let Some((client, server)) = self.quic.push(source, destination) {
-                    let name = junction.above.sessions.name_of(server.ip());
+                    let name = junction.above.sessions.host_name(server.ip());
                     let (rule, text) = http2::not_decoded(client, server, name, version);
                     let packets = vec![packet.number];
                     (junction.emit)(Event::Finding(Box::new(Finding { packets, text, ..Finding::of(rule) })));
@@ -170,13 +175,13 @@ impl Pipeline {
     }
 }
 
-/// The reassembler's way to everything above it.
-struct Junction<'a, 'e, 'f> {
-    above: &'a mut Above,
+/// Passes the output of the TCP reassembler to the stages above.
+struct ReassemblerSink<'a, 'e, 'f> {
+    above: &'a mut AboveTcp,
     emit: &'e mut Emit<'f>,
 }
 
-impl tcp::Sink for Junction<'_, '_, '_> {
+impl tcp::Sink for ReassemblerSink<'_, '_, '_> {
     fn opened(&mut self, connection: ConnectionId, facts: &Facts) {
         self.above.stacks.opened(connection, facts);
         self.above.sessions.opened(connection, ConnectionKind::Tcp(*facts), self.emit);
@@ -187,7 +192,7 @@ impl tcp::Sink for Junction<'_, '_, '_> {
     }
 
     fn delivered(&mut self, delivery: Delivery<'_>) {
-        let Above { stacks, sessions, .. } = self.above;
+        let AboveTcp { stacks, sessions, .. } = self.above;
         sessions.arrivals.delivered(&delivery);
         stacks.delivered(&delivery, &mut |unit| sessions.unit(unit, self.emit));
     }
@@ -197,31 +202,31 @@ impl tcp::Sink for Junction<'_, '_, '_> {
     }
 
     fn closed(&mut self, connection: ConnectionId, facts: &Facts) {
-        let Above { stacks, sessions, .. } = self.above;
+        let AboveTcp { stacks, sessions, .. } = self.above;
         stacks.closed(connection, Some(*facts), &mut |unit| sessions.unit(unit, self.emit));
     }
 }
 
-impl Above {
-    /// A chunk of a pipe.
+impl AboveTcp {
+    /// Takes a pipe packet.
     fn pipe(&mut self, packet: &Packet<'_>, emit: &mut Emit<'_>) {
         let Some((process, content)) = pipe::decode(packet.data) else { return };
         let known = self.pipes.get(&process).copied();
         let id = match (&content, known) {
-            // A process id that starts again is another process.
-            (Content::Start(_), Some(old)) => {
+            // The operating system used the process id again.
+            (PipeEvent::Start(_), Some(old)) => {
                 self.pipe_closed(old, emit);
                 self.pipe_opened(process, packet, emit)
             }
             (_, Some(id)) => id,
             (_, None) => self.pipe_opened(process, packet, emit),
         };
-        self.sessions.piped(id, &content, packet, emit);
+        self.sessions.pipe_packet(id, &content, packet, emit);
         let sessions = &mut self.sessions;
         self.stacks.piped(id, process, &content, (packet.number, packet.time), &mut |unit| sessions.unit(unit, emit));
     }
 
-    /// A process that was not seen before. Beyond the limit, the one that appeared first is given up for it.
+    /// Opens the connection of a new process. Above the limit, the oldest process is closed.
     fn pipe_opened(&mut self, process: u32, packet: &Packet<'_>, emit: &mut Emit<'_>) -> ConnectionId {
         if let Some((oldest, _)) = self.processes.last_key_value()
             && self.processes.len() >= self.sessions.options.limits.connections.max(1)
@@ -247,13 +252,13 @@ impl Above {
         }
     }
 
-    /// Says what changed since it was last said.
+    /// Emits records that changed since the last call.
     fn refresh(&mut self, emit: &mut Emit<'_>) {
         for (connection, connected) in self.stacks.open() {
-            self.sessions.account(connection, connected);
+            self.sessions.count_bytes(connection, connected);
         }
         let sessions = &mut self.sessions;
-        self.stacks.headed(|id| sessions.is_kept(id), &mut |exchange| emit(Event::Head(Box::new(exchange.clone()))));
+        self.stacks.headed(|id| sessions.is_stored(id), &mut |exchange| emit(Event::Head(Box::new(exchange.clone()))));
         sessions.refresh(emit);
     }
 

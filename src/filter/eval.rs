@@ -9,7 +9,7 @@ use super::ast::{Comparison, Expr, Scalar, Test, Value};
 use super::fields::{Entry, Field, Key};
 use crate::decode::json;
 use crate::decode::jsonrpc::Kind;
-use crate::mcp::facts;
+use crate::mcp::content;
 use crate::mcp::{Message, Peers};
 
 /// One value of a field.
@@ -168,7 +168,7 @@ fn any_known(entry: &Entry, row: &Row<'_>, asked: Asked<'_>) -> bool {
         Key::Tool => tool.map(Datum::Text),
         Key::Kind => Some(Datum::Text(message.kind.name())),
         Key::Id => message.id.as_deref().map(Datum::Id),
-        Key::Status => facts::status(message).map(|status| Datum::Text(status.name())),
+        Key::Status => content::status(message).map(|status| Datum::Text(status.name())),
         Key::Latency => message.latency.filter(|_| is_answer(message)).map(Datum::Integer),
         Key::Direction => Some(Datum::Text(message.direction.name())),
         Key::Number => Some(integer(message.number.0)),

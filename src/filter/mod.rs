@@ -44,7 +44,7 @@ use crate::mcp::{Message, Session};
 pub struct Row<'a> {
     /// The message.
     pub message: &'a Message,
-    /// The tool that is called: [`facts::tool`](crate::mcp::facts::tool) of the request, for the request and for its answer.
+    /// The tool that is called: [`content::tool`](crate::mcp::content::tool) of the request, for the request and for its answer.
     pub tool: Option<&'a str>,
     /// Whether an answer to it is known.
     pub answered: bool,

@@ -15,7 +15,7 @@ use super::{Filter, Row, Settled};
 use crate::decode::exchange::{Exchange, ExchangeNumber, Half};
 use crate::event::Event;
 use crate::findings::Severity;
-use crate::mcp::facts;
+use crate::mcp::content;
 use crate::mcp::{Message, MessageNumber, Session, SessionNumber};
 
 /// Bytes of messages that wait, and of tool names remembered for answers to come. Beyond, the oldest message is judged
@@ -121,7 +121,7 @@ impl Stream {
     }
 
     fn hold(&mut self, message: Box<Message>) {
-        let tool = facts::tool(&message);
+        let tool = content::tool(&message);
         if let Some(tool) = &tool {
             self.remember(message.number, Arc::clone(tool));
         }

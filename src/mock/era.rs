@@ -21,7 +21,7 @@ use super::script::{Line, Role, Script, Turn, TurnIndex, Way};
 use crate::capture::Limits;
 use crate::decode::json::member;
 use crate::decode::jsonrpc::{self, Kind, Parsed};
-use crate::mcp::facts::part;
+use crate::mcp::content::part;
 use crate::mcp::link::Why;
 use crate::mcp::meta;
 use crate::mcp::{Message, MessageNumber};

@@ -17,7 +17,7 @@ use crate::compare::answer::subject;
 use crate::compare::{Answer, Label};
 use crate::decode::Direction;
 use crate::mcp::Session;
-use crate::mcp::facts::part;
+use crate::mcp::content::part;
 use crate::mcp::link::Why;
 use crate::store::{Place, Reader};
 

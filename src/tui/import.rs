@@ -55,10 +55,10 @@ impl Import {
 
     /// Reads everything. `progress` is told how far it is, at last that it is done or why it stopped.
     pub fn run(mut self, progress: &mut dyn FnMut(Progress), stop: &AtomicBool) {
-        let options = pipeline::Options {
+        let options = pipeline::PipelineConfig {
             detail: Detail::Store,
             keep_secrets: self.decoding.keep_secrets,
-            ..pipeline::Options::default()
+            ..pipeline::PipelineConfig::default()
         };
         let mut pipeline = Pipeline::new(options);
         let saver = Saver::new(self.writer, false);
@@ -91,8 +91,8 @@ impl Listener for Recorder<'_> {
         self.saver.event(event)
     }
 
-    fn settled(&mut self) -> Result<()> {
-        self.saver.settled()
+    fn after_input(&mut self) -> Result<()> {
+        self.saver.after_input()
     }
 
     fn idle(&mut self) -> Result<()> {

@@ -10,7 +10,7 @@ use anyhow::Result;
 
 use super::safe;
 use super::transcript::packets as name_packets;
-use crate::capture::{Origin, PacketNumber, Part, Span, StreamId};
+use crate::capture::{Origin, PacketNumber, Span, StreamId, StreamPart};
 use crate::decode::exchange::{Exchange, Half};
 use crate::mcp::{Carrier, Message, Session};
 use crate::store::{CaptureId, Reader};
@@ -154,7 +154,7 @@ pub fn half<'e>(exchange: &'e Exchange, message: &Message) -> &'e Half {
 /// The spans one layer below.
 fn below(place: &Place<'_>, span: Span) -> Result<Vec<Span>> {
     let parts = place.reader.parts(place.capture, span)?;
-    let down = |part: Part| match part.origin {
+    let down = |part: StreamPart| match part.origin {
         Origin::Copied { stream, offset } => Some(Span { stream, start: offset, end: offset + part.end - part.start }),
         Origin::Derived(span) => Some(span),
         Origin::Packet { .. } | Origin::Missing => None,

@@ -2,7 +2,7 @@
 //! different things.
 
 use super::paint::Tone;
-use crate::mcp::facts::Status;
+use crate::mcp::content::Status;
 
 /// How an outcome looks in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use crate::decode::json::{Object, array};
 use crate::decode::jsonrpc::Kind;
 use crate::filter::Filter;
 use crate::mcp::capability::{Capabilities, Capability, Declarer};
-use crate::mcp::facts::body;
+use crate::mcp::content::body;
 use crate::mcp::link::Why;
 use crate::mcp::meta;
 use crate::mcp::method::Method;

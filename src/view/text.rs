@@ -14,7 +14,7 @@ use super::safe::{fit, fit_bytes};
 use crate::decode::json::{elements, is, members, string};
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::Message;
-use crate::mcp::facts::{Status, part, status};
+use crate::mcp::content::{Status, part, status};
 
 /// Columns of the whole: more than any screen shows of it.
 const ROOM: usize = 160;

@@ -11,7 +11,7 @@ use mcptap_core::internal::decode::ConnectionId;
 use mcptap_core::internal::decode::exchange::{Exchange, Half};
 use mcptap_core::internal::event::{Connection, ConnectionKind, Detail, Event};
 use mcptap_core::internal::mcp::{Message, MessageNumber, Session, SessionNumber};
-use mcptap_core::internal::pipeline::{Input, Options, Pipeline};
+use mcptap_core::internal::pipeline::{Input, Pipeline, PipelineConfig};
 
 use crate::rewrite::Frame;
 
@@ -43,7 +43,8 @@ pub struct Decoded {
 }
 
 /// All there is to say.
-pub const ALL: fn() -> Options = || Options { detail: Detail::Store, hash: true, ..Options::default() };
+pub const ALL: fn() -> PipelineConfig =
+    || PipelineConfig { detail: Detail::Store, hash: true, ..PipelineConfig::default() };
 
 /// How messages of a session are ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +63,7 @@ impl Decoded {
     }
 
     /// Of any input; the end is added.
-    pub fn from(inputs: &mut dyn Iterator<Item = Input<'_>>, options: Options) -> Decoded {
+    pub fn from(inputs: &mut dyn Iterator<Item = Input<'_>>, options: PipelineConfig) -> Decoded {
         let mut pipeline = Pipeline::new(options);
         let mut events = Vec::new();
         for input in inputs.chain([Input::End]) {

@@ -5,7 +5,7 @@ mod taps;
 
 use std::collections::{BTreeMap, HashMap};
 
-use mcptap_core::internal::capture::{Origin, PacketRange, Part, Span, StreamId, Time};
+use mcptap_core::internal::capture::{Origin, PacketRange, Span, StreamId, StreamPart, Time};
 use mcptap_core::internal::decode::exchange::{Exchange, ExchangeNumber};
 use mcptap_core::internal::event::Event;
 use mcptap_core::internal::mcp::{Carrier, SessionNumber};
@@ -365,12 +365,12 @@ fn the_same_input_gives_the_same_output() {
 }
 
 /// The parts of streams, as they were handed to a store.
-struct Parts(HashMap<StreamId, Vec<Part>>);
+struct Parts(HashMap<StreamId, Vec<StreamPart>>);
 
 impl Parts {
     /// Holds what is true of every stream: its parts follow each other, and are made of streams that were there before.
     fn of(what: &str, decoded: &Decoded) -> Parts {
-        let mut streams: HashMap<StreamId, Vec<Part>> = HashMap::new();
+        let mut streams: HashMap<StreamId, Vec<StreamPart>> = HashMap::new();
         for event in &decoded.events {
             match event {
                 Event::Stream(stream) => {

@@ -10,7 +10,7 @@ use mcptap_core::internal::decode::stack::{self, Stacks};
 use mcptap_core::internal::decode::tcp::{self, Delivery, Facts, SegmentFact, Tcp};
 use mcptap_core::internal::decode::{Anomaly, ConnectionId, Side};
 use mcptap_core::internal::event::Event;
-use mcptap_core::internal::pipeline::{Input, Options};
+use mcptap_core::internal::pipeline::{Input, PipelineConfig};
 
 use crate::decoded::{ALL, Decoded};
 use crate::rewrite::Frame;
@@ -154,7 +154,7 @@ fn attack() -> Vec<Frame> {
 fn an_attacker_fills_nothing() {
     let (limits, frames) = (low(), attack());
     let mut inputs = frames.iter().zip(1..).map(|(frame, number)| Input::Packet(frame.packet(number)));
-    let decoded = Decoded::from(&mut inputs, Options { limits, ..ALL() });
+    let decoded = Decoded::from(&mut inputs, PipelineConfig { limits, ..ALL() });
     let mut open = BTreeSet::new();
     let mut asked: BTreeMap<ConnectionId, BTreeSet<u64>> = BTreeMap::new();
     let mut reached = BTreeSet::new();

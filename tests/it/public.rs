@@ -7,7 +7,7 @@ use mcptap::source::file::Files;
 use mcptap::source::{Item, Source};
 use mcptap_core::internal::decode::exchange::{Exchange, Half};
 use mcptap_core::internal::event::{Connection, ConnectionKind, Detail, Event};
-use mcptap_core::internal::pipeline::{Input, Options, Pipeline};
+use mcptap_core::internal::pipeline::{Input, Pipeline, PipelineConfig};
 use serde_json::Value;
 
 use crate::decoded::{Decoded, assert_subset, frames};
@@ -24,7 +24,8 @@ struct Read {
 }
 
 fn read(path: &Path) -> Read {
-    let mut pipeline = Pipeline::new(Options { detail: Detail::Messages, hash: true, ..Options::default() });
+    let mut pipeline =
+        Pipeline::new(PipelineConfig { detail: Detail::Messages, hash: true, ..PipelineConfig::default() });
     let mut exchanges = BTreeMap::new();
     let mut emit = |event| {
         if let Event::Exchange(exchange) = event {

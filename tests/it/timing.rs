@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use mcptap_core::internal::capture::pipe::{Content, Pipe, Start};
+use mcptap_core::internal::capture::pipe::{Pipe, PipeEvent, Start};
 use serde_json::{Value, json};
 
 use crate::program::mcptap;
@@ -127,12 +127,12 @@ fn a_pipe_has_no_network() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("pipe.pcapng");
     let mut wire = Wire::default();
-    wire.pipe(0, Content::Start(Start { command: vec!["server".to_owned()], ..Start::default() }));
+    wire.pipe(0, PipeEvent::Start(Start { command: vec!["server".to_owned()], ..Start::default() }));
     let (request, answer) = (format!("{CALL}\n"), format!("{RESULT}\n"));
-    wire.pipe(10, Content::Data(Pipe::Stdin, &request.as_bytes()[..30]));
-    wire.pipe(13, Content::Data(Pipe::Stdin, &request.as_bytes()[30..]));
-    wire.pipe(20, Content::Data(Pipe::Stdout, &answer.as_bytes()[..30]));
-    wire.pipe(25, Content::Data(Pipe::Stdout, &answer.as_bytes()[30..]));
+    wire.pipe(10, PipeEvent::Data(Pipe::Stdin, &request.as_bytes()[..30]));
+    wire.pipe(13, PipeEvent::Data(Pipe::Stdin, &request.as_bytes()[30..]));
+    wire.pipe(20, PipeEvent::Data(Pipe::Stdout, &answer.as_bytes()[..30]));
+    wire.pipe(25, PipeEvent::Data(Pipe::Stdout, &answer.as_bytes()[30..]));
     wire.write(&path);
     let split = milliseconds(&[("upload", 3), ("server", 7), ("stream", 5)]);
     assert_eq!(timings(&path, &[]), HashMap::from([("1".to_owned(), split)]));

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use mcptap_core::internal::event::Event;
 use mcptap_core::internal::mcp::Message;
-use mcptap_core::internal::pipeline::{Input, Options};
+use mcptap_core::internal::pipeline::{Input, PipelineConfig};
 use serde_json::Value;
 
 use crate::decoded::{Decoded, frames};
@@ -87,7 +87,7 @@ fn calls_in(rewrite: &dyn Fn(&[Frame]) -> Vec<Frame>) -> (BTreeSet<String>, Deco
     let frames = rewrite(&frames(&path));
     let packets = frames.iter().zip(1..).map(|(frame, number)| Input::Packet(frame.packet(number)));
     let mut inputs = secrets.iter().map(|secrets| Input::Secrets(secrets)).chain(packets);
-    let decoded = Decoded::from(&mut inputs, Options::default());
+    let decoded = Decoded::from(&mut inputs, PipelineConfig::default());
     let name = |message: &Message| {
         let raw: Value = serde_json::from_slice(&message.raw).expect("JSON");
         raw["params"]["name"].as_str().expect("a tool").to_owned()

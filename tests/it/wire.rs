@@ -6,7 +6,7 @@ use std::path::Path;
 
 use etherparse::{PacketBuilder, TcpHeader};
 use mcptap::export::pcapng;
-use mcptap_core::internal::capture::pipe::{self, Content, Pipe, Start};
+use mcptap_core::internal::capture::pipe::{self, Pipe, PipeEvent, Start};
 use mcptap_core::internal::capture::{LinkType, Packet, PacketNumber, Time};
 
 pub const MILLISECOND: i64 = 1_000_000;
@@ -54,7 +54,7 @@ impl Wire {
     }
 
     /// What the pipes of a process carried at a time.
-    pub fn pipe(&mut self, at: i64, content: Content<'_>) {
+    pub fn pipe(&mut self, at: i64, content: PipeEvent<'_>) {
         let mut data = Vec::new();
         pipe::encode(7, &content, &mut data);
         self.packets.push((at, LinkType::PIPE, data));
@@ -63,13 +63,13 @@ impl Wire {
     /// The lines of a process's pipes, a millisecond apart: `> ` of the client, `< ` of the server.
     pub fn lines<S: AsRef<str>>(lines: &[S]) -> Wire {
         let mut wire = Wire::default();
-        wire.pipe(0, Content::Start(Start { command: vec!["server".to_owned()], ..Start::default() }));
+        wire.pipe(0, PipeEvent::Start(Start { command: vec!["server".to_owned()], ..Start::default() }));
         for (line, at) in lines.iter().zip(1..) {
             let (pipe, text) = match line.as_ref().split_at(2) {
                 ("> ", text) => (Pipe::Stdin, text),
                 (_, text) => (Pipe::Stdout, text),
             };
-            wire.pipe(at, Content::Data(pipe, format!("{text}\n").as_bytes()));
+            wire.pipe(at, PipeEvent::Data(pipe, format!("{text}\n").as_bytes()));
         }
         wire
     }

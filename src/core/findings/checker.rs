@@ -14,7 +14,7 @@ use super::report::{Report, SAID};
 use super::rule::Check;
 use super::seen::{Facts, Seen};
 use super::{Finding, Rule, Severity, all, jsonrpc, stdio, transport};
-use crate::capture::pipe::Content;
+use crate::capture::pipe::PipeEvent;
 use crate::capture::{Limits, Time};
 use crate::decode::Direction;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
@@ -266,7 +266,7 @@ impl Checker {
     }
 
     /// Something happened to the pipes of a session, or to their process.
-    pub fn piped(&mut self, session: SessionNumber, content: &Content<'_>, time: Time) {
+    pub fn piped(&mut self, session: SessionNumber, content: &PipeEvent<'_>, time: Time) {
         if let Some(kept) = self.sessions.get_mut(&session) {
             kept.history.process.observe(content, time);
         }

@@ -5,11 +5,11 @@ use std::collections::btree_map::Entry;
 
 use etherparse::{PacketBuilder, TcpHeader};
 
-use crate::capture::pipe::{self, Content, Exit, Pipe, Start};
+use crate::capture::pipe::{self, Exit, Pipe, PipeEvent, Start};
 use crate::capture::{LinkType, Packet, PacketNumber, Time};
 use crate::event::Event;
 use crate::findings::Finding;
-use crate::pipeline::{Input, Options, Pipeline};
+use crate::pipeline::{Input, Pipeline, PipelineConfig};
 
 /// A conversation: one step a text.
 ///
@@ -31,11 +31,11 @@ pub fn findings<S: AsRef<str>>(steps: &[S]) -> Vec<Finding> {
 
 /// What the pipeline says of a conversation.
 pub fn events<S: AsRef<str>>(steps: &[S]) -> Vec<Event> {
-    told(steps, Options::default(), false)
+    told(steps, PipelineConfig::default(), false)
 }
 
 /// The same with these options; `ticks`: the clock is told behind every packet.
-pub fn told<S: AsRef<str>>(steps: &[S], options: Options, ticks: bool) -> Vec<Event> {
+pub fn told<S: AsRef<str>>(steps: &[S], options: PipelineConfig, ticks: bool) -> Vec<Event> {
     let over_http =
         steps.iter().any(|step| ["> POST", "> GET", "> DELETE"].iter().any(|verb| step.as_ref().starts_with(verb)));
     let packets = if over_http { network(steps) } else { pipes(steps) };
@@ -147,25 +147,25 @@ const MILLISECOND: i64 = 1_000_000;
 fn pipes<S: AsRef<str>>(steps: &[S]) -> Vec<Frame> {
     let mut packets = Vec::new();
     let mut time = 1_700_000_000_000 * MILLISECOND;
-    let mut say = |time: i64, content: Content<'_>| {
+    let mut say = |time: i64, content: PipeEvent<'_>| {
         let mut data = Vec::new();
         pipe::encode(7, &content, &mut data);
         packets.push((time, LinkType::PIPE, data));
     };
     if steps.first().is_none_or(|step| step.as_ref() != "~") {
-        say(time, Content::Start(Start { command: vec!["server".to_owned()], ..Start::default() }));
+        say(time, PipeEvent::Start(Start { command: vec!["server".to_owned()], ..Start::default() }));
     }
     for step in steps {
         time += MILLISECOND;
         let step = step.as_ref();
         match step.split_at(step.len().min(2)) {
-            ("> ", line) => say(time, Content::Data(Pipe::Stdin, format!("{line}\n").as_bytes())),
-            ("< ", line) => say(time, Content::Data(Pipe::Stdout, format!("{line}\n").as_bytes())),
-            ("<_", rest) => say(time, Content::Data(Pipe::Stdout, rest.as_bytes())),
-            ("2 ", line) => say(time, Content::Data(Pipe::Stderr, format!("{line}\n").as_bytes())),
-            (">.", _) => say(time, Content::EndOfFile(Pipe::Stdin)),
-            ("<.", _) => say(time, Content::EndOfFile(Pipe::Stdout)),
-            ("! ", code) => say(time, Content::Exit(Exit { code: code.parse().ok(), signal: None })),
+            ("> ", line) => say(time, PipeEvent::Data(Pipe::Stdin, format!("{line}\n").as_bytes())),
+            ("< ", line) => say(time, PipeEvent::Data(Pipe::Stdout, format!("{line}\n").as_bytes())),
+            ("<_", rest) => say(time, PipeEvent::Data(Pipe::Stdout, rest.as_bytes())),
+            ("2 ", line) => say(time, PipeEvent::Data(Pipe::Stderr, format!("{line}\n").as_bytes())),
+            (">.", _) => say(time, PipeEvent::EndOfFile(Pipe::Stdin)),
+            ("<.", _) => say(time, PipeEvent::EndOfFile(Pipe::Stdout)),
+            ("! ", code) => say(time, PipeEvent::Exit(Exit { code: code.parse().ok(), signal: None })),
             ("+ ", wait) => time += wait.parse::<i64>().expect("milliseconds") * MILLISECOND,
             ("~", _) => {}
             _ => panic!("no step: {step}"),
@@ -185,7 +185,7 @@ fn network<S: AsRef<str>>(steps: &[S]) -> Vec<Frame> {
         let (head, body) = text.split_once("\n\n").unwrap_or((text, ""));
         let (first, fields) = head.split_once('\n').unwrap_or((head, ""));
         let fields: String = fields.lines().filter(|line| !line.is_empty()).map(|line| format!("{line}\r\n")).collect();
-        let length = format!("Content-Length: {}\r\n\r\n", body.len());
+        let length = format!("PipeEvent-Length: {}\r\n\r\n", body.len());
         match mark {
             "> " => wire.send(port, 0, &format!("{first} HTTP/1.1\r\nHost: 10.0.0.2:8000\r\n{fields}{length}{body}")),
             "< " => wire.send(port, 1, &format!("HTTP/1.1 {first} Reason\r\n{fields}{length}{body}")),

@@ -1,22 +1,23 @@
-//! Capabilities: what a side says that it can do (basic/lifecycle "Capability Negotiation"; 2026-07-28: basic/index "_meta"
-//! and server/discover).
+//! Capabilities that peers declare (basic/lifecycle "Capability Negotiation"; 2026-07-28:
+//! basic/index "_meta" and server/discover).
 
 use std::ops::ControlFlow;
 
 use crate::decode::json;
 
-/// Who declares.
+/// The peer that declares a capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Declarer {
     /// The client, in `initialize` or in the `_meta` of each request.
     Client,
-    /// The server, in its answer to `initialize` or `server/discover`.
+    /// The server, in its response to `initialize` or `server/discover`.
     Server,
 }
 
 macro_rules! capabilities {
     ($($capability:ident $declarer:ident $path:literal;)*) => {
-        /// One capability. Those of clients and of servers stand apart, also where their names are the same.
+        /// A capability. The `tasks` of clients and of servers are two capabilities, though their
+        /// names are equal.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[allow(missing_docs, reason = "the table says what each is called")]
         pub enum Capability { $($capability,)* }
@@ -58,31 +59,31 @@ capabilities! {
 use Capability::*;
 
 impl Capability {
-    /// Its path in `capabilities`: `tools.listChanged`.
+    /// Its path in the member `capabilities`, for example `tools.listChanged`.
     pub fn path(self) -> &'static str {
         TABLE[self as usize].1
     }
 
-    /// Whose it is.
+    /// The peer that declares it.
     pub fn declarer(self) -> Declarer {
         TABLE[self as usize].0
     }
 }
 
-/// Extension ids remembered of one declaration; real ones have a few.
+/// Extension ids stored for one declaration. Real declarations have a few.
 const EXTENSIONS: usize = 64;
 
-/// What one side declared.
+/// The capabilities that one peer declared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
     bits: u32,
-    /// Ids of the extensions that it declared.
+    /// Ids of the declared extensions.
     pub extensions: Vec<String>,
 }
 
 impl Capabilities {
-    /// Reads the text of a `capabilities` member, leniently: what is there counts as declared, whatever its type, unless it is
-    /// `false` or null.
+    /// Parses the text of a `capabilities` member, leniently. A member counts as declared whatever
+    /// its type is, unless it is `false` or `null`.
     pub fn read(declarer: Declarer, text: &str) -> Capabilities {
         let mut declared = Capabilities::default();
         declared.walk(declarer, text, "", 0);
@@ -90,7 +91,7 @@ impl Capabilities {
     }
 
     fn walk(&mut self, declarer: Declarer, object: &str, prefix: &str, depth: usize) {
-        // `tasks.requests.sampling.createMessage` is the longest path.
+        // The longest path, `tasks.requests.sampling.createMessage`, has four names.
         if depth > 3 || !object.starts_with('{') {
             return;
         }
@@ -118,19 +119,19 @@ impl Capabilities {
             }
             ControlFlow::Continue(())
         });
-        // client/elicitation "Capabilities": "For backwards compatibility, an empty capabilities object is equivalent to
-        // declaring support for form mode only".
+        // client/elicitation "Capabilities": "For backwards compatibility, an empty capabilities
+        // object is equivalent to declaring support for form mode only".
         if depth == 0 && self.has(Elicitation) && !self.has(ElicitationUrl) {
             self.bits |= 1 << ElicitationForm as u32;
         }
     }
 
-    /// Whether it was declared.
+    /// Whether the capability was declared.
     pub fn has(&self, capability: Capability) -> bool {
         self.bits & (1 << capability as u32) != 0
     }
 
-    /// Those that were declared.
+    /// The declared capabilities.
     pub fn iter(&self) -> impl Iterator<Item = Capability> {
         TABLE.iter().map(|(.., capability)| *capability).filter(|capability| self.has(*capability))
     }

@@ -1,36 +1,40 @@
-//! What ties a message to an earlier one of its operation, in words.
+//! The link of a message to an earlier message of its operation.
 
 use super::numbers::MessageNumber;
 
 /// Why a message belongs to the operation of an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Why {
-    /// It answers a request of the operation.
+    /// The message is the response to a request of the operation.
     Answer,
-    /// Its `cursor` is the `nextCursor` of the earlier answer (server/utilities/pagination).
+    /// Its `cursor` is the `nextCursor` of an earlier response (server/utilities/pagination).
     Cursor,
-    /// Its `requestState` is the one that the earlier answer asked to be echoed (2026-07-28 basic/patterns/mrtr).
+    /// Its `requestState` is the one that an earlier response asked to be sent back (2026-07-28
+    /// basic/patterns/mrtr).
     RequestState,
-    /// It repeats the request that the earlier answer wanted input for, with that input; there was no `requestState`.
+    /// The message repeats a request together with the input that the response required. There was no
+    /// `requestState`.
     InputResponses,
-    /// Its `taskId`, or that of its `_meta`, names the task that the earlier answer created.
+    /// Its `taskId`, or the `taskId` in its `_meta`, names the task that an
+    /// earlier response created.
     Task,
-    /// Its `subscriptionId` or `uri` names what the earlier request subscribed to.
+    /// Its `subscriptionId` or `uri` names the subscription of an earlier request.
     Subscription,
-    /// It calls the tool whose call failed before. Likely, not proven.
+    /// The message calls the tool whose call failed before. This is likely, not proven.
     Retry,
-    /// It repeats the request to where the server redirected it.
+    /// The message repeats a request at the target of a redirect.
     Redirect,
-    /// Its `progressToken` is the one that the earlier request gave (basic/utilities/progress).
+    /// Its `progressToken` is the one of an earlier request (basic/utilities/progress).
     Progress,
-    /// Its `requestId` is that of the earlier request (basic/utilities/cancellation).
+    /// Its `requestId` is the id of an earlier request (basic/utilities/cancellation).
     Cancel,
-    /// Its `elicitationId` is that of an elicitation by URL which the earlier message asked for (2025-11-25 client/elicitation).
+    /// Its `elicitationId` names an elicitation by URL that an earlier message required (2025-11-25
+    /// client/elicitation).
     Elicitation,
 }
 
 impl Why {
-    /// All of them, with the word of the JSON lines.
+    /// Each reason with its word in the output of `--json`.
     pub const NAMES: [(Why, &'static str); 11] = [
         (Why::Answer, "answer"),
         (Why::Cursor, "cursor"),
@@ -45,17 +49,17 @@ impl Why {
         (Why::Elicitation, "elicitation"),
     ];
 
-    /// The word of the JSON lines.
+    /// The word in the output of `--json`.
     pub fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(why, _)| *why == self).map_or("", |(_, name)| name)
     }
 
-    /// Whether nothing in the messages proves it.
+    /// Whether no member of the messages proves the link.
     pub fn is_likely(self) -> bool {
         self == Why::Retry
     }
 
-    /// What a message with this link does, in a word.
+    /// A short label of the message for lists.
     pub fn word(self) -> &'static str {
         match self {
             Why::Answer => "answers",
@@ -71,38 +75,39 @@ impl Why {
         }
     }
 
-    /// The reason in a sentence; `previous` is the earlier message.
+    /// The reason as a sentence. `previous` is the earlier message.
     pub fn reason(self, previous: MessageNumber) -> String {
         let MessageNumber(number) = previous;
         match self {
             Why::Answer => format!("it answers message {number}"),
-            Why::Cursor => format!("its cursor is the nextCursor of message {number}, and of no other unused one"),
+            Why::Cursor => format!("its cursor is the nextCursor of message {number}, and of no other unused response"),
             Why::RequestState => format!("its requestState is the one of message {number}"),
             Why::InputResponses => {
-                format!("it repeats the request that message {number} wanted input for, with inputResponses")
+                format!("it repeats the request for which message {number} required input, with inputResponses")
             }
             Why::Task => format!("it names the task that message {number} created"),
-            Why::Subscription => format!("it names the subscription that message {number} asked for"),
-            Why::Redirect => format!("it is message {number} again, sent to where the server redirected that"),
+            Why::Subscription => format!("it names the subscription of message {number}"),
+            Why::Redirect => format!("it repeats message {number} at the target of a redirect"),
             Why::Progress => {
-                format!("its progressToken is the one that message {number} gave, and no other open request")
+                format!("its progressToken is the one of message {number}, and of no other open request")
             }
             Why::Cancel => format!("its requestId is the id of message {number}"),
-            Why::Elicitation => format!("its elicitationId is that of an elicitation which message {number} asked for"),
+            Why::Elicitation => format!("its elicitationId names an elicitation that message {number} required"),
             Why::Retry => {
-                format!("likely: the same tool was called soon after message {number} said that it had failed")
+                format!("likely: it calls the same tool soon after message {number} reported a failure")
             }
         }
     }
 }
 
-/// What ties a message to an earlier one.
+/// The link of a message to an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// The operation: the number of its first request.
+    /// The number of the first request of the operation.
     pub operation: MessageNumber,
-    /// The earlier message: the answer that gave what this one uses, the request that subscribed; for an answer its request.
+    /// The earlier message: the response that gave the cursor or task, the request that subscribed,
+    /// or the request that this response answers.
     pub previous: MessageNumber,
-    /// Why.
+    /// The reason for the link.
     pub why: Why,
 }

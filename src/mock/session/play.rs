@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Pace, Post, Said, Session, Stage, with_id};
 use crate::decode::json::member;
 use crate::decode::jsonrpc::Kind;
-use crate::mcp::facts::part;
+use crate::mcp::content::part;
 use crate::mcp::meta;
 use crate::mock::script::{Line, Role, Script, TurnIndex, Way};
 use crate::replay::edit::replaced;

@@ -15,7 +15,7 @@ use crate::compare::rules::{bare, words};
 use crate::decode::json::{elements, is_json, members, string};
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::Message;
-use crate::mcp::facts::part;
+use crate::mcp::content::part;
 use crate::replay::plan::{Role, Told};
 
 /// Values of one recording that are looked for. Beyond it later values are taken as they were recorded.

@@ -66,7 +66,7 @@ mod tests {
     use crate::mcp::link::Link;
     use crate::mcp::{Message, Peers, Session, Transport};
     use crate::store::{CaptureInfo, CaptureKind, Options, Place, Summary, Writer};
-    use crate::talk;
+    use crate::test_messages;
 
     /// A store of one session; each message is linked to these.
     fn store(links: &[Option<(u64, Why)>]) -> (Reader, CaptureId) {
@@ -82,7 +82,7 @@ mod tests {
                 previous: MessageNumber(operation),
                 why,
             });
-            let message = talk::message(number, Time(0), Direction::ClientToServer, text);
+            let message = test_messages::message(number, Time(0), Direction::ClientToServer, text);
             writer.event(Event::Message(Box::new(Message { link, ..message })));
         }
         let capture = writer.capture();

@@ -4,7 +4,7 @@ use mcptap::export::pcapng;
 use mcptap::source::file::Files;
 use mcptap::store::{self, CaptureInfo, CaptureKind, Place, Selection, Stored, Summary, Writer};
 use mcptap_core::internal::capture::Time;
-use mcptap_core::internal::pipeline::{Input, Options};
+use mcptap_core::internal::pipeline::{Input, PipelineConfig};
 
 use super::assert_same_events;
 use crate::decoded::{ALL, Decoded, Order, assert_same, conversations, frames, frames_of, name};
@@ -14,7 +14,7 @@ use crate::rewrite::Frame;
 fn import(place: &Place, frames: &[Frame]) -> store::CaptureId {
     let info = CaptureInfo { kind: CaptureKind::Import, source: "laws".into(), process: 1, started: Time(0) };
     let mut writer = Writer::create(place, &info, store::Options::default()).expect("a writer");
-    let mut pipeline = mcptap_core::internal::pipeline::Pipeline::new(Options { ..ALL() });
+    let mut pipeline = mcptap_core::internal::pipeline::Pipeline::new(PipelineConfig { ..ALL() });
     for (frame, number) in frames.iter().zip(1..) {
         writer.packet(&frame.packet(number));
         pipeline.push(Input::Packet(frame.packet(number)), &mut |event| writer.event(event));

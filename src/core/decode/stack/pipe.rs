@@ -1,7 +1,7 @@
 //! The pipes of a wrapped process: lines both ways, and its life.
 
 use super::{Layer, Shared, Text, TextCarrier, Unit};
-use crate::capture::pipe::{self, Content, Exit, HEAD, Pipe, Start};
+use crate::capture::pipe::{self, Exit, HEAD, Pipe, PipeEvent, Start};
 use crate::capture::{Limits, Origin, PacketNumber, Span, StreamId, Time};
 use crate::decode::jsonrpc::{self, Parsed};
 use crate::decode::lines::{LineEnd, LineEvent, Lines};
@@ -79,24 +79,24 @@ impl PipeStack {
     }
 
     /// One observation.
-    pub(super) fn push(&mut self, layer: &mut Layer<'_, '_>, content: &Content<'_>, packet: (PacketNumber, Time)) {
+    pub(super) fn push(&mut self, layer: &mut Layer<'_, '_>, content: &PipeEvent<'_>, packet: (PacketNumber, Time)) {
         self.last = packet;
         match content {
-            Content::Start(start) => {
+            PipeEvent::Start(start) => {
                 if let Some(process) = &mut layer.connected.process {
                     process.start = Some(start.clone());
                 }
                 (layer.sink)(Unit::Connected(layer.id, layer.connected));
             }
-            Content::Exit(exit) => {
+            PipeEvent::Exit(exit) => {
                 if let Some(process) = &mut layer.connected.process {
                     process.exit = Some(*exit);
                 }
                 (layer.sink)(Unit::Connected(layer.id, layer.connected));
             }
-            Content::Data(pipe, bytes) => self.piece(layer, *pipe, Piece::Data(bytes), packet),
-            Content::Lost(pipe, bytes) => self.piece(layer, *pipe, Piece::Gap(*bytes), packet),
-            Content::EndOfFile(pipe) => self.piece(layer, *pipe, Piece::End(Ending::Finished), packet),
+            PipeEvent::Data(pipe, bytes) => self.piece(layer, *pipe, Piece::Data(bytes), packet),
+            PipeEvent::Lost(pipe, bytes) => self.piece(layer, *pipe, Piece::Gap(*bytes), packet),
+            PipeEvent::EndOfFile(pipe) => self.piece(layer, *pipe, Piece::End(Ending::Finished), packet),
         }
     }
 

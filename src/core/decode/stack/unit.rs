@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::Process;
-use crate::capture::{PacketNumber, Part, Provenance, Span, StreamId, Time};
+use crate::capture::{PacketNumber, Provenance, Span, StreamId, StreamPart, Time};
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::raw::Raw;
 use crate::decode::stream::Stream;
@@ -46,7 +46,7 @@ pub enum Unit<'a> {
     /// A stream was opened. For a store.
     Stream(Stream),
     /// Part of such a stream that nothing asks for again. For a store.
-    Part(ConnectionId, StreamId, Part),
+    Part(ConnectionId, StreamId, StreamPart),
     /// Bytes of such a stream that TLS carried, from this offset on, secrets masked. For a store.
     Plaintext(ConnectionId, StreamId, u64, Vec<u8>),
     /// The TLS secrets that opened a connection, as lines of a key log; only where secrets are to be kept.

@@ -1,4 +1,4 @@
-//! Streams of events that were open before the capture began: each on a connection of its own, chunk by chunk.
+//! Tests of event streams that were open before the capture began, each on a connection of its own.
 
 use super::*;
 
@@ -16,12 +16,12 @@ fn log() -> String {
     chunk(r#"{"jsonrpc":"2.0","method":"notifications/message","params":{}}"#)
 }
 
-/// A request that is posted to the endpoint of a session of HTTP+SSE, which accepts it.
+/// A request that is posted to the endpoint of an HTTP+SSE session and accepted.
 fn asked(session: &str, id: u32) -> [String; 2] {
     [ask(id, "ping").replace("session_id=a", &format!("session_id={session}")), "< 202".into()]
 }
 
-/// What is posted in a session of Streamable HTTP, and accepted.
+/// A notification that is posted in a Streamable HTTP session and accepted.
 fn noted(session: &str) -> [String; 2] {
     let note = r#"{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}"#;
     [post(&format!("Mcp-Session-Id: {session}\n"), note), "< 202".into()]
@@ -31,7 +31,7 @@ fn on(connection: u32, steps: &[String]) -> Vec<String> {
     [&[format!("@ {connection}")][..], steps].concat()
 }
 
-/// For each message its id or method, its session, and the id of what it answers.
+/// For each message its id or method, its session, and the id of the request that it answers.
 fn said(steps: &[Vec<String>]) -> Vec<(String, u32, Option<String>)> {
     let told = messages(&steps.concat());
     let pairs = pairs(&told);
@@ -64,7 +64,7 @@ fn a_stream_whose_announcement_was_lost_is_known_by_its_answers() {
 fn answers_that_two_sessions_wait_for_are_nobodys() {
     let steps = [on(1, &asked("a", 5)), on(2, &asked("b", 5)), on(3, &[response(5)])];
     assert_eq!(said(&steps)[2], ("5".into(), 3, None));
-    // What comes later may tell.
+    // A later response decides.
     let later = [&steps[..], &[on(1, &asked("a", 6)), on(3, &[response(6)])]].concat();
     assert_eq!(said(&later)[4], ("6".into(), 1, Some("6".into())));
 }
@@ -85,7 +85,7 @@ fn a_stream_that_was_open_before_belongs_to_no_session_that_begins() {
     assert_eq!(homes(&[on(2, &[log()]), on(1, &begin)]), [1, 2, 2]);
 }
 
-/// Its request was lost, and who else would have it.
+/// The request was lost, and only one session can have sent it.
 #[test]
 fn an_answer_without_its_request_belongs_to_the_only_session() {
     let begun = session("2025-06-18", &[]);
@@ -94,7 +94,7 @@ fn an_answer_without_its_request_belongs_to_the_only_session() {
     assert_eq!(said(&[on(1, &begin), on(2, &[answer])])[2], ("5".into(), 1, None));
 }
 
-/// It was asked for on that stream, before the capture began: the id says nothing.
+/// The request was sent on that stream before the capture began, so the id proves nothing.
 #[test]
 fn an_answer_on_the_stream_of_a_request_that_was_not_seen_has_none() {
     let asks = post("Mcp-Session-Id: a\n", r#"{"jsonrpc":"2.0","id":5,"method":"ping"}"#);
@@ -115,14 +115,14 @@ fn an_event_of_which_the_beginning_was_not_captured_is_none() {
     assert_eq!(homes(&[on(1, &noted("a")), on(2, &[others.clone(), others, log()])]), [1, 1]);
 }
 
-/// The text of a request was lost, its head and its answer were not.
+/// The text of a request was lost, but not its head and its response.
 #[test]
 fn an_answer_whose_request_was_lost_belongs_to_the_session_that_its_head_names() {
     let handshake = session("2025-06-18", &[]);
     let lost = on(1, &[post("", "?"), json(200, "Mcp-Session-Id: a\n", &handshake[1][2..])]);
     assert_eq!(homes(&[lost.clone(), on(2, &noted("a"))]), [1, 1]);
     assert_eq!(homes(&[on(2, &noted("a")), lost.clone()]), [1, 1]);
-    // Neither what another client asks with that id, nor the session that it begins.
+    // Neither a request of another client with that id nor its session is meant.
     let other = on(3, &[post("", &handshake[0][2..])]);
     let told = said(&[other, lost, on(2, &noted("a"))]);
     let note = "notifications/roots/list_changed".to_owned();

@@ -1,4 +1,4 @@
-//! What a message says about its call, as the pipeline, the store and the filters all mean it.
+//! Values that the pipeline, the store and the filters read from the content of a message.
 
 use std::sync::{Arc, LazyLock};
 
@@ -8,21 +8,22 @@ use super::message::Message;
 use crate::decode::json::{Object, array, is_json};
 use crate::decode::jsonrpc::Kind;
 
-/// How a request was answered.
+/// The outcome of a request, read from its response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Status {
-    /// With a result.
+    /// A result without an error.
     Ok,
-    /// With a JSON-RPC error.
+    /// A JSON-RPC error.
     Error,
-    /// With a result that says that the tool failed (`isError`).
+    /// A result with `isError`: the tool failed.
     ToolError,
-    /// With a result of a tool that did its work and says no: a member of its data that is `false` (`NO`).
+    /// A result of a tool that worked, whose data is negative: a member named in
+    /// [`NEGATIVE_MEMBERS`] is `false`.
     Negative,
 }
 
 impl Status {
-    /// The word for it.
+    /// The word that filters and the store use.
     pub fn name(self) -> &'static str {
         match self {
             Status::Ok => "ok",
@@ -33,10 +34,10 @@ impl Status {
     }
 }
 
-/// How this message answers its request; `None` for what is no answer.
+/// The outcome that a response reports; `None` for a message that is no response.
 ///
-/// CallToolResult: "isError?: boolean — Whether the tool call ended in an error. If not set, this is assumed to be
-/// false". No other result has such a member, so the request need not be known.
+/// CallToolResult: "isError?: boolean — Whether the tool call ended in an error. If not set, this
+/// is assumed to be false". No other result has such a member, so the request need not be known.
 pub fn status(message: &Message) -> Option<Status> {
     match message.kind {
         Kind::Error => Some(Status::Error),
@@ -44,7 +45,7 @@ pub fn status(message: &Message) -> Option<Status> {
             let result = body(message);
             Some(match message.method.as_deref() {
                 _ if result.get("isError") == Some("true") => Status::ToolError,
-                Some("tools/call") if says_no(&result) => Status::Negative,
+                Some("tools/call") if is_negative(&result) => Status::Negative,
                 _ => Status::Ok,
             })
         }
@@ -52,51 +53,57 @@ pub fn status(message: &Message) -> Option<Status> {
     }
 }
 
-/// Members by which the data of a tool's result says no, where they are `false`.
-pub const NO: [&str; 3] = ["found", "exists", "success"];
+/// Members that make the data of a tool's result negative where they are `false`.
+pub const NEGATIVE_MEMBERS: [&str; 3] = ["found", "exists", "success"];
 
-/// Results longer than this say more than no.
-const SHORT: usize = 4_096;
+/// Bytes of a result beyond which it is not searched. A longer result holds more than
+/// a negative answer.
+const LONGEST_NEGATIVE: usize = 4_096;
 
-/// Whether the data of a tool's result says no: `structuredContent`, or the one text that is a JSON object (server/tools "Structured
-/// Content": "a tool that returns structured content SHOULD also return the serialized JSON in a TextContent block").
-fn says_no(result: &Object<'_>) -> bool {
-    // Results are many and these words are rare in them: they are looked for before what a result holds is unescaped and read.
-    static WORDS: LazyLock<[Finder<'_>; NO.len()]> = LazyLock::new(|| NO.map(Finder::new));
+/// Whether the data of a tool's result is negative. The data is `structuredContent`, or the only
+/// text where that is a JSON object (server/tools "Structured Content": "a tool that returns
+/// structured content SHOULD also return the serialized JSON in a TextContent block").
+fn is_negative(result: &Object<'_>) -> bool {
+    // Results are many, and these words are rare in them. A search for the words is cheaper than
+    // unescaping and parsing.
+    static WORDS: LazyLock<[Finder<'_>; NEGATIVE_MEMBERS.len()]> = LazyLock::new(|| NEGATIVE_MEMBERS.map(Finder::new));
     let text = result.json().as_bytes();
-    if text.len() > SHORT || !WORDS.iter().any(|word| word.find(text).is_some()) {
+    if text.len() > LONGEST_NEGATIVE || !WORDS.iter().any(|word| word.find(text).is_some()) {
         return false;
     }
-    let no = |data: &str| {
+    let is_negative = |data: &str| {
         let data = Object::read(data);
-        NO.iter().any(|name| data.get(name) == Some("false"))
+        NEGATIVE_MEMBERS.iter().any(|name| data.get(name) == Some("false"))
     };
     match (result.get("structuredContent"), array(result.get("content").unwrap_or_default(), 2).as_slice()) {
-        (Some(data), _) => no(data),
-        (None, [only]) => Object::read(only).text("text").is_some_and(|text| is_json(&text) && no(text.trim())),
+        (Some(data), _) => is_negative(data),
+        (None, [only]) => {
+            Object::read(only).text("text").is_some_and(|text| is_json(&text) && is_negative(text.trim()))
+        }
         (None, _) => false,
     }
 }
 
-/// Bytes of a tool's name: names are for people, and a store keeps one with each message.
-const NAME: usize = 200;
+/// Bytes of a tool name that are stored with each message. Longer names are cut: names
+/// are for people.
+const TOOL_NAME_BYTES: usize = 200;
 
-/// The tool that a `tools/call` calls, cut to 200 bytes; for the answer see the request that it answers.
+/// The name of the tool that a `tools/call` request calls, cut to 200 bytes.
 pub fn tool(message: &Message) -> Option<Arc<str>> {
     if message.method.as_deref() != Some("tools/call") {
         return None;
     }
     let name = body(message).text("name")?;
-    Some(name[..name.floor_char_boundary(NAME)].into())
+    Some(name[..name.floor_char_boundary(TOOL_NAME_BYTES)].into())
 }
 
-/// The members of `params`, `result` or `error`: of whichever makes the message what it is.
+/// The members of `params`, `result` or `error`, whichever the message has.
 pub fn body(message: &Message) -> Object<'_> {
     let text = message.envelope.place_of_body().and_then(|place| message.raw.part(place));
     text.map(|text| Object::indexed(text, &message.envelope.body)).unwrap_or_default()
 }
 
-/// The text of `params`, `result` or `error`, from where the envelope says it stands.
+/// The text of the member `params`, `result` or `error`.
 pub fn part<'a>(message: &'a Message, name: &str) -> Option<&'a str> {
     let envelope = &message.envelope;
     let range = match name {
@@ -113,13 +120,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_says_no_is_the_data_of_a_short_result() {
+    fn only_the_data_of_a_short_result_can_be_negative() {
         for no in [
             r#"{"content":[],"structuredContent":{"found":false,"id":7}}"#,
             r#"{"content":[{"type":"text","text":"{\"found\": false}"}],"isError":false}"#,
             r#"{"content":[{"type":"text","text":" {\"success\":false}\n"}]}"#,
         ] {
-            assert!(says_no(&Object::read(no)), "{no}");
+            assert!(is_negative(&Object::read(no)), "{no}");
         }
         for other in [
             r#"{"content":[],"structuredContent":{"found":true}}"#,
@@ -129,9 +136,9 @@ mod tests {
             r#"{"content":[{"type":"text","text":"{\"found\":false}"},{"type":"text","text":"but"}]}"#,
             "7",
         ] {
-            assert!(!says_no(&Object::read(other)), "{other}");
+            assert!(!is_negative(&Object::read(other)), "{other}");
         }
-        let long = format!(r#"{{"structuredContent":{{"found":false}},"x":"{}"}}"#, "x".repeat(SHORT));
-        assert!(!says_no(&Object::read(&long)));
+        let long = format!(r#"{{"structuredContent":{{"found":false}},"x":"{}"}}"#, "x".repeat(LONGEST_NEGATIVE));
+        assert!(!is_negative(&Object::read(&long)));
     }
 }
