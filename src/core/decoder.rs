@@ -22,9 +22,9 @@ pub struct Options {
 ///
 /// # Provenance
 ///
-/// The [`Span`] of a message is an address in a stream: an HTTP body, the data of server-sent
-/// events, or a pipe. [`Decoder::parents`] returns the parts of the stream with their origins.
-/// [`Decoder::packet_ranges`] follows the origins down to packets.
+/// The [`Span`] of a message is an address in a stream. That is an HTTP body, the data of
+/// server-sent events, or a pipe. [`Decoder::parents`] returns the parts of the stream with their
+/// origins. [`Decoder::packet_ranges`] follows the origins down to packets.
 ///
 /// A query is possible from the moment an event is returned. The decoder retains the latest
 /// [`Limits::retained_parts`] parts that decoding needs no longer; older parts are discarded. Each

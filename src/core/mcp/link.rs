@@ -12,8 +12,8 @@ pub enum Why {
     /// Its `requestState` is the one that an earlier response asked to be sent back (2026-07-28
     /// basic/patterns/mrtr).
     RequestState,
-    /// The message repeats a request together with the input that the response required. There was no
-    /// `requestState`.
+    /// The message repeats a request together with the input that the response required. There was
+    /// no `requestState`.
     InputResponses,
     /// Its `taskId`, or the `taskId` in its `_meta`, names the task that an
     /// earlier response created.

@@ -207,7 +207,8 @@ impl Operations {
         if let Some((previous, operation)) = self.only_match(requester, message.exchange, is_shared, fits) {
             return Some(Link { operation, previous, why: Why::Progress });
         }
-        // "the progressToken provided in the original request remains valid … until the task reaches a terminal status" (2025-11-25).
+        // "the progressToken provided in the original request remains valid … until the task
+        // reaches a terminal status" (2025-11-25).
         let is_open = self.requests.values().any(|request| request.sender == requester && fits(request));
         let origin = self.token_origin(Token::Progress(requester, token)).filter(|_| !is_open)?;
         Some(origin.link(Why::Progress))

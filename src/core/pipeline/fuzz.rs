@@ -70,13 +70,17 @@ pub fn fuzz_stack(data: &[u8]) {
 /// If a property does not hold.
 pub fn fuzz_packets(packets: &[Observed], secrets: &[u8]) {
     let capture = Capture { packets, secrets };
-    let told = run(&capture, Detail::Store, false);
-    assert_same(&settled(&told), &settled(&run(&capture, Detail::Store, true)), "ticks changed something");
+    let stored = run(&capture, Detail::Store, false);
+    assert_same(
+        &without_tick_effects(&stored),
+        &without_tick_effects(&run(&capture, Detail::Store, true)),
+        "ticks changed something",
+    );
     let shown = |event: &&Event| matches!(event, Event::Message(_) | Event::Exchange(_) | Event::Finding(_));
     let printed = run(&capture, Detail::Messages, false);
-    let (told, printed): (Vec<_>, Vec<_>) =
-        (told.iter().filter(shown).collect(), printed.iter().filter(shown).collect());
-    assert_same(&told, &printed, "a store was told something else than a printer");
+    let (stored, printed): (Vec<_>, Vec<_>) =
+        (stored.iter().filter(shown).collect(), printed.iter().filter(shown).collect());
+    assert_same(&stored, &printed, "a store was told something else than a printer");
 }
 
 /// A whole capture.
@@ -127,7 +131,7 @@ fn assert_bounded(pipeline: &Pipeline) {
 
 /// The events without sessions and open exchanges, and the last record of each session. Ticks
 /// decide how often those are emitted.
-fn settled(events: &[Event]) -> (Vec<&Event>, BTreeMap<SessionNumber, &Session>) {
+fn without_tick_effects(events: &[Event]) -> (Vec<&Event>, BTreeMap<SessionNumber, &Session>) {
     let mut sessions = BTreeMap::new();
     let mut others = Vec::new();
     for event in events {

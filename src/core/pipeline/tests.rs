@@ -60,7 +60,7 @@ fn events_behind_a_held_message_are_bounded_and_not_lost() {
 }
 
 #[test]
-fn an_answer_captured_before_its_question_waits_for_it() {
+fn a_response_captured_before_its_request_waits_for_it() {
     let told = messages(&opened(&[&[answer(1), "@ 2".into(), ask(1, "tools/list"), "< 202".into()]]));
     assert_eq!(pairs(&told), [("0", None), ("0", Some("0")), ("1", None), ("1", Some("1"))]);
     assert_eq!(told[3].method.as_deref(), Some("tools/list"));
@@ -102,7 +102,7 @@ fn progress_and_cancellations_captured_before_their_request_wait_for_it() {
 
 /// A stream may stay open for hours. A reader of the store sees it meanwhile.
 #[test]
-fn an_exchange_that_is_open_when_the_clock_is_told_is_told_to_a_store_as_far_as_it_went() {
+fn an_exchange_that_is_open_at_a_tick_is_emitted_for_a_store() {
     let steps = opened(&[&["@ 2".into(), ask(1, "ping"), "< 202".into(), "@ 0".into(), answer(1)]]);
     let said = |detail, ticks| {
         let events = told(&steps, PipelineConfig { detail, ..PipelineConfig::default() }, ticks);
@@ -122,7 +122,7 @@ fn an_exchange_that_is_open_when_the_clock_is_told_is_told_to_a_store_as_far_as_
 }
 
 #[test]
-fn an_answer_to_nothing_is_told_alone_and_a_second_one_at_once() {
+fn a_response_without_a_request_is_emitted_alone_and_a_second_one_at_once() {
     let second = [answer(0), "@ 2".into(), ask(0, "ping"), "< 202".into()];
     let told = messages(&opened(&[&second]));
     assert_eq!(pairs(&told)[2..], [("0", None), ("0", None)], "the next question is another");
@@ -142,7 +142,7 @@ fn requests_captured_before_the_endpoint_is_announced_belong_to_its_session() {
 
 /// A server may redirect after the head, while the text of the request is still in transit.
 #[test]
-fn what_is_redirected_before_it_came_is_asked_again_in_its_session() {
+fn a_request_redirected_before_its_text_stays_in_its_session() {
     let body = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"n","version":"1"}}}"#;
     let head =
         format!(">_POST /mcp HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());
@@ -163,7 +163,7 @@ fn what_is_redirected_before_it_came_is_asked_again_in_its_session() {
 /// `initialize` that began it, and a response precedes its request. Another client
 /// begins another session meanwhile.
 #[test]
-fn a_session_met_by_its_id_is_the_one_that_an_initialize_began() {
+fn a_session_opened_by_its_id_is_the_one_of_a_later_initialize() {
     let id = "Mcp-Session-Id: a\n";
     let named = |body: &str| post(id, body);
     let begin = |id: &str| {
@@ -246,7 +246,7 @@ fn a_session_named_before_its_id_was_assigned_is_the_one_that_gets_it() {
 /// Two clients of one host use a server of both eras. The requests of the client without
 /// `initialize` do not join the session of the other.
 #[test]
-fn clients_of_two_eras_behind_one_address_are_apart() {
+fn clients_of_two_eras_at_one_address_have_separate_sessions() {
     let handshake = session("2025-11-25", &[]);
     let modern = |connection: u8, id: u8| {
         let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list","params":{}}}"#, modern(""));
@@ -264,7 +264,7 @@ fn clients_of_two_eras_behind_one_address_are_apart() {
 /// The connection of the `initialize` may be released later, because its beginning is not known at
 /// once. By its time it came first.
 #[test]
-fn an_initialize_that_is_told_late_begins_what_came_behind_it() {
+fn a_late_initialize_begins_the_session_of_earlier_requests() {
     let handshake = session("2025-06-18", &[]);
     let call = [
         "+ 1000".into(),
@@ -283,7 +283,7 @@ fn an_initialize_that_is_told_late_begins_what_came_behind_it() {
 
 /// Messages after a late `initialize` cause no finding.
 #[test]
-fn what_is_told_before_its_initialize_is_not_out_of_order() {
+fn messages_before_a_late_initialize_cause_no_finding() {
     let handshake = session("2025-03-26", &[]);
     let begins = ["@ 1".into(), post("", &handshake[0][2..]), json(200, "", &handshake[1][2..])];
     let goes_on = [
@@ -326,7 +326,7 @@ fn what_is_told_before_its_initialize_is_not_out_of_order() {
 /// HTTP+SSE streams differ only in their endpoints. A stream whose endpoint was lost does not join
 /// another stream's session.
 #[test]
-fn a_stream_without_its_endpoint_is_nobody_elses() {
+fn a_stream_without_its_endpoint_joins_no_other_session() {
     let event = "<_event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{}}\n\n";
     let other = ["@ 7".into(), "> GET /sse".into(), STREAM.into(), event.into(), event.into()];
     let told = messages(&opened(&[&[event.into()], &other]));
@@ -335,7 +335,7 @@ fn a_stream_without_its_endpoint_is_nobody_elses() {
 }
 
 #[test]
-fn packets_that_were_dropped_are_told_of_with_their_times() {
+fn dropped_packets_are_reported_with_their_times() {
     let mut pipeline = Pipeline::new(PipelineConfig::default());
     let mut told = Vec::new();
     let times = (Time(0), Time(1_500_000_000));

@@ -259,7 +259,7 @@ fn an_elicitation_by_url_and_its_end() {
 }
 
 #[test]
-fn many_are_open_and_the_oldest_are_forgotten() {
+fn the_oldest_of_many_open_requests_are_evicted() {
     let mut steps = Vec::new();
     for id in 0..2 * OPEN {
         steps.push(format!(r#"> {{"id":{id},"method":"tools/list"}}"#));

@@ -97,7 +97,7 @@ fn a_message_behind_many_other_exchanges_is_followed_to_its_packets() {
 }
 
 #[test]
-fn a_session_that_joins_a_connection_late_is_told_of_all_its_bytes() {
+fn a_session_that_joins_a_connection_late_counts_all_its_bytes() {
     let steps = [(SYN[0], ""), (SAY[0], &request("/mcp")), (SAY[0], &request("/other")), (FIN[0], "")];
     assert_eq!(messages(&script(&steps)), [PING, PING]);
 }
@@ -140,7 +140,7 @@ fn sealed(flow: u8) -> Vec<(u8, Vec<u8>)> {
 /// Records that wait for secrets are discarded when other connections need the room. The connection
 /// ends then, not at the next tick.
 #[test]
-fn a_connection_that_is_given_up_for_others_is_over_at_once() {
+fn a_connection_evicted_for_others_ends_at_once() {
     let script = script(&(0..16).flat_map(|number| sealed(number % 3)).collect::<Vec<_>>());
     fuzz_stack(&script);
     let events = events_of(&script, Detail::Store);
