@@ -85,8 +85,8 @@ struct AboveTcp {
     processes: BTreeMap<ConnectionId, u32>,
 }
 
-/// The first connection id of a pipe. Ids of pipes count down from here; ids of TCP connections
-/// count up from 0.
+/// The first connection id of a pipe. Ids of pipes count down from here, and ids of TCP connections
+/// count up from 1, so they never meet.
 const FIRST_PIPE: u32 = u32::MAX - 1;
 
 impl Pipeline {

@@ -185,7 +185,7 @@ fn network<S: AsRef<str>>(steps: &[S]) -> Vec<Frame> {
         let (head, body) = text.split_once("\n\n").unwrap_or((text, ""));
         let (first, fields) = head.split_once('\n').unwrap_or((head, ""));
         let fields: String = fields.lines().filter(|line| !line.is_empty()).map(|line| format!("{line}\r\n")).collect();
-        let length = format!("PipeEvent-Length: {}\r\n\r\n", body.len());
+        let length = format!("Content-Length: {}\r\n\r\n", body.len());
         match mark {
             "> " => wire.send(port, 0, &format!("{first} HTTP/1.1\r\nHost: 10.0.0.2:8000\r\n{fields}{length}{body}")),
             "< " => wire.send(port, 1, &format!("HTTP/1.1 {first} Reason\r\n{fields}{length}{body}")),

@@ -26,8 +26,9 @@ struct ConnectionHoles {
 }
 
 impl Holes {
-    /// Takes a captured segment. It follows a hole, or its stream has no beginning so far. A
-    /// segment of one byte may be a keep-alive probe, which is never delivered.
+    /// Takes a captured segment, and notes a hole before it if bytes are missing there or if the
+    /// beginning of its stream is still awaited. A segment of one byte may be a keep-alive probe,
+    /// which is never delivered, so it notes no hole.
     pub(super) fn segment(&mut self, fact: &SegmentFact<'_>) {
         if fact.analysis.has(Analysis::PREVIOUS_NOT_CAPTURED) || fact.is_open && fact.length > 1 {
             let holes = self.open.entry(fact.connection).or_default();

@@ -90,7 +90,7 @@ impl<'c> EventChecker<'c> {
         match event {
             Event::Connection(connection) => {
                 let known = self.connections.entry(connection.id).or_default();
-                assert!(!known.closed, "events of a closed connection: {connection:?}");
+                assert!(!known.closed, "an event of a closed connection: {connection:?}");
             }
             Event::Claimed(connection) => {
                 let known = self.open(*connection);
@@ -115,11 +115,11 @@ impl<'c> EventChecker<'c> {
             }
             Event::Stream(Stream { id, connection, .. }) => {
                 assert!(self.open(*connection).claimed, "a stream nobody asked for: {event:?}");
-                assert!(self.streams.insert(*id, Vec::new()).is_none(), "events twice: {event:?}");
+                assert!(self.streams.insert(*id, Vec::new()).is_none(), "emitted twice: {event:?}");
             }
             Event::Part(stream, part) => self.part(*stream, *part),
             Event::Plaintext(stream, start, bytes) => {
-                assert!(self.streams.contains_key(stream), "bytes of a stream that was not events: {event:?}");
+                assert!(self.streams.contains_key(stream), "bytes of a stream that was not emitted: {event:?}");
                 assert!(start.checked_add(bytes.len() as u64).is_some());
             }
             Event::Keys(connection, _) => assert!(self.open(*connection).claimed),
@@ -129,7 +129,8 @@ impl<'c> EventChecker<'c> {
 
     /// A connection that was emitted and is not closed.
     fn open(&mut self, connection: ConnectionId) -> &mut ConnectionEvents {
-        let known = self.connections.get_mut(&connection).expect("a connection is events before anything of it");
+        let known =
+            self.connections.get_mut(&connection).expect("the record of a connection precedes its other events");
         assert!(!known.closed, "something of the closed connection {connection}");
         known
     }
@@ -147,7 +148,7 @@ impl<'c> EventChecker<'c> {
     fn message(&mut self, message: &Message) {
         self.messages += 1;
         assert_eq!(message.number.0, self.messages, "messages are numbered as they are complete");
-        assert!((1..=self.sessions).contains(&message.session.0), "a session is events before its messages");
+        assert!((1..=self.sessions).contains(&message.session.0), "the record of a session precedes its messages");
         assert_eq!(message.span.len(), message.raw.len() as u64, "{message:?}");
         assert!(message.raw.len() <= LIMITS.message);
         assert!(message.answers.is_none_or(|request| request < message.number), "an answer comes after its request");
@@ -183,7 +184,7 @@ impl<'c> EventChecker<'c> {
             }
             Origin::Missing => {}
         }
-        let parts = self.streams.get_mut(&stream).expect("a stream is events before its parts");
+        let parts = self.streams.get_mut(&stream).expect("a stream precedes its parts");
         assert!(parts.last().is_none_or(|last| last.end == part.start), "parts follow each other: {parts:?}, {part:?}");
         parts.push(part);
     }
@@ -193,7 +194,7 @@ impl<'c> EventChecker<'c> {
         assert_eq!(counts.messages, self.messages);
         assert_eq!(counts.packets, self.packets.len() as u64);
         let exchanges: Vec<u64> = self.exchanges.keys().map(|number| number.0).collect();
-        assert_eq!(exchanges, (1..=counts.exchanges).collect::<Vec<_>>(), "every exchange is events in the end");
+        assert_eq!(exchanges, (1..=counts.exchanges).collect::<Vec<_>>(), "every exchange is emitted in the end");
         if self.detail == Detail::Store {
             assert!(self.connections.values().all(|known| known.closed), "a connection was not closed");
             for event in &self.events {
@@ -225,7 +226,7 @@ impl<'c> EventChecker<'c> {
         let (mut bytes, mut packets) = (Vec::new(), Vec::new());
         let mut open = vec![span];
         while let Some(span) = open.pop() {
-            let parts = self.streams.get(&span.stream).expect("the streams of a message are events");
+            let parts = self.streams.get(&span.stream).expect("the streams of a message are emitted");
             let first = parts.partition_point(|part| part.end <= span.start);
             let parts = parts[first..].iter().take_while(|part| part.start < span.end);
             let parts: Vec<StreamPart> = parts.map(|part| clip(*part, span.start, span.end)).collect();
