@@ -76,7 +76,7 @@
 //! let ranges = decoder.packet_ranges(message.span);
 //! let numbers: Vec<u64> = ranges.iter().map(|range| range.packet.0).collect();
 //! assert_eq!(numbers, [2, 3]);
-//! let mut bytes = Vec::new();
+//! let mut bytes: Vec<u8> = Vec::new();
 //! for range in ranges {
 //!     let packet = &packets[range.packet.0 as usize - 1];
 //!     bytes.extend(&packet[range.start as usize..range.end as usize]);

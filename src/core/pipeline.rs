@@ -211,8 +211,8 @@ impl AboveTcp {
     /// Takes a pipe packet.
     fn pipe(&mut self, packet: &Packet<'_>, emit: &mut Emit<'_>) {
         let Some((process, content)) = pipe::decode(packet.data) else { return };
-        let known = self.pipes.get(&process).copied();
-        let id = match (&content, known) {
+        let open = self.pipes.get(&process).copied();
+        let id = match (&content, open) {
             // The operating system used the process id again.
             (PipeEvent::Start(_), Some(old)) => {
                 self.pipe_closed(old, emit);

@@ -35,7 +35,7 @@ mod tests {
     use super::fuzz_stack;
 
     #[test]
-    fn samples_keep_every_promise() {
+    fn samples_keep_all_properties() {
         let mut captures = 0;
         for sample in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/samples")).expect("samples is readable") {
             let capture = sample.expect("samples is readable").path().join("capture.pcapng");

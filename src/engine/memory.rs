@@ -72,10 +72,10 @@ mod tests {
 
     #[test]
     fn a_program_that_returned_memory_works_on() {
-        let kept = vec![7u8; 1 << 20];
+        let data = vec![7u8; 1 << 20];
         drop(vec![8u8; 64 << 20]);
         return_free_memory();
         release_code_pages();
-        assert!(kept.iter().all(|byte| *byte == 7));
+        assert!(data.iter().all(|byte| *byte == 7));
     }
 }

@@ -136,11 +136,11 @@ impl<S: Source + Send + 'static> Source for Queue<S> {
             if self.idle.elapsed() > IDLE_INTERVAL {
                 return Ok(Some(self.idle()));
             }
-            let waiting = self.batches.recv_timeout(self.patience.wait());
-            if waiting.is_ok() {
+            let received = self.batches.recv_timeout(self.patience.wait());
+            if received.is_ok() {
                 self.patience.begin_again();
             }
-            match waiting {
+            match received {
                 Ok(QueueEntry::Dropped(dropped)) => return Ok(Some(Item::Dropped(dropped))),
                 Ok(QueueEntry::Memory(batch)) => {
                     self.shared.batches.fetch_sub(1, Ordering::Relaxed);
@@ -210,7 +210,7 @@ impl QueueSender {
         if batch.is_empty() {
             return !last || self.send_dropped();
         }
-        let waiting = if self.shared.batches.load(Ordering::Relaxed) < BATCHES_IN_MEMORY {
+        let entry = if self.shared.batches.load(Ordering::Relaxed) < BATCHES_IN_MEMORY {
             self.shared.batches.fetch_add(1, Ordering::Relaxed);
             QueueEntry::Memory(mem::take(batch))
         } else if batch.bytes().len() < BATCH && !last {
@@ -225,7 +225,7 @@ impl QueueSender {
             self.shared.packets.fetch_add(packets, Ordering::Relaxed);
             QueueEntry::Disk(block, packets)
         };
-        self.send_dropped() && self.batches.send(waiting).is_ok()
+        self.send_dropped() && self.batches.send(entry).is_ok()
     }
 
     /// Sends the number of packets that were dropped before this point.
@@ -277,7 +277,7 @@ mod tests {
             match item {
                 Item::Packet(packet) => numbers.push(packet.number.0),
                 Item::Dropped(these) => {
-                    assert_eq!(numbers.last(), Some(&(these.times.0.0 as u64 - 1)), "said in its place");
+                    assert_eq!(numbers.last(), Some(&(these.times.0.0 as u64 - 1)), "reported in its place");
                     dropped = Some(dropped.map_or(these, |before: Dropped| before.and(these)));
                 }
                 _ => {}
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_neither_memory_nor_disk_hold_is_dropped_and_counted() {
+    fn packets_beyond_memory_and_disk_are_dropped_and_counted() {
         let folder = tempfile::tempdir().unwrap();
         let (numbers, dropped) = numbers(Overflow::new(&folder.path().join("missing"), true));
         let Dropped { packets, times: (first, last) } = dropped.unwrap();

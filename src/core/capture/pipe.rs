@@ -92,8 +92,8 @@ pub(crate) fn gap(offset: u64, lost: u64) -> u64 {
 }
 
 /// Appends a pipe packet to `out`.
-pub fn encode(process: u32, content: &PipeEvent<'_>, out: &mut Vec<u8>) {
-    let (kind, pipe) = match content {
+pub fn encode(process: u32, event: &PipeEvent<'_>, out: &mut Vec<u8>) {
+    let (kind, pipe) = match event {
         PipeEvent::Start(_) => (0, 0),
         PipeEvent::Data(pipe, _) => (1, *pipe as u8),
         PipeEvent::EndOfFile(pipe) => (2, *pipe as u8),
@@ -103,7 +103,7 @@ pub fn encode(process: u32, content: &PipeEvent<'_>, out: &mut Vec<u8>) {
     out.extend_from_slice(MAGIC);
     out.extend_from_slice(&[kind, pipe, 0, 0]);
     out.extend_from_slice(&process.to_le_bytes());
-    match content {
+    match event {
         PipeEvent::Start(start) => out.extend(serde_json::to_vec(start).unwrap_or_default()),
         PipeEvent::Data(_, bytes) => out.extend_from_slice(bytes),
         PipeEvent::EndOfFile(_) => {}
@@ -126,7 +126,7 @@ pub fn decode(data: &[u8]) -> Option<(u32, PipeEvent<'_>)> {
         _ => return None,
     };
     let process = u32::from_le_bytes(head[8..12].try_into().ok()?);
-    let content = match head[4] {
+    let event = match head[4] {
         0 => PipeEvent::Start(serde_json::from_slice(rest).ok()?),
         1 => PipeEvent::Data(pipe, rest),
         2 => PipeEvent::EndOfFile(pipe),
@@ -134,7 +134,7 @@ pub fn decode(data: &[u8]) -> Option<(u32, PipeEvent<'_>)> {
         4 => PipeEvent::Lost(pipe, u64::from_le_bytes(rest.try_into().ok()?)),
         _ => return None,
     };
-    Some((process, content))
+    Some((process, event))
 }
 
 #[cfg(test)]
@@ -142,9 +142,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_content_survives_the_round_trip() {
+    fn every_event_survives_the_round_trip() {
         let start = Start { command: vec!["node".into(), "ü".into()], name: Some("files".into()), directory: None };
-        for content in [
+        for event in [
             PipeEvent::Start(start),
             PipeEvent::Data(Pipe::Stdout, b"{}\n\xff"),
             PipeEvent::EndOfFile(Pipe::Stderr),
@@ -152,13 +152,13 @@ mod tests {
             PipeEvent::Lost(Pipe::Stdin, 1 << 40),
         ] {
             let mut bytes = Vec::new();
-            encode(4711, &content, &mut bytes);
-            assert_eq!(decode(&bytes), Some((4711, content)));
+            encode(4711, &event, &mut bytes);
+            assert_eq!(decode(&bytes), Some((4711, event)));
         }
     }
 
     #[test]
-    fn foreign_bytes_are_not_taken_for_a_pipe() {
+    fn other_bytes_are_no_pipe_packet() {
         assert_eq!(decode(b""), None);
         assert_eq!(decode(b"MTP1\x01\x03\0\0\0\0\0\0"), None, "a fourth pipe");
         assert_eq!(decode(b"MTP2\x01\x01\0\0\0\0\0\0"), None, "another magic");

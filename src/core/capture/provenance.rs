@@ -244,9 +244,9 @@ impl Provenance {
     pub fn packets(&self, span: Span) -> Vec<PacketNumber> {
         let mut packets: Vec<PacketNumber> = Vec::new();
         self.each_packet_range(span, &mut |range| {
-            let seen = packets.last() == Some(&range.packet)
+            let is_listed = packets.last() == Some(&range.packet)
                 || (packets.last() > Some(&range.packet) && packets.contains(&range.packet));
-            if !seen {
+            if !is_listed {
                 packets.push(range.packet);
             }
         });
@@ -260,8 +260,8 @@ impl Provenance {
         let mut open = vec![span];
         while let Some(span) = open.pop() {
             for part in self.parents(span) {
-                let known = found.entry(span.stream).or_default().entry(part.start).or_insert(part);
-                known.end = known.end.max(part.end);
+                let copy = found.entry(span.stream).or_default().entry(part.start).or_insert(part);
+                copy.end = copy.end.max(part.end);
                 match part.origin {
                     Origin::Copied { stream, offset } => {
                         open.push(Span { stream, start: offset, end: offset + (part.end - part.start) });
@@ -276,21 +276,21 @@ impl Provenance {
         Provenance { streams, ..Provenance::default() }
     }
 
-    /// Discards the parts of `stream` that end at or before `before`. Calls `keep` with each.
-    pub fn forget(&mut self, stream: StreamId, before: u64, mut keep: impl FnMut(StreamPart)) {
+    /// Discards the parts of `stream` that end at or before `before`. Calls `on_discard` with each.
+    pub fn forget(&mut self, stream: StreamId, before: u64, mut on_discard: impl FnMut(StreamPart)) {
         if let Some(record) = self.streams.get_mut(&stream) {
             while let Some(part) = record.parts.pop_front_if(|part| part.end <= before) {
                 self.retained.push(stream, part);
-                keep(part);
+                on_discard(part);
             }
         }
     }
 
-    /// Closes `stream`. Calls `keep` with each of its remaining parts.
-    pub fn close(&mut self, stream: StreamId, mut keep: impl FnMut(StreamPart)) {
+    /// Closes `stream`. Calls `on_discard` with each of its remaining parts.
+    pub fn close(&mut self, stream: StreamId, mut on_discard: impl FnMut(StreamPart)) {
         for part in self.streams.remove(&stream).into_iter().flat_map(|record| record.parts) {
             self.retained.push(stream, part);
-            keep(part);
+            on_discard(part);
         }
     }
 
@@ -340,20 +340,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_extracted_outlives_what_is_forgotten() {
+    fn extracted_parts_outlive_discarded_ones() {
         let (mut provenance, tcp, body) = two_chunks();
         let plain = provenance.open();
         provenance.append(plain, 300, Origin::Derived(Span { stream: body, start: 0, end: 100 }));
         let (part, whole) = (Span { stream: body, start: 30, end: 70 }, Span { stream: plain, start: 0, end: 300 });
         let wanted = [part, whole].map(|span| provenance.packets(span));
-        let kept = [part, whole].map(|span| provenance.extract(span));
+        let extracted = [part, whole].map(|span| provenance.extract(span));
         [tcp, body, plain].into_iter().for_each(|stream| provenance.close(stream, |_| {}));
-        assert_eq!([kept[0].packets(part), kept[1].packets(whole)], wanted);
-        assert_eq!(kept[0].packets(Span { start: 65, ..part }), [PacketNumber(17)]);
+        assert_eq!([extracted[0].packets(part), extracted[1].packets(whole)], wanted);
+        assert_eq!(extracted[0].packets(Span { start: 65, ..part }), [PacketNumber(17)]);
     }
 
     #[test]
-    fn the_latest_forgotten_parts_are_retained() {
+    fn the_latest_discarded_parts_are_retained() {
         let (mut provenance, tcp, body) = two_chunks();
         provenance.retain(4);
         let span = Span { stream: body, start: 10, end: 70 };
@@ -382,13 +382,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_is_handed_on_once() {
+    fn discarded_parts_are_reported_once() {
         let (mut provenance, tcp, _) = two_chunks();
-        let mut kept = Vec::new();
-        provenance.forget(tcp, 149, |part| kept.push(part));
-        assert_eq!(kept.len(), 1, "the second part is still needed for its last byte");
-        provenance.close(tcp, |part| kept.push(part));
-        assert_eq!(kept.iter().map(|part| part.end - part.start).sum::<u64>(), 200);
+        let mut discarded = Vec::new();
+        provenance.forget(tcp, 149, |part| discarded.push(part));
+        assert_eq!(discarded.len(), 1, "the second part is still needed for its last byte");
+        provenance.close(tcp, |part| discarded.push(part));
+        assert_eq!(discarded.iter().map(|part| part.end - part.start).sum::<u64>(), 200);
     }
 
     #[test]

@@ -107,12 +107,12 @@ impl Capabilities {
                 return ControlFlow::Continue(());
             }
             let path = if prefix.is_empty() { name.into_owned() } else { format!("{prefix}.{name}") };
-            if let Some((.., capability)) = TABLE.iter().find(|(who, known, _)| *who == declarer && *known == path) {
+            if let Some((.., capability)) = TABLE.iter().find(|(peer, name, _)| *peer == declarer && *name == path) {
                 self.bits |= 1 << *capability as u32;
             }
             let leads_on = path == "extensions"
-                || TABLE.iter().any(|(who, known, _)| {
-                    *who == declarer && known.strip_prefix(path.as_str()).is_some_and(|rest| rest.starts_with('.'))
+                || TABLE.iter().any(|(peer, name, _)| {
+                    *peer == declarer && name.strip_prefix(path.as_str()).is_some_and(|rest| rest.starts_with('.'))
                 });
             if leads_on {
                 self.walk(declarer, value, &path, depth + 1);
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_is_declared_unless_it_is_false() {
+    fn present_members_are_declared_unless_they_are_false() {
         let text = r#"{"tools":{"listChanged":false},"resources":{"subscribe":true},"logging":{},
             "tasks":{"requests":{"tools":{"call":{}}}},"extensions":{"a/b":{}},"sampling":{}}"#;
         let declared = Capabilities::read(Declarer::Server, text);

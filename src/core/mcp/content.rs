@@ -99,7 +99,7 @@ pub fn tool(message: &Message) -> Option<Arc<str>> {
 
 /// The members of `params`, `result` or `error`, whichever the message has.
 pub fn body(message: &Message) -> Object<'_> {
-    let text = message.envelope.place_of_body().and_then(|place| message.raw.part(place));
+    let text = message.envelope.place_of_body().and_then(|range| message.raw.part(range));
     text.map(|text| Object::indexed(text, &message.envelope.body)).unwrap_or_default()
 }
 

@@ -187,16 +187,16 @@ impl Operations {
         is_shared: bool,
         fits: impl Fn(&LinkableRequest) -> bool,
     ) -> Option<(MessageNumber, MessageNumber)> {
-        let only_match = |here: bool| {
+        let only_match = |same_exchange: bool| {
             let is_it = |request: &LinkableRequest| {
-                request.sender == sender && fits(request) && (!here || request.exchange == exchange)
+                request.sender == sender && fits(request) && (!same_exchange || request.exchange == exchange)
             };
             let mut fitting = self.requests.iter().filter(|(_, request)| is_it(request));
             let (number, request) = fitting.next()?;
             fitting.next().is_none().then_some((*number, request.operation))
         };
-        let here = exchange.and_then(|_| only_match(true));
-        here.or_else(|| only_match(false).filter(|_| exchange.is_none() || !is_shared))
+        let in_exchange = exchange.and_then(|_| only_match(true));
+        in_exchange.or_else(|| only_match(false).filter(|_| exchange.is_none() || !is_shared))
     }
 
     /// The link of a progress notification to its request.
@@ -348,12 +348,12 @@ impl Operations {
     fn store_token(&mut self, token: Token, operation: MessageNumber, message: &Message) {
         let origin = TokenOrigin { operation, by: message.number, time: message.time, ambiguous: false };
         let stale =
-            |known: &TokenOrigin| matches!(token, Token::Failure(_)) && message.time.since(known.time) > RETRY_TIME;
+            |earlier: &TokenOrigin| matches!(token, Token::Failure(_)) && message.time.since(earlier.time) > RETRY_TIME;
         match self.tokens.get_mut(&token) {
-            Some(known) if !stale(known) => return known.ambiguous = true,
-            Some(known) => {
-                self.by_age.remove(&(known.by, token));
-                *known = origin;
+            Some(earlier) if !stale(earlier) => return earlier.ambiguous = true,
+            Some(earlier) => {
+                self.by_age.remove(&(earlier.by, token));
+                *earlier = origin;
             }
             None => drop(self.tokens.insert(token, origin)),
         }

@@ -29,7 +29,7 @@ impl Revision {
 
     /// The revision of this name; `None` for a draft or anything else that was never published.
     pub fn named(name: &str) -> Option<Revision> {
-        Self::NAMES.iter().find(|(_, known)| *known == name).map(|(revision, _)| *revision)
+        Self::NAMES.iter().find(|(_, known_name)| *known_name == name).map(|(revision, _)| *revision)
     }
 
     /// The name in the protocol.

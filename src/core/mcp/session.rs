@@ -148,7 +148,7 @@ impl Session {
 
     /// The captured share of the bytes that were sent, from 0 to 1.
     pub fn completeness(&self) -> f64 {
-        let (seen, sent) = self.bytes;
-        if sent == 0 { 1.0 } else { seen as f64 / sent as f64 }
+        let (captured, sent) = self.bytes;
+        if sent == 0 { 1.0 } else { captured as f64 / sent as f64 }
     }
 }

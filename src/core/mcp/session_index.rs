@@ -221,8 +221,9 @@ impl SessionIndex {
             return self.by_connection.get(&evidence.connection).copied();
         }
         let key = evidence.client_target();
-        let here = self.by_connection.get(&evidence.connection).copied();
-        here.filter(|session| self.is_stateless(*session, &key) || self.omits_id(*session, &key))
+        let on_connection = self.by_connection.get(&evidence.connection).copied();
+        on_connection
+            .filter(|session| self.is_stateless(*session, &key) || self.omits_id(*session, &key))
             .or_else(|| self.by_target.get(&key).copied())
     }
 
@@ -242,8 +243,12 @@ impl SessionIndex {
             return None;
         }
         let key = evidence.client_target();
-        let here = self.by_connection.get(&evidence.connection).filter(|session| self.omits_id(**session, &key));
-        here.or_else(|| self.by_target.get(&key)).filter(|session| !self.awaiting_id.contains_key(session)).copied()
+        let on_connection =
+            self.by_connection.get(&evidence.connection).filter(|session| self.omits_id(**session, &key));
+        on_connection
+            .or_else(|| self.by_target.get(&key))
+            .filter(|session| !self.awaiting_id.contains_key(session))
+            .copied()
     }
 
     /// The session of a POST to the path of an HTTP+SSE stream or of its endpoint, with another
@@ -253,10 +258,11 @@ impl SessionIndex {
         if evidence.method != "POST" || evidence.accepts_events || evidence.session_id.is_some() {
             return None;
         }
-        let here = |stream: &&EndpointStream| stream.client == evidence.client.ip() && stream.server == evidence.server;
-        let mut open = self.streams.values().filter(here);
+        let of_this_client =
+            |stream: &&EndpointStream| stream.client == evidence.client.ip() && stream.server == evidence.server;
+        let mut open = self.streams.values().filter(of_this_client);
         let only = open.next()?;
-        let is_same_path = only.paths.iter().any(|near| near == path(&evidence.target));
+        let is_same_path = only.paths.iter().any(|stream_path| stream_path == path(&evidence.target));
         (is_same_path && open.all(|other| other.session == only.session)).then_some(only.session)
     }
 
@@ -267,7 +273,7 @@ impl SessionIndex {
             return None;
         }
         let mut candidates =
-            self.awaiting_id.iter().filter(|(_, waiting)| evidence.is_same_path(waiting)).map(|(session, _)| *session);
+            self.awaiting_id.iter().filter(|(_, target)| evidence.is_same_path(target)).map(|(session, _)| *session);
         let only = candidates.next()?;
         candidates.next().is_none().then_some(only)
     }
@@ -278,7 +284,7 @@ impl SessionIndex {
         let is_open = evidence.session.is_none() && !evidence.is_assigned;
         let Some(id) = evidence.session_id.as_ref().filter(|_| is_open) else { return false };
         self.by_session_id(evidence.server.port(), id).is_none()
-            && self.awaiting_id.values().any(|waiting| evidence.is_same_path(waiting))
+            && self.awaiting_id.values().any(|target| evidence.is_same_path(target))
     }
 
     fn is_stateless(&self, session: SessionNumber, key: &ClientTarget) -> bool {
@@ -321,7 +327,7 @@ impl SessionIndex {
         if let Some(key) = self.awaiting_id.remove(&session) {
             self.with_id.insert(session, key);
         }
-        self.by_target.retain(|_, known| *known != session);
+        self.by_target.retain(|_, other| *other != session);
         self.by_id.entry((port, id)).or_insert(session);
     }
 
@@ -408,15 +414,15 @@ impl SessionIndex {
         self.by_connection.remove(&connection);
     }
 
-    /// Forgets the sessions for which `gone` is true.
-    pub fn forget(&mut self, gone: impl Fn(SessionNumber) -> bool) {
-        self.by_id.retain(|_, session| !gone(*session));
-        self.by_endpoint.retain(|_, session| !gone(*session));
-        self.by_redirect.retain(|_, (session, _)| !gone(*session));
-        self.by_target.retain(|_, session| !gone(*session));
-        self.by_connection.retain(|_, session| !gone(*session));
-        self.awaiting_id.retain(|session, _| !gone(*session));
-        self.with_id.retain(|session, _| !gone(*session));
-        self.streams.retain(|_, stream| !gone(stream.session));
+    /// Forgets the sessions for which `is_gone` is true.
+    pub fn forget(&mut self, is_gone: impl Fn(SessionNumber) -> bool) {
+        self.by_id.retain(|_, session| !is_gone(*session));
+        self.by_endpoint.retain(|_, session| !is_gone(*session));
+        self.by_redirect.retain(|_, (session, _)| !is_gone(*session));
+        self.by_target.retain(|_, session| !is_gone(*session));
+        self.by_connection.retain(|_, session| !is_gone(*session));
+        self.awaiting_id.retain(|session, _| !is_gone(*session));
+        self.with_id.retain(|session, _| !is_gone(*session));
+        self.streams.retain(|_, stream| !is_gone(stream.session));
     }
 }

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_traceparent_looks_like() {
+    fn only_valid_traceparents_are_parsed() {
         let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         let read = TraceParent::read(good).expect("it is one");
         assert_eq!((&*read.trace, &*read.parent), ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"));

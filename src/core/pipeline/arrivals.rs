@@ -14,9 +14,9 @@
 //! [`Tracker::lacks_request`]). It is released after [`MESSAGES`] messages or [`PATIENCE`] of
 //! capture time at the latest.
 //!
-//! Later texts and events of its exchange are held too. The end of an exchange or a connection is
-//! held until its last text is released. Therefore the rules know everything about the exchange of
-//! a message, whenever the message is released.
+//! While the session of a text is not known, later texts and events of its exchange are held too.
+//! The end of an exchange or a connection is held until its last text is released. Therefore the
+//! rules know everything about the exchange of a message, whenever the message is released.
 
 pub mod held;
 mod holes;
@@ -385,8 +385,8 @@ impl Arrivals {
         }
         let answers_here = |held: &HeldItem| match &held.item {
             Item::Text(text) if held.exchange() == exchange && text.direction == Direction::ServerToClient => {
-                let home = tracker.session_of_text(&text.text(), &text.parsed, &text.connected);
-                home.is_none_or(|(_, transport)| transport != Transport::HttpSse)
+                let session = tracker.session_of_text(&text.text(), &text.parsed, &text.connected);
+                session.is_none_or(|(_, transport)| transport != Transport::HttpSse)
             }
             _ => false,
         };

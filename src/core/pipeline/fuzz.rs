@@ -80,7 +80,7 @@ pub fn fuzz_packets(packets: &[Observed], secrets: &[u8]) {
     let printed = run(&capture, Detail::Messages, false);
     let (stored, printed): (Vec<_>, Vec<_>) =
         (stored.iter().filter(shown).collect(), printed.iter().filter(shown).collect());
-    assert_same(&stored, &printed, "a store was told something else than a printer");
+    assert_same(&stored, &printed, "a store got other events than a printer");
 }
 
 /// A whole capture.
@@ -120,8 +120,8 @@ fn run(capture: &Capture<'_>, detail: Detail, ticks: bool) -> Vec<Event> {
 
 /// Asserts that memory is bounded by the open objects, and those by the limits.
 fn assert_bounded(pipeline: &Pipeline) {
-    let (connections, waiting) = (pipeline.above.stacks.open().count(), pipeline.above.stacks.lingering());
-    assert!(waiting <= LINGERING && connections <= 2 * LIMITS.connections + waiting, "{connections} connections");
+    let (connections, lingering) = (pipeline.above.stacks.open().count(), pipeline.above.stacks.lingering());
+    assert!(lingering <= LINGERING && connections <= 2 * LIMITS.connections + lingering, "{connections} connections");
     // Each connection has four streams: both directions of TCP and of TLS. Each exchange has five:
     // two bodies, as sent and as decoded, and the data of events.
     let most = connections * (4 + 5 * (LIMITS.pipelined + 2));
@@ -145,11 +145,11 @@ fn without_tick_effects(events: &[Event]) -> (Vec<&Event>, BTreeMap<SessionNumbe
 }
 
 /// As `assert_eq`, but shows only the lines that differ.
-fn assert_same<T: PartialEq + std::fmt::Debug>(one: &T, other: &T, what: &str) {
+fn assert_same<T: PartialEq + std::fmt::Debug>(one: &T, other: &T, problem: &str) {
     if one != other {
         let (one, other) = (format!("{one:#?}"), format!("{other:#?}"));
         let differs = one.lines().zip(other.lines()).position(|(one, other)| one != other).unwrap_or_default();
         let around = |text: &str| text.lines().skip(differs.saturating_sub(9)).take(19).collect::<Vec<_>>().join("\n");
-        panic!("{what}:\n{}\n--- or ---\n{}", around(&one), around(&other));
+        panic!("{problem}:\n{}\n--- or ---\n{}", around(&one), around(&other));
     }
 }

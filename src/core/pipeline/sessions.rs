@@ -412,10 +412,10 @@ impl Sessions {
     /// session that joins later gets all of them, so the moment of the call does not matter.
     pub(super) fn count_bytes(&mut self, id: ConnectionId, connected: &Connected) {
         let Some(state) = self.connections.get_mut(&id) else { return };
-        let [seen, lost] = [connected.seen, connected.lost]
+        let [captured, lost] = [connected.seen, connected.lost]
             .map(|sides| sides.iter().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes)));
-        for (session, seen, lost) in state.uncounted_bytes((seen, lost)) {
-            self.tracker.count_bytes(session, seen, lost);
+        for (session, captured, lost) in state.uncounted_bytes((captured, lost)) {
+            self.tracker.count_bytes(session, captured, lost);
         }
     }
 

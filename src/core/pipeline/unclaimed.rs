@@ -58,12 +58,12 @@ impl Unclaimed {
     /// Emits the buffered data, because a session claims the connection.
     pub(super) fn claim(&mut self, emit: &mut Emit<'_>) {
         let Unclaimed { streams, parts, plaintext, .. } = std::mem::take(self);
-        let known: FxHashSet<StreamId> = streams.iter().map(|stream| stream.id).collect();
+        let emitted: FxHashSet<StreamId> = streams.iter().map(|stream| stream.id).collect();
         streams.into_iter().for_each(|stream| emit(Event::Stream(stream)));
-        for (stream, part) in parts.into_iter().filter(|(stream, _)| known.contains(stream)) {
+        for (stream, part) in parts.into_iter().filter(|(stream, _)| emitted.contains(stream)) {
             emit(Event::Part(stream, part));
         }
-        for (stream, start, bytes) in plaintext.into_iter().filter(|(stream, ..)| known.contains(stream)) {
+        for (stream, start, bytes) in plaintext.into_iter().filter(|(stream, ..)| emitted.contains(stream)) {
             emit(Event::Plaintext(stream, start, bytes));
         }
     }

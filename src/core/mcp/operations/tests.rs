@@ -109,7 +109,7 @@ fn input_that_was_required_comes_with_the_same_request() {
 }
 
 #[test]
-fn a_task_and_what_is_asked_about_it() {
+fn a_task_and_the_requests_about_it() {
     let steps = [
         r#"> {"id":1,"method":"tools/call","params":{"name":"build","task":{"ttl":1}}}"#,
         r#"< {"id":1,"result":{"task":{"taskId":"t","status":"working"}}}"#,
@@ -137,7 +137,7 @@ fn a_task_and_what_is_asked_about_it() {
 }
 
 #[test]
-fn subscriptions_and_what_they_bring() {
+fn subscriptions_and_their_notifications() {
     let listens = [
         r#"> {"id":"l","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true}}}"#,
         r#"< {"method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"l"}}}"#,

@@ -28,7 +28,7 @@ use crate::mcp::session_index::ExchangeEvidence;
 
 /// The knowledge of the pipeline about input that may still arrive.
 pub trait ExpectedInput {
-    /// Whether another connection than `apart`, between the client's host and the server of the
+    /// Whether a connection other than `except`, between the client's host and the server of the
     /// exchange, may still turn out to have its beginning in the capture.
     fn may_begin(&self, evidence: &ExchangeEvidence, except: ConnectionId) -> bool;
 
@@ -154,24 +154,24 @@ impl Tracker {
             return false;
         };
         let state = session.and_then(|number| self.sessions.get(&number));
-        let asker = text.direction.reversed();
+        let requester = text.direction.reversed();
         request_references.any(|reference| match reference {
             // Within an exchange the request arrives first. Nothing has to be held there.
             RequestReference::Response(id) => {
                 matches!(scope, Scope::Session(_))
                     && state.is_none_or(|state| match was_held {
-                        true => !state.pairing.awaits(asker, id),
-                        false => !state.pairing.is_open_or_answered(asker, id),
+                        true => !state.pairing.awaits(requester, id),
+                        false => !state.pairing.is_open_or_answered(requester, id),
                     })
             }
             // Since 2026-07-28 servers cancel requests of clients too.
             RequestReference::Cancellation(id) => {
                 let is_open_or_answered =
-                    |asker| state.is_some_and(|state| state.pairing.is_open_or_answered(asker, id));
+                    |requester| state.is_some_and(|state| state.pairing.is_open_or_answered(requester, id));
                 !is_open_or_answered(Direction::ClientToServer) && !is_open_or_answered(Direction::ServerToClient)
             }
             RequestReference::Progress(token) => {
-                state.is_none_or(|state| !state.operations.may_have_progress_token(asker, token))
+                state.is_none_or(|state| !state.operations.may_have_progress_token(requester, token))
             }
         })
     }

@@ -12,8 +12,8 @@
 //! Otherwise the stream opens a session, called a stray. The first request between the two
 //! addresses joins the stray, unless it opens a session itself.
 //!
-//! A response on such a stream, except on HTTP+SSE, has no captured request: the request was sent
-//! in the same exchange.
+//! A response on such a stream, except on HTTP+SSE, has no captured request: its request was sent
+//! in the same exchange before the capture began, or was lost.
 
 use super::tracked_session::TrackedSession;
 use super::{Text, Tracker};

@@ -91,12 +91,12 @@ impl Tracker {
     }
 
     /// Counts bytes of a session's connections that were captured or lost.
-    pub fn count_bytes(&mut self, number: SessionNumber, seen: u64, lost: u64) {
+    pub fn count_bytes(&mut self, number: SessionNumber, captured: u64, lost: u64) {
         if let Some(state) = self.sessions.get_mut(&number) {
-            let (all_seen, all_sent) = &mut state.session.bytes;
-            *all_seen = all_seen.saturating_add(seen);
-            *all_sent = all_sent.saturating_add(seen).saturating_add(lost);
-            state.changed |= seen > 0 || lost > 0;
+            let (all_captured, all_sent) = &mut state.session.bytes;
+            *all_captured = all_captured.saturating_add(captured);
+            *all_sent = all_sent.saturating_add(captured).saturating_add(lost);
+            state.changed |= captured > 0 || lost > 0;
         }
     }
 

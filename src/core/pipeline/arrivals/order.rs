@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_stand_behind_later_ones_of_other_connections_make_doubt_for_a_while() {
+    fn packets_out_of_order_between_connections_make_the_order_doubtful_for_a_while() {
         assert!(!is_doubtful(&[]));
         assert!(!is_doubtful(&[(1, 1), (2, 2), (2, 1), (5, 3)]));
         assert!(!is_doubtful(&[(1, 1), (5, 1), (3, 1), (4, 1), (5, 2)]), "within a connection there is none");
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_late_makes_doubt_for_good() {
+    fn a_late_clock_makes_the_order_doubtful_for_good() {
         let mut order = Order { late: DELAY_TOLERANCE, ..Order::default() };
         assert!(!order.is_doubtful());
         order.late += 1;
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn what_processors_do_in_turns_makes_none() {
+    fn processors_that_take_turns_do_not_make_the_order_doubtful() {
         let mut order = Order::default();
         for (time, connection) in [(100_000, 1), (1, 2), (200_000, 1), (100_001, 2)] {
             order.packet(Time(time), ConnectionId(connection));

@@ -72,7 +72,7 @@ impl<'c> EventChecker<'c> {
                 assert_eq!(connection, exchange.connection, "an exchange stays on its connection");
                 for half in [&exchange.request, &exchange.response] {
                     assert!(half.packets.len() <= LIMITS.packets_listed, "packets listed");
-                    half.packets.iter().for_each(|packet| self.seen(*packet));
+                    half.packets.iter().for_each(|packet| self.assert_pushed(*packet));
                     assert!(half.head_start <= half.head_end);
                 }
             }
@@ -89,23 +89,23 @@ impl<'c> EventChecker<'c> {
     fn store_event(&mut self, event: &Event) {
         match event {
             Event::Connection(connection) => {
-                let known = self.connections.entry(connection.id).or_default();
-                assert!(!known.closed, "an event of a closed connection: {connection:?}");
+                let state = self.connections.entry(connection.id).or_default();
+                assert!(!state.closed, "an event of a closed connection: {connection:?}");
             }
             Event::Claimed(connection) => {
-                let known = self.open(*connection);
-                assert!(!std::mem::replace(&mut known.claimed, true), "claimed twice");
+                let state = self.open(*connection);
+                assert!(!std::mem::replace(&mut state.claimed, true), "claimed twice");
             }
             Event::Closed(connection) => self.open(*connection).closed = true,
             Event::Segment(segment) => self.segment(segment),
             Event::Secret { connection, side, start, end, .. } => {
                 assert!(start <= end);
-                let known = self.open(*connection);
+                let state = self.open(*connection);
                 // Packets of a connection that is not stored are buffered or discarded, so they can
                 // still be masked.
                 assert!(
-                    !known.claimed || known.cleared[side.index()] <= *start,
-                    "{event:?} may have been written: {known:?}"
+                    !state.claimed || state.cleared[side.index()] <= *start,
+                    "{event:?} may have been written: {state:?}"
                 );
             }
             Event::Cleared { connection, side, offset } => {
@@ -114,7 +114,7 @@ impl<'c> EventChecker<'c> {
                 *cleared = *offset;
             }
             Event::Stream(Stream { id, connection, .. }) => {
-                assert!(self.open(*connection).claimed, "a stream nobody asked for: {event:?}");
+                assert!(self.open(*connection).claimed, "a stream of an unclaimed connection: {event:?}");
                 assert!(self.streams.insert(*id, Vec::new()).is_none(), "emitted twice: {event:?}");
             }
             Event::Part(stream, part) => self.part(*stream, *part),
@@ -129,18 +129,18 @@ impl<'c> EventChecker<'c> {
 
     /// A connection that was emitted and is not closed.
     fn open(&mut self, connection: ConnectionId) -> &mut ConnectionEvents {
-        let known =
+        let state =
             self.connections.get_mut(&connection).expect("the record of a connection precedes its other events");
-        assert!(!known.closed, "something of the closed connection {connection}");
-        known
+        assert!(!state.closed, "an event of the closed connection {connection}");
+        state
     }
 
-    fn seen(&self, packet: PacketNumber) {
+    fn assert_pushed(&self, packet: PacketNumber) {
         assert!((1..=self.current.0).contains(&packet.0), "packet {packet} of {}", self.current);
     }
 
     fn captured(&self, range: PacketRange) -> &'c [u8] {
-        self.seen(range.packet);
+        self.assert_pushed(range.packet);
         let packet = &self.packets[range.packet.0 as usize - 1].data;
         packet.get(range.start as usize..range.end as usize).expect("a range lies in its packet")
     }
@@ -152,11 +152,11 @@ impl<'c> EventChecker<'c> {
         assert_eq!(message.span.len(), message.raw.len() as u64, "{message:?}");
         assert!(message.raw.len() <= LIMITS.message);
         assert!(message.answers.is_none_or(|request| request < message.number), "an answer comes after its request");
-        message.packets.iter().for_each(|packet| self.seen(*packet));
+        message.packets.iter().for_each(|packet| self.assert_pushed(*packet));
     }
 
     fn finding(&self, finding: &Finding) {
-        finding.packets.iter().for_each(|packet| self.seen(*packet));
+        finding.packets.iter().for_each(|packet| self.assert_pushed(*packet));
         assert!(finding.messages.iter().all(|message| (1..=self.messages).contains(&message.0)));
         assert!(finding.session.is_none_or(|session| (1..=self.sessions).contains(&session.0)));
         assert!(finding.span.is_none_or(|span| span.start <= span.end));
@@ -196,7 +196,7 @@ impl<'c> EventChecker<'c> {
         let exchanges: Vec<u64> = self.exchanges.keys().map(|number| number.0).collect();
         assert_eq!(exchanges, (1..=counts.exchanges).collect::<Vec<_>>(), "every exchange is emitted in the end");
         if self.detail == Detail::Store {
-            assert!(self.connections.values().all(|known| known.closed), "a connection was not closed");
+            assert!(self.connections.values().all(|state| state.closed), "a connection was not closed");
             for event in &self.events {
                 if let Event::Message(message) = event {
                     self.check_provenance(message);

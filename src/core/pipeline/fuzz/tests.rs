@@ -157,7 +157,7 @@ proptest! {
     }
 
     #[test]
-    fn damaged_scripts_keep_every_promise(
+    fn damaged_scripts_keep_all_properties(
         damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
     ) {
         for mut script in [call(), pipe_packet()] {
