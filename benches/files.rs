@@ -1,4 +1,4 @@
-//! How fast capture files are read: 64 MB in memory, packets of the sizes that MCP traffic has.
+//! The speed of reading capture files: 64 MB in memory, with packets of the sizes of MCP traffic.
 
 use divan::Bencher;
 use divan::counter::{BytesCount, ItemsCount};
@@ -8,7 +8,7 @@ use mcptap::source::{Item, Source};
 use mcptap_core::internal::capture::{LinkType, Packet, PacketNumber, Time};
 
 const SIZE: usize = 64 << 20;
-/// Acknowledgements, small messages, full segments: 593 bytes on average.
+/// Lengths of packets: acknowledgements, small messages, full segments. The average is 593 bytes.
 const LENGTHS: [usize; 5] = [66, 66, 320, 1_000, 1_514];
 
 fn main() {
@@ -51,7 +51,7 @@ fn pcapng() -> Vec<u8> {
     writer.finish().expect("memory takes everything")
 }
 
-/// Reads to the end; gives back packets and their bytes.
+/// Reads a file to the end. Returns the number of packets and of their bytes.
 fn read(file: &[u8]) -> (usize, usize) {
     let mut reader = Reader::new("bench", file);
     let (mut packets, mut bytes) = (0, 0);

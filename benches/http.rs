@@ -1,4 +1,5 @@
-//! Speed of the HTTP/1, server-sent events and line decoders, in bytes of input: `cargo bench --bench http`.
+//! The speed of the decoders of HTTP/1, server-sent events and lines, in bytes of input: `cargo
+//! bench --bench http`.
 
 use divan::counter::BytesCount;
 use divan::{Bencher, black_box};
@@ -23,7 +24,7 @@ const RESPONSE: &str = "HTTP/1.1 200 OK\r\ndate: Tue, 01 Jul 2025 10:00:00 GMT\r
 const MESSAGE: &str = "{\"jsonrpc\":\"2.0\",\"id\":17,\"result\":{\"content\":[{\"type\":\"text\",\"text\":\"The quick brown fox jumps over \
     the lazy dog, again and again, until the message is as long as messages of tools tend to be.\"}],\"isError\":false}}";
 
-/// A conversation in pieces of the length of a segment; with it the direction of each.
+/// A conversation in pieces of the length of a segment, each with its direction.
 fn segments(direction: Direction, text: &str, length: usize) -> Vec<(Direction, &[u8])> {
     text.as_bytes().chunks(length).map(|piece| (direction, piece)).collect()
 }
@@ -45,21 +46,21 @@ fn heads(bencher: Bencher<'_, '_>) {
     http1(bencher, &pieces);
 }
 
-/// Heads that are cut by segments of 100 bytes.
+/// Heads in segments of 100 bytes.
 #[divan::bench]
 fn heads_in_small_segments(bencher: Bencher<'_, '_>) {
     let text = REQUEST.repeat(1_000);
     http1(bencher, &segments(Direction::ClientToServer, &text, 100));
 }
 
-/// A head that comes byte by byte, up to the limit.
+/// A head in segments of one byte, up to the limit.
 #[divan::bench]
 fn head_in_drops(bencher: Bencher<'_, '_>) {
     let text = format!("GET / HTTP/1.1\r\n{}", "a: b\r\n".repeat(10_000));
     http1(bencher, &segments(Direction::ClientToServer, &text, 1));
 }
 
-/// One message a chunk.
+/// A chunked body with one message a chunk.
 #[divan::bench]
 fn chunks(bencher: Bencher<'_, '_>) {
     let chunk = format!("{:x}\r\ndata: {MESSAGE}\n\n\r\n", MESSAGE.len() + 8);
@@ -74,14 +75,14 @@ fn length(bencher: Bencher<'_, '_>) {
     http1(bencher, &segments(Direction::ServerToClient, &text, 1_448));
 }
 
-/// After a loss: text in which no message begins.
+/// Text without the beginning of a message, after a loss.
 #[divan::bench]
 fn search(bencher: Bencher<'_, '_>) {
     let text = format!("{MESSAGE}\n").repeat(4_000);
     http1(bencher, &segments(Direction::ServerToClient, &text, 1_448));
 }
 
-/// One message an event, one event a piece.
+/// Server-sent events with one message each, one event a segment.
 #[divan::bench(args = [1, 100])]
 fn events(bencher: Bencher<'_, '_>, messages: usize) {
     let event =

@@ -1,4 +1,5 @@
-//! Bytes a second of reading JSON-RPC envelopes and of writing message lines: `cargo bench --bench jsonrpc`.
+//! The speed of reading JSON-RPC envelopes and of writing message lines, in bytes a second: `cargo
+//! bench --bench jsonrpc`.
 
 use std::hint::black_box;
 
@@ -15,14 +16,16 @@ fn main() {
     divan::main();
 }
 
-/// A tools/list answer of about this many bytes: short members, many quotes, as servers send them.
+/// A `tools/list` response of about this many bytes: short members and many quotes, as
+/// servers send them.
 fn tools(bytes: usize) -> Vec<u8> {
     let tool = r#"{"name":"get_weather","description":"Current weather of a city, with its temperature in °C.","inputSchema":{"type":"object","properties":{"city":{"type":"string"},"days":{"type":"integer","minimum":1}},"required":["city"]}}"#;
     let list = vec![tool; (bytes / tool.len()).max(1)].join(",");
     format!(r#"{{"jsonrpc":"2.0","id":17,"result":{{"tools":[{list}]}}}}"#).into_bytes()
 }
 
-/// A tools/call answer of about this many bytes: one long text with JSON in it, as servers send it too.
+/// A `tools/call` response of about this many bytes: one long text that contains JSON, as servers
+/// send it too.
 fn text(bytes: usize) -> Vec<u8> {
     let line = r#"{\"city\": \"Quito\", \"temperature\": 17.5, \"summary\": \"light rain in the afternoon\"}\n"#;
     let lines = line.repeat((bytes / line.len()).max(1));
@@ -90,7 +93,7 @@ fn bench_write(bencher: Bencher, raw: Vec<u8>) {
     };
     let mut line = Vec::new();
     write_message(&mut line, &message);
-    // Bytes of output: what a reader of the lines receives.
+    // The bytes of output, which a reader of the lines receives.
     bencher.counter(BytesCount::new(line.len())).bench_local(|| {
         line.clear();
         write_message(&mut line, black_box(&message));

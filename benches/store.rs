@@ -1,7 +1,8 @@
-//! How fast a capture is stored, and how fast a page of it is shown.
+//! The speed of storing a capture, and of showing a page of it.
 //!
-//! The capture is made here: a session of calls over HTTP on keep-alive connections, with messages of 500 bytes to 4 KB in
-//! packets of 1,514 bytes, acknowledgments between, and everything the pipeline would say of it. Throughput is in bytes of packets.
+//! The capture is generated: one session of calls over HTTP on keep-alive connections. Messages
+//! have 500 bytes to 4 KB in packets of 1,514 bytes, with acknowledgments between. The events are
+//! those that the pipeline would emit. Throughput is in bytes of packets.
 
 use std::sync::Mutex;
 
@@ -10,7 +11,9 @@ use mcptap::source::Source;
 use mcptap::store::{
     CaptureId, CaptureInfo, CaptureKind, Key, Options, Page, Place, Reader, Scope, Selection, Stored, Summary, Writer,
 };
-use mcptap_core::internal::capture::{LinkType, Origin, Packet, PacketNumber, PacketRange, Part, Span, StreamId, Time};
+use mcptap_core::internal::capture::{
+    LinkType, Origin, Packet, PacketNumber, PacketRange, Span, StreamId, StreamPart, Time,
+};
 use mcptap_core::internal::decode::exchange::{Exchange, ExchangeNumber, Half};
 use mcptap_core::internal::decode::jsonrpc::{Envelope, Kind};
 use mcptap_core::internal::decode::tcp::{Analysis, Flags};
@@ -18,7 +21,7 @@ use mcptap_core::internal::decode::{ConnectionId, Direction, Side};
 use mcptap_core::internal::event::{Event, Segment, Stream, StreamKind};
 use mcptap_core::internal::mcp::{Carrier, Message, MessageNumber, Peers, Session, SessionNumber, Transport};
 
-/// The database of a million messages, made for the first that asks, removed in the end.
+/// The database of a million messages. The first user makes it, and the last one removes it.
 static MILLION: Mutex<Option<Place>> = Mutex::new(None);
 
 fn main() {
@@ -26,16 +29,16 @@ fn main() {
     *MILLION.lock().expect("nobody panicked") = None;
 }
 
-/// Calls of the capture.
+/// The calls of the capture.
 const CALLS: u64 = 10_000;
 
-/// Headers of Ethernet, IPv4 and TCP with timestamps.
+/// The bytes of the headers of Ethernet, IPv4 and TCP with timestamps.
 const HEAD: usize = 66;
 
-/// Which events are told, to see what each costs.
+/// Groups of events that are stored, to measure the cost of each.
 const PARTS: [&str; 4] = ["everything", "packets", "messages", "exchanges and provenance"];
 
-enum Told {
+enum StoreInput {
     Packet { time: Time, data: Vec<u8> },
     Event(Event),
 }
@@ -51,7 +54,7 @@ impl Random {
         self.0 % bound
     }
 
-    /// JSON text of about so many bytes: rows of names that repeat and values that do not.
+    /// JSON text of about this many bytes: rows with equal names and different values.
     fn json(&mut self, id: u64, bytes: usize) -> String {
         const WORDS: [&str; 24] = [
             "path",
@@ -92,25 +95,25 @@ impl Random {
     }
 }
 
-/// One side of a connection on its way.
-struct Sender {
+/// The state of one direction of a connection.
+struct DirectionState {
     stream: StreamId,
     offset: u64,
 }
 
-struct Recorder {
-    told: Vec<Told>,
+struct InputRecorder {
+    inputs: Vec<StoreInput>,
     packet: u64,
     bytes: u64,
 }
 
-impl Recorder {
+impl InputRecorder {
     fn event(&mut self, event: Event) {
-        self.told.push(Told::Event(event));
+        self.inputs.push(StoreInput::Event(event));
     }
 
-    /// Sends `payload` in segments; says in which packets.
-    fn send(&mut self, side: Side, sender: &mut Sender, payload: &[u8]) -> Vec<PacketNumber> {
+    /// Sends `payload` in segments. Returns their packets.
+    fn send(&mut self, side: Side, sender: &mut DirectionState, payload: &[u8]) -> Vec<PacketNumber> {
         let mut packets = Vec::new();
         let mut parts = Vec::new();
         for piece in payload.chunks(1_448) {
@@ -121,17 +124,17 @@ impl Recorder {
             data.extend_from_slice(piece);
             self.bytes += data.len() as u64;
             let end = data.len() as u32;
-            self.told.push(Told::Packet { time: Time(self.packet as i64 * 10_007), data });
+            self.inputs.push(StoreInput::Packet { time: Time(self.packet as i64 * 10_007), data });
             self.segment(side, packet, sender.offset, vec![PacketRange { packet, start: HEAD as u32, end }]);
             let next = sender.offset + piece.len() as u64;
             let origin = Origin::Packet { packet, offset: HEAD as u32 };
-            parts.push(Part { start: sender.offset, end: next, origin });
+            parts.push(StreamPart { start: sender.offset, end: next, origin });
             packets.push(packet);
             sender.offset = next;
             self.event(Event::Cleared { connection: ConnectionId(1), side, offset: next });
         }
         self.packet += 1;
-        self.told.push(Told::Packet { time: Time(self.packet as i64 * 10_007), data: vec![0; HEAD] });
+        self.inputs.push(StoreInput::Packet { time: Time(self.packet as i64 * 10_007), data: vec![0; HEAD] });
         self.segment(side.other(), PacketNumber(self.packet), 0, Vec::new());
         parts.into_iter().for_each(|part| self.event(Event::Part(sender.stream, part)));
         packets
@@ -168,15 +171,16 @@ fn session(messages: u64) -> Session {
     }
 }
 
-fn capture() -> (Vec<Told>, u64) {
+fn capture() -> (Vec<StoreInput>, u64) {
     let mut random = Random(88_172_645_463_325_252);
-    let mut recorder = Recorder { told: Vec::new(), packet: 0, bytes: 0 };
-    let mut senders = [Sender { stream: StreamId(1), offset: 0 }, Sender { stream: StreamId(2), offset: 0 }];
+    let mut recorder = InputRecorder { inputs: Vec::new(), packet: 0, bytes: 0 };
+    let mut senders =
+        [DirectionState { stream: StreamId(1), offset: 0 }, DirectionState { stream: StreamId(2), offset: 0 }];
     for side in [Side::First, Side::Second] {
         let id = senders[side.index()].stream;
         recorder.event(Event::Stream(Stream { id, connection: ConnectionId(1), kind: StreamKind::Tcp(side) }));
     }
-    recorder.event(Event::Keep(ConnectionId(1)));
+    recorder.event(Event::Claimed(ConnectionId(1)));
     for call in 1..=CALLS {
         let mut exchange = Exchange {
             number: ExchangeNumber(call),
@@ -200,7 +204,7 @@ fn capture() -> (Vec<Told>, u64) {
             recorder.event(Event::Stream(Stream { id: body, connection: ConnectionId(1), kind }));
             let end = raw.len() as u64;
             let origin = Origin::Copied { stream: sender.stream, offset: head_start + head.len() as u64 };
-            recorder.event(Event::Part(body, Part { start: 0, end, origin }));
+            recorder.event(Event::Part(body, StreamPart { start: 0, end, origin }));
             let half = Half {
                 fields: [
                     ("Content-Type", "application/json"),
@@ -251,10 +255,10 @@ fn capture() -> (Vec<Told>, u64) {
         }
         recorder.event(Event::Exchange(Box::new(exchange)));
     }
-    (recorder.told, recorder.bytes)
+    (recorder.inputs, recorder.bytes)
 }
 
-fn is_told(event: &Event, part: &str) -> bool {
+fn is_measured(event: &Event, part: &str) -> bool {
     match event {
         Event::Message(_) | Event::Session(_) => part == "messages",
         Event::Exchange(_) | Event::Stream(_) | Event::Part(..) => part == "exchanges and provenance",
@@ -262,21 +266,21 @@ fn is_told(event: &Event, part: &str) -> bool {
     }
 }
 
-/// Stores the capture; the time is that of one core, and does not hold the making of the events.
-fn store(place: &Place, told: impl IntoIterator<Item = Told>, part: &str) -> Writer {
+/// Stores the capture. The time is that of one core, without generating the events.
+fn store(place: &Place, inputs: impl IntoIterator<Item = StoreInput>, part: &str) -> Writer {
     let info = CaptureInfo { kind: CaptureKind::Import, source: "benchmark".into(), process: 1, started: Time(0) };
     let mut writer = Writer::create(place, &info, Options::default()).expect("a writer");
     let mut number = 0;
-    for told in told {
-        match told {
-            Told::Packet { time, data } => {
+    for input in inputs {
+        match input {
+            StoreInput::Packet { time, data } => {
                 number += 1;
                 let (number, original_length) = (PacketNumber(number), data.len() as u32);
                 let link = LinkType::ETHERNET;
                 writer.packet(&Packet { number, time, link, interface: 0, original_length, data: &data });
             }
-            Told::Event(event) if part == PARTS[0] || is_told(&event, part) => writer.event(event),
-            Told::Event(_) => {}
+            StoreInput::Event(event) if part == PARTS[0] || is_measured(&event, part) => writer.event(event),
+            StoreInput::Event(_) => {}
         }
     }
     writer.finish(&Summary::default()).expect("a database that can be written");
@@ -288,7 +292,7 @@ fn write(bencher: divan::Bencher<'_, '_>, part: &str) {
     bencher
         .counter(BytesCount::new(capture().1))
         .with_inputs(|| (Place::temporary().expect("a place"), capture().0))
-        .bench_local_values(|(place, told)| store(&place, told, part));
+        .bench_local_values(|(place, inputs)| store(&place, inputs, part));
 }
 
 #[divan::bench(sample_count = 5, sample_size = 1)]
@@ -301,20 +305,20 @@ fn write_to_a_file(bencher: divan::Bencher<'_, '_>) {
             next += 1;
             (Place::file(directory.path().join(format!("{next}.db"))), capture().0)
         })
-        .bench_local_values(|(place, told)| store(&place, told, PARTS[0]));
+        .bench_local_values(|(place, inputs)| store(&place, inputs, PARTS[0]));
 }
 
 #[divan::bench(sample_count = 5, sample_size = 1)]
 fn replay(bencher: divan::Bencher<'_, '_>) {
-    let (told, bytes) = capture();
-    let writer = store(&Place::temporary().expect("a place"), told, "packets");
+    let (inputs, bytes) = capture();
+    let writer = store(&Place::temporary().expect("a place"), inputs, "packets");
     bencher.counter(BytesCount::new(bytes)).bench_local(|| {
         let mut stored = Stored::open(writer.place(), Selection::Capture(CaptureId(1))).expect("packets");
         while stored.next().expect("a packet").is_some() {}
     });
 }
 
-/// A million messages, and a screen of them: at the beginning, in the middle, at the end.
+/// A million messages, and a screen of them at the beginning, in the middle and at the end.
 #[divan::bench_group(sample_count = 20, sample_size = 1)]
 mod a_million_messages {
     use super::*;
@@ -328,14 +332,18 @@ mod a_million_messages {
     }
 
     fn make() -> Place {
-        let message = capture().0.into_iter().find_map(|told| match told {
-            Told::Event(Event::Message(message)) => Some(message),
+        let message = capture().0.into_iter().find_map(|input| match input {
+            StoreInput::Event(Event::Message(message)) => Some(message),
             _ => None,
         });
         let message = message.expect("a message");
         let events = (1..=MESSAGES).map(|number| {
             let raw = format!(r#"{{"jsonrpc":"2.0","method":"ping","id":{number}}}"#).into();
-            Told::Event(Event::Message(Box::new(Message { number: MessageNumber(number), raw, ..(*message).clone() })))
+            StoreInput::Event(Event::Message(Box::new(Message {
+                number: MessageNumber(number),
+                raw,
+                ..(*message).clone()
+            })))
         });
         let place = Place::temporary().expect("a place");
         store(&place, events, PARTS[0]);

@@ -1,4 +1,4 @@
-//! Segments a second through the reassembler: `cargo bench --bench tcp`.
+//! The speed of the reassembler, in segments a second: `cargo bench --bench tcp`.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use mcptap_core::internal::capture::{Limits, PacketNumber, PacketRange, Time};
 use mcptap_core::internal::decode::tcp::{Delivery, Facts, Flags, Segment, SegmentFact, Sink, Tcp};
 use mcptap_core::internal::decode::{Anomaly, ConnectionId, Piece, Side};
 
-/// Counts bytes, so that nothing is optimised away.
+/// Counts bytes, so that the compiler cannot remove the work.
 #[derive(Default)]
 struct Counter(u64);
 
@@ -25,18 +25,18 @@ impl Sink for Counter {
     fn closed(&mut self, _: ConnectionId, _: &Facts) {}
 }
 
-/// How segments follow each other.
+/// The order of segments.
 #[derive(Clone, Copy)]
 struct Traffic {
     connections: u32,
     payload: usize,
-    /// Every so many data segments, two change places.
+    /// The number of data segments between two that are swapped.
     swapped: usize,
 }
 
 const ROUNDS: u32 = 200_000;
 
-/// Handshakes, then rounds of a data segment and its ACK, round robin over the connections.
+/// Handshakes, then data segments with their ACKs, in turn over the connections.
 fn run(traffic: Traffic, payload: &[u8]) -> u64 {
     let mut tcp = Tcp::new(Limits::default(), |_| true);
     let mut counter = Counter::default();

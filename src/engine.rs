@@ -1,4 +1,4 @@
-//! The one file that joins a source to the pipeline and to those who listen.
+//! Runs a source through a pipeline and passes the events to listeners.
 
 pub mod fuzz;
 mod memory;
@@ -15,44 +15,47 @@ use crate::event::Event;
 use crate::pipeline::{Input, Pipeline};
 use crate::source::{Item, Source};
 
-/// Who listens. An error ends the run.
+/// Receives the packets and events of a run. An error ends the run.
 pub trait Listener {
-    /// A packet, before the events it causes.
+    /// Takes a packet, before the events that it causes.
     fn packet(&mut self, _packet: &Packet<'_>) -> Result<()> {
         Ok(())
     }
 
-    /// An event.
+    /// Takes an event.
     fn event(&mut self, event: Event) -> Result<()>;
 
-    /// An event that another listener is to have: for whoever needs no copy of it.
-    fn hear(&mut self, event: &Event) -> Result<()> {
+    /// Takes a borrowed event; ownership goes to a later listener. A listener that needs
+    /// no copy implements it.
+    fn event_ref(&mut self, event: &Event) -> Result<()> {
         self.event(event.clone())
     }
 
-    /// The events of an input are all said.
-    fn settled(&mut self) -> Result<()> {
+    /// All events of an input were delivered.
+    fn after_input(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// Nothing comes for the moment: what is held back should be shown or written.
+    /// No input arrives at the moment. Buffered output should be shown or written.
     fn idle(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// Called now and then with the bytes read, and those there are.
+    /// Takes the bytes read so far, and the size of the source if it is known. Called after every
+    /// 4,096 packets.
     fn progress(&mut self, _read: u64, _total: Option<u64>) {}
 
-    /// No more is wanted.
+    /// Whether the listener needs no more events. Then the run ends.
     fn is_satisfied(&self) -> bool {
         false
     }
 }
 
-/// Packets between two looks at progress and at whether to stop.
-const LOOK: u64 = 4_096;
+/// Packets between two checks of `stop` and two reports of progress.
+const CHECK_INTERVAL: u64 = 4_096;
 
-/// Runs a source to its end, or until `stop`, and finishes the pipeline: what is open is completed as far as it goes.
+/// Runs a source to its end, or until `stop` is set. Then it ends the pipeline, which completes
+/// open exchanges and sessions as far as they were captured.
 pub fn run(
     source: &mut dyn Source,
     pipeline: &mut Pipeline,
@@ -63,53 +66,41 @@ pub fn run(
     let mut clock = Clock::default();
     let mut packets = 0u64;
     while failed.is_none() && !listener.is_satisfied() {
-        let input = match source.next()? {
-            None => break,
-            Some(Item::Packet(packet)) => {
+        let Some(item) = source.next()? else { break };
+        let input = match &item {
+            Item::Packet(packet) => {
                 packets += 1;
-                if packets.is_multiple_of(LOOK) && stop.load(Ordering::Relaxed) {
+                if packets.is_multiple_of(CHECK_INTERVAL) && stop.load(Ordering::Relaxed) {
                     break;
                 }
                 clock.set(packet.time);
-                listener.packet(&packet)?;
-                Input::Packet(packet)
+                listener.packet(packet)?;
+                Input::Packet(*packet)
             }
-            Some(Item::Secrets(secrets)) => Input::Secrets(secrets),
-            Some(Item::Damage(damage)) => {
-                pipeline.push(Input::Damage(&damage), &mut |event| note(&mut failed, listener.event(event)));
-                continue;
-            }
-            Some(Item::Dropped(dropped)) => {
-                pipeline.push(Input::Dropped(dropped), &mut |event| note(&mut failed, listener.event(event)));
-                continue;
-            }
-            Some(Item::Idle) => {
-                if stop.load(Ordering::Relaxed) {
-                    break;
-                }
-                let tick = Input::Tick(clock.now());
-                pipeline.push(tick, &mut |event| note(&mut failed, listener.event(event)));
-                listener.idle()?;
-                continue;
-            }
+            Item::Secrets(secrets) => Input::Secrets(secrets),
+            Item::Damage(damage) => Input::Damage(damage),
+            Item::Dropped(dropped) => Input::Dropped(*dropped),
+            Item::Idle if stop.load(Ordering::Relaxed) => break,
+            Item::Idle => Input::Tick(clock.now()),
         };
-        pipeline.push(input, &mut |event| note(&mut failed, listener.event(event)));
-        listener.settled()?;
-        if packets.is_multiple_of(LOOK) {
+        pipeline.push(input, &mut |event| keep_first_error(&mut failed, listener.event(event)));
+        if matches!(item, Item::Idle) {
+            listener.idle()?;
+            continue;
+        }
+        listener.after_input()?;
+        if packets.is_multiple_of(CHECK_INTERVAL) {
             let (read, total) = source.progress();
             listener.progress(read, total);
         }
     }
     if failed.is_none() {
-        pipeline.push(Input::End, &mut |event| note(&mut failed, listener.event(event)));
+        pipeline.push(Input::End, &mut |event| keep_first_error(&mut failed, listener.event(event)));
     }
-    match failed {
-        None => Ok(()),
-        Some(error) => Err(error),
-    }
+    failed.map_or(Ok(()), Err)
 }
 
-/// Two listeners: both hear everything. The second one gets the events themselves.
+/// Two listeners that both get everything. The second one gets ownership of the events.
 #[derive(Debug)]
 pub struct Both<A, B>(pub A, pub B);
 
@@ -120,18 +111,18 @@ impl<A: Listener, B: Listener> Listener for Both<A, B> {
     }
 
     fn event(&mut self, event: Event) -> Result<()> {
-        self.0.hear(&event)?;
+        self.0.event_ref(&event)?;
         self.1.event(event)
     }
 
-    fn hear(&mut self, event: &Event) -> Result<()> {
-        self.0.hear(event)?;
-        self.1.hear(event)
+    fn event_ref(&mut self, event: &Event) -> Result<()> {
+        self.0.event_ref(event)?;
+        self.1.event_ref(event)
     }
 
-    fn settled(&mut self) -> Result<()> {
-        self.0.settled()?;
-        self.1.settled()
+    fn after_input(&mut self) -> Result<()> {
+        self.0.after_input()?;
+        self.1.after_input()
     }
 
     fn idle(&mut self) -> Result<()> {
@@ -159,12 +150,12 @@ impl<L: Listener> Listener for Option<L> {
         self.as_mut().map_or(Ok(()), |listener| listener.event(event))
     }
 
-    fn hear(&mut self, event: &Event) -> Result<()> {
-        self.as_mut().map_or(Ok(()), |listener| listener.hear(event))
+    fn event_ref(&mut self, event: &Event) -> Result<()> {
+        self.as_mut().map_or(Ok(()), |listener| listener.event_ref(event))
     }
 
-    fn settled(&mut self) -> Result<()> {
-        self.as_mut().map_or(Ok(()), Listener::settled)
+    fn after_input(&mut self) -> Result<()> {
+        self.as_mut().map_or(Ok(()), Listener::after_input)
     }
 
     fn idle(&mut self) -> Result<()> {
@@ -180,13 +171,14 @@ impl<L: Listener> Listener for Option<L> {
     }
 }
 
-fn note(failed: &mut Option<anyhow::Error>, result: Result<()>) {
+fn keep_first_error(failed: &mut Option<anyhow::Error>, result: Result<()>) {
     if let (Err(error), None) = (result, &failed) {
         *failed = Some(error);
     }
 }
 
-/// Capture time while nothing is captured: that of the last packet, and what has gone since.
+/// The capture time while no packet arrives: the time of the last packet plus the
+/// time elapsed since.
 #[derive(Debug, Default)]
 struct Clock {
     last: Option<(Time, Option<Instant>)>,
@@ -197,7 +189,8 @@ impl Clock {
         self.last = Some((time, None));
     }
 
-    /// Counts from the first time that it is asked after a packet: asking the system at every packet would cost more than decoding some.
+    /// The time elapses from the first call after a packet. To ask the system at every packet would
+    /// take longer than to decode some packets.
     fn now(&mut self) -> Time {
         let Some((time, since)) = &mut self.last else { return Time(i64::MIN) };
         let since = since.get_or_insert_with(Instant::now);

@@ -1,19 +1,24 @@
 //! mcptap shows every MCP message on any transport, with proof down to the packet.
 //!
-//! Five nouns: a **packet** is what was observed; a **stream** is a run of bytes in one direction that knows where its bytes came from;
-//! a **message** is one JSON-RPC message, a range of bytes of a stream; a **session** is an MCP conversation with its messages and calls; a
-//! **finding** is something odd at a place.
+//! Five nouns:
+//!
+//! - A **packet** is one observed unit.
+//! - A **stream** is a run of bytes in one direction, with the origin of its bytes.
+//! - A **message** is one JSON-RPC message, a range of bytes of a stream.
+//! - A **session** is an MCP conversation with its messages and calls.
+//! - A **finding** is a place where traffic breaks a rule.
 //!
 //! ```text
-//!  source/            the crate mcptap-core                                            what people do with it
+//!  source/   the crate mcptap-core                                     for people
 //!  file ─┐
-//!  iface ┼─ Packet ─► packet ─► tcp ─► tls │ http1 ─► coding ─► sse ─┐
-//!  stdio ┘               │                                           ├─► jsonrpc ─► session ─► findings ─► store ─► cli tui export
-//!                        └──────────── lines (pipe) ─────────────────┘
+//!  iface ┼─► packet ─► tcp ─► tls │ http ─► coding ─► sse ─┐
+//!  stdio ┘      │                                          ├─► jsonrpc ─► session ─┐
+//!               └─────────── lines (pipe) ─────────────────┘                       │
+//!                                  cli, tui, export ◄─ store ◄─ findings ◄─────────┘
 //! ```
 //!
-//! The crate `mcptap-core` makes events of packets. This crate is the program around it: where packets come from, and what people do with events. `docs/architecture.md` is
-//! the guide.
+//! The crate `mcptap-core` turns packets into events. This crate is the program around it: sources
+//! of packets, and commands and views for people. `docs/architecture.md` is the guide.
 
 #![allow(
     rustdoc::private_intra_doc_links,
@@ -38,8 +43,8 @@ pub mod store;
 #[path = "../tests/support/mod.rs"]
 mod support;
 #[cfg(test)]
-#[path = "core/mcp/talk.rs"]
-mod talk;
+#[path = "core/mcp/test_messages.rs"]
+mod test_messages;
 #[cfg(feature = "tui")]
 pub mod tui;
 pub mod view;

@@ -1,4 +1,4 @@
-//! Parse, run, exit code.
+//! The entry of the program: parses the command line, runs the command, returns the exit code.
 
 use std::process::ExitCode;
 

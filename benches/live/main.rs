@@ -1,15 +1,20 @@
-//! What observing costs, measured on the program as people run it.
+//! The cost of recording, measured with the program as users run it.
 //!
 //! ```sh
-//! cargo bench --bench live                        # wrap, direct and wrapped in turn
-//! cargo bench --bench live -- wrap large          # one of them: trip, pipelined, large, start, idle, seen
-//! MCPTAP_PEERS=target/peers cargo bench --bench live -- wrap official   # 1 MB messages of official servers
-//! taskset -c 0 cargo bench --bench live           # the same on one core
-//! cargo bench --bench live -- sniff 60            # sniff: 5,000 calls, then so many seconds flat out (needs the right to capture)
+//! # wrap, direct and wrapped in turn
+//! cargo bench --bench live
+//! # one measurement: trip, pipelined, large, start, idle, seen
+//! cargo bench --bench live -- wrap large
+//! # 1 MB messages of official servers
+//! MCPTAP_PEERS=target/peers cargo bench --bench live -- wrap official
+//! # the same on one core
+//! taskset -c 0 cargo bench --bench live
+//! # sniff: 5,000 calls, then that many seconds at full speed (needs the right to capture)
+//! cargo bench --bench live -- sniff 60
 //! ```
 //!
-//! The peers are this program itself: an echo server that does nothing else, and clients that do not parse. After each run the database is
-//! asked whether everything is in it.
+//! The peers are this program itself: an echo server, and clients that do not parse. After each run
+//! it checks that everything is in the database.
 
 mod official;
 mod sniff;
@@ -36,20 +41,20 @@ fn mcptap() -> Command {
     command
 }
 
-/// A request; ids of one length, so that all requests of a run are equally long.
+/// A request. All ids have the same length, so that all requests of a run have the same length.
 fn request(id: u64, padding: usize) -> Vec<u8> {
     let id = 10_000_000 + id;
     let text = "x".repeat(padding);
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"echo","params":{{"text":"{text}"}}}}"#).into_bytes()
 }
 
-/// The answer that echoes it.
+/// The response that echoes a request.
 fn answer(request: &[u8]) -> Vec<u8> {
     let cut = |mark: &[u8]| memchr::memmem::find(request, mark).expect("a request of ours");
     [&request[..cut(b"\"method\"")], b"\"result\":", &request[cut(b"\"params\":") + 9..]].concat()
 }
 
-/// Messages and unanswered requests in a database.
+/// The number of messages and of unanswered requests in a database.
 fn recorded(db: &Path) -> (u64, u64) {
     let done = mcptap().args(["sessions", "--json", "--db"]).arg(db).output().expect("mcptap runs");
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
@@ -60,7 +65,7 @@ fn recorded(db: &Path) -> (u64, u64) {
     (sum("messages"), sum("unanswered"))
 }
 
-/// The value below which half of the values are.
+/// The median of some values.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]

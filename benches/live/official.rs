@@ -1,4 +1,5 @@
-//! 1 MB messages of official servers, which read and write JSON, directly and through `mcptap wrap`.
+//! 1 MB messages of official servers, which parse and write JSON, directly and through `mcptap
+//! wrap`.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -8,7 +9,7 @@ use crate::wrap::{Peer, turns};
 
 const CALLS: u64 = 40;
 
-/// `echo` of the npm server `everything` and of a server made with the Python SDK.
+/// Calls `echo` of the npm server `everything` and of a server made with the Python SDK.
 pub fn run() {
     let folder = PathBuf::from(std::env::var_os("MCPTAP_PEERS").expect("MCPTAP_PEERS names the folder of the servers"));
     let folder = folder.canonicalize().expect("tests/peers/setup.sh filled it");
@@ -25,13 +26,13 @@ pub fn run() {
     }
 }
 
-/// Calls per second, each with a megabyte of words there and back.
+/// Calls per second, each with a megabyte of words in both directions.
 fn echo(command: &[String], argument: &str, wrapped: bool) -> f64 {
     let mut peer = Peer::start(command, wrapped);
-    let mut heard = Vec::new();
+    let mut line_buffer = Vec::new();
     let client = r#"{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}"#;
     let initialize = format!(r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{client}}}"#);
-    ask(&mut peer, 0, &initialize, &mut heard);
+    ask(&mut peer, 0, &initialize, &mut line_buffer);
     peer.stdin.write_all(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n").expect("it reads");
     let words: String = (0..).map(|number: u64| format!("word {} ", number * 7_919 % 10_007)).take(120_000).collect();
     let text = &words[..1 << 20];
@@ -39,23 +40,23 @@ fn echo(command: &[String], argument: &str, wrapped: bool) -> f64 {
     for id in 1..=CALLS {
         let params = format!(r#"{{"name":"echo","arguments":{{"{argument}":"{text}"}}}}"#);
         let call = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{params}}}"#);
-        ask(&mut peer, id, &call, &mut heard);
-        assert!(heard.len() > text.len(), "{}", String::from_utf8_lossy(&heard));
+        ask(&mut peer, id, &call, &mut line_buffer);
+        assert!(line_buffer.len() > text.len(), "{}", String::from_utf8_lossy(&line_buffer));
     }
     let rate = CALLS as f64 / start.elapsed().as_secs_f64();
     peer.end(CALLS);
     rate
 }
 
-/// Asks and hears until the answer comes: a server may have something to tell in between.
-fn ask(peer: &mut Peer, id: u64, call: &str, heard: &mut Vec<u8>) {
-    let has_id = |heard: &[u8]| {
-        [&heard[..heard.len().min(100)], &heard[heard.len().saturating_sub(100)..]]
+/// Sends a call and reads until its response. The server may send notifications before.
+fn ask(peer: &mut Peer, id: u64, call: &str, line_buffer: &mut Vec<u8>) {
+    let has_id = |line_buffer: &[u8]| {
+        [&line_buffer[..line_buffer.len().min(100)], &line_buffer[line_buffer.len().saturating_sub(100)..]]
             .iter()
             .any(|end| memchr::memmem::find(end, format!("\"id\":{id}").as_bytes()).is_some())
     };
-    peer.call(format!("{call}\n").as_bytes(), heard);
-    while !has_id(heard) {
-        peer.hear(heard);
+    peer.call(format!("{call}\n").as_bytes(), line_buffer);
+    while !has_id(line_buffer) {
+        peer.next_line(line_buffer);
     }
 }

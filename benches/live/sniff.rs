@@ -1,4 +1,4 @@
-//! `mcptap sniff` beside a client that calls an HTTP server as fast as it answers.
+//! `mcptap sniff` beside a client that calls an HTTP server as fast as possible.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{answer, mcptap, recorded, request};
 
-/// Answers the POSTs of one connection after the other.
+/// Serves the POSTs of one connection after the other.
 fn serve(listener: &TcpListener) {
     for stream in listener.incoming().flatten() {
         let _ = stream.set_nodelay(true);
@@ -24,7 +24,7 @@ fn serve(listener: &TcpListener) {
     }
 }
 
-/// The body behind the next head; `None` at the end.
+/// The body after the next head; `None` at the end.
 fn body(stream: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
     let (mut length, mut line) = (0, String::new());
     while line != "\r\n" {
@@ -41,7 +41,7 @@ fn body(stream: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
     Some(body)
 }
 
-/// Calls until `enough` of the number of calls; how many there were.
+/// Calls until `enough` accepts the number of calls. Returns that number.
 fn calls(port: u16, enough: impl Fn(u64) -> bool) -> u64 {
     let stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
     stream.set_nodelay(true).expect("TCP");
@@ -60,7 +60,7 @@ fn calls(port: u16, enough: impl Fn(u64) -> bool) -> u64 {
     id
 }
 
-/// One capture of what `calls` does.
+/// Captures the traffic of `calls`.
 fn capture(what: &str, calls: impl FnOnce(u16) -> u64) {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let db = folder.path().join("db");

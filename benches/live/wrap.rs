@@ -9,10 +9,10 @@ use tempfile::TempDir;
 
 use crate::{answer, mcptap, median, recorded, request};
 
-/// Times that direct and wrapped take turns.
+/// The number of rounds; each measures direct and wrapped.
 const ROUNDS: usize = 5;
 
-/// The server: answers each line.
+/// The server: it answers each line.
 pub fn serve() {
     let (mut stdin, mut stdout) = (std::io::stdin().lock(), std::io::stdout().lock());
     let mut line = Vec::new();
@@ -22,7 +22,7 @@ pub fn serve() {
     }
 }
 
-/// A server, reached directly or through the wrapper.
+/// A server, connected directly or through the wrapper.
 pub struct Peer {
     child: Child,
     pub stdin: ChildStdin,
@@ -31,7 +31,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// The echo server.
+    /// Starts the echo server.
     fn echo(wrapped: bool) -> Peer {
         let own = std::env::current_exe().expect("a path").display().to_string();
         Peer::start(&[own, "serve".to_owned()], wrapped)
@@ -59,23 +59,23 @@ impl Peer {
 
     pub fn call(&mut self, line: &[u8], answer: &mut Vec<u8>) {
         self.stdin.write_all(line).expect("it reads");
-        self.hear(answer);
+        self.next_line(answer);
     }
 
-    /// The next line it says.
-    pub fn hear(&mut self, line: &mut Vec<u8>) {
+    /// The next line of the server.
+    pub fn next_line(&mut self, line: &mut Vec<u8>) {
         line.clear();
         assert!(self.stdout.read_until(b'\n', line).expect("it is readable") > 0, "it ended");
     }
 
-    /// A figure of the wrapper's memory, in kilobytes (proc(5)).
+    /// A memory figure of the wrapper in kilobytes (proc(5)).
     fn memory(&self, name: &str) -> f64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
         let line = status.lines().find(|line| line.starts_with(name));
         line.and_then(|line| line.split_whitespace().nth(1)).and_then(|value| value.parse().ok()).unwrap_or(0.0)
     }
 
-    /// Ends it; says aloud where not everything is in the database.
+    /// Ends the server. Prints a warning if the database does not hold everything.
     pub fn end(self, calls: u64) {
         let Peer { mut child, stdin, mut stdout, folder } = self;
         drop(stdin);
@@ -83,7 +83,7 @@ impl Peer {
         assert!(child.wait().expect("it ends").success());
         if let Some(folder) = folder {
             let (messages, unanswered) = recorded(&folder.path().join("db"));
-            // A server may have said more.
+            // The server may have sent additional messages.
             if messages < 2 * calls || unanswered > 0 {
                 println!("                 {messages} messages recorded of {}", 2 * calls);
             }
@@ -97,23 +97,23 @@ fn line(id: u64, padding: usize) -> Vec<u8> {
     line
 }
 
-/// Microseconds of the median round trip, one call at a time.
+/// The median round trip in microseconds, with one call at a time.
 fn round_trip(wrapped: bool) -> f64 {
     const CALLS: u64 = 20_000;
     let mut peer = Peer::echo(wrapped);
-    let mut heard = Vec::new();
+    let mut line_buffer = Vec::new();
     let mut times = Vec::new();
     for id in 0..CALLS {
         let line = line(id, 40);
         let start = Instant::now();
-        peer.call(&line, &mut heard);
+        peer.call(&line, &mut line_buffer);
         times.push(start.elapsed().as_secs_f64() * 1e6);
     }
     peer.end(CALLS);
     median(times)
 }
 
-/// Calls per second, as many under way as the pipes hold.
+/// Calls per second, with as many calls in flight as the pipes hold.
 fn pipelined(wrapped: bool) -> f64 {
     const CALLS: u64 = 400_000;
     let mut peer = Peer::echo(wrapped);
@@ -121,10 +121,10 @@ fn pipelined(wrapped: bool) -> f64 {
     thread::scope(|scope| {
         let Peer { stdin, stdout, .. } = &mut peer;
         scope.spawn(move || (0..CALLS).for_each(|id| stdin.write_all(&line(id, 40)).expect("it reads")));
-        let mut heard = Vec::new();
+        let mut line_buffer = Vec::new();
         for _ in 0..CALLS {
-            heard.clear();
-            stdout.read_until(b'\n', &mut heard).expect("it answers");
+            line_buffer.clear();
+            stdout.read_until(b'\n', &mut line_buffer).expect("it answers");
         }
     });
     let rate = CALLS as f64 / start.elapsed().as_secs_f64();
@@ -132,23 +132,24 @@ fn pipelined(wrapped: bool) -> f64 {
     rate
 }
 
-/// Megabytes per second of messages of 1 MB, there and back; and the peak memory of the process that was started, in MB.
+/// Megabytes per second of messages of 1 MB in both directions, and the peak memory of the started
+/// process in MB.
 fn large(wrapped: bool) -> (f64, f64) {
-    // Many times what memory may wait for the recorder.
+    // Far more data than may wait for the recorder in memory.
     const CALLS: u64 = 100;
     let mut peer = Peer::echo(wrapped);
-    let mut heard = Vec::new();
+    let mut line_buffer = Vec::new();
     let line = |id| line(id, 1 << 20);
     let lines: Vec<_> = (0..CALLS).map(line).collect();
     let start = Instant::now();
-    lines.iter().for_each(|line| peer.call(line, &mut heard));
+    lines.iter().for_each(|line| peer.call(line, &mut line_buffer));
     let rate = (2 * CALLS * (1 << 20)) as f64 / 1e6 / start.elapsed().as_secs_f64();
     let peak = peer.memory("VmHWM") / 1024.0;
     peer.end(CALLS);
     (rate, peak)
 }
 
-/// Milliseconds from the start to the first answer.
+/// Milliseconds from the start to the first response.
 fn start_up(wrapped: bool) -> f64 {
     let line = line(0, 40);
     let start = Instant::now();
@@ -159,10 +160,10 @@ fn start_up(wrapped: bool) -> f64 {
     time
 }
 
-/// Megabytes of memory of a wrapper that has nothing to do, after so many calls twice.
+/// Megabytes of memory of an idle wrapper, after that many calls, twice.
 fn idle(calls: u64) -> f64 {
     let mut peer = Peer::echo(true);
-    // It rests in between too.
+    // The wrapper becomes idle in between too.
     for ids in [0..calls, calls..2 * calls] {
         ids.for_each(|id| peer.call(&line(id, 40), &mut Vec::new()));
         thread::sleep(Duration::from_secs(3));
@@ -172,7 +173,8 @@ fn idle(calls: u64) -> f64 {
     memory
 }
 
-/// Milliseconds until a second process has printed an answer that the client has got: median and longest.
+/// Milliseconds until a second process has printed a response after the client received
+/// it: median and maximum.
 fn seen() -> (f64, f64) {
     const CALLS: u64 = 50;
     let mut peer = Peer::echo(true);
@@ -185,7 +187,7 @@ fn seen() -> (f64, f64) {
     let mut lines = BufReader::new(follow.stdout.take().expect("a pipe")).lines();
     let mut times = Vec::new();
     for id in 1..CALLS {
-        // At another moment of the periods of either each time.
+        // At varying moments of the periods of both processes.
         thread::sleep(Duration::from_millis(50 + id * 7 % 40));
         peer.call(&line(id, 40), &mut Vec::new());
         let start = Instant::now();
@@ -200,7 +202,7 @@ fn seen() -> (f64, f64) {
     (median(times), longest)
 }
 
-/// Direct and wrapped in turn: the medians of both.
+/// Measures direct and wrapped in turn. Returns the medians of both.
 pub fn turns(measure: impl Fn(bool) -> f64) -> (f64, f64) {
     let (direct, wrapped) = (0..ROUNDS).map(|_| (measure(false), measure(true))).unzip();
     (median(direct), median(wrapped))

@@ -1,11 +1,11 @@
-//! A client that makes calls, one after the other, and does nothing with the answers.
+//! A client that makes calls one after the other and ignores the responses.
 
 use std::io::{BufRead, BufReader, Read as _, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// The parameters of the call of a number.
+/// The parameters of the call with this number.
 pub type Call = fn(u64) -> String;
 
 /// The messages of a conversation.
@@ -16,7 +16,7 @@ fn messages(calls: u64, call: Call) -> impl Iterator<Item = String> {
     [open.to_owned(), opened.to_owned()].into_iter().chain((1..=calls).map(request))
 }
 
-/// Over the pipes of a server, from its start to its end.
+/// Calls a server over its pipes. Returns the time from its start to its end.
 pub fn stdio(mut server: Command, calls: u64, call: Call) -> Duration {
     let start = Instant::now();
     let mut child =
@@ -28,7 +28,7 @@ pub fn stdio(mut server: Command, calls: u64, call: Call) -> Duration {
         requests.write_all(format!("{message}\n").as_bytes()).and_then(|()| requests.flush()).expect("it reads");
         if message.contains("\"id\"") {
             line.clear();
-            // What the server tells by itself is no answer.
+            // A notification of the server is no response.
             while line.is_empty() || memchr::memmem::find(&line, b"\"id\":").is_none() {
                 line.clear();
                 assert!(answers.read_until(b'\n', &mut line).expect("it answers") > 0, "the server ended");
@@ -40,7 +40,7 @@ pub fn stdio(mut server: Command, calls: u64, call: Call) -> Duration {
     start.elapsed()
 }
 
-/// On one connection.
+/// Calls a server on one connection.
 pub fn http(url: &str, calls: u64, call: Call) -> Duration {
     let start = Instant::now();
     let (address, path) = url.trim_start_matches("http://").split_once('/').expect("a path");
@@ -62,9 +62,9 @@ pub fn http(url: &str, calls: u64, call: Call) -> Duration {
     start.elapsed()
 }
 
-/// An HTTP message.
+/// A parsed HTTP message.
 pub struct Read {
-    /// Its first line.
+    /// The first line of the head.
     pub line: String,
     pub body: Vec<u8>,
     session: Option<String>,

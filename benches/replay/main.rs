@@ -1,14 +1,18 @@
-//! What replaying costs beside the calls themselves: a recording of N calls, sent again as fast as it goes, against a bare client that makes the
-//! same calls and does nothing with the answers.
+//! The cost of a replay beside the calls themselves. A recording of N calls is replayed at full
+//! speed. A bare client makes the same calls and ignores the responses.
 //!
 //! ```sh
-//! cargo bench --bench replay                  # 1,000 and 20,000 calls, STDIO and HTTP, a server that does nothing and one that works 1 ms
-//! cargo bench --bench replay -- stdio 0 1000  # one of them: transport, microseconds of work, calls
-//! MCPTAP_PEERS=target/peers cargo bench --bench replay -- official 1000      # the official servers (tests/peers/setup.sh)
+//! # 1,000 and 20,000 calls, STDIO and HTTP, a server that does nothing and one that works 1 ms
+//! cargo bench --bench replay
+//! # one of them: transport, microseconds of work, calls
+//! cargo bench --bench replay -- stdio 0 1000
+//! # the official servers (tests/peers/setup.sh)
+//! MCPTAP_PEERS=target/peers cargo bench --bench replay -- official 1000
 //! ```
 //!
-//! Times are of the whole command, from its start to its end: the recording is read, the server started, the new session saved and compared. The bare
-//! client's are from the start of the server to its end.
+//! Times are those of the whole command: the recording is read, the server is started, and the new
+//! session is stored and compared. The times of the bare client are those of the server, from its
+//! start to its end.
 
 mod bare;
 mod official;
@@ -20,7 +24,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Times that the two take turns.
+/// The number of rounds; each measures both.
 const ROUNDS: usize = 5;
 
 fn main() {
@@ -42,7 +46,7 @@ fn main() {
     }
 }
 
-/// What the server answers; `None` to a notification.
+/// The response of the server; `None` for a notification.
 fn answer(request: &[u8], work: Duration) -> Option<String> {
     let request: serde_json::Value = serde_json::from_slice(request).expect("a message");
     let id = request.get("id")?;
@@ -67,7 +71,7 @@ fn serve(work: Duration) {
     }
 }
 
-/// Says its port in the first line of its output.
+/// Prints its port in the first line of its output.
 fn serve_http(work: Duration) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     println!("{}", listener.local_addr().expect("an address"));
@@ -105,7 +109,7 @@ fn mcptap(db: &Path) -> Command {
     command
 }
 
-/// Runs a command to its end: how long it took, and the most memory it had, in megabytes.
+/// Runs a command to its end. Returns its duration, and its peak memory in megabytes.
 fn timed(mut command: Command) -> (Duration, f64) {
     let start = Instant::now();
     let mut child = command.stdout(Stdio::null()).spawn().expect("mcptap runs");
@@ -121,7 +125,7 @@ fn timed(mut command: Command) -> (Duration, f64) {
     (start.elapsed(), most)
 }
 
-/// The most resident memory so far, in megabytes (proc(5)).
+/// The peak resident memory so far, in megabytes (proc(5)).
 fn memory(child: &Child) -> Option<f64> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM"))?;
@@ -134,7 +138,7 @@ fn compare(transport: &str, work: u64, calls: u64) {
     let stdio = [own_path.clone(), "serve".to_owned(), work_text.clone()];
     let mut case = Case {
         what: format!("{transport:<6} {work:>5} µs of work"),
-        // What is recorded is the same with a server that is fast.
+        // A fast server gives the same recording.
         recorded: vec![own_path, "serve".to_owned(), "0".to_owned()],
         stdio: stdio.to_vec(),
         url: None,
@@ -154,10 +158,10 @@ fn compare(transport: &str, work: u64, calls: u64) {
     }
 }
 
-/// A server, and what it is asked.
+/// A server, and the calls of it.
 struct Case {
     what: String,
-    /// The command line of the server that is recorded, and of the one that is replayed against where there is no URL.
+    /// The command line of the recorded server. If there is no URL, the replay uses it too.
     recorded: Vec<String>,
     stdio: Vec<String>,
     url: Option<String>,

@@ -1,4 +1,4 @@
-//! The same against official servers, whose calls take what they take.
+//! The same with official servers, whose calls take their own time.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use super::Case;
 use super::bare::Call;
 
-/// Each server over STDIO, and over HTTP where it knows that.
+/// Each server over STDIO, and over HTTP if it supports that.
 pub fn run(calls: u64) {
     let folder = PathBuf::from(std::env::var_os("MCPTAP_PEERS").expect("MCPTAP_PEERS names the folder of the servers"));
     let folder = folder.canonicalize().expect("tests/peers/setup.sh filled it");
@@ -46,7 +46,7 @@ pub fn run(calls: u64) {
     }
 }
 
-/// A server that listens, ended when dropped.
+/// A server that listens. It ends when this is dropped.
 struct Serving(Child);
 
 impl Serving {
@@ -60,7 +60,7 @@ impl Serving {
             line.clear();
             assert!(stderr.read_line(&mut line).expect("text") > 0, "the server ended");
         }
-        // It goes on talking, and nobody listens.
+        // The server writes more. A full pipe must not stop it.
         std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
         Serving(child)
     }

@@ -125,7 +125,7 @@ impl Listener for Printer {
         passed.into_iter().try_for_each(|event| self.print(event))
     }
 
-    fn hear(&mut self, event: &Event) -> Result<()> {
+    fn event_ref(&mut self, event: &Event) -> Result<()> {
         match event {
             Event::Session(_) => self.event(event.clone()),
             _ if self.filter.is_some() => self.event(event.clone()),

@@ -24,7 +24,7 @@ use crate::engine::saver::Saver;
 use crate::engine::{self, Both, Listener};
 use crate::event::{Detail, Event};
 use crate::http::{connect, listen};
-use crate::pipeline::{Options, Pipeline};
+use crate::pipeline::{Pipeline, PipelineConfig};
 use crate::proxy::{Proxy, TrafficRecorder};
 use crate::source;
 use crate::source::overflow::Overflow;
@@ -73,8 +73,12 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     };
     let saver = writer.map(|writer| Saver::new(writer, true));
     let detail = if saver.is_some() { Detail::Store } else { Detail::Messages };
-    let options =
-        Options { limits: Limits::live(), detail, keep_secrets: arguments.keep_secrets, ..Options::default() };
+    let options = PipelineConfig {
+        limits: Limits::live(),
+        detail,
+        keep_secrets: arguments.keep_secrets,
+        ..PipelineConfig::default()
+    };
     let mut pipeline = Pipeline::new(options);
     let printer = Printer::new(arguments.json, colour, filter, true);
     let mut listeners = Both(OptionalPrinter(Some(printer)), saver);
@@ -172,12 +176,12 @@ impl Listener for OptionalPrinter {
         self.show(|printer| printer.event(event))
     }
 
-    fn hear(&mut self, event: &Event) -> Result<()> {
-        self.show(|printer| printer.hear(event))
+    fn event_ref(&mut self, event: &Event) -> Result<()> {
+        self.show(|printer| printer.event_ref(event))
     }
 
-    fn settled(&mut self) -> Result<()> {
-        self.show(Printer::settled)
+    fn after_input(&mut self) -> Result<()> {
+        self.show(Printer::after_input)
     }
 
     fn idle(&mut self) -> Result<()> {

@@ -12,7 +12,7 @@ use crate::capture::Limits;
 use crate::engine::saver::Saver;
 use crate::engine::{self, Both};
 use crate::event::Detail;
-use crate::pipeline::{Options, Pipeline};
+use crate::pipeline::{Pipeline, PipelineConfig};
 use crate::source::file::Files;
 use crate::source::keylog::WithKeyLog;
 use crate::store::{CaptureKind, Place, Writer};
@@ -24,8 +24,10 @@ pub fn run(arguments: Read, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
     let keys = arguments.decoding.key_log(arguments.follow);
     let mut source = WithKeyLog::new(files, keys.as_deref(), arguments.follow)?;
     let detail = if arguments.save { Detail::Store } else { Detail::Messages };
-    let mut pipeline =
-        Pipeline::new(Options { limits, ..target::pipeline_options(&arguments.decoding, arguments.hash, detail) });
+    let mut pipeline = Pipeline::new(PipelineConfig {
+        limits,
+        ..target::pipeline_options(&arguments.decoding, arguments.hash, detail)
+    });
     let mut printer = Printer::new(arguments.json, colour, filter, arguments.follow);
     let stop = stop::on_signals()?;
     if arguments.save {

@@ -21,7 +21,7 @@ use crate::engine::saver::Saver;
 use crate::engine::{self, Both, Listener};
 use crate::event::{Detail, Event};
 use crate::export::pcapng;
-use crate::pipeline::{Options, Pipeline};
+use crate::pipeline::{Pipeline, PipelineConfig};
 use crate::source::keylog::WithKeyLog;
 use crate::source::live::{self, Live, LiveOptions, Statistics};
 use crate::source::overflow::Overflow;
@@ -60,7 +60,8 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     };
     eprintln!("mcptap: capturing on {interface}; Ctrl-C ends it");
     let detail = if saver.is_some() { Detail::Store } else { Detail::Messages };
-    let options = Options { limits: Limits::live(), ..target::pipeline_options(&arguments.decoding, false, detail) };
+    let options =
+        PipelineConfig { limits: Limits::live(), ..target::pipeline_options(&arguments.decoding, false, detail) };
     let mut pipeline = Pipeline::new(options);
     let queue = Queue::start(live, Arc::clone(&stop), Overflow::new(&folder, true))?;
     let gauge = queue.gauge();
@@ -146,10 +147,10 @@ struct MessageLimit {
 
 impl Listener for MessageLimit {
     fn event(&mut self, event: Event) -> Result<()> {
-        self.hear(&event)
+        self.event_ref(&event)
     }
 
-    fn hear(&mut self, event: &Event) -> Result<()> {
+    fn event_ref(&mut self, event: &Event) -> Result<()> {
         if let (Event::Message(_), Some(left)) = (event, &mut self.messages) {
             *left = left.saturating_sub(1);
         }
@@ -190,7 +191,7 @@ impl Listener for PacketFile {
         Ok(())
     }
 
-    fn hear(&mut self, _: &Event) -> Result<()> {
+    fn event_ref(&mut self, _: &Event) -> Result<()> {
         Ok(())
     }
 }

@@ -143,8 +143,8 @@ pub fn joined(files: &[PathBuf]) -> String {
 }
 
 /// The options of the pipeline for a command.
-pub fn pipeline_options(decoding: &Decoding, hash: bool, detail: Detail) -> pipeline::Options {
-    pipeline::Options { limits: Limits::default(), detail, hash, keep_secrets: decoding.keep_secrets }
+pub fn pipeline_options(decoding: &Decoding, hash: bool, detail: Detail) -> pipeline::PipelineConfig {
+    pipeline::PipelineConfig { limits: Limits::default(), detail, hash, keep_secrets: decoding.keep_secrets }
 }
 
 /// The options of the store for a command.
@@ -186,7 +186,7 @@ impl Listener for ImportProgress {
         Ok(())
     }
 
-    fn hear(&mut self, _: &Event) -> Result<()> {
+    fn event_ref(&mut self, _: &Event) -> Result<()> {
         Ok(())
     }
 

@@ -10,9 +10,9 @@ use anyhow::Result;
 use super::args::Wrap;
 use super::target;
 use crate::engine;
-use crate::engine::saver::Recorder;
+use crate::engine::saver::DirectSaver;
 use crate::event::Detail;
-use crate::pipeline::{Options, Pipeline};
+use crate::pipeline::{Pipeline, PipelineConfig};
 use crate::source::stdio::{self, Observations, Server};
 use crate::store::{self, CaptureKind, Place};
 use crate::view::command_line;
@@ -38,8 +38,8 @@ pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
 fn record(mut observations: Observations, source: String, place: Place) -> Result<()> {
     let info = target::capture_info(CaptureKind::Wrap, source);
     let writer = target::create_patiently(&place, &info, store::Options::default(), |_| true)?;
-    let mut pipeline = Pipeline::new(Options { detail: Detail::Store, ..Options::default() });
-    let mut recorder = Recorder::new(writer);
+    let mut pipeline = Pipeline::new(PipelineConfig { detail: Detail::Store, ..PipelineConfig::default() });
+    let mut recorder = DirectSaver::new(writer);
     engine::run(&mut observations, &mut pipeline, &mut recorder, &AtomicBool::new(false))?;
     recorder.finish(&target::summary(pipeline.counts()))
 }

@@ -9,7 +9,7 @@ use super::report::Outcome;
 use super::rules::{Rules, VARIES};
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::Message;
-use crate::mcp::facts::part;
+use crate::mcp::content::part;
 
 /// The answer to one request.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::decode::json::{member, string};
 use crate::mcp::Message;
-use crate::mcp::facts::part;
+use crate::mcp::content::part;
 
 /// The label of a request: its method, and the tool, prompt or resource that it addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -16,7 +16,7 @@ use super::report::{Outcome, Pair, Party, Report};
 use super::rules::Rules;
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
-use crate::mcp::facts::part;
+use crate::mcp::content::part;
 use crate::mcp::{Message, MessageNumber};
 
 /// The longest recording, in requests, that is aligned by content. In longer ones, requests with
@@ -221,7 +221,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::talk::read;
+    use crate::test_messages::read;
 
     /// The report on two conversations, and which answers were read for it.
     fn compared(talks: [&str; 2]) -> (Report, Vec<(usize, u64)>) {

@@ -1,9 +1,10 @@
-//! What the pipeline says, in order. The store, the live printer and the tests read the same events.
+//! The events that the pipeline emits, in order. The store, the live printer and the tests use the
+//! same events.
 
 use std::ops::Range;
 
 use crate::capture::pipe::{HEAD, Pipe};
-use crate::capture::{Packet, PacketNumber, PacketRange, Part, Ranges, StreamId, Time};
+use crate::capture::{Packet, PacketNumber, PacketRange, Ranges, StreamId, StreamPart, Time};
 use crate::decode::exchange::Exchange;
 use crate::decode::tcp::{Analysis, Facts, Flags, SegmentFact};
 use crate::decode::{ConnectionId, Side};
@@ -12,107 +13,114 @@ use crate::mcp::{Message, Session, SessionNumber};
 
 pub use crate::decode::stream::{Stream, StreamKind};
 
-/// One event. A session comes again when it changed: the last record counts.
+/// One event. Session records are emitted again when they change: the last one is valid.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A session was opened or changed.
+    /// The record of a session that was opened or changed.
     Session(Box<Session>),
-    /// A message is complete.
+    /// A complete message.
     Message(Box<Message>),
-    /// An HTTP exchange is over (or the capture is).
+    /// An HTTP exchange that ended, or that was open at the end of the capture.
     Exchange(Box<Exchange>),
-    /// Something odd.
+    /// A place where traffic breaks a rule.
     Finding(Box<Finding>),
 
-    /// A session was ended to make room for others: nothing more is said of it, and its last record was the one before.
+    /// A session was ended to make room for others. Its last record was emitted before.
     Ended(SessionNumber),
 
-    // The rest is for a store. It comes only when the pipeline was asked for it (`Detail::Store`), and is no part of the façade.
-    /// An exchange that is open when the clock is told, as far as it went, where a head of it came since the last time: it may stay open for hours.
-    /// `Exchange` replaces it.
+    // The other events are for a store. They are emitted only with `Detail::Store`, and are not
+    // part of the façade.
+    /// An exchange that is open at a tick, as far as it was captured. It is emitted again when it
+    /// got another head. `Exchange` replaces it. A stream may stay open for hours.
     #[doc(hidden)]
     Head(Box<Exchange>),
-    /// A connection, its facts so far. First of all that is said of it.
+    /// The record of a connection as far as it is known. It precedes all other events
+    /// of the connection.
     #[doc(hidden)]
     Connection(Box<Connection>),
-    /// This connection belongs to a session: its packets are to be kept, those before this moment too.
+    /// A session claims this connection. Its packets have to be stored, earlier ones included.
     #[doc(hidden)]
-    Keep(ConnectionId),
-    /// A connection is over; nothing more is said of it.
+    Claimed(ConnectionId),
+    /// A connection ended. No event of it follows.
     #[doc(hidden)]
     Closed(ConnectionId),
-    /// The packet just pushed belongs to a connection.
+    /// The packet that was pushed last belongs to a connection.
     #[doc(hidden)]
     Segment(Segment),
-    /// Bytes `start..end` of one side's stream are a secret: to be masked in every packet that carries them.
+    /// Bytes `start..end` of one side's stream are a secret. They have to be masked in every packet
+    /// that carries them.
     #[doc(hidden)]
     Secret {
-        /// The connection.
         connection: ConnectionId,
-        /// The sender.
+        /// The side that sent the bytes.
         side: Side,
-        /// First byte.
+        /// Offset of the first byte.
         start: u64,
-        /// Behind the last.
+        /// Offset after the last byte.
         end: u64,
-        /// What to put in place of each byte.
+        /// The byte that replaces each byte of the secret.
         mask: u8,
     },
-    /// Everything below `offset` of one side's stream has been looked at for secrets: packets up to there may be written.
+    /// One side's stream was searched for secrets up to `offset`. Packets up to there
+    /// may be written.
     #[doc(hidden)]
     Cleared {
-        /// The connection.
         connection: ConnectionId,
-        /// The sender.
+        /// The side that sent the bytes.
         side: Side,
-        /// Up to where.
+        /// The offset in its stream.
         offset: u64,
     },
-    /// A stream that a kept connection's messages stand in.
+    /// A stream of a connection that a session claimed.
     #[doc(hidden)]
     Stream(Stream),
-    /// Part of a stream that will not be asked for again.
+    /// A stream part that the decoder needs no longer.
     #[doc(hidden)]
-    Part(StreamId, Part),
-    /// Bytes of a stream that TLS carried, from an offset on, secrets masked: nothing else keeps them, since the keys are not kept.
+    Part(StreamId, StreamPart),
+    /// Decrypted bytes of a TLS stream, from an offset on, with secrets masked. Nothing else stores
+    /// them, because the TLS secrets are not stored.
     #[doc(hidden)]
     Plaintext(StreamId, u64, Vec<u8>),
-    /// The TLS secrets of a connection, as lines of a key log; only where secrets are to be kept.
+    /// The TLS secrets of a connection, as lines of a key log. Emitted only if secrets are
+    /// to be stored.
     #[doc(hidden)]
     Keys(ConnectionId, String),
 }
 
-/// How much the pipeline says.
+/// Receives events in order.
+pub type Emit<'e> = dyn FnMut(Event) + 'e;
+
+/// The kinds of events that the pipeline emits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Detail {
     /// Sessions, messages, exchanges, findings.
     #[default]
     Messages,
-    /// That, and what a store needs to show every layer later.
+    /// These, and the events that a store needs to show every layer later.
     Store,
 }
 
-/// A connection as a record.
+/// The record of a connection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Connection {
     /// Its id in the capture.
     pub id: ConnectionId,
-    /// What it is.
+    /// The kind of connection.
     pub kind: ConnectionKind,
-    /// Which side is the client, once known.
+    /// The side of the client, once known.
     pub client: Option<Side>,
-    /// What runs on it: `http/1.1`, `tls`, `pipe`, `unknown`.
+    /// Its protocol: `http/1.1`, `http/2`, `websocket`, `tls`, `pipe` or `unknown`.
     pub protocol: &'static str,
-    /// The server's name (DNS, SNI, Host), where known.
+    /// The server's host name (DNS, SNI, Host), where known.
     pub host: Option<String>,
-    /// The steps of the TLS handshake and runs of TLS application data, in order, where it is TLS.
+    /// For TLS: the steps of the handshake and runs of application data, in order.
     pub tls: Vec<crate::decode::tls::RecordGroup>,
-    /// What TLS agreed on, where it is TLS.
+    /// For TLS: the parameters that the handshake agreed on.
     pub agreed: Option<crate::decode::tls::Agreed>,
 }
 
-/// What a connection is.
+/// The kind of a connection.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(clippy::large_enum_variant, reason = "nearly every connection is TCP")]
 pub enum ConnectionKind {
@@ -120,40 +128,40 @@ pub enum ConnectionKind {
     Tcp(Facts),
     /// The pipes of a wrapped process.
     Pipe {
-        /// Its id.
+        /// The process id.
         process: u32,
-        /// When it was first seen.
+        /// The time of its first packet.
         opened: Time,
     },
 }
 
-/// What the pipeline knows of the packet just pushed.
+/// The part of the packet pushed last that belongs to a connection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Segment {
-    /// The connection.
+    /// The connection that the packet belongs to.
     pub connection: ConnectionId,
-    /// Who sent it (`First` is the host for a pipe: stdin).
+    /// The sender. For a pipe, `First` is the host, which writes to stdin.
     pub side: Side,
-    /// The packet.
+    /// The packet that was pushed last.
     pub packet: PacketNumber,
-    /// Offset of its first payload byte in the sender's stream.
+    /// Offset of the first payload byte in the sender's stream.
     pub offset: u64,
-    /// Payload bytes on the wire.
+    /// Payload bytes in the packet as transmitted.
     pub length: u32,
-    /// Up to where of the peer's stream it acknowledges.
+    /// The offset in the peer's stream up to which it acknowledges.
     pub acknowledged: Option<u64>,
-    /// Window in bytes.
+    /// The receive window in bytes.
     pub window: u32,
-    /// TCP flags.
+    /// The TCP flags of the header.
     pub flags: Flags,
-    /// Wireshark's names for it.
+    /// Results of TCP analysis, named as in Wireshark.
     pub analysis: Analysis,
-    /// Where the payload stands in packets: usually the packet itself, several for fragments.
+    /// The ranges of packets that hold the payload. Only fragments have several.
     pub origin: Ranges,
 }
 
 impl Segment {
-    /// By what the reassembler says of it.
+    /// From the facts of the TCP reassembler.
     pub(crate) fn of(fact: &SegmentFact<'_>) -> Segment {
         Segment {
             connection: fact.connection,

@@ -1,15 +1,17 @@
-//! Names that the `mcptap` program, its tests, benches and fuzz targets use beyond the façade. Not covered by semantic versioning.
+//! Names that the `mcptap` program, its tests, benches and fuzz targets use beyond the façade.
+//! Semantic versioning does not cover them.
 //!
-//! Each name is listed, so the compiler reports what nobody uses. `tests/it/internal.txt` holds the same list: a test fails when this one grows.
+//! Each name is listed, so the compiler reports unused ones. `tests/it/internal.txt` holds the same
+//! list: a test fails when the two differ.
 
 /// Packets, provenance, limits.
 pub mod capture {
     pub use crate::capture::{
-        Damage, Dropped, Limits, LinkType, Origin, Packet, PacketNumber, PacketRange, Part, Provenance, Span, StreamId,
-        Time,
+        Damage, Dropped, Limits, LinkType, Origin, Packet, PacketNumber, PacketRange, Provenance, Span, StreamId,
+        StreamPart, Time,
     };
     pub mod pipe {
-        pub use crate::capture::pipe::{Content, Exit, HEAD, Pipe, Start, decode, encode};
+        pub use crate::capture::pipe::{Exit, HEAD, Pipe, PipeEvent, Start, decode, encode};
     }
     pub mod provenance {
         pub use crate::capture::provenance::clip;
@@ -99,8 +101,11 @@ pub mod mcp {
     pub mod contract {
         pub use crate::mcp::contract::{SchemaChecker, TOOLS, Verdict};
     }
-    pub mod facts {
-        pub use crate::mcp::facts::{Status, body, part, status, tool};
+    pub mod content {
+        pub use crate::mcp::content::{Status, body, part, status, tool};
+    }
+    pub mod link {
+        pub use crate::mcp::link::{Link, Why};
     }
     pub mod meta {
         pub use crate::mcp::meta::{
@@ -109,9 +114,6 @@ pub mod mcp {
     }
     pub mod method {
         pub use crate::mcp::method::Method;
-    }
-    pub mod operations {
-        pub use crate::mcp::operations::{Link, Why};
     }
     pub mod revision {
         pub use crate::mcp::revision::{Revision, Revisions};
@@ -126,7 +128,7 @@ pub mod mcp {
 
 /// Packets to events.
 pub mod pipeline {
-    pub use crate::pipeline::{Counts, Input, Options, Pipeline};
+    pub use crate::pipeline::{Counts, Input, Pipeline, PipelineConfig};
 }
 
 /// Bodies of the fuzz targets.

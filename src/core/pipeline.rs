@@ -1,13 +1,15 @@
-//! Input to events: the decoders, the sessions and the findings, joined. It does no input or output and reads no clock.
+//! Joins the decoders, the tracker and the rules: input to events. It does no input or output and
+//! reads no clock.
 //!
-//! A file, a live interface, a wrapped server and a saved session are the same thing to it, so live gives exactly what offline gives, and every
-//! test is a plain function call.
+//! Capture files, live interfaces, wrapped servers and stored sessions are the same kind of input.
+//! Therefore a live capture gives exactly the events of a file, and every test is a plain function
+//! call.
 
 mod arrivals;
+mod connection_state;
 mod counts;
 mod encrypted;
 mod fuzz;
-mod known;
 mod sessions;
 #[cfg(test)]
 mod tests;
@@ -17,79 +19,79 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
-use crate::capture::pipe::{self, Content};
+use crate::capture::pipe::{self, PipeEvent};
 use crate::capture::{Damage, Dropped, Limits, Packet, PacketNumber, Provenance, Time};
 use crate::decode::packet::{Decoded, Packets};
 use crate::decode::quic::Quic;
 use crate::decode::stack::{self, StackOptions, Stacks};
 use crate::decode::tcp::{self, Delivery, Facts, SegmentFact, Tcp};
 use crate::decode::{Anomaly, ConnectionId, Side};
-use crate::event::{ConnectionKind, Detail, Event};
+use crate::event::{ConnectionKind, Detail, Emit, Event};
 use crate::findings::{Finding, http2, transport};
 use sessions::Sessions;
 
 pub use counts::Counts;
 pub use fuzz::{Observed, fuzz_packets, fuzz_stack};
 
-/// Where events go.
-pub type Emit<'e> = dyn FnMut(Event) + 'e;
-
-/// What is decoded: packets, and what else is known of a capture.
+/// The input of the decoder: packets, and notes of the source about them.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Input<'a> {
-    /// A packet.
+    /// The next packet of the capture.
     Packet(Packet<'a>),
-    /// TLS secrets, as whole lines of a key log.
+    /// TLS secrets, as whole lines of a key log (the format of `SSLKEYLOGFILE`).
     Secrets(&'a [u8]),
-    /// The capture is broken here.
+    /// The capture file is damaged here.
     Damage(&'a Damage),
-    /// Packets that were captured are missing here.
+    /// Packets that were captured are missing here, because the source had no room for them.
     Dropped(Dropped),
-    /// The clock, where no packet tells it: what is due is done, and changed records are said.
+    /// The capture time while no packet arrives. Timeouts are applied, and changed
+    /// session records are emitted.
     Tick(Time),
-    /// The capture is over.
+    /// The end of the capture. Nothing may follow it.
     End,
 }
 
-/// How the pipeline works.
+/// The settings of a pipeline.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
-    /// Bounds.
+pub struct PipelineConfig {
+    /// The bounds on memory and waiting times.
     pub limits: Limits,
-    /// How much it says.
+    /// The kinds of events that are emitted.
     pub detail: Detail,
-    /// Hash bodies.
+    /// Whether to compute the SHA-256 of HTTP bodies.
     pub hash: bool,
-    /// Leave secrets as they are.
+    /// Whether to leave secrets in HTTP header fields unmasked.
     pub keep_secrets: bool,
 }
 
-/// The whole way from packets to events.
+/// Turns packets into events.
 #[derive(Debug)]
 pub struct Pipeline {
     packets: Packets,
     quic: Quic,
     tcp: Tcp,
-    above: Above,
+    above: AboveTcp,
 }
 
-/// Everything above TCP: what the reassembler tells its news to.
+/// The stages above TCP, which receive the output of the reassembler.
 #[derive(Debug)]
-struct Above {
+struct AboveTcp {
     stacks: Stacks,
     sessions: Sessions,
-    /// Connections of wrapped processes, by process id, and the other way round: in order of appearance, latest first.
+    /// The connection of each wrapped process by its process id, and the process id by connection.
+    /// Ids of connections count down, so the last entry is the oldest process.
     pipes: FxHashMap<u32, ConnectionId>,
     processes: BTreeMap<ConnectionId, u32>,
 }
 
-/// Ids of pipes count down from the top, so that they never meet those of TCP connections.
+/// The first connection id of a pipe. Ids of pipes count down from here, and ids of TCP connections
+/// count up from 1, so they never meet.
 const FIRST_PIPE: u32 = u32::MAX - 1;
 
 impl Pipeline {
-    /// At the first packet of a capture.
-    pub fn new(options: Options) -> Pipeline {
+    /// A pipeline before the first packet of a capture.
+    pub fn new(options: PipelineConfig) -> Pipeline {
         let limits = options.limits;
         let store = options.detail == Detail::Store;
         let stack = StackOptions { hash: options.hash, store, keep_secrets: options.keep_secrets };
@@ -97,7 +99,7 @@ impl Pipeline {
             packets: Packets::new(limits),
             quic: Quic::default(),
             tcp: Tcp::new(limits, stack::is_client_start),
-            above: Above {
+            above: AboveTcp {
                 stacks: Stacks::new(limits, stack),
                 sessions: Sessions::new(options),
                 pipes: FxHashMap::default(),
@@ -106,12 +108,12 @@ impl Pipeline {
         }
     }
 
-    /// The next input; events go to `emit` in order.
+    /// Takes the next input. Calls `emit` with the events that it completes, in order.
     pub fn push(&mut self, input: Input<'_>, emit: &mut Emit<'_>) {
         match input {
             Input::Packet(packet) => self.packet(&packet, emit),
             Input::Secrets(lines) => {
-                let Above { stacks, sessions, .. } = &mut self.above;
+                let AboveTcp { stacks, sessions, .. } = &mut self.above;
                 stacks.secrets(lines, &mut |unit| sessions.unit(unit, emit));
             }
             Input::Damage(damage) => {
@@ -122,45 +124,45 @@ impl Pipeline {
                 emit(Event::Finding(Box::new(transport::dropped(packets, times))));
             }
             Input::Tick(now) => {
-                self.tcp.advance(now, &mut Junction { above: &mut self.above, emit });
+                self.tcp.advance(now, &mut ReassemblerSink { above: &mut self.above, emit });
                 self.above.refresh(emit);
             }
             Input::End => {
-                self.tcp.finish(&mut Junction { above: &mut self.above, emit });
+                self.tcp.finish(&mut ReassemblerSink { above: &mut self.above, emit });
                 self.above.finish(emit);
             }
         }
     }
 
-    /// Retains this many of the latest parts of streams that decoding needs no longer, for queries.
+    /// Retains this many of the latest stream parts that decoding needs no longer, for queries.
     pub(crate) fn retain_parts(&mut self, most: usize) {
         self.above.stacks.retain_parts(most);
     }
 
-    /// Where bytes of streams came from, as far as is known.
+    /// The origins of the bytes of all streams that are stored or retained.
     pub(crate) fn provenance(&self) -> &Provenance {
         self.above.stacks.provenance()
     }
 
-    /// Figures of the capture so far.
+    /// Counters of the capture so far.
     pub fn counts(&self) -> &Counts {
         &self.above.sessions.counts
     }
 
     fn packet(&mut self, packet: &Packet<'_>, emit: &mut Emit<'_>) {
         self.above.sessions.counts.packet(packet);
-        let mut junction = Junction { above: &mut self.above, emit };
+        let mut junction = ReassemblerSink { above: &mut self.above, emit };
         self.tcp.advance(packet.time, &mut junction);
         match self.packets.push(packet) {
             Decoded::Tcp(segment) => {
                 junction.above.sessions.counts.cut += u64::from(segment.missing > 0);
                 self.tcp.push(&segment, &mut junction);
             }
-            Decoded::Dns(message) => junction.above.sessions.names(message),
+            Decoded::Dns(message) => junction.above.sessions.dns_response(message),
             Decoded::Quic(source, destination, version) => {
                 *junction.above.sessions.counts.skipped.entry("QUIC").or_default() += 1;
                 if let Some((client, server)) = self.quic.push(source, destination) {
-                    let name = junction.above.sessions.name_of(server.ip());
+                    let name = junction.above.sessions.host_name(server.ip());
                     let (rule, text) = http2::not_decoded(client, server, name, version);
                     let packets = vec![packet.number];
                     (junction.emit)(Event::Finding(Box::new(Finding { packets, text, ..Finding::of(rule) })));
@@ -173,13 +175,13 @@ impl Pipeline {
     }
 }
 
-/// The reassembler's way to everything above it.
-struct Junction<'a, 'e, 'f> {
-    above: &'a mut Above,
+/// Passes the output of the TCP reassembler to the stages above.
+struct ReassemblerSink<'a, 'e, 'f> {
+    above: &'a mut AboveTcp,
     emit: &'e mut Emit<'f>,
 }
 
-impl tcp::Sink for Junction<'_, '_, '_> {
+impl tcp::Sink for ReassemblerSink<'_, '_, '_> {
     fn opened(&mut self, connection: ConnectionId, facts: &Facts) {
         self.above.stacks.opened(connection, facts);
         self.above.sessions.opened(connection, ConnectionKind::Tcp(*facts), self.emit);
@@ -190,49 +192,49 @@ impl tcp::Sink for Junction<'_, '_, '_> {
     }
 
     fn delivered(&mut self, delivery: Delivery<'_>) {
-        let Above { stacks, sessions, .. } = self.above;
+        let AboveTcp { stacks, sessions, .. } = self.above;
         sessions.arrivals.delivered(&delivery);
         stacks.delivered(&delivery, &mut |unit| sessions.unit(unit, self.emit));
     }
 
-    fn anomaly(&mut self, connection: ConnectionId, side: Side, packet: PacketNumber, anomaly: Anomaly) {
-        self.above.sessions.tcp_anomaly(connection, side, packet, anomaly, self.emit);
+    fn anomaly(&mut self, connection: ConnectionId, _: Side, packet: PacketNumber, anomaly: Anomaly) {
+        self.above.sessions.anomaly(connection, vec![packet], None, &anomaly, self.emit);
     }
 
     fn closed(&mut self, connection: ConnectionId, facts: &Facts) {
-        let Above { stacks, sessions, .. } = self.above;
+        let AboveTcp { stacks, sessions, .. } = self.above;
         stacks.closed(connection, Some(*facts), &mut |unit| sessions.unit(unit, self.emit));
     }
 }
 
-impl Above {
-    /// A chunk of a pipe.
+impl AboveTcp {
+    /// Takes a pipe packet.
     fn pipe(&mut self, packet: &Packet<'_>, emit: &mut Emit<'_>) {
         let Some((process, content)) = pipe::decode(packet.data) else { return };
-        let known = self.pipes.get(&process).copied();
-        let id = match (&content, known) {
-            // A process id that starts again is another process.
-            (Content::Start(_), Some(old)) => {
+        let open = self.pipes.get(&process).copied();
+        let id = match (&content, open) {
+            // The operating system used the process id again.
+            (PipeEvent::Start(_), Some(old)) => {
                 self.pipe_closed(old, emit);
                 self.pipe_opened(process, packet, emit)
             }
             (_, Some(id)) => id,
             (_, None) => self.pipe_opened(process, packet, emit),
         };
-        self.sessions.piped(id, &content, packet, emit);
+        self.sessions.pipe_packet(id, &content, packet, emit);
         let sessions = &mut self.sessions;
         self.stacks
             .pipe_packet(id, process, &content, (packet.number, packet.time), &mut |unit| sessions.unit(unit, emit));
     }
 
-    /// A process that was not seen before. Beyond the limit, the one that appeared first is given up for it.
+    /// Opens the connection of a new process. Above the limit, the oldest process is closed.
     fn pipe_opened(&mut self, process: u32, packet: &Packet<'_>, emit: &mut Emit<'_>) -> ConnectionId {
         if let Some((oldest, _)) = self.processes.last_key_value()
             && self.processes.len() >= self.sessions.options.limits.connections.max(1)
         {
             let oldest = *oldest;
             let anomaly = Anomaly::LimitReached { limit: "connections", offset: 0 };
-            self.sessions.tcp_anomaly(oldest, Side::First, packet.number, anomaly, emit);
+            self.sessions.anomaly(oldest, vec![packet.number], None, &anomaly, emit);
             self.pipe_closed(oldest, emit);
         }
         let id = ConnectionId(FIRST_PIPE - self.sessions.pipes);
@@ -251,14 +253,14 @@ impl Above {
         }
     }
 
-    /// Says what changed since it was last said.
+    /// Emits records that changed since the last call.
     fn refresh(&mut self, emit: &mut Emit<'_>) {
         for (connection, connected) in self.stacks.open() {
-            self.sessions.account(connection, connected);
+            self.sessions.count_bytes(connection, connected);
         }
         let sessions = &mut self.sessions;
         self.stacks
-            .show_new_heads(|id| sessions.is_kept(id), &mut |exchange| emit(Event::Head(Box::new(exchange.clone()))));
+            .show_new_heads(|id| sessions.is_stored(id), &mut |exchange| emit(Event::Head(Box::new(exchange.clone()))));
         sessions.refresh(emit);
     }
 

@@ -6,12 +6,12 @@ use crate::capture::Packet;
 use crate::source::reader::Reader;
 use crate::source::{Item, Source, pcap, pcapng};
 
-/// Any bytes through the whole pipeline: where they begin like a capture file they are read as one, otherwise they are a script of packets
-/// ([`fuzz::fuzz_stack`]).
+/// Runs a capture file, or a script of packets ([`fuzz::fuzz_stack`]), through the whole pipeline.
+/// The first bytes decide which it is.
 ///
 /// # Panics
 ///
-/// Where a promise of the pipeline does not hold.
+/// If a property of the pipeline does not hold.
 pub fn fuzz_stack(data: &[u8]) {
     if !pcap::recognises(data) && !pcapng::recognises(data) {
         return fuzz::fuzz_stack(data);
@@ -35,7 +35,7 @@ mod tests {
     use super::fuzz_stack;
 
     #[test]
-    fn samples_keep_every_promise() {
+    fn samples_keep_all_properties() {
         let mut captures = 0;
         for sample in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/samples")).expect("samples is readable") {
             let capture = sample.expect("samples is readable").path().join("capture.pcapng");

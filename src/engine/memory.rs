@@ -1,20 +1,22 @@
-//! Memory that is given back while there is nothing to do: wrappers rest most of the time, and there may be twenty.
+//! Returns memory to the system while a wrapper is idle. Wrappers are idle most of the time, and a
+//! user may have twenty.
 
-/// Gives back what is free of the memory that the allocator holds.
-pub fn give_back() {
+/// Returns the free memory of the allocator to the system.
+pub fn return_free_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     trim();
 }
 
-/// Lets go of the program's code: most of what was needed up to now, only its start did. The rest is found again without reading the disk, for the
-/// kernel keeps it, once for all who run it; but the next message is some 30 µs later for it.
-pub fn let_go_of_start() {
+/// Releases the pages of the program's code. Most were needed only at the start. The kernel has the
+/// file in its page cache, once for all processes, so later accesses need no disk. But the next
+/// message is delayed by about 30 µs.
+pub fn release_code_pages() {
     #[cfg(target_os = "linux")]
-    let_go_of_code();
+    release_pages_of_code();
 }
 
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
-#[allow(unsafe_code)] // The only way to ask the allocator.
+#[allow(unsafe_code, reason = "only this call makes the allocator return memory")]
 fn trim() {
     unsafe extern "C" {
         fn malloc_trim(pad: usize) -> std::ffi::c_int;
@@ -24,24 +26,26 @@ fn trim() {
 }
 
 #[cfg(target_os = "linux")]
-#[allow(unsafe_code)] // Pages of the program are let go by their address.
-fn let_go_of_code() {
+#[allow(unsafe_code, reason = "the only way to release pages by address")]
+fn release_pages_of_code() {
     use rustix::mm::{Advice, madvise};
 
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     for code in maps.lines().filter_map(code) {
         let address = std::ptr::with_exposed_provenance_mut(code.start);
-        // SAFETY: nothing ever wrote to these pages, which nobody may: what they hold is in the file, from which the next access takes it.
+        // SAFETY: these pages cannot be written, so they hold the content of the file. The next
+        // access reads it from there again.
         let _ = unsafe { madvise(address, code.len(), Advice::LinuxDontNeed) };
     }
 }
 
-/// The place of a file's code, from a line of proc(5) maps: its pages are executable, cannot be written, and belong to a file.
+/// The address range of code in a file, from a line of proc(5) maps: pages that are executable, not
+/// writable, and belong to a file.
 #[cfg(target_os = "linux")]
 fn code(line: &str) -> Option<std::ops::Range<usize>> {
     let mut words = line.split_ascii_whitespace();
-    let (place, rights) = (words.next()?, words.next()?);
-    let (start, end) = place.split_once('-')?;
+    let (addresses, rights) = (words.next()?, words.next()?);
+    let (start, end) = addresses.split_once('-')?;
     let address = |hexadecimal| usize::from_str_radix(hexadecimal, 16).ok();
     let path = words.nth(3)?;
     (rights == "r-xp" && path.starts_with('/')).then_some(address(start)?..address(end)?)
@@ -52,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_code_of_files_is_let_go() {
+    fn only_code_of_files_is_released() {
         let path = "fe:00 10272777                   /usr/bin/mcptap";
         assert_eq!(code(&format!("1000-3000 r-xp 00000000 {path}")), Some(0x1000..0x3000));
         for line in [
@@ -67,11 +71,11 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_gave_back_its_memory_goes_on() {
-        let kept = vec![7u8; 1 << 20];
+    fn a_program_that_returned_memory_works_on() {
+        let data = vec![7u8; 1 << 20];
         drop(vec![8u8; 64 << 20]);
-        give_back();
-        let_go_of_start();
-        assert!(kept.iter().all(|byte| *byte == 7));
+        return_free_memory();
+        release_code_pages();
+        assert!(data.iter().all(|byte| *byte == 7));
     }
 }

@@ -1,7 +1,8 @@
-//! A source on a thread of its own, behind a bounded queue: a capture must be emptied faster than the kernel fills it, whatever the decoder does.
+//! A source on a thread of its own, with a bounded queue to the decoder. A capture has to be read
+//! faster than the kernel fills its buffer, however slow the decoder is.
 //!
-//! What memory has no room for waits on the disk, see [`Overflow`]. When that is full too, whole packets are dropped and counted; the decoder
-//! takes them for loss and resumes.
+//! Packets that exceed the memory of the queue are written to the disk, see [`Overflow`]. When that
+//! is full too, packets are dropped and counted. The decoder treats them as loss.
 
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -18,27 +19,29 @@ use crate::source::overflow::{Block, Overflow};
 use crate::source::patience::Patience;
 use crate::source::{Item, Source};
 
-/// Bytes of a batch, and batches that wait in memory: 64 MiB absorb seconds of a busy interface.
+/// Bytes of a batch, and batches that wait in memory: 64 MiB, which is seconds of a busy interface.
 const BATCH: usize = 256 << 10;
-const WAITING: usize = 256;
-/// How long traffic without a pause may hold up what is shown and written when nothing comes: a person who watches waits no longer.
-const PAUSE: Duration = Duration::from_millis(50);
-/// How long the capture goes on, once told to stop, for what lies in the kernel's buffer. On a busy interface it never runs empty.
-const REST: Duration = Duration::from_millis(250);
+const BATCHES_IN_MEMORY: usize = 256;
+/// The time after which traffic without a pause is interrupted by an idle item, so that output is
+/// shown and written. A person who watches does not want to wait longer.
+const IDLE_INTERVAL: Duration = Duration::from_millis(50);
+/// The time for which the capture continues after `stop`, to read the kernel's buffer. On a busy
+/// interface the buffer never becomes empty.
+const STOP_TIME: Duration = Duration::from_millis(250);
 
-/// What the capture thread gives back when it ends: its source, to ask for counters.
-type Ended<S> = (S, Result<()>);
+/// The result of the capture thread: its source, whose counters are needed, and its error.
+type FinishedCapture<S> = (S, Result<()>);
 
-/// What waits.
+/// An item of the queue.
 #[derive(Debug)]
-enum Waiting {
+enum QueueEntry {
     Memory(Batch),
-    /// And the number of packets in it.
+    /// A batch on the disk, with the number of its packets.
     Disk(Block, u64),
     Dropped(Dropped),
 }
 
-/// What both ends share.
+/// Counters that both ends of the queue share.
 #[derive(Debug, Default)]
 struct Shared {
     /// Batches that wait in memory.
@@ -54,21 +57,21 @@ impl Shared {
     }
 }
 
-/// The decoder's end of the queue.
+/// The decoder's end of the queue. It is a source too.
 #[derive(Debug)]
 pub struct Queue<S> {
-    batches: Receiver<Waiting>,
-    thread: Option<JoinHandle<Ended<S>>>,
+    batches: Receiver<QueueEntry>,
+    thread: Option<JoinHandle<FinishedCapture<S>>>,
     shared: Arc<Shared>,
     batch: Batch,
-    given: usize,
-    /// When it was last said that nothing comes, and how long the decoder waits for packets before that is said again.
+    delivered: usize,
+    /// The time of the last idle item.
     idle: Instant,
     patience: Patience,
-    result: Option<Ended<S>>,
+    result: Option<FinishedCapture<S>>,
 }
 
-/// The counters of a queue, for whoever does not hold it.
+/// Reads the counters of a queue from elsewhere.
 #[derive(Clone, Debug)]
 pub struct Gauge(Arc<Shared>);
 
@@ -78,38 +81,40 @@ impl Gauge {
         self.0.packets.load(Ordering::Relaxed)
     }
 
-    /// Packets dropped because the decoder did not keep up.
+    /// Packets that were dropped because the decoder was too slow.
     pub fn dropped(&self) -> Option<Dropped> {
         *self.0.dropped()
     }
 }
 
 impl<S: Source + Send + 'static> Queue<S> {
-    /// Starts to empty `source` until it ends or `stop` is set.
+    /// Starts a thread that reads `source` until it ends or `stop` is set.
     pub fn start(source: S, stop: Arc<AtomicBool>, overflow: Overflow) -> Result<Queue<S>> {
         let (sender, batches) = unbounded();
         let shared = Arc::<Shared>::default();
-        let outlet = Outlet { batches: sender, overflow, shared: Arc::clone(&shared), dropped: None };
-        let capture = move || capture(source, &stop, outlet);
-        let thread =
-            thread::Builder::new().name("capture".to_owned()).spawn(capture).context("cannot start a thread")?;
-        let (batch, given, idle, result) = (Batch::default(), 0, Instant::now(), None);
+        let sender = QueueSender { batches: sender, overflow, shared: Arc::clone(&shared), dropped: None };
+        let capture = move || capture(source, &stop, sender);
+        let thread = thread::Builder::new()
+            .name("capture".to_owned())
+            .spawn(capture)
+            .context("cannot start the capture thread")?;
+        let (batch, delivered, idle, result) = (Batch::default(), 0, Instant::now(), None);
         let patience = Patience::default();
-        Ok(Queue { batches, thread: Some(thread), shared, batch, given, idle, patience, result })
+        Ok(Queue { batches, thread: Some(thread), shared, batch, delivered, idle, patience, result })
     }
 
-    /// Its counters.
+    /// A reader of its counters.
     pub fn gauge(&self) -> Gauge {
         Gauge(Arc::clone(&self.shared))
     }
 
-    /// The source again, once the queue has ended.
+    /// Waits for the end of the capture thread and returns the source.
     pub fn finish(mut self) -> Result<S> {
         self.join();
         match self.result {
             Some((source, Ok(()))) => Ok(source),
             Some((_, Err(error))) => Err(error),
-            None => Err(anyhow!("the thread that captures ended")),
+            None => Err(anyhow!("the capture thread ended unexpectedly")),
         }
     }
 
@@ -127,23 +132,23 @@ impl<S: Source + Send + 'static> Queue<S> {
 
 impl<S: Source + Send + 'static> Source for Queue<S> {
     fn next(&mut self) -> Result<Option<Item<'_>>> {
-        if self.given == self.batch.len() {
-            if self.idle.elapsed() > PAUSE {
+        if self.delivered == self.batch.len() {
+            if self.idle.elapsed() > IDLE_INTERVAL {
                 return Ok(Some(self.idle()));
             }
-            let waiting = self.batches.recv_timeout(self.patience.wait());
-            if waiting.is_ok() {
+            let received = self.batches.recv_timeout(self.patience.wait());
+            if received.is_ok() {
                 self.patience.begin_again();
             }
-            match waiting {
-                Ok(Waiting::Dropped(dropped)) => return Ok(Some(Item::Dropped(dropped))),
-                Ok(Waiting::Memory(batch)) => {
+            match received {
+                Ok(QueueEntry::Dropped(dropped)) => return Ok(Some(Item::Dropped(dropped))),
+                Ok(QueueEntry::Memory(batch)) => {
                     self.shared.batches.fetch_sub(1, Ordering::Relaxed);
-                    (self.batch, self.given) = (batch, 0);
+                    (self.batch, self.delivered) = (batch, 0);
                 }
-                Ok(Waiting::Disk(block, packets)) => {
+                Ok(QueueEntry::Disk(block, packets)) => {
                     self.shared.packets.fetch_sub(packets, Ordering::Relaxed);
-                    (self.batch, self.given) = (block.read(mem::take(&mut self.batch))?, 0);
+                    (self.batch, self.delivered) = (block.read(mem::take(&mut self.batch))?, 0);
                 }
                 Err(RecvTimeoutError::Timeout) => return Ok(Some(self.idle())),
                 Err(RecvTimeoutError::Disconnected) => {
@@ -152,16 +157,16 @@ impl<S: Source + Send + 'static> Source for Queue<S> {
                 }
             }
         }
-        self.given += 1;
-        Ok(self.batch.get(self.given - 1).map(Item::Packet))
+        self.delivered += 1;
+        Ok(self.batch.get(self.delivered - 1).map(Item::Packet))
     }
 }
 
-fn capture<S: Source>(mut source: S, stop: &AtomicBool, mut outlet: Outlet) -> Ended<S> {
+fn capture<S: Source>(mut source: S, stop: &AtomicBool, mut sender: QueueSender) -> FinishedCapture<S> {
     let mut batch = Batch::default();
     let mut stopped: Option<Instant> = None;
     loop {
-        if stop.load(Ordering::Relaxed) && stopped.get_or_insert_with(Instant::now).elapsed() > REST {
+        if stop.load(Ordering::Relaxed) && stopped.get_or_insert_with(Instant::now).elapsed() > STOP_TIME {
             break;
         }
         let full = match source.next() {
@@ -169,64 +174,66 @@ fn capture<S: Source>(mut source: S, stop: &AtomicBool, mut outlet: Outlet) -> E
                 batch.push(&packet);
                 batch.bytes().len() >= BATCH
             }
-            // Told to stop, and nothing is left.
+            // The capture was stopped, and the kernel's buffer is empty.
             Ok(Some(Item::Idle)) if stopped.is_some() => break,
             Ok(Some(Item::Idle)) => true,
             Ok(Some(Item::Secrets(_) | Item::Damage(_) | Item::Dropped(_))) => false,
             Ok(None) => break,
             Err(error) => {
-                outlet.send(&mut batch, true);
+                sender.send(&mut batch, true);
                 return (source, Err(error));
             }
         };
-        if full && !outlet.send(&mut batch, false) {
+        if full && !sender.send(&mut batch, false) {
             break;
         }
     }
-    outlet.send(&mut batch, true);
+    sender.send(&mut batch, true);
     (source, Ok(()))
 }
 
-/// The capture's end of the queue.
-struct Outlet {
-    batches: Sender<Waiting>,
+/// The capture thread's end of the queue.
+struct QueueSender {
+    batches: Sender<QueueEntry>,
     overflow: Overflow,
     shared: Arc<Shared>,
-    /// What was dropped since something was handed over.
+    /// Packets that were dropped since the last batch was sent.
     dropped: Option<Dropped>,
 }
 
-impl Outlet {
-    /// Hands the batch over. Where memory is full it goes on growing, unless it is the `last`; a full one goes to the disk.
-    /// False once nobody listens.
+impl QueueSender {
+    /// Sends a batch. If memory is full, a batch that is not full and not the `last` grows on, and
+    /// a full one is written to the disk.
+    ///
+    /// Returns false once the decoder has gone.
     fn send(&mut self, batch: &mut Batch, last: bool) -> bool {
         if batch.is_empty() {
-            return !last || self.admit();
+            return !last || self.send_dropped();
         }
-        let waiting = if self.shared.batches.load(Ordering::Relaxed) < WAITING {
+        let entry = if self.shared.batches.load(Ordering::Relaxed) < BATCHES_IN_MEMORY {
             self.shared.batches.fetch_add(1, Ordering::Relaxed);
-            Waiting::Memory(mem::take(batch))
+            QueueEntry::Memory(mem::take(batch))
         } else if batch.bytes().len() < BATCH && !last {
             return true;
         } else {
             let (packets, written) = (batch.len() as u64, self.overflow.write(batch));
             let Ok(block) = written else {
-                self.give_up(batch);
-                return !last || self.admit();
+                self.drop_batch(batch);
+                return !last || self.send_dropped();
             };
             batch.clear();
             self.shared.packets.fetch_add(packets, Ordering::Relaxed);
-            Waiting::Disk(block, packets)
+            QueueEntry::Disk(block, packets)
         };
-        self.admit() && self.batches.send(waiting).is_ok()
+        self.send_dropped() && self.batches.send(entry).is_ok()
     }
 
-    /// Says at this place what was dropped before it.
-    fn admit(&mut self) -> bool {
-        self.dropped.take().is_none_or(|dropped| self.batches.send(Waiting::Dropped(dropped)).is_ok())
+    /// Sends the number of packets that were dropped before this point.
+    fn send_dropped(&mut self) -> bool {
+        self.dropped.take().is_none_or(|dropped| self.batches.send(QueueEntry::Dropped(dropped)).is_ok())
     }
 
-    fn give_up(&mut self, batch: &mut Batch) {
+    fn drop_batch(&mut self, batch: &mut Batch) {
         if let (Some(first), Some(last)) = (batch.get(0), batch.last()) {
             let these = Dropped { packets: batch.len() as u64, times: (first.time, last.time) };
             for dropped in [&mut self.dropped, &mut *self.shared.dropped()] {
@@ -242,10 +249,10 @@ mod tests {
     use super::*;
     use crate::capture::{LinkType, Packet, PacketNumber, Time};
 
-    /// Packets of 64 KiB, as fast as they are taken.
+    /// A source that delivers packets of 64 KiB as fast as they are taken.
     struct Flood(u64);
 
-    const ALL: u64 = 3 * (WAITING * (BATCH >> 16)) as u64;
+    const ALL: u64 = 3 * (BATCHES_IN_MEMORY * (BATCH >> 16)) as u64;
 
     impl Source for Flood {
         fn next(&mut self) -> Result<Option<Item<'_>>> {
@@ -257,26 +264,27 @@ mod tests {
         }
     }
 
-    /// The numbers of the packets that a decoder gets which begins once all were captured, and what was dropped.
+    /// The numbers of the packets that a decoder gets if it begins after the whole capture, and the
+    /// packets that were dropped.
     fn numbers(overflow: Overflow) -> (Vec<u64>, Option<Dropped>) {
         let mut queue = Queue::start(Flood(0), Arc::default(), overflow).unwrap();
         let gauge = queue.gauge();
         while !queue.thread.as_ref().unwrap().is_finished() {
             thread::yield_now();
         }
-        let (mut numbers, mut told) = (Vec::new(), None);
+        let (mut numbers, mut dropped) = (Vec::new(), None);
         while let Some(item) = queue.next().unwrap() {
             match item {
                 Item::Packet(packet) => numbers.push(packet.number.0),
                 Item::Dropped(these) => {
-                    assert_eq!(numbers.last(), Some(&(these.times.0.0 as u64 - 1)), "said in its place");
-                    told = Some(told.map_or(these, |before: Dropped| before.and(these)));
+                    assert_eq!(numbers.last(), Some(&(these.times.0.0 as u64 - 1)), "reported in its place");
+                    dropped = Some(dropped.map_or(these, |before: Dropped| before.and(these)));
                 }
                 _ => {}
             }
         }
         assert_eq!(gauge.waiting(), 0);
-        assert_eq!(told, gauge.dropped());
+        assert_eq!(dropped, gauge.dropped());
         assert_eq!(queue.finish().unwrap().0, ALL + 1);
         (numbers, gauge.dropped())
     }
@@ -288,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_neither_memory_nor_disk_hold_is_dropped_and_counted() {
+    fn packets_beyond_memory_and_disk_are_dropped_and_counted() {
         let folder = tempfile::tempdir().unwrap();
         let (numbers, dropped) = numbers(Overflow::new(&folder.path().join("missing"), true));
         let Dropped { packets, times: (first, last) } = dropped.unwrap();

@@ -1,7 +1,8 @@
-//! The store writer on a thread of its own, behind a bounded queue.
+//! Listeners that write to the store: on a thread of their own, or on the thread of the run.
 //!
-//! Decoding and writing run side by side. Where the store is slower, the queue fills and whoever feeds it waits: a file is read more slowly, a
-//! live capture drops whole packets and counts them.
+//! With a thread, decoding and writing run in parallel behind a bounded queue. If the store is
+//! slower, the queue fills and the run waits: a file is read more slowly, and a live capture drops
+//! packets and counts them.
 
 use std::mem;
 use std::thread::{self, JoinHandle};
@@ -15,20 +16,21 @@ use crate::event::Event;
 pub use crate::source::now;
 use crate::store::{Counts, Summary, Writer};
 
-/// Entries and bytes of a batch: enough that handing it over costs nothing beside what is in it.
+/// Entries and bytes of a batch. They are so many that sending a batch costs little
+/// beside its content.
 const BATCH: (usize, usize) = (2_048, 1 << 20);
-/// Batches that wait for the writer: more of them take memory and save no time.
-const WAITING: usize = 4;
+/// Batches that wait for the writer. More would take memory and save no time.
+const QUEUED_BATCHES: usize = 4;
 
-/// What the writer is told, in order.
+/// A batch of packets and events for the writer, in order.
 #[derive(Debug, Default)]
 struct Batch {
-    entries: Vec<Entry>,
+    entries: Vec<WriterInput>,
     /// The bytes of its packets.
     bytes: Vec<u8>,
-    /// Write what there is: somebody may be looking.
+    /// Whether to commit after this batch, because somebody may be reading the store.
     commit: bool,
-    /// The end.
+    /// The summary of the capture, in the last batch.
     summary: Option<Summary>,
 }
 
@@ -38,7 +40,7 @@ impl Batch {
         Batch { entries, bytes, ..Batch::default() }
     }
 
-    /// Empties it. What one large packet or message took is given back.
+    /// Empties the batch for reuse. Memory that one large packet or message took is freed.
     fn recycle(&mut self) {
         self.entries.clear();
         self.bytes.clear();
@@ -48,30 +50,32 @@ impl Batch {
 }
 
 #[derive(Debug)]
-enum Entry {
+enum WriterInput {
     Packet { number: PacketNumber, time: Time, link: LinkType, interface: u32, original_length: u32, captured: usize },
     Event(Event),
 }
 
-/// A listener that saves.
+/// A listener that writes to the store on a thread of its own.
 #[derive(Debug)]
 pub struct Saver {
     queue: Option<Sender<Batch>>,
     batch: Batch,
-    /// Batches that were written, to be filled again: their memory stays on the side that needs it.
+    /// Written batches, to be filled again. The allocator then need not pass memory
+    /// between the threads.
     written: Receiver<Batch>,
     thread: Option<JoinHandle<(Counts, Result<()>)>>,
     live: bool,
 }
 
 impl Saver {
-    /// Saves through `writer`. A live one goes on where a commit fails, and tries again; another one stops.
+    /// Starts the writing thread. After a failed commit a live capture continues and tries again;
+    /// otherwise saving ends with the error.
     pub fn new(writer: Writer, live: bool) -> Saver {
-        let (queue, batches) = bounded(WAITING);
-        let (back, written) = bounded(WAITING);
+        let (queue, batches) = bounded(QUEUED_BATCHES);
+        let (back, written) = bounded(QUEUED_BATCHES);
         let thread =
             thread::Builder::new().name("store".to_owned()).spawn(move || write(writer, &batches, &back, live));
-        // Without a thread nothing is saved, and finish() says so.
+        // If the thread cannot start, nothing is saved and finish() returns the error.
         Saver { queue: Some(queue), batch: Batch::new(), written, thread: thread.ok(), live }
     }
 
@@ -89,22 +93,23 @@ impl Saver {
         if self.batch.entries.len() >= BATCH.0 || self.batch.bytes.len() >= BATCH.1 { self.send(false) } else { Ok(()) }
     }
 
-    /// Why the writer stopped.
+    /// The error with which the writer stopped.
     fn stopped(&mut self) -> anyhow::Error {
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok((_, Err(error)))) => error,
-            _ => anyhow!("the thread that saves ended"),
+            _ => anyhow!("the thread that writes the store ended unexpectedly"),
         }
     }
 
-    /// The capture is over: waits until all is written. What was saved and what was not is in the counts.
+    /// Ends the capture and waits until all is written. The counts show how many records were saved
+    /// and how many were lost.
     pub fn finish(mut self, summary: Summary) -> Result<Counts> {
         self.batch.summary = Some(summary);
         let sent = self.send(true);
         self.queue = None;
         match self.thread.take().map(JoinHandle::join) {
             Some(Ok((counts, result))) => result.map(|()| counts),
-            _ => sent.and(Err(anyhow!("the thread that saves ended"))),
+            _ => sent.and(Err(anyhow!("the thread that writes the store ended unexpectedly"))),
         }
     }
 }
@@ -112,7 +117,7 @@ impl Saver {
 impl Listener for Saver {
     fn packet(&mut self, packet: &Packet<'_>) -> Result<()> {
         self.batch.bytes.extend_from_slice(packet.data);
-        self.batch.entries.push(Entry::Packet {
+        self.batch.entries.push(WriterInput::Packet {
             number: packet.number,
             time: packet.time,
             link: packet.link,
@@ -127,15 +132,15 @@ impl Listener for Saver {
         if let Event::Message(message) = &event
             && message.raw.len() > BATCH.1
         {
-            // A message as large as a batch must not wait for two thousand of its kind.
-            self.batch.entries.push(Entry::Event(event));
+            // A message as large as a batch is sent at once, so that no two thousand of them wait.
+            self.batch.entries.push(WriterInput::Event(event));
             return self.send(false);
         }
-        self.batch.entries.push(Entry::Event(event));
+        self.batch.entries.push(WriterInput::Event(event));
         Ok(())
     }
 
-    fn settled(&mut self) -> Result<()> {
+    fn after_input(&mut self) -> Result<()> {
         self.send_full()
     }
 
@@ -144,27 +149,29 @@ impl Listener for Saver {
     }
 }
 
-/// A listener that writes on the thread that it is on: that of a recorder, which nobody waits for. A commit that fails is tried again with the
-/// next one; only the last one counts.
-pub struct Recorder {
+/// A listener that writes to the store on the thread of the run. Recorders of wrapped servers and
+/// proxies use it, because nobody waits for them. After a failed commit the next
+/// commit tries again.
+pub struct DirectSaver {
     writer: Writer,
     failed: Option<anyhow::Error>,
-    /// Times since the last packet that there was nothing to do.
+    /// Idle items since the last packet.
     idle: u32,
-    /// It has rested before.
-    rested: bool,
+    /// Whether it released memory before.
+    has_released: bool,
 }
 
-/// Times after which memory is given back: the first may be a pause in the midst of traffic, at the second the queue may still hold what a burst took.
-const REST: u32 = 3;
+/// Idle items after which memory is released. The first may be a pause within traffic. At the
+/// second the queue may still hold the memory of a burst.
+const IDLE_ITEMS: u32 = 3;
 
-impl Recorder {
+impl DirectSaver {
     /// Records through `writer`.
-    pub fn new(writer: Writer) -> Recorder {
-        Recorder { writer, failed: None, idle: 0, rested: false }
+    pub fn new(writer: Writer) -> DirectSaver {
+        DirectSaver { writer, failed: None, idle: 0, has_released: false }
     }
 
-    /// The capture is over. Says what was not recorded.
+    /// Ends the capture. An error reports the records that could not be written.
     pub fn finish(mut self, summary: &Summary) -> Result<()> {
         self.writer.finish(summary)?;
         match self.writer.counts().lost {
@@ -180,7 +187,7 @@ impl Recorder {
     }
 }
 
-impl Listener for Recorder {
+impl Listener for DirectSaver {
     fn packet(&mut self, packet: &Packet<'_>) -> Result<()> {
         self.idle = 0;
         self.writer.packet(packet);
@@ -198,11 +205,11 @@ impl Listener for Recorder {
             self.failed = Some(error);
         }
         self.idle = self.idle.saturating_add(1);
-        if self.idle == REST {
+        if self.idle == IDLE_ITEMS {
             self.writer.rest();
-            memory::give_back();
-            if !mem::replace(&mut self.rested, true) {
-                memory::let_go_of_start();
+            memory::return_free_memory();
+            if !mem::replace(&mut self.has_released, true) {
+                memory::release_code_pages();
             }
         }
         Ok(())
@@ -215,12 +222,12 @@ fn write(mut writer: Writer, batches: &Receiver<Batch>, back: &Sender<Batch>, li
         let mut rest = batch.bytes.as_slice();
         for entry in batch.entries.drain(..) {
             match entry {
-                Entry::Packet { number, time, link, interface, original_length, captured } => {
+                WriterInput::Packet { number, time, link, interface, original_length, captured } => {
                     let (data, after) = rest.split_at(captured);
                     rest = after;
                     writer.packet(&Packet { number, time, link, interface, original_length, data });
                 }
-                Entry::Event(event) => writer.event(event),
+                WriterInput::Event(event) => writer.event(event),
             }
         }
         if batch.commit {
@@ -234,7 +241,7 @@ fn write(mut writer: Writer, batches: &Receiver<Batch>, back: &Sender<Batch>, li
             break;
         }
         batch.recycle();
-        // Where as many wait as could ever be wanted, this one is let go.
+        // If enough batches wait for reuse, this one is freed.
         let _ = back.try_send(batch);
     }
     (writer.counts(), result)

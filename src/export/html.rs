@@ -19,7 +19,7 @@ use super::json::text::write_time;
 use crate::capture::Time;
 use crate::decode::exchange::Exchange;
 use crate::findings::{self, Severity};
-use crate::mcp::{Message, MessageNumber, Peers, Session, SessionNumber, facts};
+use crate::mcp::{Message, MessageNumber, Peers, Session, SessionNumber, content};
 use crate::store::{FindingRow, Reader, Scope};
 use crate::view::outcome::look;
 use crate::view::overview::{self, SummaryRow};
@@ -326,7 +326,7 @@ fn moment(time: Time) -> String {
 fn write_message(out: &mut dyn Write, message: &Message, start: Time) -> io::Result<()> {
     let (arrow, side) = transcript::arrow(message);
     let side = if side == Tone::Client { "client" } else { "server" };
-    let look = look(facts::status(message));
+    let look = look(content::status(message));
     let outcome = match look.about {
         Some(Tone::Error) => " error",
         Some(_) => " warning",

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
-use crate::mcp::facts;
+use crate::mcp::content;
 use crate::mcp::{Message, Session};
 use crate::view::outcome::look;
 use crate::view::text::about;
@@ -37,7 +37,7 @@ pub fn message(message: &Message) -> String {
         Direction::ClientToServer => ('C', 'S'),
         Direction::ServerToClient => ('S', 'C'),
     };
-    let status = facts::status(message);
+    let status = content::status(message);
     // Requests are solid and responses dashed. An open head expects no response, and a cross
     // means an error.
     let arrow = match message.kind {
@@ -85,11 +85,11 @@ fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::mcp::Party;
-    use crate::talk;
+    use crate::test_messages;
 
     #[test]
     fn a_conversation_is_arrows_between_its_parties() {
-        let mut messages = talk::read(
+        let mut messages = test_messages::read(
             r#"
             -> {"jsonrpc":"2.0","id":"a;b","method":"tools/call","params":{"name":"add","arguments":{"a":"%%{init}%%\n<b>#1"}}}
             -> {"jsonrpc":"2.0","method":"notifications/initialized"}
@@ -100,7 +100,7 @@ mod tests {
         );
         messages[1].findings = vec!["lifecycle-order"];
         let client = Some(Party { name: "host; end".into(), version: "1".into() });
-        let session = Session { client, ..talk::session(&messages) };
+        let session = Session { client, ..test_messages::session(&messages) };
         let session = Session { server: Some(Party { name: "server".into(), version: String::new() }), ..session };
         let diagram: String = std::iter::once(head(&[session])).chain(messages.iter().map(super::message)).collect();
         let expected = "\

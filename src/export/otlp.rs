@@ -28,7 +28,7 @@ use crate::capture::Time;
 use crate::decode::Direction;
 use crate::decode::json::{member, string};
 use crate::decode::jsonrpc::Kind;
-use crate::mcp::facts::{self, Status, body};
+use crate::mcp::content::{self, Status, body};
 use crate::mcp::trace::TraceParent;
 use crate::mcp::{Message, MessageNumber, Party, Peers, Session, Transport};
 use crate::store::{CaptureId, Key, Page, Reader, Scope};
@@ -290,7 +290,7 @@ impl Trace<'_> {
         attributes.text("error.type", failure.map(|failure| failure.code.unwrap_or("tool_error")));
         attributes.text("service.peer.name", party(session, span.sender.reversed()).map(|party| party.name.clone()));
         self.add_session_attributes(&mut attributes, span.sender);
-        let outcome = answer.and_then(facts::status).map_or("unanswered", Status::name);
+        let outcome = answer.and_then(content::status).map_or("unanswered", Status::name);
         attributes.text("mcptap.outcome", Some(outcome));
         attributes.number("mcptap.request", span.request.0 as i64);
         if let Some(answer) = answer {
@@ -354,11 +354,11 @@ struct Failure<'a> {
 
 impl<'a> Failure<'a> {
     fn of(answer: &'a Message) -> Option<Failure<'a>> {
-        match facts::status(answer)? {
+        match content::status(answer)? {
             // "The status description SHOULD match the JSONRPCError.message".
             Status::Error => {
-                let code = facts::part(answer, "error").and_then(|error| member(error, "code"));
-                let message = facts::part(answer, "error").and_then(|error| string(member(error, "message")?));
+                let code = content::part(answer, "error").and_then(|error| member(error, "code"));
+                let message = content::part(answer, "error").and_then(|error| string(member(error, "message")?));
                 Some(Failure { code: Some(code.unwrap_or("_OTHER")), message })
             }
             Status::ToolError => Some(Failure { code: None, message: None }),

@@ -16,7 +16,7 @@ use ::parquet::file::writer::SerializedFileWriter;
 use ::parquet::schema::parser::parse_message_type;
 use ::parquet::schema::types::ColumnPath;
 
-use crate::mcp::facts::{self, Status};
+use crate::mcp::content::{self, Status};
 use crate::mcp::{Message, Party, Session};
 
 /// Maximum number of rows in a group. Readers divide their work by groups, and DuckDB's own groups
@@ -58,7 +58,7 @@ const COLUMNS: &[Column] = &[
     ("optional binary id (JSON)", Take::Text(|row| word(row.message.id.as_deref()?))),
     ("optional binary method (STRING)", Take::Text(|row| word(row.message.method.as_deref()?))),
     ("optional binary tool (STRING)", Take::Text(|row| word(row.message.tool.as_deref()?))),
-    ("optional binary status (STRING)", Take::Text(|row| word(facts::status(row.message).map(Status::name)?))),
+    ("optional binary status (STRING)", Take::Text(|row| word(content::status(row.message).map(Status::name)?))),
     ("optional int64 answers", Take::Number(|row| number(row.message.answers?.0))),
     ("optional int64 answered_by", Take::Number(|row| number(row.message.answered_by?.0))),
     ("optional int64 latency_ns", Take::Number(|row| row.message.latency)),

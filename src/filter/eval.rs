@@ -9,7 +9,7 @@ use super::ast::{Comparison, Expr, Scalar, Test, Value};
 use super::fields::{Field, FieldDefinition, FieldId};
 use crate::decode::json;
 use crate::decode::jsonrpc::Kind;
-use crate::mcp::facts;
+use crate::mcp::content;
 use crate::mcp::{Message, Peers};
 
 /// One value of a field.
@@ -172,7 +172,7 @@ fn any_known(definition: &FieldDefinition, row: &Row<'_>, predicate: Predicate<'
         FieldId::Tool => message.tool.as_deref().map(Datum::Text),
         FieldId::Kind => Some(Datum::Text(message.kind.name())),
         FieldId::Id => message.id.as_deref().map(Datum::Id),
-        FieldId::Status => facts::status(message).map(|status| Datum::Text(status.name())),
+        FieldId::Status => content::status(message).map(|status| Datum::Text(status.name())),
         FieldId::Latency => message.latency.filter(|_| is_answer(message)).map(Datum::Integer),
         FieldId::Direction => Some(Datum::Text(message.direction.name())),
         FieldId::Number => Some(integer(message.number.0)),

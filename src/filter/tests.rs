@@ -12,12 +12,12 @@ use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::{Carrier, MessageNumber, Peers, SessionNumber, Transport};
-use crate::talk;
+use crate::test_messages;
 
 /// A message with this text. Its kind and members are read from the text.
 pub(crate) fn message(number: u64, raw: &str) -> Message {
     let time = Time(1_764_000_000_000_000_000 + number as i64 * 1_000_000);
-    let message = talk::message(number, time, Direction::ClientToServer, raw);
+    let message = test_messages::message(number, time, Direction::ClientToServer, raw);
     let answer = matches!(message.kind, Kind::Response | Kind::Error);
     Message {
         transport: Transport::StreamableHttp,

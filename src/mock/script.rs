@@ -17,7 +17,7 @@ use crate::compare::Label;
 use crate::decode::Direction;
 use crate::decode::json::member;
 use crate::decode::jsonrpc::Kind;
-use crate::mcp::facts::part;
+use crate::mcp::content::part;
 use crate::mcp::meta;
 use crate::mcp::{Carrier, Message, MessageNumber, Transport};
 use crate::replay::Recording;

@@ -18,8 +18,8 @@ use crate::compare::label::subject;
 use crate::compare::{Answer, Label};
 use crate::decode::Direction;
 use crate::mcp::Session;
-use crate::mcp::facts::part;
-use crate::mcp::operations::Why;
+use crate::mcp::content::part;
+use crate::mcp::link::Why;
 use crate::store::{Place, Reader};
 
 /// A recording analyzed for replay. It contains numbers and positions. The texts stay in the store

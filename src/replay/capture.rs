@@ -8,11 +8,11 @@ use anyhow::{Context, Result, anyhow};
 
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
-use crate::engine::saver::{self, Recorder};
+use crate::engine::saver::{self, DirectSaver};
 use crate::engine::{self, Both, Listener};
 use crate::event::{Detail, Event};
 use crate::mcp::SessionNumber;
-use crate::pipeline::{Options, Pipeline};
+use crate::pipeline::{Pipeline, PipelineConfig};
 use crate::source::Source;
 use crate::store::{
     self, CaptureId, CaptureInfo, CaptureKind, Page, Place, Reader, Scope, Selection, Stored, Summary, Writer,
@@ -111,10 +111,10 @@ const MAX_ID: usize = 1 << 24;
 
 impl Listener for RequestNumbers {
     fn event(&mut self, event: Event) -> Result<()> {
-        self.hear(&event)
+        self.event_ref(&event)
     }
 
-    fn hear(&mut self, event: &Event) -> Result<()> {
+    fn event_ref(&mut self, event: &Event) -> Result<()> {
         if let Event::Message(message) = event
             && (message.direction, message.kind) == (Direction::ClientToServer, Kind::Request)
             && let Some(id) = message.id.as_deref().and_then(|id| id.parse::<usize>().ok()).filter(|id| *id < MAX_ID)
@@ -129,8 +129,8 @@ impl Listener for RequestNumbers {
 }
 
 fn record(mut source: impl Source, writer: Writer) -> Result<RequestNumbers> {
-    let mut pipeline = Pipeline::new(Options { detail: Detail::Store, ..Options::default() });
-    let mut recorder = Both(RequestNumbers::default(), Recorder::new(writer));
+    let mut pipeline = Pipeline::new(PipelineConfig { detail: Detail::Store, ..PipelineConfig::default() });
+    let mut recorder = Both(RequestNumbers::default(), DirectSaver::new(writer));
     let stop = Arc::new(AtomicBool::new(false));
     engine::run(&mut source, &mut pipeline, &mut recorder, &stop)?;
     let skipped = pipeline.counts().skipped.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect();

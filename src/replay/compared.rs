@@ -9,7 +9,7 @@ use anyhow::Result;
 use super::texts::Texts;
 use crate::compare::pairing::ComparableRecording;
 use crate::mcp::Session;
-use crate::mcp::operations::Why;
+use crate::mcp::link::Why;
 use crate::store::Reader;
 
 /// A session to be compared.

@@ -34,7 +34,7 @@ use crate::compare::Label;
 use crate::decode::Direction;
 use crate::decode::json::member;
 use crate::decode::jsonrpc::Kind;
-use crate::mcp::facts::part;
+use crate::mcp::content::part;
 use crate::mcp::{Message, MessageNumber};
 
 /// The index of a step in its plan.

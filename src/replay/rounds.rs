@@ -96,7 +96,7 @@ impl Rounds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::operations::{Link, Why};
+    use crate::mcp::link::{Link, Why};
     use crate::replay::test_recordings;
 
     #[test]

@@ -5,12 +5,12 @@ use crate::capture::Time;
 use crate::event::Event;
 use crate::mcp::Message;
 use crate::store::{CaptureInfo, CaptureKind, Options, Place, Reader, Summary, Writer};
-pub use crate::talk::{TICK, read};
+pub use crate::test_messages::{TICK, read};
 
 /// A recording of these messages in memory.
 pub fn recording(text: &str) -> Recording {
     let messages = read(text);
-    Recording { session: crate::talk::session(&messages), messages }
+    Recording { session: crate::test_messages::session(&messages), messages }
 }
 
 /// The same messages, saved and analyzed for replay.
@@ -23,7 +23,7 @@ pub fn analyze(messages: &[Message]) -> AnalyzedRecording {
     let place = Place::temporary().unwrap();
     let info = CaptureInfo { kind: CaptureKind::Import, source: String::new(), process: 1, started: Time(0) };
     let mut writer = Writer::create(place.clone(), &info, Options::default()).unwrap();
-    writer.event(Event::Session(Box::new(crate::talk::session(messages))));
+    writer.event(Event::Session(Box::new(crate::test_messages::session(messages))));
     messages.iter().for_each(|message| writer.event(Event::Message(Box::new(message.clone()))));
     writer.finish(&Summary::default()).unwrap();
     let reader = Reader::open(place).unwrap();

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::compare::Answer;
 use crate::decode::Direction;
-use crate::mcp::facts::part;
+use crate::mcp::content::part;
 use crate::mcp::{Message, MessageNumber, Session};
 use crate::store::{Page, Place, Reader};
 

@@ -16,7 +16,7 @@ use crate::decode::Direction;
 use crate::decode::json::{Index, members, string_equals};
 use crate::decode::jsonrpc::{self, Envelope, JsonRpcText, Kind};
 use crate::decode::raw::Raw;
-use crate::mcp::operations::Why;
+use crate::mcp::link::Why;
 use crate::mcp::{Carrier, Message, MessageNumber, Session};
 
 /// Bytes of text after which a page ends early: whoever reads on needs no more of it at once.

@@ -22,7 +22,7 @@ use self::connection::Connection;
 use self::line::{Line, Whole};
 use super::chunk::{Builder, CHUNK, Chunk, KeptPacket, Piece, Spare};
 use super::text::Packer;
-use crate::capture::pipe::{self, Content, Pipe};
+use crate::capture::pipe::{self, Pipe, PipeEvent};
 use crate::capture::{Limits, LinkType, Packet, PacketNumber};
 use crate::decode::{ConnectionId, Direction, Side};
 use crate::event::Segment;
@@ -327,8 +327,8 @@ impl Output {
             return Vec::new();
         };
         let (direction, payload) = match pipe::decode(&packet.data) {
-            Some((_, Content::Data(Pipe::Stdin, payload))) => (Direction::ClientToServer, payload),
-            Some((_, Content::Data(Pipe::Stdout, payload))) => (Direction::ServerToClient, payload),
+            Some((_, PipeEvent::Data(Pipe::Stdin, payload))) => (Direction::ClientToServer, payload),
+            Some((_, PipeEvent::Data(Pipe::Stdout, payload))) => (Direction::ServerToClient, payload),
             _ => return Vec::new(),
         };
         let (mut pieces, whole) = line.take(segment.offset, payload, &mut self.packer);

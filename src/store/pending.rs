@@ -10,7 +10,7 @@ use super::record::message::Glance;
 use super::record::{connection, exchange, finding, message, packet, provenance, session};
 use super::text::Text;
 use super::{CaptureId, Key};
-use crate::capture::{PacketNumber, Part, StreamId};
+use crate::capture::{PacketNumber, StreamId, StreamPart};
 use crate::decode::ConnectionId;
 use crate::decode::exchange::{Exchange, ExchangeNumber, Half};
 use crate::event::{Connection, Stream};
@@ -31,7 +31,7 @@ pub(super) struct Pending {
     exchanges: BTreeMap<ExchangeNumber, Exchange>,
     streams: Vec<Stream>,
     /// Where the bytes of streams came from, those of one stream in their order.
-    parts: Vec<(StreamId, Part)>,
+    parts: Vec<(StreamId, StreamPart)>,
     messages: Vec<(Message, Glance, Text)>,
     findings: Vec<Finding>,
     chunks: Vec<Chunk>,
@@ -98,8 +98,8 @@ impl Pending {
         }
     }
 
-    pub(super) fn part(&mut self, stream: StreamId, part: Part) {
-        if self.has_room(size_of::<(StreamId, Part)>()) {
+    pub(super) fn part(&mut self, stream: StreamId, part: StreamPart) {
+        if self.has_room(size_of::<(StreamId, StreamPart)>()) {
             self.parts.push((stream, part));
         }
     }

@@ -37,7 +37,7 @@ mod tests {
 
     use super::*;
     use crate::source::now;
-    use crate::support::waits::{Ends, until};
+    use crate::support::waits::{ProcessEnd, until};
 
     #[test]
     fn a_process_runs_from_its_beginning_to_its_end() {

@@ -13,7 +13,7 @@ use super::{CaptureId, Key};
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::jsonrpc::Kind;
 use crate::findings;
-use crate::mcp::operations::Why;
+use crate::mcp::link::Why;
 use crate::mcp::{Message, MessageNumber, SessionNumber};
 
 /// Rows of one page at most: a screen has a hundred, an export reads on.

@@ -12,7 +12,7 @@ use super::record::finding::{self, FindingRow};
 use super::record::{Columns, connection, exchange, packet, provenance, session};
 use super::replay::Merge;
 use super::{CaptureId, Key, Page, Place, Scope, migrate};
-use crate::capture::{Limits, Origin, PacketNumber, PacketRange, Part, Span, StreamId, provenance as ground};
+use crate::capture::{Limits, Origin, PacketNumber, PacketRange, Span, StreamId, StreamPart, provenance as ground};
 use crate::decode::ConnectionId;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::event::{Connection, Stream};
@@ -263,7 +263,7 @@ impl Reader {
     }
 
     /// One layer down: the parts that make up `span`, cut to it, in order, as `Provenance::parents`.
-    pub fn parts(&self, capture: CaptureId, span: Span) -> anyhow::Result<Vec<Part>> {
+    pub fn parts(&self, capture: CaptureId, span: Span) -> anyhow::Result<Vec<StreamPart>> {
         let key = Key::new(capture, span.stream.0.into());
         let rows = self.select(
             "SELECT 0, parts FROM stream WHERE id = ?1 AND parts IS NOT NULL
@@ -277,9 +277,9 @@ impl Reader {
                 Ok(provenance::read_parts(start, columns.bytes("where bytes came from")?)?)
             },
         )?;
-        let inside = |part: &Part| part.end > span.start && part.start < span.end;
+        let inside = |part: &StreamPart| part.end > span.start && part.start < span.end;
         let cut = |part| ground::clip(part, span.start, span.end);
-        let mut parts: Vec<Part> = rows.into_iter().flatten().filter(inside).map(cut).collect();
+        let mut parts: Vec<StreamPart> = rows.into_iter().flatten().filter(inside).map(cut).collect();
         // Where it became known late what the stream is, those in its row are not the first.
         parts.sort_by_key(|part| part.start);
         Ok(parts)

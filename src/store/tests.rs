@@ -15,7 +15,7 @@ use crate::decode::jsonrpc::{Envelope, Kind};
 use crate::decode::{ConnectionId, Direction};
 use crate::event::Event;
 use crate::mcp::{Carrier, Message, MessageNumber, Peers, Session, SessionNumber, Transport};
-use crate::talk;
+use crate::test_messages;
 
 fn directory() -> TempDir {
     tempfile::tempdir().expect("a temporary directory")
@@ -57,7 +57,7 @@ fn message(session: u32, number: u64, raw: &[u8]) -> Message {
         span: Span { stream: StreamId(1), start: 0, end: raw.len() as u64 },
         carrier: Carrier::RequestBody,
         line: None,
-        ..talk::message(number, Time(number as i64), Direction::ClientToServer, &text)
+        ..test_messages::message(number, Time(number as i64), Direction::ClientToServer, &text)
     }
 }
 

@@ -115,7 +115,7 @@ impl Writer {
     pub fn event(&mut self, event: Event) {
         let packets = &mut self.packets;
         let taken = match event {
-            Event::Keep(connection) => packets.keep(connection),
+            Event::Claimed(connection) => packets.keep(connection),
             Event::Closed(connection) => packets.closed(connection),
             Event::Segment(segment) => packets.segment(segment),
             Event::Secret { connection, side, start, end, mask } => {

@@ -56,10 +56,10 @@ impl Import {
     /// Reads everything. `progress` is called with the position, and at last with success or the
     /// reason of failure.
     pub fn run(mut self, progress: &mut dyn FnMut(Progress), stop: &AtomicBool) {
-        let options = pipeline::Options {
+        let options = pipeline::PipelineConfig {
             detail: Detail::Store,
             keep_secrets: self.decoding.keep_secrets,
-            ..pipeline::Options::default()
+            ..pipeline::PipelineConfig::default()
         };
         let mut pipeline = Pipeline::new(options);
         let saver = Saver::new(self.writer, false);
@@ -92,8 +92,8 @@ impl Listener for ImportListener<'_> {
         self.saver.event(event)
     }
 
-    fn settled(&mut self) -> Result<()> {
-        self.saver.settled()
+    fn after_input(&mut self) -> Result<()> {
+        self.saver.after_input()
     }
 
     fn idle(&mut self) -> Result<()> {

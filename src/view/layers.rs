@@ -12,7 +12,7 @@ use anyhow::Result;
 
 use super::safe;
 use super::transcript::packets as name_packets;
-use crate::capture::{Origin, PacketNumber, Part, Span, StreamId};
+use crate::capture::{Origin, PacketNumber, Span, StreamId, StreamPart};
 use crate::decode::exchange::{Exchange, Half};
 use crate::mcp::{Carrier, Message, Session};
 use crate::store::{CaptureId, Reader};
@@ -153,7 +153,7 @@ pub fn half<'e>(exchange: &'e Exchange, message: &Message) -> &'e Half {
 /// The spans of the layer below that a span was made from.
 fn below(stored: &StoredSession<'_>, span: Span) -> Result<Vec<Span>> {
     let parts = stored.reader.parts(stored.capture, span)?;
-    let down = |part: Part| match part.origin {
+    let down = |part: StreamPart| match part.origin {
         Origin::Copied { stream, offset } => Some(Span { stream, start: offset, end: offset + part.end - part.start }),
         Origin::Derived(span) => Some(span),
         Origin::Packet { .. } | Origin::Missing => None,

@@ -5,7 +5,7 @@
 //! did its work.
 
 use super::paint::Tone;
-use crate::mcp::facts::Status;
+use crate::mcp::content::Status;
 
 /// The appearance of an outcome in a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

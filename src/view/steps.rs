@@ -288,7 +288,7 @@ mod tests {
     use crate::mcp::{Message, Transport};
     use crate::store::{CaptureInfo, CaptureKind, Key, Options as StoreOptions, Page, Place as StorePlace};
     use crate::store::{Reader, Scope, Summary, Writer};
-    use crate::talk;
+    use crate::test_messages;
 
     #[test]
     fn websocket_messages_are_steps_and_the_switch_is_complete() {
@@ -309,7 +309,7 @@ mod tests {
         writer.event(Event::Session(Box::new(session)));
         for (number, direction) in [(1, Direction::ClientToServer), (2, Direction::ServerToClient)] {
             let text = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
-            let message = talk::message(number, Time(0), direction, text);
+            let message = test_messages::message(number, Time(0), direction, text);
             writer.event(Event::Message(Box::new(Message { carrier: Carrier::WebSocket, ..message })));
         }
         writer.finish(&Summary::default()).unwrap();

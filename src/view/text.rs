@@ -15,7 +15,7 @@ use super::units::count;
 use crate::decode::json::{elements, members, string, string_equals};
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::Message;
-use crate::mcp::facts::{Status, part, status};
+use crate::mcp::content::{Status, part, status};
 
 /// Maximum width of the summary in columns. No screen shows more of it.
 const ROOM: usize = 160;

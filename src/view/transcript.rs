@@ -16,8 +16,8 @@ use crate::capture::{PacketNumber, Time};
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
 use crate::findings::{Finding, Severity};
-use crate::mcp::facts::{self, Status};
-use crate::mcp::operations::{Link, Why};
+use crate::mcp::content::{self, Status};
+use crate::mcp::link::{Link, Why};
 use crate::mcp::{Message, Party, Peers, Session};
 
 /// Formats sessions, messages and findings as lines.
@@ -79,7 +79,7 @@ impl LineFormatter {
     pub fn message(&self, message: &Message) -> String {
         let paint = self.paint;
         let (arrow, side) = arrow(message);
-        let look = look(facts::status(message));
+        let look = look(content::status(message));
         let tone = match message.kind {
             _ if let Some(tone) = look.method => tone,
             Kind::Invalid => Tone::Warning,
@@ -223,7 +223,7 @@ impl Totals {
         self.messages += 1;
         self.responses += u64::from(message.kind == Kind::Response);
         self.errors += u64::from(message.kind == Kind::Error);
-        match facts::status(message) {
+        match content::status(message) {
             Some(Status::ToolError) => self.tool_errors += 1,
             Some(Status::Negative) => self.negatives += 1,
             Some(Status::Ok | Status::Error) | None => {}

@@ -1,4 +1,4 @@
-//! Captures that come out wrong today. What is wrong with each is pinned here: whoever puts it right changes the test, and `tests/cases/README.md`.
+//! Captures of real software that came out wrong once, or still do (`tests/cases/README.md`).
 
 use std::path::Path;
 
@@ -6,10 +6,10 @@ use serde_json::Value;
 
 use crate::program::{data, mcptap};
 use crate::support::waits::Finishes;
-use crate::wrapped::{json, of_type, place};
+use crate::wrapped::{json, of_type, temporary_database};
 
-/// The sessions and findings of a capture, a line each.
-fn told(capture: &Path) -> Vec<String> {
+/// The sessions and findings of a capture, one on a line.
+fn summary_lines(capture: &Path) -> Vec<String> {
     let lines = json(&["read"], capture);
     let name = |peer: &Value| peer["name"].as_str().unwrap_or("nobody").to_owned();
     let session = |session: &&Value| {
@@ -42,7 +42,7 @@ fn sessions_and_findings_of_the_cases() {
         ),
     ];
     for (name, wanted) in cases {
-        assert_eq!(told(&data("cases").join(name)), wanted, "{name}");
+        assert_eq!(summary_lines(&data("cases").join(name)), wanted, "{name}");
     }
 }
 
@@ -54,7 +54,7 @@ fn a_lost_request_is_no_error_of_the_server() {
     assert_eq!(severities, ["warning", "warning"]);
 }
 
-/// It was sent as the fourth message.
+/// The cancellation was sent as the fourth message.
 #[test]
 fn a_cancellation_of_nothing_is_listed_last() {
     let lines = json(&["read"], &data("cases/cancel_unknown_http.pcap"));
@@ -62,12 +62,12 @@ fn a_cancellation_of_nothing_is_listed_last() {
     assert_eq!(methods.iter().position(|method| *method == "notifications/cancelled"), Some(7));
 }
 
-/// A POST of 300 KB on a connection of its own: its beginning is not saved.
+/// A POST of 300 KB on a connection of its own: the first packets are not stored.
 #[test]
 fn a_big_request_is_not_saved_whole() {
     let capture = data("cases/big_request.pcap.gz");
-    assert_eq!(told(&capture), ["corpus-client and corpus-server: 11 messages"]);
-    let (folder, db) = place();
+    assert_eq!(summary_lines(&capture), ["corpus-client and corpus-server: 11 messages"]);
+    let (folder, db) = temporary_database();
     let run = |arguments: &[&str]| {
         let done = mcptap().arg("--db").arg(&db).args(arguments).finished();
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
@@ -76,7 +76,7 @@ fn a_big_request_is_not_saved_whole() {
     run(&["read", "--save", capture.to_str().expect("UTF-8")]);
     let file = folder.path().join("saved.pcapng");
     run(&["export", "1", "--format", "pcapng", "-o", file.to_str().expect("UTF-8")]);
-    assert_eq!(told(&file), ["corpus-client and corpus-server: 10 messages", "http-response-without-request"]);
+    assert_eq!(summary_lines(&file), ["corpus-client and corpus-server: 10 messages", "http-response-without-request"]);
     let archive: Value = serde_json::from_slice(&run(&["export", "1", "--format", "har"])).expect("JSON");
     assert_eq!(archive["log"]["entries"].as_array().map(Vec::len), Some(6), "of eight exchanges");
 }

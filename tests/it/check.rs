@@ -1,4 +1,4 @@
-//! `check` as a project's continuous integration runs it, and `show --summary`.
+//! `check` as the continuous integration of a project runs it, and `show --summary`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::program::mcptap;
 use crate::support::waits::Finishes;
 use crate::wire::Wire;
 
-/// A folder with captures in it, in which the program runs.
+/// A folder with captures, in which the program runs.
 struct Project {
     folder: TempDir,
 }
@@ -24,7 +24,7 @@ const HANDSHAKE: [&str; 3] = [
 
 const TOOL: &str = r#"{"name":"get","description":"The weather.","inputSchema":{"type":"object","properties":{"town":{"type":"string"}},"required":["town"]}}"#;
 
-/// A list of tools, asked for and given.
+/// The request for a list of tools, and its response.
 fn listed(tools: &str) -> [String; 2] {
     [
         r#"> {"jsonrpc":"2.0","id":1,"method":"tools/list"}"#.to_owned(),
@@ -32,7 +32,7 @@ fn listed(tools: &str) -> [String; 2] {
     ]
 }
 
-/// A call without the argument that the tool requires (a warning), answered by a result without content (an error).
+/// A call without a required argument (a warning), whose result has no content (an error).
 const BROKEN: [&str; 2] = [
     r#"> {"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"get","arguments":{}}}"#,
     r#"< {"jsonrpc":"2.0","id":2,"result":{"isError":true}}"#,
@@ -47,7 +47,7 @@ impl Project {
         self.folder.path().join(name)
     }
 
-    /// A capture of a session: the handshake, its list of tools, and more.
+    /// A capture of a session: the handshake, its list of tools, and the messages in `more`.
     fn capture(&self, name: &str, tools: &str, more: &[&str]) -> PathBuf {
         let lines: Vec<String> = HANDSHAKE
             .map(str::to_owned)
@@ -66,13 +66,13 @@ impl Project {
         program.finished()
     }
 
-    /// The exit status of `check` and what it printed.
+    /// The exit status and the output of `check`.
     fn check(&self, target: &Path, arguments: &[&str]) -> (i32, String) {
         let Output { status, stdout, .. } = self.run("check", target, arguments);
         (status.code().expect("it ends by itself"), String::from_utf8(stdout).expect("text"))
     }
 
-    /// The rules that `check` tells of, in order of their names.
+    /// The rules whose findings `check` prints, sorted by name.
     fn rules(&self, target: &Path, arguments: &[&str]) -> Vec<String> {
         let (_, text) = self.check(target, &[arguments, &["--format", "json"]].concat());
         let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
@@ -83,7 +83,7 @@ impl Project {
 }
 
 #[test]
-fn the_exit_status_says_whether_something_is_bad_enough() {
+fn the_exit_status_depends_on_the_severity() {
     let project = Project::new();
     let fine = project.capture("fine.pcapng", TOOL, &[]);
     let broken = project.capture("broken.pcapng", TOOL, &BROKEN);
@@ -98,7 +98,7 @@ fn the_exit_status_says_whether_something_is_bad_enough() {
         (&broken, &["--ignore", "schema-result-invalid"], 0),
         (&broken, &["--ignore", "schema-*", "--fail-on", "info"], 1),
         (&broken, &["--ignore", "schema-*", "--ignore", "tools-*", "--fail-on", "info"], 0),
-        // What could not be done is neither yes nor no.
+        // A check that was impossible has its own exit status.
         (&broken, &["--only", "no-such-rule"], 2),
         (&broken, &["--fail-on", "sometimes"], 2),
         (&broken, &["--format", "prose"], 2),
@@ -134,14 +134,14 @@ fn a_project_chooses_in_a_file() {
         assert_eq!(output.status.code(), Some(2), "{wrong}");
         assert!(String::from_utf8_lossy(&output.stderr).contains("mcptap.toml"), "{wrong}");
     }
-    // Another file, from elsewhere.
+    // The configuration file at another path.
     choose("[check]\nignore = [\"schema-*\", \"tools-*\"]\n");
     fs::write(project.path("other.toml"), "[check]\nfail-on = \"never\"\n").expect("a file");
     assert_eq!(project.rules(&broken, &["--config", "other.toml"]).len(), 2);
 }
 
 #[test]
-fn every_form_tells_the_same_findings() {
+fn every_format_has_the_same_findings() {
     let project = Project::new();
     let broken = project.capture("broken.pcapng", TOOL, &BROKEN);
     let (_, text) = project.check(&broken, &[]);
@@ -189,7 +189,7 @@ fn a_database_is_checked_as_its_capture_is() {
 }
 
 #[test]
-fn tools_that_drift_from_what_was_accepted_are_told() {
+fn tools_that_drift_from_the_baseline_are_reported() {
     let project = Project::new();
     let accepted = project.capture("accepted.pcapng", TOOL, &[]);
     let written = project.run("check", &accepted, &["--write-baseline", "tools.json"]);
@@ -214,7 +214,7 @@ fn tools_that_drift_from_what_was_accepted_are_told() {
 }
 
 #[test]
-fn a_summary_says_what_a_session_is() {
+fn a_summary_describes_a_session() {
     let project = Project::new();
     let undeclared = r#"> {"jsonrpc":"2.0","id":3,"method":"resources/list"}"#;
     let refused = r#"< {"jsonrpc":"2.0","id":3,"error":{"code":-32601,"message":"no"}}"#;

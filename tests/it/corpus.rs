@@ -1,4 +1,4 @@
-//! Real captures with ground truth: each is whole.
+//! Real captures with ground truth: every message is found.
 
 use std::process::Command;
 
@@ -6,7 +6,8 @@ use crate::program::data;
 use crate::support::needs::{self, have_program, report};
 use crate::support::waits::Finishes;
 
-/// Every message once, byte for byte, in its direction, with its partner, session and packets: so many captures of a tier of `score.py`.
+/// Checks that every message appears once, with its bytes, direction, partner, session and packets.
+/// `tier` selects captures in `score.py`; `captures` is their number.
 fn whole(tier: &str, captures: usize) {
     if !have_program(&needs::PYTHON) {
         return;

@@ -1,4 +1,5 @@
-//! Databases of every version of the schema (`tests/databases/`), opened with this program; and a database of a newer version.
+//! Databases of every version of the schema (`tests/databases/`), opened with this program, and a
+//! database of a newer version.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,9 +11,10 @@ use serde_json::Value;
 use crate::faults::assert_sound;
 use crate::program::{mcptap, root};
 use crate::support::waits::{Finishes, finished};
-use crate::wrapped::{ANSWERS, Wrapped, await_session, json, of_type, place, recorded};
+use crate::wrapped::{ANSWERS, Wrapped, await_session, json, of_type, recorded, temporary_database};
 
-/// Members that every version has to show alike. Others hold the time of the recording or came with later versions.
+/// Members that every version has to show alike. Other members hold the time of the recording, or
+/// exist only in later versions.
 const OF_MESSAGES: &[&str] = &[
     "session",
     "number",
@@ -48,7 +50,7 @@ const OF_SESSIONS: &[&str] = &[
     "unanswered",
 ];
 
-/// The names of the tables, their columns and indexes, as the database lists them.
+/// The names of the tables with their columns and indexes, in the words of the database.
 const SCHEMA: &str = "SELECT group_concat(name || ' ' || coalesce(sql, ''), char(10) ORDER BY name) FROM sqlite_schema";
 
 fn version(db: &Path) -> i64 {
@@ -65,14 +67,14 @@ fn schema(db: &Path) -> String {
 fn old_databases() -> Vec<(i64, tempfile::TempDir, PathBuf)> {
     let path = |version: i64| root().join(format!("tests/databases/version-{version}.db"));
     let copies = (1..).take_while(|version| path(*version).exists()).map(|version| {
-        let (folder, db) = place();
+        let (folder, db) = temporary_database();
         fs::copy(path(version), &db).expect("a database can be copied");
         (version, folder, db)
     });
     copies.collect()
 }
 
-/// The recording of the checked-in databases, made by this program.
+/// Makes the recording of the checked-in databases with this program.
 fn made_now(db: &Path) {
     let program = env!("CARGO_BIN_EXE_mcptap");
     let done = Command::new(root().join("tests/databases/make.sh")).arg(program).arg(db).finished();
@@ -83,17 +85,17 @@ fn members(line: &Value, names: &[&str]) -> Value {
     names.iter().filter_map(|name| Some(((*name).to_owned(), line.get(name)?.clone()))).collect()
 }
 
-/// Sessions and messages of `show --json`.
-fn told(lines: &[Value]) -> Vec<Value> {
+/// The sessions and messages of `show --json`.
+fn session_and_message_lines(lines: &[Value]) -> Vec<Value> {
     let messages = of_type(lines, "message").into_iter().map(|line| members(line, OF_MESSAGES));
     messages.chain(of_type(lines, "session").into_iter().map(|line| members(line, OF_SESSIONS))).collect()
 }
 
 #[test]
 fn every_version_of_the_schema_is_migrated_and_shows_the_same() {
-    let (_folder, new) = place();
+    let (_folder, new) = temporary_database();
     made_now(&new);
-    let (newest, wanted) = (version(&new), told(&recorded(&new)));
+    let (newest, wanted) = (version(&new), session_and_message_lines(&recorded(&new)));
     assert_eq!(wanted.len(), 27, "23 messages of 4 sessions");
     let layers = |db: &Path| json(&["layers", "--session", "1"], db);
     let olds = old_databases();
@@ -102,21 +104,21 @@ fn every_version_of_the_schema_is_migrated_and_shows_the_same() {
     assert_eq!(versions, all, "tests/databases/README.md says how to add the database of a new version");
     for (number, _folder, old) in &olds {
         assert_eq!(version(old), *number);
-        assert_eq!(told(&recorded(old)), wanted, "version {number}");
-        // Step by step: what streams, their parts and packets say.
+        assert_eq!(session_and_message_lines(&recorded(old)), wanted, "version {number}");
+        // The layers of every step: streams, their parts and packets.
         assert_eq!(layers(old), layers(&new), "version {number}");
         assert_eq!((version(old), schema(old)), (newest, schema(&new)));
-        // It takes new recordings as a new one does.
+        // The migrated database accepts new recordings.
         let mut wrapped = Wrapped::shell(old, ANSWERS);
         wrapped.converse(1..3);
         assert!(wrapped.end().status.success());
-        assert_eq!(told(&recorded(old)).len(), wanted.len() + 5);
+        assert_eq!(session_and_message_lines(&recorded(old)).len(), wanted.len() + 5);
         assert_sound(old);
     }
 }
 
-/// An old program that reads, and one that writes, go on while this program migrates their database. The connections of this test stand
-/// for them.
+/// An old program that reads and one that writes continue while this program migrates their
+/// database. The connections of this test act for them.
 #[test]
 fn a_database_is_migrated_while_others_read_and_write() {
     let olds = old_databases();
@@ -128,7 +130,7 @@ fn a_database_is_migrated_while_others_read_and_write() {
         reader.execute_batch("BEGIN").expect("a snapshot");
         assert_eq!(sessions(&reader), 4);
         writer.execute_batch("BEGIN IMMEDIATE").expect("nobody else writes");
-        // As version 1 wrote it.
+        // An insert of version 1.
         let insert = "INSERT INTO capture (kind, source, process, started, last_alive) VALUES (2, 'old', 1, 7, 7);
              INSERT INTO session (capture, number) SELECT max(id), 1 FROM capture;
              INSERT INTO finding (capture, session, rule, text, messages, packets)
@@ -137,7 +139,7 @@ fn a_database_is_migrated_while_others_read_and_write() {
              SELECT max(id) << 40 | 9, max(id) << 40 | 9, 1, 0, NULL FROM capture;";
         writer.execute_batch(insert).expect("it can be written");
 
-        // The server is served while its record waits.
+        // The server works while its recording waits for the database.
         let mut wrapped = Wrapped::shell(&db, ANSWERS);
         wrapped.converse(1..5);
         let show = || mcptap().args(["show", "--json"]).arg(&db).stdout(Stdio::piped()).spawn().expect("mcptap runs");
@@ -147,7 +149,7 @@ fn a_database_is_migrated_while_others_read_and_write() {
         for show in shows {
             let shown = finished(show, "`show`");
             assert!(shown.status.success());
-            // Who has to migrate waits for the writer. Who only reads does not.
+            // A migration waits for the writer. A reader does not wait.
             let fifth = r#""type":"session","number":5"#;
             assert!(Some(before) == newest || String::from_utf8_lossy(&shown.stdout).contains(fifth));
         }
@@ -168,7 +170,7 @@ fn a_database_is_migrated_while_others_read_and_write() {
 
 #[test]
 fn a_newer_database_is_refused_in_one_line_and_left_alone() {
-    let (_folder, db) = place();
+    let (_folder, db) = temporary_database();
     made_now(&db);
     let next = version(&db) + 1;
     Connection::open(&db).and_then(|db| db.pragma_update(None, "user_version", next)).expect("it can be written");
@@ -201,7 +203,7 @@ fn a_newer_database_is_refused_in_one_line_and_left_alone() {
         assert_eq!(String::from_utf8_lossy(&done.stderr), format!("mcptap: {refused}\n"), "{command:?}");
         assert!(done.stdout.is_empty(), "{command:?}");
     }
-    // A wrapped server is served all the same, and its wrapper ends as it does.
+    // The wrapped server works all the same, and the wrapper returns its exit code.
     let mut wrapped = Wrapped::shell(&db, &format!("{ANSWERS}; exit 3"));
     wrapped.converse(1..9);
     let ended = wrapped.end();

@@ -1,4 +1,5 @@
-//! What the pipeline says of a capture, and the same as text that does not depend on how the packets came.
+//! The events of a capture, and a text form of them that does not depend on how the packets
+//! arrived.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write;
@@ -11,7 +12,7 @@ use mcptap_core::internal::decode::ConnectionId;
 use mcptap_core::internal::decode::exchange::{Exchange, Half};
 use mcptap_core::internal::event::{Connection, ConnectionKind, Detail, Event};
 use mcptap_core::internal::mcp::{Message, MessageNumber, Session, SessionNumber};
-use mcptap_core::internal::pipeline::{Input, Options, Pipeline};
+use mcptap_core::internal::pipeline::{Input, Pipeline, PipelineConfig};
 
 use crate::rewrite::Frame;
 
@@ -20,7 +21,7 @@ pub fn frames(path: &Path) -> Vec<Frame> {
     frames_of(&mut Files::open(&[path.to_owned()], false).expect("the capture opens"))
 }
 
-/// The packets of a source.
+/// The packets that a source delivers.
 pub fn frames_of(source: &mut dyn Source) -> Vec<Frame> {
     let mut frames = Vec::new();
     while let Some(item) = source.next().expect("the source is readable") {
@@ -37,32 +38,33 @@ pub fn frames_of(source: &mut dyn Source) -> Vec<Frame> {
     frames
 }
 
-/// Everything a pipeline said.
+/// All events of a pipeline.
 pub struct Decoded {
     pub events: Vec<Event>,
 }
 
-/// All there is to say.
-pub const ALL: fn() -> Options = || Options { detail: Detail::Store, hash: true, ..Options::default() };
+/// The settings with which a pipeline emits all events.
+pub const ALL: fn() -> PipelineConfig =
+    || PipelineConfig { detail: Detail::Store, hash: true, ..PipelineConfig::default() };
 
-/// How messages of a session are ordered.
+/// The order of the messages of a session in the text form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// As they were completed.
+pub enum TextOrder {
+    /// The order of completion.
     Capture,
-    /// Within each direction of a connection: what TCP promises.
+    /// The order within each direction of a connection, which TCP guarantees.
     Connection,
 }
 
 impl Decoded {
-    /// Of these packets, whole.
+    /// Decodes these packets.
     pub fn of(frames: &[Frame]) -> Decoded {
         let mut inputs = frames.iter().zip(1..).map(|(frame, number)| Input::Packet(frame.packet(number)));
         Decoded::from(&mut inputs, ALL())
     }
 
-    /// Of any input; the end is added.
-    pub fn from(inputs: &mut dyn Iterator<Item = Input<'_>>, options: Options) -> Decoded {
+    /// Decodes any input. The end of the capture is added.
+    pub fn from(inputs: &mut dyn Iterator<Item = Input<'_>>, options: PipelineConfig) -> Decoded {
         let mut pipeline = Pipeline::new(options);
         let mut events = Vec::new();
         for input in inputs.chain([Input::End]) {
@@ -71,12 +73,12 @@ impl Decoded {
         Decoded { events }
     }
 
-    /// Messages in order.
+    /// The messages in order of completion.
     pub fn messages(&self) -> impl Iterator<Item = &Message> {
         self.events.iter().filter_map(|event| if let Event::Message(message) = event { Some(&**message) } else { None })
     }
 
-    /// Exchanges as they were said last, by number.
+    /// The last record of each exchange, by number.
     pub fn exchanges(&self) -> BTreeMap<u64, &Exchange> {
         let exchanges = self.events.iter().filter_map(|event| match event {
             Event::Exchange(exchange) => Some((exchange.number.0, &**exchange)),
@@ -85,7 +87,7 @@ impl Decoded {
         exchanges.collect()
     }
 
-    /// Sessions as they were said last, by number.
+    /// The last record of each session, by number.
     pub fn sessions(&self) -> BTreeMap<SessionNumber, &Session> {
         let sessions = self.events.iter().filter_map(|event| match event {
             Event::Session(session) => Some((session.number, &**session)),
@@ -94,7 +96,7 @@ impl Decoded {
         sessions.collect()
     }
 
-    /// Connections as they were said last.
+    /// The last record of each connection.
     pub fn connections(&self) -> HashMap<ConnectionId, &Connection> {
         let connections = self.events.iter().filter_map(|event| match event {
             Event::Connection(connection) => Some((connection.id, &**connection)),
@@ -103,23 +105,23 @@ impl Decoded {
         connections.collect()
     }
 
-    /// How often each message was seen: direction, kind and text.
+    /// The number of messages with the same direction, kind and text.
     pub fn texts(&self) -> BTreeMap<String, usize> {
         count(self.messages().map(text))
     }
 
-    /// The messages of each session, as [`Decoded::texts`] counts them.
-    pub fn homes(&self) -> Vec<BTreeMap<String, usize>> {
-        let mut homes: BTreeMap<SessionNumber, BTreeMap<String, usize>> = BTreeMap::new();
+    /// For each session, the counts of [`Decoded::texts`].
+    pub fn texts_of_sessions(&self) -> Vec<BTreeMap<String, usize>> {
+        let mut texts_of_sessions: BTreeMap<SessionNumber, BTreeMap<String, usize>> = BTreeMap::new();
         for message in self.messages() {
-            *homes.entry(message.session).or_default().entry(text(message)).or_default() += 1;
+            *texts_of_sessions.entry(message.session).or_default().entry(text(message)).or_default() += 1;
         }
-        let mut homes: Vec<_> = homes.into_values().collect();
-        homes.sort();
-        homes
+        let mut texts_of_sessions: Vec<_> = texts_of_sessions.into_values().collect();
+        texts_of_sessions.sort();
+        texts_of_sessions
     }
 
-    /// How often each answer was paired with each request.
+    /// The number of times that a response was paired with a request.
     pub fn pairs(&self) -> BTreeMap<String, usize> {
         let requests: HashMap<MessageNumber, &Message> = self.messages().map(|m| (m.number, m)).collect();
         count(self.messages().filter_map(|answer| {
@@ -128,7 +130,7 @@ impl Decoded {
         }))
     }
 
-    /// How often each response was paired with each request of HTTP.
+    /// The number of times that an HTTP response was paired with a request.
     pub fn http_pairs(&self) -> BTreeMap<String, usize> {
         let exchanges = self.exchanges();
         let pairs = exchanges.values().filter(|exchange| exchange.method.is_some() && exchange.status.is_some());
@@ -138,8 +140,8 @@ impl Decoded {
         }))
     }
 
-    /// Sessions with their messages, and exchanges, in words.
-    pub fn text(&self, order: Order) -> String {
+    /// The text form: sessions with their messages, and exchanges.
+    pub fn text(&self, order: TextOrder) -> String {
         let mut parts = self.session_texts(order);
         let exchanges = self.exchanges();
         let connections = self.connections();
@@ -149,14 +151,14 @@ impl Decoded {
             let (request, response) = (half(request), half(response));
             format!("exchange {ends} {http_version} {method:?} {target:?} {status:?}\n{request}{response}")
         }));
-        if order == Order::Connection {
+        if order == TextOrder::Connection {
             parts.sort();
         }
         parts.concat()
     }
 
-    /// One text for each session.
-    pub fn session_texts(&self, order: Order) -> Vec<String> {
+    /// The text form of each session.
+    pub fn session_texts(&self, order: TextOrder) -> Vec<String> {
         let (exchanges, connections) = (self.exchanges(), self.connections());
         let requests: HashMap<MessageNumber, &Message> = self.messages().map(|m| (m.number, m)).collect();
         let mut places: BTreeMap<SessionNumber, BTreeMap<String, String>> = BTreeMap::new();
@@ -176,8 +178,8 @@ impl Decoded {
             let Message { id, method, tool, batch, carrier, sse_id, line: number, redelivered, findings, .. } = message;
             let batch = batch.map(|(_, index)| index);
             let target = exchange.map(|exchange| (&exchange.method, &exchange.target, exchange.status));
-            // What was said before what, on two connections, is not certain where bytes are lost or a beginning is missing: when
-            // they count as lost depends on what else comes meanwhile.
+            // If bytes are lost or a beginning is missing, the order across two connections is not
+            // certain: other input decides when the bytes count as lost.
             let stands = |rule: &&&str| is_whole || rule.starts_with("jsonrpc-");
             let findings: Vec<&str> = findings.iter().filter(stands).copied().collect();
             let about = (id, method, tool, batch, carrier, sse_id, number, redelivered, findings, target);
@@ -185,7 +187,7 @@ impl Decoded {
             if let Some(request) = message.answers.and_then(|number| requests.get(&number)) {
                 let _ = writeln!(line, "      answers {}", text(request));
             }
-            let group = if order == Order::Capture { String::new() } else { place.clone() };
+            let group = if order == TextOrder::Capture { String::new() } else { place.clone() };
             let said = places.entry(message.session).or_default().entry(group).or_default();
             let _ = write!(said, "    {place}\n    {line}");
         }
@@ -231,7 +233,7 @@ fn count(texts: impl Iterator<Item = String>) -> BTreeMap<String, usize> {
     counts
 }
 
-/// The same text, or the difference is shown.
+/// Asserts that two texts are equal, and shows the difference otherwise.
 pub fn assert_same(what: &str, wanted: &str, said: &str) {
     if wanted != said {
         let cut = |text: &str| -> String {
@@ -243,7 +245,7 @@ pub fn assert_same(what: &str, wanted: &str, said: &str) {
     }
 }
 
-/// Nothing is in `said` more often than in `wanted`.
+/// Asserts that nothing is more frequent in `said` than in `wanted`.
 pub fn assert_subset(what: &str, wanted: &BTreeMap<String, usize>, said: &BTreeMap<String, usize>) {
     let invented: Vec<&String> = said
         .iter()
@@ -253,7 +255,7 @@ pub fn assert_subset(what: &str, wanted: &BTreeMap<String, usize>, said: &BTreeM
     assert!(invented.is_empty(), "{what}: not in the original:\n{invented:#?}");
 }
 
-/// The captures that laws are tried on: those of `samples/`, and the real ones of `tests/captures/`.
+/// The captures on which the laws are tested: `samples/` and `tests/captures/`.
 pub fn captures() -> Vec<PathBuf> {
     let mut found = folders(&crate::program::root().join("samples"));
     found.extend(folders(&crate::program::data("captures")));
@@ -262,7 +264,7 @@ pub fn captures() -> Vec<PathBuf> {
     found
 }
 
-/// The same conversations as others of [`captures`], in packets as `rewrite` makes them too.
+/// Captures that repeat the conversation of another one in packets that `rewrite` makes too.
 const REPEATED: [&str; 11] = [
     "04_any_sll",
     "04_bigendian",
@@ -277,7 +279,7 @@ const REPEATED: [&str; 11] = [
     "06_vlan",
 ];
 
-/// Of those each conversation once.
+/// The captures with each conversation once.
 pub fn conversations() -> Vec<PathBuf> {
     captures().into_iter().filter(|path| !REPEATED.contains(&name(path).as_str())).collect()
 }
@@ -288,12 +290,12 @@ fn folders(path: &Path) -> Vec<PathBuf> {
     folders.flat_map(|folder| names.map(|name| folder.join(name))).filter(|path| path.exists()).collect()
 }
 
-/// The folder of a capture.
+/// The name of the folder of a capture.
 pub fn name(path: &Path) -> String {
     path.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Half-way between two moments.
+/// The time half-way between two times.
 pub fn between(earlier: Time, later: Time) -> Time {
     Time(earlier.0.saturating_add(later.since(earlier) / 2))
 }

@@ -1,4 +1,4 @@
-//! Exports as other programs read them.
+//! Exports, read by other programs.
 
 mod har;
 mod html;
@@ -14,12 +14,12 @@ use serde_json::Value;
 use crate::program::mcptap;
 use crate::support::waits::Finishes;
 
-/// `mcptap export` of a capture.
+/// Runs `mcptap export` on a capture.
 fn export(capture: &Path, format: &str, more: &[&str]) -> Output {
     mcptap().arg("export").arg(capture).args(["--format", format]).args(more).finished()
 }
 
-/// What it wrote, where all went well.
+/// The output of a successful export.
 fn exported(capture: &Path, format: &str, more: &[&str]) -> String {
     let done = export(capture, format, more);
     assert!(done.status.success(), "{}: {}", capture.display(), String::from_utf8_lossy(&done.stderr));

@@ -1,4 +1,4 @@
-//! What can go wrong around a wrapped server, and what becomes of the server, of its host and of the record.
+//! Faults around a wrapped server, and their effect on the server, its host and the recording.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -11,8 +11,10 @@ use serde_json::json;
 
 use crate::program::mcptap;
 use crate::support::needs::{self, have};
-use crate::support::waits::{Ends, Finishes, joined, until};
-use crate::wrapped::{ANSWERS, Follower, Wrapped, await_session, line, of_type, place, recorded, request, texts};
+use crate::support::waits::{Finishes, ProcessEnd, joined, until};
+use crate::wrapped::{
+    ANSWERS, Follower, Wrapped, await_session, line, of_type, recorded, request, temporary_database, texts,
+};
 
 const TO_SERVER: &str = "client-to-server";
 const TO_CLIENT: &str = "server-to-client";
@@ -22,7 +24,8 @@ fn kill(process: u32, signal: Signal) {
     kill_process(process, signal).expect("the process lives");
 }
 
-/// Waits until a process is gone. Whoever adopted it may be slow to reap it: its state is the third word, behind the name in parentheses.
+/// Waits for the end of a process. The process that adopted it may reap it late: its state is the
+/// third word, after the name in parentheses.
 fn await_end(process: u32) {
     let stat = || fs::read_to_string(format!("/proc/{process}/stat"));
     until("the end of the server", || stat().map_or(true, |stat| stat.contains(") Z ")));
@@ -35,8 +38,8 @@ pub fn assert_sound(db: &Path) {
 }
 
 #[test]
-fn a_killed_wrapper_leaves_all_that_was_seen_and_no_orphan() {
-    let (_folder, db) = place();
+fn a_killed_wrapper_leaves_all_recorded_messages_and_no_orphan() {
+    let (_folder, db) = temporary_database();
     let mut wrapped = Wrapped::shell(&db, &format!("echo $$ >&2; {ANSWERS}"));
     let server = line(&mut wrapped.stderr).parse().expect("a process id");
     wrapped.converse(1..51);
@@ -51,7 +54,7 @@ fn a_killed_wrapper_leaves_all_that_was_seen_and_no_orphan() {
     assert_eq!(texts(&lines, TO_SERVER), (1..51).map(request).collect::<Vec<_>>());
     assert_eq!(texts(&lines, TO_CLIENT).len(), 50);
     assert_eq!(of_type(&lines, "session")[0].get("exit"), None, "nobody knows how it ended");
-    // The next one finds the database as usable as ever.
+    // The next wrapper can use the database.
     let mut next = Wrapped::shell(&db, ANSWERS);
     next.converse(1..3);
     assert!(next.end().status.success());
@@ -60,12 +63,12 @@ fn a_killed_wrapper_leaves_all_that_was_seen_and_no_orphan() {
 
 #[test]
 fn a_killed_server_is_recorded_with_what_it_did_not_answer() {
-    let (_folder, db) = place();
+    let (_folder, db) = temporary_database();
     let mut wrapped = Wrapped::shell(&db, &format!("echo $$ >&2; {ANSWERS}"));
     let server = line(&mut wrapped.stderr).parse().expect("a process id");
     wrapped.converse(1..4);
     kill(server, Signal::STOP);
-    wrapped.say(&request(4));
+    wrapped.send_line(&request(4));
     kill(server, Signal::KILL);
     let ended = wrapped.end();
     assert_eq!((ended.status.code(), ended.stdout.as_str(), ended.stderr.as_str()), (Some(137), "", ""));
@@ -78,10 +81,10 @@ fn a_killed_server_is_recorded_with_what_it_did_not_answer() {
     assert!(shown.contains("died of signal 9"), "{shown}");
 }
 
-/// The kernel closes the pipes of a client that was killed; no more than that can be known of it.
+/// The kernel closes the pipes of a killed client. The wrapper cannot know more of it.
 #[test]
 fn a_vanished_client_ends_the_server_as_without_us() {
-    let (_folder, db) = place();
+    let (_folder, db) = temporary_database();
     let mut reads = Wrapped::shell(&db, ANSWERS);
     reads.converse(1..3);
     drop((reads.stdin.take(), reads.stdout));
@@ -89,7 +92,7 @@ fn a_vanished_client_ends_the_server_as_without_us() {
 
     let mut writes =
         Wrapped::shell(&db, r#"while echo '{"jsonrpc":"2.0","method":"notifications/message"}'; do :; done"#);
-    writes.hear();
+    writes.next_line();
     drop((writes.stdin.take(), writes.stdout));
     let status = writes.child.ended("mcptap");
     assert_eq!(status.code(), Some(128 + 13), "the server wrote into a broken pipe");
@@ -102,18 +105,19 @@ fn a_vanished_client_ends_the_server_as_without_us() {
 fn each_signal_reaches_the_server_and_how_it_ended_is_recorded() {
     let signals = [(Signal::INT, 2), (Signal::TERM, 15), (Signal::HUP, 1), (Signal::QUIT, 3), (Signal::USR1, 10)];
     for (signal, number) in signals {
-        let (_folder, db) = place();
-        // No core file of a quit; the exec lets the signal end the server and not only its shell.
+        let (_folder, db) = temporary_database();
+        // A quit signal writes no core file. The exec makes the signal end the server and not only
+        // its shell.
         let mut wrapped = Wrapped::shell(&db, r#"ulimit -c 0; echo '{"jsonrpc":"2.0","method":"ready"}'; exec cat"#);
-        wrapped.hear();
+        wrapped.next_line();
         kill(wrapped.child.id(), signal);
         assert_eq!(wrapped.child.ended("mcptap").code(), Some(128 + number));
         assert_eq!(of_type(&recorded(&db), "session")[0]["exit"], json!({ "signal": number }));
     }
-    let (_folder, db) = place();
+    let (_folder, db) = temporary_database();
     let mut wrapped =
         Wrapped::shell(&db, "trap 'exit 7' TERM; echo '{\"method\":\"ready\"}'; while :; do read -r x; done");
-    wrapped.hear();
+    wrapped.next_line();
     kill(wrapped.child.id(), Signal::TERM);
     assert_eq!(wrapped.child.ended("mcptap").code(), Some(7), "the server decides");
     assert_eq!(of_type(&recorded(&db), "session")[0]["exit"], json!({ "code": 7 }));
@@ -121,11 +125,11 @@ fn each_signal_reaches_the_server_and_how_it_ended_is_recorded() {
 
 #[test]
 fn a_server_that_closes_its_stdout_lives_on() {
-    let (_folder, db) = place();
+    let (_folder, db) = temporary_database();
     let mut wrapped = Wrapped::shell(&db, "exec >&-; while read -r line; do echo heard >&2; done; exit 5");
-    assert_eq!(wrapped.hear(), "", "the end of stdout is passed on");
+    assert_eq!(wrapped.next_line(), "", "the end of stdout is passed on");
     for id in 1..3 {
-        wrapped.say(&request(id));
+        wrapped.send_line(&request(id));
         assert_eq!(line(&mut wrapped.stderr), "heard");
     }
     assert_eq!(wrapped.end().status.code(), Some(5));
@@ -136,7 +140,7 @@ fn a_server_that_closes_its_stdout_lives_on() {
 
 #[test]
 fn twenty_wrappers_share_a_database() {
-    let (_folder, db) = place();
+    let (_folder, db) = temporary_database();
     let hosts: Vec<_> = (0..20)
         .map(|_| {
             let mut wrapped = Wrapped::shell(&db, ANSWERS);
@@ -162,7 +166,7 @@ fn twenty_wrappers_share_a_database() {
 
 #[test]
 fn a_locked_database_costs_the_record_only() {
-    let (_folder, db) = place();
+    let (_folder, db) = temporary_database();
     let holder = Connection::open(&db).expect("the database is made");
     holder.execute_batch("BEGIN EXCLUSIVE").expect("it is free");
     let mut wrapped = Wrapped::shell(&db, ANSWERS);
@@ -174,7 +178,7 @@ fn a_locked_database_costs_the_record_only() {
     assert!(ended.stderr.starts_with("mcptap: recording: "), "{}", ended.stderr);
     assert!(ended.stderr.ends_with("bytes passed unrecorded\n") && bytes > 0, "{}", ended.stderr);
 
-    // Locked at first only: what was observed meanwhile has waited.
+    // The database is locked at first. The events wait meanwhile.
     let mut wrapped = Wrapped::shell(&db, ANSWERS);
     wrapped.converse(1..11);
     holder.execute_batch("COMMIT").expect("it is ours");
@@ -185,8 +189,8 @@ fn a_locked_database_costs_the_record_only() {
 }
 
 #[test]
-fn a_database_that_cannot_be_is_said_in_one_line() {
-    let (folder, _) = place();
+fn an_unusable_database_is_reported_in_one_line() {
+    let (folder, _) = temporary_database();
     fs::write(folder.path().join("text"), "no database, but a file of somebody's\n").expect("the file is written");
     for db in ["text", "text/below", "."] {
         let db = folder.path().join(db);
@@ -201,7 +205,7 @@ fn a_database_that_cannot_be_is_said_in_one_line() {
         fs::read_to_string(folder.path().join("text")).expect("it is still there"),
         "no database, but a file of somebody's\n"
     );
-    // Where there was nothing, everything is made, the folder too.
+    // The program creates the folder and the database.
     let db = folder.path().join("new/folder/mcptap.db");
     let mut wrapped = Wrapped::shell(&db, ANSWERS);
     wrapped.converse(1..3);
@@ -209,7 +213,8 @@ fn a_database_that_cannot_be_is_said_in_one_line() {
     assert_eq!(of_type(&recorded(&db), "message").len(), 4);
 }
 
-/// A script in a mount namespace of its own, with a file system of `size` in `folder`; `None` where this machine forbids that.
+/// A script in its own mount namespace, with a file system of this size in `folder`. `None` if this
+/// machine forbids that.
 fn on_small_disk(folder: &Path, size: &str, script: &str) -> Option<Command> {
     let flags: &[&str] = if rustix::process::geteuid().is_root() { &["-m"] } else { &["-rm"] };
     let mount = |script: &str| {
@@ -229,11 +234,12 @@ fn on_small_disk(folder: &Path, size: &str, script: &str) -> Option<Command> {
 
 #[test]
 fn a_full_disk_costs_the_record_only() {
-    let (folder, _) = place();
+    let (folder, _) = temporary_database();
     let [disk, kept] = ["disk", "kept"].map(|name| folder.path().join(name));
     fs::create_dir(&disk).expect("a folder");
     fs::create_dir(&kept).expect("a folder");
-    // What cannot be compressed, several times what the disk holds. The record is carried out before the disk is gone.
+    // Data that cannot be compressed, several times the size of the disk. The recording is copied
+    // before the disk disappears.
     let script = r#""$MCPTAP" wrap --db "$0/mcptap.db" -- sh -c 'head -c 6000000 /dev/urandom | base64 -w 3000; exit 4'
         status=$?; cp "$0"/mcptap.db* "$0/../kept/"; exit $status"#;
     let Some(command) = on_small_disk(&disk, "1m", script) else { return };
@@ -247,7 +253,7 @@ fn a_full_disk_costs_the_record_only() {
 
 #[test]
 fn a_read_only_database_costs_the_record_only() {
-    let (folder, _) = place();
+    let (folder, _) = temporary_database();
     let disk = folder.path().join("disk");
     fs::create_dir(&disk).expect("a folder");
     let script = r#""$MCPTAP" wrap --db "$0/mcptap.db" -- true </dev/null && mount -o remount,ro "$0" &&
@@ -262,8 +268,8 @@ fn a_read_only_database_costs_the_record_only() {
 }
 
 #[test]
-fn a_command_that_cannot_start_is_told_as_shells_do() {
-    let (folder, db) = place();
+fn a_command_that_cannot_start_is_reported_as_shells_do() {
+    let (folder, db) = temporary_database();
     let script = folder.path().join("server");
     fs::write(&script, "#!/bin/sh\n").expect("the file is written");
     for (command, status) in [("no-such-command-anywhere", 127), (script.to_str().expect("UTF-8"), 126)] {
@@ -279,7 +285,7 @@ fn a_command_that_cannot_start_is_told_as_shells_do() {
 #[test]
 fn secrets_of_the_command_line_are_recorded_masked() {
     for (options, token) in [(&[][..], "*******"), (&["--keep-secrets"][..], "s3cr3t!")] {
-        let (_folder, db) = place();
+        let (_folder, db) = temporary_database();
         let mut wrap = mcptap();
         wrap.args(["wrap", "--db"]).arg(&db).args(options);
         wrap.args(["--", "sh", "-c", r#"echo "{\"method\":\"$1\"}""#, "--api-key", "s3cr3t!"]);
@@ -296,8 +302,8 @@ fn secrets_of_the_command_line_are_recorded_masked() {
 }
 
 #[test]
-fn a_wrapper_that_dies_of_a_signal_of_its_own_says_nothing() {
-    let (_folder, db) = place();
+fn a_wrapper_that_a_signal_kills_prints_nothing() {
+    let (_folder, db) = temporary_database();
     let mut wrapped = Wrapped::shell(&db, ANSWERS);
     wrapped.converse(1..3);
     kill(wrapped.child.id(), Signal::KILL);

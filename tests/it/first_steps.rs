@@ -1,4 +1,5 @@
-//! What somebody tries first: the demo, the doctor, and the servers of a client's configuration.
+//! The first commands of a new user: the demo, the doctor, and the servers in a client's
+//! configuration.
 
 use std::fs::{self, Permissions};
 use std::io::Write;
@@ -10,7 +11,7 @@ use crate::program::{mcptap, root};
 use crate::support::waits::{Finishes, finished};
 
 #[test]
-fn the_demo_shows_its_recordings_and_says_what_to_do_next() {
+fn the_demo_shows_its_recordings_and_the_next_steps() {
     let done = mcptap().args(["demo"]).finished();
     assert!(done.status.success());
     let (said, next) = (String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap());
@@ -20,9 +21,9 @@ fn the_demo_shows_its_recordings_and_says_what_to_do_next() {
     assert!(next.contains("mcptap wrap -- CMD"), "{next}");
 }
 
-/// The database of the environment is where `--db` would be, and no part of what a command wants.
+/// The environment variable replaces `--db` and is no argument of a command.
 #[test]
-fn the_database_may_stand_in_the_environment() {
+fn the_database_may_be_named_in_the_environment() {
     let folder = tempfile::tempdir().expect("a folder");
     let database = folder.path().join("elsewhere.db");
     let said = |words: &[&str]| {
@@ -47,12 +48,12 @@ fn the_doctor_tries_everything() {
         "{said}"
     );
     assert!(said.contains("will be created with the first recording"), "{said}");
-    // Whether this machine lets us capture is its own matter; that we are told is ours.
+    // The machine may forbid captures. The program has to report that.
     let can_capture = said.contains("ok    sniff     captured a packet that was sent over ");
     assert!(can_capture || said.contains("fail  sniff     no permission to capture on "), "{said}");
     assert_eq!(done.status.code(), Some(i32::from(!can_capture)), "{said}");
     assert!(!db.exists(), "it leaves nothing behind");
-    // What cannot be is said, and is the answer "no".
+    // An impossible command prints the reason and returns its exit status.
     fs::write(&db, "no database").unwrap();
     let done = mcptap().arg("doctor").arg("--db").arg(&db).finished();
     let said = String::from_utf8(done.stdout).unwrap();
@@ -60,7 +61,8 @@ fn the_doctor_tries_everything() {
     assert_eq!(done.status.code(), Some(1));
 }
 
-/// A home folder in which one client is configured; its configuration is a link, as those who keep such files elsewhere have it.
+/// A home folder with the configuration of one client. The configuration is a symbolic link, as of
+/// users who store such files elsewhere.
 struct Home(tempfile::TempDir);
 
 impl Home {
@@ -92,7 +94,7 @@ impl Home {
         self.0.path().join(name)
     }
 
-    /// Runs a command there: its status, and what it said.
+    /// Runs a command in this home folder: its status, standard output and standard error.
     fn run(&self, words: &[&str]) -> (Option<i32>, String, String) {
         let mut command = mcptap();
         command.args(words).env("HOME", self.0.path()).env_remove("XDG_CONFIG_HOME").current_dir(self.0.path());
@@ -126,7 +128,7 @@ fn the_servers_of_a_client_are_recorded_until_that_is_undone() {
     assert!(code == Some(0) && told.starts_with("mcptap: 2 servers recorded"), "{told}");
     assert!(said.contains("remote          is reached over HTTP"), "{said}");
     assert!(home.configuration().contains("\"-\" // standard input"), "{}", home.configuration());
-    // The client starts the server as its configuration says now.
+    // The client starts the server by its changed configuration.
     let stripped: String = home
         .configuration()
         .lines()
@@ -147,7 +149,7 @@ fn the_servers_of_a_client_are_recorded_until_that_is_undone() {
     assert_eq!(finished(client, "a wrapped server").stdout, ping);
     let (_, sessions, _) = home.run(&["sessions", db]);
     assert!(sessions.contains("echo"), "{sessions}");
-    // Once more changes nothing; undone, nothing is left of it.
+    // A second run changes nothing. An uninstallation removes everything.
     let wrapped = home.configuration();
     assert_eq!(home.run(&["install", "cursor"]).2, "mcptap: already recorded\n");
     assert_eq!(home.configuration(), wrapped);
@@ -159,7 +161,7 @@ fn the_servers_of_a_client_are_recorded_until_that_is_undone() {
     assert_eq!(home.run(&["uninstall"]).2, "mcptap: no server is recorded\n");
 }
 
-/// Not all clients keep their configuration in JSON.
+/// Some clients use TOML for their configuration.
 #[test]
 fn a_configuration_in_toml_is_changed_in_place_too() {
     let home = Home::new();
@@ -192,7 +194,7 @@ fn a_configuration_that_cannot_be_read_is_left_alone() {
     assert!(code == Some(2) && told.contains("cannot read ") && told.contains("mcp.json"), "{told}");
     assert_eq!(home.configuration(), "{ \"mcpServers\": ");
     assert_eq!(home.run(&["install", "zed"]).0, Some(2), "it is not here");
-    // A project's configuration may be anybody's: nothing in it acts on the terminal.
+    // Texts in the configuration of a project do not act on the terminal.
     fs::write(home.path("kept.json"), r#"{"mcpServers":{"a\u001b[31m":{"command":"b\u001b[2J"}}}"#).unwrap();
     for words in [&["install"][..], &["install", "cursor", "c"]] {
         let (_, said, told) = home.run(words);

@@ -1,4 +1,4 @@
-//! What is seen while it happens, by the program itself and by a second one.
+//! The display of a recording while it grows, by the recorder and by a second process.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Write};
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use crate::program::{mcptap, root};
 use crate::support::pipes::Patient;
-use crate::support::waits::{Ends, Finishes, until};
-use crate::wrapped::{ANSWERS, Follower, Wrapped, await_session, line, of_type, place, recorded, request};
+use crate::support::waits::{Finishes, ProcessEnd, until};
+use crate::wrapped::{ANSWERS, Follower, Wrapped, await_session, line, of_type, recorded, request, temporary_database};
 
-/// The state that `mcptap sessions` shows of the only session.
+/// The state of the only session, as `mcptap sessions` shows it.
 fn state(db: &Path) -> String {
     let shown = mcptap().args(["sessions", "--db"]).arg(db).finished();
     let shown = String::from_utf8(shown.stdout).expect("text is UTF-8");
@@ -23,20 +23,20 @@ fn state(db: &Path) -> String {
 
 #[test]
 fn a_second_process_sees_each_message_of_a_wrapped_server_and_its_end() {
-    let (_folder, db) = place();
+    let (_folder, db) = temporary_database();
     let mut wrapped = Wrapped::shell(&db, ANSWERS);
     wrapped.converse(1..2);
     await_session(&db);
     let mut follower = Follower::start(&db);
     for id in 2..6 {
-        // Nothing more comes until this was seen.
+        // The next call waits until the follower printed this one.
         assert_eq!(follower.await_message(2 * id - 2)["kind"], "response");
         wrapped.converse(id..id + 1);
     }
     follower.await_message(10);
     assert_eq!(state(&db), "live");
-    wrapped.say(&request(6));
-    wrapped.hear();
+    wrapped.send_line(&request(6));
+    wrapped.next_line();
     assert!(wrapped.end().status.success());
     let rest = follower.rest();
     assert_eq!(of_type(&rest, "message").len(), 2, "what was said last is not missed");
@@ -44,15 +44,15 @@ fn a_second_process_sees_each_message_of_a_wrapped_server_and_its_end() {
     assert_eq!(state(&db), "sh", "no longer live: the command follows");
 }
 
-/// Makes the recorder's last word an old one.
-fn forget_the_last_word(db: &Path) -> rusqlite::Result<usize> {
+/// Makes the last update of the recorder an old one.
+fn make_the_last_update_old(db: &Path) -> rusqlite::Result<usize> {
     Connection::open(db)?.execute("UPDATE capture SET last_alive = 0", [])
 }
 
-/// A recorder that says nothing for long may be at one huge message: here it is stopped.
+/// A recorder without updates may be busy with a huge message. Here it is stopped.
 #[test]
 fn a_silent_recorder_is_followed_as_long_as_its_process_lives() {
-    let (_folder, db) = place();
+    let (_folder, db) = temporary_database();
     let mut wrapped = Wrapped::shell(&db, ANSWERS);
     wrapped.converse(1..2);
     await_session(&db);
@@ -61,7 +61,7 @@ fn a_silent_recorder_is_followed_as_long_as_its_process_lives() {
     let tell = |signal| kill_process(process, signal).expect("it lives");
     tell(Signal::STOP);
     until("the recorder to be stopped while it does not write", || {
-        let forgotten = forget_the_last_word(&db).is_ok();
+        let forgotten = make_the_last_update_old(&db).is_ok();
         if !forgotten {
             tell(Signal::CONT);
             tell(Signal::STOP);
@@ -70,32 +70,32 @@ fn a_silent_recorder_is_followed_as_long_as_its_process_lives() {
     });
     assert_eq!(state(&db), "live");
     let mut follower = Follower::start(&db);
-    // Which is said once it was asked whether there can be more.
+    // The follower prints a message after it checked whether more can come.
     follower.await_message(2);
     tell(Signal::CONT);
     wrapped.converse(2..3);
     follower.await_message(4);
     wrapped.child.kill().expect("it lives");
     wrapped.child.ended("mcptap");
-    forget_the_last_word(&db).expect("nobody else writes");
+    make_the_last_update_old(&db).expect("nobody else writes");
     follower.rest();
     assert_eq!(state(&db), "cut", "nobody knows what came then");
 }
 
-/// A capture that is read as it grows.
-struct Reading {
+/// `mcptap read` of a capture that grows.
+struct GrowingRead {
     child: Child,
     stdout: BufReader<Patient<ChildStdout>>,
 }
 
-impl Reading {
-    fn start(arguments: &[&str], stdin: Stdio) -> Reading {
+impl GrowingRead {
+    fn start(arguments: &[&str], stdin: Stdio) -> GrowingRead {
         let mut command = mcptap();
         command.arg("read").args(arguments).arg("--json").stdin(stdin).stdout(Stdio::piped());
         let mut child = command.spawn().expect("mcptap runs");
         let stdout = child.stdout.take().expect("a pipe");
         let stdout = BufReader::new(Patient::new(stdout, "`read` to write"));
-        Reading { child, stdout }
+        GrowingRead { child, stdout }
     }
 
     fn await_message(&mut self, number: usize) {
@@ -116,7 +116,7 @@ impl Reading {
     }
 }
 
-/// The sample in two pieces, the first of which ends within a packet behind the third message.
+/// The sample in two pieces. The first one ends within a packet after the third message.
 fn pieces() -> (Vec<u8>, Vec<u8>) {
     let mut sample = std::fs::read(root().join("samples/weather/capture.pcapng")).expect("the sample is here");
     let at = memchr::memmem::find(&sample, b"notifications/initialized").expect("the third message") + 600;
@@ -131,41 +131,42 @@ fn a_growing_file_is_read_as_it_grows() {
     let (first, rest) = pieces();
     let mut file = File::create(&path).expect("a file");
     file.write_all(&first).expect("the disk has room");
-    let mut reading = Reading::start(&["--follow", path.to_str().expect("UTF-8")], Stdio::null());
-    reading.await_message(3);
+    let mut read = GrowingRead::start(&["--follow", path.to_str().expect("UTF-8")], Stdio::null());
+    read.await_message(3);
     file.write_all(&rest).expect("the disk has room");
-    reading.await_message(7);
-    let process = Pid::from_raw(reading.child.id() as i32).expect("a process id");
+    read.await_message(7);
+    let process = Pid::from_raw(read.child.id() as i32).expect("a process id");
     kill_process(process, Signal::INT).expect("it lives");
-    assert_eq!(reading.end()["messages"], 7, "Ctrl-C ends it in good order");
+    assert_eq!(read.end()["messages"], 7, "Ctrl-C ends it in good order");
 }
 
 #[test]
-fn what_comes_through_a_pipe_is_shown_as_it_comes() {
+fn a_capture_in_a_pipe_is_shown_as_it_grows() {
     let (first, rest) = pieces();
     let (read, mut write) = std::io::pipe().expect("a pipe");
-    let mut reading = Reading::start(&["-"], read.into());
+    let mut read = GrowingRead::start(&["-"], read.into());
     write.write_all(&first).expect("it reads");
-    reading.await_message(3);
+    read.await_message(3);
     write.write_all(&rest).expect("it reads");
     drop(write);
-    assert_eq!(reading.end()["messages"], 7);
+    assert_eq!(read.end()["messages"], 7);
 }
 
-/// Law 4 of `docs/architecture.md`, for pipes: what was decoded live is what is decoded from the export.
+/// Law 4 of `docs/architecture.md`, for pipes: the export gives the same events as
+/// the live recording.
 #[test]
 fn a_wrapped_session_reads_the_same_from_its_export() {
-    let (folder, db) = place();
+    let (folder, db) = temporary_database();
     let noisy = format!("echo 'Server 1.0'; printf '{{\\n  \"jsonrpc\": \"2.0\"\\n}}\\n'; {ANSWERS}; exit 3");
     let mut wrapped = Wrapped::shell(&db, &noisy);
     for _ in 0..4 {
-        wrapped.hear();
+        wrapped.next_line();
     }
     wrapped.converse(1..20);
-    wrapped.say(r#"[{"jsonrpc":"2.0","id":20,"method":"ping"},{"jsonrpc":"2.0","method":"notifications/x"}]"#);
-    wrapped.hear();
-    wrapped.say("no JSON at all");
-    wrapped.hear();
+    wrapped.send_line(r#"[{"jsonrpc":"2.0","id":20,"method":"ping"},{"jsonrpc":"2.0","method":"notifications/x"}]"#);
+    wrapped.next_line();
+    wrapped.send_line("no JSON at all");
+    wrapped.next_line();
     assert_eq!(wrapped.end().status.code(), Some(3));
     let live = recorded(&db);
     let file = folder.path().join("session.pcapng");

@@ -1,4 +1,5 @@
-//! What becomes of the record of a flood when the host loses patience: it ends the wrapper before all is recorded, as the official SDKs do.
+//! The recording of many messages whose host loses patience: it ends the wrapper before all is
+//! recorded, as the official SDKs do.
 
 use std::ops::Range;
 use std::os::unix::process::CommandExt;
@@ -10,22 +11,22 @@ use serde_json::{Value, json};
 
 use crate::faults::assert_sound;
 use crate::program::mcptap;
-use crate::wrapped::{Ended, Wrapped, of_type, place, recorded, texts};
+use crate::wrapped::{WrapOutput, Wrapped, of_type, recorded, temporary_database, texts};
 
-/// More than the queue has room for in memory, and than is recorded while it passes.
+/// More messages than the queue holds in memory, and than can be recorded while they pass.
 const LINES: Range<usize> = 1..40_001;
 
-/// A server in the language of `sh` that says so much at once, and then does something else.
+/// A server in the language of `sh` that writes that many lines at once and then runs `then`.
 fn floods(then: &str) -> String {
     let format = format!(r#"{{"method":"m","params":{{"n":%.0f,"text":"{}"}}}}"#, "x".repeat(1_000));
     format!("seq -f '{format}' {} {}; {then}", LINES.start, LINES.end - 1)
 }
 
-fn said(n: usize) -> String {
+fn line_of_server(n: usize) -> String {
     format!(r#"{{"method":"m","params":{{"n":{n},"text":"{}"}}}}"#, "x".repeat(1_000))
 }
 
-/// A wrapper at the head of a process group, which the Python SDK signals as a whole.
+/// A wrapper that leads a process group, which the Python SDK signals as a whole.
 fn start(db: &Path, script: &str) -> (Wrapped, Pid) {
     let mut command = mcptap();
     command.args(["wrap", "--db"]).arg(db).args(["--", "sh", "-c", script]).process_group(0);
@@ -34,18 +35,18 @@ fn start(db: &Path, script: &str) -> (Wrapped, Pid) {
     (wrapped, group)
 }
 
-/// Holds the record against what the host heard: what was recorded and what is said not to be are all that passed.
-fn assert_accounted(db: &Path, ended: &Ended, exit: &Value) {
+/// Asserts that the recorded messages and those reported as lost are all that the host received.
+fn assert_accounted(db: &Path, ended: &WrapOutput, exit: &Value) {
     assert_sound(db);
     let record = recorded(db);
     let messages = texts(&record, "server-to-client");
     let (last, whole) = messages.split_last().expect("something was recorded");
-    assert!(whole.iter().zip(LINES).all(|(text, n)| *text == said(n)), "each line once and in order");
-    assert!(said(messages.len()).starts_with(last), "the last one may be cut: {last}");
+    assert!(whole.iter().zip(LINES).all(|(text, n)| *text == line_of_server(n)), "each line once and in order");
+    assert!(line_of_server(messages.len()).starts_with(last), "the last one may be cut: {last}");
     let said_last = ended.stderr.strip_prefix("mcptap: recording: it did not keep up; ");
     let unrecorded = said_last.and_then(|said| said.strip_suffix(" bytes passed unrecorded\n"));
     let unrecorded: f64 = unrecorded.and_then(|bytes| bytes.parse().ok()).expect(&ended.stderr);
-    let passed = LINES.map(|n| said(n).len() + 1).sum::<usize>() as f64;
+    let passed = LINES.map(|n| line_of_server(n).len() + 1).sum::<usize>() as f64;
     let session = of_type(&record, "session")[0];
     let share = session["completeness"].as_f64().expect("a share");
     assert!((share - (passed - unrecorded) / passed).abs() < 1e-6, "{share} of {passed} without {unrecorded}");
@@ -58,9 +59,9 @@ fn assert_accounted(db: &Path, ended: &Ended, exit: &Value) {
 
 #[test]
 fn a_flood_that_is_ended_with_its_server_is_recorded_in_part_and_the_rest_is_counted() {
-    let (_folder, db) = place();
+    let (_folder, db) = temporary_database();
     let (mut wrapped, group) = start(&db, &floods("exec sleep 1000"));
-    LINES.for_each(|n| assert_eq!(wrapped.hear(), said(n)));
+    LINES.for_each(|n| assert_eq!(wrapped.next_line(), line_of_server(n)));
     drop(wrapped.stdin.take());
     kill_process_group(group, Signal::TERM).expect("it lives");
     let ended = wrapped.end();
@@ -70,12 +71,12 @@ fn a_flood_that_is_ended_with_its_server_is_recorded_in_part_and_the_rest_is_cou
 }
 
 #[test]
-fn a_wrapper_that_waits_for_its_record_counts_the_rest_when_told_to_end() {
-    let (_folder, db) = place();
+fn a_stopped_wrapper_counts_the_lines_that_it_did_not_record() {
+    let (_folder, db) = temporary_database();
     let (mut wrapped, group) = start(&db, &floods("cat; exit 3"));
-    LINES.for_each(|n| assert_eq!(wrapped.hear(), said(n)));
+    LINES.for_each(|n| assert_eq!(wrapped.next_line(), line_of_server(n)));
     drop(wrapped.stdin.take());
-    assert_eq!(wrapped.hear(), "", "the server ended");
+    assert_eq!(wrapped.next_line(), "", "the server ended");
     kill_process_group(group, Signal::TERM).expect("it lives");
     let ended = wrapped.end();
     assert_eq!(ended.status.code(), Some(3));

@@ -1,26 +1,29 @@
-//! The invariants of `docs/architecture.md`, held over real captures and what can become of their packets on the way.
+//! The invariants of `docs/architecture.md`, checked on real captures and on rewritten packets of
+//! them.
 
-mod kept;
+mod stored;
 mod taps;
 
 use std::collections::{BTreeMap, HashMap};
 
-use mcptap_core::internal::capture::{Origin, PacketRange, Part, Span, StreamId, Time};
+use mcptap_core::internal::capture::{Origin, PacketRange, Span, StreamId, StreamPart, Time};
 use mcptap_core::internal::decode::exchange::{Exchange, ExchangeNumber};
 use mcptap_core::internal::event::Event;
 use mcptap_core::internal::mcp::{Carrier, SessionNumber};
 use mcptap_core::internal::pipeline::Input;
 
-use crate::decoded::{ALL, Decoded, Order, assert_same, assert_subset, between, captures, conversations, frames, name};
+use crate::decoded::{
+    ALL, Decoded, TextOrder, assert_same, assert_subset, between, captures, conversations, frames, name,
+};
 use crate::program::data;
 use crate::rewrite::{self, Carriage, Frame};
 use crate::support::waits::Finishes;
 
-/// What became of the packets of a capture, and how that is called.
+/// Rewritten packets of a capture, each with the name of the change.
 type Rewritten = Vec<(String, Vec<Frame>)>;
 
-/// Every conversation as it is and as `rewrite` leaves it says the same to `say`.
-fn holds(
+/// Asserts that every conversation and its rewritten forms have the same text, made by `say`.
+fn assert_law(
     say: &dyn Fn(&Decoded) -> String,
     suits: &dyn Fn(&str, &[Frame]) -> bool,
     rewrite: &dyn Fn(&[Frame]) -> Rewritten,
@@ -48,45 +51,49 @@ fn holds(
     }
 }
 
-/// Everything, in the order in which it was completed.
+/// The text of all events in the order of completion.
 fn in_order(decoded: &Decoded) -> String {
-    decoded.text(Order::Capture)
+    decoded.text(TextOrder::Capture)
 }
 
-/// Everything, in the order of each connection.
+/// The text of all events in the order of each connection.
 fn by_connection(decoded: &Decoded) -> String {
-    decoded.text(Order::Connection)
+    decoded.text(TextOrder::Connection)
 }
 
 fn any(_: &str, _: &[Frame]) -> bool {
     true
 }
 
-/// Of copies that differ the first in the capture counts, so that their order matters.
+/// Whether retransmitted copies are equal. Otherwise the first copy counts, so the order
+/// of packets matters.
 fn has_one_truth(name: &str, _: &[Frame]) -> bool {
     name != "06_overlap_conflict"
 }
 
-/// Packets that are fragments, or cut, are not rewritten.
+/// Whether `rewrite` can change the packets. It leaves fragments and cut packets alone.
 fn is_rewritten(_: &str, frames: &[Frame]) -> bool {
     !rewrite::has_fragments(frames) && frames.iter().all(|frame| frame.data.len() as u32 == frame.original_length)
 }
 
-/// Where the start of connections was not captured, the first packet is taken for their start: it must not be another.
+/// Whether the first packets of all connections were captured. Otherwise the first packet counts as
+/// the beginning and must stay first.
 fn has_starts(name: &str, frames: &[Frame]) -> bool {
     has_one_truth(name, frames) && !["06_no_handshake", "06_midstart", "06_one_direction"].contains(&name)
 }
 
 #[test]
 fn order_of_packets_changes_nothing() {
-    holds(&by_connection, &has_starts, &|frames| {
-        // Across connections, order is all that tells what answers what: there it stays.
+    assert_law(&by_connection, &has_starts, &|frames| {
+        // Across connections only the order connects a response with its request, so the order
+        // stays.
         let runs = rewrite::runs(frames);
         let within =
             |rewrite: &dyn Fn(&[Frame]) -> Vec<Frame>| runs.iter().flat_map(|run| rewrite(run)).collect::<Vec<Frame>>();
         let by_4 = within(&|run| rewrite::shuffled(run, 4, run.len() as u64));
         let by_16 = within(&|run| rewrite::shuffled_behind_handshakes(run, 16, run.len() as u64));
-        // As they lie in the file, or as an observer further on would have seen them.
+        // The times stay with the positions in the file, or move with the packets, as another
+        // observer would have seen them.
         let times: Vec<Time> = frames.iter().map(|frame| frame.time).collect();
         vec![
             ("reversed by 3".into(), within(&|run| rewrite::reversed(run, 3))),
@@ -98,8 +105,9 @@ fn order_of_packets_changes_nothing() {
     });
 }
 
-/// Where packets of several connections change places, an answer may come before its question: it waits for it. A session's first requests may come
-/// before its `initialize`: it stays one session. Pauses make no difference.
+/// If packets of several connections are out of order, a response may precede its request and waits
+/// for it. The first requests of a session may precede its `initialize` and join the same session.
+/// Pauses make no difference.
 #[test]
 fn order_across_connections_loses_nothing() {
     for path in conversations() {
@@ -116,17 +124,21 @@ fn order_across_connections_loses_nothing() {
                 assert_same(&what, &format!("{texts:#?}"), &format!("{:#?}", said.texts()));
                 assert_same(&what, &format!("{http_pairs:#?}"), &format!("{:#?}", said.http_pairs()));
                 assert_same(&what, &format!("{:#?}", wanted.pairs()), &format!("{:#?}", said.pairs()));
-                // What was redirected and comes behind its copy is known by nothing to be the same.
+                // Nothing connects a redirected request with a copy that precedes it.
                 if name != "04_redirect_slash" {
-                    assert_same(&what, &format!("{:#?}", wanted.homes()), &format!("{:#?}", said.homes()));
+                    assert_same(
+                        &what,
+                        &format!("{:#?}", wanted.texts_of_sessions()),
+                        &format!("{:#?}", said.texts_of_sessions()),
+                    );
                 }
             }
         }
     }
 }
 
-/// No rule says more of the one than of the other.
-fn assert_accuses_no_more(what: &str, wanted: &Decoded, said: &Decoded) {
+/// Asserts that no rule has more findings in `said` than in `wanted`.
+fn assert_no_more_findings(what: &str, wanted: &Decoded, said: &Decoded) {
     let found = |decoded: &Decoded| {
         let mut found: BTreeMap<&str, usize> = BTreeMap::new();
         for event in &decoded.events {
@@ -142,33 +154,33 @@ fn assert_accuses_no_more(what: &str, wanted: &Decoded, said: &Decoded) {
     assert!(new.is_empty(), "{what}: {new:?}");
 }
 
-/// What is told in another order than it was sent in is held against nobody: rules say no more than of packets in order.
+/// Messages out of order cause no additional findings.
 #[test]
-fn order_across_connections_accuses_nobody() {
+fn order_across_connections_adds_no_findings() {
     for path in conversations() {
         let (name, frames) = (name(&path), frames(&path));
-        // What was redirected and comes behind its copy is known by nothing to be the same.
+        // Nothing connects a redirected request with a copy that precedes it.
         if !has_starts(&name, &frames) || name == "04_redirect_slash" {
             continue;
         }
         let wanted = Decoded::of(&frames);
         for (window, seed) in [(4, 1), (16, 1), (16, 3), (32, 4), (64, 2), (250, 5), (1_000, 6)] {
             let said = Decoded::of(&rewrite::shuffled(&frames, window, seed));
-            assert_accuses_no_more(&format!("{name} shuffled by {window}, {seed}"), &wanted, &said);
+            assert_no_more_findings(&format!("{name} shuffled by {window}, {seed}"), &wanted, &said);
         }
     }
 }
 
 #[test]
 fn copies_change_nothing() {
-    holds(&by_connection, &any, &|frames| {
+    assert_law(&by_connection, &any, &|frames| {
         [0, 7].map(|after| (format!("doubled after {after}"), rewrite::doubled(frames, after))).into()
     });
 }
 
 #[test]
 fn segment_borders_change_nothing() {
-    holds(&by_connection, &any, &|frames| {
+    assert_law(&by_connection, &any, &|frames| {
         let most = if frames.len() < 400 { 1 } else { 41 };
         vec![
             (format!("split to {most}"), rewrite::split(frames, most, 3)),
@@ -180,7 +192,7 @@ fn segment_borders_change_nothing() {
 
 #[test]
 fn tiny_segments_in_any_order_change_nothing() {
-    holds(&by_connection, &has_starts, &|frames| {
+    assert_law(&by_connection, &has_starts, &|frames| {
         let split = rewrite::split(frames, 150, 6);
         let runs = rewrite::runs(&split);
         vec![("split to 150, shuffled by 8".into(), {
@@ -191,20 +203,21 @@ fn tiny_segments_in_any_order_change_nothing() {
 
 #[test]
 fn sequence_numbers_that_wrap_change_nothing() {
-    holds(&in_order, &is_rewritten, &|frames| {
+    assert_law(&in_order, &is_rewritten, &|frames| {
         let first = [u32::MAX, u32::MAX - 300, (1 << 31) - 300, 0];
         first.map(|first| (format!("from {first}"), rewrite::renumbered(frames, first))).into()
     });
 }
 
-/// One direction alone is told at the end, in order of time.
+/// Whether both directions were captured. A single direction is emitted at the end, in
+/// order of time.
 fn has_both_directions(name: &str, frames: &[Frame]) -> bool {
     is_rewritten(name, frames) && name != "06_one_direction"
 }
 
 #[test]
 fn time_changes_nothing() {
-    holds(&in_order, &has_both_directions, &|frames| {
+    assert_law(&in_order, &has_both_directions, &|frames| {
         let start = frames.first().map_or(Time(0), |frame| frame.time);
         let step = |at: usize| at as i64 * 1_000_000;
         vec![
@@ -222,8 +235,8 @@ fn time_changes_nothing() {
 }
 
 #[test]
-fn what_carries_the_datagrams_changes_nothing() {
-    holds(&in_order, &any, &|frames| {
+fn lower_layers_change_nothing() {
+    assert_law(&in_order, &any, &|frames| {
         let carriages = [
             Carriage::Ethernet(&[]),
             Carriage::Ethernet(&[100]),
@@ -248,7 +261,7 @@ fn what_carries_the_datagrams_changes_nothing() {
     });
 }
 
-/// What is lost takes its messages with it; it invents none, and joins no answer to the question of another.
+/// Lost packets remove messages. They add none, and no response moves to another request.
 #[test]
 fn loss_invents_nothing() {
     for path in captures().iter().filter(|path| has_one_truth(&name(path), &[])) {
@@ -260,7 +273,7 @@ fn loss_invents_nothing() {
             let rest = Decoded::of(&rewrite::thinned(&frames, per_mille, seed));
             assert_subset(&what, &texts, &rest.texts());
             assert_subset(&what, &pairs, &rest.pairs());
-            // HTTP/2: a head without the fields that refer to a lost one is another text.
+            // In HTTP/2 a head has another text if the fields that it refers to were lost.
             if name(path) != "05_h2c" {
                 assert_subset(&what, &http_pairs, &rest.http_pairs());
             }
@@ -268,7 +281,8 @@ fn loss_invents_nothing() {
     }
 }
 
-/// Header fields of HTTP/2 refer to earlier ones. Where those are lost the type of an answer is unknown, and its text still tells what it is.
+/// Header fields of HTTP/2 refer to earlier ones. If those are lost, the type of a response is
+/// unknown, and its text shows that it is JSON-RPC.
 #[test]
 fn a_head_lost_in_http2_costs_no_later_answer() {
     let frames = frames(&data("captures/05_h2c/capture.pcap"));
@@ -280,17 +294,18 @@ fn a_head_lost_in_http2_costs_no_later_answer() {
         let said = Decoded::of(&rest).texts();
         assert_subset(&format!("without packet {}", at + 1), &texts, &said);
         let missing = all - said.values().sum::<usize>();
-        // An answer whose own head is lost brings ten messages and more.
+        // A response may carry more than ten messages, which are lost with its head.
         assert!(missing <= 12, "without packet {}: {missing} of {all} messages are missing", at + 1);
         lost += usize::from(missing > 0);
     }
     assert!(lost > 3, "packets that matter were left out");
 }
 
-/// Events without the records of sessions, which come again whenever they changed; and the last of those.
+/// The events except session records, which are emitted at every change, and the last
+/// record of each session.
 fn events(decoded: Decoded) -> (Vec<Event>, BTreeMap<SessionNumber, String>) {
     let sessions = decoded.sessions().into_iter().map(|(number, session)| (number, format!("{session:?}"))).collect();
-    // What is said of an exchange that is open is as much as was there when the clock was told.
+    // The record of an open exchange contains what was captured before the tick.
     let of_a_moment = |event: &Event| matches!(event, Event::Session(_) | Event::Head(_));
     let rest = decoded.events.into_iter().filter(|event| !of_a_moment(event)).collect();
     (rest, sessions)
@@ -305,7 +320,7 @@ fn assert_same_events(what: &str, wanted: Decoded, said: Decoded) {
     assert_eq!(wanted_sessions, said_sessions, "{what}: the sessions");
 }
 
-/// What was said of an exchange while it was open is the beginning of what is said of it at its end.
+/// Asserts that the records of an open exchange are the beginning of its final record.
 fn assert_heads_are_of_exchanges(what: &str, events: &[Event]) {
     let mut open: HashMap<ExchangeNumber, Vec<&Exchange>> = HashMap::new();
     for event in events {
@@ -332,7 +347,7 @@ fn live_equals_offline() {
         let mut inputs = Vec::new();
         let mut clock = Time(i64::MIN);
         for (frame, number) in frames.iter().zip(1..) {
-            // The clock of a live capture never runs ahead of the next packet.
+            // The clock of a live capture never precedes the next packet.
             inputs.push(Input::Tick(if clock < frame.time {
                 between(clock.max(frame.time.plus(-1 << 40)), frame.time)
             } else {
@@ -354,7 +369,7 @@ fn the_same_input_gives_the_same_output() {
         let read = || {
             let done = crate::program::mcptap().args(["read", "--json"]).arg(&path).finished();
             let lines = String::from_utf8(done.stdout).expect("JSON lines are UTF-8");
-            // How long it took is the one thing that is not in the input.
+            // Only the duration is not part of the input.
             lines
                 .lines()
                 .map(|line| line.split(",\"elapsed_seconds\"").next().unwrap_or(line).to_owned())
@@ -364,13 +379,14 @@ fn the_same_input_gives_the_same_output() {
     }
 }
 
-/// The parts of streams, as they were handed to a store.
-struct Parts(HashMap<StreamId, Vec<Part>>);
+/// The parts of all streams, as a store receives them.
+struct Parts(HashMap<StreamId, Vec<StreamPart>>);
 
 impl Parts {
-    /// Holds what is true of every stream: its parts follow each other, and are made of streams that were there before.
+    /// Asserts that the parts of each stream follow each other and refer to streams
+    /// that existed before.
     fn of(what: &str, decoded: &Decoded) -> Parts {
-        let mut streams: HashMap<StreamId, Vec<Part>> = HashMap::new();
+        let mut streams: HashMap<StreamId, Vec<StreamPart>> = HashMap::new();
         for event in &decoded.events {
             match event {
                 Event::Stream(stream) => {
@@ -394,7 +410,7 @@ impl Parts {
         Parts(streams)
     }
 
-    /// The ranges of packets below `span`, and whether each byte of it has a place of its own.
+    /// The packet ranges below `span`, and whether every step was copied.
     fn ranges(&self, span: Span) -> (Vec<PacketRange>, bool) {
         let mut ranges = Vec::new();
         let mut copied = true;
@@ -433,7 +449,8 @@ impl Parts {
     }
 }
 
-/// Messages are where they say, in the packets that they name.
+/// Asserts that the bytes of messages are in the packets that the messages name. Returns
+/// the number of messages.
 fn is_proven(what: &str, frames: &[Frame], decoded: &Decoded) -> usize {
     let parts = Parts::of(what, decoded);
     let mut proven = 0;
@@ -452,7 +469,7 @@ fn is_proven(what: &str, frames: &[Frame], decoded: &Decoded) -> usize {
             }
         }
         assert_eq!(message.packets, packets, "{what}: packets");
-        // The line feed between the data lines of an event stands in no packet.
+        // The line feed between the data lines of an event is in no packet.
         if copied && !(message.carrier == Carrier::SseEvent && message.raw.contains(&b'\n')) {
             let bytes = ranges
                 .iter()

@@ -1,4 +1,4 @@
-//! Invariant 6: whatever comes, what is held stays under `Limits`, and what was given up is said.
+//! Invariant 6: for any input, memory stays under `Limits`, and events report what was discarded.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -10,12 +10,12 @@ use mcptap_core::internal::decode::stack::{StackOptions, Stacks};
 use mcptap_core::internal::decode::tcp::{self, Delivery, Facts, SegmentFact, Tcp};
 use mcptap_core::internal::decode::{Anomaly, ConnectionId, Side};
 use mcptap_core::internal::event::Event;
-use mcptap_core::internal::pipeline::{Input, Options};
+use mcptap_core::internal::pipeline::{Input, PipelineConfig};
 
 use crate::decoded::{ALL, Decoded};
 use crate::rewrite::Frame;
 
-/// Low enough to be reached by small captures.
+/// Limits that small captures reach.
 fn low() -> Limits {
     Limits {
         connections: 40,
@@ -41,7 +41,7 @@ const SYN: u8 = 0x02;
 const PSH: u8 = 0x08;
 const ACK: u8 = 0x10;
 
-/// A raw IPv4 packet of the client at `port`, or to it.
+/// A raw IPv4 packet from the client at `port`, or to it.
 fn packet(port: u16, side: Side, numbers: [u32; 2], flags: u8, payload: &[u8]) -> Frame {
     let (client, server) = ([192, 0, 2, 1], [192, 0, 2, 2]);
     let (ends, ports) =
@@ -57,7 +57,7 @@ fn packet(port: u16, side: Side, numbers: [u32; 2], flags: u8, payload: &[u8]) -
     Frame { time: Time(0), link: LinkType::RAW, interface: 0, original_length: data.len() as u32, data }
 }
 
-/// One connection: what its two ends send, in segments of a kilobyte.
+/// One connection: the bytes of both ends, in segments of a kilobyte.
 struct Talk {
     port: u16,
     sent: [u32; 2],
@@ -74,7 +74,7 @@ impl Talk {
         Talk { port, sent: [1, 1], frames }
     }
 
-    fn say(mut self, side: Side, bytes: impl AsRef<[u8]>) -> Talk {
+    fn send(mut self, side: Side, bytes: impl AsRef<[u8]>) -> Talk {
         for part in bytes.as_ref().chunks(1_024) {
             let numbers = [self.sent[side.index()], self.sent[side.other().index()]];
             self.frames.push(packet(self.port, side, numbers, PSH | ACK, part));
@@ -84,14 +84,14 @@ impl Talk {
     }
 
     fn client(self, bytes: impl AsRef<[u8]>) -> Talk {
-        self.say(Side::First, bytes)
+        self.send(Side::First, bytes)
     }
 
     fn server(self, bytes: impl AsRef<[u8]>) -> Talk {
-        self.say(Side::Second, bytes)
+        self.send(Side::Second, bytes)
     }
 
-    /// Leaves out so many bytes.
+    /// Leaves out that many bytes.
     fn hole(mut self, side: Side, length: u32) -> Talk {
         self.sent[side.index()] += length;
         self
@@ -105,7 +105,7 @@ fn post(body: &str) -> String {
     format!("{POST}Content-Length: {}\r\n\r\n{body}", body.len())
 }
 
-/// Whoever wants this program to fill the memory, in each way there is a limit against.
+/// An attacker who tries to fill the memory in every way for which there is a limit.
 fn attack() -> Vec<Frame> {
     let much = "x".repeat(100_000);
     let asked = "GET /mcp HTTP/1.1\r\nAccept: text/event-stream\r\n\r\n";
@@ -120,7 +120,7 @@ fn attack() -> Vec<Frame> {
     let mut ids = String::new();
     (0..200).for_each(|id| write!(ids, "id: {id}\ndata: {}\n\n", list[id]).expect("memory takes it"));
     let talks = [
-        // Ahead of holes that nobody fills: one direction, and many.
+        // Bytes after holes that are never filled, in one direction and in many.
         Talk::new(1).client(post("{}")).hole(Side::First, 100).client(&much),
         Talk::new(2).client(format!("{POST}X: ")).client(&much),
         Talk::new(3).client("GET / HTTP/1.1\r\nHost: h\r\n\r\n".repeat(200)),
@@ -154,7 +154,7 @@ fn attack() -> Vec<Frame> {
 fn an_attacker_fills_nothing() {
     let (limits, frames) = (low(), attack());
     let mut inputs = frames.iter().zip(1..).map(|(frame, number)| Input::Packet(frame.packet(number)));
-    let decoded = Decoded::from(&mut inputs, Options { limits, ..ALL() });
+    let decoded = Decoded::from(&mut inputs, PipelineConfig { limits, ..ALL() });
     let mut open = BTreeSet::new();
     let mut asked: BTreeMap<ConnectionId, BTreeSet<u64>> = BTreeMap::new();
     let mut reached = BTreeSet::new();
@@ -168,14 +168,14 @@ fn an_attacker_fills_nothing() {
             Event::Message(message) => {
                 let members = message.batch.map_or(0, |(_, index)| index as usize);
                 assert!(message.raw.len() <= limits.message, "message {}", message.number.0);
-                // The rest of a longer batch is one more.
+                // The rest of a batch above the limit is one more message.
                 assert!(members <= limits.batch, "message {}: {members} members", message.number.0);
             }
             Event::Session(session) => assert!(session.unanswered <= limits.unanswered as u64, "{session:?}"),
             Event::Head(exchange) => {
                 let waiting = asked.entry(exchange.connection).or_default();
                 waiting.insert(exchange.number.0);
-                // The one that is asked now, for which another goes.
+                // One more for the request that evicts another.
                 assert!(waiting.len() <= limits.pipelined + 1, "{} exchanges are open", waiting.len());
             }
             Event::Exchange(exchange) => {
@@ -198,14 +198,14 @@ fn an_attacker_fills_nothing() {
     assert!(unsaid.is_empty(), "reached and not said: {unsaid:?}; said: {reached:?}");
 }
 
-/// Counts what the layers below sessions hold.
-struct Held {
+/// Counts what the layers below sessions store.
+struct LowerLayers {
     stacks: Stacks,
     open: usize,
     limits: Limits,
 }
 
-impl tcp::Sink for Held {
+impl tcp::Sink for LowerLayers {
     fn opened(&mut self, connection: ConnectionId, facts: &Facts) {
         self.open += 1;
         self.stacks.opened(connection, facts);
@@ -215,7 +215,8 @@ impl tcp::Sink for Held {
 
     fn delivered(&mut self, delivery: Delivery<'_>) {
         self.stacks.delivered(&delivery, &mut |_| ());
-        // Two directions, and for each request that waits what its bodies need: sent, decoded and event data.
+        // Two directions, and for each open request its bodies: as sent, decoded, and the data of
+        // events.
         let most = self.limits.connections * (2 + 3 * 2 * self.limits.pipelined);
         let streams = self.stacks.provenance().open_streams();
         assert!(
@@ -237,7 +238,7 @@ impl tcp::Sink for Held {
 fn streams_and_fragments_are_given_up_in_time() {
     let limits = low();
     let (mut packets, mut tcp) = (Packets::new(limits), Tcp::new(limits, |_| true));
-    let mut held = Held { stacks: Stacks::new(limits, StackOptions::default()), open: 0, limits };
+    let mut held = LowerLayers { stacks: Stacks::new(limits, StackOptions::default()), open: 0, limits };
     for (frame, number) in attack().iter().zip(1..) {
         let packet: Packet<'_> = frame.packet(number);
         if let Found::Tcp(segment) = packets.push(&packet) {

@@ -1,4 +1,4 @@
-//! Everything that is tested from outside: one binary.
+//! All tests from outside the crates, in one binary.
 
 mod cases;
 mod check;

@@ -1,4 +1,5 @@
-//! Captures that begin in the middle: what goes on is read, and nothing is put where it does not belong.
+//! Captures that begin in the middle of connections: the rest is decoded, and nothing joins a wrong
+//! session.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,27 +8,28 @@ use mcptap_core::internal::mcp::{Carrier, Message, SessionNumber};
 use crate::decoded::{Decoded, assert_subset, conversations, frames, name};
 use crate::rewrite::without;
 
-/// The session of each text that is in one alone.
-fn homes(decoded: &Decoded) -> BTreeMap<&[u8], SessionNumber> {
-    let mut homes: BTreeMap<&[u8], BTreeSet<SessionNumber>> = BTreeMap::new();
+/// The session of each text that only one session has.
+fn session_of_text(decoded: &Decoded) -> BTreeMap<&[u8], SessionNumber> {
+    let mut session_of_text: BTreeMap<&[u8], BTreeSet<SessionNumber>> = BTreeMap::new();
     for message in decoded.messages() {
-        homes.entry(&message.raw).or_default().insert(message.session);
+        session_of_text.entry(&message.raw).or_default().insert(message.session);
     }
-    homes.retain(|_, sessions| sessions.len() == 1);
-    homes.into_iter().filter_map(|(raw, sessions)| Some((raw, sessions.first().copied()?))).collect()
+    session_of_text.retain(|_, sessions| sessions.len() == 1);
+    session_of_text.into_iter().filter_map(|(raw, sessions)| Some((raw, sessions.first().copied()?))).collect()
 }
 
-/// No session holds what belongs to two.
-fn assert_apart(what: &str, whole: &Decoded, rest: &Decoded) {
-    let homes = homes(whole);
+/// Asserts that no session of `rest` holds messages of two sessions of `whole`.
+fn assert_sessions_stay_separate(what: &str, whole: &Decoded, rest: &Decoded) {
+    let session_of_text = session_of_text(whole);
     let mut held: BTreeMap<SessionNumber, BTreeSet<SessionNumber>> = BTreeMap::new();
     for message in rest.messages() {
-        held.entry(message.session).or_default().extend(homes.get(&*message.raw));
+        held.entry(message.session).or_default().extend(session_of_text.get(&*message.raw));
     }
     assert!(held.values().all(|of| of.len() <= 1), "{what}: {held:?}");
 }
 
-/// A question and its answer that are both there are known to be that, whichever connection was read first.
+/// Asserts that requests and responses that are both captured are paired, in whatever order the
+/// connections were read.
 fn assert_paired(what: &str, whole: &Decoded, rest: &Decoded) {
     let (texts, told, paired) = (whole.texts(), rest.texts(), rest.pairs());
     for pair in whole.pairs().keys() {
@@ -37,15 +39,15 @@ fn assert_paired(what: &str, whole: &Decoded, rest: &Decoded) {
     }
 }
 
-/// Answers of which it is said that nobody asked.
+/// The number of findings that a response has no request.
 fn unknown_ids(decoded: &Decoded) -> usize {
     let messages = decoded.messages();
     messages.filter(|message| message.findings.contains(&"jsonrpc-response-unknown-id")).count()
 }
 
-/// Events need no head: all of which every packet is behind the beginning are there, in the only session that there is.
+/// Events need no head. Those whose packets were all captured are found, in the only session.
 #[test]
-fn what_goes_on_where_a_capture_begins_is_read() {
+fn open_streams_are_read() {
     let mut events = 0;
     for path in conversations() {
         let (name, frames) = (name(&path), frames(&path));
@@ -55,7 +57,7 @@ fn what_goes_on_where_a_capture_begins_is_read() {
             let rest = Decoded::of(&frames[begin..]);
             assert_subset(&what, &whole.texts(), &rest.texts());
             assert_subset(&what, &whole.pairs(), &rest.pairs());
-            assert_apart(&what, &whole, &rest);
+            assert_sessions_stay_separate(&what, &whole, &rest);
             let said: BTreeSet<&[u8]> = rest.messages().map(|message| &*message.raw).collect();
             let is_whole = |message: &&Message| {
                 message.carrier == Carrier::SseEvent && message.packets.iter().all(|packet| packet.0 > begin as u64)
@@ -63,7 +65,8 @@ fn what_goes_on_where_a_capture_begins_is_read() {
             for event in whole.messages().filter(is_whole) {
                 events += 1;
                 let text = String::from_utf8_lossy(&event.raw);
-                // A compressed stream cannot be read from the middle, nor one of HTTP/2 without the heads before it.
+                // A compressed stream cannot be read from the middle, and HTTP/2 needs the earlier
+                // heads.
                 let is_readable = !["04_br", "04_gzip", "05_h2c"].contains(&name.as_str());
                 assert!(!is_readable || said.contains(&*event.raw), "{what}: {text} is missing");
             }
@@ -72,17 +75,18 @@ fn what_goes_on_where_a_capture_begins_is_read() {
                 assert!(sessions.len() <= 1, "{what}: {sessions:#?}");
             }
             assert_paired(&what, &whole, &rest);
-            // Of HTTP/2, a response whose request stands in a stream without a known head is taken for one that nobody asked for (docs/next.md).
+            // In HTTP/2 a request without a known head is not found, so its response gets a wrong
+            // finding (docs/next.md).
             let is_known_to_be_wrong = name == "05_h2c";
             let invents_none = unknown_ids(&rest) <= unknown_ids(&whole);
             assert!(is_known_to_be_wrong || invents_none, "{what}: what an answer answers was sent before");
         }
     }
-    // The samples alone have some.
+    // The samples have some in any case.
     assert!(events > 40, "{events} events were whole");
 }
 
-/// Whether the text that began a session was lost makes no other session of the rest.
+/// If the text that began a session was lost, the other messages still form one session.
 #[test]
 fn a_session_is_one_without_the_text_that_began_it() {
     let begins = |packet: &[u8]| memchr::memmem::find(packet, b"\"method\":\"initialize\"").is_some();
@@ -94,21 +98,21 @@ fn a_session_is_one_without_the_text_that_began_it() {
         let (whole, rest) = (Decoded::of(&frames), Decoded::of(&kept));
         assert_subset(&name, &whole.texts(), &rest.texts());
         assert_subset(&name, &whole.pairs(), &rest.pairs());
-        assert_apart(&name, &whole, &rest);
-        let homes = homes(&whole);
+        assert_sessions_stay_separate(&name, &whole, &rest);
+        let session_of_text = session_of_text(&whole);
         let mut parts: BTreeMap<SessionNumber, BTreeSet<SessionNumber>> = BTreeMap::new();
         for message in rest.messages() {
-            if let Some(home) = homes.get(&*message.raw) {
+            if let Some(home) = session_of_text.get(&*message.raw) {
                 parts.entry(*home).or_default().insert(message.session);
             }
         }
         assert!(parts.values().all(|parts| parts.len() == 1), "{name}: {parts:?}");
     }
-    // The samples alone have two.
+    // The samples have two in any case.
     assert!(lost > 1, "{lost} packets began a session");
 }
 
-/// A response of JSON is read where its head was lost, as a body that is a packet of its own is sent.
+/// A JSON response is read without its head if the body is a packet of its own.
 #[test]
 fn a_body_of_json_is_read_without_its_head() {
     let mut read = 0;
@@ -120,7 +124,7 @@ fn a_body_of_json_is_read_without_its_head() {
         let (whole, rest) = (Decoded::of(&frames), Decoded::of(&kept));
         assert_subset(&name, &whole.texts(), &rest.texts());
         assert_subset(&name, &whole.pairs(), &rest.pairs());
-        assert_apart(&name, &whole, &rest);
+        assert_sessions_stay_separate(&name, &whole, &rest);
         let exchanges = rest.exchanges();
         let is_without = |message: &&Message| {
             let exchange = message.exchange.and_then(|number| exchanges.get(&number.0));
@@ -130,6 +134,6 @@ fn a_body_of_json_is_read_without_its_head() {
         println!("{name}: {found} of {} lost heads", frames.len() - kept.len());
         read += found;
     }
-    // The samples alone have one.
+    // The samples have one in any case.
     assert!(read > 0, "{read} bodies were read");
 }

@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use crate::program::{mcptap, root};
 use crate::replay::scene::{Client, Scene, everything, stdout};
 use crate::support::pipes::{Patient, patient};
-use crate::support::waits::{Ends, Finishes};
+use crate::support::waits::{Finishes, ProcessEnd};
 use crate::wrapped::line;
 
-/// Recordings of `samples/`, with the session that is played.
+/// Recordings in `samples/`, with the session to play.
 const SAMPLES: [(&str, u32); 6] = [
     ("weather/capture.pcapng", 1),
     ("helpdesk/stdio.pcapng", 1),
@@ -23,7 +23,7 @@ const SAMPLES: [(&str, u32); 6] = [
     ("tls/capture.pcapng", 1),
 ];
 
-/// A mock that listens, ended when dropped.
+/// A mock that listens. It ends when this is dropped.
 pub struct Listening {
     child: Child,
     stderr: BufReader<Patient<ChildStderr>>,
@@ -45,7 +45,7 @@ impl Listening {
         format!("http://{}{path}", self.address)
     }
 
-    /// Ends it as a person would, and gives its exit status and last words.
+    /// Ends the mock with a signal. Returns its exit status and standard error.
     pub fn end(mut self) -> (Option<i32>, String) {
         kill_process(Pid::from_child(&self.child), Signal::INT).expect("it lives");
         let status = self.child.ended("mcptap");
@@ -54,7 +54,8 @@ impl Listening {
         (status.code(), text)
     }
 
-    /// Sends bytes on a connection of their own and reads until the server closes it: the status, and all of the response.
+    /// Sends bytes on a connection of their own and reads until the server closes it. Returns the
+    /// status and the whole response.
     fn raw(&self, request: &str) -> (u16, String) {
         let mut stream = patient(TcpStream::connect(&self.address).expect("it listens"));
         stream.write_all(request.as_bytes()).expect("it reads");
@@ -64,7 +65,7 @@ impl Listening {
         (status.unwrap_or_else(|| panic!("no status: {response:?}")), response)
     }
 
-    /// A POST with these header lines.
+    /// Sends a POST with these header lines.
     fn post(&self, fields: &str, body: &str) -> (u16, String) {
         let length = body.len();
         self.raw(&format!("POST /mcp HTTP/1.1\r\nConnection: close\r\nContent-Length: {length}\r\n{fields}\r\n{body}"))
@@ -104,7 +105,7 @@ fn replayed_against_their_own_mock_recordings_are_the_same() {
     }
 }
 
-/// A recording with everything in it, as session 1.
+/// A recording with messages of every kind, as session 1.
 fn scene() -> Option<Scene> {
     let scene = Scene::new()?;
     scene.record(&[], everything);
@@ -132,7 +133,7 @@ fn pages_progress_questions_and_values_handed_back_over_every_transport() {
     for (path, session) in [("/mcp", "2"), ("/sse", "3")] {
         let done = scene.replay_to(&listening.url(path), &[]);
         assert_eq!(done.status.code(), Some(0), "{path}: {}", stdout(&done));
-        // The elicitation and the progress are in the new recording, too, and it can be played itself.
+        // The new recording has the elicitation and the progress too, and can be played itself.
         let compared = scene.run(&["diff", "1", session]);
         assert_eq!(compared.status.code(), Some(0), "{path}: {}", stdout(&compared));
         let words = format!("mock {session}");
@@ -159,7 +160,7 @@ fn tokens_and_ids_are_the_clients() {
 }
 
 #[test]
-fn what_is_not_in_the_recording() {
+fn requests_that_are_not_in_the_recording() {
     let Some(scene) = Scene::new() else { return };
     scene.record(&[], |client| {
         for text in ["a", "b"] {
@@ -226,7 +227,7 @@ fn http_is_held_to_its_rules() {
 }
 
 #[test]
-fn pages_of_this_machine_may_read_what_they_are_answered_and_others_may_not() {
+fn local_pages_may_read_responses_and_others_may_not() {
     let Some(scene) = scene() else { return };
     let mut mock = scene.mcptap();
     mock.args(["mock", "1"]);
@@ -254,7 +255,7 @@ fn pages_of_this_machine_may_read_what_they_are_answered_and_others_may_not() {
     let here = "Host: localhost\r\nContent-Type: application/json\r\n";
     let (status, response) = listening.post(&format!("{here}{page}"), initialize);
     assert!(status == 200 && readable(&response), "{response}");
-    // A stream, and a refusal: the page may learn why.
+    // An event stream, and a refusal whose reason the page may read.
     let (status, response) = raw("GET /mcp", &format!("{page}Accept: text/event-stream\r\n"));
     assert!(status == 405 && readable(&response), "{response}");
     let evil = "Origin: http://evil.example\r\n";
@@ -263,7 +264,7 @@ fn pages_of_this_machine_may_read_what_they_are_answered_and_others_may_not() {
     {
         assert!(status == 403 && !response.contains("Access-Control"), "{response}");
     }
-    // Nobody asked for it, or it is no page.
+    // The request is no preflight of a page.
     assert_eq!(raw("OPTIONS /mcp", "").0, 405);
     assert!(!listening.post(here, initialize).1.contains("Access-Control"));
 }
@@ -362,7 +363,7 @@ fn a_redirected_request_is_answered_as_its_copy_was() {
 }
 
 #[test]
-fn what_cannot_be_played_is_exit_status_2() {
+fn an_unplayable_recording_is_exit_status_2() {
     let Some(scene) = scene() else { return };
     for arguments in [&["mock", "7"][..], &["mock", "1", "--listen", "256.0.0.1:1"], &["mock", "1", "--match", "x"]] {
         assert_eq!(scene.run(arguments).status.code(), Some(2), "{arguments:?}");

@@ -1,7 +1,7 @@
 //! The official servers and clients through `wrap` and `sniff`.
 //!
-//! They are installed by `tests/peers/setup.sh`; the variable `MCPTAP_PEERS` names the folder. Without it these tests are counted as not run, with it
-//! they must run.
+//! `tests/peers/setup.sh` installs them, and the variable `MCPTAP_PEERS` names the folder. Without
+//! it these tests are counted as not run. With it they must run.
 
 mod proxied;
 mod replayed;
@@ -17,10 +17,10 @@ use serde_json::{Value, json};
 use crate::program::root;
 use crate::support::needs::{self, have};
 use crate::support::pipes::Patient;
-use crate::support::waits::{Ends, Finishes};
-use crate::wrapped::{of_type, place, recorded, texts};
+use crate::support::waits::{Finishes, ProcessEnd};
+use crate::wrapped::{of_type, recorded, temporary_database, texts};
 
-/// Where the peers are.
+/// The folder of the official peers.
 struct Peers(PathBuf);
 
 fn peers() -> Option<Peers> {
@@ -28,7 +28,7 @@ fn peers() -> Option<Peers> {
     if !have(&needs::PEERS, folder.is_some()) {
         return None;
     }
-    // Relative to the project, where the tests run.
+    // A relative path starts in the project's root, in which the tests run.
     let peers = Peers(root().join(folder?));
     assert!(peers.0.join("installed").exists(), "{} was not filled by tests/peers/setup.sh", peers.0.display());
     Some(peers)
@@ -42,7 +42,8 @@ enum Sdk {
 
 const BOTH: [Sdk; 2] = [Sdk::Python, Sdk::TypeScript];
 
-/// Calls of the server made with the Python SDK: text of many scripts, an error, progress, a quarter of a megabyte, a tool that is not there.
+/// Calls of the server made with the Python SDK: text in many scripts, an error, progress, a
+/// quarter of a megabyte, an unknown tool.
 fn calls() -> Value {
     json!([
         ["echo", { "text": "¡Hola! 你好 🙂 \u{2028} \\ \" \r\n" }],
@@ -53,7 +54,8 @@ fn calls() -> Value {
     ])
 }
 
-/// Calls of server-everything: structured content, a picture, progress, and a request of the server to the client.
+/// Calls of server-everything: structured content, an image, progress, and a request of the server
+/// to the client.
 fn everything_calls() -> Value {
     json!([
         ["echo", { "message": "hello" }],
@@ -83,7 +85,8 @@ impl Peers {
         self.0.join("node_modules/@modelcontextprotocol").join(name).join("dist/index.js").display().to_string()
     }
 
-    /// Runs a client of this SDK to its end: its calls, and then a server's command behind `--`, or its URL.
+    /// Runs a client of this SDK to its end, with its calls and the command after `--` or the URL
+    /// of a server.
     fn client(&self, sdk: Sdk, calls: &Value, place: &[String]) -> Transcript {
         let mut client = match sdk {
             Sdk::Python => Command::new(self.python()),
@@ -101,25 +104,26 @@ impl Peers {
     }
 }
 
-/// What a client sent and received, as its SDK had it.
+/// The messages that a client sent and received, as its SDK logged them.
 #[derive(Debug, PartialEq)]
 struct Transcript(Vec<Value>);
 
 impl Transcript {
-    /// The messages sent or received, one a line; in order of their text, since answers and notifications may overtake each other on the
-    /// way to whoever tells.
+    /// The messages sent or received, one a line, sorted by their text: responses and notifications
+    /// may be logged in another order than they were transmitted.
     fn messages(&self, word: &str) -> String {
         sorted(self.0.iter().filter_map(|line| line.get(word)).map(text))
     }
 
-    /// What does not depend on chance: server-everything says once or twice that its list of tools has changed.
+    /// The messages that do not depend on chance: server-everything notifies once or twice that its
+    /// list of tools changed.
     fn settled(&self) -> String {
         sorted(self.0.iter().map(Value::to_string).filter(|line| !line.contains("/list_changed\"")))
     }
 }
 
-/// The text of a message. An error of HTTP's making (-32000) that names no request gets the id of its POST from the Python SDK; on the wire it is
-/// null.
+/// The text of a message. The Python SDK adds the id of the POST to an error of HTTP (-32000)
+/// without an id. Over the network the id is null.
 fn text(message: &Value) -> String {
     let mut message = message.clone();
     if message["error"]["code"] == -32000 {
@@ -134,7 +138,7 @@ fn sorted(lines: impl Iterator<Item = String>) -> String {
     lines.iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// What was recorded or printed of one direction, as values in the same order.
+/// The messages of one direction that were recorded or printed, as sorted values.
 fn observed(lines: &[Value], direction: &str) -> String {
     let parse = |raw: String| text(&serde_json::from_str(&raw).expect("a message"));
     sorted(texts(lines, direction).into_iter().map(parse))
@@ -154,7 +158,8 @@ fn assert_transcript(what: &str, transcript: &Transcript, lines: &[Value]) {
     assert_eq!((sum("unanswered"), sum("invalid")), (unnamed as u64, 0), "{what}");
 }
 
-/// `command` with a witness before it and behind it that knows nothing of us: what passes lands in `folder/NAME.in` and `NAME.out`.
+/// `command` with a witness before and after it that is independent of mcptap. The witness copies
+/// the bytes to `folder/NAME.in` and `NAME.out`.
 fn witnessed(name: &str, folder: &Path, command: &[String]) -> Vec<String> {
     let script = format!(r#"tee "$0/{name}.in" | "$@" | tee "$0/{name}.out""#);
     let head = ["sh".to_owned(), "-c".to_owned(), script, folder.display().to_string()];
@@ -162,7 +167,7 @@ fn witnessed(name: &str, folder: &Path, command: &[String]) -> Vec<String> {
 }
 
 fn wrapped_conversation(sdk: Sdk, peers: &Peers, server: &[String], calls: &Value) {
-    let (folder, db) = place();
+    let (folder, db) = temporary_database();
     let folder = folder.path();
     let direct = peers.client(sdk, calls, &[&["--".to_owned()][..], server].concat());
     let mut wrap = [env!("CARGO_BIN_EXE_mcptap"), "wrap", "--db"].map(str::to_owned).to_vec();
@@ -214,7 +219,8 @@ fn server_filesystem_under_the_wrapper() {
     BOTH.into_iter().for_each(|sdk| wrapped_conversation(sdk, &peers, &server, &calls));
 }
 
-/// What a client received, sorted, but for the ids that a server gave to its own requests.
+/// The messages that a client received, sorted, without the ids that the server gave to
+/// its own requests.
 fn received(transcript: &Transcript) -> String {
     let received = transcript.0.iter().filter_map(|line| line.get("received")).cloned().map(|mut message| {
         if message.get("method").is_some() && message.get("id").is_some() {
@@ -232,7 +238,7 @@ fn clients_do_not_notice_that_the_server_is_a_mock_of_their_own_recording() {
     let everything = [peers.node(), peers.package("server-everything"), "stdio".to_owned()];
     for (server, calls) in [(python, calls()), (everything, everything_calls())] {
         for sdk in BOTH {
-            let (_folder, db) = place();
+            let (_folder, db) = temporary_database();
             let program = [env!("CARGO_BIN_EXE_mcptap"), "--db", db.to_str().expect("UTF-8")].map(str::to_owned);
             let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
             let wrap = [&words(&["--"]), &program[..], &words(&["wrap", "--"]), &server[..]].concat();
@@ -252,11 +258,11 @@ fn clients_do_not_notice_that_the_server_is_a_mock_of_their_own_recording() {
     }
 }
 
-/// An HTTP server that runs until it is dropped.
+/// An HTTP server that runs until this is dropped.
 struct Serving(Child);
 
 impl Serving {
-    /// Waits until it says that it listens.
+    /// Starts a server and waits until it listens.
     fn start(mut command: Command, port: u16) -> Serving {
         command.env("PORT", port.to_string()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the server starts");
@@ -267,7 +273,7 @@ impl Serving {
             line.clear();
             assert!(stderr.read_line(&mut line).expect("text") > 0, "the server ended");
         }
-        // It may go on talking; nobody listens, and it must not be held up by that.
+        // The server may write more. A full pipe must not stop it.
         std::thread::spawn(move || std::io::copy(&mut stderr.into_inner().into_inner(), &mut std::io::sink()));
         Serving(child)
     }
@@ -289,7 +295,7 @@ fn command(words: &[String]) -> Command {
     command
 }
 
-/// The servers of both SDKs over HTTP: a command each, the path, and the calls.
+/// The servers of both SDKs over HTTP: the command, the path, and the calls.
 fn http_servers(peers: &Peers, host: &str, port: u16) -> [(Vec<String>, &'static str, Value); 4] {
     let python = |transport: &str| {
         [peers.python(), Peers::script("server.py"), transport.to_owned(), host.to_owned(), port.to_string()].to_vec()
@@ -316,7 +322,7 @@ fn http_servers_over_loopback() {
     }
 }
 
-/// Both clients in turn, each in a capture of its own.
+/// Both clients, one after the other, each in a capture of its own.
 #[cfg(feature = "live")]
 fn sniffed_conversations(peers: &Peers, interface: &str, port: u16, url: &str, calls: &Value, server: Command) {
     use crate::sniff::Sniffing;
@@ -324,7 +330,7 @@ fn sniffed_conversations(peers: &Peers, interface: &str, port: u16, url: &str, c
     let what = format!("{server:?}");
     let _serving = Serving::start(server, port);
     for sdk in BOTH {
-        let (_folder, db) = place();
+        let (_folder, db) = temporary_database();
         let db = db.to_str().expect("UTF-8");
         let filter = format!("tcp port {port}");
         let Some(sniffing) = Sniffing::start(interface, &["-f", &filter, "--db", db]) else { return };
@@ -337,21 +343,22 @@ fn sniffed_conversations(peers: &Peers, interface: &str, port: u16, url: &str, c
     }
 }
 
-/// A network namespace of its own, joined to ours by a pair of virtual interfaces; taken away when dropped.
+/// A network namespace, connected with the one of the tests by a pair of virtual interfaces. It is
+/// removed when this is dropped.
 #[cfg(feature = "live")]
 struct Namespace {
     name: String,
-    /// Our end, and the address of the other.
+    /// The interface of the tests, and the address of the other end.
     interface: String,
     address: String,
 }
 
 #[cfg(feature = "live")]
 impl Namespace {
-    /// `None` where this process may not make one.
+    /// `None` if this process may not create one.
     fn new() -> Option<Namespace> {
         let id = std::process::id() % 100_000;
-        // RFC 2544 section C.2.2: 198.18.0.0/15 is for tests of interconnected devices, and nowhere else.
+        // RFC 2544 section C.2.2: 198.18.0.0/15 is reserved for tests of interconnected devices.
         let net = format!("198.18.{}", id % 250);
         let namespace =
             Namespace { name: format!("mcptap{id}"), interface: format!("tap{id}"), address: format!("{net}.2") };
@@ -377,7 +384,7 @@ impl Namespace {
 #[cfg(feature = "live")]
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // Its end of the pair goes with it, and with that ours.
+        // This removes its interface, and so the interface of the tests.
         let _ = Command::new("ip").args(["netns", "del", &self.name]).try_finished();
     }
 }

@@ -1,4 +1,4 @@
-//! What passes through the pipes of a wrapped server, whatever it is, and what the record says of it.
+//! Any bytes in the pipes of a wrapped server, and their recording.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 
 use crate::program::mcptap;
 use crate::support::pipes::Patient;
-use crate::support::waits::{Ends, Finishes, joined};
-use crate::wrapped::{Follower, Wrapped, await_session, of_type, place, recorded, request, texts};
+use crate::support::waits::{Finishes, ProcessEnd, joined};
+use crate::wrapped::{Follower, Wrapped, await_session, of_type, recorded, request, temporary_database, texts};
 
-/// What a server says on stdout, in the pieces in which it writes it.
+/// The standard output of a server, in the pieces in which it writes them.
 const SAID: [&[u8]; 8] = [
     b"Traceback (most recent call last):\n  File \"server.py\", line 1\nValueError: \x1b[31mno\x1b[0m\n",
     b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/one\"}\n{\"jsonrpc\":\"2.0\",\"method\":\"notifications/two\"}\n{\"json",
@@ -27,7 +27,7 @@ const SAID: [&[u8]; 8] = [
     b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/no-end\"}",
 ];
 
-/// A wrapper whose server writes `pieces`, each once the host has asked for it by a line.
+/// A wrapper whose server writes one of `pieces` for each line of the host.
 fn server(db: &std::path::Path, folder: &std::path::Path, pieces: &[&[u8]]) -> Wrapped {
     for (number, piece) in pieces.iter().enumerate() {
         fs::write(folder.join(number.to_string()), piece).expect("the disk has room");
@@ -44,11 +44,11 @@ fn server(db: &std::path::Path, folder: &std::path::Path, pieces: &[&[u8]]) -> W
 }
 
 #[test]
-fn whatever_a_server_writes_passes_at_once_unchanged_and_is_kept_and_classed() {
-    let (folder, db) = place();
+fn any_output_passes_at_once_unchanged_and_is_recorded() {
+    let (folder, db) = temporary_database();
     let mut wrapped = server(&db, folder.path(), &SAID);
     for piece in SAID {
-        wrapped.say(&request(1));
+        wrapped.send_line(&request(1));
         let mut passed = vec![0; piece.len()];
         wrapped.stdout.read_exact(&mut passed).expect("a line that has no end passes too");
         assert_eq!(passed, piece);
@@ -81,7 +81,7 @@ fn whatever_a_server_writes_passes_at_once_unchanged_and_is_kept_and_classed() {
     }
 }
 
-/// The bytes of a message as they passed.
+/// The bytes of a message as they were transmitted.
 fn raw(message: &Value) -> Vec<u8> {
     match message["raw"].as_str() {
         Some(text) => text.as_bytes().to_vec(),
@@ -93,7 +93,7 @@ fn raw(message: &Value) -> Vec<u8> {
 
 #[test]
 fn a_line_of_64_mb_passes_and_is_one_message() {
-    let (_folder, db) = place();
+    let (_folder, db) = temporary_database();
     let mut wrapped = Wrapped::shell(&db, "head -c 67108864 | wc -c; cat");
     let text = "x".repeat((64 << 20) - 50);
     let line = format!(r#"{{"jsonrpc":"2.0","id":1,"method":"echo","params":{{"text":"{text}"}}}}"#);
@@ -103,23 +103,25 @@ fn a_line_of_64_mb_passes_and_is_one_message() {
         writeln!(stdin, "{line}").expect("the server reads");
         line
     });
-    assert_eq!(wrapped.hear().trim(), "67108864");
-    assert_eq!(wrapped.hear(), rest);
+    assert_eq!(wrapped.next_line().trim(), "67108864");
+    assert_eq!(wrapped.next_line(), rest);
     let line = joined(all, "a line to be written");
-    // So much takes its time: it is in the record before the server ends, or the wrapper would lose patience on a busy machine.
+    // That many bytes take time. They are recorded before the server ends, because the wrapper
+    // would lose patience on a busy machine.
     await_session(&db);
     let mut follower = Follower::start(&db);
-    // What `wc` said may be the first message: it was said while the end of the line was on its way.
+    // The output of `wc` may be the first message, because the end of the line was still in
+    // transit.
     let messages = [1, 2].map(|number| follower.await_message(number));
     assert!(messages.iter().any(|message| message["raw"] == line), "one message, as it was");
     let ended = wrapped.end();
     assert!(ended.status.success() && ended.stderr.is_empty(), "{}", ended.stderr);
 }
 
-/// Node gives its children sockets where others give pipes.
+/// Node gives its children sockets where other hosts give pipes.
 #[test]
 fn a_host_may_give_sockets() {
-    let (_folder, db) = place();
+    let (_folder, db) = temporary_database();
     let [(stdin, its_stdin), (stdout, its_stdout)] = [(); 2].map(|()| UnixStream::pair().expect("a pair of sockets"));
     let mut command = mcptap();
     command.args(["wrap", "--db"]).arg(&db).args(["--", "cat"]);
@@ -129,7 +131,7 @@ fn a_host_may_give_sockets() {
         .stderr(Stdio::null())
         .spawn()
         .expect("mcptap runs");
-    // The command holds the other ends as long as it lives.
+    // The command holds the other ends while it lives.
     drop(command);
     let sent: String = (0..2_000).map(|id| request(id) + "\n").collect();
     let writer = thread::spawn({
@@ -148,15 +150,15 @@ fn a_host_may_give_sockets() {
 }
 
 #[test]
-fn the_record_says_who_and_when_and_nothing_of_the_environment() {
-    let (_folder, db) = place();
+fn a_recording_has_the_command_and_times_but_no_environment() {
+    let (_folder, db) = temporary_database();
     let mut wrap: Command = mcptap();
     wrap.args(["wrap", "--name", "the server", "--db"]).arg(&db).args(["--", "sh", "-c", "echo $$; exec cat", "word"]);
     wrap.env("ITS_TOKEN", "of-the-environment");
     let mut wrapped = Wrapped::start(wrap);
-    let process: u32 = wrapped.hear().parse().expect("a process id");
-    wrapped.say(&request(1));
-    wrapped.hear();
+    let process: u32 = wrapped.next_line().parse().expect("a process id");
+    wrapped.send_line(&request(1));
+    wrapped.next_line();
     assert!(wrapped.end().status.success());
     let lines = recorded(&db);
     let session = of_type(&lines, "session")[0];

@@ -1,11 +1,11 @@
-//! The program under test, and where things are.
+//! The program under test, and paths of the project.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::support::signals::default_in_programs;
 
-/// The program, undisturbed by the environment of whoever runs the tests.
+/// The program, without the variables of the tester's environment.
 pub fn mcptap() -> Command {
     default_in_programs();
     let mut command = Command::new(env!("CARGO_BIN_EXE_mcptap"));
@@ -13,12 +13,12 @@ pub fn mcptap() -> Command {
     command
 }
 
-/// The project's root.
+/// The root folder of the project.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
 }
 
-/// Something in `tests/`.
+/// A path below `tests/`.
 pub fn data(path: &str) -> PathBuf {
     root().join("tests").join(path)
 }

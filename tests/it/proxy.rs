@@ -19,29 +19,29 @@ use serde_json::{Value, json};
 use crate::program::{mcptap, root};
 use crate::replay::scene::{Client, Scene, Served, everything, stdout};
 use crate::support::pipes::{Patient, patient};
-use crate::support::waits::{Ends, Finishes, PATIENCE, joined};
-use crate::wrapped::{line, of_type, place, recorded, request, texts};
+use crate::support::waits::{Finishes, PATIENCE, ProcessEnd, joined};
+use crate::wrapped::{line, of_type, recorded, request, temporary_database, texts};
 
-/// A proxy that runs, at most until it is dropped.
+/// A running proxy. It ends when this is dropped.
 pub struct Proxying {
     child: Child,
     lines: Option<JoinHandle<String>>,
     stderr: BufReader<Patient<ChildStderr>>,
-    /// What clients are given.
+    /// The URL for clients.
     pub url: String,
 }
 
-/// How it ended.
-pub struct Ended {
+/// The output of a proxy that ended.
+pub struct ProxyOutput {
     pub status: Option<i32>,
-    /// What it printed.
+    /// The JSON lines that it printed.
     pub lines: Vec<Value>,
-    /// What it said behind its first line.
+    /// Its standard error after the first line.
     pub stderr: String,
 }
 
 impl Proxying {
-    /// One at a free port of this machine, for the server at `to`.
+    /// Starts a proxy at a free port of this machine, for the server at `to`.
     pub fn start(db: &Path, to: &str, options: &[&str]) -> Proxying {
         Proxying::listening("0", db, to, options)
     }
@@ -58,9 +58,9 @@ impl Proxying {
         });
         let stderr = child.stderr.take().expect("a pipe");
         let mut stderr = BufReader::new(Patient::new(stderr, "a proxy to listen, to speak or to end"));
-        let said = line(&mut stderr);
-        let url = said.strip_prefix("mcptap: give clients ").and_then(|said| said.split_once(' '));
-        let Some((url, rest)) = url else { panic!("{said}") };
+        let first_line = line(&mut stderr);
+        let url = first_line.strip_prefix("mcptap: give clients ").and_then(|rest| rest.split_once(' '));
+        let Some((url, rest)) = url else { panic!("{first_line}") };
         assert_eq!(rest, format!("in place of {to}; Ctrl-C ends it"));
         Proxying { child, lines: Some(lines), stderr, url: url.to_owned() }
     }
@@ -73,29 +73,29 @@ impl Proxying {
         patient(TcpStream::connect(self.address()).expect("it listens"))
     }
 
-    /// Sends bytes on a connection of their own, and reads to its end.
+    /// Sends bytes on a connection of their own, and reads to the end.
     fn raw(&self, text: &str) -> String {
         let mut stream = self.connect();
         stream.write_all(text.as_bytes()).expect("it reads");
-        let mut said = String::new();
-        stream.read_to_string(&mut said).expect("it answers");
-        said
+        let mut response = String::new();
+        stream.read_to_string(&mut response).expect("it answers");
+        response
     }
 
-    /// Waits for the next thing that it says to the person.
-    fn said(&mut self) -> String {
+    /// Waits for the next line of standard error.
+    fn next_line(&mut self) -> String {
         line(&mut self.stderr)
     }
 
-    /// Ctrl-C.
-    pub fn end(mut self) -> Ended {
+    /// Ends the proxy with Ctrl-C.
+    pub fn end(mut self) -> ProxyOutput {
         let process = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a process id");
         kill_process(process, Signal::INT).expect("it lives");
         let mut stderr = String::new();
         self.stderr.read_to_string(&mut stderr).expect("text");
         let lines = joined(self.lines.take().expect("it ends once"), "the end of what a proxy prints");
         let lines = lines.lines().map(|line| serde_json::from_str(line).expect("lines are JSON")).collect();
-        Ended { status: self.child.ended("mcptap").code(), lines, stderr }
+        ProxyOutput { status: self.child.ended("mcptap").code(), lines, stderr }
     }
 }
 
@@ -105,7 +105,7 @@ impl Drop for Proxying {
     }
 }
 
-/// A server that does this with each connection; its URL.
+/// Starts a server that calls `serve` for each connection. Returns its URL.
 fn server(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -118,7 +118,7 @@ fn server(serve: impl Fn(TcpStream) + Clone + Send + 'static) -> String {
     format!("http://{address}/mcp")
 }
 
-/// A server for one connection, which it hands over.
+/// A server for one connection, which the receiver gets.
 fn handed_over() -> (String, Receiver<TcpStream>) {
     let (send, connections) = channel();
     (server(move |stream| send.send(stream).expect("it is waited for")), connections)
@@ -135,7 +135,7 @@ fn head(stream: &mut impl Read) -> String {
     String::from_utf8(head).expect("text")
 }
 
-/// Reads exactly this.
+/// Reads exactly this text.
 fn expect(stream: &mut impl Read, text: &str) {
     let mut read = vec![0; text.len()];
     stream.read_exact(&mut read).expect("it comes");
@@ -153,14 +153,14 @@ fn post(body: &str) -> String {
 
 #[test]
 fn events_pass_before_the_next_come_and_nothing_waits_for_the_end_of_anything() {
-    let (_folder, db) = place();
+    let (_folder, db) = temporary_database();
     let (url, connections) = handed_over();
     let proxying = Proxying::start(&db, &url, &[]);
     let mut client = proxying.connect();
     client.write_all(b"POST /mcp HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n").expect("sent");
     let mut server = connections.recv_timeout(PATIENCE).expect("a connection");
     assert!(head(&mut server).contains("Transfer-Encoding: chunked"));
-    // Each waits for the other, piece by piece.
+    // Each side waits for the piece of the other.
     for piece in ["5\r\n", "ab", "cde", "\r\n"] {
         client.write_all(piece.as_bytes()).expect("sent");
         if piece != "5\r\n" {
@@ -183,7 +183,7 @@ fn events_pass_before_the_next_come_and_nothing_waits_for_the_end_of_anything() 
 
 #[test]
 fn a_half_that_is_closed_is_closed_on_the_other_side_only() {
-    let (_folder, db) = place();
+    let (_folder, db) = temporary_database();
     let (url, connections) = handed_over();
     let proxying = Proxying::start(&db, &url, &[]);
     let mut client = proxying.connect();
@@ -201,14 +201,14 @@ fn a_half_that_is_closed_is_closed_on_the_other_side_only() {
     assert_eq!(proxying.end().stderr, "");
 }
 
-/// Closes a connection as one that broke.
+/// Closes a connection with a reset.
 fn reset(stream: TcpStream) {
     set_socket_linger(&stream, Some(Duration::ZERO)).expect("a socket");
 }
 
 #[test]
 fn resets_are_passed_on() {
-    let (_folder, db) = place();
+    let (_folder, db) = temporary_database();
     let (url, connections) = handed_over();
     let proxying = Proxying::start(&db, &url, &[]);
     let begin = || {
@@ -230,8 +230,8 @@ fn resets_are_passed_on() {
 }
 
 #[test]
-fn what_becomes_another_protocol_passes_too() {
-    let (_folder, db) = place();
+fn other_protocols_after_an_upgrade_pass_too() {
+    let (_folder, db) = temporary_database();
     let (url, connections) = handed_over();
     let proxying = Proxying::start(&db, &url, &[]);
     let mut client = proxying.connect();
@@ -247,11 +247,12 @@ fn what_becomes_another_protocol_passes_too() {
     assert_eq!(proxying.end().stderr, "");
 }
 
-/// Bodies that no buffer holds, both ways at once, to a server that sends back what it gets.
+/// Bodies that exceed every buffer, both ways at once, to a server that sends back
+/// what it receives.
 #[test]
 fn large_bodies_pass_whole_and_a_slow_reader_holds_up_its_server() {
     const SIZE: usize = 32 << 20;
-    let (_folder, db) = place();
+    let (_folder, db) = temporary_database();
     let echo = |stream: TcpStream| {
         let (mut reader, mut writer) = (stream.try_clone().expect("a socket"), stream);
         head(&mut reader);
@@ -278,7 +279,7 @@ fn large_bodies_pass_whole_and_a_slow_reader_holds_up_its_server() {
     assert_eq!(ended.lines.last().expect("a summary")["exchanges"], 1);
 }
 
-/// A conversation over HTTP with the server of the replays, by whom it does not matter: a replay.
+/// A conversation over HTTP with the server of the replay tests. A replay is the client.
 fn conversation(scene: &Scene, url: &str) {
     let done = scene.run(&["replay", "1", "--to", url, "--no-save", "--ignore=now:/**"]);
     assert_eq!(done.status.code(), Some(0), "{}{}", stdout(&done), String::from_utf8_lossy(&done.stderr));
@@ -296,7 +297,7 @@ fn servers_behind_tls_are_recorded_in_the_clear() {
     let pem = root().join("tests/it/replay/server.pem").display().to_string();
     let served = Served::start(&scene, &["--tls", &pem]);
     let to = served.url("/mcp").replace("http:", "https:");
-    let (_folder, db) = place();
+    let (_folder, db) = temporary_database();
     let proxying = Proxying::start(&db, &to, &["--cacert", &pem]);
     conversation(&scene, &proxying.url);
     conversation(&scene, &proxying.url.replace("/mcp", "/sse"));
@@ -308,7 +309,7 @@ fn servers_behind_tls_are_recorded_in_the_clear() {
     for session in of_type(&lines, "session") {
         assert_eq!((&session["peers"]["server"], &session["unanswered"]), (&json!(server), &json!(0)));
     }
-    // What stands below HTTP nobody has seen, and everybody is told so.
+    // Layers below HTTP were not observed, and every command reports that.
     let shown = |command: &[&str]| {
         let done = mcptap().args(command).args(["1", "--json", "--db"]).arg(&db).finished();
         stdout(&done).lines().map(|line| serde_json::from_str(line).expect("JSON")).collect::<Vec<Value>>()
@@ -328,12 +329,12 @@ fn servers_behind_tls_are_recorded_in_the_clear() {
     let done = mcptap().args(["export", "1", "--format", "har", "--db"]).arg(&db).finished();
     let archive: Value = serde_json::from_str(&stdout(&done)).expect("JSON");
     assert_eq!(archive["log"]["entries"][0]["request"]["url"], to.as_str());
-    // Without that certificate nobody is believed.
+    // Without that certificate no server is trusted.
     let proxying = Proxying::start(&db, &to, &[]);
     let answer = proxying.raw(GET);
     assert!(answer.starts_with("HTTP/1.1 502") && answer.contains("--cacert FILE"), "{answer}");
     let mut insecure = Proxying::start(&db, &to, &["--insecure"]);
-    assert!(insecure.said().contains("whoever answers for https://"));
+    assert!(insecure.next_line().contains("whoever answers for https://"));
     conversation(&scene, &insecure.url);
 }
 
@@ -341,7 +342,7 @@ fn servers_behind_tls_are_recorded_in_the_clear() {
 fn redirects_lead_to_the_proxy_again() {
     let Some(scene) = scene() else { return };
     let served = Served::start(&scene, &["--elsewhere", "http://elsewhere.invalid/mcp"]);
-    let (_folder, db) = place();
+    let (_folder, db) = temporary_database();
     let at = served.url("");
     let absolute = server(move |mut stream| {
         head(&mut stream);
@@ -360,15 +361,16 @@ fn redirects_lead_to_the_proxy_again() {
     let mut client = proxying.connect();
     client.write_all(post(&request(1)).replace("/mcp", "/away").as_bytes()).expect("sent");
     assert!(head(&mut client).contains("Location: http://elsewhere.invalid/mcp\r\n"));
-    assert!(proxying.said().contains("redirects clients to http://elsewhere.invalid/mcp"));
+    assert!(proxying.next_line().contains("redirects clients to http://elsewhere.invalid/mcp"));
 }
 
-/// A client that was given the proxy's URL speaks to nobody else: the replay, as the SDKs, refuses addresses at another origin.
+/// The client of a proxy's URL connects to no other address. The replay, as the SDKs, refuses
+/// endpoints at another origin.
 #[test]
 fn the_address_that_a_stream_announces_is_at_the_proxy() {
     let Some(scene) = scene() else { return };
     let served = Served::start(&scene, &["--whole"]);
-    let (_folder, db) = place();
+    let (_folder, db) = temporary_database();
     let proxying = Proxying::start(&db, &served.url("/sse"), &[]);
     conversation(&scene, &proxying.url);
     assert_eq!(proxying.end().stderr, "");
@@ -380,7 +382,7 @@ fn the_address_that_a_stream_announces_is_at_the_proxy() {
 #[test]
 fn two_proxies_share_a_database() {
     let Some(scene) = scene() else { return };
-    let (_folder, db) = place();
+    let (_folder, db) = temporary_database();
     let served = [Served::start(&scene, &[]), Served::start(&scene, &[])];
     let proxies = served.each_ref().map(|served| Proxying::start(&db, &served.url("/mcp"), &[]));
     thread::scope(|scope| {
@@ -410,7 +412,7 @@ fn secrets_are_masked_unless_asked_otherwise() {
         }
     });
     for (options, found) in [(&[][..], false), (&["--keep-secrets"], true)] {
-        let (_folder, db) = place();
+        let (_folder, db) = temporary_database();
         let proxying = Proxying::start(&db, &url, options);
         proxying.raw(&post(&request(1)).replace("Host", "Authorization: Bearer sesame\r\nHost"));
         let ended = proxying.end();
@@ -421,7 +423,8 @@ fn secrets_are_masked_unless_asked_otherwise() {
     }
 }
 
-/// A recording of a proxy is one like any other: the server can be asked again, and the same packets give the same sessions.
+/// A recording of a proxy is a normal recording: it can be replayed, and the same packets
+/// give the same sessions.
 
 #[test]
 fn a_recording_is_replayed_and_exported() {
@@ -436,7 +439,7 @@ fn a_recording_is_replayed_and_exported() {
     scene.run(&["export", "2", "--format", "pcapng", "-o", &file]);
     let done = scene.run(&["diff", "2", &file]);
     assert_eq!(done.status.code(), Some(0), "{}", stdout(&done));
-    // The mock of what was recorded over HTTP is a server for STDIO.
+    // A mock of a recording over HTTP can serve STDIO.
     let mut mock = scene.mcptap();
     mock.args(["mock", "2"]).stderr(Stdio::piped());
     let mut client = Client::start(mock);

@@ -1,4 +1,5 @@
-//! Captures from the test suites of well-known tools: odd, hostile, broken. tshark is the oracle where all its modes agree.
+//! Captures from the test suites of well-known tools: odd, hostile, broken. tshark is the oracle if
+//! all its modes agree.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,7 +8,7 @@ use mcptap::source::file::Files;
 use mcptap::source::{Item, Source};
 use mcptap_core::internal::decode::exchange::{Exchange, Half};
 use mcptap_core::internal::event::{Connection, ConnectionKind, Detail, Event};
-use mcptap_core::internal::pipeline::{Input, Options, Pipeline};
+use mcptap_core::internal::pipeline::{Input, Pipeline, PipelineConfig};
 use serde_json::Value;
 
 use crate::decoded::{Decoded, assert_subset, frames};
@@ -15,16 +16,17 @@ use crate::program::data;
 use crate::rewrite::{self, Frame};
 use crate::support::waits::within;
 
-/// What a file gave.
+/// The result of reading a file.
 struct Read {
     packets: u64,
     exchanges: Vec<Exchange>,
-    /// Why it could not be read to its end.
+    /// The error that ended the reading.
     error: Option<String>,
 }
 
 fn read(path: &Path) -> Read {
-    let mut pipeline = Pipeline::new(Options { detail: Detail::Messages, hash: true, ..Options::default() });
+    let mut pipeline =
+        Pipeline::new(PipelineConfig { detail: Detail::Messages, hash: true, ..PipelineConfig::default() });
     let mut exchanges = BTreeMap::new();
     let mut emit = |event| {
         if let Event::Exchange(exchange) = event {
@@ -60,13 +62,13 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Captures, broken captures and what is none: the end comes, and without a panic.
+/// Captures, broken captures and other files are read to an end without a panic.
 #[test]
 fn every_file_is_read_to_an_end() {
     let files = files(&data("captures-public"));
     assert!(files.len() > 200, "the captures were found");
     for path in files {
-        // The last line is of the file that makes it panic, if one does.
+        // If a file makes the program panic, its name is the last line.
         println!("{}", path.display());
         let error = within("the end of a capture", {
             let path = path.clone();
@@ -77,7 +79,7 @@ fn every_file_is_read_to_an_end() {
     }
 }
 
-/// What tshark says of a file, and the file.
+/// The output of tshark for each file.
 fn oracle() -> Vec<(String, PathBuf, Value)> {
     let folder = data("captures-public");
     let expected = files(&folder.join("expected")).into_iter().map(|path| {
@@ -98,14 +100,14 @@ fn packets_are_as_many_as_tshark_counts() {
     }
 }
 
-/// Where tshark is no oracle, or mcptap does not go.
+/// Files for which tshark is no oracle, or which mcptap does not support, with the reason.
 const APART: &[(&str, &str)] = &[
     ("zeek/entity_gap.pcap", "all modes of tshark give up at the gap"),
     ("zeek/tcp-http-with-padding.pcap", "tshark misses the request, which comes in segments of a byte; Zeek does not"),
     ("arkime/80211http.pcap", "the link type is IEEE 802.11 with radio headers"),
 ];
 
-/// One message of HTTP: request line or status, and the decoded body.
+/// One HTTP message: request line or status, and the decoded body.
 fn message(start: String, body: u64, hash: Option<&str>) -> String {
     let hash = hash.filter(|_| body > 0).unwrap_or("no body");
     format!("{start} {body} {hash}")
@@ -116,7 +118,7 @@ fn half(start: String, half: &Half) -> String {
     message(start, half.body_bytes, hash.as_deref())
 }
 
-/// Requests and final responses, as mcptap sees them.
+/// The requests and final responses of mcptap.
 fn messages(exchanges: &[Exchange]) -> Vec<String> {
     let requests = exchanges.iter().filter_map(|exchange| {
         let (method, target) = (exchange.method.as_ref()?, exchange.target.as_ref()?);
@@ -129,11 +131,11 @@ fn messages(exchanges: &[Exchange]) -> Vec<String> {
     messages
 }
 
-/// The same, as tshark sees them.
+/// The requests and final responses of tshark.
 fn tshark_messages(expected: &Value) -> Vec<String> {
     let text = |message: &Value, name: &str| message[name].as_str().unwrap_or_default().to_owned();
     let messages = expected["http_messages"].as_array().into_iter().flatten().filter_map(|found| {
-        // tshark takes a line for a request of HTTP/0.9 that is none of any version.
+        // tshark takes a line of another protocol for a request of HTTP/0.9.
         let start = match (text(found, "kind").as_str(), text(found, "version").as_str()) {
             ("request", "HTTP/1.0" | "HTTP/1.1") => format!("{} {}", text(found, "method"), text(found, "uri")),
             ("request", _) => return None,
@@ -148,7 +150,7 @@ fn tshark_messages(expected: &Value) -> Vec<String> {
     messages
 }
 
-/// Why tshark is no oracle of what a file holds.
+/// The reason why tshark is no oracle for a file.
 fn left_out(file: &str, expected: &Value) -> Option<&'static str> {
     let encrypted = expected.get("keylog").is_some() || file.contains("-dsb");
     let why = APART.iter().find(|(apart, _)| *apart == file).map(|(_, why)| *why);
@@ -166,7 +168,7 @@ fn exchanges_are_those_of_tshark() {
         }
         let (mut wanted, mut said) = (tshark_messages(&expected), messages(&read(&path).exchanges));
         if file.contains("brotli") {
-            // Brotli is not taken off: the responses are there, their bodies as sent.
+            // tshark does not decode Brotli: its bodies are as sent.
             for message in wanted.iter_mut().chain(&mut said) {
                 message.truncate(message.find(' ').unwrap_or(message.len()));
             }
@@ -177,7 +179,7 @@ fn exchanges_are_those_of_tshark() {
     assert!(compared > 30, "{compared} files were compared");
 }
 
-/// Captures of which the exchanges are certain, and which hold the start of every connection.
+/// Captures whose exchanges are certain and that hold the beginning of every connection.
 fn whole_captures() -> Vec<(String, Vec<Frame>)> {
     let mut found = Vec::new();
     for (file, path, expected) in oracle() {
@@ -185,7 +187,7 @@ fn whole_captures() -> Vec<(String, Vec<Frame>)> {
             let frames = frames(&path);
             let decoded = Decoded::of(&frames);
             let begun = |connection: &&Connection| matches!(&connection.kind, ConnectionKind::Tcp(facts) if !facts.handshake.contains(&None));
-            // Of copies that differ the first counts, so that their order matters.
+            // If copies differ, the first one counts, so the order of packets matters.
             let odd = ["tcp-overlap-conflict", "tcp-bytes-lost"];
             let is_odd = |event: &Event| matches!(event, Event::Finding(finding) if odd.contains(&finding.rule.id));
             if decoded.connections().values().all(begun) && !decoded.events.iter().any(is_odd) {
@@ -196,9 +198,10 @@ fn whole_captures() -> Vec<(String, Vec<Frame>)> {
     found
 }
 
-/// Other people's traffic with its packets out of order, sent twice, cut small and joined: the same exchanges.
+/// Traffic of others with packets out of order, duplicated, split and merged: the
+/// exchanges stay the same.
 #[test]
-fn exchanges_survive_what_becomes_of_packets() {
+fn exchanges_survive_rewritten_packets() {
     let exchanges = |frames: &[Frame]| {
         let decoded = Decoded::of(frames);
         messages(&decoded.exchanges().into_values().cloned().collect::<Vec<_>>())
@@ -206,7 +209,8 @@ fn exchanges_survive_what_becomes_of_packets() {
     let captures = whole_captures();
     for (file, frames) in &captures {
         let wanted = exchanges(frames);
-        // Across a pause of seconds packets do not change places: behind it, what is missing counts as lost.
+        // Packets are in order across a pause of seconds. After the pause missing bytes count as
+        // lost.
         let start = frames[0].time;
         let steady = |frames: &[Frame]| rewrite::timed(frames, |at, _| start.plus(at as i64 * 1_000_000));
         let variants = [
@@ -224,7 +228,8 @@ fn exchanges_survive_what_becomes_of_packets() {
     assert!(captures.len() > 10, "{} captures were tried", captures.len());
 }
 
-/// What is lost takes its exchanges with it; no response moves to another request, also where the rest is out of order.
+/// Lost packets remove exchanges. No response moves to another request, also if the other packets
+/// are out of order.
 #[test]
 fn loss_moves_no_response() {
     for (file, frames) in whole_captures() {
@@ -261,8 +266,8 @@ fn pipelined_requests_in_any_order() {
     }
 }
 
-/// Of the same capture without every seventh packet: packets 7 and 21, the beginnings of two responses, are gone, and with packet 14 a whole
-/// request. What can be paired is paired as it was, and the rest is left alone.
+/// The same capture without every seventh packet. Packets 7 and 21 are the beginnings of two
+/// responses, and packet 14 is a whole request. The pairs that remain stay the same.
 #[test]
 fn pipelined_requests_with_holes() {
     let folder = data("captures-public");
@@ -291,8 +296,8 @@ fn pipelined_requests_with_holes() {
     assert_eq!(sorted(said), sorted(wanted.to_vec()));
 }
 
-/// One of a thousand responses has lost its head: its request has no answer, and each of the others its own. The client sends a request when it has the answer
-/// to the last, so an answer lies between its request and the next.
+/// One of a thousand responses lost its head: its request has no response, and every other request
+/// has its own. The client sends a request after the response to the last one.
 #[test]
 fn a_lost_response_makes_no_other_slip() {
     let folder = data("captures-public");
@@ -310,7 +315,8 @@ fn a_lost_response_makes_no_other_slip() {
     }
 }
 
-/// Three responses to one request: the first is its answer, two are nobody's, and the requests that follow get their own.
+/// Three responses to one request: the first one answers it, two answer nothing, and later requests
+/// get their own.
 #[test]
 fn surplus_responses_answer_nothing() {
     let folder = data("captures-public");

@@ -1,4 +1,5 @@
-//! Recordings of a real server, compared with each other and sent again to servers that behave otherwise.
+//! Recordings of a real server, compared with each other and replayed to servers that behave
+//! differently.
 
 mod diff;
 mod faults;

@@ -1,6 +1,7 @@
-//! The same conversation in other packets: what links, networks and capture tools do to it.
+//! The same conversation in other packets, as links, networks and capture tools change them.
 //!
-//! Checksums are left as they were: where network cards compute them, captures are full of wrong ones.
+//! Checksums stay as they were: captures are full of wrong ones, because network cards compute
+//! them.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -17,21 +18,21 @@ pub struct Frame {
     pub data: Vec<u8>,
 }
 
-/// Where the IP datagram of a frame stands, without padding behind it.
+/// The position of the IP datagram in a frame, without padding.
 struct Network {
     start: usize,
     end: usize,
     version: u8,
 }
 
-/// Where the parts of a TCP segment stand in its frame.
+/// The positions of the parts of a TCP segment in its frame.
 struct Tcp {
     network: usize,
     header: usize,
     payload: Range<usize>,
 }
 
-/// Address and port of sender and receiver.
+/// The address and port of sender and receiver.
 type Flow = (Vec<u8>, Vec<u8>);
 
 const FIN: u8 = 0x01;
@@ -46,7 +47,7 @@ const IPV6_FRAGMENT: u8 = 44;
 const GRE: u8 = 47;
 
 impl Frame {
-    /// This frame at position `number` of a capture.
+    /// The frame as packet `number` of a capture.
     pub fn packet(&self, number: u64) -> Packet<'_> {
         let Frame { time, link, interface, original_length, ref data } = *self;
         Packet { number: PacketNumber(number), time, link, interface, original_length, data }
@@ -65,7 +66,7 @@ impl Frame {
         self.data[at..at + 4].copy_from_slice(&sum.to_be_bytes());
     }
 
-    /// The datagram, where it is directly above the link (or VLAN tags) and whole.
+    /// The datagram, if it is whole and directly above the link layer or VLAN tags.
     fn network(&self) -> Option<Network> {
         let start = match self.link {
             LinkType::ETHERNET => {
@@ -77,7 +78,7 @@ impl Frame {
             }
             LinkType::NULL | LinkType::LOOP => 4,
             LinkType::LINUX_SLL => matches!(self.u16(14)?, 0x0800 | 0x86dd).then_some(16)?,
-            // Twelve is what raw IP is called on some systems.
+            // Some systems number raw IP as 12.
             LinkType::RAW | LinkType::IPV4 | LinkType::IPV6 | LinkType(12) => 0,
             _ => return None,
         };
@@ -90,7 +91,7 @@ impl Frame {
         (end <= self.data.len()).then_some(Network { start, end, version })
     }
 
-    /// The TCP segment, where the datagram is one.
+    /// The TCP segment of the datagram, if it has one.
     fn tcp(&self) -> Option<Tcp> {
         let Network { start, end, version } = self.network()?;
         let (protocol, header) = match version {
@@ -117,7 +118,8 @@ impl Frame {
         (end(source, tcp.header), end(source + length, tcp.header + 2))
     }
 
-    /// Corrects the lengths after the payload was changed. A datagram of 64 KiB and more says 0, as TSO leaves it.
+    /// Corrects the lengths after a change of the payload. A datagram of 64 KiB or more gets length
+    /// 0, as TSO makes it.
     fn measured(mut self, tcp: &Tcp) -> Frame {
         self.original_length = self.data.len() as u32;
         let length = self.data.len() - tcp.network;
@@ -127,14 +129,14 @@ impl Frame {
         self
     }
 
-    /// The segment with these bytes of the payload only.
+    /// The segment with only these bytes of the payload.
     fn part(&self, tcp: &Tcp, part: Range<usize>) -> Frame {
         let mut frame = self.clone();
         if part.end < tcp.payload.len() {
             frame.data[tcp.header + 13] &= !FIN;
         }
         if part.len() < tcp.payload.len() {
-            // A byte alone without it is what a keep-alive probe looks like.
+            // A single byte without PSH looks like a keep-alive probe.
             frame.data[tcp.header + 13] |= PSH;
         }
         frame.add(tcp.header + 4, part.start as u32);
@@ -148,12 +150,12 @@ impl Frame {
     }
 }
 
-/// Numbers without a pattern, the same in every run (SplitMix64).
+/// Random numbers, the same in every run (SplitMix64).
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);
 
 impl Random {
-    /// Below `bound`.
+    /// A number below `bound`.
     pub fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -175,7 +177,8 @@ pub fn shuffled(frames: &[Frame], window: usize, seed: u64) -> Vec<Frame> {
     shuffled
 }
 
-/// Shuffles each run of `window` packets, but leaves a connection's SYNs ahead of the other packets of it.
+/// Shuffles each run of `window` packets, but leaves the SYNs of a connection before
+/// its other packets.
 pub fn shuffled_behind_handshakes(frames: &[Frame], window: usize, seed: u64) -> Vec<Frame> {
     let mut shuffled = shuffled(frames, window, seed);
     for window in shuffled.chunks_mut(window) {
@@ -192,18 +195,19 @@ pub fn shuffled_behind_handshakes(frames: &[Frame], window: usize, seed: u64) ->
     shuffled
 }
 
-/// Turns each run of `window` packets round.
+/// Reverses each run of `window` packets.
 pub fn reversed(frames: &[Frame], window: usize) -> Vec<Frame> {
     frames.chunks(window).flat_map(|window| window.iter().rev().cloned()).collect()
 }
 
-/// The two ends of a frame's connection, whoever sent it.
+/// The two ends of a frame's connection, independent of the direction.
 fn connection(frame: &Frame) -> Option<Flow> {
     let (source, destination) = frame.flow(&frame.tcp()?);
     Some(if source < destination { (source, destination) } else { (destination, source) })
 }
 
-/// What a tap for each direction captures: what clients sent, and what servers sent, which are known by their ports.
+/// The packets of clients and those of servers, as two taps capture them. Ports
+/// identify the servers.
 pub fn directions(frames: &[Frame]) -> [Vec<Frame>; 2] {
     let is_answer = |frame: &&Frame| {
         let ports = frame.tcp().and_then(|tcp| Some((frame.u16(tcp.header)?, frame.u16(tcp.header + 2)?)));
@@ -213,12 +217,12 @@ pub fn directions(frames: &[Frame]) -> [Vec<Frame>; 2] {
     [clients, servers].map(|direction| direction.into_iter().cloned().collect())
 }
 
-/// Packets that follow each other and belong to one connection together, others each for itself.
+/// Runs of adjacent packets of one connection. Other packets are runs of their own.
 pub fn runs(frames: &[Frame]) -> Vec<&[Frame]> {
     frames.chunk_by(|before, frame| connection(before).is_some() && connection(before) == connection(frame)).collect()
 }
 
-/// Whether datagrams came in fragments: what is in those is not rewritten.
+/// Whether there are IP fragments. Their content is not rewritten.
 pub fn has_fragments(frames: &[Frame]) -> bool {
     frames.iter().any(|frame| {
         let network = frame.network().filter(|network| network.version == 4);
@@ -226,14 +230,14 @@ pub fn has_fragments(frames: &[Frame]) -> bool {
     })
 }
 
-/// Every packet again, `after` further packets.
+/// Repeats every packet after `after` further packets.
 pub fn doubled(frames: &[Frame], after: usize) -> Vec<Frame> {
     let late = std::iter::repeat_n(None, after).chain(frames.iter().map(Some));
     let first = frames.iter().map(Some).chain(std::iter::repeat_n(None, after));
     first.zip(late).flat_map(|(first, again)| [first, again]).flatten().cloned().collect()
 }
 
-/// Cuts every payload into segments of 1 to `most` bytes.
+/// Splits every payload into segments of 1 to `most` bytes.
 pub fn split(frames: &[Frame], most: usize, seed: u64) -> Vec<Frame> {
     let mut random = Random(seed);
     let mut parts = Vec::new();
@@ -253,7 +257,8 @@ pub fn split(frames: &[Frame], most: usize, seed: u64) -> Vec<Frame> {
     parts
 }
 
-/// Joins segments that follow each other on a connection, up to `most` bytes of payload, as receive offloading does.
+/// Joins adjacent segments of a connection up to `most` bytes of payload, as
+/// receive offloading does.
 pub fn merged(frames: &[Frame], most: usize) -> Vec<Frame> {
     let mut merged: Vec<Frame> = Vec::new();
     let mut last: HashMap<Flow, usize> = HashMap::new();
@@ -290,14 +295,14 @@ fn joined(before: &Frame, frame: &Frame, tcp: &Tcp, most: usize) -> Option<Frame
     })
 }
 
-/// Leaves out so many of a thousand TCP packets.
+/// Removes that many of a thousand TCP packets.
 pub fn thinned(frames: &[Frame], per_mille: usize, seed: u64) -> Vec<Frame> {
     let mut random = Random(seed);
     frames.iter().filter(|frame| frame.tcp().is_none() || random.below(1_000) >= per_mille).cloned().collect()
 }
 
-/// Of each connection the packets from the first whose payload `begins` says yes to.
-pub fn begun_late(frames: &[Frame], begins: impl Fn(&[u8]) -> bool) -> Vec<Frame> {
+/// Removes the packets of each connection before the first payload that `begins` accepts.
+pub fn without_beginnings(frames: &[Frame], begins: impl Fn(&[u8]) -> bool) -> Vec<Frame> {
     let mut begun: HashSet<Option<Flow>> = HashSet::new();
     let keeps = |frame: &&Frame| {
         let Some(tcp) = frame.tcp() else { return true };
@@ -311,13 +316,13 @@ pub fn begun_late(frames: &[Frame], begins: impl Fn(&[u8]) -> bool) -> Vec<Frame
     frames.iter().filter(keeps).cloned().collect()
 }
 
-/// All packets but those with such a payload.
+/// Removes the packets with a payload that `these` accepts.
 pub fn without(frames: &[Frame], these: impl Fn(&[u8]) -> bool) -> Vec<Frame> {
     let keeps = |frame: &&Frame| frame.tcp().is_none_or(|tcp| !these(&frame.data[tcp.payload]));
     frames.iter().filter(keeps).cloned().collect()
 }
 
-/// Moves the sequence numbers of every direction so that its first one is `first`.
+/// Changes the sequence numbers of every direction so that the first one is `first`.
 pub fn renumbered(frames: &[Frame], first: u32) -> Vec<Frame> {
     let mut shifts: HashMap<Flow, u32> = HashMap::new();
     for frame in frames {
@@ -338,17 +343,17 @@ pub fn renumbered(frames: &[Frame], first: u32) -> Vec<Frame> {
     frames
 }
 
-/// Another time for every packet, by its position and the time it had.
+/// Changes the time of every packet, by its position and time.
 pub fn timed(frames: &[Frame], time: impl Fn(usize, Time) -> Time) -> Vec<Frame> {
     frames.iter().enumerate().map(|(at, frame)| Frame { time: time(at, frame.time), ..frame.clone() }).collect()
 }
 
-/// What carries a datagram.
+/// The layers below a datagram.
 #[derive(Clone, Copy, Debug)]
 pub enum Carriage {
     /// Ethernet with these VLAN tags.
     Ethernet(&'static [u16]),
-    /// Nothing: raw IP.
+    /// Raw IP without a link layer.
     Raw,
     /// Linux cooked capture.
     Cooked,
@@ -358,7 +363,7 @@ pub enum Carriage {
     Vxlan,
 }
 
-/// Every datagram carried in another way.
+/// Puts every datagram on other layers.
 pub fn carried(frames: &[Frame], carriage: Carriage) -> Vec<Frame> {
     let carry = |frame: &Frame| {
         let Network { start, end, .. } = frame.network()?;
@@ -409,7 +414,8 @@ fn ipv4(protocol: u8, payload: &[u8]) -> Vec<u8> {
     data
 }
 
-/// Every datagram in fragments of at most `size` bytes of payload (a multiple of 8); the last first where `backwards`.
+/// Splits every datagram into fragments of at most `size` bytes of payload (a multiple of 8). With
+/// `backwards` the last fragment comes first.
 pub fn fragmented(frames: &[Frame], size: usize, backwards: bool) -> Vec<Frame> {
     let mut pieces = Vec::new();
     for (identification, frame) in frames.iter().enumerate() {
@@ -430,7 +436,8 @@ pub fn fragmented(frames: &[Frame], size: usize, backwards: bool) -> Vec<Frame> 
     pieces
 }
 
-/// These bytes of the payload of a frame's datagram, as a fragment of it (RFC 791 section 3.1, RFC 8200 section 4.5).
+/// These bytes of the payload of a frame's datagram, as a fragment (RFC 791 section 3.1, RFC 8200
+/// section 4.5).
 fn fragment(frame: &Frame, tcp: &Tcp, part: Range<usize>, identification: u32) -> Frame {
     let more = u16::from(tcp.header + part.end < tcp.payload.end);
     let mut data = frame.data[..tcp.header].to_vec();

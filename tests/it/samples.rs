@@ -1,6 +1,8 @@
-//! Golden samples: what mcptap says of each folder of `samples/`, as text that a person can read.
+//! Golden samples: the output of mcptap for each folder of `samples/`, as text that a person can
+//! read.
 //!
-//! Regenerate with `UPDATE_SAMPLES=1 cargo test --test it samples`, and read the difference before you commit it.
+//! To regenerate them run `UPDATE_SAMPLES=1 cargo test --test it samples`, and read the difference
+//! before you commit it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +12,7 @@ use serde_json::Value;
 use crate::program::{mcptap, root};
 use crate::support::waits::Finishes;
 
-/// The captures of a sample: what was on the network, and what passed through pipes.
+/// The captures of a sample: of the network, and of pipes.
 fn captures(sample: &Path) -> Vec<PathBuf> {
     ["capture.pcapng", "stdio.pcapng"].map(|name| sample.join(name)).into_iter().filter(|path| path.exists()).collect()
 }
@@ -24,8 +26,8 @@ fn samples() -> Vec<PathBuf> {
     samples
 }
 
-/// The golden file says what mcptap says, or a difference is shown.
-fn hold(path: &Path, said: &str) {
+/// Asserts that the output equals the golden file, and shows the difference otherwise.
+fn assert_golden(path: &Path, said: &str) {
     if std::env::var_os("UPDATE_SAMPLES").is_some() {
         fs::write(path, said).expect("samples is writable");
         return;
@@ -47,7 +49,7 @@ fn text(arguments: &[&str], captures: &[PathBuf]) -> String {
 #[test]
 fn messages() {
     for sample in samples() {
-        hold(&sample.join("messages.txt"), &text(&["read"], &captures(&sample)));
+        assert_golden(&sample.join("messages.txt"), &text(&["read"], &captures(&sample)));
     }
 }
 
@@ -55,11 +57,11 @@ fn messages() {
 fn layers() {
     for sample in samples() {
         let tables = captures(&sample).into_iter().map(|capture| text(&["layers"], &[capture]));
-        hold(&sample.join("layers.txt"), &tables.collect::<Vec<_>>().join("\n"));
+        assert_golden(&sample.join("layers.txt"), &tables.collect::<Vec<_>>().join("\n"));
     }
 }
 
-/// With the key log beside a capture, what TLS carried shows too.
+/// With a key log beside the capture, the content of TLS is shown.
 #[test]
 fn decrypted() {
     for sample in samples() {
@@ -67,8 +69,8 @@ fn decrypted() {
         if keys.exists() {
             let keys = keys.to_str().expect("a path");
             let captures = captures(&sample);
-            hold(&sample.join("messages-decrypted.txt"), &text(&["read", "--keylog", keys], &captures));
-            hold(&sample.join("layers-decrypted.txt"), &text(&["layers", "--keylog", keys], &captures));
+            assert_golden(&sample.join("messages-decrypted.txt"), &text(&["read", "--keylog", keys], &captures));
+            assert_golden(&sample.join("layers-decrypted.txt"), &text(&["layers", "--keylog", keys], &captures));
         }
     }
 }
@@ -87,11 +89,11 @@ fn findings() {
                 said += &format!("{:<8} {}{place}\n         {}\n", word("severity"), word("rule"), word("text"));
             }
         }
-        hold(&sample.join("findings.txt"), &said);
+        assert_golden(&sample.join("findings.txt"), &said);
     }
 }
 
-/// The samples whose exports are held too: one of each transport.
+/// Samples whose exports are compared too, one for each transport.
 #[test]
 fn exports() {
     let kinds = [
@@ -105,6 +107,6 @@ fn exports() {
     for (sample, capture, format) in kinds {
         let sample = root().join("samples").join(sample);
         let said = text(&["export", "--format", format], &[sample.join(capture)]);
-        hold(&sample.join(format!("session.{format}")), &said);
+        assert_golden(&sample.join(format!("session.{format}")), &said);
     }
 }

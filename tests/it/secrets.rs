@@ -1,4 +1,5 @@
-//! Secrets that are not header values: what OAuth sends in bodies and URLs, on a connection that carries MCP.
+//! Secrets outside of header fields: OAuth sends them in bodies and URLs, here on a connection that
+//! carries MCP.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +10,7 @@ use crate::program::mcptap;
 use crate::support::waits::Finishes;
 use crate::wire::{Sender, Wire};
 
-/// Everything that must not be written.
+/// Texts that must not be written.
 const SECRETS: [&str; 8] = [
     "Qm3xT8vLp1Zk",
     "hB7nW2cRy9Jd",
@@ -21,17 +22,18 @@ const SECRETS: [&str; 8] = [
     "aJ8dS1pHc6Ry",
 ];
 
-/// What a tool is given and gives is the conversation itself.
+/// Arguments and results of tools are the conversation itself, so they are written.
 const SAID: &str = "kT4bN9wXe2Gu";
 
-/// A server that is its own authorization server: a client registers, asks for a token and goes on with MCP, all on one connection.
+/// A server that is its own authorization server. A client registers, requests a token and
+/// continues with MCP, all on one connection.
 fn conversation() -> Wire {
     let mut wire = Wire::default();
     wire.handshake(0, 40_000);
     let mut at = 100;
     let mut say = |from: Sender, head: &str, kind: &str, body: &str| {
         let text = format!("{head}\r\nHost: h\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\r\n{body}", body.len());
-        // In three packets, of which one begins within a value.
+        // In three packets. One begins within a value.
         let cuts = [0, text.len() / 3, text.len() - 17, text.len()];
         for part in cuts.windows(2) {
             at += 1;
@@ -57,7 +59,8 @@ fn conversation() -> Wire {
     let mcp = post(&format!("/mcp?api_key={query}"));
     say(Sender::Client, &mcp, json, initialize);
     say(Sender::Server, ok, json, initialized);
-    // The member that makes it a message comes last, as in what the Python SDK sends, behind more than is looked at.
+    // The member that makes it a message comes last, after more bytes than are searched. The Python
+    // SDK sends such texts.
     let long = "x".repeat(80_000);
     let call = format!(
         r#"{{"method":"tools/call","params":{{"name":"t","arguments":{{"password":"{SAID}","text":"{long}"}}}},"jsonrpc":"2.0","id":1}}"#
@@ -66,7 +69,7 @@ fn conversation() -> Wire {
     let answer =
         format!(r#"{{"id":1,"result":{{"content":[],"structuredContent":{{"token":"{SAID}"}}}},"jsonrpc":"2.0"}}"#);
     say(Sender::Server, ok, json, &answer);
-    // Of the last request a part is missing, and its end.
+    // A part of the last request is missing, and so is its end.
     let lost = format!(
         "POST /token HTTP/1.1\r\nHost: h\r\nContent-Type: {form}\r\nContent-Length: 999\r\n\r\ngrant_type=refresh_token&refresh_to"
     );
@@ -93,13 +96,13 @@ fn holds(bytes: &[u8], text: &str) -> bool {
     memchr::memmem::find(bytes, text.as_bytes()).is_some()
 }
 
-/// Whether any part of a secret, which may be cut in two, is there.
-fn tells(bytes: &[u8], secret: &str) -> bool {
+/// Whether any part of a secret is there. The secret may have been cut in two.
+fn contains_part(bytes: &[u8], secret: &str) -> bool {
     secret.as_bytes().windows(6).any(|part| memchr::memmem::find(bytes, part).is_some())
 }
 
 #[test]
-fn what_oauth_sends_is_masked_in_what_is_stored() {
+fn oauth_secrets_are_masked_in_stores() {
     let folder = tempfile::tempdir().expect("a folder");
     let capture = folder.path().join("capture.pcapng");
     conversation().write(&capture);
@@ -119,8 +122,8 @@ fn what_oauth_sends_is_masked_in_what_is_stored() {
         }
         let [exported_bytes, har] = [&exported, &har].map(|path| fs::read(path).expect("exported"));
         for secret in SECRETS {
-            assert_eq!(tells(&exported_bytes, secret), keep, "{secret} in packets");
-            assert!(keep || !tells(&har, secret), "{secret} in an archive");
+            assert_eq!(contains_part(&exported_bytes, secret), keep, "{secret} in packets");
+            assert!(keep || !contains_part(&har, secret), "{secret} in an archive");
         }
         assert!(holds(&exported_bytes, "grant_type=authorization_code&code=") && holds(&har, "token_type"));
         assert!(holds(&exported_bytes, SAID), "the conversation is whole");

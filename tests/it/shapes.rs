@@ -1,16 +1,22 @@
-//! The shape tables against the official schemas: the same verdict on generated instances of every definition.
+//! The shape tables compared with the official schemas: the same verdict on generated instances of
+//! every definition.
 //!
-//! `shapes/<revision>.txt` holds the verdicts of the official `schema.json` files, as the crate jsonschema gave them, so
-//! that every run compares them with the tables. The schema files themselves are no part of this project. With
-//! `MCP_SCHEMA_DIR=FOLDER`, where `FOLDER/<revision>/schema.json` are the files of
-//! `github.com/modelcontextprotocol/modelcontextprotocol` (folder `schema`), the verdicts are also made afresh and have to
-//! be those on record; with `MCP_SCHEMA_WRITE=1` as well they are written:
+//! `shapes/<revision>.txt` holds the verdicts of the official `schema.json` files, made with the
+//! crate jsonschema. Every run compares them with the tables. The schema files are no part of this
+//! project.
+//!
+//! With `MCP_SCHEMA_DIR=FOLDER` the verdicts are also made anew and have to equal the stored ones.
+//! `FOLDER/<revision>/schema.json` are the files of
+//! `github.com/modelcontextprotocol/modelcontextprotocol` (folder `schema`). With
+//! `MCP_SCHEMA_WRITE=1` as well they are stored:
 //!
 //! ```sh
-//! MCP_SCHEMA_DIR=../modelcontextprotocol/schema MCP_SCHEMA_WRITE=1 cargo test --test it the_record_is
+//! MCP_SCHEMA_DIR=../modelcontextprotocol/schema MCP_SCHEMA_WRITE=1 cargo test --test it
+//! the_record_is
 //! ```
 //!
-//! A line of a record is a definition, `+` or `-`, and an instance. A line that begins with a tab is a place in the
+//! A line of a file is a definition, `+` or `-`, and an instance. A line that begins with a tab is
+//! a JSON Pointer into the instance above it, and one verdict for each change of [`CHANGES`] there.
 //! instance above it (a JSON Pointer) and one verdict for each change of [`CHANGES`] made there.
 
 use std::collections::BTreeSet;
@@ -21,20 +27,20 @@ use mcptap_core::internal::mcp::Revision;
 use mcptap_core::internal::mcp::shape::{self, Mismatch, MismatchKind, Role};
 use serde_json::Value;
 
-/// What each place of an instance is changed to; the first change removes it.
+/// The values that replace each part of an instance. The first change removes the part.
 const CHANGES: [&str; 10] = ["", "null", "true", "7", "2.0", "1.5", "-1", "\"x\"", "[]", "{}"];
 
 fn record(revision: Revision) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/shapes").join(format!("{revision}.txt"))
 }
 
-/// Whether the tables find nothing. The official schemas say `byte`, which is no format of JSON Schema: what the tables
-/// say about base64 is left out of the comparison.
+/// Whether the tables find no mismatch. The official schemas use the format `byte`, which JSON
+/// Schema does not define. Mismatches of base64 are left out of the comparison.
 fn fits(mismatches: &[Mismatch]) -> bool {
     mismatches.iter().all(|mismatch| mismatch.kind == MismatchKind::Format && mismatch.expected.starts_with("base64"))
 }
 
-/// The verdict of the tables; `None` where they have no such definition.
+/// The verdict of the tables; `None` if they have no such definition.
 fn verdict(revision: Revision, definition: &str, instance: &Value) -> Option<bool> {
     let text = instance.to_string();
     if let Some(method) = definition.split_once(' ').map(|(_, method)| method) {
@@ -44,7 +50,7 @@ fn verdict(revision: Revision, definition: &str, instance: &Value) -> Option<boo
     shape::check_definition(revision, definition, &text).map(|mismatches| fits(&mismatches))
 }
 
-/// An instance with one change made at one place; `None` where that place cannot be removed.
+/// The instance with one change at one place. `None` if that place cannot be removed.
 fn changed(instance: &Value, place: &str, change: &str) -> Option<Value> {
     let mut instance = instance.clone();
     if change.is_empty() {
@@ -64,7 +70,7 @@ fn sign(verdict: bool) -> char {
     if verdict { '+' } else { '-' }
 }
 
-/// The record of one revision, as the tables would have it, and how many verdicts it holds.
+/// The file of one revision with the verdicts of the tables, and the number of verdicts.
 fn again(revision: Revision, recorded: &str) -> (String, usize) {
     let mut lines = String::new();
     let mut last = (String::new(), Value::Null);
@@ -119,7 +125,7 @@ fn the_tables_agree_with_the_record() {
     }
 }
 
-/// Results are checked inside their answers: the same verdict as alone.
+/// A result inside its response gets the same verdict as alone.
 #[test]
 fn answers_have_the_shape_of_their_result() {
     for (revision, _) in Revision::NAMES {

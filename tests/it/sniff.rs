@@ -13,10 +13,10 @@ use crate::decoded::assert_same;
 use crate::program::mcptap;
 use crate::support::needs::{self, have};
 use crate::support::pipes::{Patient, patient};
-use crate::support::waits::{Ends, Finishes};
-use crate::wrapped::{json, line, of_type, place, recorded, request};
+use crate::support::waits::{Finishes, ProcessEnd};
+use crate::wrapped::{json, line, of_type, recorded, request, temporary_database};
 
-/// A capture that is going on.
+/// A running capture.
 pub struct Sniffing {
     child: Child,
     stdout: BufReader<Patient<ChildStdout>>,
@@ -24,14 +24,15 @@ pub struct Sniffing {
     lines: Vec<Value>,
 }
 
-/// How it ended: all lines of standard output, and what standard error said last.
+/// The output of a capture that ended: the lines of standard output, and the end of standard error.
 pub struct Sniffed {
     pub lines: Vec<Value>,
     pub drops: String,
 }
 
 impl Sniffing {
-    /// Captures until told otherwise; begins before this returns. `None` where this process has no right to.
+    /// Starts a capture, which has begun when this returns. `None` if this process has no
+    /// right to capture.
     pub fn start(interface: &str, arguments: &[&str]) -> Option<Sniffing> {
         let mut command = mcptap();
         command.args(["sniff", "--json", "-i", interface]).args(arguments);
@@ -48,7 +49,7 @@ impl Sniffing {
         Some(Sniffing { child, stdout, stderr, lines: Vec::new() })
     }
 
-    /// Waits until so many messages were said in all.
+    /// Waits until this number of messages was printed in all.
     pub fn await_messages(&mut self, count: usize) {
         while of_type(&self.lines, "message").len() < count {
             let line = line(&mut self.stdout);
@@ -61,13 +62,13 @@ impl Sniffing {
         kill_process(process, signal).expect("it lives");
     }
 
-    /// What a person does: Ctrl-C.
+    /// Ends the capture with Ctrl-C.
     pub fn interrupt(self) -> Sniffed {
         self.signal(Signal::INT);
         self.finish()
     }
 
-    /// Waits for the end, which comes by itself.
+    /// Waits until the capture ends by itself.
     pub fn finish(mut self) -> Sniffed {
         let [mut stdout, mut stderr] = [String::new(), String::new()];
         self.stdout.read_to_string(&mut stdout).expect("text");
@@ -87,7 +88,7 @@ impl Sniffed {
     }
 }
 
-/// An HTTP server that answers the requests of one connection after the other.
+/// An HTTP server that serves one connection after the other.
 struct Server {
     port: u16,
 }
@@ -104,7 +105,7 @@ impl Server {
         format!("tcp port {}", self.port)
     }
 
-    /// Requests of one connection, each answered.
+    /// Sends requests on one connection and reads their responses.
     fn ask(&self, ids: std::ops::Range<usize>) {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).expect("a connection");
         let mut stream = BufReader::new(patient(stream));
@@ -131,7 +132,7 @@ fn answer(stream: TcpStream) {
     }
 }
 
-/// The body behind the next head; `None` at the end.
+/// The body after the next head; `None` at the end.
 fn read_body(stream: &mut BufReader<TcpStream>) -> Option<Vec<u8>> {
     let mut length = 0;
     loop {
@@ -155,16 +156,17 @@ fn path(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
-/// The lines of the types that say what was found, as text.
+/// The lines of the types that show decoded data, as text.
 fn found(lines: &[Value], kinds: &[&str]) -> String {
     let lines = kinds.iter().flat_map(|kind| of_type(lines, kind));
     lines.map(|line| format!("{line:#}\n")).collect()
 }
 
-/// Law 4 of `docs/architecture.md`: what was said live is what is said of the recording, and what was saved.
+/// Law 4 of `docs/architecture.md`: the live output equals the output for the recording,
+/// and the stored session.
 #[test]
 fn live_and_offline_are_the_same() {
-    let (folder, db) = place();
+    let (folder, db) = temporary_database();
     let raw = folder.path().join("raw.pcapng");
     let server = Server::start();
     let Some(mut sniffing) = Sniffing::start("lo", &["-f", &server.filter(), "-w", path(&raw), "--db", path(&db)])
@@ -182,7 +184,7 @@ fn live_and_offline_are_the_same() {
     let all = ["message", "exchange", "session", "finding"];
     assert_eq!(of_type(&live.lines, "message").len(), 100);
     assert_same("read from the raw packets", &found(&live.lines, &all), &found(&offline, &all));
-    // What is saved knows also what came later: of a request, its answer.
+    // The store also has later facts, such as the response to a request.
     let [saved, imported] = [&db, &raw].map(|target| found(&recorded(target), &["message", "session", "finding"]));
     assert_same("saved", &saved, &imported);
     let packets = |lines: &[Value]| lines.last().expect("a summary")["packets"].clone();
@@ -215,7 +217,7 @@ fn limits_end_a_capture_by_themselves() {
 }
 
 #[test]
-fn what_the_kernel_dropped_is_said() {
+fn packets_that_the_kernel_dropped_are_reported() {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let address = socket.local_addr().expect("an address");
     let filter = format!("udp port {}", address.port());
@@ -232,7 +234,7 @@ fn what_the_kernel_dropped_is_said() {
 }
 
 #[test]
-fn interfaces_are_listed_and_a_wrong_one_is_told() {
+fn interfaces_are_listed_and_a_wrong_one_is_reported() {
     let listed = mcptap().args(["sniff", "--list-interfaces"]).finished();
     assert!(listed.status.success());
     let listed = String::from_utf8(listed.stdout).expect("text");
@@ -247,9 +249,9 @@ fn interfaces_are_listed_and_a_wrong_one_is_told() {
 }
 
 #[test]
-fn without_the_right_to_capture_the_way_to_get_it_is_said() {
+fn without_the_right_to_capture_the_way_to_get_it_is_shown() {
     let folder = tempfile::tempdir().expect("a temporary directory");
-    // A copy that anybody may execute, wherever the tests run.
+    // A copy of the program that every user may execute, wherever the tests run.
     let program = folder.path().join("mcptap");
     std::fs::copy(env!("CARGO_BIN_EXE_mcptap"), &program).expect("a copy");
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);

@@ -1,6 +1,7 @@
-//! The terminal UI in a real terminal (tmux): what a person sees, and in what state the terminal is left.
+//! The terminal UI in a real terminal (tmux): the screen, and the state in which the terminal is
+//! left.
 //!
-//! Nothing waits for a time: each step waits for what it makes appear, up to a bound.
+//! No step waits for a fixed time. Each waits for its effect, up to a bound.
 
 use std::io::Write;
 use std::path::Path;
@@ -15,18 +16,18 @@ use unicode_width::UnicodeWidthStr;
 use crate::program::root;
 use crate::support::needs::{self, have_program};
 use crate::support::signals::default_in_programs;
-use crate::support::waits::{Ends, Finishes, PATIENCE};
+use crate::support::waits::{Finishes, PATIENCE, ProcessEnd};
 
-/// How often a screen is looked at.
+/// The time between two looks at a screen.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// A terminal with a shell in it.
+/// A terminal with a shell.
 struct Terminal {
     socket: String,
 }
 
 impl Terminal {
-    /// A new one of this size; `None` where there is no tmux.
+    /// Opens a terminal of this size. `None` if tmux is missing.
     fn open(width: u16, height: u16) -> Option<Terminal> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         if !have_program(&needs::TMUX) {
@@ -48,7 +49,7 @@ impl Terminal {
         String::from_utf8(done.stdout).expect("tmux writes UTF-8")
     }
 
-    /// Types text as it stands.
+    /// Types text as it is.
     fn text(&self, text: &str) -> &Terminal {
         self.tmux(&["send-keys", "-l", text]);
         self
@@ -60,7 +61,7 @@ impl Terminal {
         self
     }
 
-    /// Has the shell run something.
+    /// Runs a command in the shell.
     fn run(&self, command: &str) -> &Terminal {
         self.text(command).key("Enter")
     }
@@ -69,7 +70,7 @@ impl Terminal {
         self.tmux(&["capture-pane", "-p"])
     }
 
-    /// Waits until this is on the screen.
+    /// Waits until this text is on the screen. Returns the screen.
     fn wait(&self, text: &str) -> String {
         self.wait_for(text, |screen| screen.contains(text))
     }
@@ -86,7 +87,7 @@ impl Terminal {
         }
     }
 
-    /// Whether the screen is the one that programs take for themselves, with the cursor as it should be.
+    /// Whether the alternate screen is active, and the state of the cursor.
     fn state(&self) -> String {
         self.tmux(&["display-message", "-p", "#{alternate_on} #{cursor_flag} #{mouse_any_flag} #{pane_title}"])
     }
@@ -94,7 +95,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // It may be gone already.
+        // The server may have ended already.
         let _ = Command::new("tmux").args(["-L", &self.socket, "kill-server"]).try_finished();
     }
 }
@@ -107,7 +108,8 @@ fn sample() -> String {
     program(root().join("samples/weather/capture.pcapng").to_str().expect("UTF-8"))
 }
 
-/// Starts the program in a terminal whose settings are on the screen; says what they were, and the terminal's state.
+/// Starts the program after printing the terminal settings. Returns the settings and the
+/// state of the terminal.
 fn started(terminal: &Terminal, command: &str) -> (String, String) {
     terminal.run("clear; echo \"before: $(stty -g)\"");
     let settings = |screen: &str| screen.lines().find_map(|line| line.strip_prefix("before: ").map(str::to_owned));
@@ -118,12 +120,12 @@ fn started(terminal: &Terminal, command: &str) -> (String, String) {
     (settings(&screen).expect("it was there"), state)
 }
 
-/// The shell is back and finds the terminal as it was.
+/// Asserts that the shell is back and the terminal has its former state.
 fn restored(terminal: &Terminal, (settings, state): &(String, String)) {
     terminal.wait_for("the shell", |screen| !screen.contains('┌') && screen.trim_end().ends_with('$'));
     terminal.run("echo \"after: $(stty -g)\"");
     let after = format!("after: {settings}");
-    // A wrapped line: the settings are longer than the terminal is wide.
+    // The line is wrapped: the settings are longer than the width of the terminal.
     terminal.wait_for(&after, |screen| screen.replace('\n', "").contains(&after));
     assert_eq!(&terminal.state(), state);
 }
@@ -135,14 +137,14 @@ fn opens_filters_walks_to_a_packet_resizes_and_quits() {
     terminal.key("Enter").wait("▸ messages");
     terminal.text("/tool = get_weather and kind = response").key("Enter").wait("/ tool = get_weather");
     terminal.wait("1 of 1 found in 7 messages");
-    // Into the message; its packet; the same among the others of its connection.
+    // Opens the message, then its packet, then the other packets of its connection.
     terminal.key("Enter").wait("▸ message ");
     terminal.wait("bytes: JSON text");
     terminal.key("Tab").key("g").wait("bytes: packet #59");
     terminal.text("w").wait("▸ packets");
     terminal.wait("message 7");
     terminal.tmux(&["resize-window", "-x", "132", "-y", "40"]);
-    // A screen may be seen while it is drawn.
+    // The screen may be read while it is drawn.
     terminal.wait_for("132 columns", |screen| {
         screen.lines().count() == 40 && screen.lines().all(|line| line.width() == 132)
     });
@@ -153,7 +155,7 @@ fn opens_filters_walks_to_a_packet_resizes_and_quits() {
 }
 
 #[test]
-fn the_first_screen_says_how_to_begin_and_shows_what_was_begun() {
+fn the_first_screen_explains_the_start_and_shows_new_sessions() {
     let Some(terminal) = Terminal::open(80, 24) else { return };
     let directory = tempfile::tempdir().expect("a directory");
     let db = directory.path().join("new/mcptap.db");
@@ -171,7 +173,7 @@ fn the_first_screen_says_how_to_begin_and_shows_what_was_begun() {
     terminal.text("q");
 }
 
-/// Answers everything alike, and waits for what comes next.
+/// A server that answers every request alike, and waits for the next.
 const SERVER: &str = r#"while read -r line; do
 id=$(printf '%s' "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
 [ -n "$id" ] && printf '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"s","version":"1"},"content":[{"type":"text","text":"hail"}]}}\n' "$id"
@@ -191,7 +193,7 @@ fn a_call_is_sent_again_to_a_server_that_runs() {
     terminal.key("C-u").text(&format!("sh {}", server.display())).key("C-r").wait("2 requests: 2 different");
     let screen = terminal.wait("now: result");
     assert!(screen.contains("Quito: 17 °C, light rain") && screen.contains("hail"), "{screen}");
-    // It was recorded, and the store says so by itself.
+    // The session was recorded, and the list shows it by itself.
     terminal.text("0").wait("2 sessions");
     terminal.text("q");
     restored(&terminal, &before);
@@ -220,7 +222,7 @@ fn suspended_and_continued() {
     assert_eq!(terminal.state(), before.1);
     terminal.tmux(&["resize-window", "-x", "90", "-y", "20"]);
     terminal.run("fg").wait("▸ messages");
-    // The size may have changed meanwhile, and keys arrive again.
+    // The size may have changed meanwhile. Keys arrive again.
     terminal.wait_for("90 columns", |screen| screen.lines().next().is_some_and(|line| line.width() == 90));
     terminal.text("2").wait("▸ sequence");
     terminal.text("q");
@@ -251,7 +253,8 @@ fn panics_while_it_has_the_terminal() {
     panic!("on the alternate screen");
 }
 
-/// A server whose every word acts on terminals: sets the title, fills the clipboard, clears the screen, turns letters around.
+/// A server whose texts contain terminal sequences: they set the title, fill the clipboard, clear
+/// the screen and reverse the direction of text.
 const HOSTILE: &str = r#"read line
 printf '\033]0;owned\007 to stderr \033[2J\342\200\256\n' >&2
 printf '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"\\u001b]0;owned\\u0007\342\200\256srv","version":"\302\2331"}}}\n'
@@ -279,13 +282,13 @@ fn record(directory: &Path) -> String {
 }
 
 #[test]
-fn what_a_server_sends_never_acts_on_the_terminal() {
+fn texts_of_a_server_never_act_on_the_terminal() {
     let directory = tempfile::tempdir().expect("a directory");
     let database = record(directory.path());
     let Some(terminal) = Terminal::open(100, 30) else { return };
     let raw = directory.path().join("raw");
     let before = started(&terminal, &format!(":; {}", program(&format!("--db {database}"))));
-    // What the program writes, byte by byte, from now on: everything is drawn again.
+    // The bytes that the program writes from now on. Everything is drawn again.
     terminal.tmux(&["pipe-pane", "-o", &format!("cat > {}", raw.display())]);
     terminal.key("C-l").key("Enter").wait("▸ messages");
     for (key, shown) in [

@@ -1,9 +1,9 @@
-//! Where the time of a call went, on captures whose times are known because they were written down beforehand.
+//! The parts of the duration of a call, on captures with known times.
 
 use std::collections::HashMap;
 use std::path::Path;
 
-use mcptap_core::internal::capture::pipe::{Content, Pipe, Start};
+use mcptap_core::internal::capture::pipe::{Pipe, PipeEvent, Start};
 use serde_json::{Value, json};
 
 use crate::program::mcptap;
@@ -25,7 +25,7 @@ fn json_response(body: &str) -> String {
     format!("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}", body.len())
 }
 
-/// The answers that `show --json` tells of a capture, by the id of the request.
+/// The timing members of the responses in `show --json`, by request id.
 fn timings(target: &Path, arguments: &[&str]) -> HashMap<String, Value> {
     let output = mcptap().arg("show").arg(target).arg("--json").args(arguments).finished();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -43,7 +43,8 @@ fn milliseconds(parts: &[(&str, i64)]) -> Value {
         .into()
 }
 
-/// A call: four milliseconds of upload, 35 of waiting, seven of answer. Both heads come in pieces.
+/// A call: four milliseconds of upload, 35 of waiting, seven of response. Both heads
+/// arrive in pieces.
 fn call(wire: &mut Wire, at: i64, port: u16) {
     let (request, response) = (post(CALL), json_response(RESULT));
     wire.segment(at, port, Sender::Client, "A", &request[..20]);
@@ -66,7 +67,7 @@ fn a_call_is_split_into_the_times_of_its_packets() {
     let split = milliseconds(&[("upload", 4), ("network", 10), ("server", 25), ("stream", 7)]);
     assert_eq!(timings(&path, &[]), HashMap::from([("1".to_owned(), split.clone())]));
 
-    // The same from a database, of one message, and for people.
+    // The same from a database, for one message, and as text.
     let db = folder.path().join("db");
     let saved = mcptap().arg("--db").arg(&db).arg("read").arg(&path).arg("--save").finished();
     assert!(saved.status.success(), "{}", String::from_utf8_lossy(&saved.stderr));
@@ -92,7 +93,7 @@ fn where_the_handshake_is_missing_acknowledgments_tell_the_network() {
     let split = milliseconds(&[("upload", 4), ("network", 10), ("server", 25), ("stream", 7)]);
     assert_eq!(timings(&path, &[]), HashMap::from([("1".to_owned(), split)]));
 
-    // Without the bare acknowledgment nothing tells how much of the waiting was the network's.
+    // Without the bare acknowledgment the share of the network in the waiting time is unknown.
     wire.packets.retain(|(at, _, _)| *at != 34);
     wire.write(&path);
     let split = milliseconds(&[("upload", 4), ("server", 35), ("stream", 7)]);
@@ -117,7 +118,7 @@ fn a_stream_is_long_where_it_opens_at_once_and_a_client_answers_too() {
     wire.segment(95, 40_000, Sender::Server, "A", &format!("data: {RESULT}\n\n"));
     wire.write(&path);
     let call = milliseconds(&[("upload", 0), ("network", 10), ("server", 2), ("stream", 63)]);
-    // Towards the client and back takes two milliseconds; then it thinks for 28.
+    // A round trip to the client takes two milliseconds. Then the client works for 28.
     let question = milliseconds(&[("upload", 0), ("network", 2), ("server", 28), ("stream", 3)]);
     assert_eq!(timings(&path, &[]), HashMap::from([("1".to_owned(), call), ("7".to_owned(), question)]));
 }
@@ -127,12 +128,12 @@ fn a_pipe_has_no_network() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("pipe.pcapng");
     let mut wire = Wire::default();
-    wire.pipe(0, Content::Start(Start { command: vec!["server".to_owned()], ..Start::default() }));
+    wire.pipe(0, PipeEvent::Start(Start { command: vec!["server".to_owned()], ..Start::default() }));
     let (request, answer) = (format!("{CALL}\n"), format!("{RESULT}\n"));
-    wire.pipe(10, Content::Data(Pipe::Stdin, &request.as_bytes()[..30]));
-    wire.pipe(13, Content::Data(Pipe::Stdin, &request.as_bytes()[30..]));
-    wire.pipe(20, Content::Data(Pipe::Stdout, &answer.as_bytes()[..30]));
-    wire.pipe(25, Content::Data(Pipe::Stdout, &answer.as_bytes()[30..]));
+    wire.pipe(10, PipeEvent::Data(Pipe::Stdin, &request.as_bytes()[..30]));
+    wire.pipe(13, PipeEvent::Data(Pipe::Stdin, &request.as_bytes()[30..]));
+    wire.pipe(20, PipeEvent::Data(Pipe::Stdout, &answer.as_bytes()[..30]));
+    wire.pipe(25, PipeEvent::Data(Pipe::Stdout, &answer.as_bytes()[30..]));
     wire.write(&path);
     let split = milliseconds(&[("upload", 3), ("server", 7), ("stream", 5)]);
     assert_eq!(timings(&path, &[]), HashMap::from([("1".to_owned(), split)]));

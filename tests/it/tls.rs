@@ -1,4 +1,5 @@
-//! TLS opened: each cipher suite that is supported and each odd handshake, by the secrets that the capture brings or a key log beside it.
+//! Decrypted TLS: each supported cipher suite and odd handshakes, with secrets in the capture or in
+//! a key log beside it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use mcptap_core::internal::event::Event;
 use mcptap_core::internal::mcp::Message;
-use mcptap_core::internal::pipeline::{Input, Options};
+use mcptap_core::internal::pipeline::{Input, PipelineConfig};
 use serde_json::Value;
 
 use crate::decoded::{Decoded, frames};
@@ -18,7 +19,7 @@ fn sample(name: &str) -> PathBuf {
     root().join("samples").join(name)
 }
 
-/// What the program says, as JSON lines.
+/// The JSON lines that the program prints.
 fn lines(arguments: &[&str], files: &[&Path]) -> Vec<Value> {
     let done = mcptap().args(arguments).args(files).finished();
     assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
@@ -30,7 +31,7 @@ fn of_type<'l>(lines: &'l [Value], name: &str) -> Vec<&'l Value> {
     lines.iter().filter(|line| line["type"] == name).collect()
 }
 
-/// The pcapng blocks of a file: type and the block whole.
+/// The pcapng blocks of a file, each with its type.
 fn blocks(mut bytes: &[u8]) -> Vec<(u32, &[u8])> {
     let number = |bytes: &[u8]| u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"));
     let mut blocks = Vec::new();
@@ -76,7 +77,7 @@ fn every_supported_suite_and_handshake_opens_and_the_others_are_named() {
     }
 }
 
-/// The tools that were called and answered in the sample, of which `rewrite` leaves only some packets.
+/// The tools that were called and answered in the sample, after `rewrite` changed the packets.
 fn calls_in(rewrite: &dyn Fn(&[Frame]) -> Vec<Frame>) -> (BTreeSet<String>, Decoded) {
     let path = sample("tls").join("capture.pcapng");
     let secrets: Vec<Vec<u8>> = blocks(&fs::read(&path).expect("the sample"))
@@ -87,7 +88,7 @@ fn calls_in(rewrite: &dyn Fn(&[Frame]) -> Vec<Frame>) -> (BTreeSet<String>, Deco
     let frames = rewrite(&frames(&path));
     let packets = frames.iter().zip(1..).map(|(frame, number)| Input::Packet(frame.packet(number)));
     let mut inputs = secrets.iter().map(|secrets| Input::Secrets(secrets)).chain(packets);
-    let decoded = Decoded::from(&mut inputs, Options::default());
+    let decoded = Decoded::from(&mut inputs, PipelineConfig::default());
     let name = |message: &Message| {
         let raw: Value = serde_json::from_slice(&message.raw).expect("JSON");
         raw["params"]["name"].as_str().expect("a tool").to_owned()
@@ -97,7 +98,8 @@ fn calls_in(rewrite: &dyn Fn(&[Frame]) -> Vec<Frame>) -> (BTreeSet<String>, Deco
     (calls, decoded)
 }
 
-/// Without the ClientHello nobody says which secrets of the log are a connection's: they are tried.
+/// Without the ClientHello nothing connects a connection with its secrets in the log.
+/// The decoder tries them.
 #[test]
 fn without_a_client_hello_the_secrets_are_tried() {
     let (all, _) = calls_in(&|frames| frames.to_vec());
@@ -105,10 +107,11 @@ fn without_a_client_hello_the_secrets_are_tried() {
     let (calls, _) = calls_in(&|frames| rewrite::without(frames, is_client_hello));
     let missing: Vec<_> = all.difference(&calls).collect();
     assert_eq!(missing, ["early data"], "it stood in the packet of the ClientHello");
-    // Where the capture begins with the end of the handshake or behind it, records of TLS 1.3 are enough. Most of the clients here say ChangeCipherSpec
-    // and Finished in one packet, some with the request.
+    // If the capture begins at or after the end of the handshake, records of TLS 1.3 are enough.
+    // Most clients here send ChangeCipherSpec and Finished in one packet, some together with the
+    // request.
     let is_late = |payload: &[u8]| matches!(payload.first(), Some(20 | 23));
-    let (calls, decoded) = calls_in(&|frames| rewrite::begun_late(frames, is_late));
+    let (calls, decoded) = calls_in(&|frames| rewrite::without_beginnings(frames, is_late));
     let newest = ["TLS_", "small records", "padding", "retry", "resumption", "first of two"];
     let missing: Vec<_> = all
         .difference(&calls)
@@ -123,7 +126,8 @@ fn without_a_client_hello_the_secrets_are_tried() {
     assert_eq!(late.len(), 1, "of the others it is said why they are not opened");
 }
 
-/// Secrets beside the capture, before it, behind all of its packets, or in a file that was named by the environment: the same.
+/// The events are the same if secrets come before the capture, after all its packets, beside it, or
+/// in a file named by the environment.
 #[test]
 fn it_does_not_matter_where_secrets_come_from() {
     let path = sample("tls").join("capture.pcapng");
@@ -163,7 +167,8 @@ fn it_does_not_matter_where_secrets_come_from() {
     assert_eq!(texts(&lines(&["read", "--json"], &[&late])), wanted);
 }
 
-/// A saved session shows heads, bodies and layers without the keys, its secrets masked, and the keys are not in the file.
+/// A stored session shows heads, bodies and layers without the TLS secrets, with passwords masked.
+/// The TLS secrets are not in the file.
 #[test]
 fn a_saved_session_needs_no_keys() {
     let capture = sample("tls").join("capture.pcapng");

@@ -1,4 +1,4 @@
-//! Captures that tests write themselves: packets at known times.
+//! Captures that tests write themselves, with packets at known times.
 
 use std::collections::HashMap;
 use std::fs;
@@ -6,22 +6,22 @@ use std::path::Path;
 
 use etherparse::{PacketBuilder, TcpHeader};
 use mcptap::export::pcapng;
-use mcptap_core::internal::capture::pipe::{self, Content, Pipe, Start};
+use mcptap_core::internal::capture::pipe::{self, Pipe, PipeEvent, Start};
 use mcptap_core::internal::capture::{LinkType, Packet, PacketNumber, Time};
 
 pub const MILLISECOND: i64 = 1_000_000;
 
-/// The beginning of all captures here.
+/// The time at which all these captures begin, in nanoseconds.
 const START: i64 = 1_790_000_000_000 * MILLISECOND;
 
-/// Who sends.
+/// The sender of a packet.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Sender {
     Client,
     Server,
 }
 
-/// Packets at known times.
+/// A capture with packets at known times.
 #[derive(Default)]
 pub struct Wire {
     pub packets: Vec<(i64, LinkType, Vec<u8>)>,
@@ -30,7 +30,7 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// A segment at a time in milliseconds.
+    /// Adds a TCP segment at a time in milliseconds.
     pub fn segment(&mut self, at: i64, port: u16, from: Sender, flags: &str, payload: &str) {
         let sequences = self.sequences.entry(port).or_insert([1_000, 9_000]);
         let (own, other) = if from == Sender::Client { (0, 1) } else { (1, 0) };
@@ -46,30 +46,32 @@ impl Wire {
         self.packets.push((at, LinkType::ETHERNET, frame));
     }
 
-    /// Ten milliseconds from the place of the capture to the server and back, two to the client and back.
+    /// Adds a handshake: a round trip from the capture point to the server takes ten milliseconds,
+    /// to the client two.
     pub fn handshake(&mut self, at: i64, port: u16) {
         self.segment(at, port, Sender::Client, "S", "");
         self.segment(at + 10, port, Sender::Server, "SA", "");
         self.segment(at + 12, port, Sender::Client, "A", "");
     }
 
-    /// What the pipes of a process carried at a time.
-    pub fn pipe(&mut self, at: i64, content: Content<'_>) {
+    /// Adds a pipe packet at a time in milliseconds.
+    pub fn pipe(&mut self, at: i64, content: PipeEvent<'_>) {
         let mut data = Vec::new();
         pipe::encode(7, &content, &mut data);
         self.packets.push((at, LinkType::PIPE, data));
     }
 
-    /// The lines of a process's pipes, a millisecond apart: `> ` of the client, `< ` of the server.
+    /// A capture of a process's pipes, one line each millisecond: `> ` is sent by the client, `< `
+    /// by the server.
     pub fn lines<S: AsRef<str>>(lines: &[S]) -> Wire {
         let mut wire = Wire::default();
-        wire.pipe(0, Content::Start(Start { command: vec!["server".to_owned()], ..Start::default() }));
+        wire.pipe(0, PipeEvent::Start(Start { command: vec!["server".to_owned()], ..Start::default() }));
         for (line, at) in lines.iter().zip(1..) {
             let (pipe, text) = match line.as_ref().split_at(2) {
                 ("> ", text) => (Pipe::Stdin, text),
                 (_, text) => (Pipe::Stdout, text),
             };
-            wire.pipe(at, Content::Data(pipe, format!("{text}\n").as_bytes()));
+            wire.pipe(at, PipeEvent::Data(pipe, format!("{text}\n").as_bytes()));
         }
         wire
     }

@@ -1,4 +1,4 @@
-//! A server under `mcptap wrap`, and what was recorded of it.
+//! A server under `mcptap wrap`, and its recording.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -9,13 +9,13 @@ use serde_json::Value;
 use crate::program::mcptap;
 use crate::support::pipes::Patient;
 use crate::support::signals::default_in_programs;
-use crate::support::waits::{Ends, Finishes, until};
+use crate::support::waits::{Finishes, ProcessEnd, until};
 
-/// A server in the language of `sh` that answers every line, with ids 1, 2, 3 ...
+/// A server in the language of `sh` that answers every line, with ids 1, 2, 3 and so on.
 pub const ANSWERS: &str =
     r#"n=0; while read -r line; do n=$((n+1)); echo "{\"jsonrpc\":\"2.0\",\"id\":$n,\"result\":{}}"; done"#;
 
-/// A request.
+/// A request with this id.
 pub fn request(id: usize) -> String {
     format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"t"}}}}"#)
 }
@@ -28,16 +28,16 @@ pub struct Wrapped {
     pub stderr: BufReader<Patient<ChildStderr>>,
 }
 
-/// How it ended.
-pub struct Ended {
+/// The output of a wrapper that ended.
+pub struct WrapOutput {
     pub status: ExitStatus,
-    /// What was not read before.
+    /// The standard output that was not read before.
     pub stdout: String,
     pub stderr: String,
 }
 
 impl Wrapped {
-    /// `mcptap wrap` of a server in the language of `sh`, recording into `db`.
+    /// Starts `mcptap wrap` of a server in the language of `sh`, recording into `db`.
     pub fn shell(db: &Path, script: &str) -> Wrapped {
         let mut command = mcptap();
         command.args(["wrap", "--db"]).arg(db).args(["--", "sh", "-c", script]);
@@ -58,41 +58,41 @@ impl Wrapped {
     }
 
     /// Writes a line to the server.
-    pub fn say(&mut self, line: &str) {
+    pub fn send_line(&mut self, line: &str) {
         writeln!(self.stdin.as_mut().expect("stdin is open"), "{line}").expect("the wrapper reads");
     }
 
-    /// The next line of the server, without its end; empty at the end.
-    pub fn hear(&mut self) -> String {
+    /// The next line of the server, without its line end; empty at the end.
+    pub fn next_line(&mut self) -> String {
         line(&mut self.stdout)
     }
 
-    /// Asks and hears the answer, so many times.
+    /// Sends these requests and reads the response of each.
     pub fn converse(&mut self, ids: std::ops::Range<usize>) {
         for id in ids {
-            self.say(&request(id));
-            assert_eq!(self.hear(), format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
+            self.send_line(&request(id));
+            assert_eq!(self.next_line(), format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#));
         }
     }
 
     /// Closes stdin and waits for the end.
-    pub fn end(mut self) -> Ended {
+    pub fn end(mut self) -> WrapOutput {
         drop(self.stdin.take());
         let [mut stdout, mut stderr] = [String::new(), String::new()];
         self.stdout.read_to_string(&mut stdout).expect("stdout is text");
         self.stderr.read_to_string(&mut stderr).expect("stderr is text");
-        Ended { status: self.child.ended("mcptap"), stdout, stderr }
+        WrapOutput { status: self.child.ended("mcptap"), stdout, stderr }
     }
 }
 
-/// The next line, without its end; empty at the end.
+/// The next line, without its line end; empty at the end.
 pub fn line(from: &mut impl BufRead) -> String {
     let mut line = String::new();
     from.read_line(&mut line).expect("lines are text");
     line.trim_end_matches('\n').to_owned()
 }
 
-/// What a command of mcptap says in JSON lines.
+/// The JSON lines that a command of mcptap prints.
 pub fn json(arguments: &[&str], target: &Path) -> Vec<Value> {
     let done = mcptap().args(arguments).arg(target).arg("--json").finished();
     assert!(done.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&done.stderr));
@@ -105,7 +105,7 @@ pub fn of_type<'a>(lines: &'a [Value], name: &str) -> Vec<&'a Value> {
     lines.iter().filter(|line| line["type"] == name).collect()
 }
 
-/// Everything that a database holds.
+/// The whole content of a database.
 pub fn recorded(db: &Path) -> Vec<Value> {
     json(&["show"], db)
 }
@@ -116,7 +116,7 @@ pub fn texts(lines: &[Value], direction: &str) -> Vec<String> {
     messages.map(|message| message["raw"].as_str().expect("text").to_owned()).collect()
 }
 
-/// `show latest --follow`: another process, which sees what is recorded as it happens.
+/// `show latest --follow`: another process, which prints the recording as it grows.
 pub struct Follower {
     child: Child,
     stdout: BufReader<Patient<ChildStdout>>,
@@ -132,7 +132,7 @@ impl Follower {
         Follower { child, stdout }
     }
 
-    /// Waits for the message of this number.
+    /// Waits for the message with this number.
     pub fn await_message(&mut self, number: usize) -> Value {
         loop {
             let line: Value = serde_json::from_str(&line(&mut self.stdout)).expect("it goes on following");
@@ -142,7 +142,7 @@ impl Follower {
         }
     }
 
-    /// What it says until it ends by itself.
+    /// The other lines until the process ends by itself.
     pub fn rest(mut self) -> Vec<Value> {
         let mut rest = String::new();
         self.stdout.read_to_string(&mut rest).expect("text");
@@ -157,14 +157,14 @@ impl Drop for Follower {
     }
 }
 
-/// Waits until there is a session in the database; before, there is nothing to follow.
+/// Waits until a session is in the database. Before that `--follow` has nothing to follow.
 pub fn await_session(db: &Path) {
     let show = || mcptap().args(["show", "latest", "--db"]).arg(db).finished();
     until("a session in the database", || show().status.success());
 }
 
 /// A temporary folder and the path of a database in it.
-pub fn place() -> (tempfile::TempDir, PathBuf) {
+pub fn temporary_database() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let db = folder.path().join("mcptap.db");
     (folder, db)

@@ -1,4 +1,4 @@
-//! What the tests of the core use of this folder: what needs no other crates.
+//! The part of this folder that the tests of the core use. It needs no other crates.
 #![allow(dead_code, missing_docs)]
 
 pub mod needs;

@@ -1,4 +1,4 @@
-//! What the tests of both crates share: what a test needs of the machine, and waits that have a bound.
+//! Helpers for the tests of both crates: needs of a test, and waits with a bound.
 //!
 //! Each test binary uses a part of it.
 #![allow(dead_code, missing_docs)]

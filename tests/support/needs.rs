@@ -1,6 +1,7 @@
 //! Programs and rights that not every machine has.
 //!
-//! A test that lacks one is not run. The last lines of the run count and name such tests. With `MCPTAP_TEST_ALL` set they fail instead.
+//! A test that lacks one is not run. The last lines of the run count and name such tests. If
+//! `MCPTAP_TEST_ALL` is set, they fail instead.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Once;
 
-/// Something that a test needs, and how to get it.
+/// A need of a test, and how to satisfy it.
 pub struct Need {
     pub what: &'static str,
     pub how: &'static str,
@@ -28,7 +29,7 @@ pub const SETPRIV: Need = Need { what: "setpriv", how: "apt install util-linux" 
 pub const TMUX: Need = Need { what: "tmux", how: "apt install tmux" };
 pub const TSHARK: Need = Need { what: "tshark", how: "apt install tshark" };
 
-/// Whether a test can run. If not, the test is counted as not run, and returns at once.
+/// Whether a test can run. If not, the test is counted as not run and has to return at once.
 pub fn have(need: &Need, is_here: bool) -> bool {
     print_at_exit();
     if !is_here {
@@ -54,10 +55,11 @@ pub fn report(line: &str) {
     note(&format!("report\t{line}\t\n"));
 }
 
-/// Where the test binaries of one run of cargo, their parent, leave what they have to say at its end.
+/// The folder in which the test binaries of one run of cargo, their parent process, store the lines
+/// for its end.
 fn notes() -> Option<PathBuf> {
     let parent = parent_id();
-    // Process ids come again; with the time of its start, the 22nd word, a process is the only one.
+    // Process ids are used again. Together with its start time, the 22nd word, the id is unique.
     let stat = fs::read_to_string(format!("/proc/{parent}/stat")).unwrap_or_default();
     let started = stat.rsplit(')').next().and_then(|words| words.split(' ').nth(20)).unwrap_or_default();
     Some(std::env::current_exe().ok()?.with_file_name(format!("notes-of-{parent}-{started}")))
@@ -68,7 +70,7 @@ fn note(line: &str) {
     file.expect("the folder of this program is writable").write_all(line.as_bytes()).expect("the disk has room");
 }
 
-/// Removes the notes of runs that are over.
+/// Removes the folders of runs that ended.
 fn remove_old_notes() {
     let folder = notes().and_then(|path| fs::read_dir(path.parent()?).ok());
     for path in folder.into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path())) {
@@ -81,7 +83,7 @@ fn remove_old_notes() {
 }
 
 fn print_at_exit() {
-    // The harness ends with the process, and has no hook of its own.
+    // The harness ends together with the process and has no hook of its own.
     #[allow(unsafe_code)]
     unsafe extern "C" {
         safe fn atexit(function: extern "C" fn()) -> i32;

@@ -1,4 +1,4 @@
-//! Pipes and sockets that nobody waits on for ever.
+//! Pipes and sockets on which no test waits for ever.
 
 use std::io::{Read, Result, Write};
 use std::net::TcpStream;
@@ -9,19 +9,19 @@ use rustix::io::Errno;
 
 use super::waits::PATIENCE;
 
-/// A pipe or socket of which each read and each write has a bound.
+/// A pipe or socket whose reads and writes have a bound.
 pub struct Patient<T> {
     inner: T,
     what: &'static str,
 }
 
 impl<T: AsFd> Patient<T> {
-    /// `what` is what it says where nothing comes or goes.
+    /// Wraps a pipe. `what` names the awaited thing in the panic message.
     pub fn new(inner: T, what: &'static str) -> Patient<T> {
         Patient { inner, what }
     }
 
-    /// The pipe, to wait on without a bound.
+    /// The pipe without a bound.
     pub fn into_inner(self) -> T {
         self.inner
     }
@@ -48,7 +48,8 @@ impl<T: AsFd + Read> Read for Patient<T> {
 impl<T: AsFd + Write> Write for Patient<T> {
     fn write(&mut self, bytes: &[u8]) -> Result<usize> {
         self.await_ready(PollFlags::OUT);
-        // POSIX, write(): of PIPE_BUF bytes, which are no fewer than 512 and 4,096 on Linux, all are written where there is room.
+        // POSIX, write(): PIPE_BUF bytes (at least 512, on Linux 4,096) are written completely if
+        // there is room.
         self.inner.write(&bytes[..bytes.len().min(4_096)])
     }
 
@@ -57,7 +58,7 @@ impl<T: AsFd + Write> Write for Patient<T> {
     }
 }
 
-/// A connection of which each read and each write fails after a bound.
+/// A connection whose reads and writes fail after a bound.
 pub fn patient(stream: TcpStream) -> TcpStream {
     stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
     stream.set_write_timeout(Some(PATIENCE)).expect("a socket");

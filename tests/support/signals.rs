@@ -5,11 +5,12 @@ use std::sync::{Arc, Once};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
 
-/// Programs started from here on react to signals as they do by default.
+/// Gives programs started later the default reactions to signals.
 ///
-/// A shell ignores SIGINT and SIGQUIT in what it runs in the background, `nohup` SIGHUP, and programs inherit what is ignored. What is handled is
-/// the default again in a program that is started (execve(2)), so a handler that does nothing is set where a signal is ignored. The tests go on
-/// ignoring it.
+/// A shell ignores SIGINT and SIGQUIT in background jobs, `nohup` ignores SIGHUP, and child
+/// processes inherit ignored signals. Handled signals get the default reaction again in a new
+/// program (execve(2)). Therefore an empty handler is set for each ignored signal. The tests
+/// themselves still ignore them.
 pub fn default_in_programs() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,4 +1,4 @@
-//! Waits of tests. Each has a bound, and its panic names what was waited for.
+//! Waits of tests. Each has a bound, and its panic names the awaited thing.
 
 use std::io::{self, Read};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -7,14 +7,14 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// How long a test waits for one thing: far beyond what any needs, in any build on any machine.
+/// The bound of every wait: far longer than any wait needs, in any build on any machine.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
 fn too_long(what: &str) -> ! {
     panic!("waited {} s for {what}", PATIENCE.as_secs())
 }
 
-/// Does what may wait, on a thread of its own.
+/// Runs `wait` on a thread of its own and waits for its result.
 pub fn within<T: Send + 'static>(what: &str, wait: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, result) = channel();
     let name = thread::current().name().unwrap_or("a test").to_owned();
@@ -29,12 +29,12 @@ pub fn within<T: Send + 'static>(what: &str, wait: impl FnOnce() -> T + Send + '
     }
 }
 
-/// Waits until something is so.
+/// Waits until a condition is true.
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     until_some(what, || is_so().then_some(()));
 }
 
-/// Waits until there is something.
+/// Waits until `look` returns a value. Returns the value.
 pub fn until_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
@@ -48,7 +48,7 @@ pub fn until_some<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Where several threads wait for each other.
+/// A point at which several threads wait for each other.
 pub struct Meeting {
     here: AtomicUsize,
     all: usize,
@@ -59,27 +59,27 @@ impl Meeting {
         Meeting { here: AtomicUsize::new(0), all }
     }
 
-    /// Waits until all are here.
+    /// Waits until all threads are here.
     pub fn attend(&self) {
         self.here.fetch_add(1, Ordering::SeqCst);
         until("the other threads", || self.here.load(Ordering::SeqCst) >= self.all);
     }
 }
 
-/// What a thread returns.
+/// Waits for a thread. Returns its result.
 pub fn joined<T: Send + 'static>(thread: JoinHandle<T>, what: &str) -> T {
     within(what, || thread.join()).unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// The end of a process.
-pub trait Ends {
-    /// Waits for it.
+/// Waiting for the end of a process, with a bound.
+pub trait ProcessEnd {
+    /// Waits for the end. Returns the exit status.
     fn ended(&mut self, what: &str) -> ExitStatus;
-    /// Brings it about.
+    /// Kills the process and waits for its end.
     fn killed(&mut self);
 }
 
-impl Ends for Child {
+impl ProcessEnd for Child {
     fn ended(&mut self, what: &str) -> ExitStatus {
         let began = Instant::now();
         loop {
@@ -90,7 +90,7 @@ impl Ends for Child {
                 self.killed();
                 too_long(&format!("the end of {what}"));
             }
-            // Most have ended when they are asked for.
+            // Most processes have ended before the first check.
             thread::sleep(Duration::from_millis(u64::from(began.elapsed() > Duration::from_millis(1))));
         }
     }
@@ -101,7 +101,7 @@ impl Ends for Child {
     }
 }
 
-/// Closes its stdin and waits for its end; what it writes meanwhile is read.
+/// Closes the stdin of a process and waits for its end. Its output is read meanwhile.
 pub fn finished(mut child: Child, what: &str) -> Output {
     drop(child.stdin.take());
     let (stdout, stderr) = (reader(child.stdout.take()), reader(child.stderr.take()));
@@ -120,11 +120,11 @@ fn reader(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
 
 /// A command that runs to its end.
 pub trait Finishes {
-    /// With nothing on its stdin.
+    /// Runs it with an empty stdin.
     fn finished(&mut self) -> Output;
-    /// With this on its stdin.
+    /// Runs it with this stdin.
     fn finished_on(&mut self, stdin: impl Into<Stdio>) -> Output;
-    /// With nothing on its stdin; an error where it cannot be started.
+    /// Runs it with an empty stdin. An error if it cannot be started.
     fn try_finished(&mut self) -> io::Result<Output>;
 }
 

@@ -14,8 +14,8 @@ use crate::decode::json::{self, Object};
 use crate::decode::jsonrpc::Kind;
 use crate::filter::Filter;
 use crate::findings::baseline::{Drift, compare};
+use crate::mcp::content::part;
 use crate::mcp::contract::TOOLS;
-use crate::mcp::facts::part;
 use crate::mcp::{Message, Peers, Session, SessionNumber};
 use crate::store::{CaptureId, FindingRow, Scope};
 

@@ -1,76 +1,88 @@
-//! Every bound on what the program keeps, each with its reason.
+//! The bounds that hold over a whole capture or differ between uses, each with its reason.
 //!
-//! What a limit drops is counted and shown; no input can make the program hold more than these allow.
+//! Bounds that only one file needs are constants in that file. Data beyond a bound is counted and
+//! shown. No input can make the program store more than the bounds allow.
 
-/// Bounds on memory. `Limits::default()` suits a workstation; tests lower them to see them work.
+/// Bounds on memory and waiting times. The default suits a workstation. Tests lower them
+/// to reach them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Connections followed at once; the one idle longest is given up for a new one. A busy proxy holds thousands.
+    /// TCP connections tracked at once. Above, the one that was idle longest is closed. A busy
+    /// proxy has thousands.
     pub connections: usize,
-    /// Bytes received ahead of a hole, for one direction. A full window at 10 Gbit/s and 20 ms is 25 MB; a hole is
-    /// rarely filled after more than a few megabytes.
+    /// Bytes buffered after a hole, for one direction of a connection. A full window at 10 Gbit/s
+    /// and 20 ms is 25 MB, but a hole is rarely filled after more than a few megabytes.
     pub reassembly_per_direction: usize,
-    /// Bytes received ahead of holes, over all connections.
+    /// Bytes buffered after holes, over all connections.
     pub reassembly_total: usize,
-    /// Further packets of a connection after which bytes that the peer has acknowledged and nobody has seen count as lost.
-    /// Reordering by links and capture tools stays far below.
+    /// Packets of a connection after which missing bytes count as lost, if the peer acknowledged
+    /// them. Links and capture tools reorder packets over far shorter distances.
     pub loss_packets: u32,
-    /// Capture time, in nanoseconds, after which such bytes count as lost, where `loss_segments` were seen since.
+    /// Nanoseconds of capture time after which such bytes count as lost, if `loss_segments`
+    /// segments arrived since.
     pub loss_time: i64,
-    /// Segments of all connections without which time alone makes no loss before `loss_quiet`: packets that change places in a file may do so
-    /// across a pause, and a tool that drops packets does so because there are many.
+    /// Segments of all connections that have to arrive before `loss_time` applies. Packets in a
+    /// file may be out of order across a pause, and a tool drops packets because there are many.
     pub loss_segments: u32,
-    /// Capture time, in nanoseconds, after which such bytes count as lost however quiet it is.
+    /// Nanoseconds of capture time after which such bytes count as lost, however
+    /// few segments arrive.
     pub loss_quiet: i64,
-    /// Capture time, in nanoseconds, for which a side of a connection is waited for of which nothing was seen: another clock may have told its times, or
-    /// another file hold its packets. In a file as long as memory lasts; where packets come as they are captured, somebody waits for what the other
-    /// side says.
+    /// Nanoseconds of capture time for which a connection waits for a direction that was not
+    /// captured so far. Another clock may have stamped it, or another file may hold its packets.
+    ///
+    /// For a file there is no bound in time. In a live capture a person waits for the output.
     pub unseen_time: i64,
-    /// Capture time, in nanoseconds, for which a closed connection is remembered, for late retransmissions.
+    /// Nanoseconds of capture time for which a closed connection is remembered, to
+    /// recognise late retransmissions.
     pub linger_time: i64,
-    /// Closed connections remembered at once, those closed first forgotten first: a busy client closes hundreds a second, and
-    /// what comes late comes within a round trip or a few.
+    /// Closed connections remembered at once; above, the oldest is forgotten. A busy client closes
+    /// hundreds a second, and late segments arrive within a few round trips.
     pub lingering: usize,
-    /// IP datagrams being put together at once, and bytes of each: an IPv4 datagram has at most 65,535.
+    /// IP datagrams reassembled at once. An IPv4 datagram has at most 65,535 bytes.
     pub datagrams: usize,
-    /// Bytes of an HTTP head. Servers refuse between 8 and 64 KiB.
+    /// Bytes of an HTTP head. Servers refuse heads above 8 to 64 KiB.
     pub head: usize,
-    /// Requests of one connection that wait for their answer. Pipelining clients send tens.
+    /// Requests of one HTTP connection without a response. Clients that pipeline send tens.
     pub pipelined: usize,
-    /// Bytes of one JSON-RPC message, as decoded. Images and files travel as base64 in one message.
+    /// Bytes of one JSON-RPC message, decompressed. Images and files are sent as base64
+    /// in one message.
     pub message: usize,
-    /// Bytes of messages being collected, over all connections.
+    /// Bytes of incomplete messages, over all connections.
     pub messages_total: usize,
-    /// Decoded bytes for each byte of a compressed body beyond the first mebibyte: zlib itself cannot pass 1,032.
+    /// Decompressed bytes for each byte of a compressed body, after the first mebibyte. zlib itself
+    /// cannot exceed 1,032.
     pub inflate_ratio: u64,
-    /// Nesting of JSON: deeper is kept, called invalid and not looked into.
+    /// Nesting of JSON. A deeper message is called invalid and not parsed.
     pub json_depth: usize,
-    /// Members of one batch.
+    /// Members of one JSON-RPC batch.
     pub batch: usize,
-    /// Unanswered requests remembered for one session, oldest forgotten first.
+    /// Requests without a response that are stored for one session. Above, the oldest is evicted.
     pub unanswered: usize,
-    /// Ids of answered requests remembered for one session, to tell a second answer from one that nobody asked for.
+    /// Ids of answered requests that are stored for one session. They distinguish a second response
+    /// from one without a request.
     pub answered: usize,
-    /// Event ids remembered for one session, to recognise what a resumed stream delivers again.
+    /// Ids of server-sent events that are stored for one session. They recognise events that a
+    /// resumed stream delivers again.
     pub event_ids: usize,
-    /// Packet numbers listed for one exchange: a stream may stay open for days.
+    /// Packet numbers listed for one exchange. A stream may stay open for days.
     pub packets_listed: usize,
-    /// Connections listed for one session: a client without keep-alive opens one for every call.
+    /// Connections listed for one session. A client without keep-alive opens one for each call.
     pub connections_listed: usize,
-    /// Names of servers remembered from DNS answers.
+    /// Host names stored from DNS responses.
     pub names: usize,
-    /// Bytes of TLS records held for a connection whose secrets may still come: what a fast link brings in the time in which a
-    /// key log is looked at again.
+    /// Bytes of TLS records buffered for a connection whose secrets may still come: the bytes that
+    /// a fast link transmits between two reads of the key log.
     pub sealed_per_connection: usize,
-    /// Bytes of TLS records held over all connections; the connection that was seen first gives its own up.
+    /// Bytes of TLS records buffered over all connections. Above, the oldest
+    /// connection discards its records.
     pub sealed_total: usize,
-    /// Bytes of TLS records that may be read in vain, over all connections, to find by trying the secrets of those whose ClientHello was not
-    /// captured: some seconds of work.
+    /// Bytes of TLS records that may be decrypted in vain, over all connections, to find the
+    /// secrets of connections whose ClientHello was not captured. This is some seconds of work.
     pub secrets_tried: u64,
-    /// Bytes of packets held for a connection until it is known whether it carries MCP.
+    /// Bytes of packets buffered for a connection until it is known whether it carries MCP.
     pub undecided: usize,
-    /// Parts of streams that a [`Decoder`](crate::Decoder) retains for queries when decoding needs them no longer, the oldest forgotten first. A part takes
-    /// some 50 bytes; a TCP segment makes about one.
+    /// Stream parts that a [`Decoder`](crate::Decoder) retains for queries after decoding. Above,
+    /// the oldest are discarded. A part takes about 50 bytes; a TCP segment makes about one.
     pub retained_parts: usize,
 }
 
@@ -111,13 +123,14 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Bounds for packets that come as they are captured: one clock stamps them, they change places little, and somebody waits for what they say.
+    /// Bounds for a live capture: one clock stamps all packets, they are nearly in order, and a
+    /// person waits for the output.
     pub fn live() -> Limits {
         let limits = Limits::default();
         Limits { unseen_time: limits.loss_time, loss_packets: 256, loss_segments: 64, ..limits }
     }
 
-    /// Whether nothing is waited for longer than somebody who watches would.
+    /// Whether these are bounds for a live capture.
     pub fn is_live(&self) -> bool {
         self.unseen_time <= self.loss_time
     }

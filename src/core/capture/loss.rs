@@ -1,29 +1,29 @@
-//! What a source could not deliver: damaged parts of a file, and dropped packets.
+//! Reports of a source about data that it could not deliver.
 
 use super::Time;
 
-/// Where and how a capture file is broken.
+/// Damage of a capture file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// The file.
+    /// The path of the file.
     pub file: String,
-    /// Offset in it (in the decompressed bytes of a compressed one).
+    /// The offset of the damage, in the decompressed bytes if the file is compressed.
     pub offset: u64,
-    /// What is wrong, in words that follow "byte N: ".
+    /// The kind of damage, as words that follow "byte N: ".
     pub reason: String,
 }
 
-/// Packets that neither memory nor disk had room for.
+/// Packets that were dropped because neither memory nor disk had room for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dropped {
-    /// How many.
+    /// The number of these packets.
     pub packets: u64,
-    /// When the first and the last of them were captured.
+    /// The capture times of the first and the last of them.
     pub times: (Time, Time),
 }
 
 impl Dropped {
-    /// These, and later ones.
+    /// The sum of these packets and later ones.
     pub fn and(self, later: Dropped) -> Dropped {
         Dropped { packets: self.packets + later.packets, times: (self.times.0, later.times.1) }
     }

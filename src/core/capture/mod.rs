@@ -1,7 +1,7 @@
-//! The ground state: what was observed, and where bytes came from.
+//! Packets, and the origin of the bytes that decoders make of them.
 //!
-//! No protocol, no input or output, no clock lives here. Everything else in the program may use this module; it uses
-//! nothing of the program.
+//! This module knows no protocol, does no input or output and reads no clock. All other modules may
+//! use it; it uses none of them.
 
 pub mod limits;
 pub mod loss;
@@ -13,5 +13,5 @@ pub mod ranges;
 pub use limits::Limits;
 pub use loss::{Damage, Dropped};
 pub use packet::{LinkType, Packet, PacketNumber, Time};
-pub use provenance::{Origin, PacketRange, Part, Provenance, Span, StreamId};
+pub use provenance::{Origin, PacketRange, Provenance, Span, StreamId, StreamPart};
 pub use ranges::Ranges;

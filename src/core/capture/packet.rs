@@ -1,8 +1,9 @@
-//! A packet: what was observed, immutable.
+//! Packets, as a source observed them.
 
 use std::fmt;
 
-/// The position of a packet in a capture, 1-based, counted over all files of it, as Wireshark counts frames.
+/// The position of a packet in the capture, 1-based. It counts over all files of the capture, as
+/// the frame numbers of Wireshark do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PacketNumber(pub u64);
 
@@ -12,26 +13,26 @@ impl fmt::Display for PacketNumber {
     }
 }
 
-/// A moment of capture time: nanoseconds since 1970-01-01T00:00:00Z.
+/// A capture time: nanoseconds since 1970-01-01T00:00:00Z.
 ///
-/// Capture files are not obliged to be in time order, nor to be right: arithmetic saturates.
+/// The times in a capture file may be wrong or out of order. Therefore all arithmetic saturates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub i64);
 
 impl Time {
-    /// Nanoseconds from `earlier` to `self`; negative where the clock went back.
+    /// Nanoseconds from `earlier` to this time; negative if the clock went back.
     pub fn since(self, earlier: Time) -> i64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// This moment, `nanoseconds` later.
+    /// The time that many nanoseconds later.
     pub fn plus(self, nanoseconds: i64) -> Time {
         Time(self.0.saturating_add(nanoseconds))
     }
 }
 
-/// What stands at the first byte of a packet: a number of the LINKTYPE registry
-/// (<https://www.tcpdump.org/linktypes.html>), as pcap and pcapng files carry it.
+/// The format of a packet's first bytes: a number of the LINKTYPE registry
+/// (<https://www.tcpdump.org/linktypes.html>), as in pcap and pcapng files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkType(pub u16);
 
@@ -54,35 +55,35 @@ impl LinkType {
     pub const FRAME_RELAY: LinkType = LinkType(107);
     /// IEEE 802.11 with a radiotap header in front.
     pub const IEEE802_11_RADIOTAP: LinkType = LinkType(127);
-    /// Raw IPv4 or IPv6, told apart by the version nibble.
+    /// Raw IPv4 or IPv6. The version nibble distinguishes them.
     pub const RAW: LinkType = LinkType(101);
     /// OpenBSD loopback: a four-byte protocol family in network byte order.
     pub const LOOP: LinkType = LinkType(108);
     /// Linux cooked capture, version 1 (`-i any`).
     pub const LINUX_SLL: LinkType = LinkType(113);
-    /// A chunk of a pipe between an MCP host and its STDIO server, in the form of [`crate::capture::pipe`]. The number is
-    /// LINKTYPE_USER0, reserved for private use.
+    /// A chunk of a pipe between an MCP host and its STDIO server, in the format of
+    /// [`crate::capture::pipe`]. The number is LINKTYPE_USER0, which is reserved for private use.
     pub const PIPE: LinkType = LinkType(147);
-    /// Raw IPv4.
+    /// Raw IPv4 without a link header.
     pub const IPV4: LinkType = LinkType(228);
-    /// Raw IPv6.
+    /// Raw IPv6 without a link header.
     pub const IPV6: LinkType = LinkType(229);
     /// Linux cooked capture, version 2.
     pub const LINUX_SLL2: LinkType = LinkType(276);
 }
 
-/// One observed packet. `data` holds what was captured; `original_length` is how long it was on the wire.
+/// One observed packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Packet<'a> {
-    /// Its position in the capture.
+    /// The position in the capture.
     pub number: PacketNumber,
-    /// When it was captured.
+    /// The capture time.
     pub time: Time,
-    /// What its first byte is.
+    /// The format of its first bytes.
     pub link: LinkType,
-    /// The interface it was captured on: the position of its description in the capture.
+    /// The interface that captured it: the position of its description in the capture.
     pub interface: u32,
-    /// Bytes on the wire; more than `data.len()` where a snap length cut the packet.
+    /// Bytes transmitted. More than `data.len()` if a snap length cut the packet.
     pub original_length: u32,
     /// The captured bytes.
     pub data: &'a [u8],

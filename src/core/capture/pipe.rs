@@ -1,37 +1,39 @@
-//! A chunk read from a pipe is a packet too.
+//! Pipe packets: the events of a wrapped process, as packets.
 //!
-//! A wrapped STDIO server is observed as packets of link type [`LinkType::PIPE`](super::LinkType::PIPE), so that STDIO needs
-//! no second path through the program. Each begins with a twelve-byte head, all numbers little-endian:
+//! A wrapped STDIO server is observed as packets of link type
+//! [`LinkType::PIPE`](super::LinkType::PIPE), so STDIO needs no second path through the program.
+//! Each packet begins with a head of twelve bytes. All numbers are little-endian.
 //!
 //! ```text
-//!  0   4  "MTP1"     tells our use of the private link type from anybody else's
-//!  4   1  what       0 start, 1 data, 2 end of file, 3 exit, 4 lost
-//!  5   1  pipe       0 stdin, 1 stdout, 2 stderr (0 where it means nothing)
+//!  0   4  "MTP1"     distinguishes this use of the private link type from others
+//!  4   1  event      0 start, 1 data, 2 end of file, 3 exit, 4 lost
+//!  5   1  pipe       0 stdin, 1 stdout, 2 stderr (0 if the event has no pipe)
 //!  6   2  zero
 //!  8   4  process    process id of the server
-//! 12   …  content    start: JSON of [`Start`]; data: the bytes; exit: JSON of [`Exit`]; lost: bytes not recorded, u64
+//! 12   …  content    start: JSON of [`Start`]; data: the bytes; exit: JSON of [`Exit`];
+//!                    lost: the number of bytes not recorded, u64
 //! ```
 
 use serde::{Deserialize, Serialize};
 
-/// Bytes before the content.
+/// The length of the head in bytes.
 pub const HEAD: usize = 12;
 const MAGIC: &[u8; 4] = b"MTP1";
 
-/// One of a process's three standard streams, by file descriptor.
+/// A standard stream of a process, by file descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Pipe {
-    /// From the host to the server.
+    /// From the MCP host to the server.
     Stdin = 0,
-    /// From the server to the host.
+    /// From the server to the MCP host.
     Stdout = 1,
-    /// Text for people, no MCP.
+    /// Log output of the server. It carries no MCP.
     Stderr = 2,
 }
 
 impl Pipe {
-    /// The name people know it by.
+    /// The usual name of the stream.
     pub fn name(self) -> &'static str {
         match self {
             Pipe::Stdin => "stdin",
@@ -41,12 +43,12 @@ impl Pipe {
     }
 }
 
-/// How a wrapped server was started. Values of the environment are never recorded.
+/// The start of a wrapped server. Values of the environment are never recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
     /// The command line, program first.
     pub command: Vec<String>,
-    /// The name the person gave the server, if any.
+    /// The name that the user gave to the server, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The working directory.
@@ -54,20 +56,20 @@ pub struct Start {
     pub directory: Option<String>,
 }
 
-/// How a wrapped server ended: exactly one of the two.
+/// The end of a wrapped server: exactly one of the two members is set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exit {
-    /// Its exit status.
+    /// The exit status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<i32>,
-    /// The signal that ended it.
+    /// The signal that ended the process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
 }
 
-/// What a pipe packet says.
+/// The event that a pipe packet carries.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Content<'a> {
+pub enum PipeEvent<'a> {
     /// The server was started.
     Start(Start),
     /// Bytes passed through a pipe.
@@ -76,42 +78,43 @@ pub enum Content<'a> {
     EndOfFile(Pipe),
     /// The server ended.
     Exit(Exit),
-    /// So many bytes of this pipe passed through but were not recorded.
+    /// Bytes that passed through a pipe but were not recorded, with their number.
     Lost(Pipe, u64),
 }
 
-/// Where offsets of a pipe stop, whatever lengths of gaps add up to: no pipe carries that much, and sums of offsets stay in
-/// range.
-const FAR: u64 = 1 << 62;
+/// The largest offset in the stream of a pipe, whatever the lengths of gaps add up to. No pipe
+/// carries that much, and sums of offsets do not overflow.
+const MAX_OFFSET: u64 = 1 << 62;
 
-/// How many of `lost` bytes count as missing behind `offset` bytes of a pipe.
+/// The length of the gap that `lost` bytes make at this offset of a pipe.
 pub(crate) fn gap(offset: u64, lost: u64) -> u64 {
-    lost.min(FAR.saturating_sub(offset))
+    lost.min(MAX_OFFSET.saturating_sub(offset))
 }
 
-/// Writes one pipe packet behind what `out` holds.
-pub fn encode(process: u32, content: &Content<'_>, out: &mut Vec<u8>) {
-    let (what, pipe) = match content {
-        Content::Start(_) => (0, 0),
-        Content::Data(pipe, _) => (1, *pipe as u8),
-        Content::EndOfFile(pipe) => (2, *pipe as u8),
-        Content::Exit(_) => (3, 0),
-        Content::Lost(pipe, _) => (4, *pipe as u8),
+/// Appends a pipe packet to `out`.
+pub fn encode(process: u32, event: &PipeEvent<'_>, out: &mut Vec<u8>) {
+    let (kind, pipe) = match event {
+        PipeEvent::Start(_) => (0, 0),
+        PipeEvent::Data(pipe, _) => (1, *pipe as u8),
+        PipeEvent::EndOfFile(pipe) => (2, *pipe as u8),
+        PipeEvent::Exit(_) => (3, 0),
+        PipeEvent::Lost(pipe, _) => (4, *pipe as u8),
     };
     out.extend_from_slice(MAGIC);
-    out.extend_from_slice(&[what, pipe, 0, 0]);
+    out.extend_from_slice(&[kind, pipe, 0, 0]);
     out.extend_from_slice(&process.to_le_bytes());
-    match content {
-        Content::Start(start) => out.extend(serde_json::to_vec(start).unwrap_or_default()),
-        Content::Data(_, bytes) => out.extend_from_slice(bytes),
-        Content::EndOfFile(_) => {}
-        Content::Exit(exit) => out.extend(serde_json::to_vec(exit).unwrap_or_default()),
-        Content::Lost(_, bytes) => out.extend_from_slice(&bytes.to_le_bytes()),
+    match event {
+        PipeEvent::Start(start) => out.extend(serde_json::to_vec(start).unwrap_or_default()),
+        PipeEvent::Data(_, bytes) => out.extend_from_slice(bytes),
+        PipeEvent::EndOfFile(_) => {}
+        PipeEvent::Exit(exit) => out.extend(serde_json::to_vec(exit).unwrap_or_default()),
+        PipeEvent::Lost(_, bytes) => out.extend_from_slice(&bytes.to_le_bytes()),
     }
 }
 
-/// Reads one pipe packet; `None` where the bytes are not one (the link type is private: others use it too).
-pub fn decode(data: &[u8]) -> Option<(u32, Content<'_>)> {
+/// Parses a pipe packet. `None` if the bytes are no such packet: the link type is private, so
+/// others use it too.
+pub fn decode(data: &[u8]) -> Option<(u32, PipeEvent<'_>)> {
     let (head, rest) = data.split_at_checked(HEAD)?;
     if &head[..4] != MAGIC {
         return None;
@@ -123,15 +126,15 @@ pub fn decode(data: &[u8]) -> Option<(u32, Content<'_>)> {
         _ => return None,
     };
     let process = u32::from_le_bytes(head[8..12].try_into().ok()?);
-    let content = match head[4] {
-        0 => Content::Start(serde_json::from_slice(rest).ok()?),
-        1 => Content::Data(pipe, rest),
-        2 => Content::EndOfFile(pipe),
-        3 => Content::Exit(serde_json::from_slice(rest).ok()?),
-        4 => Content::Lost(pipe, u64::from_le_bytes(rest.try_into().ok()?)),
+    let event = match head[4] {
+        0 => PipeEvent::Start(serde_json::from_slice(rest).ok()?),
+        1 => PipeEvent::Data(pipe, rest),
+        2 => PipeEvent::EndOfFile(pipe),
+        3 => PipeEvent::Exit(serde_json::from_slice(rest).ok()?),
+        4 => PipeEvent::Lost(pipe, u64::from_le_bytes(rest.try_into().ok()?)),
         _ => return None,
     };
-    Some((process, content))
+    Some((process, event))
 }
 
 #[cfg(test)]
@@ -139,23 +142,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_content_survives_the_round_trip() {
+    fn every_event_survives_the_round_trip() {
         let start = Start { command: vec!["node".into(), "ü".into()], name: Some("files".into()), directory: None };
-        for content in [
-            Content::Start(start),
-            Content::Data(Pipe::Stdout, b"{}\n\xff"),
-            Content::EndOfFile(Pipe::Stderr),
-            Content::Exit(Exit { code: None, signal: Some(9) }),
-            Content::Lost(Pipe::Stdin, 1 << 40),
+        for event in [
+            PipeEvent::Start(start),
+            PipeEvent::Data(Pipe::Stdout, b"{}\n\xff"),
+            PipeEvent::EndOfFile(Pipe::Stderr),
+            PipeEvent::Exit(Exit { code: None, signal: Some(9) }),
+            PipeEvent::Lost(Pipe::Stdin, 1 << 40),
         ] {
             let mut bytes = Vec::new();
-            encode(4711, &content, &mut bytes);
-            assert_eq!(decode(&bytes), Some((4711, content)));
+            encode(4711, &event, &mut bytes);
+            assert_eq!(decode(&bytes), Some((4711, event)));
         }
     }
 
     #[test]
-    fn foreign_bytes_are_not_taken_for_a_pipe() {
+    fn other_bytes_are_no_pipe_packet() {
         assert_eq!(decode(b""), None);
         assert_eq!(decode(b"MTP1\x01\x03\0\0\0\0\0\0"), None, "a fourth pipe");
         assert_eq!(decode(b"MTP2\x01\x01\0\0\0\0\0\0"), None, "another magic");

@@ -1,17 +1,17 @@
-//! Where bytes came from.
+//! The origin of bytes, from a message down to packets.
 //!
-//! One rule: **a decoder records only the edge from its output to its immediate input.** Nobody passes packet numbers
-//! upward. Each run of bytes in one direction is a stream; each part of a stream says where it was taken from; following
-//! the edges from a message down to the packets *is* the layer view.
+//! One rule: **a decoder records only the edge from its output to its immediate input.** No decoder
+//! passes packet numbers upward. Each run of bytes in one direction is a stream. Each part of a
+//! stream has an origin. The edges from a message down to its packets *are* the layer view.
 //!
 //! ```text
-//!   message        stream 9  171 ─────────── 385
-//!   body           stream 9  0 ── 171 ────────────── 385 ── 400        Copied from stream 3
-//!   TCP direction  stream 3      1204 ────── 1418                      Packet 14 │ Packet 15 │ Packet 17
+//!   message        stream 9       171 ─────────── 385
+//!   body           stream 9  0 ── 171 ─────────── 385 ── 400    Copied from stream 3
+//!   TCP direction  stream 3      1204 ────── 1418               Packet 14 │ Packet 15 │ 17
 //! ```
 //!
-//! Parts are forgotten as soon as nothing open needs them; a store that keeps them is handed each part as it goes. Where somebody asks
-//! later, the latest of them are retained.
+//! A part is discarded when no open stream needs it. A store receives each discarded part. For
+//! later queries the latest parts can be retained.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -19,81 +19,83 @@ use rustc_hash::FxBuildHasher;
 
 use super::packet::PacketNumber;
 
-/// Names a stream within one capture. Numbers only grow.
+/// The number of a stream in a capture. Numbers only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u32);
 
 /// The address of bytes: `start..end` of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span {
-    /// The stream.
+    /// The stream that holds the bytes.
     pub stream: StreamId,
     /// Offset of the first byte.
     pub start: u64,
-    /// Offset behind the last byte.
+    /// Offset after the last byte.
     pub end: u64,
 }
 
 impl Span {
-    /// Bytes in the span.
+    /// The number of bytes.
     pub fn len(&self) -> u64 {
         self.end.saturating_sub(self.start)
     }
 
-    /// Whether there are none.
+    /// Whether the span has no bytes.
     pub fn is_empty(&self) -> bool {
         self.end <= self.start
     }
 }
 
-/// Bytes `start..end` of one packet's captured data.
+/// Bytes `start..end` of the captured data of one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PacketRange {
-    /// The packet.
+    /// The packet that holds the bytes.
     pub packet: PacketNumber,
-    /// Offset of the first byte in its data.
+    /// Offset of the first byte in the data.
     pub start: u32,
-    /// Offset behind the last byte.
+    /// Offset after the last byte.
     pub end: u32,
 }
 
 impl PacketRange {
-    /// Bytes in the range.
+    /// The number of bytes.
     pub fn len(&self) -> u32 {
         self.end.saturating_sub(self.start)
     }
 
-    /// Whether there are none.
+    /// Whether the range has no bytes.
     pub fn is_empty(&self) -> bool {
         self.end <= self.start
     }
 }
 
-/// Where a part of a stream was taken from.
+/// The origin of a part of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Byte for byte from a packet, from this offset of its data.
+    /// Copied from a packet.
     Packet {
-        /// The packet.
+        /// The packet that holds the bytes.
         packet: PacketNumber,
-        /// Offset of the part's first byte in it.
+        /// Offset of the first byte in the captured data.
         offset: u32,
     },
-    /// Byte for byte from another stream, from this offset (a chunk of a body, the data of an SSE event).
+    /// Copied from another stream, for example a chunk of a body, or the data of
+    /// a server-sent event.
     Copied {
         /// The stream below.
         stream: StreamId,
-        /// Offset of the part's first byte in it.
+        /// Offset of the first byte in that stream.
         offset: u64,
     },
-    /// Made from these bytes as a whole (inflated, decrypted): no byte of it has a place of its own.
+    /// Computed from a whole span, as by decompression or decryption. Single bytes have no origin
+    /// of their own.
     Derived(Span),
-    /// Never seen. Later offsets stay right.
+    /// Not captured. Offsets after these bytes are right all the same.
     Missing,
 }
 
 impl Origin {
-    /// The origin of the byte `by` further on.
+    /// The origin of the byte that follows after `by` bytes.
     fn advanced(self, by: u64) -> Origin {
         match self {
             Origin::Packet { packet, offset } => Origin::Packet { packet, offset: offset + by as u32 },
@@ -103,34 +105,34 @@ impl Origin {
     }
 }
 
-/// Bytes `start..end` of a stream, and where they were taken from.
+/// Bytes `start..end` of a stream, and their origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct StreamPart {
     /// Offset of the first byte in the stream.
     pub start: u64,
-    /// Offset behind the last byte.
+    /// Offset after the last byte.
     pub end: u64,
-    /// Where they came from.
+    /// The origin of the bytes.
     pub origin: Origin,
 }
 
 #[derive(Debug, Default)]
-struct Record {
+struct OpenStream {
     length: u64,
-    parts: VecDeque<Part>,
+    parts: VecDeque<StreamPart>,
 }
 
-/// Parts that were forgotten and are retained for queries, up to a number of them.
+/// Discarded parts that are retained for queries.
 #[derive(Debug, Default)]
 struct Retained {
     most: usize,
-    streams: HashMap<StreamId, VecDeque<Part>, FxBuildHasher>,
-    /// The stream of each part, oldest first.
+    streams: HashMap<StreamId, VecDeque<StreamPart>, FxBuildHasher>,
+    /// The stream of each retained part, oldest first.
     order: VecDeque<StreamId>,
 }
 
 impl Retained {
-    fn push(&mut self, stream: StreamId, part: Part) {
+    fn push(&mut self, stream: StreamId, part: StreamPart) {
         if self.most == 0 {
             return;
         }
@@ -148,16 +150,16 @@ impl Retained {
     }
 }
 
-/// The parts of all open streams.
+/// The parts of all open streams of a capture.
 #[derive(Debug, Default)]
 pub struct Provenance {
-    streams: HashMap<StreamId, Record, FxBuildHasher>,
+    streams: HashMap<StreamId, OpenStream, FxBuildHasher>,
     last: u32,
     retained: Retained,
 }
 
 impl Provenance {
-    /// Retains this many of the latest parts that are forgotten, for queries.
+    /// Sets the number of discarded parts that are retained for queries.
     pub fn retain(&mut self, parts: usize) {
         self.retained.most = parts;
     }
@@ -166,16 +168,16 @@ impl Provenance {
     pub fn open(&mut self) -> StreamId {
         self.last += 1;
         let stream = StreamId(self.last);
-        self.streams.insert(stream, Record::default());
+        self.streams.insert(stream, OpenStream::default());
         stream
     }
 
-    /// Bytes appended to the stream so far: the offset of the next.
+    /// The number of bytes in a stream so far, which is the offset of the next byte.
     pub fn length(&self, stream: StreamId) -> u64 {
         self.streams.get(&stream).map_or(0, |record| record.length)
     }
 
-    /// Appends `length` bytes that were taken from `origin`, and says which bytes of the stream they are.
+    /// Appends `length` bytes of this origin to a stream. Returns their span.
     pub fn append(&mut self, stream: StreamId, length: u64, origin: Origin) -> Span {
         let Some(record) = self.streams.get_mut(&stream) else {
             return Span { stream, start: 0, end: 0 };
@@ -186,14 +188,15 @@ impl Provenance {
         if length > 0 {
             match record.parts.back_mut() {
                 Some(last) if last.origin.advanced(last.end - last.start) == origin => last.end = end,
-                _ => record.parts.push_back(Part { start, end, origin }),
+                _ => record.parts.push_back(StreamPart { start, end, origin }),
             }
         }
         Span { stream, start, end }
     }
 
-    /// One layer down: the parts that make up `span`, cut to it, in order. Empty where they were forgotten.
-    pub fn parents(&self, span: Span) -> impl Iterator<Item = Part> + '_ {
+    /// The parts that make up `span`, one layer down, cut to the span, in order. Discarded parts
+    /// are not among them.
+    pub fn parents(&self, span: Span) -> impl Iterator<Item = StreamPart> + '_ {
         let retained = self.retained.streams.get(&span.stream);
         let open = self.streams.get(&span.stream).map(|record| &record.parts);
         retained
@@ -204,9 +207,9 @@ impl Provenance {
             .map(move |part| clip(*part, span.start, span.end))
     }
 
-    /// All the way down: shows the bytes of packets that make up `span`, in stream order.
+    /// Calls `visit` with the packet ranges that make up `span`, in the order of its bytes.
     ///
-    /// It goes as deep as layers stand on each other, which are few.
+    /// The recursion is as deep as the layers of the protocols, which are few.
     pub fn each_packet_range(&self, span: Span, visit: &mut dyn FnMut(PacketRange)) {
         let mut whole = None;
         for part in self.parents(span) {
@@ -219,7 +222,7 @@ impl Provenance {
                     whole = None;
                     self.each_packet_range(Span { stream, start: offset, end: offset + length }, visit);
                 }
-                // Neighbours that were made from the same bytes name them once.
+                // Adjacent parts that were computed from the same span name it once.
                 Origin::Derived(from) => {
                     if whole.replace(from) != Some(from) {
                         self.each_packet_range(from, visit);
@@ -230,34 +233,35 @@ impl Provenance {
         }
     }
 
-    /// The same as a list.
+    /// The packet ranges that make up `span`, in the order of its bytes.
     pub fn packet_ranges(&self, span: Span) -> Vec<PacketRange> {
         let mut ranges = Vec::new();
         self.each_packet_range(span, &mut |range| ranges.push(range));
         ranges
     }
 
-    /// The packets that carried `span`, each once, in stream order.
+    /// The packets that carried `span`, each once, in the order of its bytes.
     pub fn packets(&self, span: Span) -> Vec<PacketNumber> {
         let mut packets: Vec<PacketNumber> = Vec::new();
         self.each_packet_range(span, &mut |range| {
-            let seen = packets.last() == Some(&range.packet)
+            let is_listed = packets.last() == Some(&range.packet)
                 || (packets.last() > Some(&range.packet) && packets.contains(&range.packet));
-            if !seen {
+            if !is_listed {
                 packets.push(range.packet);
             }
         });
         packets
     }
 
-    /// All that leads from `span` down to packets, to be kept when this forgets it: spans inside it name the same packets there as here.
+    /// A copy of everything that leads from `span` down to packets. It stays valid when the parts
+    /// are discarded here. Spans inside `span` lead to the same packets in the copy.
     pub fn extract(&self, span: Span) -> Provenance {
-        let mut found: BTreeMap<StreamId, BTreeMap<u64, Part>> = BTreeMap::new();
+        let mut found: BTreeMap<StreamId, BTreeMap<u64, StreamPart>> = BTreeMap::new();
         let mut open = vec![span];
         while let Some(span) = open.pop() {
             for part in self.parents(span) {
-                let known = found.entry(span.stream).or_default().entry(part.start).or_insert(part);
-                known.end = known.end.max(part.end);
+                let copy = found.entry(span.stream).or_default().entry(part.start).or_insert(part);
+                copy.end = copy.end.max(part.end);
                 match part.origin {
                     Origin::Copied { stream, offset } => {
                         open.push(Span { stream, start: offset, end: offset + (part.end - part.start) });
@@ -267,39 +271,39 @@ impl Provenance {
                 }
             }
         }
-        let record = |parts: BTreeMap<u64, Part>| Record { length: 0, parts: parts.into_values().collect() };
+        let record = |parts: BTreeMap<u64, StreamPart>| OpenStream { length: 0, parts: parts.into_values().collect() };
         let streams = found.into_iter().map(|(stream, parts)| (stream, record(parts))).collect();
         Provenance { streams, ..Provenance::default() }
     }
 
-    /// Forgets the parts of `stream` that end at or before `before`, handing each to `keep`.
-    pub fn forget(&mut self, stream: StreamId, before: u64, mut keep: impl FnMut(Part)) {
+    /// Discards the parts of `stream` that end at or before `before`. Calls `on_discard` with each.
+    pub fn forget(&mut self, stream: StreamId, before: u64, mut on_discard: impl FnMut(StreamPart)) {
         if let Some(record) = self.streams.get_mut(&stream) {
             while let Some(part) = record.parts.pop_front_if(|part| part.end <= before) {
                 self.retained.push(stream, part);
-                keep(part);
+                on_discard(part);
             }
         }
     }
 
-    /// Closes `stream`, handing its remaining parts to `keep`.
-    pub fn close(&mut self, stream: StreamId, mut keep: impl FnMut(Part)) {
+    /// Closes `stream`. Calls `on_discard` with each of its remaining parts.
+    pub fn close(&mut self, stream: StreamId, mut on_discard: impl FnMut(StreamPart)) {
         for part in self.streams.remove(&stream).into_iter().flat_map(|record| record.parts) {
             self.retained.push(stream, part);
-            keep(part);
+            on_discard(part);
         }
     }
 
-    /// Streams that are open.
+    /// The number of open streams.
     pub fn open_streams(&self) -> usize {
         self.streams.len()
     }
 }
 
-/// `part`, cut to `start..end`.
-pub fn clip(part: Part, start: u64, end: u64) -> Part {
+/// The part, cut to `start..end`.
+pub fn clip(part: StreamPart, start: u64, end: u64) -> StreamPart {
     let from = part.start.max(start);
-    Part { start: from, end: part.end.min(end), origin: part.origin.advanced(from - part.start) }
+    StreamPart { start: from, end: part.end.min(end), origin: part.origin.advanced(from - part.start) }
 }
 
 #[cfg(test)]
@@ -310,7 +314,8 @@ mod tests {
         Origin::Packet { packet: PacketNumber(number), offset }
     }
 
-    /// A body of two chunks in a TCP direction of three packets, as in the drawing above.
+    /// A body of two chunks in a TCP direction of three packets, as in the drawing at the
+    /// top of the file.
     fn two_chunks() -> (Provenance, StreamId, StreamId) {
         let mut provenance = Provenance::default();
         let tcp = provenance.open();
@@ -335,20 +340,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_extracted_outlives_what_is_forgotten() {
+    fn extracted_parts_outlive_discarded_ones() {
         let (mut provenance, tcp, body) = two_chunks();
         let plain = provenance.open();
         provenance.append(plain, 300, Origin::Derived(Span { stream: body, start: 0, end: 100 }));
         let (part, whole) = (Span { stream: body, start: 30, end: 70 }, Span { stream: plain, start: 0, end: 300 });
         let wanted = [part, whole].map(|span| provenance.packets(span));
-        let kept = [part, whole].map(|span| provenance.extract(span));
+        let extracted = [part, whole].map(|span| provenance.extract(span));
         [tcp, body, plain].into_iter().for_each(|stream| provenance.close(stream, |_| {}));
-        assert_eq!([kept[0].packets(part), kept[1].packets(whole)], wanted);
-        assert_eq!(kept[0].packets(Span { start: 65, ..part }), [PacketNumber(17)]);
+        assert_eq!([extracted[0].packets(part), extracted[1].packets(whole)], wanted);
+        assert_eq!(extracted[0].packets(Span { start: 65, ..part }), [PacketNumber(17)]);
     }
 
     #[test]
-    fn the_latest_forgotten_parts_are_retained() {
+    fn the_latest_discarded_parts_are_retained() {
         let (mut provenance, tcp, body) = two_chunks();
         provenance.retain(4);
         let span = Span { stream: body, start: 10, end: 70 };
@@ -377,13 +382,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgotten_is_handed_on_once() {
+    fn discarded_parts_are_reported_once() {
         let (mut provenance, tcp, _) = two_chunks();
-        let mut kept = Vec::new();
-        provenance.forget(tcp, 149, |part| kept.push(part));
-        assert_eq!(kept.len(), 1, "the second part is still needed for its last byte");
-        provenance.close(tcp, |part| kept.push(part));
-        assert_eq!(kept.iter().map(|part| part.end - part.start).sum::<u64>(), 200);
+        let mut discarded = Vec::new();
+        provenance.forget(tcp, 149, |part| discarded.push(part));
+        assert_eq!(discarded.len(), 1, "the second part is still needed for its last byte");
+        provenance.close(tcp, |part| discarded.push(part));
+        assert_eq!(discarded.iter().map(|part| part.end - part.start).sum::<u64>(), 200);
     }
 
     #[test]

@@ -1,20 +1,20 @@
-//! A few ranges of packets, most often one, which takes no memory of its own.
+//! A list of packet ranges. Mostly it has one range, and then needs no allocation.
 
 use std::ops::{Deref, DerefMut};
 
 use super::PacketRange;
 
-/// Where bytes that belong together stand in packets: one range nearly always, several for what was fragmented.
+/// The packet ranges of some bytes. Only fragmented data has several.
 #[derive(Clone, Debug)]
 pub enum Ranges {
-    /// One.
+    /// Exactly one range.
     One(PacketRange),
-    /// None, or several.
+    /// No range, or several.
     Many(Box<[PacketRange]>),
 }
 
 impl Ranges {
-    /// The ranges of bytes `from..to` of what stands in `ranges`.
+    /// The ranges of the bytes `from..to`, counted from the first byte of `ranges`.
     pub fn cut(ranges: &[PacketRange], from: usize, to: usize) -> Ranges {
         let cut_one = |range: &PacketRange, before: usize| {
             let clamp = |at: usize| range.start.saturating_add(at.saturating_sub(before) as u32).min(range.end);
@@ -34,7 +34,7 @@ impl Ranges {
 }
 
 impl Default for Ranges {
-    /// None.
+    /// An empty list.
     fn default() -> Ranges {
         Ranges::Many(Box::default())
     }

@@ -143,7 +143,7 @@ impl Stacks {
         &mut self,
         id: ConnectionId,
         process: u32,
-        content: &crate::capture::pipe::Content<'_>,
+        content: &crate::capture::pipe::PipeEvent<'_>,
         packet: (PacketNumber, Time),
         sink: &mut Sink<'_>,
     ) {

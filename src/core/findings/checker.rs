@@ -14,7 +14,7 @@ use super::message_facts::MessageFacts;
 use super::rule::{Check, Finding, Report, Rule, Severity};
 use super::server_versions::ServerVersions;
 use super::{all, http, jsonrpc, stdio};
-use crate::capture::pipe::Content;
+use crate::capture::pipe::PipeEvent;
 use crate::capture::{Limits, Time};
 use crate::decode::Direction;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
@@ -288,7 +288,7 @@ impl Checker {
     }
 
     /// Records the content of a pipe packet: data, the end of a pipe, or the exit of the process.
-    pub fn pipe_event(&mut self, session: SessionNumber, content: &Content<'_>, time: Time) {
+    pub fn pipe_event(&mut self, session: SessionNumber, content: &PipeEvent<'_>, time: Time) {
         if let Some(state) = self.sessions.get_mut(&session) {
             state.history.process.observe(content, time);
         }

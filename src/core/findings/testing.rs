@@ -5,11 +5,11 @@ use std::collections::btree_map::Entry;
 
 use etherparse::{PacketBuilder, TcpHeader};
 
-use crate::capture::pipe::{self, Content, Exit, Pipe, Start};
+use crate::capture::pipe::{self, Exit, Pipe, PipeEvent, Start};
 use crate::capture::{LinkType, Packet, PacketNumber, Time};
 use crate::event::Event;
 use crate::findings::Finding;
-use crate::pipeline::{Input, Options, Pipeline};
+use crate::pipeline::{Input, Pipeline, PipelineConfig};
 
 /// The findings of a conversation. Each text is one step. It is a conversation over HTTP if a step
 /// begins with `> POST`, `> GET` or `> DELETE`, and on a pipe otherwise.
@@ -45,11 +45,11 @@ pub fn findings<S: AsRef<str>>(steps: &[S]) -> Vec<Finding> {
 
 /// The events that the pipeline emits for a conversation.
 pub fn events<S: AsRef<str>>(steps: &[S]) -> Vec<Event> {
-    events_with(steps, Options::default(), false)
+    events_with(steps, PipelineConfig::default(), false)
 }
 
 /// The same with these options. With `ticks`, a tick follows every packet.
-pub fn events_with<S: AsRef<str>>(steps: &[S], options: Options, ticks: bool) -> Vec<Event> {
+pub fn events_with<S: AsRef<str>>(steps: &[S], options: PipelineConfig, ticks: bool) -> Vec<Event> {
     let over_http =
         steps.iter().any(|step| ["> POST", "> GET", "> DELETE"].iter().any(|verb| step.as_ref().starts_with(verb)));
     let packets = if over_http { network(steps) } else { pipes(steps) };
@@ -163,25 +163,25 @@ const MILLISECOND: i64 = 1_000_000;
 fn pipes<S: AsRef<str>>(steps: &[S]) -> Vec<Frame> {
     let mut packets = Vec::new();
     let mut time = 1_700_000_000_000 * MILLISECOND;
-    let mut say = |time: i64, content: Content<'_>| {
+    let mut say = |time: i64, content: PipeEvent<'_>| {
         let mut data = Vec::new();
         pipe::encode(7, &content, &mut data);
         packets.push((time, LinkType::PIPE, data));
     };
     if steps.first().is_none_or(|step| step.as_ref() != "~") {
-        say(time, Content::Start(Start { command: vec!["server".to_owned()], ..Start::default() }));
+        say(time, PipeEvent::Start(Start { command: vec!["server".to_owned()], ..Start::default() }));
     }
     for step in steps {
         time += MILLISECOND;
         let step = step.as_ref();
         match step.split_at(step.len().min(2)) {
-            ("> ", line) => say(time, Content::Data(Pipe::Stdin, format!("{line}\n").as_bytes())),
-            ("< ", line) => say(time, Content::Data(Pipe::Stdout, format!("{line}\n").as_bytes())),
-            ("<_", rest) => say(time, Content::Data(Pipe::Stdout, rest.as_bytes())),
-            ("2 ", line) => say(time, Content::Data(Pipe::Stderr, format!("{line}\n").as_bytes())),
-            (">.", _) => say(time, Content::EndOfFile(Pipe::Stdin)),
-            ("<.", _) => say(time, Content::EndOfFile(Pipe::Stdout)),
-            ("! ", code) => say(time, Content::Exit(Exit { code: code.parse().ok(), signal: None })),
+            ("> ", line) => say(time, PipeEvent::Data(Pipe::Stdin, format!("{line}\n").as_bytes())),
+            ("< ", line) => say(time, PipeEvent::Data(Pipe::Stdout, format!("{line}\n").as_bytes())),
+            ("<_", rest) => say(time, PipeEvent::Data(Pipe::Stdout, rest.as_bytes())),
+            ("2 ", line) => say(time, PipeEvent::Data(Pipe::Stderr, format!("{line}\n").as_bytes())),
+            (">.", _) => say(time, PipeEvent::EndOfFile(Pipe::Stdin)),
+            ("<.", _) => say(time, PipeEvent::EndOfFile(Pipe::Stdout)),
+            ("! ", code) => say(time, PipeEvent::Exit(Exit { code: code.parse().ok(), signal: None })),
             ("+ ", wait) => time += wait.parse::<i64>().expect("milliseconds") * MILLISECOND,
             ("~", _) => {}
             _ => panic!("no step: {step}"),

@@ -1,109 +1,89 @@
-//! Capabilities: what a side says that it can do (basic/lifecycle "Capability Negotiation"; 2026-07-28: basic/index "_meta"
-//! and server/discover).
+//! Capabilities that peers declare (basic/lifecycle "Capability Negotiation"; 2026-07-28:
+//! basic/index "_meta" and server/discover).
 
 use std::ops::ControlFlow;
 
 use crate::decode::json;
 
-/// One capability. Those of clients and of servers stand apart, also where their names are the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[allow(missing_docs, reason = "the table says what each is called")]
-pub enum Capability {
-    Roots,
-    RootsListChanged,
-    Sampling,
-    SamplingTools,
-    SamplingContext,
-    Elicitation,
-    ElicitationForm,
-    ElicitationUrl,
-    ClientTasks,
-    ClientTasksList,
-    ClientTasksCancel,
-    ClientTasksSampling,
-    ClientTasksElicitation,
-    Tools,
-    ToolsListChanged,
-    Prompts,
-    PromptsListChanged,
-    Resources,
-    ResourcesSubscribe,
-    ResourcesListChanged,
-    Logging,
-    Completions,
-    ServerTasks,
-    ServerTasksList,
-    ServerTasksCancel,
-    ServerTasksToolsCall,
-}
-
-use Capability::*;
-
-/// Who declares.
+/// The peer that declares a capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Declarer {
     /// The client, in `initialize` or in the `_meta` of each request.
     Client,
-    /// The server, in its answer to `initialize` or `server/discover`.
+    /// The server, in its response to `initialize` or `server/discover`.
     Server,
 }
 
-/// The members of `capabilities` that make a capability, by who declares them, in the order of the enumeration.
-const TABLE: [(Declarer, &str, Capability); 26] = [
-    (Declarer::Client, "roots", Roots),
-    (Declarer::Client, "roots.listChanged", RootsListChanged),
-    (Declarer::Client, "sampling", Sampling),
-    (Declarer::Client, "sampling.tools", SamplingTools),
-    (Declarer::Client, "sampling.context", SamplingContext),
-    (Declarer::Client, "elicitation", Elicitation),
-    (Declarer::Client, "elicitation.form", ElicitationForm),
-    (Declarer::Client, "elicitation.url", ElicitationUrl),
-    (Declarer::Client, "tasks", ClientTasks),
-    (Declarer::Client, "tasks.list", ClientTasksList),
-    (Declarer::Client, "tasks.cancel", ClientTasksCancel),
-    (Declarer::Client, "tasks.requests.sampling.createMessage", ClientTasksSampling),
-    (Declarer::Client, "tasks.requests.elicitation.create", ClientTasksElicitation),
-    (Declarer::Server, "tools", Tools),
-    (Declarer::Server, "tools.listChanged", ToolsListChanged),
-    (Declarer::Server, "prompts", Prompts),
-    (Declarer::Server, "prompts.listChanged", PromptsListChanged),
-    (Declarer::Server, "resources", Resources),
-    (Declarer::Server, "resources.subscribe", ResourcesSubscribe),
-    (Declarer::Server, "resources.listChanged", ResourcesListChanged),
-    (Declarer::Server, "logging", Logging),
-    (Declarer::Server, "completions", Completions),
-    (Declarer::Server, "tasks", ServerTasks),
-    (Declarer::Server, "tasks.list", ServerTasksList),
-    (Declarer::Server, "tasks.cancel", ServerTasksCancel),
-    (Declarer::Server, "tasks.requests.tools.call", ServerTasksToolsCall),
-];
+macro_rules! capabilities {
+    ($($capability:ident $declarer:ident $path:literal;)*) => {
+        /// A capability. The `tasks` of clients and of servers are two capabilities, though their
+        /// names are equal.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[allow(missing_docs, reason = "the table says what each is called")]
+        pub enum Capability { $($capability,)* }
+
+        const TABLE: &[(Declarer, &str, Capability)] =
+            &[$((Declarer::$declarer, $path, Capability::$capability)),*];
+    };
+}
+
+capabilities! {
+    Roots Client "roots";
+    RootsListChanged Client "roots.listChanged";
+    Sampling Client "sampling";
+    SamplingTools Client "sampling.tools";
+    SamplingContext Client "sampling.context";
+    Elicitation Client "elicitation";
+    ElicitationForm Client "elicitation.form";
+    ElicitationUrl Client "elicitation.url";
+    ClientTasks Client "tasks";
+    ClientTasksList Client "tasks.list";
+    ClientTasksCancel Client "tasks.cancel";
+    ClientTasksSampling Client "tasks.requests.sampling.createMessage";
+    ClientTasksElicitation Client "tasks.requests.elicitation.create";
+    Tools Server "tools";
+    ToolsListChanged Server "tools.listChanged";
+    Prompts Server "prompts";
+    PromptsListChanged Server "prompts.listChanged";
+    Resources Server "resources";
+    ResourcesSubscribe Server "resources.subscribe";
+    ResourcesListChanged Server "resources.listChanged";
+    Logging Server "logging";
+    Completions Server "completions";
+    ServerTasks Server "tasks";
+    ServerTasksList Server "tasks.list";
+    ServerTasksCancel Server "tasks.cancel";
+    ServerTasksToolsCall Server "tasks.requests.tools.call";
+}
+
+use Capability::*;
 
 impl Capability {
-    /// Its path in `capabilities`: `tools.listChanged`.
+    /// Its path in the member `capabilities`, for example `tools.listChanged`.
     pub fn path(self) -> &'static str {
         TABLE[self as usize].1
     }
 
-    /// Whose it is.
+    /// The peer that declares it.
     pub fn declarer(self) -> Declarer {
         TABLE[self as usize].0
     }
 }
 
-/// Extension ids remembered of one declaration; real ones have a few.
+/// Extension ids stored for one declaration. Real declarations have a few.
 const EXTENSIONS: usize = 64;
 
-/// What one side declared.
+/// The capabilities that one peer declared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
     bits: u32,
-    /// Ids of the extensions that it declared.
+    /// Ids of the declared extensions.
     pub extensions: Vec<String>,
 }
 
 impl Capabilities {
-    /// Reads the text of a `capabilities` member, leniently: what is there counts as declared, whatever its type, unless it is
-    /// `false` or null.
+    /// Parses the text of a `capabilities` member, leniently. A member counts as declared whatever
+    /// its type is, unless it is `false` or `null`.
     pub fn read(declarer: Declarer, text: &str) -> Capabilities {
         let mut declared = Capabilities::default();
         declared.walk(declarer, text, "", 0);
@@ -111,7 +91,7 @@ impl Capabilities {
     }
 
     fn walk(&mut self, declarer: Declarer, object: &str, prefix: &str, depth: usize) {
-        // `tasks.requests.sampling.createMessage` is the longest path.
+        // The longest path, `tasks.requests.sampling.createMessage`, has four names.
         if depth > 3 || !object.starts_with('{') {
             return;
         }
@@ -127,31 +107,31 @@ impl Capabilities {
                 return ControlFlow::Continue(());
             }
             let path = if prefix.is_empty() { name.into_owned() } else { format!("{prefix}.{name}") };
-            if let Some((.., capability)) = TABLE.iter().find(|(who, known, _)| *who == declarer && *known == path) {
+            if let Some((.., capability)) = TABLE.iter().find(|(peer, name, _)| *peer == declarer && *name == path) {
                 self.bits |= 1 << *capability as u32;
             }
             let leads_on = path == "extensions"
-                || TABLE.iter().any(|(who, known, _)| {
-                    *who == declarer && known.strip_prefix(path.as_str()).is_some_and(|rest| rest.starts_with('.'))
+                || TABLE.iter().any(|(peer, name, _)| {
+                    *peer == declarer && name.strip_prefix(path.as_str()).is_some_and(|rest| rest.starts_with('.'))
                 });
             if leads_on {
                 self.walk(declarer, value, &path, depth + 1);
             }
             ControlFlow::Continue(())
         });
-        // client/elicitation "Capabilities": "For backwards compatibility, an empty capabilities object is equivalent to
-        // declaring support for form mode only".
+        // client/elicitation "Capabilities": "For backwards compatibility, an empty capabilities
+        // object is equivalent to declaring support for form mode only".
         if depth == 0 && self.has(Elicitation) && !self.has(ElicitationUrl) {
             self.bits |= 1 << ElicitationForm as u32;
         }
     }
 
-    /// Whether it was declared.
+    /// Whether the capability was declared.
     pub fn has(&self, capability: Capability) -> bool {
         self.bits & (1 << capability as u32) != 0
     }
 
-    /// Those that were declared.
+    /// The declared capabilities.
     pub fn iter(&self) -> impl Iterator<Item = Capability> {
         TABLE.iter().map(|(.., capability)| *capability).filter(|capability| self.has(*capability))
     }
@@ -162,14 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_is_in_the_order_of_the_enumeration() {
-        for (position, (.., capability)) in TABLE.iter().enumerate() {
-            assert_eq!(*capability as usize, position);
-        }
-    }
-
-    #[test]
-    fn what_is_there_is_declared_unless_it_is_false() {
+    fn present_members_are_declared_unless_they_are_false() {
         let text = r#"{"tools":{"listChanged":false},"resources":{"subscribe":true},"logging":{},
             "tasks":{"requests":{"tools":{"call":{}}}},"extensions":{"a/b":{}},"sampling":{}}"#;
         let declared = Capabilities::read(Declarer::Server, text);

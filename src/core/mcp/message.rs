@@ -1,51 +1,17 @@
-//! A message as a record: its text as transmitted, its place, its partner.
+//! The record of one JSON-RPC message.
 
 use std::sync::Arc;
 
-use super::operations::{Link, Why};
-use super::session::SessionNumber;
+use super::link::{Link, Why};
+use super::numbers::{MessageNumber, SessionNumber};
+use super::session::Transport;
 use crate::capture::{PacketNumber, Span, Time};
 use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::jsonrpc::{Envelope, Kind};
 use crate::decode::raw::Raw;
 
-/// The number of a message in a capture, 1-based in order of completion.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MessageNumber(pub u64);
-
-/// How a session travels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Transport {
-    /// Pipes of a process.
-    Stdio,
-    /// HTTP+SSE of 2024-11-05.
-    HttpSse,
-    /// Streamable HTTP (2025-03-26 and later).
-    StreamableHttp,
-    /// Plain JSON-RPC over POST.
-    Http,
-    /// Messages of a WebSocket.
-    WebSocket,
-}
-
-impl Transport {
-    /// All of them, with the word of the JSON lines.
-    pub const NAMES: [(Transport, &'static str); 5] = [
-        (Transport::Stdio, "stdio"),
-        (Transport::HttpSse, "http-sse"),
-        (Transport::StreamableHttp, "streamable-http"),
-        (Transport::Http, "http"),
-        (Transport::WebSocket, "websocket"),
-    ];
-
-    /// The word of the JSON lines.
-    pub fn name(self) -> &'static str {
-        Self::NAMES.iter().find(|(transport, _)| *transport == self).map_or("", |(_, name)| name)
-    }
-}
-
-/// What carried a message.
+/// The piece of the layer below that held the text of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Carrier {
     /// The body of an HTTP request.
@@ -61,7 +27,7 @@ pub enum Carrier {
 }
 
 impl Carrier {
-    /// All of them, with the word of the JSON lines.
+    /// Each carrier with its word in the output of `--json`.
     pub const NAMES: [(Carrier, &'static str); 5] = [
         (Carrier::RequestBody, "request-body"),
         (Carrier::ResponseBody, "response-body"),
@@ -70,76 +36,85 @@ impl Carrier {
         (Carrier::WebSocket, "websocket-message"),
     ];
 
-    /// The word of the JSON lines.
+    /// The word in the output of `--json`.
     pub fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(carrier, _)| *carrier == self).map_or("", |(_, name)| name)
     }
 }
 
-/// One JSON-RPC message.
+/// One JSON-RPC message: a text that was parsed, or a member of a batch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
-    /// Its session.
+    /// The session that it belongs to.
     pub session: SessionNumber,
-    /// Its number.
+    /// Its number in the capture.
     pub number: MessageNumber,
-    /// When its last byte was captured.
+    /// The time when its last byte was captured.
     pub time: Time,
-    /// How it travelled.
+    /// The transport of its session.
     pub transport: Transport,
-    /// Which way.
+    /// The direction in which it was sent.
     pub direction: Direction,
-    /// What it is.
+    /// Request, response, error, notification, or no message at all.
     pub kind: Kind,
     /// The id as JSON text, exactly as sent: `1`, `1.0` and `"1"` are three.
     pub id: Option<Arc<str>>,
-    /// The method; for an answer that of the request it answers, where known.
+    /// The method. A response has the method of its request, where that is known.
     pub method: Option<Arc<str>>,
-    /// The tool that is called; for an answer that of the request it answers, where known.
+    /// The tool that a `tools/call` names. A response has the tool of its request, where
+    /// that is known.
     pub tool: Option<Arc<str>>,
-    /// The text exactly as transmitted (for a member of a batch its own; for an SSE event its data lines joined).
+    /// The text exactly as transmitted. A member of a batch has its own text. The text of a
+    /// server-sent event is its data lines, joined.
     pub raw: Raw<'static>,
-    /// Where its members stand in `raw`.
+    /// The byte ranges of its members in `raw`.
     pub envelope: Envelope,
-    /// For a member of a batch: the number of the batch in the capture and the 0-based position in it.
+    /// For a member of a batch: the number of the batch in the capture, and the 0-based
+    /// position in it.
     pub batch: Option<(u64, u32)>,
-    /// The request it answers.
+    /// For a response: the number of its request, where the pairing found it.
     pub answers: Option<MessageNumber>,
-    /// The answer to it; known only to a store, where it may have arrived later.
+    /// For a request: the number of its response. Only the store sets it, because the response
+    /// arrives after this record was emitted.
     pub answered_by: Option<MessageNumber>,
-    /// For an answer (and, from a store, for an answered request): nanoseconds between the two.
+    /// Nanoseconds between request and response. The pipeline sets it in the response; the store
+    /// sets it in the request too.
     pub latency: Option<i64>,
-    /// Where it stands: the stream of bodies, event data or lines.
+    /// The address of its text in the stream of a body, of event data or of lines.
     pub span: Span,
-    /// Packets that carried its bytes, each once, in stream order.
+    /// Packets that carried its bytes, each once, in the order of its bytes.
     pub packets: Vec<PacketNumber>,
-    /// What carried it.
+    /// The piece of the layer below that held its text.
     pub carrier: Carrier,
-    /// The HTTP exchange.
+    /// The HTTP exchange that carried it.
     pub exchange: Option<ExchangeNumber>,
-    /// The SSE event's id.
+    /// The `id` of the server-sent event.
     pub sse_id: Option<String>,
-    /// The line on the pipe, 1-based.
+    /// The number of the line on the pipe, 1-based.
     pub line: Option<u64>,
-    /// An SSE resume delivered the same event again.
+    /// Whether a resumed stream of server-sent events delivered this event again.
     pub redelivered: bool,
-    /// The message that it repeats word for word, at another place, since the server redirected that one. Known only to the pipeline.
+    /// For a request that was sent again to the target of a redirect: the original message, which
+    /// has the same text. The store does not have this member.
     pub copies: Option<MessageNumber>,
-    /// The first request of its operation, as far as is known: that a request is the first of one is told by later messages.
+    /// The first request of its operation. The first request itself has it only in the store,
+    /// because only later messages show that there is an operation.
     pub operation: Option<MessageNumber>,
-    /// What ties it to an earlier message of its operation; the first request of one has none.
+    /// The reason why it belongs to the operation. The first request has none.
     pub link: Option<Link>,
-    /// Ids of the rules it breaks.
+    /// Ids of the rules that it breaks.
     pub findings: Vec<&'static str>,
 }
 
 impl Message {
-    /// Whether it says nothing new: a resume delivered it again, or it is the copy of one that was redirected.
+    /// Whether it repeats an earlier message: a resumed stream delivered it again, or it was sent
+    /// again because of a redirect.
     pub fn is_repeated(&self) -> bool {
         self.redelivered || self.copies.is_some()
     }
 
-    /// It is the first request of this operation, or the answer to that: later messages told.
+    /// Adds the first request of an operation, or the response to it, to that operation. Only later
+    /// messages show that there is one.
     pub fn joins(&mut self, operation: MessageNumber) {
         self.operation = Some(operation);
         if self.link.is_none() && self.answers == Some(operation) {

@@ -1,18 +1,19 @@
-//! Members of `_meta` whose names MCP keeps for itself (basic/index, "_meta").
+//! Names in `_meta` that MCP reserves (basic/index "_meta").
 
-/// How their names begin.
+/// The prefix of reserved names.
 pub const PREFIX: &str = "io.modelcontextprotocol/";
-/// The revision that a request is of (2026-07-28 on, as are the next four).
+/// In a request: its revision. This name and the next four exist from 2026-07-28 on.
 pub const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
-/// Who the client is.
+/// In a request: name and version of the client.
 pub const CLIENT: &str = "io.modelcontextprotocol/clientInfo";
-/// What the client can do.
+/// In a request: the capabilities of the client.
 pub const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
-/// The level of log messages that a request asks for.
+/// In a request: the lowest level of log messages that the client wants.
 pub const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
-/// Who the server is: in results.
+/// In a result: name and version of the server.
 pub const SERVER: &str = "io.modelcontextprotocol/serverInfo";
-/// The `subscriptions/listen` that a message belongs to (2026-07-28 basic/patterns, "subscriptions").
+/// The id of the `subscriptions/listen` request that a message belongs to (2026-07-28
+/// basic/patterns "subscriptions").
 pub const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
-/// The task that a message belongs to (2025-11-25 basic/utilities/tasks, "Related Task Metadata").
+/// The task that a message belongs to (2025-11-25 basic/utilities/tasks "Related Task Metadata").
 pub const RELATED_TASK: &str = "io.modelcontextprotocol/related-task";

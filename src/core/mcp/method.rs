@@ -1,52 +1,51 @@
-//! The methods that the revisions define: by whom they are sent, and which capability allows them.
+//! The methods that the revisions define: which peer sends them, and which capability allows them.
 
 use super::capability::Capability;
 use super::revision::Revision::{V2025_03_26, V2025_06_18, V2025_11_25};
 use super::revision::Revisions;
 
-/// Who may send it.
+/// The peer that may send a method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sender {
-    /// The client.
+    /// Only the client.
     Client,
-    /// The server.
+    /// Only the server.
     Server,
-    /// Either.
+    /// Both of the peers.
     Both,
 }
 
-/// What the revisions say of a method.
+/// The definition of a method in the revisions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Definition {
-    /// Its name.
     pub name: &'static str,
-    /// Revisions that define it as a message of its own.
+    /// Revisions that define it as a message.
     pub revisions: Revisions,
-    /// Who may send it.
     pub sender: Sender,
-    /// The capability that allows it: of the receiver of a request, of the sender of a notification.
+    /// The capability that allows it. The receiver declares it for a request, the sender
+    /// for a notification.
     pub gate: Option<Capability>,
 }
 
 macro_rules! methods {
     ($($method:ident $name:literal $revisions:expr, $sender:ident, $gate:expr;)*) => {
-        /// A method; [`Method::Other`] is any that no revision defines.
+        /// A method. [`Method::Other`] stands for every method that no revision defines.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[allow(missing_docs, reason = "the table says what each is called")]
         pub enum Method { $($method,)* Other }
 
         impl Method {
-            /// Methods, [`Method::Other`] included.
+            /// The number of variants, with [`Method::Other`].
             pub const COUNT: usize = Method::Other as usize + 1;
-            /// All that a revision defines.
+            /// All methods that a revision defines.
             pub const KNOWN: &[Method] = &[$(Method::$method),*];
 
-            /// The method of this name.
+            /// The method with this name.
             pub fn named(name: &str) -> Method {
                 match name { $($name => Method::$method,)* _ => Method::Other }
             }
 
-            /// What the revisions say of it; `None` for [`Method::Other`].
+            /// The definition of the method; `None` for [`Method::Other`].
             pub fn definition(self) -> Option<Definition> {
                 match self {
                     $(Method::$method => Some(Definition {
@@ -63,7 +62,7 @@ use Capability as C;
 const ALL: Revisions = Revisions::ALL;
 const LEGACY: Revisions = Revisions::LEGACY;
 const MODERN: Revisions = Revisions::MODERN;
-/// Tasks: in the core of 2025-11-25, an extension with 2026-07-28.
+/// Tasks are part of the core of 2025-11-25, and an extension of 2026-07-28.
 const TASKS: Revisions = Revisions::only(V2025_11_25);
 
 methods! {
@@ -105,9 +104,8 @@ methods! {
     SubscriptionsAcknowledged "notifications/subscriptions/acknowledged" MODERN, Server, None;
 }
 
-/// What the revisions say a request is; everything else that they define is a notification.
 impl Method {
-    /// Requests whose answers come in pages (server/utilities/pagination).
+    /// Requests whose results come in pages (server/utilities/pagination).
     pub const PAGED: &[Method] = &[
         Method::ToolsList,
         Method::PromptsList,
@@ -116,7 +114,7 @@ impl Method {
         Method::TasksList,
     ];
 
-    /// Whether its answers come in pages.
+    /// Whether its results come in pages.
     pub fn is_paged(self) -> bool {
         Method::PAGED.contains(&self)
     }
@@ -126,7 +124,8 @@ impl Method {
         self.definition().is_some_and(|method| method.name.starts_with("notifications/"))
     }
 
-    /// Whether the capability that allows it has to be declared in this revision. 2024-11-05 has no `completions`.
+    /// The capability that has to be declared for it in these revisions. 2024-11-05 has no
+    /// `completions` capability.
     pub fn gate(self, revisions: Revisions) -> Option<Capability> {
         let gate = self.definition()?.gate?;
         let ungated = gate == C::Completions && !revisions.within(Revisions::since(V2025_03_26));

@@ -1,452 +1,469 @@
-//! Operations: several messages that are one thing. A page after a page, a request sent again with what it asked for, a task and what is
-//! asked about it, a subscription and what it brings, a call with its progress and its cancellation, a call after one that failed.
+//! Operations: messages that belong to one thing.
 //!
-//! A message that carries something which only an earlier message can have given (a cursor, a state, a token) is linked to that
-//! message. Where two messages gave the same thing and neither was used, none is: a link is proven or it is not made. A retry after a
-//! failure is the exception, which no member proves: it is called likely.
-
-mod link;
+//! Examples: the pages of a list; a request that is sent again with the required input; a task and
+//! its polls; a subscription and its notifications; a call with its progress and cancellation.
+//!
+//! A message is linked to an earlier one if it carries a token (a cursor, a state, a task id) that
+//! only that message can have given. If two messages gave the same token and neither was used, no
+//! link is made: a link is proven, or it does not exist. The exception is the call of a tool soon
+//! after a failed one, which no member proves. It is called a likely retry.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ring::digest::SHA256;
 
-use super::facts::{self, Status, body};
-use super::message::{Message, MessageNumber};
+use super::content::{self, Status, body};
+use super::link::{Link, Why};
+use super::message::Message;
 use super::meta;
 use super::method::Method;
+use super::numbers::MessageNumber;
 use crate::capture::Time;
 use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::json::{Object, array, string};
 use crate::decode::jsonrpc::Kind;
 
-pub use link::{Link, Why};
-
-/// Requests that wait for their answer, and things given that wait for their use, of one session. Real sessions have tens; the
-/// oldest are forgotten, which costs a link.
+/// Open requests, and tokens not used so far, that are stored for one session. Real sessions have
+/// tens. The oldest are evicted, which costs a link.
 const OPEN: usize = 256;
 
-/// Progress tokens of answered requests, of one session: to tell progress that comes late from progress that comes before its request.
-const PROGRESSED: usize = 1_024;
+/// Progress tokens of answered requests, stored for one session. They distinguish progress that
+/// arrives after the response from progress that arrives before its request.
+const ANSWERED_PROGRESS: usize = 1_024;
 
-/// Elicitations that one error may require: a person goes through all of them.
-const REQUIRED: usize = 16;
+/// Elicitations that one error may require. A person goes through all of them.
+const ELICITATIONS: usize = 16;
 
-/// How long after a failure a call of the same tool counts as a retry: a model or a person has corrected the arguments within minutes.
-const RETRY: i64 = 5 * 60 * 1_000_000_000;
+/// Nanoseconds after a failure within which a call of the same tool counts as a retry: a model or a
+/// person corrects the arguments within minutes.
+const RETRY_TIME: i64 = 5 * 60 * 1_000_000_000;
 
-/// A text by its hash: cursors and states may have megabytes.
+/// A short form of a text, made by [`digest`]. Cursors and states may have megabytes.
 type Digest = [u8; DIGEST];
 
-/// Bytes of a digest.
+/// The length of a digest in bytes.
 const DIGEST: usize = 16;
 
-/// Something that one message gives and a later one uses.
+/// A value that one message gives and a later one uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Token {
-    /// `nextCursor` of a list.
+    /// The `nextCursor` of a list, with the method.
     Cursor(u8, Digest),
-    /// `requestState` of an answer that requires input to this method.
+    /// The `requestState` of a response that requires input, with the method.
     State(u8, Digest),
-    /// The request that requires input, without a state: its method and params.
+    /// A request that requires input and has no state: its method and params.
     Input(u8, Digest),
-    /// A task, by who keeps it.
+    /// A task, with the peer that runs it.
     Task(Direction, Digest),
-    /// `subscriptions/listen`, by its exchange and id.
+    /// A `subscriptions/listen` request: its exchange and id.
     Listen(Option<ExchangeNumber>, Digest),
-    /// `resources/subscribe`, by the URI.
+    /// A `resources/subscribe` request: its URI.
     Resource(Digest),
-    /// A call that failed, by the tool.
+    /// A failed call: its tool.
     Failure(Digest),
-    /// An elicitation by URL, by its id.
+    /// The id of an elicitation by URL.
     Elicitation(Digest),
-    /// The progress token of a request that became a task, by who gave it.
+    /// The progress token of a request that became a task, with the sender of the request.
     Progress(Direction, Digest),
 }
 
-/// Who gave a token.
+/// The message that gave a token.
 #[derive(Clone, Copy, Debug)]
-struct Given {
+struct TokenOrigin {
     operation: MessageNumber,
     by: MessageNumber,
     time: Time,
-    /// Others gave the same, and none was used: it proves nothing.
+    /// Whether another message gave the same token before it was used. Then the
+    /// token proves nothing.
     ambiguous: bool,
 }
 
-/// A request that waits for its answer.
+/// A request without a response so far, with the values that later messages may name.
 #[derive(Debug)]
-struct Asked {
+struct LinkableRequest {
     method: Method,
     operation: MessageNumber,
     sender: Direction,
     exchange: Option<ExchangeNumber>,
     id: Digest,
-    /// `_meta.progressToken`.
+    /// Its `_meta.progressToken`.
     progress: Option<Digest>,
-    /// Whether another message went on with it already.
+    /// Whether a later message was linked to it already.
     has_more: bool,
-    /// What it would be known by if it were sent again with input.
-    again: Option<Digest>,
-    /// What it gave, to be taken back when it fails or ends.
+    /// The digest of its params, if it may be sent again with input.
+    repeatable: Option<Digest>,
+    /// The token that the request itself gave. It is withdrawn when the request fails or ends.
     token: Option<Token>,
 }
 
 /// The operations of one session.
 #[derive(Debug, Default)]
 pub struct Operations {
-    asked: BTreeMap<MessageNumber, Asked>,
-    given: BTreeMap<Token, Given>,
-    /// Tokens by the message that gave them first.
+    requests: BTreeMap<MessageNumber, LinkableRequest>,
+    tokens: BTreeMap<Token, TokenOrigin>,
+    /// Tokens by the message that gave them first, to evict the oldest.
     by_age: BTreeSet<(MessageNumber, Token)>,
-    /// Progress tokens of requests that were answered, with who gave them.
-    progressed: BTreeSet<(Direction, Digest)>,
+    /// Progress tokens of answered requests, with the senders of the requests.
+    answered_progress: BTreeSet<(Direction, Digest)>,
 }
 
 impl Operations {
-    /// What ties a message to an earlier one of the session; `None` where nothing does, or two messages might. Messages are shown in
-    /// order, each once, paired already. `is_shared`: several clients may use the session, who know nothing of each other's ids.
+    /// Adds a message and returns its link to an earlier message of the session. `None` where
+    /// nothing links it, or where two messages might be meant.
+    ///
+    /// Each message is given once, in order, after pairing. `is_shared`: several clients may use
+    /// the session, and they choose ids independently.
     pub fn link(&mut self, message: &Message, is_shared: bool) -> Option<Link> {
-        // What is delivered again gives and uses nothing new.
+        // A redelivered message gives and uses nothing new.
         if message.redelivered {
             return None;
         }
         let link = match message.kind {
-            Kind::Request => self.request(message),
+            Kind::Request => self.link_request(message),
             Kind::Notification => {
                 let params = body(message);
                 let method = Method::named(message.method.as_deref()?);
                 match method {
-                    Method::Progress => self.progress(message, &params, is_shared),
-                    Method::Cancelled => self.cancelled(message, &params, is_shared),
-                    _ => self.noticed(message, method, &params).map(|(given, why)| given.link(why)),
+                    Method::Progress => self.link_progress(message, &params, is_shared),
+                    Method::Cancelled => self.link_cancellation(message, &params, is_shared),
+                    _ => self.named_token(message, method, &params).map(|(origin, why)| origin.link(why)),
                 }
             }
-            Kind::Response | Kind::Error => self.answer(message),
+            Kind::Response | Kind::Error => self.link_response(message),
             Kind::Invalid => None,
         };
-        if let Some(first) = link.and_then(|link| self.asked.get_mut(&link.operation)) {
+        if let Some(first) = link.and_then(|link| self.requests.get_mut(&link.operation)) {
             first.has_more = true;
         }
         link
     }
 
-    fn request(&mut self, message: &Message) -> Option<Link> {
+    fn link_request(&mut self, message: &Message) -> Option<Link> {
         let method = Method::named(message.method.as_deref().unwrap_or_default());
         let params = body(message);
-        let link = match message.copies.and_then(|original| self.redirected(original)) {
+        let link = match message.copies.and_then(|original| self.link_copy(original)) {
             Some(link) => Some(link),
-            None => self.continues(message, method, &params).map(|(given, why)| given.link(why)),
+            None => self.used_token(message, method, &params).map(|(origin, why)| origin.link(why)),
         };
         let operation = link.map_or(message.number, |link| link.operation);
         let token = match method {
-            Method::SubscriptionsListen => message.id.as_deref().map(|id| Token::Listen(message.exchange, hash(id))),
-            Method::ResourcesSubscribe => params.get("uri").map(|uri| Token::Resource(hash_value(uri))),
-            Method::ElicitationCreate => params.get("elicitationId").map(|id| Token::Elicitation(hash_value(id))),
+            Method::SubscriptionsListen => message.id.as_deref().map(|id| Token::Listen(message.exchange, digest(id))),
+            Method::ResourcesSubscribe => params.get("uri").map(|uri| Token::Resource(digest_value(uri))),
+            Method::ElicitationCreate => params.get("elicitationId").map(|id| Token::Elicitation(digest_value(id))),
             _ => None,
         };
         if let Some(token) = token {
-            self.give(token, operation, message);
+            self.store_token(token, operation, message);
         }
-        // Only requests of the stateless era can be told to come again.
+        // Only a request of the stateless era can be answered with a demand for input.
         let meta = params.object("_meta");
-        let again = meta.get(meta::VERSION).is_some().then(|| again(&params));
-        if self.asked.len() >= OPEN {
-            self.asked.pop_first();
+        let repeatable = meta.get(meta::VERSION).is_some().then(|| params_digest(&params));
+        if self.requests.len() >= OPEN {
+            self.requests.pop_first();
         }
-        let asked = Asked {
+        let request = LinkableRequest {
             method,
             operation,
             sender: message.direction,
             exchange: message.exchange,
-            id: message.id.as_deref().map(hash_typed).unwrap_or_default(),
-            progress: meta.get("progressToken").map(hash_typed),
+            id: message.id.as_deref().map(digest_typed).unwrap_or_default(),
+            progress: meta.get("progressToken").map(digest_typed),
             has_more: false,
-            again,
+            repeatable,
             token,
         };
-        self.asked.insert(message.number, asked);
+        self.requests.insert(message.number, request);
         link
     }
 
-    /// The only open request of this side that fits; of several the only one that the same exchange carried. Where several clients
-    /// share a session, that alone tells whose it is.
-    fn only(
+    /// The only open request of `sender` that matches: in this exchange, or else in the whole
+    /// session. If several clients share the session, a message with an exchange matches
+    /// only in its exchange.
+    fn only_match(
         &self,
         sender: Direction,
         exchange: Option<ExchangeNumber>,
         is_shared: bool,
-        fits: impl Fn(&Asked) -> bool,
+        fits: impl Fn(&LinkableRequest) -> bool,
     ) -> Option<(MessageNumber, MessageNumber)> {
-        let only = |here: bool| {
-            let is_it = |asked: &Asked| asked.sender == sender && fits(asked) && (!here || asked.exchange == exchange);
-            let mut fitting = self.asked.iter().filter(|(_, asked)| is_it(asked));
-            let (number, asked) = fitting.next()?;
-            fitting.next().is_none().then_some((*number, asked.operation))
+        let only_match = |same_exchange: bool| {
+            let is_it = |request: &LinkableRequest| {
+                request.sender == sender && fits(request) && (!same_exchange || request.exchange == exchange)
+            };
+            let mut fitting = self.requests.iter().filter(|(_, request)| is_it(request));
+            let (number, request) = fitting.next()?;
+            fitting.next().is_none().then_some((*number, request.operation))
         };
-        let here = exchange.and_then(|_| only(true));
-        here.or_else(|| only(false).filter(|_| exchange.is_none() || !is_shared))
+        let in_exchange = exchange.and_then(|_| only_match(true));
+        in_exchange.or_else(|| only_match(false).filter(|_| exchange.is_none() || !is_shared))
     }
 
-    /// The request whose progress a notification tells.
-    fn progress(&self, message: &Message, params: &Object<'_>, is_shared: bool) -> Option<Link> {
-        let token = hash_typed(params.get("progressToken")?);
-        let asker = message.direction.reversed();
-        let fits = |asked: &Asked| asked.progress == Some(token);
-        if let Some((previous, operation)) = self.only(asker, message.exchange, is_shared, fits) {
+    /// The link of a progress notification to its request.
+    fn link_progress(&self, message: &Message, params: &Object<'_>, is_shared: bool) -> Option<Link> {
+        let token = digest_typed(params.get("progressToken")?);
+        let requester = message.direction.reversed();
+        let fits = |request: &LinkableRequest| request.progress == Some(token);
+        if let Some((previous, operation)) = self.only_match(requester, message.exchange, is_shared, fits) {
             return Some(Link { operation, previous, why: Why::Progress });
         }
-        // "the progressToken provided in the original request remains valid … until the task reaches a terminal status" (2025-11-25).
-        let is_open = self.asked.values().any(|asked| asked.sender == asker && fits(asked));
-        let given = self.get(Token::Progress(asker, token)).filter(|_| !is_open)?;
-        Some(given.link(Why::Progress))
+        // "the progressToken provided in the original request remains valid … until the task
+        // reaches a terminal status" (2025-11-25).
+        let is_open = self.requests.values().any(|request| request.sender == requester && fits(request));
+        let origin = self.token_origin(Token::Progress(requester, token)).filter(|_| !is_open)?;
+        Some(origin.link(Why::Progress))
     }
 
-    /// Whether a request of this side gave a progress token, as far as that is remembered.
-    pub fn knows_progress(&self, asker: Direction, token: &str) -> bool {
-        let token = hash_typed(token);
-        let gave = |asked: &Asked| asked.sender == asker && asked.progress == Some(token);
-        self.progressed.contains(&(asker, token)) || self.asked.len() >= OPEN || self.asked.values().any(gave)
+    /// Whether a request of `sender` may have given this progress token. True also when older
+    /// requests were evicted.
+    pub fn may_have_progress_token(&self, requester: Direction, token: &str) -> bool {
+        let token = digest_typed(token);
+        let gave = |request: &LinkableRequest| request.sender == requester && request.progress == Some(token);
+        self.answered_progress.contains(&(requester, token))
+            || self.requests.len() >= OPEN
+            || self.requests.values().any(gave)
     }
 
-    /// The request that a notification cancels.
-    fn cancelled(&self, message: &Message, params: &Object<'_>, is_shared: bool) -> Option<Link> {
-        let id = hash_typed(params.get("requestId")?);
+    /// The link of a cancellation to its request.
+    fn link_cancellation(&self, message: &Message, params: &Object<'_>, is_shared: bool) -> Option<Link> {
+        let id = digest_typed(params.get("requestId")?);
         let from_client = message.direction == Direction::ClientToServer;
-        let by = |sender, exchange| self.only(sender, exchange, is_shared, |asked| asked.id == id);
-        // Over HTTP a cancellation comes in an exchange of its own. From 2026-07-28 on servers end what a client asked for, on its stream.
+        let by = |sender, exchange| self.only_match(sender, exchange, is_shared, |request| request.id == id);
+        // Over HTTP a client's cancellation has an exchange of its own. From 2026-07-28 on a server
+        // ends a subscription of the client, on the stream of the subscription.
         let found = match from_client {
             true => by(Direction::ClientToServer, message.exchange),
             false => by(Direction::ServerToClient, None).filter(|_| !is_shared).or_else(|| {
-                let listens = |asked: &Asked| asked.id == id && asked.method == Method::SubscriptionsListen;
-                self.only(Direction::ClientToServer, message.exchange, is_shared, listens)
+                let listens =
+                    |request: &LinkableRequest| request.id == id && request.method == Method::SubscriptionsListen;
+                self.only_match(Direction::ClientToServer, message.exchange, is_shared, listens)
             }),
         };
         let (previous, operation) = found?;
         Some(Link { operation, previous, why: Why::Cancel })
     }
 
-    /// A copy takes the place of the request that was redirected.
-    fn redirected(&mut self, original: MessageNumber) -> Option<Link> {
-        let asked = self.asked.remove(&original)?;
-        if let Some(token) = asked.token {
-            self.take(token);
+    /// The link of a copy to the request that was redirected. The copy replaces that request.
+    fn link_copy(&mut self, original: MessageNumber) -> Option<Link> {
+        let request = self.requests.remove(&original)?;
+        if let Some(token) = request.token {
+            self.use_token(token);
         }
-        Some(Link { operation: asked.operation, previous: original, why: Why::Redirect })
+        Some(Link { operation: request.operation, previous: original, why: Why::Redirect })
     }
 
-    /// What a request uses.
-    fn continues(&mut self, message: &Message, method: Method, params: &Object<'_>) -> Option<(Given, Why)> {
+    /// The token that a request uses, and the reason of the link.
+    fn used_token(&mut self, message: &Message, method: Method, params: &Object<'_>) -> Option<(TokenOrigin, Why)> {
         let kind = method as u8;
         let found = match params.get("requestState") {
             // "clients MUST echo back the exact value" (basic/patterns/mrtr).
-            Some(state) => (self.take(Token::State(kind, hash_value(state))), Why::RequestState),
+            Some(state) => (self.use_token(Token::State(kind, digest_value(state))), Why::RequestState),
             None if params.get("inputResponses").is_some() => {
-                (self.take(Token::Input(kind, again(params))), Why::InputResponses)
+                (self.use_token(Token::Input(kind, params_digest(params))), Why::InputResponses)
             }
             None => (None, Why::RequestState),
         };
-        if let (Some(given), why) = found {
-            return Some((given, why));
+        if let (Some(origin), why) = found {
+            return Some((origin, why));
         }
         match method {
             _ if method.is_paged() => {
-                let cursor = hash_value(params.get("cursor")?);
-                self.take(Token::Cursor(kind, cursor)).map(|given| (given, Why::Cursor))
+                let cursor = digest_value(params.get("cursor")?);
+                self.use_token(Token::Cursor(kind, cursor)).map(|origin| (origin, Why::Cursor))
             }
             Method::TasksGet | Method::TasksResult | Method::TasksCancel | Method::TasksUpdate => {
-                // Whoever was asked to do it keeps the task.
-                let keeper = match message.direction {
-                    Direction::ClientToServer => Direction::ServerToClient,
-                    Direction::ServerToClient => Direction::ClientToServer,
-                };
-                let task = hash_value(params.get("taskId")?);
-                self.get(Token::Task(keeper, task)).map(|given| (given, Why::Task))
+                // The receiver of the request that created the task runs the task.
+                let task = digest_value(params.get("taskId")?);
+                self.token_origin(Token::Task(message.direction.reversed(), task)).map(|origin| (origin, Why::Task))
             }
             Method::ResourcesUnsubscribe => {
-                let uri = hash_value(params.get("uri")?);
-                self.take(Token::Resource(uri)).map(|given| (given, Why::Subscription))
+                let uri = digest_value(params.get("uri")?);
+                self.use_token(Token::Resource(uri)).map(|origin| (origin, Why::Subscription))
             }
             Method::ToolsCall => {
-                let failure = Token::Failure(hash(message.tool.as_deref()?));
-                let soon = |given: &Given| (0..=RETRY).contains(&message.time.since(given.time));
-                self.get(failure).filter(soon)?;
-                self.take(failure).map(|given| (given, Why::Retry))
+                let failure = Token::Failure(digest(message.tool.as_deref()?));
+                let soon = |origin: &TokenOrigin| (0..=RETRY_TIME).contains(&message.time.since(origin.time));
+                self.token_origin(failure).filter(soon)?;
+                self.use_token(failure).map(|origin| (origin, Why::Retry))
             }
-            _ => self.noticed(message, method, params),
+            _ => self.named_token(message, method, params),
         }
     }
 
-    /// What a notification, or a request that is sent in the course of another, names.
-    fn noticed(&self, message: &Message, method: Method, params: &Object<'_>) -> Option<(Given, Why)> {
-        let named = |name: &str| params.get(name).map(hash_value);
+    /// The token that a notification names, or a request that is sent in the course of another.
+    fn named_token(&self, message: &Message, method: Method, params: &Object<'_>) -> Option<(TokenOrigin, Why)> {
+        let named = |name: &str| params.get(name).map(digest_value);
         let meta = params.object("_meta");
         match method {
             Method::TasksStatus | Method::TasksNotification => {
-                return Some((self.get(Token::Task(message.direction, named("taskId")?))?, Why::Task));
+                return Some((self.token_origin(Token::Task(message.direction, named("taskId")?))?, Why::Task));
             }
             Method::ElicitationComplete => {
-                return Some((self.get(Token::Elicitation(named("elicitationId")?))?, Why::Elicitation));
+                return Some((self.token_origin(Token::Elicitation(named("elicitationId")?))?, Why::Elicitation));
             }
             Method::ResourcesUpdated if meta.is_empty() => {
-                return Some((self.get(Token::Resource(named("uri")?))?, Why::Subscription));
+                return Some((self.token_origin(Token::Resource(named("uri")?))?, Why::Subscription));
             }
             _ => {}
         }
         if let Some(id) = meta.get(meta::SUBSCRIPTION) {
-            // "subscriptionId": the JSON-RPC id of the request that opened the stream, on whose stream it comes.
-            return Some((self.get(Token::Listen(message.exchange, hash(id)))?, Why::Subscription));
+            // The subscription id is the JSON-RPC id of the request that opened the stream.
+            return Some((self.token_origin(Token::Listen(message.exchange, digest(id)))?, Why::Subscription));
         }
-        let task = meta.object(meta::RELATED_TASK).get("taskId").map(hash_value)?;
+        let task = meta.object(meta::RELATED_TASK).get("taskId").map(digest_value)?;
         let both = [Direction::ClientToServer, Direction::ServerToClient];
-        let mut kept = both.into_iter().filter_map(|keeper| self.given.get(&Token::Task(keeper, task)));
-        match (kept.next(), kept.next()) {
-            (Some(given), None) if !given.ambiguous => Some((*given, Why::Task)),
+        let mut origins = both.into_iter().filter_map(|runner| self.tokens.get(&Token::Task(runner, task)));
+        match (origins.next(), origins.next()) {
+            (Some(origin), None) if !origin.ambiguous => Some((*origin, Why::Task)),
             _ => None,
         }
     }
 
-    fn answer(&mut self, message: &Message) -> Option<Link> {
+    fn link_response(&mut self, message: &Message) -> Option<Link> {
         let number = message.answers?;
-        let asked = self.asked.remove(&number)?;
-        if let Some(token) = asked.progress {
-            if self.progressed.len() >= PROGRESSED {
-                self.progressed.clear();
+        let request = self.requests.remove(&number)?;
+        if let Some(token) = request.progress {
+            if self.answered_progress.len() >= ANSWERED_PROGRESS {
+                self.answered_progress.clear();
             }
-            self.progressed.insert((asked.sender, token));
+            self.answered_progress.insert((request.sender, token));
         }
-        // A stream of changes ends with its answer; a subscription that was refused brings nothing.
-        if let Some(token) = asked.token
+        // A `subscriptions/listen` stream ends with its response. A subscription that was refused
+        // brings nothing.
+        if let Some(token) = request.token
             && (message.kind == Kind::Error || matches!(token, Token::Listen(..)))
         {
-            self.take(token);
+            self.use_token(token);
         }
-        for token in gives(message, &asked) {
-            self.give(token, asked.operation, message);
-            if let (Token::Task(..), Some(progress)) = (token, asked.progress) {
-                self.give(Token::Progress(asked.sender, progress), asked.operation, message);
+        for token in tokens_of_response(message, &request) {
+            self.store_token(token, request.operation, message);
+            if let (Token::Task(..), Some(progress)) = (token, request.progress) {
+                self.store_token(Token::Progress(request.sender, progress), request.operation, message);
             }
         }
-        let is_one_of_more = asked.has_more || asked.operation != number;
-        is_one_of_more.then_some(Link { operation: asked.operation, previous: number, why: Why::Answer })
+        let is_one_of_more = request.has_more || request.operation != number;
+        is_one_of_more.then_some(Link { operation: request.operation, previous: number, why: Why::Answer })
     }
 
-    fn give(&mut self, token: Token, operation: MessageNumber, message: &Message) {
-        let given = Given { operation, by: message.number, time: message.time, ambiguous: false };
-        let stale = |known: &Given| matches!(token, Token::Failure(_)) && message.time.since(known.time) > RETRY;
-        match self.given.get_mut(&token) {
-            Some(known) if !stale(known) => return known.ambiguous = true,
-            Some(known) => {
-                self.by_age.remove(&(known.by, token));
-                *known = given;
+    fn store_token(&mut self, token: Token, operation: MessageNumber, message: &Message) {
+        let origin = TokenOrigin { operation, by: message.number, time: message.time, ambiguous: false };
+        let stale =
+            |earlier: &TokenOrigin| matches!(token, Token::Failure(_)) && message.time.since(earlier.time) > RETRY_TIME;
+        match self.tokens.get_mut(&token) {
+            Some(earlier) if !stale(earlier) => return earlier.ambiguous = true,
+            Some(earlier) => {
+                self.by_age.remove(&(earlier.by, token));
+                *earlier = origin;
             }
-            None => drop(self.given.insert(token, given)),
+            None => drop(self.tokens.insert(token, origin)),
         }
         self.by_age.insert((message.number, token));
         if self.by_age.len() > OPEN
             && let Some((_, oldest)) = self.by_age.pop_first()
         {
-            self.given.remove(&oldest);
+            self.tokens.remove(&oldest);
         }
     }
 
-    fn get(&self, token: Token) -> Option<Given> {
-        self.given.get(&token).filter(|given| !given.ambiguous).copied()
+    fn token_origin(&self, token: Token) -> Option<TokenOrigin> {
+        self.tokens.get(&token).filter(|origin| !origin.ambiguous).copied()
     }
 
-    /// The same, once.
-    fn take(&mut self, token: Token) -> Option<Given> {
-        let given = self.get(token)?;
-        self.given.remove(&token);
-        self.by_age.remove(&(given.by, token));
-        Some(given)
+    /// Removes a token and returns the message that gave it.
+    fn use_token(&mut self, token: Token) -> Option<TokenOrigin> {
+        let origin = self.token_origin(token)?;
+        self.tokens.remove(&token);
+        self.by_age.remove(&(origin.by, token));
+        Some(origin)
     }
 }
 
-impl Given {
+impl TokenOrigin {
     fn link(&self, why: Why) -> Link {
         Link { operation: self.operation, previous: self.by, why }
     }
 }
 
-/// What an answer gives.
-fn gives(message: &Message, asked: &Asked) -> Vec<Token> {
-    let failure = || message.tool.as_deref().map(|tool| Token::Failure(hash(tool)));
+/// The tokens that a response gives.
+fn tokens_of_response(message: &Message, request: &LinkableRequest) -> Vec<Token> {
+    let failure = || message.tool.as_deref().map(|tool| Token::Failure(digest(tool)));
     if message.kind == Kind::Error {
-        // URLElicitationRequiredError (2025-11-25 client/elicitation): what has to be done before the call comes again.
+        // URLElicitationRequiredError (2025-11-25 client/elicitation) lists what the user has to do
+        // before the call is repeated.
         let error = body(message);
         let required = match error.get("code") {
-            Some("-32042") => error.object("data").get("elicitations").map(|listed| array(listed, REQUIRED)),
+            Some("-32042") => error.object("data").get("elicitations").map(|listed| array(listed, ELICITATIONS)),
             _ => None,
         };
-        let id = |one: &str| Some(Token::Elicitation(hash_value(Object::read(one).get("elicitationId")?)));
+        let id = |one: &str| Some(Token::Elicitation(digest_value(Object::read(one).get("elicitationId")?)));
         return required.unwrap_or_default().into_iter().filter_map(id).chain(failure()).collect();
     }
-    let has_failed = asked.method == Method::ToolsCall && facts::status(message) == Some(Status::ToolError);
-    continued(message, asked).or_else(|| failure().filter(|_| has_failed)).into_iter().collect()
+    let has_failed = request.method == Method::ToolsCall && content::status(message) == Some(Status::ToolError);
+    continuation_token(message, request).or_else(|| failure().filter(|_| has_failed)).into_iter().collect()
 }
 
-/// What a result says that the call goes on with.
-fn continued(message: &Message, asked: &Asked) -> Option<Token> {
-    let (kind, result) = (asked.method as u8, body(message));
-    if asked.method.is_paged() {
+/// The token with which a later request continues, from a result.
+fn continuation_token(message: &Message, request: &LinkableRequest) -> Option<Token> {
+    let (kind, result) = (request.method as u8, body(message));
+    if request.method.is_paged() {
         // "A missing nextCursor means that there are no more results"; null is no cursor.
         let next = result.get("nextCursor")?;
-        return (next != "null").then(|| Token::Cursor(kind, hash_value(next)));
+        return (next != "null").then(|| Token::Cursor(kind, digest_value(next)));
     }
     match result.text("resultType").as_deref() {
         Some("input_required") => match result.get("requestState") {
-            Some(state) => Some(Token::State(kind, hash_value(state))),
-            None => asked.again.map(|again| Token::Input(kind, again)),
+            Some(state) => Some(Token::State(kind, digest_value(state))),
+            None => request.repeatable.map(|params| Token::Input(kind, params)),
         },
-        // 2026-07-28 has the task's members in the result itself, 2025-11-25 in `task`.
-        Some("task") => Some(Token::Task(message.direction, hash_value(result.get("taskId")?))),
-        _ => match asked.method {
+        // The members of a task are in the result itself (2026-07-28), or in its member `task`
+        // (2025-11-25).
+        Some("task") => Some(Token::Task(message.direction, digest_value(result.get("taskId")?))),
+        _ => match request.method {
             Method::TasksGet | Method::TasksResult | Method::TasksCancel | Method::TasksUpdate => None,
-            _ => Some(Token::Task(message.direction, hash_value(result.object("task").get("taskId")?))),
+            _ => Some(Token::Task(message.direction, digest_value(result.object("task").get("taskId")?))),
         },
     }
 }
 
-/// Of a short text, as nearly all ids are, its own bytes; the last byte is its length, or [`DIGEST`] for one that is hashed.
-fn hash(text: &str) -> Digest {
-    let mut digest = Digest::default();
+/// The digest of a text: its own bytes and their number if it is shorter than [`DIGEST`], otherwise
+/// the start of its SHA-256 with [`DIGEST`] as the last byte. Nearly all ids are short.
+fn digest(text: &str) -> Digest {
+    let mut short = Digest::default();
     match text.len() {
         length @ ..DIGEST => {
-            digest[..length].copy_from_slice(text.as_bytes());
-            digest[DIGEST - 1] = length as u8;
+            short[..length].copy_from_slice(text.as_bytes());
+            short[DIGEST - 1] = length as u8;
         }
         _ => {
-            digest.copy_from_slice(&ring::digest::digest(&SHA256, text.as_bytes()).as_ref()[..DIGEST]);
-            digest[DIGEST - 1] = DIGEST as u8;
+            short.copy_from_slice(&ring::digest::digest(&SHA256, text.as_bytes()).as_ref()[..DIGEST]);
+            short[DIGEST - 1] = DIGEST as u8;
         }
     }
-    digest
+    short
 }
 
-/// The hash of what a JSON string says, however it is escaped; of any other value as it was sent.
-fn hash_value(json: &str) -> Digest {
-    string(json).map_or_else(|| hash(json), |said| hash(&said))
+/// The digest of the content of a JSON string, whatever its escapes; of any other value as sent.
+fn digest_value(json: &str) -> Digest {
+    string(json).map_or_else(|| digest(json), |text| digest(&text))
 }
 
-/// The same for values whose type counts: ids and tokens are strings or numbers, and `1` is not `"1"`.
-fn hash_typed(json: &str) -> Digest {
-    string(json).map_or_else(|| hash(json), |said| hash(&format!("\"{said}")))
+/// As [`digest_value`], but `1` and `"1"` differ: ids and tokens are strings or numbers.
+fn digest_typed(json: &str) -> Digest {
+    string(json).map_or_else(|| digest(json), |text| digest(&format!("\"{text}")))
 }
 
-/// The hash of a request's params but for what may change when it comes again.
-fn again(params: &Object<'_>) -> Digest {
-    let mut kept: Vec<(&str, &str)> = params
+/// The digest of a request's params without the members that may change when it is sent again.
+fn params_digest(params: &Object<'_>) -> Digest {
+    let mut members: Vec<(&str, &str)> = params
         .iter()
         .filter(|(name, _)| !matches!(*name, "\"_meta\"" | "\"inputResponses\"" | "\"requestState\""))
         .collect();
-    kept.sort_unstable();
+    members.sort_unstable();
     let mut text = String::new();
-    for (name, value) in kept {
+    for (name, value) in members {
         text.extend([name, ":", value, ","]);
     }
-    hash(&text)
+    digest(&text)
 }
 
 #[cfg(test)]

@@ -1,118 +1,120 @@
-//! Which answer belongs to which request (JSON-RPC 2.0 section 4 and 5; MCP basic/index "Messages").
+//! Pairing of responses with requests (JSON-RPC 2.0 sections 4 and 5; MCP basic/index "Messages").
 //!
-//! A request is known by its sender and its typed id within a session: both sides number from 0 or 1 on their own. Ids are reused, and stateless
-//! servers see the same id from many clients at once; so where an answer comes back in the HTTP exchange of its request, the exchange decides. **No
-//! pairing is made on a guess**: where two requests fit, none is chosen.
+//! Within a session a request is identified by its sender and its typed id, because both peers
+//! count from 0 or 1. Ids are reused, and a server without sessions sees the same id from many
+//! clients. Therefore the exchange decides where a response travels in the HTTP exchange of its
+//! request.
+//!
+//! **No pairing is made on a guess**: where two requests match, none is chosen.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::message::MessageNumber;
+use super::numbers::MessageNumber;
 use crate::capture::Time;
 use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;
 
-/// A request that waits for its answer.
+/// A request without a response so far.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Pending {
-    /// Its number.
     pub number: MessageNumber,
-    /// When it was complete.
+    /// The time when its last byte was captured.
     pub time: Time,
-    /// Its method.
     pub method: Option<Arc<str>>,
-    /// The tool that it calls.
     pub tool: Option<Arc<str>>,
-    /// The exchange that carried it.
     pub exchange: Option<ExchangeNumber>,
-    /// Its sender asked to cancel it.
+    /// Whether its sender cancelled it.
     pub cancelled: bool,
 }
 
-/// Where an answer looks for its request.
+/// The place in which a response looks for its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Anywhere in the session (pipes; the client's answers; streams of a stateful session), preferring this exchange.
+    /// The whole session: pipes, responses of clients, and streams of a session with an id. A
+    /// request in the given exchange is preferred.
     Session(Option<ExchangeNumber>),
-    /// Only in this exchange: there is no other link between the two (stateless servers).
+    /// Only this exchange. Servers without sessions give no other evidence.
     Exchange(ExchangeNumber),
-    /// Nowhere: what was asked was not captured, so nothing that was is it.
-    Unseen,
+    /// Nowhere: the request in this exchange was not captured, so no captured request is the one.
+    NotCaptured,
 }
 
-/// What became of an answer.
+/// The result of pairing one response.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Answered {
-    /// It answers this request.
+pub enum PairingResult {
+    /// The response answers this request.
     Request(Pending),
-    /// No request of the other side has this id.
+    /// The other peer sent no request with this id.
     Unknown,
-    /// Its request was not captured.
-    Unseen,
-    /// The request with this id was answered before.
-    Again,
+    /// The request was not captured.
+    NotCaptured,
+    /// The request with this id already has a response.
+    AlreadyAnswered,
     /// Several requests with this id are open.
     Ambiguous,
 }
 
 /// A sender and a typed id.
-type Key = (Direction, Id);
+type SenderAndId = (Direction, TypedId);
 
-/// An id in a form in which equal ids are equal: `1`, `1.0` and `"1"` stay three.
+/// An id in a form in which equal ids compare equal. `1`, `1.0` and `"1"` differ.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Id {
-    /// Digits without a leading zero, which nearly all ids are.
+enum TypedId {
+    /// Digits without a leading zero. Nearly all ids are of this form.
     Number(u64),
-    /// A string, unescaped.
+    /// The content of a string, unescaped.
     Text(Box<str>),
-    /// Anything else as sent.
+    /// Any other JSON text, as sent.
     Other(Box<str>),
 }
 
 /// The open requests of a session.
 #[derive(Debug, Default)]
 pub struct Pairing {
-    open: FxHashMap<Key, Vec<Pending>>,
-    /// Keys in order of opening, to forget the oldest; entries may be stale.
-    order: VecDeque<Key>,
+    open: FxHashMap<SenderAndId, Vec<Pending>>,
+    /// Keys in the order of the requests, oldest first, to evict the oldest. Keys of answered
+    /// requests are removed later.
+    order: VecDeque<SenderAndId>,
     count: usize,
-    answered: FxHashSet<Key>,
+    answered: FxHashSet<SenderAndId>,
 }
 
 impl Pairing {
-    /// Requests that wait for their answer.
+    /// The number of requests without a response.
     pub fn open(&self) -> usize {
         self.count
     }
 
-    /// Those requests, in order of their numbers.
+    /// The requests without a response, in order of their numbers.
     pub fn pending(&self) -> Vec<&Pending> {
         let mut pending: Vec<&Pending> = self.open.values().flatten().collect();
         pending.sort_by_key(|pending| pending.number);
         pending
     }
 
-    /// Whether `sender` waits for the answer to a request with this id.
+    /// Whether a request of `sender` with this id has no response yet.
     pub fn awaits(&self, sender: Direction, id: &str) -> bool {
-        self.open.contains_key(&(sender, typed(id)))
+        self.open.contains_key(&(sender, typed_id(id)))
     }
 
-    /// Whether a request of `sender` with this id waits for its answer, or was answered lately.
-    pub fn knows(&self, sender: Direction, id: &str) -> bool {
-        let key = (sender, typed(id));
+    /// Whether a request of `sender` with this id is open, or was answered recently.
+    pub fn is_open_or_answered(&self, sender: Direction, id: &str) -> bool {
+        let key = (sender, typed_id(id));
         self.open.contains_key(&key) || self.answered.contains(&key)
     }
 
-    /// Whether a request that this exchange carried waits for its answer.
+    /// Whether a request that this exchange carried has no response yet.
     pub fn awaits_in(&self, exchange: ExchangeNumber) -> bool {
         self.open.values().flatten().any(|pending| pending.exchange == Some(exchange))
     }
 
-    /// A request was sent. Beyond `limit` open ones the oldest is forgotten. Says whether the id was in flight already.
-    pub fn request(&mut self, sender: Direction, id: &str, pending: Pending, limit: usize) -> bool {
-        let key = (sender, typed(id));
+    /// Adds a request. Above `limit` open requests the oldest is evicted. Returns whether a request
+    /// with this id was in flight already.
+    pub fn add_request(&mut self, sender: Direction, id: &str, pending: Pending, limit: usize) -> bool {
+        let key = (sender, typed_id(id));
         self.answered.remove(&key);
         let same = self.open.entry(key.clone()).or_default();
         let in_flight = same.iter().any(|earlier| !earlier.cancelled);
@@ -124,31 +126,32 @@ impl Pairing {
             self.take(&oldest, 0);
         }
         if self.order.len() > 2 * self.count + 64 {
-            self.forget_answered();
+            self.drop_answered_keys();
         }
         in_flight
     }
 
-    /// An answer was sent by `sender`.
-    pub fn answer(&mut self, sender: Direction, id: &str, scope: Scope, limit: usize) -> Answered {
-        let key = (sender.reversed(), typed(id));
+    /// Finds and removes the request that a response of `sender` answers. `limit` bounds the stored
+    /// ids of answered requests.
+    pub fn take_request(&mut self, sender: Direction, id: &str, scope: Scope, limit: usize) -> PairingResult {
+        let key = (sender.reversed(), typed_id(id));
         let same = self.open.get(&key).map(Vec::as_slice).unwrap_or_default();
         let exchange = match scope {
             Scope::Exchange(exchange) => Some(exchange),
             Scope::Session(exchange) => exchange,
-            Scope::Unseen => return Answered::Unseen,
+            Scope::NotCaptured => return PairingResult::NotCaptured,
         };
         let in_exchange = |pending: &Pending| exchange.is_some() && pending.exchange == exchange;
         let position = match (same.iter().position(in_exchange), scope) {
             (Some(position), _) => Some(position),
-            (None, Scope::Exchange(_) | Scope::Unseen) => None,
+            (None, Scope::Exchange(_) | Scope::NotCaptured) => None,
             (None, Scope::Session(_)) => match same {
                 [] => None,
                 [_] => Some(0),
                 several => {
                     let live = |pending: &Pending| !pending.cancelled;
                     if several.iter().filter(|pending| live(pending)).count() != 1 {
-                        return Answered::Ambiguous;
+                        return PairingResult::Ambiguous;
                     }
                     several.iter().position(live)
                 }
@@ -160,22 +163,23 @@ impl Pairing {
                     self.answered.clear();
                 }
                 self.answered.insert(key);
-                Answered::Request(pending)
+                PairingResult::Request(pending)
             }
-            None if self.answered.contains(&key) => Answered::Again,
-            None => Answered::Unknown,
+            None if self.answered.contains(&key) => PairingResult::AlreadyAnswered,
+            None => PairingResult::Unknown,
         }
     }
 
-    /// `sender` asked to cancel its request.
+    /// Marks the request of `sender` with this id as cancelled.
     pub fn cancel(&mut self, sender: Direction, id: &str) {
-        if let Some(pending) = self.open.get_mut(&(sender, typed(id))).and_then(|same| same.last_mut()) {
+        if let Some(pending) = self.open.get_mut(&(sender, typed_id(id))).and_then(|same| same.last_mut()) {
             pending.cancelled = true;
         }
     }
 
-    /// The exchange was redirected: its requests were not taken and will be sent again.
-    pub fn redirected(&mut self, exchange: ExchangeNumber) {
+    /// Removes the requests of an exchange that was redirected. The server did not process them,
+    /// and the client sends them again.
+    pub fn remove_exchange(&mut self, exchange: ExchangeNumber) {
         self.open.retain(|_, same| {
             let before = same.len();
             same.retain(|pending| pending.exchange != Some(exchange));
@@ -184,21 +188,21 @@ impl Pairing {
         });
     }
 
-    /// Drops from the order what waits no longer. Clients that always ask with the same id have it there many times: it stays once for each request that
-    /// is open.
-    fn forget_answered(&mut self) {
-        let mut left: FxHashMap<&Key, usize> = self.open.iter().map(|(key, same)| (key, same.len())).collect();
-        let mut kept = VecDeque::with_capacity(self.count);
+    /// Removes the keys of answered requests. A client that always uses the same id leaves the same
+    /// key many times; each open request needs one.
+    fn drop_answered_keys(&mut self) {
+        let mut left: FxHashMap<&SenderAndId, usize> = self.open.iter().map(|(key, same)| (key, same.len())).collect();
+        let mut order = VecDeque::with_capacity(self.count);
         for key in std::mem::take(&mut self.order).into_iter().rev() {
             if let Some(left) = left.get_mut(&key).filter(|left| **left > 0) {
                 *left -= 1;
-                kept.push_front(key);
+                order.push_front(key);
             }
         }
-        self.order = kept;
+        self.order = order;
     }
 
-    fn take(&mut self, key: &Key, position: usize) -> Option<Pending> {
+    fn take(&mut self, key: &SenderAndId, position: usize) -> Option<Pending> {
         let same = self.open.get_mut(key)?;
         let pending = (position < same.len()).then(|| same.remove(position));
         if same.is_empty() {
@@ -209,21 +213,21 @@ impl Pairing {
     }
 }
 
-/// Whether two ids, as sent, are equal: of one type and value.
+/// Whether two ids, as sent, have the same type and value.
 pub fn is_same_id(one: &str, other: &str) -> bool {
-    one == other || typed(one) == typed(other)
+    one == other || typed_id(one) == typed_id(other)
 }
 
-fn typed(id: &str) -> Id {
+fn typed_id(id: &str) -> TypedId {
     if id.bytes().all(|byte| byte.is_ascii_digit())
         && !(id.len() > 1 && id.starts_with('0'))
         && let Ok(number) = id.parse()
     {
-        return Id::Number(number);
+        return TypedId::Number(number);
     }
     match id.starts_with('"').then(|| serde_json::from_str(id)) {
-        Some(Ok(text)) => Id::Text(text),
-        _ => Id::Other(id.into()),
+        Some(Ok(text)) => TypedId::Text(text),
+        _ => TypedId::Other(id.into()),
     }
 }
 
@@ -238,12 +242,12 @@ mod tests {
         let exchange = exchange.map(ExchangeNumber);
         let number = MessageNumber(number);
         let pending = Pending { number, time: Time(0), method: None, tool: None, exchange, cancelled: false };
-        pairing.request(sender, id, pending, LIMIT)
+        pairing.add_request(sender, id, pending, LIMIT)
     }
 
-    fn answer(pairing: &mut Pairing, sender: Direction, id: &str, scope: Scope) -> Result<u64, Answered> {
-        match pairing.answer(sender, id, scope, LIMIT) {
-            Answered::Request(pending) => Ok(pending.number.0),
+    fn answer(pairing: &mut Pairing, sender: Direction, id: &str, scope: Scope) -> Result<u64, PairingResult> {
+        match pairing.take_request(sender, id, scope, LIMIT) {
+            PairingResult::Request(pending) => Ok(pending.number.0),
             other => Err(other),
         }
     }
@@ -257,7 +261,7 @@ mod tests {
         assert_eq!(answer(&mut pairing, S2C, "2", Scope::Session(None)), Ok(3));
         assert_eq!(answer(&mut pairing, C2S, "1", Scope::Session(None)), Ok(2));
         assert_eq!(answer(&mut pairing, S2C, "1", Scope::Session(None)), Ok(1));
-        assert_eq!(answer(&mut pairing, S2C, "1", Scope::Session(None)), Err(Answered::Again));
+        assert_eq!(answer(&mut pairing, S2C, "1", Scope::Session(None)), Err(PairingResult::AlreadyAnswered));
         assert_eq!(pairing.open(), 0);
     }
 
@@ -291,7 +295,10 @@ mod tests {
         request(&mut pairing, C2S, "1", 1, Some(10));
         request(&mut pairing, C2S, "1", 2, Some(11));
         assert_eq!(answer(&mut pairing, S2C, "1", Scope::Exchange(ExchangeNumber(11))), Ok(2));
-        assert_eq!(answer(&mut pairing, S2C, "1", Scope::Exchange(ExchangeNumber(12))), Err(Answered::Again));
+        assert_eq!(
+            answer(&mut pairing, S2C, "1", Scope::Exchange(ExchangeNumber(12))),
+            Err(PairingResult::AlreadyAnswered)
+        );
         assert_eq!(answer(&mut pairing, S2C, "1", Scope::Exchange(ExchangeNumber(10))), Ok(1));
     }
 
@@ -300,7 +307,7 @@ mod tests {
         let mut pairing = Pairing::default();
         request(&mut pairing, C2S, "1", 1, None);
         assert!(request(&mut pairing, C2S, "1", 2, None), "in flight");
-        assert_eq!(answer(&mut pairing, S2C, "1", Scope::Session(None)), Err(Answered::Ambiguous));
+        assert_eq!(answer(&mut pairing, S2C, "1", Scope::Session(None)), Err(PairingResult::Ambiguous));
         pairing.cancel(C2S, "1");
         assert_eq!(answer(&mut pairing, S2C, "1", Scope::Session(None)), Ok(1), "the other was cancelled");
     }
@@ -312,7 +319,7 @@ mod tests {
             request(&mut pairing, C2S, &number.to_string(), number, None);
         }
         assert_eq!(pairing.open(), LIMIT);
-        assert_eq!(answer(&mut pairing, S2C, "12", Scope::Session(None)), Err(Answered::Unknown));
+        assert_eq!(answer(&mut pairing, S2C, "12", Scope::Session(None)), Err(PairingResult::Unknown));
         assert_eq!(answer(&mut pairing, S2C, "13", Scope::Session(None)), Ok(13));
     }
 }

@@ -18,7 +18,7 @@ pub enum Revision {
 }
 
 impl Revision {
-    /// All of them, oldest first, with their name on the wire.
+    /// All revisions, oldest first, with their names in the protocol.
     pub const NAMES: [(Revision, &'static str); 5] = [
         (Revision::V2024_11_05, "2024-11-05"),
         (Revision::V2025_03_26, "2025-03-26"),
@@ -29,15 +29,16 @@ impl Revision {
 
     /// The revision of this name; `None` for a draft or anything else that was never published.
     pub fn named(name: &str) -> Option<Revision> {
-        Self::NAMES.iter().find(|(_, known)| *known == name).map(|(revision, _)| *revision)
+        Self::NAMES.iter().find(|(_, known_name)| *known_name == name).map(|(revision, _)| *revision)
     }
 
-    /// Its name on the wire.
+    /// The name in the protocol.
     pub fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(revision, _)| *revision == self).map_or("", |(_, name)| name)
     }
 
-    /// Whether each request says its revision and there is no handshake (2026-07-28, basic/index "_meta").
+    /// Whether each request names its revision and there is no handshake (2026-07-28 basic/index
+    /// "_meta").
     pub fn is_stateless(self) -> bool {
         self >= Revision::V2026_07_28
     }
@@ -49,64 +50,66 @@ impl fmt::Display for Revision {
     }
 }
 
-/// A set of revisions: those that a rule is part of, or those that may be in force.
+/// A set of revisions. Examples: the revisions that have a rule, the revisions that may
+/// be in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Revisions(u8);
 
 impl Revisions {
-    /// All that were published.
+    /// All published revisions.
     pub const ALL: Revisions = Revisions::between(Revision::V2024_11_05, Revision::V2026_07_28);
-    /// Those with a handshake (`initialize`) and a session.
+    /// The revisions with a handshake (`initialize`) and a session.
     pub const LEGACY: Revisions = Revisions::between(Revision::V2024_11_05, Revision::V2025_11_25);
-    /// Those without: every request speaks for itself.
+    /// The revisions without a handshake.
     pub const MODERN: Revisions = Revisions::only(Revision::V2026_07_28);
 
-    /// This one alone.
+    /// The set of one revision.
     pub const fn only(revision: Revision) -> Revisions {
         Revisions(1 << revision as u8)
     }
 
-    /// From one to another, both included.
+    /// The revisions from `first` to `last`, both included.
     pub const fn between(first: Revision, last: Revision) -> Revisions {
         Revisions(((1 << (last as u8 + 1)) - 1) & !((1 << first as u8) - 1))
     }
 
-    /// From this one on.
+    /// The revisions from `first` on.
     pub const fn since(first: Revision) -> Revisions {
         Revisions::between(first, Revision::V2026_07_28)
     }
 
-    /// Those of either.
+    /// The union of two sets.
     pub const fn or(self, other: Revisions) -> Revisions {
         Revisions(self.0 | other.0)
     }
 
-    /// Those of this set that are not in the other.
+    /// The revisions of this set that are not in `other`.
     pub const fn without(self, other: Revisions) -> Revisions {
         Revisions(self.0 & !other.0)
     }
 
-    /// Whether every revision of this set is one of `other`: what holds in `other` holds whichever of these is in force.
+    /// Whether this set is a subset of `other`. Then a statement about `other` holds for whichever
+    /// revision of this set is in force.
     pub const fn within(self, other: Revisions) -> bool {
         self.0 & !other.0 == 0
     }
 
-    /// Whether this revision is one of them.
+    /// Whether the set has this revision.
     pub const fn contains(self, revision: Revision) -> bool {
         self.0 & (1 << revision as u8) != 0
     }
 
-    /// Whether none is in both.
+    /// Whether the two sets have no revision in common.
     pub const fn is_disjoint(self, other: Revisions) -> bool {
         self.0 & other.0 == 0
     }
 
-    /// The one revision of the set, where there is but one.
+    /// The only revision of the set; `None` where there are several, or none.
     pub fn single(self) -> Option<Revision> {
         if self.0.count_ones() == 1 { self.iter().next() } else { None }
     }
 
-    /// They, oldest first.
+    /// The revisions of the set, oldest first.
     pub fn iter(self) -> impl Iterator<Item = Revision> {
         Revision::NAMES.iter().map(|(revision, _)| *revision).filter(move |revision| self.contains(*revision))
     }

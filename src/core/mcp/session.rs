@@ -1,49 +1,76 @@
-//! A session as a record: one MCP conversation.
+//! The record of one MCP session.
 
 use std::net::SocketAddr;
 
-use super::message::Transport;
+use super::numbers::SessionNumber;
 use crate::capture::Time;
 use crate::capture::pipe::Exit;
 use crate::decode::{ConnectionId, Endpoints};
 
-/// The number of a session, 1-based in order of appearance.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SessionNumber(pub u32);
+/// The transport of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Transport {
+    /// The pipes of a process.
+    Stdio,
+    /// HTTP+SSE (2024-11-05).
+    HttpSse,
+    /// Streamable HTTP (2025-03-26 and later).
+    StreamableHttp,
+    /// Plain JSON-RPC over POST.
+    Http,
+    /// Messages of a WebSocket. No revision defines it.
+    WebSocket,
+}
 
-/// `clientInfo` or `serverInfo`.
+impl Transport {
+    /// Each transport with its word in the output of `--json`.
+    pub const NAMES: [(Transport, &'static str); 5] = [
+        (Transport::Stdio, "stdio"),
+        (Transport::HttpSse, "http-sse"),
+        (Transport::StreamableHttp, "streamable-http"),
+        (Transport::Http, "http"),
+        (Transport::WebSocket, "websocket"),
+    ];
+
+    /// The word in the output of `--json`.
+    pub fn name(self) -> &'static str {
+        Self::NAMES.iter().find(|(transport, _)| *transport == self).map_or("", |(_, name)| name)
+    }
+}
+
+/// The name and version of an implementation: `clientInfo` or `serverInfo`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Party {
-    /// `name`.
+    /// The member `name`.
     pub name: String,
-    /// `version`.
+    /// The member `version`.
     pub version: String,
 }
 
-/// Between whom.
+/// The addresses or the process of the two peers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Peers {
-    /// Addresses of the first connection; the host's name for the server where DNS, the Host header or SNI told it.
+    /// Peers on a network: the addresses of the first connection.
     Network {
-        /// The client's.
+        /// The client's address.
         client: SocketAddr,
-        /// The server's.
+        /// The server's address.
         server: SocketAddr,
-        /// The server's name.
+        /// The server's host name, where DNS, the Host header or SNI gave it.
         host: Option<String>,
     },
-    /// A process under the wrapper.
+    /// A server under `mcptap wrap`.
     Process {
-        /// Its id.
+        /// The process id.
         process: u32,
         /// The command line, program first.
         command: Vec<String>,
-        /// The name the person gave it.
+        /// The name that the user gave to the server.
         name: Option<String>,
     },
 }
 
-/// Whether a connection between these ends is one of the client's host to the server.
+/// Whether a connection runs between the client's host (any port) and the server's address.
 pub fn are_between([one, other]: Endpoints, client: SocketAddr, server: SocketAddr) -> bool {
     [(one, other), (other, one)].iter().any(|(from, to)| from.ip() == client.ip() && *to == server)
 }
@@ -51,48 +78,50 @@ pub fn are_between([one, other]: Endpoints, client: SocketAddr, server: SocketAd
 /// One MCP conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Session {
-    /// Its number.
+    /// Its number in the capture.
     pub number: SessionNumber,
-    /// How it travels.
+    /// The transport of its messages.
     pub transport: Transport,
-    /// The protocol revision in force, where known.
+    /// The protocol revision in force, where it is known. It is the text that was sent, which may
+    /// be no published revision.
     pub protocol_version: Option<String>,
-    /// `Mcp-Session-Id`, or the session's part of the HTTP+SSE endpoint.
+    /// `Mcp-Session-Id`. For HTTP+SSE, the session that the query of the endpoint names.
     pub session_id: Option<String>,
-    /// The client, by its own account.
+    /// The client's `clientInfo`.
     pub client: Option<Party>,
-    /// The server, by its own account.
+    /// The server's `serverInfo`.
     pub server: Option<Party>,
-    /// Between whom.
+    /// The addresses or the process of the two peers.
     pub peers: Peers,
-    /// Connections that carried it, or belong to it otherwise (a redirect's target), in order.
+    /// Connections that carried the session, oldest first. A TLS connection to the target of a
+    /// redirect counts too.
     pub connections: Vec<ConnectionId>,
-    /// Time of the first message.
+    /// The capture time of the first message.
     pub started: Time,
-    /// Time of the last message or of its end.
+    /// The capture time of the last message, or of the end of the process.
     pub ended: Time,
-    /// Messages, members of batches counted each.
+    /// All messages. Each member of a batch counts.
     pub messages: u64,
-    /// Requests of both sides.
+    /// Requests of both peers.
     pub requests: u64,
-    /// Answers with a result.
+    /// Responses with a result.
     pub responses: u64,
-    /// Notifications.
+    /// Notifications of both peers.
     pub notifications: u64,
-    /// Answers with an error.
+    /// Responses with an error.
     pub errors: u64,
-    /// What was no message.
+    /// Texts that are no JSON-RPC message.
     pub invalid: u64,
-    /// Requests without an answer so far.
+    /// Requests without a response so far.
     pub unanswered: u64,
-    /// Bytes of its connections that were seen, and that were sent as far as is known.
+    /// Bytes of its connections: captured, and sent as far as is known. The difference was lost.
     pub bytes: (u64, u64),
-    /// How the wrapped server ended.
+    /// The exit of the wrapped server.
     pub exit: Option<Exit>,
 }
 
 impl Session {
-    /// One that begins: nothing was said yet.
+    /// A new session without messages.
     pub fn opened(number: SessionNumber, transport: Transport, peers: Peers, time: Time) -> Session {
         Session {
             number,
@@ -117,9 +146,9 @@ impl Session {
         }
     }
 
-    /// Bytes seen of bytes sent, 0 to 1.
+    /// The captured share of the bytes that were sent, from 0 to 1.
     pub fn completeness(&self) -> f64 {
-        let (seen, sent) = self.bytes;
-        if sent == 0 { 1.0 } else { seen as f64 / sent as f64 }
+        let (captured, sent) = self.bytes;
+        if sent == 0 { 1.0 } else { captured as f64 / sent as f64 }
     }
 }

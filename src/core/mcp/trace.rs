@@ -1,19 +1,23 @@
-//! W3C Trace Context in `_meta` (2026-07-28 basic/index "OpenTelemetry trace context"; before, a convention).
+//! W3C Trace Context in `_meta` (2026-07-28 basic/index "OpenTelemetry trace context"). Before that
+//! revision it is a convention.
 
-/// What a `traceparent` says.
+/// The content of a `traceparent`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceParent {
     /// The id of the trace: 32 hex digits in lower case.
     pub trace: String,
-    /// The id of the span that asks: 16 hex digits.
+    /// The id of the span that made the request: 16 hex digits.
     pub parent: String,
-    /// Bit 0: sampled.
+    /// Trace flags. Bit 0: sampled.
     pub flags: u8,
 }
 
 impl TraceParent {
-    /// W3C Trace Context section 3.2.2: version, trace id, parent id and flags in lower-case hex digits. Version ff is forbidden, ids of
-    /// zeros are invalid, and a version above 00 may have more behind a dash.
+    /// Parses a `traceparent` (W3C Trace Context section 3.2.2): version, trace id, parent id and
+    /// flags as lower-case hex digits, with dashes between them.
+    ///
+    /// `None` for version ff, which is forbidden, and for ids of zeros, which are invalid. A
+    /// version above 00 may have more members.
     pub fn read(text: &str) -> Option<TraceParent> {
         let is_hex = |part: &str, length: usize| {
             part.len() == length && part.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
@@ -36,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_traceparent_looks_like() {
+    fn only_valid_traceparents_are_parsed() {
         let good = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
         let read = TraceParent::read(good).expect("it is one");
         assert_eq!((&*read.trace, &*read.parent), ("4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"));

@@ -1,10 +1,10 @@
-//! From texts to messages: each in its session, each answer with its request.
+//! The tracker: assigns texts to sessions and pairs responses with requests.
 
-mod home;
 mod http;
 mod lacks;
+mod midway;
 mod sessions;
-mod state;
+mod tracked_session;
 
 use std::collections::VecDeque;
 use std::hash::Hasher;
@@ -12,93 +12,97 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHasher};
 
-use super::message::{Carrier, Message, MessageNumber, Transport};
+use super::handshake::Handshake;
+use super::message::{Carrier, Message};
+use super::numbers::{MessageNumber, SessionNumber};
 use super::pairing::{Pending, Scope};
-use super::peek;
-use super::places::{Place, Places};
-use super::session::{Peers, Session, SessionNumber};
+use super::session::{Peers, Session, Transport};
+use super::session_index::{ExchangeEvidence, SessionIndex};
 use crate::capture::{Limits, Span, Time};
 use crate::decode::exchange::ExchangeNumber;
+use crate::decode::json::Object;
 use crate::decode::jsonrpc::{self, Envelope, InvalidText, JsonRpcText, Kind};
 use crate::decode::raw::Raw;
 use crate::decode::stack::{ConnectionInfo, Process, Text, TextCarrier};
 use crate::decode::{ConnectionId, Direction};
-use home::is_midway;
-use lacks::Unbegun;
-pub use lacks::{Moment, Outlook};
-use state::State;
+use lacks::AwaitedBeginnings;
+pub use lacks::{ExpectedInput, Moment};
+use midway::is_midway;
+use tracked_session::TrackedSession;
 
-/// Something odd about a message; `findings/` words it.
+/// An irregularity of a message. The rules in `findings/` make findings of it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Oddity {
-    /// The text is no message.
+    /// The text is no JSON-RPC message.
     NoMessage(InvalidText),
-    /// Bytes of the line are missing, or it is over the limit.
+    /// Bytes of the line are missing, or it exceeds the limit.
     NotWhole,
-    /// No `jsonrpc: "2.0"`.
+    /// `jsonrpc: "2.0"` is missing.
     VersionField,
     /// A member name occurs twice.
     DuplicateMember,
-    /// `result` and `error` in one.
+    /// The message has both `result` and `error`.
     ResultAndError,
     /// A request whose id is null.
     NullId,
-    /// A request whose id is still in flight.
+    /// A response whose id belongs to no request.
     IdInFlight,
-    /// An answer that no request asked for.
+    /// A second response to one request.
     UnknownId,
-    /// A second answer to one request.
+    /// A response that matches several requests.
     AnsweredAgain,
     /// An answer that fits several requests.
     Ambiguous,
 }
 
-/// A text, parsed.
+/// A text after parsing.
 #[derive(Clone, Debug)]
-pub struct Reading {
-    parsed: JsonRpcText,
-    /// Whether it is, or holds, an `initialize`.
+pub struct ParsedText {
+    envelopes: JsonRpcText,
+    /// Whether it contains an `initialize` request.
     begins_session: bool,
 }
 
-impl Reading {
-    /// The only message of a text that is no batch.
+impl ParsedText {
+    /// The message of a text that is no batch.
     fn single(&self) -> Option<&Envelope> {
-        if let JsonRpcText::Single(envelope) = &self.parsed { Some(envelope) } else { None }
+        if let JsonRpcText::Single(envelope) = &self.envelopes { Some(envelope) } else { None }
     }
 }
 
-/// What the tracker says.
+/// The output of the tracker.
 #[derive(Debug)]
-pub enum Tracked {
+pub enum TrackerEvent {
     /// A session was opened.
     Opened(Box<Session>),
-    /// A connection carries a session.
+    /// A connection carries a session from now on.
     Carries(ConnectionId, SessionNumber),
-    /// A session was ended to make room for others: its last record, and its requests that wait for their answer.
+    /// A session was ended to make room for others: its last record, and its requests
+    /// without a response.
     Ended(Box<Session>, Vec<Pending>),
-    /// A message is complete. Its findings are still to be judged.
+    /// A message is complete. The rules have not judged it yet.
     Message(Box<Message>, Vec<Oddity>),
 }
 
-/// Sessions kept in memory; beyond it those idle longest are ended. A session is two kilobytes.
+/// The number of sessions in memory. When it is exceeded, the half that was idle longest is ended.
+/// A session takes two kilobytes.
 pub const SESSIONS: usize = 2_048;
 
-type Sink<'s> = dyn FnMut(Tracked) + 's;
+type TrackerSink<'s> = dyn FnMut(TrackerEvent) + 's;
 
-/// The sessions of a capture.
+/// Tracks all sessions of a capture.
 #[derive(Debug)]
 pub struct Tracker {
     limits: Limits,
-    sessions: FxHashMap<SessionNumber, State>,
-    /// Exchanges that are open.
-    exchanges: FxHashMap<ExchangeNumber, Place>,
-    places: Places,
+    sessions: FxHashMap<SessionNumber, TrackedSession>,
+    /// The evidence of each open exchange.
+    exchanges: FxHashMap<ExchangeNumber, ExchangeEvidence>,
+    session_index: SessionIndex,
     pipes: FxHashMap<ConnectionId, SessionNumber>,
-    /// The sessions that each open connection carries; a proxy's carries many.
+    /// The sessions of each open connection. The connection of a proxy may carry many.
     carried: FxHashMap<ConnectionId, VecDeque<SessionNumber>>,
-    unbegun: Unbegun,
-    /// The latest time of a text.
+    awaited_beginnings: AwaitedBeginnings,
+    /// The latest capture time of a text.
     clock: Option<Time>,
     last_session: u32,
     last_message: u64,
@@ -106,16 +110,16 @@ pub struct Tracker {
 }
 
 impl Tracker {
-    /// No session yet.
+    /// A tracker without sessions.
     pub fn new(limits: Limits) -> Tracker {
         Tracker {
             limits,
             sessions: FxHashMap::default(),
             exchanges: FxHashMap::default(),
-            places: Places::default(),
+            session_index: SessionIndex::default(),
             pipes: FxHashMap::default(),
             carried: FxHashMap::default(),
-            unbegun: Unbegun::default(),
+            awaited_beginnings: AwaitedBeginnings::default(),
             clock: None,
             last_session: 0,
             last_message: 0,
@@ -123,15 +127,15 @@ impl Tracker {
         }
     }
 
-    /// A connection is over.
-    pub fn connection_over(&mut self, connection: ConnectionId) {
-        self.places.closed(connection);
+    /// Forgets a closed connection.
+    pub fn connection_closed(&mut self, connection: ConnectionId) {
+        self.session_index.connection_closed(connection);
         self.pipes.remove(&connection);
         self.carried.remove(&connection);
     }
 
-    /// What is known of a wrapped process changed. The first word of it opens its session.
-    pub fn process(&mut self, connection: ConnectionId, process: &Process, time: Time, sink: &mut Sink<'_>) {
+    /// Updates a wrapped process. Its first update opens the session.
+    pub fn process(&mut self, connection: ConnectionId, process: &Process, time: Time, sink: &mut TrackerSink<'_>) {
         let number = self.pipe_session(connection, process, time, sink);
         if let Some(state) = self.sessions.get_mut(&number) {
             state.session.peers = process_peers(process);
@@ -141,18 +145,19 @@ impl Tracker {
         }
     }
 
-    /// A text was captured at this time.
+    /// Advances the clock to the capture time of a text.
     pub fn advance(&mut self, time: Time) {
         self.clock = Some(self.clock.map_or(time, |clock| clock.max(time)));
     }
 
-    /// This moment.
+    /// The messages so far and the capture time. Waiting times are measured from it.
     pub fn now(&self) -> Moment {
         (MessageNumber(self.last_message), self.clock.unwrap_or_default())
     }
 
-    /// Parses a text that may be JSON-RPC. `None` where its carrier and its content say that it is somebody else's.
-    pub fn parse(&self, text: &Text<'_>) -> Option<Reading> {
+    /// Parses a text that may be JSON-RPC. `None` for blank lines, and for HTTP content that is not
+    /// JSON-RPC.
+    pub fn parse(&self, text: &Text<'_>) -> Option<ParsedText> {
         let parsed = match text.carrier {
             TextCarrier::SseEvent { kind: Some("endpoint"), .. } => JsonRpcText::Invalid(InvalidText::NotAMessage),
             TextCarrier::Line { .. } if text.raw.iter().all(u8::is_ascii_whitespace) => return None,
@@ -160,7 +165,7 @@ impl Tracker {
             _ => match jsonrpc::parse_raw(&text.raw, self.limits.json_depth, self.limits.batch) {
                 // "an Array with at least one value" (JSON-RPC 2.0 section 6).
                 JsonRpcText::Batch(members) if members.is_empty() => JsonRpcText::Invalid(InvalidText::NotAMessage),
-                // An array of anything else is somebody else's JSON.
+                // Over HTTP an array without any message belongs to another protocol.
                 JsonRpcText::Batch(members) if text.is_http() && members.iter().all(|(_, member)| member.is_err()) => {
                     return None;
                 }
@@ -172,26 +177,27 @@ impl Tracker {
             JsonRpcText::Batch(members) => members.iter().any(|(_, member)| member.as_ref().is_ok_and(is_initialize)),
             JsonRpcText::Invalid(_) => false,
         };
-        Some(Reading { parsed, begins_session })
+        Some(ParsedText { envelopes: parsed, begins_session })
     }
 
-    /// A text that lacks nothing, or for which nothing is waited any longer.
-    pub fn text(&mut self, mut text: Text<'_>, reading: Reading, connected: &ConnectionInfo, sink: &mut Sink<'_>) {
+    /// Takes a text that the arrivals stage passed or released, and emits its messages.
+    pub fn track_text(
+        &mut self,
+        mut text: Text<'_>,
+        parsed_text: ParsedText,
+        connected: &ConnectionInfo,
+        sink: &mut TrackerSink<'_>,
+    ) {
         if let TextCarrier::SseEvent { kind: Some("endpoint"), exchange, .. } = text.carrier {
-            return self.endpoint(exchange, &text, connected, sink);
+            return self.endpoint_announced(exchange, &text, connected, sink);
         }
-        let Reading { parsed, begins_session: initialize } = reading;
-        if matches!(parsed, JsonRpcText::Invalid(_)) && !self.expects_message(&text) {
+        if matches!(parsed_text.envelopes, JsonRpcText::Invalid(_)) && !self.expects_message(&text) {
             return;
         }
-        let single = if let JsonRpcText::Single(envelope) = &parsed { Some(envelope) } else { None };
-        let Some(session) = self.session_of(&text, single, initialize, connected, sink) else { return };
-        match parsed {
-            JsonRpcText::Single(envelope) => {
-                let span = text.span;
-                let raw = std::mem::take(&mut text.raw).into_owned();
-                self.message(&text, session, raw, span, Ok(envelope), None, sink);
-            }
+        let Some(session) = self.session_of(&text, &parsed_text, connected, sink) else { return };
+        let envelope = match parsed_text.envelopes {
+            JsonRpcText::Single(envelope) => Ok(envelope),
+            JsonRpcText::Invalid(fault) => Err(fault),
             JsonRpcText::Batch(members) => {
                 self.last_batch += 1;
                 let batch = self.last_batch;
@@ -201,109 +207,119 @@ impl Tracker {
                     let raw = Raw::from(&text.raw[range]).into_owned();
                     self.message(&text, session, raw, span, member, Some((batch, index as u32)), sink);
                 }
+                return self.text_taken(&text);
             }
-            JsonRpcText::Invalid(fault) => {
-                let span = text.span;
-                let raw = std::mem::take(&mut text.raw).into_owned();
-                self.message(&text, session, raw, span, Err(fault), None, sink);
-            }
-        }
+        };
+        let (raw, span) = (std::mem::take(&mut text.raw).into_owned(), text.span);
+        self.message(&text, session, raw, span, envelope, None, sink);
+        self.text_taken(&text);
+    }
+
+    /// Applies a redirect that was captured before the text of its request.
+    fn text_taken(&mut self, text: &Text<'_>) {
         if let Some(exchange) = text.exchange() {
             self.redirect(exchange);
         }
     }
 
-    /// The session that a text belongs to; opened where it begins one.
+    /// The session that a text belongs to. A session is opened where none is found.
     fn session_of(
         &mut self,
         text: &Text<'_>,
-        single: Option<&Envelope>,
-        initialize: bool,
+        parsed_text: &ParsedText,
         connected: &ConnectionInfo,
-        sink: &mut Sink<'_>,
+        sink: &mut TrackerSink<'_>,
     ) -> Option<SessionNumber> {
-        let params = single.and_then(|envelope| text.raw.get(envelope.params.clone()?));
+        let (single, initialize) = (parsed_text.single(), parsed_text.begins_session);
+        let params =
+            single.and_then(|envelope| Some(Object::indexed(text.raw.part(envelope.params.clone()?)?, &envelope.body)));
         let Some(exchange) = text.exchange() else {
             let process = connected.process.as_ref()?;
             let number = self.pipe_session(text.connection, process, text.time, sink);
-            self.revise(number, None, params, initialize);
+            self.take_client_info(number, None, params, initialize);
             return Some(number);
         };
-        let place = self.exchanges.get_mut(&exchange)?;
+        let evidence = self.exchanges.get_mut(&exchange)?;
         if text.direction == Direction::ClientToServer {
-            place.asked = true;
-            place.text = Some(fingerprint(&text.raw));
-            place.copy_of = self.places.copied(place);
-            place.first_message = Some(MessageNumber(self.last_message + 1));
+            evidence.has_request_text = true;
+            evidence.text_hash = Some(fingerprint(&text.raw));
+            evidence.copy_of = self.session_index.take_original(evidence);
+            evidence.first_message = Some(MessageNumber(self.last_message + 1));
         }
-        let place = self.exchanges.get(&exchange)?;
-        let begun = if initialize { self.unbegun_at(place) } else { None };
-        let is_midway = is_midway(place, text.direction);
-        let number = match begun.or_else(|| self.home(place, text, single, initialize, connected)) {
+        let evidence = self.exchanges.get(&exchange)?;
+        let reopened = if initialize { self.awaited_beginning_at(evidence) } else { None };
+        let is_midway = is_midway(evidence, text.direction);
+        let number = match reopened.or_else(|| self.existing_session(evidence, text, single, initialize, connected)) {
             Some(number) => number,
-            None if Tracker::is_refusal(place, text.direction) => return None,
+            None if Tracker::is_refusal(evidence, text.direction) => return None,
             None => {
-                let place = place.clone();
-                let streamable = place.accepts_events || place.session_id.is_some() || place.version.is_some();
+                let evidence = evidence.clone();
+                let streamable = evidence.accepts_events || evidence.session_id.is_some() || evidence.version.is_some();
                 let transport = match text.carrier {
                     TextCarrier::WebSocket(_) => Transport::WebSocket,
                     TextCarrier::SseEvent { .. } => Transport::StreamableHttp,
                     _ if streamable => Transport::StreamableHttp,
                     _ => Transport::Http,
                 };
-                let number = self.open(transport, network_peers(&place, connected), text.time, sink);
+                let number = self.open(transport, network_peers(&evidence, connected), text.time, sink);
                 if let Some(state) = self.sessions.get_mut(&number) {
-                    state.session.session_id = place.session_id.as_deref().map(str::to_owned);
-                    state.begun = place.session_id.is_none() && !is_midway;
+                    state.session.session_id = evidence.session_id.as_deref().map(str::to_owned);
+                    state.has_beginning = evidence.session_id.is_none() && !is_midway;
                     state.is_stray = is_midway;
                 }
-                if place.session_id.is_some() && !place.is_assigned {
-                    self.unbegun.push(number, &place, self.now());
+                if evidence.session_id.is_some() && !evidence.is_assigned {
+                    self.awaited_beginnings.push(number, &evidence, self.now());
                 }
                 number
             }
         };
-        let place = self.exchanges.get_mut(&exchange)?;
-        self.places.bind(place, number, initialize);
-        let (session_id, version) = (place.session_id.clone(), place.version.clone());
+        let evidence = self.exchanges.get_mut(&exchange)?;
+        self.session_index.bind(evidence, number, initialize);
+        let (session_id, version) = (evidence.session_id.clone(), evidence.version.clone());
         if let Some(state) = self.sessions.get_mut(&number) {
             state.is_initialized |= initialize;
             state.is_stray &= is_midway;
-            // A stream that began before the capture is of a session that did.
-            state.begun &= state.is_initialized || !(is_midway && connected.is_midway);
+            // A stream that began before the capture belongs to a session that did too.
+            state.has_beginning &= state.is_initialized || !(is_midway && connected.is_midway);
             if let (None, Some(id)) = (&state.session.session_id, session_id) {
                 state.session.session_id = Some(id.as_ref().to_owned());
                 state.changed = true;
             }
-            state.stateless = state.session.session_id.is_none() && state.session.transport != Transport::HttpSse;
+            state.is_stateless = state.session.session_id.is_none() && state.session.transport != Transport::HttpSse;
         }
-        if begun.is_some() {
-            self.begun(exchange, number);
+        if reopened.is_some() {
+            self.beginning_found(exchange, number);
         }
-        self.revise(number, version, params, initialize);
+        self.take_client_info(number, version, params, initialize);
         self.carries(text.connection, number, sink);
         Some(number)
     }
 
-    /// What a request says of the revision and of its sender (`mcp/facts`, "Recognising the era and version").
-    fn revise(&mut self, number: SessionNumber, header: Option<Arc<str>>, params: Option<&[u8]>, initialize: bool) {
+    /// Takes the revision and the client's name from a request.
+    fn take_client_info(
+        &mut self,
+        number: SessionNumber,
+        header: Option<Arc<str>>,
+        params: Option<Object<'_>>,
+        initialize: bool,
+    ) {
         let Some(state) = self.sessions.get_mut(&number) else { return };
         // The revision of a refused probe is not that of the session.
         if initialize && state.is_refused_probe() {
             state.session.protocol_version = None;
         }
         let session = &mut state.session;
-        let said = match params {
-            Some(params) if initialize => peek::handshake(params),
+        let handshake = match params {
+            Some(params) if initialize => Handshake::of_initialize(&params),
             Some(params) if session.client.is_none() || session.protocol_version.is_none() => {
-                peek::modern(params).unwrap_or_default()
+                Handshake::of_meta(&params)
             }
-            _ => peek::Handshake::default(),
+            _ => Handshake::default(),
         };
         if session.protocol_version.is_none() {
-            session.protocol_version = said.version.or(header.map(|header| header.as_ref().to_owned()));
+            session.protocol_version = handshake.version.or(header.map(|header| header.as_ref().to_owned()));
         }
-        if let Some(party) = said.party {
+        if let Some(party) = handshake.party {
             session.client = Some(party);
         }
         state.changed = true;
@@ -314,21 +330,21 @@ impl Tracker {
         connection: ConnectionId,
         process: &Process,
         time: Time,
-        sink: &mut Sink<'_>,
+        sink: &mut TrackerSink<'_>,
     ) -> SessionNumber {
         if let Some(number) = self.pipes.get(&connection) {
             return *number;
         }
         let number = self.open(Transport::Stdio, process_peers(process), time, sink);
         if let Some(state) = self.sessions.get_mut(&number) {
-            state.begun = process.start.is_some();
+            state.has_beginning = process.start.is_some();
         }
         self.pipes.insert(connection, number);
         self.carries(connection, number, sink);
         number
     }
 
-    /// One message of a text.
+    /// Emits one message of a text.
     #[expect(clippy::too_many_arguments, reason = "the parts of one message, each made elsewhere")]
     fn message(
         &mut self,
@@ -338,11 +354,11 @@ impl Tracker {
         span: Span,
         envelope: Result<Envelope, InvalidText>,
         batch: Option<(u64, u32)>,
-        sink: &mut Sink<'_>,
+        sink: &mut TrackerSink<'_>,
     ) {
         let Some(state) = self.sessions.get_mut(&number) else { return };
         let exchange = text.exchange();
-        let place = exchange.and_then(|exchange| self.exchanges.get(&exchange));
+        let evidence = exchange.and_then(|exchange| self.exchanges.get(&exchange));
         let (carrier, line, sse_id) = match &text.carrier {
             TextCarrier::Line { number, .. } => (Carrier::Line, Some(*number), None),
             TextCarrier::SseEvent { id, .. } => (Carrier::SseEvent, None, id.map(str::to_owned)),
@@ -368,11 +384,12 @@ impl Tracker {
                 if state.events.len() > self.limits.event_ids {
                     state.events.clear();
                 }
-                !new && place.is_some_and(|place| place.resumes)
+                !new && evidence.is_some_and(|evidence| evidence.resumes)
             }
             None => false,
         };
-        let copied = place.filter(|_| text.direction == Direction::ClientToServer).and_then(|place| place.copy_of);
+        let original =
+            evidence.filter(|_| text.direction == Direction::ClientToServer).and_then(|evidence| evidence.copy_of);
         let index = batch.map_or(0, |(_, index)| u64::from(index));
         let message = Message {
             session: number,
@@ -400,28 +417,28 @@ impl Tracker {
             sse_id,
             line,
             redelivered,
-            copies: copied.map(|(_, MessageNumber(first))| MessageNumber(first + index)),
+            copies: original.map(|(_, MessageNumber(first))| MessageNumber(first + index)),
             operation: None,
             link: None,
             findings: Vec::new(),
         };
-        let scope = match place {
-            Some(place) => place.scope(text.direction, state.session.transport, state.stateless),
+        let scope = match evidence {
+            Some(evidence) => evidence.scope(text.direction, state.session.transport, state.is_stateless),
             None => Scope::Session(None),
         };
         let mut message = Box::new(message);
         message.number = MessageNumber(self.last_message + 1);
         self.last_message += 1;
         state.pair(&mut message, scope, &self.limits, &mut oddities);
-        message.link = state.operations.link(&message, state.stateless);
+        message.link = state.operations.link(&message, state.is_stateless);
         message.operation = message.link.map(|link| link.operation);
         state.count(&message);
-        sink(Tracked::Message(message, oddities));
+        sink(TrackerEvent::Message(message, oddities));
     }
 }
 
 impl Text<'_> {
-    /// The exchange, where it came over HTTP.
+    /// The HTTP exchange of the text; `None` for a line of a pipe.
     pub fn exchange(&self) -> Option<ExchangeNumber> {
         match self.carrier {
             TextCarrier::Body(exchange) | TextCarrier::WebSocket(exchange) | TextCarrier::SseEvent { exchange, .. } => {
@@ -440,9 +457,9 @@ fn is_initialize(envelope: &Envelope) -> bool {
     envelope.kind == Some(Kind::Request) && envelope.method_name.as_deref() == Some("initialize")
 }
 
-fn network_peers(place: &Place, connected: &ConnectionInfo) -> Peers {
-    let host = place.host.clone().or_else(|| connected.server_name.clone());
-    Peers::Network { client: place.client, server: place.server, host }
+fn network_peers(evidence: &ExchangeEvidence, connected: &ConnectionInfo) -> Peers {
+    let host = evidence.host.clone().or_else(|| connected.server_name.clone());
+    Peers::Network { client: evidence.client, server: evidence.server, host }
 }
 
 fn process_peers(process: &Process) -> Peers {

@@ -1,17 +1,22 @@
-//! The one place between connections and sessions where something waits for what other connections may still bring.
+//! The arrivals stage, between connections and sessions. It holds a text while something that it
+//! needs may still arrive on another connection.
 //!
 //! ```text
 //!  connections ── heads, texts, events, ends ──► arrivals ──► tracker ──► rules ──► Event
-//!                                                  ▲   │ lacks?
-//!                        holes, order, clock ──────┘   └ unplaced: it is not known whose a text is
-//!                                                        unasked:  the request that a text follows was not captured so far
-//!                                                        ended:    exchanges and connections of which texts are held
+//!                                                 ▲   │ lacks something?
+//!                       holes, order, clock ──────┘   ├ no_session: texts of unknown sessions
+//!                                                     ├ no_request: texts of unknown requests
+//!                                                     └ ends: of exchanges with held texts
 //! ```
 //!
-//! In an orderly capture nothing is ever held, and a text passes without being copied. A text is held only while it lacks something
-//! that may still come ([`Tracker::lacks_session`], [`Tracker::lacks_request`]), and no longer than [`MESSAGES`] messages or [`PATIENCE`] of capture time. What
-//! comes later on the exchange of an unplaced text waits behind it, and an exchange or a connection ends after its last text, so that the
-//! rules find everything about the exchange of a message, whenever that is released.
+//! Nothing is held while a capture is in order, and a text passes without a copy. A text is held
+//! only while it lacks something that may still arrive ([`Tracker::lacks_session`],
+//! [`Tracker::lacks_request`]). It is released after [`MESSAGES`] messages or [`PATIENCE`] of
+//! capture time at the latest.
+//!
+//! While the session of a text is not known, later texts and events of its exchange are held too.
+//! The end of an exchange or a connection is held until its last text is released. Therefore the
+//! rules know everything about the exchange of a message, whenever the message is released.
 
 pub mod held;
 mod holes;
@@ -21,7 +26,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashMap;
 
-use self::held::{Ended, Held, HeldText, Item};
+use self::held::{HeldEnd, HeldItem, HeldText, Item};
 use self::holes::Holes;
 use self::order::Order;
 use crate::decode::exchange::ExchangeNumber;
@@ -29,152 +34,158 @@ use crate::decode::jsonrpc::Kind;
 use crate::decode::stack::{ConnectionInfo, Text};
 use crate::decode::tcp::{Delivery, SegmentFact};
 use crate::decode::{ConnectionId, Direction, Endpoints};
-use crate::mcp::places::Place;
 use crate::mcp::session::are_between;
-use crate::mcp::tracker::{Moment, Outlook, Reading, Tracker};
-use crate::mcp::{Message, Transport, facts, pairing};
+use crate::mcp::session_index::ExchangeEvidence;
+use crate::mcp::tracker::{ExpectedInput, Moment, ParsedText, Tracker};
+use crate::mcp::{Message, Transport, content, pairing};
 
-/// Messages after which nothing is held any longer. What changes places in a capture are packets close to each other, and few of them complete a
-/// message, but one may complete a batch.
+/// Messages after which a text is released. Packets are out of order only over short distances, and
+/// few of them complete a message, but one packet may complete a batch.
 const MESSAGES: u64 = 1_024;
 
-/// Capture time, in nanoseconds, after which nothing is held any longer. A window of packets that change places may hold a pause.
+/// Nanoseconds of capture time after which a text is released. Packets may be out of order
+/// across a pause.
 const PATIENCE: i64 = 10_000_000_000;
 
-/// Bytes of texts held at once. Beyond, those held longest are released.
-const BYTES: usize = 16 << 20;
+/// Bytes of held texts and events. Above, the oldest are released.
+const MOST_BYTES: usize = 16 << 20;
 
-/// Texts, and events behind them, held because it is not known whose they are: few requests overtake the response without which their client cannot have sent them. They are
-/// looked at again for every text.
-const UNPLACED: usize = 256;
+/// Texts and events held because their session is not known. A client cannot send a request before
+/// it receives its session id, so few requests precede that response. All are checked
+/// again for every text.
+const MOST_NO_SESSION: usize = 256;
 
-/// Texts held for their requests: where one clock is ahead, any number of responses may come before the requests.
-const UNASKED: usize = 16_384;
+/// Texts held for their requests. If the clock of one capture point is ahead, any number of
+/// responses may precede their requests.
+const MOST_NO_REQUEST: usize = 16_384;
 
-/// Connections that ended while texts of them are held. A store holds [`crate::capture::Limits::undecided`] bytes of packets for each.
-const CLOSED: usize = 256;
+/// Connections that ended while texts of them are held. The store buffers
+/// [`crate::capture::Limits::undecided`] bytes of packets for each.
+const MOST_CLOSED: usize = 256;
 
-/// What is held, and what tells how long that is worth while.
+/// Held texts, events and ends, and the information that decides how long they are held.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
-    /// Texts of which it is not known whose they are, and what came behind them on their exchanges, in order.
-    unplaced: VecDeque<Held>,
-    /// Texts whose requests were not captured so far, in order.
-    unasked: VecDeque<Held>,
-    /// Exchanges and connections that are over but for such texts, in order.
-    ended: VecDeque<Ended>,
-    /// Items of each exchange in the two lists.
+    /// Texts whose session is not known, and everything that arrived later on
+    /// their exchanges, oldest first.
+    no_session: VecDeque<HeldItem>,
+    /// Texts whose requests were not captured so far, oldest first.
+    no_request: VecDeque<HeldItem>,
+    /// Ends of exchanges and connections that still have held texts, oldest first.
+    ends: VecDeque<HeldEnd>,
+    /// The number of held texts and events of each exchange.
     counts: FxHashMap<ExchangeNumber, u32>,
     bytes: usize,
-    /// Requests told since the unasked texts were last looked at.
-    requests: VecDeque<Request>,
-    /// Nanoseconds by which packets may stand behind what was captured after them.
+    /// Requests that were emitted since the texts in `no_request` were last checked.
+    requests: VecDeque<EmittedRequest>,
+    /// The largest delay, in nanoseconds, of packets behind others that were captured later.
     late: i64,
     holes: Holes,
     order: Order,
 }
 
-/// A request, as far as texts may wait for it.
+/// A request that was emitted, with the values by which a held text may refer to it.
 #[derive(Debug)]
-struct Request {
+struct EmittedRequest {
     id: String,
-    /// `_meta.progressToken`.
+    /// Its `_meta.progressToken`.
     token: Option<String>,
 }
 
-impl Request {
-    fn is_named(&self, held: &HeldText) -> bool {
-        held.names.iter().any(|name| {
+impl EmittedRequest {
+    fn is_referenced_by(&self, held: &HeldText) -> bool {
+        held.references.iter().any(|name| {
             pairing::is_same_id(name, &self.id)
                 || self.token.as_deref().is_some_and(|token| pairing::is_same_id(name, token))
         })
     }
 }
 
-/// Tells the ends of a TCP connection that is open.
-pub(super) type Ends<'e> = dyn Fn(ConnectionId) -> Option<Endpoints> + 'e;
+/// Returns the endpoints of an open TCP connection.
+pub(super) type EndpointLookup<'e> = dyn Fn(ConnectionId) -> Option<Endpoints> + 'e;
 
-/// What may still come, as the tracker asks for it.
-struct View<'a> {
-    unplaced: &'a VecDeque<Held>,
+/// The answers of this stage to the tracker's question what may still arrive.
+struct StageView<'a> {
+    no_session: &'a VecDeque<HeldItem>,
     holes: &'a Holes,
-    ends: &'a Ends<'a>,
+    lookup: &'a EndpointLookup<'a>,
 }
 
-impl Outlook for View<'_> {
-    fn may_begin(&self, place: &Place, apart: ConnectionId) -> bool {
-        let mut others = self.holes.beginning().filter(|id| *id != apart).filter_map(self.ends);
-        others.any(|ends| are_between(ends, place.client, place.server))
+impl ExpectedInput for StageView<'_> {
+    fn may_begin(&self, evidence: &ExchangeEvidence, except: ConnectionId) -> bool {
+        let mut others = self.holes.lacking_beginning().filter(|id| *id != except).filter_map(self.lookup);
+        others.any(|ends| are_between(ends, evidence.client, evidence.server))
     }
 
-    fn holds_between(&self, place: &Place) -> bool {
-        self.unplaced.iter().any(|held| match &held.item {
-            Item::Text(text) if !text.reading.begins_session() => {
-                text.connected.endpoints.is_some_and(|ends| are_between(ends, place.client, place.server))
+    fn holds_between(&self, evidence: &ExchangeEvidence) -> bool {
+        self.no_session.iter().any(|held| match &held.item {
+            Item::Text(text) if !text.parsed.begins_session() => {
+                text.connected.endpoints.is_some_and(|ends| are_between(ends, evidence.client, evidence.server))
             }
             _ => false,
         })
     }
 }
 
-/// Whether and where a text is to be held.
+/// The decision on a new text.
 enum Verdict {
     Pass,
-    Unplaced,
-    Unasked,
+    HoldForSession,
+    HoldForRequest,
 }
 
 impl Arrivals {
     /// Whether nothing is held.
     pub(super) fn is_empty(&self) -> bool {
-        self.counts.is_empty() && self.ended.is_empty()
+        self.counts.is_empty() && self.ends.is_empty()
     }
 
-    /// A segment arrived.
+    /// Takes the facts of a captured TCP segment.
     pub(super) fn segment(&mut self, fact: &SegmentFact<'_>) {
         self.holes.segment(fact);
         self.order.segment(fact);
         self.late = self.late.max(fact.late);
     }
 
-    /// Bytes were delivered, or given up.
+    /// Takes bytes that TCP delivered, or a gap.
     pub(super) fn delivered(&mut self, delivery: &Delivery<'_>) {
         self.holes.delivered(delivery);
     }
 
-    /// TCP is done with a connection.
+    /// Forgets a connection that TCP closed.
     pub(super) fn closed(&mut self, connection: ConnectionId) {
         self.holes.closed(connection);
     }
 
-    /// Whether what was sent before a message may be told behind it: packets of several connections changed places, or bytes are waited for on
-    /// a connection of which `may_carry` says that it is or may be of the same session.
-    pub(super) fn is_ahead(&self, may_carry: impl FnMut(ConnectionId) -> bool) -> bool {
+    /// Whether a message that was sent earlier may be emitted later. That is so if packets of
+    /// several connections are out of order, or if bytes are missing on a connection that is or may
+    /// be of the same session (`may_carry`).
+    pub(super) fn may_be_out_of_order(&self, may_carry: impl FnMut(ConnectionId) -> bool) -> bool {
         self.order.is_doubtful() || self.holes.are_many() || self.holes.iter().any(may_carry)
     }
 
-    /// Whether something since then was held for long enough.
-    pub(super) fn is_due(&self, (told, time): Moment, now: Moment) -> bool {
+    /// Whether something held since `since` was held for long enough.
+    pub(super) fn is_due(&self, (messages, time): Moment, now: Moment) -> bool {
         let waited = now.1.since(time).saturating_sub(self.late);
-        now.0.0 - told.0 >= MESSAGES && waited >= 0 || waited >= PATIENCE
+        now.0.0 - messages.0 >= MESSAGES && waited >= 0 || waited >= PATIENCE
     }
 
-    /// Holds a text that lacks something. Gives it back where nothing is lacking.
+    /// Holds a text that lacks something. Returns a text that lacks nothing.
     pub(super) fn admit<'t>(
         &mut self,
         text: Text<'t>,
-        reading: Reading,
+        parsed: ParsedText,
         connected: &ConnectionInfo,
         tracker: &Tracker,
-        ends: &Ends<'_>,
-    ) -> Option<(Text<'t>, Reading)> {
-        let list = match self.verdict(&text, &reading, connected, tracker, ends) {
-            Verdict::Pass => return Some((text, reading)),
-            Verdict::Unplaced => &mut self.unplaced,
-            Verdict::Unasked => &mut self.unasked,
+        lookup: &EndpointLookup<'_>,
+    ) -> Option<(Text<'t>, ParsedText)> {
+        let list = match self.verdict(&text, &parsed, connected, tracker, lookup) {
+            Verdict::Pass => return Some((text, parsed)),
+            Verdict::HoldForSession => &mut self.no_session,
+            Verdict::HoldForRequest => &mut self.no_request,
         };
-        let text = HeldText::new(&text, reading, connected)?;
-        let held = Held { item: Item::Text(Box::new(text)), since: tracker.now() };
+        let text = HeldText::new(&text, parsed, connected)?;
+        let held = HeldItem { item: Item::Text(Box::new(text)), since: tracker.now() };
         *self.counts.entry(held.exchange()).or_default() += 1;
         self.bytes += held.size();
         list.push_back(held);
@@ -185,130 +196,140 @@ impl Arrivals {
     fn verdict(
         &self,
         text: &Text<'_>,
-        reading: &Reading,
+        parsed: &ParsedText,
         connected: &ConnectionInfo,
         tracker: &Tracker,
-        ends: &Ends<'_>,
+        lookup: &EndpointLookup<'_>,
     ) -> Verdict {
         let Some(exchange) = text.exchange() else { return Verdict::Pass };
-        let view = View { unplaced: &self.unplaced, holes: &self.holes, ends };
-        if self.is_behind(exchange) || tracker.lacks_session(text, reading, &view) {
-            return Verdict::Unplaced;
+        let view = StageView { no_session: &self.no_session, holes: &self.holes, lookup };
+        if self.holds_for_session(exchange) || tracker.lacks_session(text, parsed, &view) {
+            return Verdict::HoldForSession;
         }
-        match tracker.lacks_request(text, reading, connected, &view, false) {
-            true => Verdict::Unasked,
+        match tracker.lacks_request(text, parsed, connected, &view, false) {
+            true => Verdict::HoldForRequest,
             false => Verdict::Pass,
         }
     }
 
-    /// Whether what comes on an exchange stands behind an unplaced text.
-    pub(super) fn is_behind(&self, exchange: ExchangeNumber) -> bool {
-        self.unplaced.iter().any(|held| held.exchange() == exchange)
+    /// Whether a text of this exchange is held because its session is not known. Then later events
+    /// of the exchange have to be held too.
+    pub(super) fn holds_for_session(&self, exchange: ExchangeNumber) -> bool {
+        self.no_session.iter().any(|held| held.exchange() == exchange)
     }
 
-    /// Holds an event behind an unplaced text of its exchange.
+    /// Holds an event of an exchange with a held text.
     pub(super) fn hold_event(&mut self, event: held::HeldEvent, now: Moment) {
-        let held = Held { item: Item::Event(Box::new(event)), since: now };
+        let held = HeldItem { item: Item::Event(Box::new(event)), since: now };
         *self.counts.entry(held.exchange()).or_default() += 1;
         self.bytes += held.size();
-        self.unplaced.push_back(held);
+        self.no_session.push_back(held);
         debug_assert!(self.is_bounded());
     }
 
-    /// One item may be too much until the next that is due is taken.
+    /// One item above the limit is possible until [`Self::next_due`] is called.
     fn is_bounded(&self) -> bool {
-        self.unplaced.len() <= UNPLACED + 1 && self.unasked.len() <= UNASKED + UNPLACED + 1
+        self.no_session.len() <= MOST_NO_SESSION + 1 && self.no_request.len() <= MOST_NO_REQUEST + MOST_NO_SESSION + 1
     }
 
-    /// Whether texts of an exchange are held.
+    /// Whether texts or events of an exchange are held.
     pub(super) fn holds(&self, exchange: ExchangeNumber) -> bool {
         self.counts.contains_key(&exchange)
     }
 
-    /// Whether a connection is needed yet for texts that are held.
+    /// Whether held texts or ends need a connection.
     pub(super) fn holds_on(&self, connection: ConnectionId) -> bool {
-        let is_on = |held: &Held| matches!(&held.item, Item::Text(text) if text.connection == connection);
-        !self.counts.is_empty() && self.unplaced.iter().chain(&self.unasked).any(is_on)
+        let is_on = |held: &HeldItem| matches!(&held.item, Item::Text(text) if text.connection == connection);
+        !self.counts.is_empty() && self.no_session.iter().chain(&self.no_request).any(is_on)
             || self
-                .ended
+                .ends
                 .iter()
-                .any(|ended| matches!(ended, Ended::Exchange(exchange) if exchange.connection == connection))
+                .any(|end| matches!(end, HeldEnd::Exchange(exchange) if exchange.connection == connection))
     }
 
-    /// Holds an end behind the texts of its exchange or connection.
-    pub(super) fn hold_end(&mut self, ended: Ended) {
-        self.ended.push_back(ended);
+    /// Holds the end of an exchange or a connection until its texts are released.
+    pub(super) fn hold_end(&mut self, end: HeldEnd) {
+        self.ends.push_back(end);
     }
 
-    /// A message was told: texts may wait for it.
-    pub(super) fn told(&mut self, message: &Message) {
+    /// Takes note of a message that was emitted: held texts may refer to it.
+    pub(super) fn emitted(&mut self, message: &Message) {
         if message.kind == Kind::Request
-            && !self.unasked.is_empty()
+            && !self.no_request.is_empty()
             && let Some(id) = &message.id
         {
-            let token = facts::body(message).object("_meta").get("progressToken").map(str::to_owned);
-            self.requests.push_back(Request { id: id.as_ref().to_owned(), token });
+            let token = content::body(message).object("_meta").get("progressToken").map(str::to_owned);
+            self.requests.push_back(EmittedRequest { id: id.as_ref().to_owned(), token });
         }
     }
 
-    /// The next item that lacks nothing any more.
-    pub(super) fn next_complete(&mut self, tracker: &Tracker, ends: &Ends<'_>) -> Option<Item> {
-        self.next_asked(tracker, ends).or_else(|| self.next_placed(tracker, ends))
+    /// Releases the next text or event that lacks nothing any more.
+    pub(super) fn next_complete(&mut self, tracker: &Tracker, lookup: &EndpointLookup<'_>) -> Option<Item> {
+        self.next_with_request(tracker, lookup).or_else(|| self.next_with_session(tracker, lookup))
     }
 
-    /// What waited for a request comes right behind it. A second response waits for another request with the same id.
-    fn next_asked(&mut self, tracker: &Tracker, ends: &Ends<'_>) -> Option<Item> {
+    /// Releases the next text that refers to a request emitted just now. A second response with the
+    /// same id waits for another request.
+    fn next_with_request(&mut self, tracker: &Tracker, lookup: &EndpointLookup<'_>) -> Option<Item> {
         while let Some(request) = self.requests.front() {
-            let view = View { unplaced: &self.unplaced, holes: &self.holes, ends };
-            let position = self.unasked.iter().position(|held| match &held.item {
+            let view = StageView { no_session: &self.no_session, holes: &self.holes, lookup };
+            let position = self.no_request.iter().position(|held| match &held.item {
                 Item::Text(held) => {
-                    let HeldText { reading, connected, .. } = &**held;
-                    request.is_named(held) && !tracker.lacks_request(&held.text(), reading, connected, &view, true)
+                    let HeldText { parsed, connected, .. } = &**held;
+                    request.is_referenced_by(held)
+                        && !tracker.lacks_request(&held.text(), parsed, connected, &view, true)
                 }
                 Item::Event(_) => false,
             });
-            if let Some(held) = position.and_then(|position| self.unasked.remove(position)) {
-                return Some(self.released(held));
+            if let Some(position) = position {
+                return self.release_no_request(position);
             }
             self.requests.pop_front();
         }
         None
     }
 
-    /// A session got its id, or will have none, or a connection began: what waited for that is released, or waits for its request from now on.
-    fn next_placed(&mut self, tracker: &Tracker, ends: &Ends<'_>) -> Option<Item> {
+    /// Releases the next text or event whose session is known now, or cannot become known. A text
+    /// that still lacks its request is held for that.
+    fn next_with_session(&mut self, tracker: &Tracker, lookup: &EndpointLookup<'_>) -> Option<Item> {
         loop {
-            let view = View { unplaced: &self.unplaced, holes: &self.holes, ends };
-            let mut behind: Vec<ExchangeNumber> = Vec::new();
-            let position = self.unplaced.iter().position(|held| {
+            let view = StageView { no_session: &self.no_session, holes: &self.holes, lookup };
+            let mut blocked: Vec<ExchangeNumber> = Vec::new();
+            let position = self.no_session.iter().position(|held| {
                 let exchange = held.exchange();
-                let lacks = behind.contains(&exchange)
-                    || matches!(&held.item, Item::Text(text) if tracker.lacks_session(&text.text(), &text.reading, &view));
+                let lacks = blocked.contains(&exchange)
+                    || matches!(&held.item, Item::Text(text) if tracker.lacks_session(&text.text(), &text.parsed, &view));
                 if lacks {
-                    behind.push(exchange);
+                    blocked.push(exchange);
                 }
                 !lacks
             });
-            let held = self.unplaced.remove(position?)?;
-            if let Some(item) = self.placed(held, tracker, ends) {
+            let held = self.no_session.remove(position?)?;
+            if let Some(item) = self.hold_for_request_or_release(held, tracker, lookup) {
                 return Some(item);
             }
         }
     }
 
-    /// A text of which it is known whose it is, or asked no longer; it may still lack its request.
-    fn placed(&mut self, held: Held, tracker: &Tracker, ends: &Ends<'_>) -> Option<Item> {
-        let view = View { unplaced: &self.unplaced, holes: &self.holes, ends };
+    /// Releases a text or event whose session is known, or is waited for no longer. A text that
+    /// lacks its request is held for that instead; then the result is `None`.
+    fn hold_for_request_or_release(
+        &mut self,
+        held: HeldItem,
+        tracker: &Tracker,
+        lookup: &EndpointLookup<'_>,
+    ) -> Option<Item> {
+        let view = StageView { no_session: &self.no_session, holes: &self.holes, lookup };
         if let Item::Text(text) = &held.item
-            && tracker.lacks_request(&text.text(), &text.reading, &text.connected, &view, false)
+            && tracker.lacks_request(&text.text(), &text.parsed, &text.connected, &view, false)
         {
-            self.unasked.push_back(Held { since: tracker.now(), ..held });
+            self.no_request.push_back(HeldItem { since: tracker.now(), ..held });
             return None;
         }
-        Some(self.released(held))
+        Some(self.release(held))
     }
 
-    fn released(&mut self, held: Held) -> Item {
+    fn release(&mut self, held: HeldItem) -> Item {
         let exchange = held.exchange();
         self.bytes -= held.size();
         if let Some(count) = self.counts.get_mut(&exchange) {
@@ -320,102 +341,110 @@ impl Arrivals {
         held.item
     }
 
-    /// The next end behind which nothing is held any more.
-    pub(super) fn next_ended(&mut self) -> Option<Ended> {
-        let position = self.ended.iter().position(|ended| match ended {
-            Ended::Exchange(exchange) => !self.holds(exchange.number),
-            Ended::Connection(connection, ..) => !self.holds_on(*connection),
+    /// Releases the next end whose texts were all released.
+    pub(super) fn next_ended(&mut self) -> Option<HeldEnd> {
+        let position = self.ends.iter().position(|end| match end {
+            HeldEnd::Exchange(exchange) => !self.holds(exchange.number),
+            HeldEnd::Connection(connection, ..) => !self.holds_on(*connection),
         });
-        self.ended.remove(position?)
+        self.ends.remove(position?)
     }
 
-    /// The next item that was held for long enough, or is too much.
-    pub(super) fn next_due(&mut self, tracker: &Tracker, ends: &Ends<'_>) -> Option<Item> {
+    /// Releases the next text or event that was held for long enough, or that exceeds a bound.
+    pub(super) fn next_due(&mut self, tracker: &Tracker, lookup: &EndpointLookup<'_>) -> Option<Item> {
         let now = tracker.now();
-        while let Some(first) = self.unplaced.front()
-            && (self.unplaced.len() > UNPLACED || self.bytes > BYTES || self.is_due(first.since, now))
+        while let Some(first) = self.no_session.front()
+            && (self.no_session.len() > MOST_NO_SESSION || self.bytes > MOST_BYTES || self.is_due(first.since, now))
         {
-            let held = self.unplaced.pop_front()?;
-            if let Some(item) = self.placed(held, tracker, ends) {
+            let held = self.no_session.pop_front()?;
+            if let Some(item) = self.hold_for_request_or_release(held, tracker, lookup) {
                 return Some(item);
             }
         }
-        let first = self.unasked.front()?;
-        let is_due = self.unasked.len() > UNASKED || self.bytes > BYTES || self.is_due(first.since, now);
-        let held = if is_due { self.unasked.pop_front()? } else { return None };
-        Some(self.released(held))
+        let first = self.no_request.front()?;
+        let is_due =
+            self.no_request.len() > MOST_NO_REQUEST || self.bytes > MOST_BYTES || self.is_due(first.since, now);
+        if is_due { self.release_no_request(0) } else { None }
     }
 
-    /// The next text for which nothing comes any more, since its exchange is over: an `initialize` without a response, and what the response carried
-    /// before its request. Responses on the stream of HTTP+SSE, and those of the client, may wait on.
+    /// Releases the next text that can lack nothing more because its exchange ended: an
+    /// `initialize` without a response, or a response that was captured before its request.
+    ///
+    /// Responses on an HTTP+SSE stream and responses of clients remain held: their requests travel
+    /// in other exchanges.
     pub(super) fn next_of_exchange(&mut self, exchange: ExchangeNumber, tracker: &Tracker) -> Option<Item> {
         if !self.holds(exchange) {
             return None;
         }
-        let begins = |held: &Held| match &held.item {
-            Item::Text(text) => held.exchange() == exchange && text.reading.begins_session(),
+        let begins = |held: &HeldItem| match &held.item {
+            Item::Text(text) => held.exchange() == exchange && text.parsed.begins_session(),
             Item::Event(_) => false,
         };
-        if let Some(position) = self.unplaced.iter().position(begins) {
-            let held = self.unplaced.remove(position)?;
-            return Some(self.released(held));
+        if let Some(position) = self.no_session.iter().position(begins) {
+            return self.release_no_session(position);
         }
-        let answers_here = |held: &Held| match &held.item {
+        let answers_here = |held: &HeldItem| match &held.item {
             Item::Text(text) if held.exchange() == exchange && text.direction == Direction::ServerToClient => {
-                let home = tracker.session_of_text(&text.text(), &text.reading, &text.connected);
-                home.is_none_or(|(_, transport)| transport != Transport::HttpSse)
+                let session = tracker.session_of_text(&text.text(), &text.parsed, &text.connected);
+                session.is_none_or(|(_, transport)| transport != Transport::HttpSse)
             }
             _ => false,
         };
-        let position = self.unasked.iter().position(answers_here)?;
-        let held = self.unasked.remove(position)?;
-        Some(self.released(held))
+        self.release_no_request(self.no_request.iter().position(answers_here)?)
     }
 
-    /// The next text of a session that is about to end.
+    fn release_no_session(&mut self, position: usize) -> Option<Item> {
+        let held = self.no_session.remove(position)?;
+        Some(self.release(held))
+    }
+
+    fn release_no_request(&mut self, position: usize) -> Option<Item> {
+        let held = self.no_request.remove(position)?;
+        Some(self.release(held))
+    }
+
+    /// Releases the next text of a session that is about to end.
     pub(super) fn next_of_sessions(
         &mut self,
         tracker: &Tracker,
         is_ending: impl Fn(crate::mcp::SessionNumber) -> bool,
     ) -> Option<Item> {
-        let position = self.unasked.iter().position(|held| match &held.item {
+        let position = self.no_request.iter().position(|held| match &held.item {
             Item::Text(text) => tracker
-                .session_of_text(&text.text(), &text.reading, &text.connected)
+                .session_of_text(&text.text(), &text.parsed, &text.connected)
                 .is_some_and(|(session, _)| is_ending(session)),
             Item::Event(_) => false,
         })?;
-        let held = self.unasked.remove(position)?;
-        Some(self.released(held))
+        self.release_no_request(position)
     }
 
-    /// The next text of the connection that ended first, where too many ended connections wait.
+    /// Releases the next text of the connection that ended first, if too many ended connections
+    /// have held texts.
     pub(super) fn next_of_closed(&mut self) -> Option<Item> {
-        let closed = self.ended.iter().filter(|ended| matches!(ended, Ended::Connection(..)));
-        if closed.clone().count() <= CLOSED {
-            return None;
+        let mut closed = self.ends.iter().filter_map(|end| match end {
+            HeldEnd::Connection(connection, ..) => Some(*connection),
+            HeldEnd::Exchange(_) => None,
+        });
+        let oldest = closed.next().filter(|_| closed.count() >= MOST_CLOSED)?;
+        let is_on = |held: &HeldItem| matches!(&held.item, Item::Text(text) if text.connection == oldest);
+        match self.no_session.iter().position(is_on) {
+            Some(position) => self.release_no_session(position),
+            None => self.release_no_request(self.no_request.iter().position(is_on)?),
         }
-        let Some(Ended::Connection(oldest, ..)) = closed.clone().next() else { return None };
-        let oldest = *oldest;
-        let is_on = |held: &Held| matches!(&held.item, Item::Text(text) if text.connection == oldest);
-        let held = match self.unplaced.iter().position(is_on) {
-            Some(position) => self.unplaced.remove(position)?,
-            None => self.unasked.iter().position(is_on).and_then(|position| self.unasked.remove(position))?,
-        };
-        Some(self.released(held))
     }
 
-    /// The next item at the end of the capture, when nothing comes any more: what begins sessions first.
-    pub(super) fn next_at_end(&mut self, tracker: &Tracker, ends: &Ends<'_>) -> Option<Item> {
-        let begins = |held: &Held| matches!(&held.item, Item::Text(text) if text.reading.begins_session());
+    /// Releases the next text or event at the end of the capture. Texts that begin
+    /// sessions come first.
+    pub(super) fn next_at_end(&mut self, tracker: &Tracker, lookup: &EndpointLookup<'_>) -> Option<Item> {
+        let begins = |held: &HeldItem| matches!(&held.item, Item::Text(text) if text.parsed.begins_session());
         while let Some(held) = {
-            let first = self.unplaced.iter().position(begins).unwrap_or_default();
-            self.unplaced.remove(first)
+            let first = self.no_session.iter().position(begins).unwrap_or_default();
+            self.no_session.remove(first)
         } {
-            if let Some(item) = self.placed(held, tracker, ends) {
+            if let Some(item) = self.hold_for_request_or_release(held, tracker, lookup) {
                 return Some(item);
             }
         }
-        let held = self.unasked.pop_front()?;
-        Some(self.released(held))
+        self.release_no_request(0)
     }
 }

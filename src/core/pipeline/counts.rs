@@ -1,34 +1,34 @@
-//! Figures of a capture.
+//! Counters of a capture.
 
 use std::collections::BTreeMap;
 
 use crate::capture::{Packet, Time};
 
-/// Figures of the capture so far.
+/// Counters of the capture so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Packets.
+    /// Packets of any kind.
     pub packets: u64,
-    /// Captured bytes.
+    /// Captured bytes of packets, link headers included.
     pub bytes: u64,
-    /// Packets that hold nothing for mcptap, by reason.
+    /// Packets that are neither decoded nor needed, by reason.
     pub skipped: BTreeMap<&'static str, u64>,
-    /// TCP connections.
+    /// TCP connections so far.
     pub tcp_connections: u64,
-    /// HTTP exchanges that are over.
+    /// HTTP exchanges that ended.
     pub exchanges: u64,
-    /// Messages.
+    /// JSON-RPC messages.
     pub messages: u64,
-    /// Time of the earliest packet.
+    /// The time of the earliest packet.
     pub first: Option<Time>,
-    /// Time of the latest packet.
+    /// The time of the latest packet.
     pub last: Option<Time>,
     /// TCP segments that the snap length cut.
     pub cut: u64,
 }
 
 impl Counts {
-    /// One more packet.
+    /// Counts one packet.
     pub(super) fn packet(&mut self, packet: &Packet<'_>) {
         self.packets += 1;
         self.bytes += packet.data.len() as u64;

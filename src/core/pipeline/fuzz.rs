@@ -1,4 +1,5 @@
-//! The body of the fuzz target for everything between packets and events, and what must hold for any capture whatever.
+//! The body of the fuzz target for everything between packets and events, with the properties that
+//! hold for every capture.
 
 mod checker;
 mod script;
@@ -7,15 +8,15 @@ mod tests;
 
 use std::collections::BTreeMap;
 
-use self::checker::Checker;
+use self::checker::EventChecker;
 pub use self::script::Observed;
-use super::{Input, Options, Pipeline};
+use super::{Input, Pipeline, PipelineConfig};
 use crate::capture::{Limits, Packet, PacketNumber, Time};
 use crate::decode::stack::LINGERING;
 use crate::event::{Detail, Event};
 use crate::mcp::{Session, SessionNumber};
 
-/// Bounds so low that a few kilobytes meet them.
+/// Bounds so low that a few kilobytes reach them.
 const LIMITS: Limits = Limits {
     secrets_tried: 1 << 20,
     connections: 4,
@@ -48,33 +49,38 @@ const LIMITS: Limits = Limits {
     retained_parts: 0,
 };
 
-/// Any bytes through the whole pipeline, as a script of the packets of three TCP connections and of the pipes of processes
-/// (`script.rs`). Checks what [`fuzz_packets`] checks.
+/// Runs a script of packets (`script.rs`) through the whole pipeline and checks the properties of
+/// [`fuzz_packets`]. Any bytes are a script.
 ///
 /// # Panics
 ///
-/// Where a promise does not hold.
+/// If a property does not hold.
 pub fn fuzz_stack(data: &[u8]) {
     fuzz_packets(&script::packets(data), &[]);
 }
 
-/// Packets, and the TLS secrets that are known from the start, through the whole pipeline.
+/// Runs packets, and TLS secrets known from the start, through the whole pipeline.
 ///
-/// What the pipeline says keeps its promises (`checker.rs`); ticks change nothing of it; a store is told the messages, exchanges and
-/// findings that a printer is told; memory is bounded; at the end nothing is open any more.
+/// The events have to be consistent (`checker.rs`), and ticks must not change them. A store gets
+/// the same messages, exchanges and findings as a printer. Memory is bounded. Nothing is
+/// open at the end.
 ///
 /// # Panics
 ///
-/// Where that is not so.
+/// If a property does not hold.
 pub fn fuzz_packets(packets: &[Observed], secrets: &[u8]) {
     let capture = Capture { packets, secrets };
-    let told = run(&capture, Detail::Store, false);
-    assert_same(&settled(&told), &settled(&run(&capture, Detail::Store, true)), "ticks changed something");
+    let stored = run(&capture, Detail::Store, false);
+    assert_same(
+        &without_tick_effects(&stored),
+        &without_tick_effects(&run(&capture, Detail::Store, true)),
+        "ticks changed something",
+    );
     let shown = |event: &&Event| matches!(event, Event::Message(_) | Event::Exchange(_) | Event::Finding(_));
     let printed = run(&capture, Detail::Messages, false);
-    let (told, printed): (Vec<_>, Vec<_>) =
-        (told.iter().filter(shown).collect(), printed.iter().filter(shown).collect());
-    assert_same(&told, &printed, "a store was told something else than a printer");
+    let (stored, printed): (Vec<_>, Vec<_>) =
+        (stored.iter().filter(shown).collect(), printed.iter().filter(shown).collect());
+    assert_same(&stored, &printed, "a store got other events than a printer");
 }
 
 /// A whole capture.
@@ -83,11 +89,10 @@ struct Capture<'c> {
     secrets: &'c [u8],
 }
 
-/// What the pipeline says of a capture, checked as it comes; with `ticks`, as if there was time to look between any two
-/// packets.
+/// The events of a capture, checked one by one. With `ticks`, ticks are inserted between packets.
 fn run(capture: &Capture<'_>, detail: Detail, ticks: bool) -> Vec<Event> {
-    let mut pipeline = Pipeline::new(Options { limits: LIMITS, detail, hash: true, keep_secrets: false });
-    let mut checker = Checker::new(capture.packets, detail);
+    let mut pipeline = Pipeline::new(PipelineConfig { limits: LIMITS, detail, hash: true, keep_secrets: false });
+    let mut checker = EventChecker::new(capture.packets, detail);
     let mut latest: Option<Time> = None;
     pipeline.push(Input::Secrets(capture.secrets), &mut |event| checker.event(event));
     for (observed, number) in capture.packets.iter().zip(1..) {
@@ -95,7 +100,7 @@ fn run(capture: &Capture<'_>, detail: Detail, ticks: bool) -> Vec<Event> {
         let now = before.max(observed.time);
         latest = Some(now);
         if ticks {
-            // The clock runs from the latest packet up to the next one.
+            // The clock runs from the latest packet to the next one.
             for tick in [before, Time(before.0.midpoint(now.0)), now] {
                 pipeline.push(Input::Tick(tick), &mut |event| checker.event(event));
             }
@@ -113,18 +118,20 @@ fn run(capture: &Capture<'_>, detail: Detail, ticks: bool) -> Vec<Event> {
     checker.finish(pipeline.counts())
 }
 
-/// Memory is bounded by what is open, and what is open by the limits.
+/// Asserts that memory is bounded by the open objects, and those by the limits.
 fn assert_bounded(pipeline: &Pipeline) {
-    let (connections, waiting) = (pipeline.above.stacks.open().count(), pipeline.above.stacks.lingering());
-    assert!(waiting <= LINGERING && connections <= 2 * LIMITS.connections + waiting, "{connections} connections");
-    // Both directions of a connection, and of what TLS carried on it; and of each exchange two bodies, as sent and as decoded, and the data of events.
+    let (connections, lingering) = (pipeline.above.stacks.open().count(), pipeline.above.stacks.lingering());
+    assert!(lingering <= LINGERING && connections <= 2 * LIMITS.connections + lingering, "{connections} connections");
+    // Each connection has four streams: both directions of TCP and of TLS. Each exchange has five:
+    // two bodies, as sent and as decoded, and the data of events.
     let most = connections * (4 + 5 * (LIMITS.pipelined + 2));
     let streams = pipeline.above.stacks.provenance().open_streams();
     assert!(streams <= most, "{streams} streams of {connections} connections");
 }
 
-/// The events, and the last record of each session: how often a session is said, and what of exchanges that are open, ticks decide.
-fn settled(events: &[Event]) -> (Vec<&Event>, BTreeMap<SessionNumber, &Session>) {
+/// The events without sessions and open exchanges, and the last record of each session. Ticks
+/// decide how often those are emitted.
+fn without_tick_effects(events: &[Event]) -> (Vec<&Event>, BTreeMap<SessionNumber, &Session>) {
     let mut sessions = BTreeMap::new();
     let mut others = Vec::new();
     for event in events {
@@ -137,12 +144,12 @@ fn settled(events: &[Event]) -> (Vec<&Event>, BTreeMap<SessionNumber, &Session>)
     (others, sessions)
 }
 
-/// As `assert_eq`, for what would fill pages: only the lines that differ are shown.
-fn assert_same<T: PartialEq + std::fmt::Debug>(one: &T, other: &T, what: &str) {
+/// As `assert_eq`, but shows only the lines that differ.
+fn assert_same<T: PartialEq + std::fmt::Debug>(one: &T, other: &T, problem: &str) {
     if one != other {
         let (one, other) = (format!("{one:#?}"), format!("{other:#?}"));
         let differs = one.lines().zip(other.lines()).position(|(one, other)| one != other).unwrap_or_default();
         let around = |text: &str| text.lines().skip(differs.saturating_sub(9)).take(19).collect::<Vec<_>>().join("\n");
-        panic!("{what}:\n{}\n--- or ---\n{}", around(&one), around(&other));
+        panic!("{problem}:\n{}\n--- or ---\n{}", around(&one), around(&other));
     }
 }

@@ -1,52 +1,56 @@
-//! From what the stacks found to events: sessions, messages, findings, and what a store needs.
+//! From the units of the connections to events: sessions, messages, findings, and the data that a
+//! store needs.
+
+mod doubt;
 
 use std::net::IpAddr;
 
 use rustc_hash::FxHashMap;
 
-use super::arrivals::held::{Ended, HeldEvent, Item};
-use super::arrivals::{Arrivals, Ends};
+use self::doubt::transport_and_beginning;
+use super::PipelineConfig;
+use super::arrivals::held::{HeldEnd, HeldEvent, Item};
+use super::arrivals::{Arrivals, EndpointLookup};
+use super::connection_state::{ConnectionState, endpoints_of};
 use super::counts::Counts;
 use super::encrypted::Encrypted;
-use super::known::{Known, ends};
 use super::unclaimed::Unclaimed;
-use super::{Emit, Options};
-use crate::capture::pipe::{self, Content, Pipe};
-use crate::capture::{Packet, PacketNumber};
+use crate::capture::pipe::{self, Pipe, PipeEvent};
+use crate::capture::{Packet, PacketNumber, Span};
 use crate::decode::exchange::Exchange;
 use crate::decode::stack::{ConnectionInfo, ServerSentEvent, Text, Unit};
 use crate::decode::tcp::{Facts, Flags, SegmentFact};
-use crate::decode::{Anomaly, ConnectionId, Direction, Side, dns};
-use crate::event::{Connection, ConnectionKind, Detail, Event, Segment};
+use crate::decode::{Anomaly, ConnectionId, Direction, dns};
+use crate::event::{Connection, ConnectionKind, Detail, Emit, Event, Segment};
 use crate::findings::{Checker, Finding, tls, transport};
-use crate::mcp::tracker::{Tracked, Tracker};
-use crate::mcp::{Message, Peers, Session, SessionNumber, Transport};
+use crate::mcp::tracker::{Tracker, TrackerEvent};
+use crate::mcp::{Peers, Session};
 
-/// Sessions, and what is known of the connections that carry them.
+/// Tracks the sessions and the connections that carry them, and applies the rules.
 #[derive(Debug)]
 pub(super) struct Sessions {
-    pub(super) options: Options,
+    pub(super) options: PipelineConfig,
     tracker: Tracker,
-    /// What it said last and is not taken in yet. Kept for its memory.
-    said: Vec<Tracked>,
+    /// The output of the tracker that was not processed yet. The vector is reused.
+    tracker_events: Vec<TrackerEvent>,
     checker: Checker,
     pub(super) counts: Counts,
     names: FxHashMap<IpAddr, String>,
-    connections: FxHashMap<ConnectionId, Known>,
-    /// Pipes seen so far.
+    connections: FxHashMap<ConnectionId, ConnectionState>,
+    /// The number of pipe connections so far.
     pub(super) pipes: u32,
-    /// TLS connections whose content was not seen.
+    /// TLS connections whose content could not be decrypted.
     encrypted: Encrypted,
-    /// Texts that lack something which may still come.
+    /// The arrivals stage.
     pub(super) arrivals: Arrivals,
 }
 
 impl Sessions {
-    pub(super) fn new(options: Options) -> Sessions {
+    pub(super) fn new(options: PipelineConfig) -> Sessions {
         Sessions {
             options,
             tracker: Tracker::new(options.limits),
-            said: Vec::new(),
+            tracker_events: Vec::new(),
             checker: Checker::new(options.limits),
             counts: Counts::default(),
             names: FxHashMap::default(),
@@ -61,12 +65,12 @@ impl Sessions {
         self.options.detail == Detail::Store
     }
 
-    /// Whether a connection carries a session and is stored.
-    pub(super) fn is_kept(&self, id: ConnectionId) -> bool {
-        self.stores() && self.connections.get(&id).is_some_and(|known| !known.sessions.is_empty())
+    /// Whether a connection carries a session, and events for a store are wanted.
+    pub(super) fn is_stored(&self, id: ConnectionId) -> bool {
+        self.stores() && self.connections.get(&id).is_some_and(|state| !state.sessions.is_empty())
     }
 
-    /// A connection was seen for the first time.
+    /// Takes a new connection.
     pub(super) fn opened(&mut self, id: ConnectionId, kind: ConnectionKind, emit: &mut Emit<'_>) {
         if let ConnectionKind::Tcp(_) = kind {
             self.counts.tcp_connections += 1;
@@ -76,44 +80,50 @@ impl Sessions {
         if self.stores() {
             emit(Event::Connection(Box::new(record.clone())));
         }
-        self.connections.insert(id, Known::new(record));
+        self.connections.insert(id, ConnectionState::new(record));
     }
 
-    /// A TCP segment arrived.
+    /// Takes a captured TCP segment.
     pub(super) fn segment(&mut self, fact: &SegmentFact<'_>, emit: &mut Emit<'_>) {
         self.arrivals.segment(fact);
         if fact.flags.has(Flags::SYN)
-            && let Some(known) = self.connections.get_mut(&fact.connection)
+            && let Some(state) = self.connections.get_mut(&fact.connection)
         {
-            known.has_begun = true;
+            state.has_beginning = true;
         }
         if self.stores() {
             emit(Event::Segment(Segment::of(fact)));
         }
     }
 
-    /// A chunk of a pipe arrived: for a store it is a segment of its connection.
-    pub(super) fn piped(&mut self, id: ConnectionId, content: &Content<'_>, packet: &Packet<'_>, emit: &mut Emit<'_>) {
+    /// Takes a pipe packet. For a store it is a segment of its connection.
+    pub(super) fn pipe_packet(
+        &mut self,
+        id: ConnectionId,
+        content: &PipeEvent<'_>,
+        packet: &Packet<'_>,
+        emit: &mut Emit<'_>,
+    ) {
         if let Some(session) = self.tracker.session_on(id) {
             self.checker.pipe_event(session, content, packet.time);
         }
         let stores = self.stores();
-        let Some(known) = self.connections.get_mut(&id) else { return };
+        let Some(state) = self.connections.get_mut(&id) else { return };
         let (pipe, length) = match content {
-            Content::Data(pipe, bytes) => (*pipe, bytes.len() as u64),
-            Content::Lost(pipe, bytes) => (*pipe, pipe::gap(known.offsets[*pipe as usize], *bytes)),
+            PipeEvent::Data(pipe, bytes) => (*pipe, bytes.len() as u64),
+            PipeEvent::Lost(pipe, bytes) => (*pipe, pipe::gap(state.offsets[*pipe as usize], *bytes)),
             _ => (Pipe::Stdin, 0),
         };
-        let offset = known.offsets[pipe as usize];
-        known.offsets[pipe as usize] += length;
+        let offset = state.offsets[pipe as usize];
+        state.offsets[pipe as usize] += length;
         if stores {
-            let is_captured = matches!(content, Content::Data(..));
+            let is_captured = matches!(content, PipeEvent::Data(..));
             emit(Event::Segment(Segment::of_pipe(id, pipe, packet, offset..offset + length, is_captured)));
         }
     }
 
-    /// A DNS answer: names of servers, for people.
-    pub(super) fn names(&mut self, message: &[u8]) {
+    /// Stores the host names of a DNS response. People recognise servers by them.
+    pub(super) fn dns_response(&mut self, message: &[u8]) {
         for name in dns::names(message) {
             if self.names.len() < self.options.limits.names {
                 self.names.insert(name.address, name.name);
@@ -121,34 +131,34 @@ impl Sessions {
         }
     }
 
-    /// What a stack found.
+    /// Takes a unit that a connection emitted.
     pub(super) fn unit(&mut self, unit: Unit<'_>, emit: &mut Emit<'_>) {
         match unit {
-            Unit::Text(text, connected) => self.arrived(text, connected, emit),
+            Unit::Text(text, connected) => self.text(text, connected, emit),
             Unit::Head(exchange, direction, connected) => {
                 self.tracker.head(exchange, direction, connected);
                 if direction == Direction::ServerToClient {
-                    self.release(emit);
-                    self.tracker.responded(exchange);
-                    self.release(emit);
+                    self.release_complete(emit);
+                    self.tracker.response_head(exchange);
+                    self.release_complete(emit);
                 }
                 let session = self.tracker.session_at(exchange.number);
                 let found = self.checker.head(exchange, direction, session);
-                say(found, emit);
+                emit_findings(found, emit);
             }
-            Unit::Event(sent) if self.arrivals.is_behind(sent.exchange) => {
+            Unit::Event(sent) if self.arrivals.holds_for_session(sent.exchange) => {
                 self.arrivals.hold_event(HeldEvent::new(&sent), self.tracker.now());
-                self.give_up_due(emit);
+                self.release_due(emit);
             }
-            Unit::Event(sent) => self.event(&sent, emit),
+            Unit::Event(sent) => self.server_sent_event(&sent, emit),
             Unit::Exchange(exchange) => {
                 while let Some(item) = self.arrivals.next_of_exchange(exchange.number, &self.tracker) {
-                    self.take(item, emit);
-                    self.release(emit);
+                    self.process(item, emit);
+                    self.release_complete(emit);
                 }
                 match self.arrivals.holds(exchange.number) {
-                    true => self.arrivals.hold_end(Ended::Exchange(exchange)),
-                    false => self.exchange_over(exchange, emit),
+                    true => self.arrivals.hold_end(HeldEnd::Exchange(exchange)),
+                    false => self.exchange_ended(exchange, emit),
                 }
             }
             Unit::Closed(id, connected, facts) => {
@@ -156,19 +166,17 @@ impl Sessions {
                 match self.arrivals.holds_on(id) {
                     true => {
                         let connected = Box::new(connected.clone());
-                        self.arrivals.hold_end(Ended::Connection(id, connected, facts.map(Box::new)));
+                        self.arrivals.hold_end(HeldEnd::Connection(id, connected, facts.map(Box::new)));
                         while let Some(item) = self.arrivals.next_of_closed() {
-                            self.take(item, emit);
-                            self.release(emit);
+                            self.process(item, emit);
+                            self.release_complete(emit);
                         }
                     }
                     false => self.closed(id, connected, facts.as_ref(), emit),
                 }
             }
             Unit::Anomaly { connection, packets, span, anomaly, .. } => {
-                let (rule, text) = transport::judge(&anomaly);
-                let finding = Finding { packets, span, text, ..Finding::of(rule) };
-                self.found(connection, finding, emit);
+                self.anomaly(connection, packets, span, &anomaly, emit);
             }
             Unit::ConnectionChanged(id, connected) => self.connected(id, connected, emit),
             Unit::Secret(connection, side, range, mask) => {
@@ -190,318 +198,280 @@ impl Sessions {
                     None => emit(Event::Plaintext(stream, start, bytes)),
                 }
             }
-            Unit::Keys(connection, lines) if self.is_kept(connection) => emit(Event::Keys(connection, lines)),
+            Unit::Keys(connection, lines) if self.is_stored(connection) => emit(Event::Keys(connection, lines)),
             Unit::Keys(..) => {}
         }
     }
 
-    /// Holds what a store may want of a connection that no session claims so far.
+    /// The buffer for the data of a connection that no session claims so far; `None`
+    /// once one claims it.
     fn unclaimed(&mut self, id: ConnectionId) -> Option<&mut Unclaimed> {
-        let known = self.connections.get_mut(&id)?;
-        known.sessions.is_empty().then_some(&mut known.unclaimed)
+        let state = self.connections.get_mut(&id)?;
+        state.sessions.is_empty().then_some(&mut state.unclaimed)
     }
 
-    /// A text arrived from a connection.
-    fn arrived(&mut self, text: Text<'_>, connected: &ConnectionInfo, emit: &mut Emit<'_>) {
+    /// Takes a text from a connection. It is held, or it is tracked at once.
+    fn text(&mut self, text: Text<'_>, connected: &ConnectionInfo, emit: &mut Emit<'_>) {
         self.tracker.advance(text.time);
         let now = self.tracker.now();
         let arrivals = &self.arrivals;
-        self.tracker.forget_unbegun(|since| arrivals.is_due(since, now));
-        self.give_up_due(emit);
-        let Some(reading) = self.tracker.parse(&text) else { return };
-        let admitted = self.arrivals.admit(text, reading, connected, &self.tracker, &ends(&self.connections));
-        if let Some((text, reading)) = admitted {
-            self.track(emit, |tracker, say| tracker.text(text, reading, connected, say));
-            self.release(emit);
+        self.tracker.forget_awaited_beginnings(|since| arrivals.is_due(since, now));
+        self.release_due(emit);
+        let Some(parsed) = self.tracker.parse(&text) else { return };
+        let admitted = self.arrivals.admit(text, parsed, connected, &self.tracker, &endpoints_of(&self.connections));
+        if let Some((text, parsed)) = admitted {
+            self.track(emit, |tracker, sink| tracker.track_text(text, parsed, connected, sink));
+            self.release_complete(emit);
         }
-        let surplus = self.tracker.surplus();
+        let surplus = self.tracker.surplus_sessions();
         if !surplus.is_empty() {
             while let Some(item) = self.arrivals.next_of_sessions(&self.tracker, |session| surplus.contains(&session)) {
-                self.take(item, emit);
+                self.process(item, emit);
             }
-            self.track(emit, |tracker, say| tracker.end(&surplus, say));
+            self.track(emit, |tracker, sink| tracker.end(&surplus, sink));
         }
     }
 
-    fn next(&mut self, which: fn(&mut Arrivals, &Tracker, &Ends<'_>) -> Option<Item>) -> Option<Item> {
-        which(&mut self.arrivals, &self.tracker, &ends(&self.connections))
+    fn next(&mut self, which: fn(&mut Arrivals, &Tracker, &EndpointLookup<'_>) -> Option<Item>) -> Option<Item> {
+        which(&mut self.arrivals, &self.tracker, &endpoints_of(&self.connections))
     }
 
-    /// Takes what was held for long enough, or is too much.
-    fn give_up_due(&mut self, emit: &mut Emit<'_>) {
+    /// Releases what was held for long enough, and what exceeds a bound.
+    fn release_due(&mut self, emit: &mut Emit<'_>) {
         while let Some(item) = self.next(Arrivals::next_due) {
-            self.take(item, emit);
-            self.release(emit);
+            self.process(item, emit);
+            self.release_complete(emit);
         }
     }
 
-    /// Takes what was held and lacks nothing any more.
-    fn release(&mut self, emit: &mut Emit<'_>) {
+    /// Releases what lacks nothing any more.
+    fn release_complete(&mut self, emit: &mut Emit<'_>) {
         if self.arrivals.is_empty() {
             return;
         }
         while let Some(item) = self.next(Arrivals::next_complete) {
-            self.take(item, emit);
+            self.process(item, emit);
         }
-        while let Some(ended) = self.arrivals.next_ended() {
-            match ended {
-                Ended::Exchange(exchange) => self.exchange_over(exchange, emit),
-                Ended::Connection(id, connected, facts) => self.closed(id, &connected, facts.as_deref(), emit),
+        while let Some(end) = self.arrivals.next_ended() {
+            match end {
+                HeldEnd::Exchange(exchange) => self.exchange_ended(exchange, emit),
+                HeldEnd::Connection(id, connected, facts) => self.closed(id, &connected, facts.as_deref(), emit),
             }
         }
     }
 
-    /// Takes what was held.
-    fn take(&mut self, item: Item, emit: &mut Emit<'_>) {
+    /// Processes a released text or event.
+    fn process(&mut self, item: Item, emit: &mut Emit<'_>) {
         match item {
             Item::Text(held) => {
-                let reading = held.reading.clone();
-                self.track(emit, |tracker, say| tracker.text(held.text(), reading, &held.connected, say));
+                let parsed = held.parsed.clone();
+                self.track(emit, |tracker, sink| tracker.track_text(held.text(), parsed, &held.connected, sink));
             }
-            Item::Event(held) => held.with(|sent| self.event(&sent, emit)),
+            Item::Event(held) => held.with(|sent| self.server_sent_event(&sent, emit)),
         }
     }
 
-    /// A server-sent event.
-    fn event(&mut self, sent: &ServerSentEvent<'_>, emit: &mut Emit<'_>) {
+    /// Processes a server-sent event.
+    fn server_sent_event(&mut self, sent: &ServerSentEvent<'_>, emit: &mut Emit<'_>) {
         let session = self.tracker.session_at(sent.exchange);
-        let mut found = self.checker.event(sent.exchange, sent.event, session, opened_in(&self.tracker));
+        let tracker = &self.tracker;
+        let mut found = self.checker.event(sent.exchange, sent.event, session, transport_and_beginning(tracker));
         for finding in &mut found {
             finding.packets = sent.provenance.packets(sent.span);
             finding.span = Some(sent.span);
         }
-        say(found, emit);
+        emit_findings(found, emit);
     }
 
-    /// An exchange is over, and all its messages were told.
-    fn exchange_over(&mut self, exchange: Box<Exchange>, emit: &mut Emit<'_>) {
-        self.tracker.exchange_over(exchange.number);
+    /// Emits an exchange that ended. All its messages were emitted before.
+    fn exchange_ended(&mut self, exchange: Box<Exchange>, emit: &mut Emit<'_>) {
+        self.tracker.exchange_ended(exchange.number);
         let found = self.checker.exchange(&exchange);
         self.counts.exchanges += 1;
         emit(Event::Exchange(exchange));
-        say(found, emit);
+        emit_findings(found, emit);
     }
 
-    /// What runs on a connection, or who is at its ends, became known.
+    /// Takes a change of a connection's protocol, of its endpoints' roles, or of its process.
     fn connected(&mut self, id: ConnectionId, connected: &ConnectionInfo, emit: &mut Emit<'_>) {
-        self.account(id, connected);
+        self.count_bytes(id, connected);
         let stores = self.stores();
-        let Some(known) = self.connections.get_mut(&id) else { return };
-        let record = &mut known.record;
+        let Some(state) = self.connections.get_mut(&id) else { return };
+        let record = &mut state.record;
         record.client = connected.client;
         record.protocol = connected.protocol;
         record.tls = connected.tls.clone();
         record.agreed = connected.agreed.clone();
-        known.secrecy = connected.secrecy;
-        let hides_streams = !known.has_begun && matches!(record.protocol, "http/2" | "websocket");
+        state.secrecy = connected.secrecy;
         let server =
             connected.endpoints.map(|endpoints| endpoints[connected.client.map_or(1, |side| side.other().index())]);
         record.host = connected.server_name.clone().or_else(|| self.names.get(&server?.ip()).cloned());
         if stores {
             emit(Event::Connection(Box::new(record.clone())));
         }
-        let has_begun = known.has_begun;
+        let has_beginning = state.has_beginning;
+        let hides_streams = !has_beginning && matches!(record.protocol, "http/2" | "websocket");
         if matches!(record.protocol, "http/1.1" | "http/2" | "websocket" | "pipe") {
-            for finding in std::mem::take(&mut known.held) {
-                let finding = if !has_begun { transport::with_doubt(finding) } else { finding };
-                say(self.checker.decoder_finding(finding), emit);
+            for finding in std::mem::take(&mut state.waiting_findings) {
+                let finding = if has_beginning { finding } else { transport::with_doubt(finding) };
+                emit_findings(self.checker.decoder_finding(finding), emit);
             }
         }
         // Streams that were opened before the capture cannot be read.
         if hides_streams {
-            self.miss(id);
+            self.messages_missing(id);
         }
         let time = self.counts.last.unwrap_or_default();
-        self.track(emit, |tracker, say| match &connected.process {
-            Some(process) => tracker.process(id, process, time, say),
-            None => tracker.encrypted(id, connected, say),
+        self.track(emit, |tracker, sink| match &connected.process {
+            Some(process) => tracker.process(id, process, time, sink),
+            None => tracker.tls_connected(id, connected, sink),
         });
     }
 
-    /// Something odd in a TCP stream.
-    pub(super) fn tcp_anomaly(
+    /// Makes a finding of an irregularity on a connection. Only connections of HTTP, WebSocket,
+    /// pipes, and to some extent TLS concern MCP. Others are ignored.
+    pub(super) fn anomaly(
         &mut self,
         id: ConnectionId,
-        _: Side,
-        packet: PacketNumber,
-        anomaly: Anomaly,
+        packets: Vec<PacketNumber>,
+        span: Option<Span>,
+        anomaly: &Anomaly,
         emit: &mut Emit<'_>,
     ) {
-        let (rule, text) = transport::judge(&anomaly);
-        self.found(id, Finding { packets: vec![packet], text, ..Finding::of(rule) }, emit);
-    }
-
-    /// A finding about a connection. What is odd on a connection that is neither HTTP nor a pipe is no concern of MCP.
-    fn found(&mut self, id: ConnectionId, finding: Finding, emit: &mut Emit<'_>) {
-        if transport::hides_messages(finding.rule) {
-            self.miss(id);
+        let (rule, text) = transport::judge(anomaly);
+        if transport::hides_messages(rule) {
+            self.messages_missing(id);
         }
-        let Some(known) = self.connections.get_mut(&id) else { return };
-        let finding = Finding { session: known.sessions.last().map(|carried| carried.session), ..finding };
-        match known.record.protocol {
+        let Some(state) = self.connections.get_mut(&id) else { return };
+        let session = state.sessions.last().map(|carried| carried.session);
+        let finding = Finding { session, packets, span, text, ..Finding::of(rule) };
+        match state.record.protocol {
             "http/1.1" | "http/2" | "websocket" | "pipe" => {
-                let finding = if !known.has_begun { transport::with_doubt(finding) } else { finding };
-                say(self.checker.decoder_finding(finding), emit);
+                let finding = if state.has_beginning { finding } else { transport::with_doubt(finding) };
+                emit_findings(self.checker.decoder_finding(finding), emit);
             }
-            "tls" if tls::RULES.contains(&finding.rule) => say(self.checker.decoder_finding(finding), emit),
-            // What TLS carries may still turn out to be HTTP.
-            "unknown" | "tls" => known.hold(finding),
+            "tls" if tls::RULES.contains(&finding.rule) => emit_findings(self.checker.decoder_finding(finding), emit),
+            // The content of TLS may still turn out to be HTTP.
+            "unknown" | "tls" => state.hold(finding),
             _ => {}
         }
     }
 
-    /// Messages on a connection may be missing. They may belong to any session that it carries, or
-    /// comes to carry. While it carries none, they may belong to any session between the same two.
-    fn miss(&mut self, id: ConnectionId) {
-        let Some(known) = self.connections.get_mut(&id) else { return };
-        known.has_gaps = true;
-        let mut sessions: Vec<SessionNumber> = known.sessions.iter().map(|carried| carried.session).collect();
-        if let (true, ConnectionKind::Tcp(facts)) = (sessions.is_empty(), &known.record.kind) {
-            let endpoints = facts.endpoints;
-            sessions = self.tracker.open_sessions();
-            sessions.retain(|session| self.tracker.is_between(*session, endpoints));
-        }
-        for session in sessions {
-            self.checker.messages_missing(session, opened_in(&self.tracker));
-        }
+    /// Calls the tracker, then processes its output.
+    fn track(&mut self, emit: &mut Emit<'_>, call: impl FnOnce(&mut Tracker, &mut dyn FnMut(TrackerEvent))) {
+        let mut tracker_events = std::mem::take(&mut self.tracker_events);
+        call(&mut self.tracker, &mut |tracked| tracker_events.push(tracked));
+        tracker_events.drain(..).for_each(|tracked| self.tracker_event(tracked, emit));
+        self.tracker_events = tracker_events;
     }
 
-    /// Lets the tracker speak, then takes in what it said.
-    fn track(&mut self, emit: &mut Emit<'_>, speak: impl FnOnce(&mut Tracker, &mut dyn FnMut(Tracked))) {
-        let mut said = std::mem::take(&mut self.said);
-        speak(&mut self.tracker, &mut |tracked| said.push(tracked));
-        said.drain(..).for_each(|tracked| self.tracked(tracked, emit));
-        self.said = said;
-    }
-
-    /// What the tracker said.
-    fn tracked(&mut self, tracked: Tracked, emit: &mut Emit<'_>) {
+    /// Processes one output of the tracker.
+    fn tracker_event(&mut self, tracked: TrackerEvent, emit: &mut Emit<'_>) {
         match tracked {
-            Tracked::Opened(session) => emit(Event::Session(Box::new(self.named(*session)))),
-            Tracked::Carries(connection, session) => {
-                if let Some(known) = self.connections.get_mut(&connection) {
-                    if known.sessions.is_empty() && self.options.detail == Detail::Store {
-                        emit(Event::Keep(connection));
-                        known.unclaimed.claim(emit);
+            TrackerEvent::Opened(session) => emit(Event::Session(Box::new(self.with_host_name(*session)))),
+            TrackerEvent::Carries(connection, session) => {
+                if let Some(state) = self.connections.get_mut(&connection) {
+                    if state.sessions.is_empty() && self.options.detail == Detail::Store {
+                        emit(Event::Claimed(connection));
+                        state.unclaimed.claim(emit);
                     }
-                    known.carries(session);
-                    if known.has_gaps {
-                        self.checker.messages_missing(session, opened_in(&self.tracker));
+                    state.add_session(session);
+                    if state.has_gaps {
+                        self.checker.messages_missing(session, transport_and_beginning(&self.tracker));
                     }
                 }
             }
-            Tracked::Message(mut message, oddities) => {
-                self.arrivals.told(&message);
+            TrackerEvent::Message(mut message, oddities) => {
+                self.arrivals.emitted(&message);
                 let (tracker, session) = (&self.tracker, message.session);
-                let awaits = self.awaits(&message);
-                let found = self.checker.message(&mut message, &oddities, || tracker.has_begun(session), awaits);
+                let is_order_doubtful = self.is_order_doubtful(&message);
+                let found =
+                    self.checker.message(&mut message, &oddities, || tracker.has_beginning(session), is_order_doubtful);
                 self.counts.messages += 1;
                 emit(Event::Message(message));
-                say(found, emit);
+                emit_findings(found, emit);
             }
-            Tracked::Ended(session, pending) => {
+            TrackerEvent::Ended(session, pending) => {
                 let number = session.number;
-                say(self.checker.session_ended(number, &pending.iter().collect::<Vec<_>>()), emit);
-                emit(Event::Session(Box::new(self.named(*session))));
+                emit_findings(self.checker.session_ended(number, &pending.iter().collect::<Vec<_>>()), emit);
+                emit(Event::Session(Box::new(self.with_host_name(*session))));
                 emit(Event::Ended(number));
             }
         }
     }
 
-    /// Whether what was sent before a message may be told behind it.
-    fn awaits(&self, message: &Message) -> bool {
-        let may_carry = |id| self.may_carry(id, message.session);
-        message.exchange.is_some() && self.arrivals.is_ahead(may_carry)
-    }
-
-    /// Whether a connection carries a session, or may turn out to: nothing of it was told yet, and it is between the same two.
-    fn may_carry(&self, id: ConnectionId, session: SessionNumber) -> bool {
-        let Some(known) = self.connections.get(&id) else { return false };
-        match known.record.kind {
-            ConnectionKind::Tcp(facts) if known.sessions.is_empty() => {
-                self.tracker.is_between(session, facts.endpoints)
-            }
-            _ => known.sessions.iter().any(|carried| carried.session == session),
-        }
-    }
-
-    /// The name that DNS gave to an address.
-    pub(super) fn name_of(&self, address: IpAddr) -> Option<&str> {
+    /// The host name of an address, from DNS.
+    pub(super) fn host_name(&self, address: IpAddr) -> Option<&str> {
         self.names.get(&address).map(String::as_str)
     }
 
-    /// A session whose server has a name that DNS told, where nothing better is known.
-    fn named(&self, mut session: Session) -> Session {
+    /// Adds the host name that DNS gave to the server, if the session has no better one.
+    fn with_host_name(&self, mut session: Session) -> Session {
         if let Peers::Network { server, host: host @ None, .. } = &mut session.peers {
             *host = self.names.get(&server.ip()).cloned();
         }
         session
     }
 
-    /// Tells the sessions of a connection how many of its bytes were seen and lost since they were last told. One that
-    /// joins later is told of all of them, so that it does not matter when there was time to tell.
-    pub(super) fn account(&mut self, id: ConnectionId, connected: &ConnectionInfo) {
-        let Some(known) = self.connections.get_mut(&id) else { return };
-        let [seen, lost] = [connected.seen, connected.lost]
+    /// Adds the bytes of a connection to its sessions: captured and lost, since the last call. A
+    /// session that joins later gets all of them, so the moment of the call does not matter.
+    pub(super) fn count_bytes(&mut self, id: ConnectionId, connected: &ConnectionInfo) {
+        let Some(state) = self.connections.get_mut(&id) else { return };
+        let [captured, lost] = [connected.seen, connected.lost]
             .map(|sides| sides.iter().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes)));
-        for (session, seen, lost) in known.traffic((seen, lost)) {
-            self.tracker.traffic(session, seen, lost);
+        for (session, captured, lost) in state.uncounted_bytes((captured, lost)) {
+            self.tracker.count_bytes(session, captured, lost);
         }
     }
 
-    /// A connection is over. What TCP knows of it counts now.
+    /// Takes the end of a connection. The facts of TCP are final now.
     fn closed(&mut self, id: ConnectionId, connected: &ConnectionInfo, facts: Option<&Facts>, emit: &mut Emit<'_>) {
-        self.account(id, connected);
-        self.tracker.connection_over(id);
-        let Some(mut known) = self.connections.remove(&id) else { return };
-        self.encrypted.count(&known);
+        self.count_bytes(id, connected);
+        self.tracker.connection_closed(id);
+        let Some(mut state) = self.connections.remove(&id) else { return };
+        self.encrypted.count(&state);
         if let Some(facts) = facts {
             self.checker.connection_closed(id, facts);
         }
         if self.stores() {
             if let Some(facts) = facts {
-                known.record.kind = ConnectionKind::Tcp(*facts);
+                state.record.kind = ConnectionKind::Tcp(*facts);
             }
-            emit(Event::Connection(Box::new(known.record)));
+            emit(Event::Connection(Box::new(state.record)));
             emit(Event::Closed(id));
         }
     }
 
-    /// Says the records of sessions that changed.
+    /// Emits the records of sessions that changed.
     pub(super) fn refresh(&mut self, emit: &mut Emit<'_>) {
         for session in self.tracker.changed() {
-            let session = self.named(session);
+            let session = self.with_host_name(session);
             emit(Event::Session(Box::new(session)));
         }
     }
 
-    /// The capture is over.
+    /// Takes the end of the capture.
     pub(super) fn finish(&mut self, emit: &mut Emit<'_>) {
         while let Some(item) = self.next(Arrivals::next_at_end) {
-            self.take(item, emit);
-            self.release(emit);
+            self.process(item, emit);
+            self.release_complete(emit);
         }
         for session in self.tracker.open_sessions() {
             let found = self.checker.session_ended(session, &self.tracker.unanswered(session));
-            say(found, emit);
+            emit_findings(found, emit);
         }
         for finding in self.encrypted.findings() {
-            say(self.checker.decoder_finding(finding), emit);
+            emit_findings(self.checker.decoder_finding(finding), emit);
         }
         if self.counts.cut > 0 {
             let text = format!("{} packets were cut by the snap length: capture with -s 0", self.counts.cut);
-            say(self.checker.decoder_finding(Finding { text, ..Finding::of(&transport::SNAP_LENGTH) }), emit);
+            emit_findings(self.checker.decoder_finding(Finding { text, ..Finding::of(&transport::SNAP_LENGTH) }), emit);
         }
-        say(self.checker.finish(), emit);
+        emit_findings(self.checker.finish(), emit);
         self.refresh(emit);
     }
 }
 
-/// Gives the transport of a session in memory, and whether the capture holds its beginning.
-fn opened_in(tracker: &Tracker) -> impl Fn(SessionNumber) -> Option<(Transport, bool)> {
-    |session| Some((tracker.transport(session)?, tracker.has_begun(session)))
-}
-
-fn say(found: Vec<Finding>, emit: &mut Emit<'_>) {
+fn emit_findings(found: Vec<Finding>, emit: &mut Emit<'_>) {
     found.into_iter().for_each(|finding| emit(Event::Finding(Box::new(finding))));
 }

@@ -1,6 +1,6 @@
-//! What the parts make of each other: conversations over several connections.
+//! Tests of conversations over several connections.
 
-use super::{Input, Options, Pipeline};
+use super::{Input, Pipeline, PipelineConfig};
 use crate::capture::Dropped;
 use crate::capture::Time;
 use crate::event::{Detail, Event};
@@ -23,13 +23,14 @@ fn answer(id: u32) -> String {
     format!("<_event: message\ndata: {{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{{}}}}\n\n")
 }
 
-/// The messages of a conversation of HTTP+SSE: the stream on the first connection, requests on the second.
+/// The messages of an HTTP+SSE conversation: the stream on the first connection, requests
+/// on the second.
 fn messages(steps: &[String]) -> Vec<Message> {
     let said = events(steps).into_iter();
     said.filter_map(|event| if let Event::Message(message) = event { Some(*message) } else { None }).collect()
 }
 
-/// For each message its id and the id of what it answers.
+/// The id of each message, and the id of the request that it answers.
 fn pairs(messages: &[Message]) -> Vec<(&str, Option<&str>)> {
     let id = |message: &Message| messages.iter().find(|m| m.number == message.number).and_then(|m| m.id.as_deref());
     let asked = |message: &Message| messages.iter().find(|m| Some(m.number) == message.answers).and_then(id);
@@ -42,8 +43,9 @@ fn opened(steps: &[&[String]]) -> Vec<String> {
     [&begin[..], &rest[..], &steps.concat()].concat()
 }
 
-/// A stream names a session whose id no response has assigned so far, and goes on with events that carry no message. They are held behind its
-/// first message, which is released when they are too many (`arrivals.rs` asserts the bound).
+/// A stream names a session whose id no response has assigned so far, and then carries events
+/// without messages. They are held after its first message, which is released when there are too
+/// many (`arrivals.rs` asserts the bound).
 #[test]
 fn events_behind_a_held_message_are_bounded_and_not_lost() {
     let handshake = session("2025-06-18", &[]);
@@ -58,14 +60,15 @@ fn events_behind_a_held_message_are_bounded_and_not_lost() {
 }
 
 #[test]
-fn an_answer_captured_before_its_question_waits_for_it() {
+fn a_response_captured_before_its_request_waits_for_it() {
     let told = messages(&opened(&[&[answer(1), "@ 2".into(), ask(1, "tools/list"), "< 202".into()]]));
     assert_eq!(pairs(&told), [("0", None), ("0", Some("0")), ("1", None), ("1", Some("1"))]);
     assert_eq!(told[3].method.as_deref(), Some("tools/list"));
     assert!(told[3].packets < told[2].packets, "it was captured first");
 }
 
-/// What a request gave a token or an id for waits for it, and stands between it and its answer.
+/// Progress and cancellations are held for the request that they refer to, and are emitted between
+/// it and its response.
 #[test]
 fn progress_and_cancellations_captured_before_their_request_wait_for_it() {
     let event = |body: &str| format!("<_event: message\ndata: {body}\n\n");
@@ -88,7 +91,7 @@ fn progress_and_cancellations_captured_before_their_request_wait_for_it() {
     let operations: Vec<_> = told[3..].iter().map(|message| message.operation).collect();
     assert_eq!(operations, [Some(told[2].number); 3]);
 
-    // What names nothing that was told, or comes, is told as it is; what was answered is known.
+    // A reference to no request is emitted at once, and so is a reference to an answered one.
     let unknown = [&posted(&call, 2)[..], &["@ 0".into(), answer(1), progress("\"p\""), progress("7")]].concat();
     let told = messages(&opened(&[&unknown, &posted(&sent(r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#), 2)]));
     let said: Vec<&str> = told.iter().skip(2).filter_map(|message| message.method.as_deref()).collect();
@@ -97,12 +100,12 @@ fn progress_and_cancellations_captured_before_their_request_wait_for_it() {
     assert!(told[4].raw.ends_with(br#""progressToken":"p","progress":1}}"#));
 }
 
-/// A stream may stay open for hours, and whoever looks into the store meanwhile is to see it.
+/// A stream may stay open for hours. A reader of the store sees it meanwhile.
 #[test]
-fn an_exchange_that_is_open_when_the_clock_is_told_is_told_to_a_store_as_far_as_it_went() {
+fn an_exchange_that_is_open_at_a_tick_is_emitted_for_a_store() {
     let steps = opened(&[&["@ 2".into(), ask(1, "ping"), "< 202".into(), "@ 0".into(), answer(1)]]);
     let said = |detail, ticks| {
-        let events = events_with(&steps, Options { detail, ..Options::default() }, ticks);
+        let events = events_with(&steps, PipelineConfig { detail, ..PipelineConfig::default() }, ticks);
         let exchange = |event: Event| match event {
             Event::Head(open) => Some((open.number.0, true, open.status)),
             Event::Exchange(over) => Some((over.number.0, false, over.status)),
@@ -119,7 +122,7 @@ fn an_exchange_that_is_open_when_the_clock_is_told_is_told_to_a_store_as_far_as_
 }
 
 #[test]
-fn an_answer_to_nothing_is_told_alone_and_a_second_one_at_once() {
+fn a_response_without_a_request_is_emitted_alone_and_a_second_one_at_once() {
     let second = [answer(0), "@ 2".into(), ask(0, "ping"), "< 202".into()];
     let told = messages(&opened(&[&second]));
     assert_eq!(pairs(&told)[2..], [("0", None), ("0", None)], "the next question is another");
@@ -137,9 +140,9 @@ fn requests_captured_before_the_endpoint_is_announced_belong_to_its_session() {
     assert_eq!((told[0].session, told[1].transport), (told[1].session, Transport::HttpSse));
 }
 
-/// Servers redirect as soon as they have the head, and the text is on its way then.
+/// A server may redirect after the head, while the text of the request is still in transit.
 #[test]
-fn what_is_redirected_before_it_came_is_asked_again_in_its_session() {
+fn a_request_redirected_before_its_text_stays_in_its_session() {
     let body = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"n","version":"1"}}}"#;
     let head =
         format!(">_POST /mcp HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n", body.len());
@@ -156,10 +159,11 @@ fn what_is_redirected_before_it_came_is_asked_again_in_its_session() {
     assert!(told.iter().all(|message| message.session == told[0].session));
 }
 
-/// Packets of several connections changed places: the first request of a session stands before the `initialize` that began it, and an answer
-/// before its question. What another client begins meanwhile is another session.
+/// Packets of several connections are out of order: the first request of a session precedes the
+/// `initialize` that began it, and a response precedes its request. Another client
+/// begins another session meanwhile.
 #[test]
-fn a_session_met_by_its_id_is_the_one_that_an_initialize_began() {
+fn a_session_opened_by_its_id_is_the_one_of_a_later_initialize() {
     let id = "Mcp-Session-Id: a\n";
     let named = |body: &str| post(id, body);
     let begin = |id: &str| {
@@ -189,8 +193,8 @@ fn a_session_met_by_its_id_is_the_one_that_an_initialize_began() {
     assert!(told.iter().all(|message| !message.packets.is_empty()), "each names its packets");
 }
 
-/// Two clients of one host begin at once, and a request, an answer to it and a stream of one of them stand before the answers that assign the ids: each
-/// waits for its own.
+/// Two clients of one host begin at once. A request, its response and a stream of one of them
+/// precede the responses that assign the ids. Each is held for its own session.
 #[test]
 fn a_session_named_before_its_id_was_assigned_is_the_one_that_gets_it() {
     let handshake = session("2025-06-18", &[]);
@@ -229,7 +233,8 @@ fn a_session_named_before_its_id_was_assigned_is_the_one_that_gets_it() {
     assert_eq!(told[5].answers, Some(told[4].number));
     assert!(told.iter().all(|message| !message.packets.is_empty()), "each names its packets");
 
-    // Where one answer was not captured, its session is the only one that can have the id; where none was, nobody knows.
+    // Where one response was not captured, its session is the only one that can have the id. Where
+    // neither was, no session gets it.
     let told = messages(&[begun.clone(), early.clone(), answer(1, "a").to_vec()].concat());
     assert_eq!(told.len(), 6);
     assert_eq!(told[5].session, told[1].session, "the second is the only one that waits");
@@ -238,9 +243,10 @@ fn a_session_named_before_its_id_was_assigned_is_the_one_that_gets_it() {
     assert_eq!(sessions, [1, 2, 3, 3, 4]);
 }
 
-/// Two clients of one host at a server of both eras: what the one that sends no `initialize` asks is not of the session that the other begins meanwhile.
+/// Two clients of one host use a server of both eras. The requests of the client without
+/// `initialize` do not join the session of the other.
 #[test]
-fn clients_of_two_eras_behind_one_address_are_apart() {
+fn clients_of_two_eras_at_one_address_have_separate_sessions() {
     let handshake = session("2025-11-25", &[]);
     let modern = |connection: u8, id: u8| {
         let body = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/list","params":{}}}"#, modern(""));
@@ -255,9 +261,10 @@ fn clients_of_two_eras_behind_one_address_are_apart() {
     assert_eq!(told[7].answers, Some(told[2].number));
 }
 
-/// Of two connections, that of the `initialize` may be read later, since it is not known at once where it begins. By its time it came first.
+/// The connection of the `initialize` may be released later, because its beginning is not known at
+/// once. By its time it came first.
 #[test]
-fn an_initialize_that_is_told_late_begins_what_came_behind_it() {
+fn a_late_initialize_begins_the_session_of_earlier_requests() {
     let handshake = session("2025-06-18", &[]);
     let call = [
         "+ 1000".into(),
@@ -274,9 +281,9 @@ fn an_initialize_that_is_told_late_begins_what_came_behind_it() {
     assert_eq!(sessions(&[&begins(0)[..], &call, &begins(-900)].concat()), [1, 1, 1, 1, 2, 2], "the session has begun");
 }
 
-/// What follows an `initialize` that is told late is not held against its client.
+/// Messages after a late `initialize` cause no finding.
 #[test]
-fn what_is_told_before_its_initialize_is_not_out_of_order() {
+fn messages_before_a_late_initialize_cause_no_finding() {
     let handshake = session("2025-03-26", &[]);
     let begins = ["@ 1".into(), post("", &handshake[0][2..]), json(200, "", &handshake[1][2..])];
     let goes_on = [
@@ -286,7 +293,7 @@ fn what_is_told_before_its_initialize_is_not_out_of_order() {
         post("", r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#),
         json(200, "", r#"{"jsonrpc":"2.0","id":1,"result":{"tools":[]}}"#),
     ];
-    // Some seconds, and segments in order, later the first connection is known to have been joined midway.
+    // Seconds and segments later, it is known that the capture joined the first connection midway.
     let [asked, answered] = ["> GET /".to_owned(), "< 204".to_owned()];
     let elsewhere = ["@ 9".into(), asked.clone(), answered.clone(), asked, answered];
     let later = [
@@ -307,7 +314,7 @@ fn what_is_told_before_its_initialize_is_not_out_of_order() {
     assert!(told.iter().all(|message| message.session == told[0].session));
     let accused = |steps: &[String]| findings(steps).into_iter().any(|found| found.rule.layer == "lifecycle");
     assert!(!accused(&steps), "{:#?}", findings(&steps));
-    // In a session that knows its client by an id, too.
+    // The same in a session with an id.
     let named = |steps: &[String]| -> Vec<String> {
         steps.iter().map(|step| step.replace("Accept:", "Mcp-Session-Id: a\nAccept:")).collect()
     };
@@ -316,9 +323,10 @@ fn what_is_told_before_its_initialize_is_not_out_of_order() {
     assert!(accused(&[&goes_on[..], &begins, &later].concat()), "it comes behind");
 }
 
-/// Streams of HTTP+SSE differ in nothing but what they announce: one whose announcement was lost is not another's.
+/// HTTP+SSE streams differ only in their endpoints. A stream whose endpoint was lost does not join
+/// another stream's session.
 #[test]
-fn a_stream_without_its_endpoint_is_nobody_elses() {
+fn a_stream_without_its_endpoint_joins_no_other_session() {
     let event = "<_event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{}}\n\n";
     let other = ["@ 7".into(), "> GET /sse".into(), STREAM.into(), event.into(), event.into()];
     let told = messages(&opened(&[&[event.into()], &other]));
@@ -327,8 +335,8 @@ fn a_stream_without_its_endpoint_is_nobody_elses() {
 }
 
 #[test]
-fn packets_that_were_dropped_are_told_of_with_their_times() {
-    let mut pipeline = Pipeline::new(Options::default());
+fn dropped_packets_are_reported_with_their_times() {
+    let mut pipeline = Pipeline::new(PipelineConfig::default());
     let mut told = Vec::new();
     let times = (Time(0), Time(1_500_000_000));
     pipeline.push(Input::Dropped(Dropped { packets: 7, times }), &mut |event| {

@@ -1,33 +1,34 @@
-//! What a store may want of a connection, until it is known whether a session claims it.
+//! Data of a connection that a store needs only if a session claims the connection.
 
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashSet;
 
-use super::Emit;
-use crate::capture::{Part, StreamId};
-use crate::event::{Event, Stream, StreamKind};
+use crate::capture::{StreamId, StreamPart};
+use crate::event::{Emit, Event, Stream, StreamKind};
 
-/// Streams of a connection that no session claims so far, and their parts.
+/// The streams of a connection that no session claims so far, and their parts.
 #[derive(Debug, Default)]
 pub(super) struct Unclaimed {
     streams: VecDeque<Stream>,
-    parts: VecDeque<(StreamId, Part)>,
+    parts: VecDeque<(StreamId, StreamPart)>,
     plaintext: VecDeque<(StreamId, u64, Vec<u8>)>,
-    /// Bytes of that.
+    /// The bytes in `plaintext`.
     plaintext_bytes: usize,
 }
 
 impl Unclaimed {
-    /// Streams held: those of some hundred exchanges. Beyond, the oldest are forgotten: what may be a message stands in the latest.
+    /// Streams buffered: those of some hundred exchanges. Above, the oldest are discarded. A
+    /// message can only be in the latest.
     const STREAMS: usize = 1_024;
 
-    /// Their parts that are held.
+    /// Stream parts buffered.
     const PARTS: usize = 4 * Self::STREAMS;
 
     pub(super) fn stream(&mut self, stream: Stream) {
         if self.streams.len() >= Self::STREAMS {
-            // The streams below stay: what stands in the others stands in them, too.
+            // The streams of TCP, TLS and pipes remain: the parts of all other streams refer to
+            // them.
             let is_above = |stream: &Stream| {
                 !matches!(stream.kind, StreamKind::Tcp(_) | StreamKind::Plaintext(_) | StreamKind::Pipe(_))
             };
@@ -37,14 +38,14 @@ impl Unclaimed {
         self.streams.push_back(stream);
     }
 
-    pub(super) fn part(&mut self, stream: StreamId, part: Part) {
+    pub(super) fn part(&mut self, stream: StreamId, part: StreamPart) {
         if self.parts.len() >= Self::PARTS {
             self.parts.pop_front();
         }
         self.parts.push_back((stream, part));
     }
 
-    /// Bytes that TLS carried; the latest, `most` bytes of them.
+    /// Buffers decrypted bytes of TLS, at most the latest `most` bytes.
     pub(super) fn plaintext(&mut self, stream: StreamId, start: u64, bytes: Vec<u8>, most: usize) {
         self.plaintext_bytes += bytes.len();
         self.plaintext.push_back((stream, start, bytes));
@@ -54,15 +55,15 @@ impl Unclaimed {
         }
     }
 
-    /// A session claims the connection.
+    /// Emits the buffered data, because a session claims the connection.
     pub(super) fn claim(&mut self, emit: &mut Emit<'_>) {
         let Unclaimed { streams, parts, plaintext, .. } = std::mem::take(self);
-        let known: FxHashSet<StreamId> = streams.iter().map(|stream| stream.id).collect();
+        let emitted: FxHashSet<StreamId> = streams.iter().map(|stream| stream.id).collect();
         streams.into_iter().for_each(|stream| emit(Event::Stream(stream)));
-        for (stream, part) in parts.into_iter().filter(|(stream, _)| known.contains(stream)) {
+        for (stream, part) in parts.into_iter().filter(|(stream, _)| emitted.contains(stream)) {
             emit(Event::Part(stream, part));
         }
-        for (stream, start, bytes) in plaintext.into_iter().filter(|(stream, ..)| known.contains(stream)) {
+        for (stream, start, bytes) in plaintext.into_iter().filter(|(stream, ..)| emitted.contains(stream)) {
             emit(Event::Plaintext(stream, start, bytes));
         }
     }

@@ -8,7 +8,7 @@ use crate::event::Event;
 use crate::export::testing::store;
 use crate::findings::Finding;
 use crate::mcp::Party;
-use crate::talk;
+use crate::test_messages;
 use crate::view::safe;
 
 /// A page on which everything that a peer can choose is this text.
@@ -23,7 +23,7 @@ fn page(text: &str) -> String {
         <- no {quoted}
         "#
     );
-    let mut messages = talk::read(&conversation);
+    let mut messages = test_messages::read(&conversation);
     messages[1].sse_id = Some(text.to_owned());
     messages[1].exchange = Some(ExchangeNumber(1));
     let party = Some(Party { name: text.to_owned(), version: text.to_owned() });
@@ -34,7 +34,7 @@ fn page(text: &str) -> String {
         protocol_version: Some(text.to_owned()),
         peers: Peers::Process { process: 7, command: vec![text.to_owned()], name: Some(text.to_owned()) },
         connections: vec![ConnectionId(1)],
-        ..talk::session(&messages)
+        ..test_messages::session(&messages)
     };
     let exchange = Exchange {
         number: ExchangeNumber(1),
@@ -106,7 +106,7 @@ fn every_tag_is_closed() {
 #[test]
 fn a_long_text_is_cut_with_a_note() {
     let long = format!(r#"{{"jsonrpc":"2.0","method":"x","params":{{"a":"{}"}}}}"#, "é".repeat(TEXT));
-    let message = talk::read(&format!("-> {long}")).remove(0);
+    let message = test_messages::read(&format!("-> {long}")).remove(0);
     let mut out = Vec::new();
     write_text(&mut out, &message).unwrap();
     let text = String::from_utf8(out).unwrap();

@@ -15,7 +15,7 @@ use crate::decode::jsonrpc::{Envelope, Kind};
 use crate::decode::{ConnectionId, Direction};
 use crate::export::json::text::write_time;
 use crate::findings::{Severity, rule};
-use crate::mcp::operations::{Link, Why};
+use crate::mcp::link::{Link, Why};
 use crate::mcp::{Carrier, MessageNumber, SessionNumber};
 
 const TIME: Time = Time(1_795_158_853_123_456_789);

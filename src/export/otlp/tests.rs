@@ -4,7 +4,7 @@ use serde_json::json;
 use super::*;
 use crate::export::testing::store;
 use crate::mcp::SessionNumber;
-use crate::talk;
+use crate::test_messages;
 
 /// The lines that are exported for a conversation.
 fn lines(session: &Session, messages: &[Message], wanted: Option<&BTreeSet<MessageNumber>>) -> Vec<serde_json::Value> {
@@ -18,9 +18,9 @@ fn lines(session: &Session, messages: &[Message], wanted: Option<&BTreeSet<Messa
 
 /// The spans of a conversation except that of the session, each with the name of its resource.
 fn spans(conversation: &str) -> Vec<(String, serde_json::Value)> {
-    let messages = talk::read(conversation);
+    let messages = test_messages::read(conversation);
     let party = |name: &str| Some(Party { name: name.to_owned(), version: "1".to_owned() });
-    let session = Session { client: party("host"), server: party("server"), ..talk::session(&messages) };
+    let session = Session { client: party("host"), server: party("server"), ..test_messages::session(&messages) };
     spans_of(&lines(&session, &messages, None))
 }
 
@@ -130,8 +130,8 @@ fn more_requests_than_are_held_are_spans_all_the_same() {
     let requests = OPEN + 100;
     let asked = (0..requests).map(|id| format!(r#"-> {{"id":{id},"method":"ping"}}"#));
     let answered = (0..requests).map(|id| format!(r#"<- {{"id":{id},"result":{{}}}}"#));
-    let messages = talk::read(&asked.chain(answered).collect::<Vec<_>>().join("\n"));
-    let session = talk::session(&messages);
+    let messages = test_messages::read(&asked.chain(answered).collect::<Vec<_>>().join("\n"));
+    let session = test_messages::session(&messages);
     let spans = spans_of(&lines(&session, &messages, None));
     assert_eq!(spans.len(), requests);
     for (_, span) in &spans {
@@ -155,9 +155,9 @@ fn more_events_than_are_held_are_counted() {
         let (token, method) = (at % requests, "notifications/progress");
         format!(r#"<- {{"method":"{method}","params":{{"progressToken":{token},"progress":1,"message":"{text}"}}}}"#)
     });
-    let messages = talk::read(&asked.chain(notifications).collect::<Vec<_>>().join("\n"));
+    let messages = test_messages::read(&asked.chain(notifications).collect::<Vec<_>>().join("\n"));
     let (mut written, mut bytes, mut dropped) = (0, 0, 0);
-    for (_, span) in spans_of(&lines(&talk::session(&messages), &messages, None)) {
+    for (_, span) in spans_of(&lines(&test_messages::session(&messages), &messages, None)) {
         let events = span["events"].as_array().expect("events");
         written += events.len();
         bytes += events.iter().map(|event| event.to_string().len()).sum::<usize>();
@@ -180,8 +180,8 @@ proptest! {
             <- {{"jsonrpc":"2.0","id":{text},"error":{{"code":{text},"message":{text}}}}}
             "#
         );
-        let messages = talk::read(&conversation);
-        for (_, span) in spans_of(&lines(&talk::session(&messages), &messages, None)) {
+        let messages = test_messages::read(&conversation);
+        for (_, span) in spans_of(&lines(&test_messages::session(&messages), &messages, None)) {
             let event = span["events"].as_array().into_iter().flatten();
             for attribute in event.chain([&span]).flat_map(|of| of["attributes"].as_array().expect("attributes")) {
                 let value = attribute["value"].as_object().expect("a value");

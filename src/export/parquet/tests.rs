@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::mcp::{MessageNumber, Session};
-use crate::talk;
+use crate::test_messages;
 
 /// The rows of the written file, column by column, and the number of groups.
 fn read(session: &Session, messages: &[Message]) -> (Vec<Vec<(String, Field)>>, usize) {
@@ -27,7 +27,7 @@ fn text(text: &str) -> Field {
 
 #[test]
 fn a_message_is_a_row() {
-    let mut messages = talk::read(
+    let mut messages = test_messages::read(
         r#"
         -> {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add"}}
         <- {"jsonrpc":"2.0","id":1,"result":{"isError":true}}
@@ -37,7 +37,7 @@ fn a_message_is_a_row() {
     messages[1].findings = vec!["schema-result-invalid", "a"];
     messages[2].raw = b"\xff".to_vec().into();
     let server = Some(Party { name: "server".to_owned(), version: "2".to_owned() });
-    let (rows, _) = read(&Session { server, ..talk::session(&messages) }, &messages);
+    let (rows, _) = read(&Session { server, ..test_messages::session(&messages) }, &messages);
     let [request, response, notification] = rows.as_slice() else { panic!("three rows: {rows:?}") };
     for (row, name, value) in [
         (request, "number", Field::Long(1)),
@@ -49,7 +49,7 @@ fn a_message_is_a_row() {
         (request, "client", Field::Null),
         (response, "method", text("tools/call")),
         (response, "status", text("tool-error")),
-        (response, "latency_ns", Field::Long(talk::TICK)),
+        (response, "latency_ns", Field::Long(test_messages::TICK)),
         (response, "answers", Field::Long(1)),
         (response, "redelivered", Field::Bool(false)),
         (response, "bytes", Field::Null),
@@ -69,14 +69,14 @@ fn a_message_is_a_row() {
 
 #[test]
 fn a_session_without_messages_is_a_file_without_rows() {
-    assert_eq!(read(&talk::session(&[]), &[]), (Vec::new(), 0));
+    assert_eq!(read(&test_messages::session(&[]), &[]), (Vec::new(), 0));
 }
 
 #[test]
 fn long_texts_end_a_group() {
     let long = format!(r#"-> {{"method":"x","params":{{"a":"{}"}}}}"#, "a".repeat(BYTES / 2));
-    let messages = talk::read(&[&*long, &*long, "-> {}", &*long].join("\n"));
-    let (rows, groups) = read(&talk::session(&messages), &messages);
+    let messages = test_messages::read(&[&*long, &*long, "-> {}", &*long].join("\n"));
+    let (rows, groups) = read(&test_messages::session(&messages), &messages);
     assert_eq!((rows.len(), groups), (4, 2));
 }
 
@@ -88,14 +88,14 @@ proptest! {
     fn written_files_are_read_again(
         records in prop::collection::vec((any::<Option<String>>(), any::<Option<u32>>(), any::<Vec<u8>>(), 0..4_usize), 0..40),
     ) {
-        let mut messages = talk::read(&"-> {}\n".repeat(records.len()));
+        let mut messages = test_messages::read(&"-> {}\n".repeat(records.len()));
         for (message, (method, answers, raw, findings)) in messages.iter_mut().zip(&records) {
             message.method = method.as_deref().map(Into::into);
             message.answers = answers.map(|number| MessageNumber(number.into()));
             message.raw = raw.clone().into();
             message.findings = ["a", "", "c"][..*findings % 4].to_vec();
         }
-        let (rows, _) = read(&talk::session(&messages), &messages);
+        let (rows, _) = read(&test_messages::session(&messages), &messages);
         prop_assert_eq!(rows.len(), records.len());
         for (row, (method, answers, raw, findings)) in rows.iter().zip(&records) {
             prop_assert_eq!(field(row, "method"), &method.as_deref().map_or(Field::Null, text));

@@ -10,7 +10,7 @@ use crate::decode::exchange::{Exchange, Half};
 use crate::filter::fields::Type;
 use crate::filter::path::Selector;
 use crate::mcp::Party;
-use crate::mcp::operations::{Link, Why};
+use crate::mcp::link::{Link, Why};
 
 /// A few words, so that filters often match. Some are hard for SQL, JSON or regular expressions.
 const WORDS: &[&str] =

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Pace, Post, RecordedServer, Session, SessionOutput};
 use crate::decode::json::member;
 use crate::decode::jsonrpc::Kind;
-use crate::mcp::facts::part;
+use crate::mcp::content::part;
 use crate::mcp::meta;
 use crate::mock::script::{Role, Route, Script, ScriptedMessage, TurnIndex};
 use crate::replay::edit::{replaced, with_member};

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Ledger, Pace, RecordedServer, Session};
 use crate::mcp::MessageNumber;
-use crate::mcp::operations::{Link, Why};
+use crate::mcp::link::{Link, Why};
 use crate::mock::matching::Match;
 use crate::mock::script::Script;
 use crate::replay::test_recordings;

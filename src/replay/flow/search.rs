@@ -15,7 +15,7 @@ use crate::compare::rules::{bare, words};
 use crate::decode::json::{elements, is_json, members, string};
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::Message;
-use crate::mcp::facts::part;
+use crate::mcp::content::part;
 use crate::replay::plan::{Role, ServerInitiated};
 
 /// The most values of one recording that are followed. Beyond it, values are sent as

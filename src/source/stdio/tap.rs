@@ -20,7 +20,7 @@ use rustix::buffer::spare_capacity;
 use super::lane::BUFFER;
 use super::queue::{Passed, Queue, Wanted};
 use super::wait::Load;
-use crate::capture::pipe::{self, Content, Exit, Pipe, Start};
+use crate::capture::pipe::{self, Exit, Pipe, PipeEvent, Start};
 use crate::capture::{Dropped, LinkType, Packet, PacketNumber, Time};
 use crate::source::batch::Batch;
 use crate::source::overflow::Overflow;
@@ -117,7 +117,7 @@ pub fn tap(process: u32, folder: &Path) -> (Tap, Observations) {
 impl Tap {
     /// The server was started.
     pub fn start(&mut self, start: Start) {
-        self.note(&Content::Start(start));
+        self.note(&PipeEvent::Start(start));
     }
 
     /// Bytes passed through a pipe at this time. Waits where there is no room for them, within bounds.
@@ -164,13 +164,13 @@ impl Tap {
         // After a loss, recording resumes once there is room for a good deal: shreds help nobody.
         if self.lost[pipe as usize] > 0 && self.queue.is_calm() {
             let lost = mem::take(&mut self.lost[pipe as usize]);
-            self.write(&mut batch, time, &Content::Lost(pipe, lost), |_| {});
+            self.write(&mut batch, time, &PipeEvent::Lost(pipe, lost), |_| {});
         }
-        self.write(&mut batch, time, &Content::Data(pipe, b""), fill);
+        self.write(&mut batch, time, &PipeEvent::Data(pipe, b""), fill);
         Chunk { pipe, batch, before }
     }
 
-    fn write(&self, batch: &mut Batch, time: Time, content: &Content<'_>, fill: impl FnOnce(&mut Vec<u8>)) {
+    fn write(&self, batch: &mut Batch, time: Time, content: &PipeEvent<'_>, fill: impl FnOnce(&mut Vec<u8>)) {
         batch.write(PacketNumber(0), time, LinkType::PIPE, |out| {
             pipe::encode(self.process, content, out);
             fill(out);
@@ -184,7 +184,7 @@ impl Tap {
     }
 
     /// What is not data always has room.
-    fn note(&mut self, content: &Content<'_>) {
+    fn note(&mut self, content: &PipeEvent<'_>) {
         let mut batch = self.queue.open(pipe::HEAD);
         let before = batch.size();
         self.write(&mut batch, now(), content, |_| {});
@@ -194,7 +194,7 @@ impl Tap {
     /// A pipe was closed by its writer.
     pub fn end_of_file(&mut self, pipe: Pipe) {
         self.admit_loss(pipe);
-        self.note(&Content::EndOfFile(pipe));
+        self.note(&PipeEvent::EndOfFile(pipe));
     }
 
     /// The server ended: the last word.
@@ -202,7 +202,7 @@ impl Tap {
         for pipe in [Pipe::Stdin, Pipe::Stdout, Pipe::Stderr] {
             self.admit_loss(pipe);
         }
-        self.note(&Content::Exit(exit));
+        self.note(&PipeEvent::Exit(exit));
         self.queue.end_with(Passed { chunks: self.chunks, bytes: self.seen, exit });
     }
 
@@ -224,7 +224,7 @@ impl Tap {
     fn admit_loss(&mut self, pipe: Pipe) {
         match mem::take(&mut self.lost[pipe as usize]) {
             0 => {}
-            lost => self.note(&Content::Lost(pipe, lost)),
+            lost => self.note(&PipeEvent::Lost(pipe, lost)),
         }
     }
 }
@@ -247,17 +247,17 @@ impl Observations {
         for pipe in [Pipe::Stdin, Pipe::Stdout, Pipe::Stderr] {
             match passed.bytes[pipe as usize] - self.accounted[pipe as usize] {
                 0 => {}
-                lost => self.append(time, &Content::Lost(pipe, lost)),
+                lost => self.append(time, &PipeEvent::Lost(pipe, lost)),
             }
         }
-        self.append(time, &Content::Exit(passed.exit));
+        self.append(time, &PipeEvent::Exit(passed.exit));
         match passed.chunks - self.chunks {
             0 => Item::Idle,
             packets => Item::Dropped(Dropped { packets, times: (self.last, time) }),
         }
     }
 
-    fn append(&mut self, time: Time, content: &Content<'_>) {
+    fn append(&mut self, time: Time, content: &PipeEvent<'_>) {
         let process = self.process;
         self.batch.write(PacketNumber(0), time, LinkType::PIPE, |out| pipe::encode(process, content, out));
     }
@@ -298,13 +298,13 @@ impl Source for Observations {
         self.bytes += packet.data.len() as u64;
         self.last = packet.time;
         match pipe::decode(packet.data) {
-            Some((_, Content::Data(pipe, bytes))) => {
+            Some((_, PipeEvent::Data(pipe, bytes))) => {
                 self.chunks += 1;
                 self.accounted[pipe as usize] += bytes.len() as u64;
                 self.queue.taken.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             }
-            Some((_, Content::Lost(pipe, bytes))) => self.accounted[pipe as usize] += bytes,
-            Some((_, Content::Exit(_))) => self.ended = true,
+            Some((_, PipeEvent::Lost(pipe, bytes))) => self.accounted[pipe as usize] += bytes,
+            Some((_, PipeEvent::Exit(_))) => self.ended = true,
             _ => {}
         }
         Ok(Some(Item::Packet(Packet { number: PacketNumber(self.packets), ..packet })))
@@ -354,12 +354,12 @@ mod tests {
                 _ => return true,
             };
             match pipe::decode(packet.data).expect("a packet of a pipe").1 {
-                Content::Data(_, bytes) => {
+                PipeEvent::Data(_, bytes) => {
                     self.numbers.push(u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes")));
                     self.bytes += bytes.len() as u64;
                 }
-                Content::Lost(_, bytes) => self.lost += bytes,
-                Content::Exit(_) => self.ended = true,
+                PipeEvent::Lost(_, bytes) => self.lost += bytes,
+                PipeEvent::Exit(_) => self.ended = true,
                 _ => {}
             }
             true

@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use proptest::prelude::*;
 
 use super::*;
-use crate::capture::pipe::{Content, Start, decode};
+use crate::capture::pipe::{PipeEvent, Start, decode};
 use crate::capture::{LinkType, Time};
 use crate::source::{Item, Source};
 use crate::support::pipes::Patient;
@@ -63,11 +63,11 @@ fn keep_all(result: Sender<Vec<(Time, Seen)>>) -> impl FnOnce(Observations) -> a
             seen.push((
                 packet.time,
                 match content {
-                    Content::Start(start) => Seen::Start(start),
-                    Content::Data(pipe, bytes) => Seen::Data(pipe, bytes.to_vec()),
-                    Content::EndOfFile(pipe) => Seen::EndOfFile(pipe),
-                    Content::Exit(exit) => Seen::Exit(exit),
-                    Content::Lost(pipe, bytes) => Seen::Lost(pipe, bytes),
+                    PipeEvent::Start(start) => Seen::Start(start),
+                    PipeEvent::Data(pipe, bytes) => Seen::Data(pipe, bytes.to_vec()),
+                    PipeEvent::EndOfFile(pipe) => Seen::EndOfFile(pipe),
+                    PipeEvent::Exit(exit) => Seen::Exit(exit),
+                    PipeEvent::Lost(pipe, bytes) => Seen::Lost(pipe, bytes),
                 },
             ));
         }

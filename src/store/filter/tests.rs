@@ -10,7 +10,7 @@ use crate::filter::tests::random::{a_message, a_session, an_exchange, an_express
 use crate::filter::tests::{CALL, message};
 use crate::filter::{FIELDS, Row};
 use crate::findings::Severity;
-use crate::mcp::{Message, MessageNumber, Peers, Session, facts};
+use crate::mcp::{Message, MessageNumber, Peers, Session, content};
 
 /// The tables as far as a condition speaks of them, with the functions of a store.
 fn store() -> Connection {
@@ -102,7 +102,7 @@ fn insert_message(connection: &Connection, number: i64, message: &Message, tool:
         let words = FIELDS.iter().find(|entry| entry.name == words).unwrap().values;
         words.iter().position(|candidate| *candidate == word).map(|position| position as i64)
     };
-    let status = facts::status(message).map_or(0, |status| code("status", status.name()).unwrap() + 1);
+    let status = content::status(message).map_or(0, |status| code("status", status.name()).unwrap() + 1);
     let packets: Vec<u64> = message.packets.iter().map(|packet| packet.0).collect();
     let text = match std::str::from_utf8(&message.raw) {
         Ok(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),

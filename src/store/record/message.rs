@@ -12,8 +12,8 @@ use crate::decode::exchange::ExchangeNumber;
 use crate::decode::json::{member, string};
 use crate::decode::jsonrpc::{self, Envelope, JsonRpcText, Kind};
 use crate::findings::Severity;
-use crate::mcp::facts;
-use crate::mcp::operations::{Link, Why};
+use crate::mcp::content;
+use crate::mcp::link::{Link, Why};
 use crate::mcp::{Carrier, Message, MessageNumber, SessionNumber, Transport};
 use crate::store::codec::{Code, Decoder, packet_list};
 use crate::store::{CaptureId, Key};
@@ -58,23 +58,23 @@ impl Code for Why {
 impl Status {
     /// What the text of an answer says.
     fn of(message: &Message) -> Status {
-        match facts::status(message) {
+        match content::status(message) {
             None => Status::None,
-            Some(facts::Status::Ok) => Status::Ok,
-            Some(facts::Status::Error) => Status::Error,
-            Some(facts::Status::ToolError) => Status::ToolError,
-            Some(facts::Status::Negative) => Status::Negative,
+            Some(content::Status::Ok) => Status::Ok,
+            Some(content::Status::Error) => Status::Error,
+            Some(content::Status::ToolError) => Status::ToolError,
+            Some(content::Status::Negative) => Status::Negative,
         }
     }
 
     /// The same, as a message says it.
-    pub fn outcome(self) -> Option<facts::Status> {
+    pub fn outcome(self) -> Option<content::Status> {
         Some(match self {
             Status::None => return None,
-            Status::Ok => facts::Status::Ok,
-            Status::Error => facts::Status::Error,
-            Status::ToolError => facts::Status::ToolError,
-            Status::Negative => facts::Status::Negative,
+            Status::Ok => content::Status::Ok,
+            Status::Error => content::Status::Error,
+            Status::ToolError => content::Status::ToolError,
+            Status::Negative => content::Status::Negative,
         })
     }
 }
@@ -206,12 +206,12 @@ impl Glance {
 /// features).
 fn subject(message: &Message) -> Option<String> {
     let name = match message.method.as_deref()? {
-        "tools/call" => return facts::tool(message).map(|tool| tool.as_ref().to_owned()),
+        "tools/call" => return content::tool(message).map(|tool| tool.as_ref().to_owned()),
         "prompts/get" => "name",
         "resources/read" | "resources/subscribe" | "resources/unsubscribe" | "notifications/resources/updated" => "uri",
         _ => return None,
     };
-    let mut subject = string(member(facts::part(message, "params")?, name)?)?.into_owned();
+    let mut subject = string(member(content::part(message, "params")?, name)?)?.into_owned();
     subject.truncate(subject.floor_char_boundary(200));
     Some(subject)
 }

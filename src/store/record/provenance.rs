@@ -5,7 +5,7 @@ use rusqlite::types::ToSqlOutput;
 
 use super::Columns;
 use super::rows::Insert;
-use crate::capture::{Origin, PacketNumber, Part, Span, StreamId};
+use crate::capture::{Origin, PacketNumber, Span, StreamId, StreamPart};
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::{ConnectionId, Direction, Side};
 use crate::event::{Stream, StreamKind};
@@ -25,7 +25,7 @@ pub(in crate::store) const STREAM_ROWS: Insert<6> =
 /// What a stream is, and its first parts where they are known by now.
 pub(in crate::store) fn stream_row(
     capture: CaptureId,
-    (stream, parts): (Stream, Option<&[(StreamId, Part)]>),
+    (stream, parts): (Stream, Option<&[(StreamId, StreamPart)]>),
 ) -> [ToSqlOutput<'static>; 6] {
     let (kind, which, exchange): (i64, i64, _) = match stream.kind {
         StreamKind::Tcp(side) => (0, side.code(), None),
@@ -76,13 +76,13 @@ pub(in crate::store) const INSERT_PLAINTEXT: &str =
 pub(in crate::store) const PART_ROWS: Insert<3> = Insert("INSERT OR IGNORE INTO part (stream, start, parts)");
 
 /// Parts of a stream that come later, which has this key.
-pub(in crate::store) fn part_row((stream, parts): (Key, &[(StreamId, Part)])) -> [ToSqlOutput<'static>; 3] {
+pub(in crate::store) fn part_row((stream, parts): (Key, &[(StreamId, StreamPart)])) -> [ToSqlOutput<'static>; 3] {
     let start = parts.first().map_or(0, |(_, part)| part.start);
     [stream.0.into(), (start as i64).into(), ToSqlOutput::Owned(put_parts(start, parts).into())]
 }
 
 /// Parts of one row, of which the gap before the first begins at `end`: `(gap, length, origin)` each.
-fn put_parts(mut end: u64, parts: &[(StreamId, Part)]) -> Vec<u8> {
+fn put_parts(mut end: u64, parts: &[(StreamId, StreamPart)]) -> Vec<u8> {
     let mut out = Encoder(Vec::with_capacity(PART * parts.len()));
     let (mut packet, mut offset) = (0, 0);
     for (_, part) in parts {
@@ -116,7 +116,7 @@ fn put_parts(mut end: u64, parts: &[(StreamId, Part)]) -> Vec<u8> {
 }
 
 /// Reads what [`put_parts`] wrote.
-pub(in crate::store) fn read_parts(mut end: u64, blob: &[u8]) -> Result<Vec<Part>, Damaged> {
+pub(in crate::store) fn read_parts(mut end: u64, blob: &[u8]) -> Result<Vec<StreamPart>, Damaged> {
     let mut blob = Decoder::new(blob, "where bytes came from");
     let (mut packet, mut offset) = (0, 0);
     let mut parts = Vec::new();
@@ -150,7 +150,7 @@ pub(in crate::store) fn read_parts(mut end: u64, blob: &[u8]) -> Result<Vec<Part
         if !fits {
             return Err(blob.damaged());
         }
-        parts.push(Part { start, end, origin });
+        parts.push(StreamPart { start, end, origin });
     }
     Ok(parts)
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::capture::{Origin, Part};
+use crate::capture::{Origin, StreamPart};
 use crate::findings::Severity;
 use crate::support::waits::{Meeting, until, until_some};
 
@@ -65,7 +65,7 @@ fn a_file_of_version_1_is_brought_up_to_date_by_whoever_opens_it() {
     assert_eq!((findings[0].text.as_str(), findings[0].repeated), ("twelve bytes", 0));
     assert_eq!(findings[0].severity, Severity::Warning, "as bad as its rule");
     let parts = reader.parts(CaptureId(1), Span { stream: StreamId(1), start: 0, end: 99 }).unwrap();
-    assert_eq!(parts, [Part { start: 0, end: 12, origin: Origin::Missing }]);
+    assert_eq!(parts, [StreamPart { start: 0, end: 12, origin: Origin::Missing }]);
 
     drop(writer(&path));
     let newest: i64 = rusqlite::Connection::open(&path)

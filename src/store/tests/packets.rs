@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::capture::pipe;
-use crate::capture::{Limits, LinkType, Origin, Packet, PacketNumber, PacketRange, Part};
+use crate::capture::{Limits, LinkType, Origin, Packet, PacketNumber, PacketRange, StreamPart};
 use crate::decode::ConnectionId;
 use crate::decode::Side::{self, First, Second};
 use crate::decode::exchange::{Exchange, ExchangeNumber};
@@ -59,7 +59,7 @@ impl Wire<'_> {
     }
 
     fn keep(&mut self, connection: u32) {
-        self.writer.event(Event::Keep(ConnectionId(connection)));
+        self.writer.event(Event::Claimed(ConnectionId(connection)));
     }
 
     fn secret(&mut self, side: Side, range: std::ops::Range<u64>) {
@@ -318,8 +318,11 @@ pub(super) fn record_a_session(writer: &mut Writer) {
             Span { stream: StreamId(1), start: (number - 1) * 100, end: (number - 1) * 100 + text.len() as u64 };
         let packet = PacketNumber(number);
         message.packets = vec![packet];
-        let part =
-            Part { start: message.span.start, end: message.span.end, origin: Origin::Packet { packet, offset: 6 } };
+        let part = StreamPart {
+            start: message.span.start,
+            end: message.span.end,
+            origin: Origin::Packet { packet, offset: 6 },
+        };
         wire.writer.event(Event::Part(StreamId(1), part));
         wire.writer.told_message(message);
         let exchange = Exchange { number: ExchangeNumber(number), connection: ConnectionId(1), ..Exchange::default() };
@@ -353,7 +356,7 @@ fn a_long_line_of_a_pipe_is_compressed_once() {
     while at < stream.len() {
         let end = (at + cuts.next().unwrap()).min(stream.len());
         let (mut data, head) = (Vec::new(), pipe::HEAD as u32);
-        pipe::encode(7, &pipe::Content::Data(pipe::Pipe::Stdout, &stream.as_bytes()[at..end]), &mut data);
+        pipe::encode(7, &pipe::PipeEvent::Data(pipe::Pipe::Stdout, &stream.as_bytes()[at..end]), &mut data);
         let packet = wire.packet(LinkType::PIPE, &data);
         wire.segment(1, Second, at as u64, vec![PacketRange { packet, start: head, end: data.len() as u32 }]);
         if at == 0 {
@@ -412,12 +415,12 @@ proptest! {
                 told.insert(number, packet);
             }
             match what {
-                0 => writer.event(Event::Keep(ConnectionId(connection))),
+                0 => writer.event(Event::Claimed(ConnectionId(connection))),
                 1 => writer.commit().unwrap(),
                 _ => {}
             }
         }
-        (1..4).for_each(|connection| writer.event(Event::Keep(ConnectionId(connection))));
+        (1..4).for_each(|connection| writer.event(Event::Claimed(ConnectionId(connection))));
         writer.finish(&Summary::default()).unwrap();
         // Connection 4 is kept only where that was said.
         let mut stored = Stored::open(&*path, Selection::Capture(CaptureId(1))).unwrap();

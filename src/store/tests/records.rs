@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::capture::Damage;
 use crate::capture::pipe::Exit;
-use crate::capture::{Limits, Origin, PacketNumber, Part, Provenance, provenance};
+use crate::capture::{Limits, Origin, PacketNumber, Provenance, StreamPart, provenance};
 use crate::decode::exchange::{Exchange, ExchangeNumber, Half};
 use crate::decode::jsonrpc::{self, JsonRpcText};
 use crate::decode::tcp::{End, Facts, HandshakePacket, SynOptions};
@@ -15,7 +15,7 @@ use crate::decode::{Side, tls};
 use crate::event::{Connection, ConnectionKind, Stream, StreamKind};
 use crate::findings::{Finding, Severity, rule};
 use crate::mcp::Party;
-use crate::mcp::operations::Link;
+use crate::mcp::link::Link;
 
 fn packets() -> impl Strategy<Value = Vec<PacketNumber>> {
     prop::collection::vec(any::<u64>().prop_map(PacketNumber), 0..5)
@@ -313,7 +313,7 @@ proptest! {
         for (stream, one, other) in spans {
             let span = Span { stream: streams[stream], start: one.min(other), end: one.max(other) };
             // `handed` may have cut a run of contiguous bytes where a part was forgotten: compared is what the parts say of bytes.
-            let bytes = |parts: Vec<Part>| -> Vec<_> {
+            let bytes = |parts: Vec<StreamPart>| -> Vec<_> {
                 parts.into_iter().flat_map(|part| (part.start..part.end).map(move |at| {
                     match provenance::clip(part, at, at + 1).origin {
                         Origin::Packet { packet, offset } => (at, 1, packet.0, u64::from(offset)),
@@ -368,7 +368,7 @@ fn a_walk_that_goes_round_in_a_circle_is_refused() {
     let whole = |stream| Span { stream: StreamId(stream), start: 0, end: 10 };
     for (stream, below) in [(1, 2), (2, 1)] {
         let origin = Origin::Copied { stream: StreamId(below), offset: 0 };
-        writer.event(Event::Part(StreamId(stream), Part { start: 0, end: 10, origin }));
+        writer.event(Event::Part(StreamId(stream), StreamPart { start: 0, end: 10, origin }));
     }
     writer.commit().unwrap();
     let reader = Reader::open(&*path).unwrap();

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::super::data::{CapabilityRow, ROWS};
 use crate::decode::jsonrpc::Kind;
-use crate::mcp::facts::part;
+use crate::mcp::content::part;
 use crate::mcp::{Message, SessionNumber};
 use crate::store::{Key, MessageRow, Reader};
 use crate::view::overview::{self, SummaryRow};

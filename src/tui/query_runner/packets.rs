@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use super::super::data::{LayerNode, PAGE, PacketDetail, PacketRow, Rows, Source};
 use crate::capture::PacketNumber;
-use crate::capture::pipe::{self, Content, Pipe};
+use crate::capture::pipe::{self, Pipe, PipeEvent};
 use crate::decode::{ConnectionId, Side};
 use crate::event::{Connection, ConnectionKind};
 use crate::mcp::{MessageNumber, SessionNumber};
@@ -129,15 +129,15 @@ fn row(connection: &Connection, packet: &KeptPacket, messages: &HashMap<PacketNu
 fn piped(data: &[u8]) -> (Option<Side>, String, Option<u32>) {
     let side = |pipe| if pipe == Pipe::Stdin { Side::First } else { Side::Second };
     match pipe::decode(data) {
-        Some((process, Content::Start(start))) => {
+        Some((process, PipeEvent::Start(start))) => {
             (None, format!("pid {process} starts: {}", start.command.join(" ")), None)
         }
-        Some((_, Content::Data(pipe, bytes))) => {
+        Some((_, PipeEvent::Data(pipe, bytes))) => {
             let words = format!("{}  {}", pipe.name(), units::size(bytes.len() as u64));
             (Some(side(pipe)), words, u32::try_from(bytes.len()).ok())
         }
-        Some((_, Content::EndOfFile(pipe))) => (Some(side(pipe)), format!("{} closed", pipe.name()), None),
-        Some((_, Content::Exit(exit))) => {
+        Some((_, PipeEvent::EndOfFile(pipe))) => (Some(side(pipe)), format!("{} closed", pipe.name()), None),
+        Some((_, PipeEvent::Exit(exit))) => {
             let how = match (exit.code, exit.signal) {
                 (_, Some(signal)) => format!("ended by signal {signal}"),
                 (Some(code), None) => format!("exit status {code}"),
@@ -145,7 +145,7 @@ fn piped(data: &[u8]) -> (Option<Side>, String, Option<u32>) {
             };
             (None, how, None)
         }
-        Some((_, Content::Lost(pipe, bytes))) => {
+        Some((_, PipeEvent::Lost(pipe, bytes))) => {
             (Some(side(pipe)), format!("{}  {} not recorded", pipe.name(), units::size(bytes)), None)
         }
         None => (None, "not a chunk of a pipe".to_owned(), None),

@@ -9,7 +9,7 @@ use crate::compare::Label;
 use crate::decode::Direction;
 use crate::decode::json::{Object, elements};
 use crate::decode::jsonrpc::Kind;
-use crate::mcp::facts::part;
+use crate::mcp::content::part;
 use crate::mcp::{Message, MessageNumber, SessionNumber};
 use crate::replay::target::Target;
 use crate::store::{Key, MessageRow, Reader};

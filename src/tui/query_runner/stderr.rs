@@ -6,7 +6,7 @@
 use anyhow::Result;
 
 use super::super::data::{PAGE, Rows, StderrLine};
-use crate::capture::pipe::{self, Content, Pipe};
+use crate::capture::pipe::{self, Pipe, PipeEvent};
 use crate::capture::{LinkType, PacketNumber, Time};
 use crate::decode::ConnectionId;
 use crate::mcp::SessionNumber;
@@ -106,7 +106,7 @@ fn for_each_line(
         let Some(last) = packets.last() else { break };
         from = PacketNumber(last.number.0.saturating_add(1));
         for packet in &packets {
-            let (LinkType::PIPE, Some((_, Content::Data(Pipe::Stderr, bytes)))) =
+            let (LinkType::PIPE, Some((_, PipeEvent::Data(Pipe::Stderr, bytes)))) =
                 (packet.link, pipe::decode(&packet.data))
             else {
                 continue;

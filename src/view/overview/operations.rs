@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::mcp::operations::Why;
+use crate::mcp::link::Why;
 use crate::mcp::{MessageNumber, SessionNumber};
 use crate::store::{CaptureId, Key, Page, Reader, Scope};
 use crate::view::units::count;
@@ -63,10 +63,10 @@ mod tests {
     use crate::capture::Time;
     use crate::decode::Direction;
     use crate::event::Event;
-    use crate::mcp::operations::Link;
+    use crate::mcp::link::Link;
     use crate::mcp::{Message, Peers, Session, Transport};
     use crate::store::{CaptureInfo, CaptureKind, Options, Place, Summary, Writer};
-    use crate::talk;
+    use crate::test_messages;
 
     /// A store with one session. Each message has the given link.
     fn store(links: &[Option<(u64, Why)>]) -> (Reader, CaptureId) {
@@ -82,7 +82,7 @@ mod tests {
                 previous: MessageNumber(operation),
                 why,
             });
-            let message = talk::message(number, Time(0), Direction::ClientToServer, text);
+            let message = test_messages::message(number, Time(0), Direction::ClientToServer, text);
             writer.event(Event::Message(Box::new(Message { link, ..message })));
         }
         let capture = writer.capture();

@@ -18,7 +18,7 @@ fn text<'v>(value: &'v Value, pointer: &str) -> &'v str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// Captures over HTTP: plain, through TLS, HTTP/2, coded, broken.
+/// Captures over HTTP: plain, through TLS, HTTP/2, with content codings, damaged.
 fn captures() -> Vec<PathBuf> {
     let samples = ["weather", "helpdesk", "hosted-redirect", "tls"].map(|name| root().join("samples").join(name));
     let folders = fs::read_dir(data("captures")).expect("captures").map(|entry| entry.expect("captures").path());
@@ -29,7 +29,7 @@ fn captures() -> Vec<PathBuf> {
     files.collect()
 }
 
-/// Beside a capture of TLS.
+/// The option for the key log beside a capture of TLS.
 fn keys(capture: &Path) -> Vec<String> {
     let keys = ["keys.log", "sslkeys.log"].map(|name| capture.with_file_name(name));
     keys.iter()
@@ -40,7 +40,7 @@ fn keys(capture: &Path) -> Vec<String> {
 
 #[test]
 #[cfg(feature = "schema")]
-fn archives_are_what_the_specification_says() {
+fn archives_follow_the_specification() {
     let schema = serde_json::from_str(include_str!("har.schema.json")).expect("a schema");
     let validator = jsonschema::options().offline().should_validate_formats(true).build(&schema).expect("a schema");
     for capture in captures() {
@@ -51,9 +51,9 @@ fn archives_are_what_the_specification_says() {
     }
 }
 
-/// Bodies are read again from the packets: what was decoded from them as they passed stands in them.
+/// Bodies are read again from the packets. They contain the messages that were decoded before.
 #[test]
-fn every_message_stands_in_the_body_that_carried_it() {
+fn every_message_is_in_the_body_that_carried_it() {
     let mut seen = 0;
     for capture in captures() {
         let keys = keys(&capture);
@@ -83,7 +83,7 @@ fn every_message_stands_in_the_body_that_carried_it() {
     assert!(seen > 20, "messages were looked at");
 }
 
-/// A session of two exchanges; a health check between them, in chunks, is no MCP.
+/// A session of two exchanges. A health check between them, with a chunked body, is no MCP.
 fn capture(folder: &Path) -> PathBuf {
     let call = |id: u32| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
     let answer = |id: u32| format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{}}}}"#);

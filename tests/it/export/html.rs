@@ -16,8 +16,9 @@ fn sample(name: &str) -> PathBuf {
     root().join("samples").join(name)
 }
 
-/// A page of a capture: every message once, and no link that leads nowhere or out of it.
-fn hold(capture: &Path) {
+/// Checks the page of a capture: every message appears once, and no link is broken or leads
+/// out of the page.
+fn check_page(capture: &Path) {
     let page = exported(capture, "html", &[]);
     let places = values(&page, "id");
     let known: HashSet<&str> = places.iter().copied().collect();
@@ -40,12 +41,12 @@ fn a_page_holds_everything_and_fetches_nothing() {
     for name in
         ["weather/capture.pcapng", "helpdesk/capture.pcapng", "polluted-stdout/stdio.pcapng", "tls/capture.pcapng"]
     {
-        hold(&sample(name));
+        check_page(&sample(name));
     }
 }
 
 #[test]
-fn a_filter_says_so_and_links_to_nothing_that_is_not_there() {
+fn a_filter_is_shown_and_no_link_is_broken() {
     let page = exported(&sample("weather/capture.pcapng"), "html", &["--filter", "method = tools/call"]);
     assert!(page.contains("only messages that match <code>method = tools/call</code>"));
     assert_eq!(values(&page, "id").iter().filter(|place| place.starts_with('m')).count(), 2);

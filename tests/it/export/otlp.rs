@@ -14,7 +14,8 @@ fn spans(text: &str) -> Vec<Value> {
     lines.flat_map(of).collect()
 }
 
-/// One span for each request and one for each session, in its trace; the same ones whether read from a capture or from a database.
+/// Each request and each session has one span, in its trace. The spans of a capture file and of a
+/// database are the same.
 #[test]
 fn ids_come_from_what_was_captured() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{export, lines};
 use crate::program::root;
 
-/// The rows say what the JSON lines say, several sessions in one file.
+/// The rows equal the JSON lines. One file holds several sessions.
 #[test]
 fn rows_are_the_messages_of_the_json_lines() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -14,7 +14,7 @@ fn clients_do_not_notice_the_proxy_and_all_is_recorded() {
         for sdk in BOTH {
             let what = format!("{sdk:?} client, {}", server.join(" "));
             let direct = peers.client(sdk, &calls, std::slice::from_ref(&url));
-            let (_folder, db) = place();
+            let (_folder, db) = temporary_database();
             let proxying = Proxying::start(&db, &url, &[]);
             let proxied = peers.client(sdk, &calls, std::slice::from_ref(&proxying.url));
             let ended = proxying.end();

@@ -1,4 +1,4 @@
-//! Recordings of the official servers, sent again.
+//! Replays of recordings of the official servers.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,8 @@ use crate::program::mcptap;
 use crate::replay::scene::{differing, report, stdout};
 use crate::support::waits::Finishes;
 
-/// A server, what it is asked, and three of its tools: one whose answer is to change, one to be dropped, one to be slow.
+/// A server, its calls, and three of its tools: one with a changed response, one that is removed,
+/// one that is slow.
 struct Case {
     sdk: Sdk,
     server: Vec<String>,
@@ -29,7 +30,7 @@ fn cases(peers: &Peers, folder: &Path) -> Vec<Case> {
         ["list_allowed_directories", {}],
         ["write_file", { "path": format!("{folder}/a.txt"), "content": "one\r\ntwo\n" }],
         ["read_text_file", { "path": format!("{folder}/a.txt") }],
-        // When it was written is another time each time.
+        // Its time of writing is different each time.
         ["get_file_info", { "path": format!("{folder}/a.txt") }],
         ["list_directory", { "path": folder }],
         ["read_text_file", { "path": "/etc/hostname" }],
@@ -43,7 +44,7 @@ fn cases(peers: &Peers, folder: &Path) -> Vec<Case> {
     ]);
     let case = |sdk, server: &Vec<String>, calls, altered| Case { sdk, server: server.clone(), calls, altered };
     vec![
-        // The first of them speaks 2026-07-28, with this server only.
+        // The first server speaks 2026-07-28, with this client only.
         case(Sdk::Python, &python, calls(), ["echo", "repeat", "work"]),
         case(Sdk::TypeScript, &python, calls(), ["echo", "repeat", "work"]),
         case(Sdk::Python, &everything, everything_calls(), ["echo", "get-sum", "get-structured-content"]),
@@ -60,7 +61,7 @@ struct Recording {
 
 impl Recording {
     fn new(peers: &Peers, sdk: Sdk, calls: &Value, server: &[String]) -> Recording {
-        let (folder, db) = place();
+        let (folder, db) = temporary_database();
         let words = ["--", env!("CARGO_BIN_EXE_mcptap"), "--db", db.to_str().expect("UTF-8"), "wrap", "--"];
         let wrap: Vec<String> = words.into_iter().map(str::to_owned).chain(server.iter().cloned()).collect();
         peers.client(sdk, calls, &wrap);
@@ -80,16 +81,16 @@ impl Recording {
     }
 }
 
-/// A command behind `--`.
+/// A command after `--`.
 fn behind(command: &[String]) -> Vec<&str> {
     ["--"].into_iter().chain(command.iter().map(String::as_str)).collect()
 }
 
 #[test]
-fn the_same_servers_answer_the_same_and_what_is_altered_is_reported() {
+fn unchanged_servers_answer_the_same_and_changes_are_reported() {
     let Some(peers) = peers() else { return };
     for at in 0..5 {
-        let (folder, _) = place();
+        let (folder, _) = temporary_database();
         let Case { sdk, server, calls, altered } = cases(&peers, folder.path()).swap_remove(at);
         let what = format!("{sdk:?} client, {}", server.join(" "));
         let recording = Recording::new(&peers, sdk, &calls, &server);
@@ -124,7 +125,7 @@ fn the_same_servers_answer_the_same_and_what_is_altered_is_reported() {
         let tool = |number: &Value| {
             requests.iter().find(|request| request["old"]["number"] == *number).map(|found| &found["subject"])
         };
-        // A busy machine makes others slow, too.
+        // On a busy machine other calls may be slow too.
         let slower: Vec<&Value> = numbers.filter_map(tool).collect();
         assert!(slower.contains(&&Value::from(slowed)), "{what}: {slower:?}");
         drop(recording.folder);
@@ -143,7 +144,7 @@ fn recordings_of_one_transport_replayed_over_the_others() {
         let recording = Recording::new(&peers, sdk, &servers[0].2, &stdio);
         let serving: Vec<Serving> = [0, 1].map(|at| Serving::start(command(&servers[at].0), ports[at])).into();
         let urls = [0, 1].map(|at| format!("http://127.0.0.1:{}{}", ports[at], servers[at].1));
-        // Sessions 2 and 3, of Streamable HTTP and HTTP+SSE, come from here.
+        // Sessions 2 and 3, of Streamable HTTP and HTTP+SSE, are recorded here.
         for url in &urls {
             recording.assert_same(&format!("stdio to {url}"), "1", &[], &["--to", url]);
         }

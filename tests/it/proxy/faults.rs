@@ -1,11 +1,12 @@
-//! What goes wrong before, behind and beside the proxy: what it refuses, servers that cannot be had, databases that cannot be written.
+//! Faults around the proxy: requests that it refuses, servers that cannot be reached, databases
+//! that cannot be written.
 
 use super::*;
 use crate::support::needs::{self, have};
 
 #[test]
 fn heads_on_which_servers_could_disagree_never_reach_one() {
-    let (_folder, db) = place();
+    let (_folder, db) = temporary_database();
     let (url, connections) = handed_over();
     let proxying = Proxying::start(&db, &url, &[]);
     let both = "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n";
@@ -17,12 +18,12 @@ fn heads_on_which_servers_could_disagree_never_reach_one() {
         (&huge, "431 Request Header Fields Too Large", "the head is too long"),
         ("CONNECT other:443 HTTP/1.1\r\nHost: localhost\r\n\r\n", "400 Bad Request", "forwards to one server only"),
     ];
-    for (said, status, why) in cases {
-        let answer = proxying.raw(said);
+    for (request, status, why) in cases {
+        let answer = proxying.raw(request);
         assert!(answer.starts_with(&format!("HTTP/1.1 {status}\r\n")) && answer.contains(why), "{answer}");
         assert!(answer.contains("\r\nConnection: close\r\n") && answer.contains("\r\n\r\nmcptap proxy: "), "{answer}");
     }
-    // What came before it on the connection is answered first.
+    // Earlier requests on the connection are answered first.
     let mut client = proxying.connect();
     client.write_all(format!("{GET}{smuggled}").as_bytes()).expect("sent");
     let mut server = connections.recv_timeout(PATIENCE).expect("only what is in order reaches the server");
@@ -37,12 +38,12 @@ fn heads_on_which_servers_could_disagree_never_reach_one() {
     assert_eq!(ended.stderr.lines().count(), 5, "{}", ended.stderr);
     let statuses: Vec<_> =
         of_type(&ended.lines, "exchange").iter().map(|exchange| exchange["status"].clone()).collect();
-    // What was refused is recorded too, with what it would have smuggled.
+    // Refused requests are recorded too, with the hidden request inside.
     assert_eq!(statuses[..6], [json!(400), json!(421), json!(431), json!(400), json!(200), json!(400)]);
 }
 
 #[test]
-fn a_server_that_cannot_be_had_is_502_and_said() {
+fn an_unreachable_server_is_502_and_reported() {
     let nobody = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("an address");
     let silent = server(|mut stream| {
         head(&mut stream);
@@ -61,7 +62,7 @@ fn a_server_that_cannot_be_had_is_502_and_said() {
         (broken, "the connection broke before a response"),
         (plain, "does not use TLS"),
     ] {
-        let (_folder, db) = place();
+        let (_folder, db) = temporary_database();
         let mut proxying = Proxying::start(&db, &to, &[]);
         let asked = post(&request(1));
         for _ in 0..3 {
@@ -69,7 +70,7 @@ fn a_server_that_cannot_be_had_is_502_and_said() {
             assert!(answer.starts_with("HTTP/1.1 502 Bad Gateway\r\n") && answer.contains(why), "{to}: {answer}");
             assert_eq!(answer.lines().skip_while(|line| !line.is_empty()).count(), 2, "one line of text: {answer}");
         }
-        assert!(proxying.said().contains(why), "{to}");
+        assert!(proxying.next_line().contains(why), "{to}");
         let ended = proxying.end();
         assert_eq!((ended.status, ended.stderr.as_str()), (Some(0), ""), "{to}: it is said once");
         assert_eq!(texts(&recorded(&db), "client-to-server"), [request(1), request(1), request(1)], "{to}");
@@ -80,7 +81,7 @@ fn a_server_that_cannot_be_had_is_502_and_said() {
 #[test]
 fn a_proxy_of_itself_is_found_out() {
     let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("an address").port();
-    let (_folder, db) = place();
+    let (_folder, db) = temporary_database();
     let proxying = Proxying::listening(&port.to_string(), &db, &format!("http://localhost:{port}/mcp"), &[]);
     assert!(proxying.raw(GET).contains("this URL is the proxy itself"));
 }
@@ -89,12 +90,12 @@ fn a_proxy_of_itself_is_found_out() {
 fn the_database_may_be_locked_or_none_and_clients_are_served() {
     let Some(scene) = scene() else { return };
     let served = Served::start(&scene, &[]);
-    let (folder, db) = place();
+    let (folder, db) = temporary_database();
     let holder = Connection::open(&db).expect("the database is made");
     holder.execute_batch("BEGIN EXCLUSIVE").expect("it is free");
     let mut proxying = Proxying::start(&db, &served.url("/mcp"), &[]);
     conversation(&scene, &proxying.url);
-    assert!(proxying.said().starts_with("mcptap: recording has not started, but clients are served: "));
+    assert!(proxying.next_line().starts_with("mcptap: recording has not started, but clients are served: "));
     holder.execute_batch("COMMIT").expect("it is ours");
     conversation(&scene, &proxying.url);
     let ended = proxying.end();
@@ -105,7 +106,7 @@ fn the_database_may_be_locked_or_none_and_clients_are_served() {
     for db in ["text", "text/below", "."] {
         let mut proxying = Proxying::start(&folder.path().join(db), &served.url("/mcp"), &[]);
         conversation(&scene, &proxying.url);
-        assert!(proxying.said().contains("recording has not started"));
+        assert!(proxying.next_line().contains("recording has not started"));
         let ended = proxying.end();
         assert_eq!(ended.status, Some(2), "{db}");
         assert!(ended.stderr.starts_with("mcptap: nothing was saved: "), "{}", ended.stderr);
@@ -114,30 +115,30 @@ fn the_database_may_be_locked_or_none_and_clients_are_served() {
 }
 
 #[test]
-fn nobody_reads_its_lines_and_it_goes_on() {
+fn the_proxy_works_when_nobody_reads_its_output() {
     let Some(scene) = scene() else { return };
     let served = Served::start(&scene, &[]);
-    let (_folder, db) = place();
+    let (_folder, db) = temporary_database();
     let mut command = mcptap();
     command.args(["proxy", "--listen", "127.0.0.1:0", "--to", &served.url("/mcp"), "--db"]).arg(&db);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("mcptap runs");
     drop(child.stdout.take());
     let stderr = child.stderr.take().expect("a pipe");
     let mut stderr = BufReader::new(Patient::new(stderr, "a proxy to listen or to end"));
-    let mut said = line(&mut stderr);
-    let url = said.split(' ').nth(3).expect("a URL").to_owned();
+    let mut output = line(&mut stderr);
+    let url = output.split(' ').nth(3).expect("a URL").to_owned();
     conversation(&scene, &url);
     conversation(&scene, &url);
     kill_process(Pid::from_child(&child), Signal::TERM).expect("it lives");
-    said.clear();
-    stderr.read_to_string(&mut said).expect("text");
-    assert_eq!((child.ended("mcptap").code(), said.as_str()), (Some(0), ""));
+    output.clear();
+    stderr.read_to_string(&mut output).expect("text");
+    assert_eq!((child.ended("mcptap").code(), output.as_str()), (Some(0), ""));
     assert_eq!(of_type(&recorded(&db), "session").len(), 2);
 }
 
 #[test]
 fn where_it_listens_and_what_cannot_be() {
-    let (_folder, db) = place();
+    let (_folder, db) = temporary_database();
     let (url, _connections) = handed_over();
     for (address, wanted) in [("0", "127.0.0.1:"), ("localhost:0", "127.0.0.1:"), ("127.0.0.2:0", "127.0.0.2:")] {
         let proxying = Proxying::listening(address, &db, &url, &[]);
@@ -149,7 +150,7 @@ fn where_it_listens_and_what_cannot_be() {
         assert!(proxying.url.starts_with("http://[::1]:") && proxying.url.ends_with("/mcp"), "{}", proxying.url);
     }
     let mut open = Proxying::listening("0.0.0.0:0", &db, &url, &[]);
-    assert!(open.said().starts_with("mcptap: every machine that reaches this address can use the server"));
+    assert!(open.next_line().starts_with("mcptap: every machine that reaches this address can use the server"));
     let taken = open.address().replace("0.0.0.0", "127.0.0.1");
     for (listen, to, why) in [
         (taken.as_str(), url.as_str(), "cannot listen at"),
@@ -158,7 +159,7 @@ fn where_it_listens_and_what_cannot_be() {
         ("0", "http://user:password@x/", "each client sends its own Authorization"),
     ] {
         let done = mcptap().args(["proxy", "--listen", listen, "--to", to]).finished();
-        let said = String::from_utf8_lossy(&done.stderr).into_owned();
-        assert!(done.status.code() == Some(2) && said.contains(why) && said.lines().count() == 1, "{said}");
+        let stderr = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(done.status.code() == Some(2) && stderr.contains(why) && stderr.lines().count() == 1, "{stderr}");
     }
 }

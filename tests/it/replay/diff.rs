@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::scene::{Scene, differing, everything, report, stdout};
 
-/// What the server makes up anew each time: everything else of the conversation is the same.
+/// The values that the server invents each time. Everything else of the conversation is the same.
 const MADE_UP: [&str; 8] = [
     "--ignore=tools/list:/nextCursor",
     "--ignore=now:/**",
@@ -17,12 +17,12 @@ const MADE_UP: [&str; 8] = [
 ];
 
 #[test]
-fn two_recordings_are_the_same_but_for_what_is_set_aside() {
+fn two_recordings_are_equal_except_for_ignored_values() {
     let Some(scene) = Scene::new() else { return };
     scene.record(&[], everything);
     scene.record(&[], everything);
     let done = scene.run(&[&["diff", "1", "2"], &MADE_UP[..6]].concat());
-    // A busy machine may be slower the second time.
+    // On a busy machine the second run may be slower.
     let said = stdout(&done);
     let other: Vec<&str> = said.lines().filter(|line| !line.starts_with("slower: ")).collect();
     assert_eq!(other, ["13 requests: 13 same"]);
@@ -33,7 +33,7 @@ fn two_recordings_are_the_same_but_for_what_is_set_aside() {
 }
 
 #[test]
-fn exactly_what_changed_is_reported() {
+fn exactly_the_changes_are_reported() {
     let Some(scene) = Scene::new() else { return };
     scene.record(&[], everything);
     scene.record(&["--change", "echo", "--drop", "add"], everything);
@@ -50,7 +50,7 @@ fn exactly_what_changed_is_reported() {
 }
 
 #[test]
-fn requests_are_paired_by_what_they_ask() {
+fn requests_are_paired_by_their_content() {
     let Some(scene) = Scene::new() else { return };
     let talk = |words: &'static [&'static str]| {
         move |client: &mut super::scene::Client| {
@@ -66,7 +66,7 @@ fn requests_are_paired_by_what_they_ask() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_exit_status_2() {
+fn incomparable_targets_are_exit_status_2() {
     let Some(scene) = Scene::new() else { return };
     let done = scene.run(&["diff", "nowhere.pcap", "1"]);
     assert_eq!(done.status.code(), Some(2));

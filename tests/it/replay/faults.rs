@@ -1,4 +1,5 @@
-//! `mcptap replay` against servers that fail: reported where it happened, and never a hang.
+//! `mcptap replay` against servers that fail. The failure is reported where it happened, and
+//! nothing hangs.
 
 use serde_json::json;
 
@@ -82,7 +83,8 @@ fn authorization_is_asked_for_and_supplied() {
     let mut replay = scene.mcptap();
     replay.args(["replay", "1", "--to", &served.url("/mcp"), "--bearer-env", "TOKEN"]).env("TOKEN", "abc");
     assert_eq!(replay.finished().status.code(), Some(0));
-    // That replay is a recording whose secret was masked: it is named, and never sent.
+    // The secret in the recording of that replay was masked. The replay names it and never sends
+    // it.
     let done = scene.run(&["replay", "latest", "--to", &served.url("/mcp")]);
     assert!(
         stderr(&done).contains("sent Authorization, whose value was not stored and is not sent: --bearer-env VAR"),
@@ -110,7 +112,7 @@ fn a_404_with_a_json_rpc_error_is_of_this_transport() {
     let mut wrap = scene.mcptap();
     wrap.args(["wrap", "--"]).args(server(&[]));
     let mut client = Client::start(wrap);
-    // A client of both eras asks for the later one first.
+    // A client of both eras tries the later one first.
     client.request("server/discover", json!({}));
     client.open();
     client.call("echo", json!({"text": "a"}));
@@ -125,7 +127,7 @@ fn tls_needs_a_certificate_that_is_trusted() {
     let Some(scene) = scene() else { return };
     let pem = root().join("tests/it/replay/server.pem").display().to_string();
     let served = Served::start(&scene, &["--tls", &pem]);
-    // The certificate is for this address, and for no name.
+    // The certificate is valid for this address and for no name.
     let here = served.url("/mcp").replace("http:", "https:");
     let named = here.replace("127.0.0.1", "localhost");
     for (url, options) in [(&here, &[][..]), (&named, &["--cacert", &pem])] {
@@ -155,7 +157,7 @@ fn a_certificate_that_is_its_own_authority_is_trusted_where_it_was_given() {
 }
 
 #[test]
-fn tls_to_a_server_without_it_is_said() {
+fn tls_to_a_server_without_it_is_reported() {
     let Some(scene) = scene() else { return };
     let served = Served::start(&scene, &[]);
     let done = scene.replay_to(&served.url("/mcp").replace("http:", "https:"), &["--timeout=5"]);

@@ -1,4 +1,4 @@
-//! The library's way to replay, as a user interface takes it.
+//! The library interface of replays, as a user interface uses it.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn step(job: &Job, tool: &str) -> usize {
 }
 
 #[test]
-fn one_call_with_other_arguments_and_what_it_needs() {
+fn one_call_with_other_arguments_and_the_calls_that_it_needs() {
     let Some(scene) = Scene::new() else { return };
     scene.record(&[], |client| {
         client.call("echo", json!({"text": "a"}));
@@ -35,7 +35,7 @@ fn one_call_with_other_arguments_and_what_it_needs() {
     let (open, close) = (step(&job, "open_ticket"), step(&job, "close_ticket"));
     job.choose(&[close]);
     job.edit(open, r#"{"name":"open_ticket","arguments":{"title":"scanner"}}"#).expect("params");
-    // The ticket is left as it was recorded, so it becomes the new one.
+    // The ticket stays as recorded, so it is translated into the new one.
     let edited = job.params(close).expect("it can be read").expect("params").replace("repaired", "stolen");
     job.edit(close, &edited).expect("params");
     let mut told = Vec::new();
@@ -64,7 +64,7 @@ fn one_call_with_other_arguments_and_what_it_needs() {
 }
 
 #[test]
-fn a_replay_ends_when_it_is_told_to() {
+fn a_replay_can_be_stopped() {
     let Some(scene) = Scene::new() else { return };
     scene.record(&[], |client| {
         client.call("count", json!({}));
@@ -87,7 +87,7 @@ fn a_replay_ends_when_it_is_told_to() {
 }
 
 #[test]
-fn a_recording_says_where_its_server_is() {
+fn a_recording_names_its_server() {
     let Some(scene) = Scene::new() else { return };
     scene.record(&["--change", "a b"], |_| {});
     let recording = scene.recording();

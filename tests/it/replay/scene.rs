@@ -1,4 +1,4 @@
-//! A database of recordings, and the server that they are made of (`server.py`).
+//! A database of recordings, and the server that they are recorded from (`server.py`).
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::PathBuf;
@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use crate::program::{mcptap, root};
 use crate::support::needs::{self, have_program};
 use crate::support::pipes::Patient;
-use crate::support::waits::{Ends, Finishes, finished, until_some};
+use crate::support::waits::{Finishes, ProcessEnd, finished, until_some};
 
-/// The server's command line.
+/// The command line of the server.
 pub fn server(arguments: &[&str]) -> Vec<String> {
     let recording = root().join("tests/it/replay/server.py").display().to_string();
     ["python3".to_owned(), recording]
@@ -23,13 +23,13 @@ pub fn server(arguments: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// A folder with a database, gone when dropped.
+/// A folder with a database. It is removed when this is dropped.
 pub struct Scene {
     folder: tempfile::TempDir,
 }
 
 impl Scene {
-    /// `None` where there is no Python for the server.
+    /// `None` if Python is missing.
     pub fn new() -> Option<Scene> {
         have_program(&needs::PYTHON).then(|| Scene { folder: tempfile::tempdir().expect("a temporary folder") })
     }
@@ -38,7 +38,7 @@ impl Scene {
         self.folder.path().join(name)
     }
 
-    /// The program with this scene's database.
+    /// The program with the database of this scene.
     pub fn mcptap(&self) -> Command {
         let mut command = mcptap();
         command.arg("--db").arg(self.path("mcptap.db"));
@@ -50,26 +50,26 @@ impl Scene {
         self.mcptap().args(arguments).finished()
     }
 
-    /// Replays session 1 against a command.
+    /// Replays session 1 to a command.
     pub fn replay(&self, options: &[&str], server_options: &[&str]) -> Output {
         let mut replay = self.mcptap();
         replay.args(["replay", "1"]).args(options).arg("--").args(server(server_options));
         replay.finished()
     }
 
-    /// Replays session 1 against a URL.
+    /// Replays session 1 to a URL.
     pub fn replay_to(&self, url: &str, options: &[&str]) -> Output {
         self.run(&[&["replay", "1", "--to", url], options].concat())
     }
 
-    /// The library's view of session 1.
+    /// Session 1 as the library reads it.
     pub fn recording(&self) -> AnalyzedRecording {
         let reader = Reader::open(Place::file(self.path("mcptap.db"))).expect("a database");
         let session = reader.session(SessionNumber(1)).expect("it can be read").expect("session 1");
         AnalyzedRecording::read(&reader, session).expect("it can be read")
     }
 
-    /// Records a conversation on STDIO.
+    /// Records a conversation over STDIO.
     pub fn record(&self, server_options: &[&str], talk: impl FnOnce(&mut Client)) {
         let mut wrap = self.mcptap();
         wrap.args(["wrap", "--"]).args(server(server_options));
@@ -80,14 +80,14 @@ impl Scene {
     }
 }
 
-/// The server over HTTP, gone when dropped.
+/// The server over HTTP. It ends when this is dropped.
 pub struct Served {
     child: Child,
     port: String,
 }
 
 impl Served {
-    /// Starts it and waits until it listens.
+    /// Starts the server and waits until it listens.
     pub fn start(scene: &Scene, options: &[&str]) -> Served {
         let file = tempfile::Builder::new().tempdir_in(scene.folder.path()).expect("a folder").keep().join("port");
         let name = file.display().to_string();
@@ -112,7 +112,7 @@ impl Drop for Served {
     }
 }
 
-/// A client that speaks lines.
+/// A client over STDIO.
 pub struct Client {
     child: Child,
     stdin: Option<Patient<ChildStdin>>,
@@ -121,7 +121,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Of a server that is started.
+    /// Starts a server and connects to it.
     pub fn start(mut server: Command) -> Client {
         let mut child = server.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("mcptap runs");
         let stdin = Patient::new(child.stdin.take().expect("a pipe"), "a server to read");
@@ -130,7 +130,7 @@ impl Client {
         Client { child, stdin: Some(stdin), stdout, next: 0 }
     }
 
-    /// The handshake.
+    /// Sends the handshake. Returns the response to `initialize`.
     pub fn open(&mut self) -> Value {
         let opened = self.request(
             "initialize",
@@ -148,7 +148,8 @@ impl Client {
         serde_json::from_str(&line).expect("a message")
     }
 
-    /// Closes the server's input and waits for its end: its exit status, and what it said on standard error where that was asked for.
+    /// Closes the server's input and waits for its end. Returns its exit status, and its standard
+    /// error if that is a pipe.
     pub fn end(mut self) -> (Option<i32>, String) {
         self.stdin = None;
         let done = finished(self.child, "a server");
@@ -164,7 +165,8 @@ impl Client {
         self.send(&json!({"jsonrpc": "2.0", "method": method}));
     }
 
-    /// Sends a request and gives its answer. A request of the server is answered on the way.
+    /// Sends a request and returns its response. A request of the server that arrives
+    /// before is answered.
     pub fn request(&mut self, method: &str, params: Value) -> Value {
         self.next += 1;
         let id = self.next;
@@ -186,7 +188,8 @@ impl Client {
     }
 }
 
-/// A conversation with everything in it: pages, resources, progress, an elicitation, values handed back, failures.
+/// A conversation with pages, resources, progress, an elicitation, values that the client sends
+/// back, and failures.
 pub fn everything(client: &mut Client) {
     let page = client.request("tools/list", json!({}));
     client.request("tools/list", json!({"cursor": page["result"]["nextCursor"]}));
@@ -203,7 +206,7 @@ pub fn everything(client: &mut Client) {
     client.request("tools/nonsense", json!({}));
 }
 
-/// What was printed.
+/// The standard output as text.
 pub fn stdout(output: &Output) -> String {
     String::from_utf8(output.stdout.clone()).expect("text is UTF-8")
 }
@@ -214,7 +217,7 @@ pub fn report(output: &Output) -> Value {
         .unwrap_or_else(|error| panic!("{error}: {}{}", stdout(output), String::from_utf8_lossy(&output.stderr)))
 }
 
-/// Label and outcome of what is not the same.
+/// Label and outcome of the calls that differ.
 pub fn differing(report: &Value) -> Vec<String> {
     let requests = report["requests"].as_array().expect("requests");
     let is_other = |request: &&Value| request["outcome"] != "same";

@@ -7,7 +7,8 @@ use super::scene::{Client, Scene, Served, differing, everything, report, stdout}
 use crate::support::waits::Finishes;
 
 const JSON: &str = "--format=json";
-/// The only answer that is another one each time; all else that the server makes up is followed.
+/// The only response that differs each time. All other values that the server
+/// invents are translated.
 const NOW: &str = "--ignore=now:/**";
 
 #[test]
@@ -21,7 +22,7 @@ fn the_same_server_answers_the_same_and_the_replay_is_a_recording() {
     assert_eq!(done.status.code(), Some(0), "{}", stdout(&done));
     assert!(stdout(&done).contains("now:/content/0/text  (1 word of the text)"), "{}", stdout(&done));
     assert!(stdout(&done).ends_with("13 requests: 13 same\n"), "{}", stdout(&done));
-    // The two replays that were compared are sessions 2 and 3, like any other.
+    // The two compared replays are sessions 2 and 3, and are normal sessions.
     let shown = stdout(&scene.run(&["show", "3"]));
     assert!(shown.contains("close_ticket"), "{shown}");
     let again =
@@ -59,7 +60,8 @@ fn across_transports_and_back() {
         let done = scene.replay_to(&served.url(path), &[NOW]);
         assert_eq!(done.status.code(), Some(0), "{path}: {}{}", stdout(&done), String::from_utf8_lossy(&done.stderr));
     }
-    // Sessions 2 and 3 are those two; back to STDIO, and to each other's.
+    // Sessions 2 and 3 are those two. They are replayed over STDIO and over the transport of each
+    // other.
     for (session, transport) in [("2", "streamable-http"), ("3", "http-sse")] {
         let sessions = stdout(&scene.run(&["sessions", "--json"]));
         let line = sessions.lines().find(|line| line.contains(&format!("\"number\":{session},"))).expect("the session");
@@ -74,7 +76,7 @@ fn across_transports_and_back() {
 }
 
 #[test]
-fn what_came_to_nothing_before_http_sse_leaves_no_session() {
+fn failed_attempts_before_http_sse_leave_no_session() {
     let Some(scene) = Scene::new() else { return };
     scene.record(&[], |client| drop(client.call("echo", json!({"text": "a"}))));
     let served = Served::start(&scene, &[]);
@@ -96,7 +98,7 @@ fn a_stream_that_breaks_is_taken_up_again() {
 }
 
 #[test]
-fn what_destroys_is_not_sent_unless_allowed() {
+fn destructive_calls_are_not_sent_unless_allowed() {
     let Some(scene) = Scene::new() else { return };
     scene.record(&[], |client| {
         client.request("tools/list", json!({"cursor": null}));
@@ -107,7 +109,8 @@ fn what_destroys_is_not_sent_unless_allowed() {
         let report = report(&scene.replay(&[options, &[JSON]].concat(), &[]));
         differing(&report)
     };
-    // Only the second page of tools names it, and that page was not asked for: it is of unknown effect.
+    // Only the second page of tools names this tool. That page was not requested, so the effect of
+    // the tool is unknown.
     assert_eq!(wipe(&["--ignore=/nextCursor"]), [""; 0]);
     assert_eq!(wipe(&["--ignore=/nextCursor", "--safe"]), ["tools/call wipe: skipped"]);
     assert_eq!(wipe(&["--ignore=/nextCursor", "--safe", "--allow", "wipe"]), [""; 0]);

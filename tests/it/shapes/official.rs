@@ -1,4 +1,4 @@
-//! Instances of the definitions of an official schema, and its verdict on them.
+//! Instances of the definitions of an official schema, and the verdict of the schema on them.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,8 @@ use serde_json::{Map, Value, json};
 
 use super::{CHANGES, changed, sign};
 
-/// Where the tables differ from the schema files on purpose: the place in the file, what stands there instead, and why.
+/// Intended deviations of the tables from the schema files: the place in the file, the value that
+/// replaces it, and the reason.
 const DEVIATIONS: &[(&str, &str, &str)] = &[
     (
         "/$defs/JSONValue",
@@ -27,7 +28,7 @@ const DEVIATIONS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Definitions that the tables leave out, by their ending, and why.
+/// Definitions that the tables leave out, by the end of their name, and the reason.
 const LEFT_OUT: &[(&str, &str)] = &[
     ("ClientRequest", "who may send a method is no matter of its shape"),
     ("ServerRequest", "likewise"),
@@ -65,12 +66,12 @@ impl Official {
         Official { revision, schema, definitions }
     }
 
-    /// The whole record of this revision.
+    /// The whole file of verdicts of this revision.
     pub fn record(&self) -> String {
         let mut lines = String::new();
         for (name, definition) in &self.definitions {
             match definition.pointer("/properties/method/const").and_then(Value::as_str) {
-                // One that asks nothing of the envelope is carried inside other messages.
+                // A definition without members of the envelope is part of other messages.
                 Some(method) if shape::defines_method(self.revision, method) => {
                     let envelope = if name.ends_with("Request") { "JSONRPCRequest" } else { "JSONRPCNotification" };
                     self.instances(&mut lines, &format!("{name} {method}"), &[envelope, name]);
@@ -115,7 +116,8 @@ impl Official {
             *lines += &format!("{title}\t{}\t{instance}\n", sign(holds(&instance)));
             let fields: Vec<String> =
                 instance.as_object().map_or_else(Vec::new, |members| members.keys().cloned().collect());
-            // Every place is changed in the first instance, and in the first of each branch of a union.
+            // Every place is changed in the first instance, and in the first instance of each
+            // branch of a union.
             if changed_through.len() < unions && changed_through.insert(fields) {
                 for place in places(&instance) {
                     let verdicts = CHANGES
@@ -138,7 +140,8 @@ impl Official {
         name.map_or(schema, |name| self.resolved(&self.definitions[name]))
     }
 
-    /// An instance: the required members, and all others down to `full` objects deep.
+    /// An instance with the required members, and with all others down to a depth
+    /// of `full` objects.
     fn build(&self, schema: &Value, full: usize) -> Value {
         let schema = self.resolved(schema);
         if let Some(value) = schema.get("const").or_else(|| schema.pointer("/enum/0")) {
@@ -181,7 +184,7 @@ impl Official {
         let mut members = Map::new();
         for (name, value) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
             if full > 0 || required(name) {
-                // The one string that decides how a result is read.
+                // This string decides how a result is parsed.
                 let value =
                     if name == "resultType" { json!("complete") } else { self.build(value, full.saturating_sub(1)) };
                 members.insert(name.clone(), value);
@@ -193,7 +196,8 @@ impl Official {
         members
     }
 
-    /// Instances that take the other branches of unions and the other values of enumerations, one at a time.
+    /// Instances with the other branches of unions and the other values of enumerations, one
+    /// at a time.
     fn variations(&self, schema: &Value, full: usize) -> Vec<Value> {
         let schema = self.resolved(schema);
         if let Some(values) = schema.get("enum").and_then(Value::as_array) {

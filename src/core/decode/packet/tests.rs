@@ -281,7 +281,7 @@ fn names_and_pipes_are_handed_on() {
     let query = ipv4(17, &udp(53, b"query"));
     assert!(matches!(packets.push(&packet(1, 101, &query)), Decoded::Dns(b"query")));
     let mut chunk = Vec::new();
-    pipe::encode(4711, &pipe::Content::Data(pipe::Pipe::Stdout, b"{}"), &mut chunk);
+    pipe::encode(4711, &pipe::PipeEvent::Data(pipe::Pipe::Stdout, b"{}"), &mut chunk);
     assert!(matches!(packets.push(&packet(2, 147, &chunk)), Decoded::Pipe));
 }
 

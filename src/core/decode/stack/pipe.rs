@@ -3,7 +3,7 @@
 
 use super::context::{Shared, Sink, StackContext};
 use super::unit::{Text, TextCarrier, Unit};
-use crate::capture::pipe::{self, Content, HEAD, Pipe};
+use crate::capture::pipe::{self, HEAD, Pipe, PipeEvent};
 use crate::capture::{Limits, Origin, PacketNumber, Span, StreamId, Time};
 use crate::decode::jsonrpc::{self, JsonRpcText};
 use crate::decode::lines::{LineEnd, LineEvent, Lines};
@@ -73,24 +73,29 @@ impl PipeStack {
     }
 
     /// Handles one packet of the pipes.
-    pub(super) fn push(&mut self, context: &mut StackContext<'_>, content: &Content<'_>, packet: (PacketNumber, Time)) {
+    pub(super) fn push(
+        &mut self,
+        context: &mut StackContext<'_>,
+        content: &PipeEvent<'_>,
+        packet: (PacketNumber, Time),
+    ) {
         self.last = packet;
         match content {
-            Content::Start(start) => {
+            PipeEvent::Start(start) => {
                 if let Some(process) = &mut context.connection.process {
                     process.start = Some(start.clone());
                 }
                 (context.sink)(Unit::ConnectionChanged(context.id, context.connection));
             }
-            Content::Exit(exit) => {
+            PipeEvent::Exit(exit) => {
                 if let Some(process) = &mut context.connection.process {
                     process.exit = Some(*exit);
                 }
                 (context.sink)(Unit::ConnectionChanged(context.id, context.connection));
             }
-            Content::Data(pipe, bytes) => self.piece(context, *pipe, Piece::Data(bytes), packet),
-            Content::Lost(pipe, bytes) => self.piece(context, *pipe, Piece::Gap(*bytes), packet),
-            Content::EndOfFile(pipe) => self.piece(context, *pipe, Piece::End(Ending::Finished), packet),
+            PipeEvent::Data(pipe, bytes) => self.piece(context, *pipe, Piece::Data(bytes), packet),
+            PipeEvent::Lost(pipe, bytes) => self.piece(context, *pipe, Piece::Gap(*bytes), packet),
+            PipeEvent::EndOfFile(pipe) => self.piece(context, *pipe, Piece::End(Ending::Finished), packet),
         }
     }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::capture::pipe::{Exit, Start};
-use crate::capture::{PacketNumber, Part, Provenance, Span, StreamId, Time};
+use crate::capture::{PacketNumber, Provenance, Span, StreamId, StreamPart, Time};
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::raw::Raw;
 use crate::decode::stream::Stream;
@@ -48,7 +48,7 @@ pub enum Unit<'a> {
     /// For a store: a stream was opened.
     Stream(Stream),
     /// For a store: a part of a stream that decoding no longer needs.
-    Part(ConnectionId, StreamId, Part),
+    Part(ConnectionId, StreamId, StreamPart),
     /// For a store: decrypted bytes of a stream from this offset on, with secrets masked.
     Plaintext(ConnectionId, StreamId, u64, Vec<u8>),
     /// The TLS secrets of a connection, as lines of a key log. Only if the user asked

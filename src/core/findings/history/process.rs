@@ -1,7 +1,7 @@
 //! The process of a wrapped server.
 
 use crate::capture::Time;
-use crate::capture::pipe::{Content, Exit, Pipe};
+use crate::capture::pipe::{Exit, Pipe, PipeEvent};
 
 /// The end of a process as its pipes show it.
 #[derive(Debug, Default)]
@@ -14,10 +14,10 @@ pub struct Process {
 }
 
 impl Process {
-    pub(in crate::findings) fn observe(&mut self, content: &Content<'_>, time: Time) {
+    pub(in crate::findings) fn observe(&mut self, content: &PipeEvent<'_>, time: Time) {
         match content {
-            Content::EndOfFile(Pipe::Stdin) => _ = self.stdin_closed.get_or_insert(time),
-            Content::Exit(exit) => (self.exit, self.exited) = (Some(*exit), Some(time)),
+            PipeEvent::EndOfFile(Pipe::Stdin) => _ = self.stdin_closed.get_or_insert(time),
+            PipeEvent::Exit(exit) => (self.exit, self.exited) = (Some(*exit), Some(time)),
             _ => {}
         }
     }

@@ -4,19 +4,21 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::mcp::talk;
+use crate::mcp::test_messages;
 
 const META: &str = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#;
 
-/// The links of a conversation: `> …` is a message of the client, `< …` one of the server, `>3 …` one of exchange 3, `+ 5` lets so many seconds
-/// pass. Answers are paired by id and side, and by exchange. Each link as "number: operation/previous why".
+/// The links of a conversation, each as "number: operation/previous reason".
+///
+/// `> …` is a message of the client, `< …` one of the server, `>3 …` one in exchange 3. `+ 5`
+/// advances the time by five seconds. Responses are paired by sender and id, and by exchange.
 fn links(steps: &[&str]) -> Vec<String> {
     links_of(steps, false)
 }
 
 fn links_of(steps: &[&str], is_shared: bool) -> Vec<String> {
     let mut operations = Operations::default();
-    let mut asked: HashMap<(Direction, Arc<str>, Option<ExchangeNumber>), Message> = HashMap::new();
+    let mut open: HashMap<(Direction, Arc<str>, Option<ExchangeNumber>), Message> = HashMap::new();
     let (mut number, mut now) = (0, 0);
     let mut found = Vec::new();
     for step in steps {
@@ -27,12 +29,12 @@ fn links_of(steps: &[&str], is_shared: bool) -> Vec<String> {
         }
         number += 1;
         let direction = if side.starts_with('>') { Direction::ClientToServer } else { Direction::ServerToClient };
-        let mut message = talk::message(number, Time(now), direction, text);
+        let mut message = test_messages::message(number, Time(now), direction, text);
         message.exchange = side[1..].parse().ok().map(ExchangeNumber);
         if let Some(id) = message.id.clone() {
             if message.kind == Kind::Request {
-                asked.insert((direction, id, message.exchange), message.clone());
-            } else if let Some(request) = asked.remove(&(direction.reversed(), id, message.exchange)) {
+                open.insert((direction, id, message.exchange), message.clone());
+            } else if let Some(request) = open.remove(&(direction.reversed(), id, message.exchange)) {
                 message.answers = Some(request.number);
                 message.method = request.method;
                 message.tool = request.tool;
@@ -41,8 +43,8 @@ fn links_of(steps: &[&str], is_shared: bool) -> Vec<String> {
         if let Some(Link { operation, previous, why }) = operations.link(&message, is_shared) {
             found.push(format!("{number}: {}/{} {}", operation.0, previous.0, why.name()));
         }
-        assert!(operations.asked.len() <= OPEN && operations.given.len() <= OPEN);
-        assert_eq!(operations.given.len(), operations.by_age.len());
+        assert!(operations.requests.len() <= OPEN && operations.tokens.len() <= OPEN);
+        assert_eq!(operations.tokens.len(), operations.by_age.len());
     }
     found
 }
@@ -56,7 +58,7 @@ fn pages_are_one_list() {
         r#"< {"id":2,"result":{"tools":[],"nextCursor":"c"}}"#,
         r#"> {"id":3,"method":"tools/list","params":{"cursor":"c"}}"#,
         r#"< {"id":3,"result":{"tools":[]}}"#,
-        // A cursor of another list, and one that nobody gave.
+        // A cursor of another list, and a cursor that no response gave.
         r#"> {"id":4,"method":"prompts/list","params":{"cursor":"c"}}"#,
         r#"> {"id":5,"method":"tools/list","params":{"cursor":"zz"}}"#,
     ];
@@ -73,7 +75,7 @@ fn a_cursor_that_two_answers_gave_links_to_neither() {
         r#"> {"id":3,"method":"tools/list","params":{"cursor":"p2"}}"#,
     ];
     assert!(links(&steps).is_empty());
-    // One list after the other uses the same cursors, each once.
+    // Two lists, one after the other, use the same cursor once each.
     let page = [
         r#"> {"id":1,"method":"tools/list"}"#,
         r#"< {"id":1,"result":{"tools":[],"nextCursor":"p2"}}"#,
@@ -94,20 +96,20 @@ fn input_that_was_required_comes_with_the_same_request() {
     let (first, retry) = (call(1, ""), call(2, r#","requestState":"s1","inputResponses":{}"#));
     let done = r#"< {"id":2,"result":{"resultType":"complete","content":[]}}"#;
     assert_eq!(links(&[&first, asks, &retry, done]), ["3: 1/2 request-state", "4: 1/3 answer"]);
-    // Without a state the request itself has to be the same.
+    // Without a state the params have to be the same.
     let asks = r#"< {"id":1,"result":{"resultType":"input_required","inputRequests":{"a":{}}}}"#;
     let retry = call(2, r#","inputResponses":{"a":{}}"#);
     assert_eq!(links(&[&first, asks, &retry]), ["3: 1/2 input-responses"]);
     let other = retry.replace("Quito", "Lima");
     assert!(links(&[&first, asks, &other]).is_empty());
-    // Two that are the same: nobody knows which one goes on.
+    // Two equal requests: the repeated one may continue either.
     let twin = call(3, "");
     let asks_twin = asks.replace("\"id\":1", "\"id\":3");
     assert!(links(&[&first, &twin, asks, &asks_twin, &retry]).is_empty());
 }
 
 #[test]
-fn a_task_and_what_is_asked_about_it() {
+fn a_task_and_the_requests_about_it() {
     let steps = [
         r#"> {"id":1,"method":"tools/call","params":{"name":"build","task":{"ttl":1}}}"#,
         r#"< {"id":1,"result":{"task":{"taskId":"t","status":"working"}}}"#,
@@ -118,7 +120,7 @@ fn a_task_and_what_is_asked_about_it() {
         r#"< {"id":2,"result":{"taskId":"t","status":"completed"}}"#,
         r#"> {"id":3,"method":"tasks/result","params":{"taskId":"t"}}"#,
         r#"> {"id":4,"method":"tasks/get","params":{"taskId":"unknown"}}"#,
-        // The client keeps no task of that name.
+        // The client runs no task with this id.
         r#"< {"id":5,"method":"tasks/get","params":{"taskId":"t"}}"#,
     ];
     assert_eq!(
@@ -135,7 +137,7 @@ fn a_task_and_what_is_asked_about_it() {
 }
 
 #[test]
-fn subscriptions_and_what_they_bring() {
+fn subscriptions_and_their_notifications() {
     let listens = [
         r#"> {"id":"l","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true}}}"#,
         r#"< {"method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"l"}}}"#,
@@ -169,9 +171,9 @@ fn a_call_soon_after_one_that_failed_is_likely_a_retry() {
     assert_eq!(links(&[call, refused, again]), ["3: 1/2 retry"]);
     assert!(links(&[call, failed, &other]).is_empty());
     assert!(links(&[call, failed, "+ 301", again]).is_empty());
-    // Sent before the failure came.
+    // The second call was sent before the first one failed.
     assert!(links(&[call, again, failed]).is_empty());
-    // Two failed: it may be either's.
+    // Two calls failed: the retry may belong to either.
     let second = call.replace("\"id\":1", "\"id\":7");
     let failed_too = failed.replace("\"id\":1", "\"id\":7");
     assert!(links(&[call, &second, failed, &failed_too, again]).is_empty());
@@ -192,13 +194,13 @@ fn progress_and_cancellation_belong_to_their_call() {
     };
     let cancel = |id: &str| format!(r#"{{"method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#);
     let answer = |id: u32| format!(r#"{{"id":{id},"result":{{"content":[]}}}}"#);
-    let said = |steps: &[(&str, String)], is_shared| {
+    let links_with = |steps: &[(&str, String)], is_shared| {
         let steps: Vec<String> = steps.iter().map(|(side, text)| format!("{side} {text}")).collect();
         links_of(&steps.iter().map(String::as_str).collect::<Vec<_>>(), is_shared)
     };
-    let alone = |steps: &[(&str, String)]| said(steps, false);
+    let alone = |steps: &[(&str, String)]| links_with(steps, false);
 
-    // The call learns that it is more than one message; its answer knows. A string is no number, and nothing is open any more in the end.
+    // A string is not a number. After the response nothing is open any more.
     let steps = [
         (">", call(1, "7")),
         ("<", progress("7")),
@@ -212,24 +214,25 @@ fn progress_and_cancellation_belong_to_their_call() {
         (">", cancel("1")),
     ];
     assert_eq!(alone(&steps), ["2: 1/1 progress", "6: 1/1 cancel", "8: 1/1 answer"]);
-    // An escape changes no token.
+    // An escape does not change the token.
     assert_eq!(alone(&[(">", call(1, r#""a""#)), ("<", progress(r#""\u0061""#))]), ["2: 1/1 progress"]);
-    // Two gave the same token: its exchange tells whose it is, and nothing else does.
+    // Two requests gave the same token. Only the exchange decides between them.
     let twice = [(">1", call(1, "7")), (">2", call(2, "7")), ("<2", progress("7")), ("<9", progress("7"))];
     assert_eq!(alone(&twice), ["3: 2/2 progress"]);
-    // What comes on another stream is that of the only client, if there is one alone.
+    // A notification on another stream belongs to the request if there is only one client.
     let elsewhere = [(">1", call(1, "7")), ("<9", progress("7")), (">3", cancel("1"))];
     assert_eq!(alone(&elsewhere), ["2: 1/1 progress", "3: 1/1 cancel"]);
-    assert!(said(&elsewhere, true).is_empty());
+    assert!(links_with(&elsewhere, true).is_empty());
 
-    // The token of a task lives as long as that; another request that gives it makes it prove nothing.
+    // The progress token of a task is valid as long as the task. It proves nothing once another
+    // request gives it.
     let task = (">", call(1, "7").replace("\"name\"", "\"task\":{},\"name\""));
     let created = ("<", r#"{"id":1,"result":{"task":{"taskId":"t","status":"working"}}}"#.to_owned());
     let steps = [task, created, ("<", progress("7")), (">", call(2, "7")), (">", call(3, "7")), ("<", progress("7"))];
     assert_eq!(alone(&steps), ["3: 1/2 progress"]);
     // Since 2026-07-28 a server may end a subscription.
     let listen = (">4", r#"{"id":5,"method":"subscriptions/listen"}"#.to_owned());
-    assert_eq!(said(&[listen, ("<4", cancel("5"))], true), ["2: 1/1 cancel"]);
+    assert_eq!(links_with(&[listen, ("<4", cancel("5"))], true), ["2: 1/1 cancel"]);
 }
 
 #[test]
@@ -241,11 +244,12 @@ fn an_elicitation_by_url_and_its_end() {
     let call = r#"> {"id":1,"method":"tools/call","params":{"name":"pay"}}"#;
     let asks = r#"< {"id":8,"method":"elicitation/create","params":{"mode":"url","elicitationId":"one"}}"#;
     assert_eq!(links(&[call, asks, r#"> {"id":8,"result":{"action":"accept"}}"#, &one, &two]), ["4: 2/2 elicitation"]);
-    // A client that refuses to ask: there is none that could end.
+    // The client refused the elicitation, so it cannot complete.
     assert!(links(&[call, asks, r#"> {"id":8,"error":{"code":-32602,"message":"no"}}"#, &one]).is_empty());
-    // Two of the same id.
+    // Two elicitations with the same id.
     assert!(links(&[call, asks, &asks.replace("\"id\":8", "\"id\":9"), &one]).is_empty());
-    // The error that requires them belongs to the call, and so does the call that comes again.
+    // The error that requires elicitations belongs to the call, and so does the call that is
+    // repeated.
     let required = r#"< {"id":1,"error":{"code":-32042,"message":"pay","data":{"elicitations":[{"elicitationId":"one"},{"elicitationId":"two"}]}}}"#;
     let again = call.replace("\"id\":1", "\"id\":2");
     assert_eq!(
@@ -255,7 +259,7 @@ fn an_elicitation_by_url_and_its_end() {
 }
 
 #[test]
-fn many_are_open_and_the_oldest_are_forgotten() {
+fn the_oldest_of_many_open_requests_are_evicted() {
     let mut steps = Vec::new();
     for id in 0..2 * OPEN {
         steps.push(format!(r#"> {{"id":{id},"method":"tools/list"}}"#));
@@ -268,7 +272,7 @@ fn many_are_open_and_the_oldest_are_forgotten() {
 }
 
 proptest! {
-    /// Whatever is said, a link leads to an earlier message of an operation that began no later than that.
+    /// A link always leads to an earlier message of an operation that began no later.
     #[test]
     fn links_lead_back(picked in prop::collection::vec((0..16_usize, 0..3_u8, any::<bool>()), 0..60)) {
         let shapes = [

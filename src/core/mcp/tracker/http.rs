@@ -1,72 +1,74 @@
-//! What HTTP says of sessions: heads, ids, redirects, the endpoint of HTTP+SSE.
+//! Evidence from HTTP about sessions: heads, session ids, redirects, and the endpoint of HTTP+SSE.
 
 use std::sync::Arc;
 
-use super::state::State;
-use super::{Reading, Sink, Tracker, network_peers};
+use super::tracked_session::TrackedSession;
+use super::{ParsedText, Tracker, TrackerSink, network_peers};
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::secrets::masked_uri;
 use crate::decode::stack::{ConnectionInfo, Text, TextCarrier};
 use crate::decode::uri;
 use crate::decode::{ConnectionId, Direction};
-use crate::mcp::message::Transport;
-use crate::mcp::places::Place;
-use crate::mcp::session::SessionNumber;
+use crate::mcp::numbers::SessionNumber;
+use crate::mcp::session::Transport;
+use crate::mcp::session_index::ExchangeEvidence;
 
 impl Tracker {
-    /// A head of an HTTP exchange is complete: what it says of the exchange itself. A text that waits for it may be taken then.
+    /// Stores the head of a request or response. The texts of the exchange may need it.
     pub fn head(&mut self, exchange: &Exchange, direction: Direction, connected: &ConnectionInfo) {
         let Some(endpoints) = connected.endpoints else { return };
-        let place = self.exchanges.entry(exchange.number).or_insert_with(|| {
+        let evidence = self.exchanges.entry(exchange.number).or_insert_with(|| {
             let client = endpoints[connected.sender(Direction::ClientToServer).index()];
             let server = endpoints[connected.sender(Direction::ServerToClient).index()];
-            Place::new(exchange, client, server)
+            ExchangeEvidence::new(exchange, client, server)
         });
         if direction == Direction::ServerToClient {
-            place.status = exchange.status;
-            place.assigned_id = exchange.response.fields.get("mcp-session-id").map(Arc::from);
+            evidence.status = exchange.status;
+            evidence.assigned_id = exchange.response.fields.get("mcp-session-id").map(Arc::from);
             if matches!(exchange.status, Some(301 | 302 | 307 | 308)) {
-                place.redirected_to = exchange.response.fields.get("location").map(str::to_owned);
+                evidence.redirected_to = exchange.response.fields.get("location").map(str::to_owned);
             }
-            if place.method.is_empty() {
-                place.session_id = place.assigned_id.clone();
+            if evidence.method.is_empty() {
+                evidence.session_id = evidence.assigned_id.clone();
             }
         }
     }
 
-    /// What the head of a response says of sessions: after the texts of its request.
-    pub fn responded(&mut self, exchange: &Exchange) {
-        let Some(place) = self.exchanges.get_mut(&exchange.number) else { return };
-        // The text of the request was lost, or there is none: the answer says whose the exchange is all the same.
-        // A refusal assigns nothing.
-        if !place.asked && place.session_id.is_none() && !place.is_refused() {
-            place.session_id = place.assigned_id.clone();
-            place.is_assigned = place.session_id.is_some();
+    /// Applies the head of a response to its session, after the texts of the request.
+    pub fn response_head(&mut self, exchange: &Exchange) {
+        let Some(evidence) = self.exchanges.get_mut(&exchange.number) else { return };
+        // The text of the request was lost, or there is none. The session id in the response names
+        // the session all the same.
+        // A refusal assigns none.
+        if !evidence.has_request_text && evidence.session_id.is_none() && !evidence.is_refused() {
+            evidence.session_id = evidence.assigned_id.clone();
+            evidence.is_assigned = evidence.session_id.is_some();
         }
-        let assigned = place.session_id.as_ref().and_then(|id| self.places.assigned(place.server.port(), id));
-        let Some(session) = place.session.or(assigned) else { return };
+        let named =
+            evidence.session_id.as_ref().and_then(|id| self.session_index.by_session_id(evidence.server.port(), id));
+        let Some(session) = evidence.session.or(named) else { return };
         let Some(state) = self.sessions.get_mut(&session) else { return };
-        if let Some(id) = &place.assigned_id {
+        if let Some(id) = &evidence.assigned_id {
             if state.session.session_id.is_none() {
                 state.session.session_id = Some(id.as_ref().to_owned());
                 state.session.transport = Transport::StreamableHttp;
                 state.changed = true;
-                self.places.assign(place.server.port(), Arc::clone(id), session);
+                self.session_index.assign(evidence.server.port(), Arc::clone(id), session);
             }
         } else if matches!(exchange.status, Some(200..=299)) {
-            self.places.settle(session);
+            self.session_index.stop_awaiting_id(session);
         }
-        // A request that is accepted has its answer elsewhere, which without a session id happens on the stream of HTTP+SSE alone. The capture may begin
-        // within that.
-        let accepted = exchange.status == Some(202) && !place.accepts_events && place.version.is_none();
-        if accepted && state.stateless && state.pairing.awaits_in(exchange.number) {
+        // The response to an accepted request travels elsewhere. Without a session id that happens
+        // only on an HTTP+SSE stream. The capture may have begun in the middle of that stream.
+        let accepted = exchange.status == Some(202) && !evidence.accepts_events && evidence.version.is_none();
+        if accepted && state.is_stateless && state.pairing.awaits_in(exchange.number) {
             state.session.transport = Transport::HttpSse;
-            state.session.session_id = id_of_endpoint(&place.target);
-            state.stateless = false;
-            state.begun = state.is_initialized;
+            state.session.session_id = id_of_endpoint(&evidence.target);
+            state.is_stateless = false;
+            state.has_beginning = state.is_initialized;
             state.changed = true;
             if state.session.session_id.is_some() {
-                self.places.post_to(place, session);
+                self.session_index.add_endpoint(evidence, session);
             }
         }
         let events = exchange.response.fields.get("content-type").is_some_and(|t| t.starts_with("text/event-stream"));
@@ -77,123 +79,127 @@ impl Tracker {
         self.redirect(exchange.number);
     }
 
-    /// The exchange was redirected, and what it asked is known: it was not taken and will be asked again, in the same session. A server may redirect
-    /// by the head alone, before the text has come.
+    /// Applies a redirect, once the request is known. The server did not process the request, and
+    /// the client will send it again in the same session. A server may redirect after the head,
+    /// before it received the text.
     pub(super) fn redirect(&mut self, exchange: ExchangeNumber) {
-        let Some(place) = self.exchanges.get(&exchange) else { return };
-        let Some(to) = &place.redirected_to else { return };
-        if let Some(state) = place.session.and_then(|session| self.sessions.get_mut(&session)) {
+        let Some(evidence) = self.exchanges.get(&exchange) else { return };
+        let Some(to) = &evidence.redirected_to else { return };
+        if let Some(state) = evidence.session.and_then(|session| self.sessions.get_mut(&session)) {
             state.redirected_to = uri::host(to).map(str::to_owned);
-            state.pairing.redirected(exchange);
-            self.places.redirect(place);
+            state.pairing.remove_exchange(exchange);
+            self.session_index.add_redirect(evidence);
         }
     }
 
-    /// The session that an open exchange belongs to, as far as is known.
+    /// The session of an open exchange, as far as it is known.
     pub fn session_at(&mut self, exchange: ExchangeNumber) -> Option<SessionNumber> {
-        let place = self.exchanges.get(&exchange)?;
-        let named = || self.places.assigned(place.server.port(), place.session_id.as_ref()?);
-        place.session.or_else(named).or_else(|| self.places.bodiless(place))
+        let evidence = self.exchanges.get(&exchange)?;
+        let named = || self.session_index.by_session_id(evidence.server.port(), evidence.session_id.as_ref()?);
+        evidence.session.or_else(named).or_else(|| self.session_index.of_bodiless_request(evidence))
     }
 
-    /// An exchange is over, and no text of it is held.
-    pub fn exchange_over(&mut self, exchange: ExchangeNumber) {
-        self.places.over(exchange);
+    /// Forgets an exchange that ended. No text of it is held.
+    pub fn exchange_ended(&mut self, exchange: ExchangeNumber) {
+        self.session_index.exchange_ended(exchange);
         self.exchanges.remove(&exchange);
     }
 
-    /// The session that a text would join now, and how that travels.
+    /// The session that a text would join now, and its transport.
     pub fn session_of_text(
         &self,
         text: &Text<'_>,
-        reading: &Reading,
+        parsed: &ParsedText,
         connected: &ConnectionInfo,
     ) -> Option<(SessionNumber, Transport)> {
-        let place = self.exchanges.get(&text.exchange()?)?;
-        let number = self.home(place, text, reading.single(), reading.begins_session, connected)?;
+        let evidence = self.exchanges.get(&text.exchange()?)?;
+        let number = self.existing_session(evidence, text, parsed.single(), parsed.begins_session, connected)?;
         Some((number, self.transport(number)?))
     }
 
-    /// The `initialize` of this exchange begins a session that was opened before by the id which its response assigns.
-    pub(super) fn begun(&mut self, exchange: ExchangeNumber, session: SessionNumber) {
-        self.unbegun.begun(session);
-        let (Some(place), Some(state)) = (self.exchanges.get(&exchange), self.sessions.get_mut(&session)) else {
+    /// Records that the `initialize` of this exchange begins a session that was opened
+    /// earlier by its id.
+    pub(super) fn beginning_found(&mut self, exchange: ExchangeNumber, session: SessionNumber) {
+        self.awaited_beginnings.beginning_found(session);
+        let (Some(evidence), Some(state)) = (self.exchanges.get(&exchange), self.sessions.get_mut(&session)) else {
             return;
         };
-        state.begun = true;
+        state.has_beginning = true;
         if let Some(id) = state.session.session_id.clone() {
-            self.places.assign(place.server.port(), id.into(), session);
+            self.session_index.assign(evidence.server.port(), id.into(), session);
         }
     }
 
-    /// A TLS connection to a host that a session was redirected to belongs to that session.
-    pub fn encrypted(&mut self, connection: ConnectionId, connected: &ConnectionInfo, sink: &mut Sink<'_>) {
+    /// Adds a TLS connection to the session that was redirected to its host.
+    pub fn tls_connected(&mut self, connection: ConnectionId, connected: &ConnectionInfo, sink: &mut TrackerSink<'_>) {
         let Some(name) = connected.server_name.as_deref() else { return };
-        let fits = |state: &State| state.redirected_to.as_deref() == Some(name);
+        let fits = |state: &TrackedSession| state.redirected_to.as_deref() == Some(name);
         let fitting = self.sessions.values().filter(|state| fits(state)).map(|state| state.session.number).max();
         if let Some(number) = fitting {
             self.carries(connection, number, sink);
         }
     }
 
-    /// Whether what is no message should have been one: on a pipe always; over HTTP where MCP is spoken and nothing failed.
+    /// Whether a text that is no message violates the protocol. On a pipe it always does. Over HTTP
+    /// it does if the exchange belongs to MCP and did not fail.
     pub(super) fn expects_message(&self, text: &Text<'_>) -> bool {
         let Some(exchange) = text.exchange() else { return true };
-        let Some(place) = self.exchanges.get(&exchange) else { return false };
-        let successful = matches!(place.status, None | Some(200..=299));
+        let Some(evidence) = self.exchanges.get(&exchange) else { return false };
+        let successful = matches!(evidence.status, None | Some(200..=299));
         match (&text.carrier, text.direction) {
             (TextCarrier::SseEvent { kind, .. }, _) => {
-                matches!(kind, None | Some("message")) && (place.asked || place.session_id.is_some())
+                matches!(kind, None | Some("message")) && (evidence.has_request_text || evidence.session_id.is_some())
             }
-            (TextCarrier::WebSocket(_), _) => place.session.is_some(),
-            (_, Direction::ClientToServer) => place.session_id.is_some(),
-            (_, Direction::ServerToClient) => place.asked && successful,
+            (TextCarrier::WebSocket(_), _) => evidence.session.is_some(),
+            (_, Direction::ClientToServer) => evidence.session_id.is_some(),
+            (_, Direction::ServerToClient) => evidence.has_request_text && successful,
         }
     }
 
-    /// An HTTP+SSE stream says where to post to (2024-11-05, basic/transports "HTTP with SSE"): the session begins here.
-    pub(super) fn endpoint(
+    /// Opens the session of an HTTP+SSE stream when the stream announces its endpoint (2024-11-05,
+    /// basic/transports "HTTP with SSE").
+    pub(super) fn endpoint_announced(
         &mut self,
         exchange: ExchangeNumber,
         text: &Text<'_>,
         connected: &ConnectionInfo,
-        sink: &mut Sink<'_>,
+        sink: &mut TrackerSink<'_>,
     ) {
-        let Some(place) = self.exchanges.get(&exchange) else { return };
-        let announced = String::from_utf8_lossy(&text.raw);
-        let target = &*masked_uri(&uri::resolved(&place.target, announced.trim())).into_owned();
-        let server = place.server;
-        let number = match self.places.announced(server, target) {
+        let Some(evidence) = self.exchanges.get(&exchange) else { return };
+        let endpoint = String::from_utf8_lossy(&text.raw);
+        let target = &*masked_uri(&uri::resolved(&evidence.target, endpoint.trim())).into_owned();
+        let server = evidence.server;
+        let number = match self.session_index.by_announced_endpoint(server, target) {
             Some(number) => number,
             None => {
-                let place = place.clone();
-                let posted = self.places.posted(place.client.ip(), server, target);
+                let evidence = evidence.clone();
+                let opened = self.session_index.by_posted_target(evidence.client.ip(), server, target);
                 let is_its = |number: &SessionNumber| {
                     let session = self.sessions.get(number).map(|state| &state.session);
                     session.is_some_and(|it| it.session_id.is_none() || it.transport == Transport::HttpSse)
                 };
-                let number = match posted.filter(is_its) {
+                let number = match opened.filter(is_its) {
                     Some(number) => number,
-                    None => self.open(Transport::HttpSse, network_peers(&place, connected), text.time, sink),
+                    None => self.open(Transport::HttpSse, network_peers(&evidence, connected), text.time, sink),
                 };
                 if let Some(state) = self.sessions.get_mut(&number) {
                     state.session.session_id = id_of_endpoint(target);
                     state.session.transport = Transport::HttpSse;
-                    state.begun = true;
+                    state.has_beginning = true;
                     state.changed = true;
                 }
                 number
             }
         };
-        if let Some(place) = self.exchanges.get_mut(&exchange) {
-            place.session = Some(number);
-            self.places.announce(place, target, number);
+        if let Some(evidence) = self.exchanges.get_mut(&exchange) {
+            evidence.session = Some(number);
+            self.session_index.announce(evidence, target, number);
         }
         self.carries(text.connection, number, sink);
     }
 }
 
-/// The session that the endpoint of an HTTP+SSE stream names in its query.
+/// The session that the query of an HTTP+SSE endpoint names.
 fn id_of_endpoint(target: &str) -> Option<String> {
     let (_, query) = target.split_once('?')?;
     let values = query.split('&').filter_map(|pair| pair.split_once('='));

@@ -1,15 +1,15 @@
-//! Which sessions there are: opened, carried by connections, told of changes, ended.
+//! The list of sessions: opening, changes, connections, end.
 
 use rustc_hash::FxHashSet;
 
-use super::state::State;
-use super::{SESSIONS, Sink, Tracked, Tracker};
+use super::tracked_session::TrackedSession;
+use super::{SESSIONS, Tracker, TrackerEvent, TrackerSink};
 use crate::capture::Time;
 use crate::decode::{ConnectionId, Endpoints};
-use crate::mcp::message::Transport;
+use crate::mcp::numbers::SessionNumber;
 use crate::mcp::operations::Operations;
 use crate::mcp::pairing::{Pairing, Pending};
-use crate::mcp::session::{Peers, Session, SessionNumber, are_between};
+use crate::mcp::session::{Peers, Session, Transport, are_between};
 
 impl Tracker {
     pub(super) fn open(
@@ -17,21 +17,21 @@ impl Tracker {
         transport: Transport,
         peers: Peers,
         time: Time,
-        sink: &mut Sink<'_>,
+        sink: &mut TrackerSink<'_>,
     ) -> SessionNumber {
         self.last_session += 1;
         let number = SessionNumber(self.last_session);
         let session = Session::opened(number, transport, peers, time);
-        sink(Tracked::Opened(Box::new(session.clone())));
-        let state = State {
+        sink(TrackerEvent::Opened(Box::new(session.clone())));
+        let state = TrackedSession {
             session,
             pairing: Pairing::default(),
             events: FxHashSet::default(),
-            begun: true,
+            has_beginning: true,
             is_initialized: false,
             is_stray: false,
             is_probe: true,
-            stateless: false,
+            is_stateless: false,
             redirected_to: None,
             operations: Operations::default(),
             changed: true,
@@ -40,8 +40,8 @@ impl Tracker {
         number
     }
 
-    /// The sessions to be ended to make room for others: where there are too many, the half that was idle longest.
-    pub fn surplus(&self) -> FxHashSet<SessionNumber> {
+    /// The sessions to end because there are too many: the half that was idle longest.
+    pub fn surplus_sessions(&self) -> FxHashSet<SessionNumber> {
         if self.sessions.len() <= SESSIONS {
             return FxHashSet::default();
         }
@@ -50,18 +50,18 @@ impl Tracker {
         by_age[..by_age.len() / 2].iter().map(|(_, number)| *number).collect()
     }
 
-    /// Ends these sessions.
-    pub fn end(&mut self, gone: &FxHashSet<SessionNumber>, sink: &mut Sink<'_>) {
-        self.places.forget(|session| gone.contains(&session));
-        let mut ended: Vec<State> = gone.iter().filter_map(|number| self.sessions.remove(number)).collect();
+    /// Ends these sessions, in order of their numbers.
+    pub fn end(&mut self, gone: &FxHashSet<SessionNumber>, sink: &mut TrackerSink<'_>) {
+        self.session_index.forget(|session| gone.contains(&session));
+        let mut ended: Vec<TrackedSession> = gone.iter().filter_map(|number| self.sessions.remove(number)).collect();
         ended.sort_by_key(|state| state.session.number);
         for ended in ended {
-            let pending = waiting(&ended.pairing).into_iter().cloned().collect();
-            sink(Tracked::Ended(Box::new(ended.fresh()), pending));
+            let pending = unanswered_requests(&ended.pairing).into_iter().cloned().collect();
+            sink(TrackerEvent::Ended(Box::new(ended.record()), pending));
         }
     }
 
-    pub(super) fn carries(&mut self, connection: ConnectionId, number: SessionNumber, sink: &mut Sink<'_>) {
+    pub(super) fn carries(&mut self, connection: ConnectionId, number: SessionNumber, sink: &mut TrackerSink<'_>) {
         let carried = self.carried.entry(connection).or_default();
         if carried.contains(&number) {
             return;
@@ -75,49 +75,49 @@ impl Tracker {
             state.session.connections.push(connection);
             state.changed = true;
         }
-        sink(Tracked::Carries(connection, number));
+        sink(TrackerEvent::Carries(connection, number));
     }
 
-    /// The records of sessions that changed since they were last asked for, in order of their numbers; `traffic` gives the bytes seen and lost
-    /// of a connection that is open.
+    /// The records of the sessions that changed since the last call, in order of their numbers.
     pub fn changed(&mut self) -> Vec<Session> {
         let states = self.sessions.values_mut().filter(|state| state.changed);
         let mut changed: Vec<Session> = states
             .map(|state| {
                 state.changed = false;
-                state.fresh()
+                state.record()
             })
             .collect();
         changed.sort_by_key(|session| session.number);
         changed
     }
 
-    /// Bytes of a session's connection were seen, or found missing.
-    pub fn traffic(&mut self, number: SessionNumber, seen: u64, lost: u64) {
+    /// Counts bytes of a session's connections that were captured or lost.
+    pub fn count_bytes(&mut self, number: SessionNumber, captured: u64, lost: u64) {
         if let Some(state) = self.sessions.get_mut(&number) {
-            let (all_seen, all_sent) = &mut state.session.bytes;
-            *all_seen = all_seen.saturating_add(seen);
-            *all_sent = all_sent.saturating_add(seen).saturating_add(lost);
-            state.changed |= seen > 0 || lost > 0;
+            let (all_captured, all_sent) = &mut state.session.bytes;
+            *all_captured = all_captured.saturating_add(captured);
+            *all_sent = all_sent.saturating_add(captured).saturating_add(lost);
+            state.changed |= captured > 0 || lost > 0;
         }
     }
 
-    /// The requests of a session that wait for their answer, and were not cancelled.
+    /// The requests of a session without a response, except cancelled ones.
     pub fn unanswered(&self, number: SessionNumber) -> Vec<&Pending> {
-        self.sessions.get(&number).map(|state| waiting(&state.pairing)).unwrap_or_default()
+        self.sessions.get(&number).map(|state| unanswered_requests(&state.pairing)).unwrap_or_default()
     }
 
-    /// Whether the capture holds the beginning of a session.
-    pub fn has_begun(&self, number: SessionNumber) -> bool {
-        self.sessions.get(&number).is_some_and(|state| state.begun)
+    /// Whether the beginning of a session was captured.
+    pub fn has_beginning(&self, number: SessionNumber) -> bool {
+        self.sessions.get(&number).is_some_and(|state| state.has_beginning)
     }
 
-    /// How a session in memory travels.
+    /// The transport of an open session.
     pub fn transport(&self, number: SessionNumber) -> Option<Transport> {
         self.sessions.get(&number).map(|state| state.session.transport)
     }
 
-    /// Whether these are the addresses of a client's host and of a session's server.
+    /// Whether a connection between these addresses could belong to the session: the client's host
+    /// (any port) and the server.
     pub fn is_between(&self, number: SessionNumber, ends: Endpoints) -> bool {
         self.sessions.get(&number).is_some_and(|state| match &state.session.peers {
             Peers::Network { client, server, .. } => are_between(ends, *client, *server),
@@ -125,12 +125,12 @@ impl Tracker {
         })
     }
 
-    /// The session of the process behind these pipes.
+    /// The session of the process with these pipes.
     pub fn session_on(&self, pipes: ConnectionId) -> Option<SessionNumber> {
         self.pipes.get(&pipes).copied()
     }
 
-    /// The sessions in memory, in order.
+    /// The open sessions, in order of their numbers.
     pub fn open_sessions(&self) -> Vec<SessionNumber> {
         let mut numbers: Vec<SessionNumber> = self.sessions.keys().copied().collect();
         numbers.sort_unstable();
@@ -138,6 +138,6 @@ impl Tracker {
     }
 }
 
-fn waiting(pairing: &Pairing) -> Vec<&Pending> {
+fn unanswered_requests(pairing: &Pairing) -> Vec<&Pending> {
     pairing.pending().into_iter().filter(|pending| !pending.cancelled).collect()
 }

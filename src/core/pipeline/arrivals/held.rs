@@ -1,4 +1,5 @@
-//! What is held, as copies that own what they need: the pieces of the capture that the decoders lent are gone when it is taken.
+//! Held texts, events and ends. They are copies that own their data, because the decoders reuse
+//! their buffers.
 
 use std::ops::Range;
 
@@ -8,9 +9,9 @@ use crate::decode::raw::Raw;
 use crate::decode::stack::{ConnectionInfo, ServerSentEvent, Text, TextCarrier};
 use crate::decode::tcp::Facts;
 use crate::decode::{ConnectionId, Direction, sse};
-use crate::mcp::tracker::{Moment, Reading};
+use crate::mcp::tracker::{Moment, ParsedText};
 
-/// A text of an HTTP exchange.
+/// A held text of an HTTP exchange.
 #[derive(Debug)]
 pub struct HeldText {
     pub connection: ConnectionId,
@@ -20,13 +21,14 @@ pub struct HeldText {
     span: Span,
     provenance: Provenance,
     time: Time,
-    /// The ids and tokens by which its messages name a request. They are looked at for every request, so they are found once.
-    pub names: Vec<Box<str>>,
-    pub reading: Reading,
+    /// The ids and tokens by which its messages refer to requests. They are compared with every
+    /// request, so they are extracted once.
+    pub references: Vec<Box<str>>,
+    pub parsed: ParsedText,
     pub connected: ConnectionInfo,
 }
 
-/// What carried it.
+/// The owned form of [`TextCarrier`].
 #[derive(Debug)]
 enum Carrier {
     Body(ExchangeNumber),
@@ -35,8 +37,8 @@ enum Carrier {
 }
 
 impl HeldText {
-    /// A copy of a text; `None` where it belongs to no exchange.
-    pub fn new(text: &Text<'_>, reading: Reading, connected: &ConnectionInfo) -> Option<HeldText> {
+    /// Copies a text. `None` for a line of a pipe, which is never held.
+    pub fn new(text: &Text<'_>, parsed: ParsedText, connected: &ConnectionInfo) -> Option<HeldText> {
         let carrier = match text.carrier {
             TextCarrier::Body(exchange) => Carrier::Body(exchange),
             TextCarrier::SseEvent { exchange, kind, id } => {
@@ -53,13 +55,13 @@ impl HeldText {
             span: text.span,
             provenance: text.provenance.extract(text.span),
             time: text.time,
-            names: reading.following(&text.raw).map(|follows| follows.name().into()).collect(),
-            reading,
+            references: parsed.request_references(&text.raw).map(|reference| reference.id_or_token().into()).collect(),
+            parsed,
             connected: connected.clone(),
         })
     }
 
-    /// The text as it came.
+    /// The original text.
     pub fn text(&self) -> Text<'_> {
         let HeldText { connection, direction, span, time, ref provenance, .. } = *self;
         let carrier = match &self.carrier {
@@ -79,7 +81,7 @@ impl HeldText {
     }
 }
 
-/// A server-sent event behind a text that is held.
+/// A held server-sent event.
 #[derive(Debug)]
 pub struct HeldEvent {
     exchange: ExchangeNumber,
@@ -98,7 +100,7 @@ pub struct HeldEvent {
 }
 
 impl HeldEvent {
-    /// A copy of an event.
+    /// Copies an event.
     pub fn new(sent: &ServerSentEvent<'_>) -> HeldEvent {
         let event = sent.event;
         HeldEvent {
@@ -118,7 +120,7 @@ impl HeldEvent {
         }
     }
 
-    /// Hands the event on as it came.
+    /// Calls `take` with the original event.
     pub fn with(&self, take: impl FnOnce(ServerSentEvent<'_>)) {
         let HeldEvent {
             exchange,
@@ -139,22 +141,21 @@ impl HeldEvent {
     }
 }
 
-/// Something of an exchange whose session is not known, or whose request is waited for.
+/// A held text or event of an exchange.
 #[derive(Debug)]
 pub enum Item {
     Text(Box<HeldText>),
     Event(Box<HeldEvent>),
 }
 
-/// An item, and since when it is held.
+/// A held text or event, and the moment since which it is held.
 #[derive(Debug)]
-pub struct Held {
+pub struct HeldItem {
     pub item: Item,
     pub since: Moment,
 }
 
-impl Held {
-    /// Its exchange.
+impl HeldItem {
     pub fn exchange(&self) -> ExchangeNumber {
         match &self.item {
             Item::Text(text) => text.exchange(),
@@ -162,7 +163,7 @@ impl Held {
         }
     }
 
-    /// Bytes that it takes, beside what each takes.
+    /// The bytes of its content.
     pub fn size(&self) -> usize {
         match &self.item {
             Item::Text(text) => text.raw.len(),
@@ -174,11 +175,11 @@ impl Held {
     }
 }
 
-/// The end of something of which items are held.
+/// The end of an exchange or a connection that has held texts.
 #[derive(Debug)]
-pub enum Ended {
-    /// An exchange is over.
+pub enum HeldEnd {
+    /// The exchange, which is complete.
     Exchange(Box<Exchange>),
-    /// A connection is over: what is known of it.
+    /// The connection: its last state, and the facts of TCP.
     Connection(ConnectionId, Box<ConnectionInfo>, Option<Box<Facts>>),
 }

@@ -1,38 +1,40 @@
-//! Whether the packets of a capture stand in the order of their times.
+//! Detects captures whose packets are out of order across connections.
 //!
-//! What changes places on one connection TCP puts in order again. Between connections nothing does: queues of a network card are read in turns, files
-//! of two interfaces are put behind each other. What was sent first may then be told last, so that for a while nobody can say that something was not
-//! sent.
+//! TCP puts the packets of one connection in order. Between connections nothing does: a network
+//! card has several queues, and files of two interfaces are concatenated. A message that was sent
+//! first may then be emitted last, so for a while no rule can know that something was not sent.
 
 use crate::capture::Time;
 use crate::decode::ConnectionId;
 use crate::decode::tcp::SegmentFact;
 
-/// Nanoseconds by which packets may stand behind later ones of other connections and nothing is meant by it: the processors that fill one
-/// buffer take turns within microseconds, and what a message causes comes later than that.
+/// Nanoseconds by which packets of different connections may be out of order without consequence.
+/// The processors that fill one buffer take turns within microseconds, and the effect of a message
+/// comes later than that.
 const TOLERANCE: i64 = 100_000;
 
-/// Capture time, in nanoseconds, for which such a packet makes the order of others doubtful: as long as an answer waits for its question.
-const DOUBT: i64 = 10_000_000_000;
+/// Nanoseconds of capture time for which one packet out of order makes the order doubtful. A
+/// response may wait that long for its request.
+const DOUBT_TIME: i64 = 10_000_000_000;
 
-/// Nanoseconds by which packets may be late (see [`SegmentFact::late`]) and nothing is meant by it: the first answer of a connection that the capture joined
-/// comes as late as that.
-const LATE: i64 = 100_000_000;
+/// Nanoseconds by which packets may be late (see [`SegmentFact::late`]) without consequence. The
+/// first response on a connection that the capture joined is as late as that.
+const DELAY_TOLERANCE: i64 = 100_000_000;
 
-/// What the packets so far tell of it.
+/// The order of the packets so far.
 #[derive(Debug, Default)]
 pub(super) struct Order {
-    /// The latest packet of all, and the latest of any other connection than that one's.
+    /// The latest packet time with its connection, and the latest time on any other connection.
     latest: Option<(Time, ConnectionId)>,
-    before: Option<Time>,
-    /// When a packet last stood behind later ones of other connections.
-    broken: Option<Time>,
-    /// Nanoseconds by which packets may be late.
+    latest_elsewhere: Option<Time>,
+    /// The latest packet time when a packet of another connection was last out of order.
+    last_disorder: Option<Time>,
+    /// The largest delay of a packet, in nanoseconds.
     late: i64,
 }
 
 impl Order {
-    /// A packet of a connection.
+    /// Takes a captured segment.
     pub(super) fn segment(&mut self, fact: &SegmentFact<'_>) {
         self.late = self.late.max(fact.late);
         self.packet(fact.time, fact.connection);
@@ -43,23 +45,24 @@ impl Order {
             self.latest = Some((time, connection));
             return;
         };
-        let others = if of == connection { self.before } else { Some(latest) };
+        let others = if of == connection { self.latest_elsewhere } else { Some(latest) };
         if others.is_some_and(|others| others.since(time) > TOLERANCE) {
-            self.broken = Some(latest);
+            self.last_disorder = Some(latest);
         }
         if of == connection {
             self.latest = Some((latest.max(time), connection));
         } else if time >= latest {
-            (self.latest, self.before) = (Some((time, connection)), Some(latest));
+            (self.latest, self.latest_elsewhere) = (Some((time, connection)), Some(latest));
         } else {
-            self.before = self.before.max(Some(time));
+            self.latest_elsewhere = self.latest_elsewhere.max(Some(time));
         }
     }
 
-    /// Whether something that was sent before may still come.
+    /// Whether a message that was sent earlier may still be emitted.
     pub(super) fn is_doubtful(&self) -> bool {
-        let since = |broken: Time| self.latest.is_some_and(|(latest, _)| latest.since(broken) < DOUBT);
-        self.late > LATE || self.broken.is_some_and(since)
+        let since =
+            |last_disorder: Time| self.latest.is_some_and(|(latest, _)| latest.since(last_disorder) < DOUBT_TIME);
+        self.late > DELAY_TOLERANCE || self.last_disorder.is_some_and(since)
     }
 }
 
@@ -67,7 +70,7 @@ impl Order {
 mod tests {
     use super::*;
 
-    /// Packets, each with its millisecond and its connection; whether their order is doubtful then.
+    /// Whether the order is doubtful after these packets, each given as millisecond and connection.
     fn is_doubtful(packets: &[(i64, u32)]) -> bool {
         let mut order = Order::default();
         for (time, connection) in packets {
@@ -77,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_stand_behind_later_ones_of_other_connections_make_doubt_for_a_while() {
+    fn packets_out_of_order_between_connections_make_the_order_doubtful_for_a_while() {
         assert!(!is_doubtful(&[]));
         assert!(!is_doubtful(&[(1, 1), (2, 2), (2, 1), (5, 3)]));
         assert!(!is_doubtful(&[(1, 1), (5, 1), (3, 1), (4, 1), (5, 2)]), "within a connection there is none");
@@ -89,17 +92,17 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_late_makes_doubt_for_good() {
-        let mut order = Order { late: LATE, ..Order::default() };
+    fn a_late_clock_makes_the_order_doubtful_for_good() {
+        let mut order = Order { late: DELAY_TOLERANCE, ..Order::default() };
         assert!(!order.is_doubtful());
         order.late += 1;
         order.packet(Time(0), ConnectionId(1));
-        order.packet(Time(3 * DOUBT), ConnectionId(1));
+        order.packet(Time(3 * DOUBT_TIME), ConnectionId(1));
         assert!(order.is_doubtful());
     }
 
     #[test]
-    fn what_processors_do_in_turns_makes_none() {
+    fn processors_that_take_turns_do_not_make_the_order_doubtful() {
         let mut order = Order::default();
         for (time, connection) in [(100_000, 1), (1, 2), (200_000, 1), (100_001, 2)] {
             order.packet(Time(time), ConnectionId(connection));

@@ -1,11 +1,11 @@
-//! Holds the pipeline to what [`Event`] promises.
+//! Checks that the events of the pipeline are consistent, as [`Event`] documents.
 
 use std::collections::BTreeMap;
 
 use super::LIMITS;
 use super::script::Observed;
 use crate::capture::provenance::clip;
-use crate::capture::{Origin, PacketNumber, PacketRange, Part, Span, StreamId};
+use crate::capture::{Origin, PacketNumber, PacketRange, Span, StreamId, StreamPart};
 use crate::decode::ConnectionId;
 use crate::decode::exchange::ExchangeNumber;
 use crate::event::{Detail, Event, Segment, Stream};
@@ -13,34 +13,34 @@ use crate::findings::Finding;
 use crate::mcp::{Carrier, Message};
 use crate::pipeline::Counts;
 
-/// What was said of a connection.
+/// The events of a connection so far.
 #[derive(Debug, Default)]
-struct Known {
-    kept: bool,
+struct ConnectionEvents {
+    claimed: bool,
     closed: bool,
-    /// Up to where each side was looked at for secrets.
+    /// The offset up to which each side was searched for secrets.
     cleared: [u64; 2],
 }
 
-/// What was said so far.
+/// Checks events one by one and collects them.
 #[derive(Debug)]
-pub struct Checker<'c> {
+pub struct EventChecker<'c> {
     packets: &'c [Observed],
     detail: Detail,
-    /// The packet pushed last.
+    /// The packet that was pushed last.
     current: PacketNumber,
-    connections: BTreeMap<ConnectionId, Known>,
-    streams: BTreeMap<StreamId, Vec<Part>>,
+    connections: BTreeMap<ConnectionId, ConnectionEvents>,
+    streams: BTreeMap<StreamId, Vec<StreamPart>>,
     exchanges: BTreeMap<ExchangeNumber, ConnectionId>,
     sessions: u32,
     messages: u64,
-    said: Vec<Event>,
+    events: Vec<Event>,
 }
 
-impl<'c> Checker<'c> {
-    /// Nothing said yet of `packets`.
-    pub fn new(packets: &'c [Observed], detail: Detail) -> Checker<'c> {
-        Checker {
+impl<'c> EventChecker<'c> {
+    /// A checker before the first of `packets`.
+    pub fn new(packets: &'c [Observed], detail: Detail) -> EventChecker<'c> {
+        EventChecker {
             packets,
             detail,
             current: PacketNumber(0),
@@ -49,16 +49,16 @@ impl<'c> Checker<'c> {
             exchanges: BTreeMap::new(),
             sessions: 0,
             messages: 0,
-            said: Vec::new(),
+            events: Vec::new(),
         }
     }
 
-    /// What follows is said of this packet.
+    /// Sets the packet that was pushed last.
     pub fn packet(&mut self, number: PacketNumber) {
         self.current = number;
     }
 
-    /// Something is said.
+    /// Checks one event.
     pub fn event(&mut self, event: Event) {
         match &event {
             Event::Session(session) => {
@@ -72,7 +72,7 @@ impl<'c> Checker<'c> {
                 assert_eq!(connection, exchange.connection, "an exchange stays on its connection");
                 for half in [&exchange.request, &exchange.response] {
                     assert!(half.packets.len() <= LIMITS.packets_listed, "packets listed");
-                    half.packets.iter().for_each(|packet| self.seen(*packet));
+                    half.packets.iter().for_each(|packet| self.assert_pushed(*packet));
                     assert!(half.head_start <= half.head_end);
                 }
             }
@@ -80,31 +80,32 @@ impl<'c> Checker<'c> {
             Event::Ended(_) => {}
             _ => {
                 assert_eq!(self.detail, Detail::Store, "a printer did not ask for {event:?}");
-                self.for_a_store(&event);
+                self.store_event(&event);
             }
         }
-        self.said.push(event);
+        self.events.push(event);
     }
 
-    fn for_a_store(&mut self, event: &Event) {
+    fn store_event(&mut self, event: &Event) {
         match event {
             Event::Connection(connection) => {
-                let known = self.connections.entry(connection.id).or_default();
-                assert!(!known.closed, "said of a closed connection: {connection:?}");
+                let state = self.connections.entry(connection.id).or_default();
+                assert!(!state.closed, "an event of a closed connection: {connection:?}");
             }
-            Event::Keep(connection) => {
-                let known = self.open(*connection);
-                assert!(!std::mem::replace(&mut known.kept, true), "kept twice");
+            Event::Claimed(connection) => {
+                let state = self.open(*connection);
+                assert!(!std::mem::replace(&mut state.claimed, true), "claimed twice");
             }
             Event::Closed(connection) => self.open(*connection).closed = true,
             Event::Segment(segment) => self.segment(segment),
             Event::Secret { connection, side, start, end, .. } => {
                 assert!(start <= end);
-                let known = self.open(*connection);
-                // Packets of a connection that is not kept wait until it is, or are dropped.
+                let state = self.open(*connection);
+                // Packets of a connection that is not stored are buffered or discarded, so they can
+                // still be masked.
                 assert!(
-                    !known.kept || known.cleared[side.index()] <= *start,
-                    "{event:?} may have been written: {known:?}"
+                    !state.claimed || state.cleared[side.index()] <= *start,
+                    "{event:?} may have been written: {state:?}"
                 );
             }
             Event::Cleared { connection, side, offset } => {
@@ -113,37 +114,33 @@ impl<'c> Checker<'c> {
                 *cleared = *offset;
             }
             Event::Stream(Stream { id, connection, .. }) => {
-                assert!(self.open(*connection).kept, "a stream nobody asked for: {event:?}");
-                assert!(self.streams.insert(*id, Vec::new()).is_none(), "said twice: {event:?}");
+                assert!(self.open(*connection).claimed, "a stream of an unclaimed connection: {event:?}");
+                assert!(self.streams.insert(*id, Vec::new()).is_none(), "emitted twice: {event:?}");
             }
             Event::Part(stream, part) => self.part(*stream, *part),
             Event::Plaintext(stream, start, bytes) => {
-                assert!(self.streams.contains_key(stream), "bytes of a stream that was not said: {event:?}");
+                assert!(self.streams.contains_key(stream), "bytes of a stream that was not emitted: {event:?}");
                 assert!(start.checked_add(bytes.len() as u64).is_some());
             }
-            Event::Keys(connection, _) => assert!(self.open(*connection).kept),
-            Event::Session(_)
-            | Event::Message(_)
-            | Event::Exchange(_)
-            | Event::Head(_)
-            | Event::Finding(_)
-            | Event::Ended(_) => {}
+            Event::Keys(connection, _) => assert!(self.open(*connection).claimed),
+            _ => {}
         }
     }
 
-    /// A connection that was said and is not over.
-    fn open(&mut self, connection: ConnectionId) -> &mut Known {
-        let known = self.connections.get_mut(&connection).expect("a connection is said before anything of it");
-        assert!(!known.closed, "something of the closed connection {connection}");
-        known
+    /// A connection that was emitted and is not closed.
+    fn open(&mut self, connection: ConnectionId) -> &mut ConnectionEvents {
+        let state =
+            self.connections.get_mut(&connection).expect("the record of a connection precedes its other events");
+        assert!(!state.closed, "an event of the closed connection {connection}");
+        state
     }
 
-    fn seen(&self, packet: PacketNumber) {
+    fn assert_pushed(&self, packet: PacketNumber) {
         assert!((1..=self.current.0).contains(&packet.0), "packet {packet} of {}", self.current);
     }
 
     fn captured(&self, range: PacketRange) -> &'c [u8] {
-        self.seen(range.packet);
+        self.assert_pushed(range.packet);
         let packet = &self.packets[range.packet.0 as usize - 1].data;
         packet.get(range.start as usize..range.end as usize).expect("a range lies in its packet")
     }
@@ -151,15 +148,15 @@ impl<'c> Checker<'c> {
     fn message(&mut self, message: &Message) {
         self.messages += 1;
         assert_eq!(message.number.0, self.messages, "messages are numbered as they are complete");
-        assert!((1..=self.sessions).contains(&message.session.0), "a session is said before its messages");
+        assert!((1..=self.sessions).contains(&message.session.0), "the record of a session precedes its messages");
         assert_eq!(message.span.len(), message.raw.len() as u64, "{message:?}");
         assert!(message.raw.len() <= LIMITS.message);
         assert!(message.answers.is_none_or(|request| request < message.number), "an answer comes after its request");
-        message.packets.iter().for_each(|packet| self.seen(*packet));
+        message.packets.iter().for_each(|packet| self.assert_pushed(*packet));
     }
 
     fn finding(&self, finding: &Finding) {
-        finding.packets.iter().for_each(|packet| self.seen(*packet));
+        finding.packets.iter().for_each(|packet| self.assert_pushed(*packet));
         assert!(finding.messages.iter().all(|message| (1..=self.messages).contains(&message.0)));
         assert!(finding.session.is_none_or(|session| (1..=self.sessions).contains(&session.0)));
         assert!(finding.span.is_none_or(|span| span.start <= span.end));
@@ -172,9 +169,10 @@ impl<'c> Checker<'c> {
         assert!(captured <= segment.length as usize, "{segment:?}");
     }
 
-    /// Parts of a stream come in order, without holes, and from what is below. The first ones may have been forgotten before
-    /// it was known that anybody wants them.
-    fn part(&mut self, stream: StreamId, part: Part) {
+    /// Checks that the parts of a stream come in order, without holes, and refer to streams below.
+    /// The first parts may be missing: they can be discarded before a session
+    /// claims the connection.
+    fn part(&mut self, stream: StreamId, part: StreamPart) {
         assert!(part.start < part.end, "an empty part");
         match part.origin {
             Origin::Packet { packet, offset } => {
@@ -186,33 +184,34 @@ impl<'c> Checker<'c> {
             }
             Origin::Missing => {}
         }
-        let parts = self.streams.get_mut(&stream).expect("a stream is said before its parts");
+        let parts = self.streams.get_mut(&stream).expect("a stream precedes its parts");
         assert!(parts.last().is_none_or(|last| last.end == part.start), "parts follow each other: {parts:?}, {part:?}");
         parts.push(part);
     }
 
-    /// Everything was said: it fits together. Gives it back.
+    /// Checks the end of the capture. Returns all events.
     pub fn finish(self, counts: &Counts) -> Vec<Event> {
         assert_eq!(counts.messages, self.messages);
         assert_eq!(counts.packets, self.packets.len() as u64);
         let exchanges: Vec<u64> = self.exchanges.keys().map(|number| number.0).collect();
-        assert_eq!(exchanges, (1..=counts.exchanges).collect::<Vec<_>>(), "every exchange is said in the end");
+        assert_eq!(exchanges, (1..=counts.exchanges).collect::<Vec<_>>(), "every exchange is emitted in the end");
         if self.detail == Detail::Store {
-            assert!(self.connections.values().all(|known| known.closed), "a connection was not closed");
-            for event in &self.said {
+            assert!(self.connections.values().all(|state| state.closed), "a connection was not closed");
+            for event in &self.events {
                 if let Event::Message(message) = event {
-                    self.is_true(message);
+                    self.check_provenance(message);
                 }
             }
         }
-        self.said
+        self.events
     }
 
-    /// Where no step is derived, the bytes that a message came from are the message.
-    fn is_true(&self, message: &Message) {
+    /// Checks the provenance of a message: if no step is derived, the original bytes are the bytes
+    /// of the message.
+    fn check_provenance(&self, message: &Message) {
         let Some((mut bytes, packets)) = self.bytes(message.span) else { return };
         if message.carrier == Carrier::SseEvent {
-            // A line end inside the data is LF, whatever it was on the wire.
+            // A line end inside the data of an event is LF, whatever was transmitted.
             bytes.iter_mut().filter(|byte| **byte == b'\r').for_each(|byte| *byte = b'\n');
         }
         assert_eq!(String::from_utf8_lossy(&bytes), String::from_utf8_lossy(&message.raw), "{:?}", message.span);
@@ -221,16 +220,16 @@ impl<'c> Checker<'c> {
         }
     }
 
-    /// The bytes of a span and the packets that carried them, followed down through the parts of streams; `None` where
-    /// bytes were inflated on the way.
+    /// The bytes of a span and the packets that carried them, found by following the stream parts
+    /// down. `None` if bytes were derived.
     fn bytes(&self, span: Span) -> Option<(Vec<u8>, Vec<PacketNumber>)> {
         let (mut bytes, mut packets) = (Vec::new(), Vec::new());
         let mut open = vec![span];
         while let Some(span) = open.pop() {
-            let parts = self.streams.get(&span.stream).expect("the streams of a message are said");
+            let parts = self.streams.get(&span.stream).expect("the streams of a message are emitted");
             let first = parts.partition_point(|part| part.end <= span.start);
             let parts = parts[first..].iter().take_while(|part| part.start < span.end);
-            let parts: Vec<Part> = parts.map(|part| clip(*part, span.start, span.end)).collect();
+            let parts: Vec<StreamPart> = parts.map(|part| clip(*part, span.start, span.end)).collect();
             assert_eq!(parts.iter().map(|part| part.end - part.start).sum::<u64>(), span.len(), "{span:?} has a hole");
             let mut below = Vec::new();
             for part in parts {

@@ -1,63 +1,65 @@
-//! Packets from any bytes: a script, so that a fuzzer writes conversations instead of checksums and sequence numbers.
+//! A script language for packets. Any bytes are a script, so a fuzzer writes conversations instead
+//! of checksums and sequence numbers.
 //!
 //! ```text
 //!  ┌──────┬────────┬────────────────┐
-//!  │ what │ length │ payload        │   again and again
+//!  │ step │ length │ payload        │   repeated
 //!  └──────┴────────┴────────────────┘
-//!    bits 0-1  whose: one of three TCP connections, or the pipes of a process
-//!    bit  2    which way
-//!    bits 3-5  what happens
+//!    bits 0-1  one of three TCP connections, or the pipes of a process
+//!    bit  2    the direction
+//!    bits 3-5  the action
 //!    bit  6    much later than the step before
 //!    bit  7    the snap length cut the packet
 //! ```
 
 use etherparse::{PacketBuilder, TcpHeader};
 
-use crate::capture::pipe::{self, Content, Exit, Pipe, Start};
+use crate::capture::pipe::{self, Exit, Pipe, PipeEvent, Start};
 use crate::capture::{LinkType, Time};
 
-/// A packet of a capture.
+/// A packet of a capture that owns its bytes.
 #[derive(Clone, Debug)]
 pub struct Observed {
-    /// When it was captured.
+    /// The time when it was captured.
     pub time: Time,
     /// Its link type.
     pub link: LinkType,
     /// Its length on the wire.
     pub original_length: u32,
-    /// What was captured of it.
+    /// The captured bytes.
     pub data: Vec<u8>,
 }
 
 const MILLISECOND: i64 = 1_000_000;
 
-/// The three connections: `[client, server]`, the next sequence number of each. They pass zero soon.
+/// The next sequence number of the client and of the server, for each connection. They
+/// soon wrap around.
 type Sequences = [[u32; 2]; 3];
 
-/// The packets that a script makes.
+/// The packets that a script describes.
 pub fn packets(mut data: &[u8]) -> Vec<Observed> {
     let mut packets = Vec::new();
     let mut sequences: Sequences = [[u32::MAX - 300, 1_000], [5_000, u32::MAX - 20], [0, 0]];
     let mut time = Time(1_000 * MILLISECOND);
-    while let [what, length, rest @ ..] = data {
+    while let [step, length, rest @ ..] = data {
         let (payload, rest) = rest.split_at(usize::from(*length).min(rest.len()));
         data = rest;
-        let later = if what & 0x40 == 0 { 1 } else { i64::from(*length) };
+        let later = if step & 0x40 == 0 { 1 } else { i64::from(*length) };
         time = time.plus(later * MILLISECOND);
-        let (flow, back, action) = (usize::from(what & 3), what & 4 != 0, what >> 3 & 7);
-        let made = match sequences.get_mut(flow) {
+        let (flow, back, action) = (usize::from(step & 3), step & 4 != 0, step >> 3 & 7);
+        let packet = match sequences.get_mut(flow) {
             Some(sequences) => {
                 segment(sequences, flow as u16, back, action, payload).map(|data| (LinkType::ETHERNET, data))
             }
             None => Some((LinkType::PIPE, chunk(back, action, later, payload))),
         };
-        let Some((link, mut data)) = made else { continue };
+        let Some((link, mut data)) = packet else { continue };
         let original_length = data.len() as u32;
-        if what & 0x80 != 0 {
+        if step & 0x80 != 0 {
             data.truncate(data.len().saturating_sub(payload.len() / 2));
         }
         packets.push(Observed { time, link, original_length, data });
-        // It overtook the one before.
+        // This packet overtook the one before.
         if (action, link) == (6, LinkType::ETHERNET) && packets.len() > 1 {
             let last = packets.len() - 1;
             packets.swap(last - 1, last);
@@ -66,7 +68,7 @@ pub fn packets(mut data: &[u8]) -> Vec<Observed> {
     packets
 }
 
-/// A frame of a connection; `None` where it was not captured.
+/// A frame of a connection; `None` if it was not captured.
 fn segment(sequences: &mut [u32; 2], flow: u16, back: bool, action: u8, payload: &[u8]) -> Option<Vec<u8>> {
     let [own, other] = if back { [1, 0] } else { [0, 1] };
     let length = payload.len() as u32;
@@ -76,9 +78,9 @@ fn segment(sequences: &mut [u32; 2], flow: u16, back: bool, action: u8, payload:
     header.ack = true;
     let mut payload = payload;
     match action {
-        // Other bytes, or the same, where bytes were sent before.
+        // Retransmits bytes, equal or different.
         1 => header.sequence_number = sequences[own].wrapping_sub(length),
-        // A SYN, and if it is not the first, of another connection.
+        // A SYN. After the first it opens another connection.
         2 => {
             header.syn = true;
             header.ack = back;
@@ -107,21 +109,21 @@ fn segment(sequences: &mut [u32; 2], flow: u16, back: bool, action: u8, payload:
     Some(frame)
 }
 
-/// A packet of the pipes of a process.
+/// A pipe packet.
 fn chunk(back: bool, action: u8, later: i64, payload: &[u8]) -> Vec<u8> {
     let pipe = if back { Pipe::Stdout } else { Pipe::Stdin };
     let content = match action {
-        1 => Content::Start(Start { name: Some("fuzz".into()), ..Start::default() }),
-        2 => Content::EndOfFile(pipe),
-        3 => Content::Exit(Exit { code: Some(0), signal: None }),
-        4 => Content::Lost(pipe, payload.len() as u64),
-        // More than there can be.
-        5 => Content::Lost(pipe, u64::MAX - payload.len() as u64),
-        6 => Content::Data(Pipe::Stderr, payload),
-        _ => Content::Data(pipe, payload),
+        1 => PipeEvent::Start(Start { name: Some("fuzz".into()), ..Start::default() }),
+        2 => PipeEvent::EndOfFile(pipe),
+        3 => PipeEvent::Exit(Exit { code: Some(0), signal: None }),
+        4 => PipeEvent::Lost(pipe, payload.len() as u64),
+        // More bytes than a stream can have.
+        5 => PipeEvent::Lost(pipe, u64::MAX - payload.len() as u64),
+        6 => PipeEvent::Data(Pipe::Stderr, payload),
+        _ => PipeEvent::Data(pipe, payload),
     };
     let mut packet = Vec::new();
-    // More processes than connections that are followed.
+    // The ids make more processes than connections that are tracked.
     pipe::encode(later as u32, &content, &mut packet);
     packet
 }

@@ -4,7 +4,7 @@ use super::{Capture, fuzz_stack};
 use crate::decode::ConnectionId;
 use crate::event::{Detail, Event};
 
-/// A script: steps of what happens and the bytes it happens to.
+/// Encodes a script: steps, each with its payload.
 fn script<T: AsRef<[u8]>>(steps: &[(u8, T)]) -> Vec<u8> {
     let mut script = Vec::new();
     for (what, payload) in steps {
@@ -24,7 +24,7 @@ fn events_of(script: &[u8], detail: Detail) -> Vec<Event> {
     super::run(&Capture { packets: &packets, secrets: &[] }, detail, false)
 }
 
-/// What a script makes the pipeline say of messages.
+/// The texts of the messages of a script.
 fn messages(script: &[u8]) -> Vec<String> {
     fuzz_stack(script);
     let events = events_of(script, Detail::Messages);
@@ -38,7 +38,7 @@ fn messages(script: &[u8]) -> Vec<String> {
 const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 const PONG: &str = r#"{"jsonrpc":"2.0","id":1,"result":{}}"#;
 
-/// What a step does to the first connection, by its client and its server.
+/// Steps of the first connection, by its client and by its server.
 const SYN: [u8; 2] = [0x10, 0x14];
 const SAY: [u8; 2] = [0x00, 0x04];
 const FIN: [u8; 2] = [0x18, 0x1c];
@@ -54,26 +54,26 @@ fn answer() -> String {
     chunks.iter().fold(head.to_owned(), |text, chunk| format!("{text}{:x}\r\n{chunk}\r\n", chunk.len()))
 }
 
-/// A request and its answer as server-sent events.
+/// A request and its response as server-sent events.
 fn call() -> Vec<u8> {
     let (request, answer) = (request("/mcp"), answer());
     script(&[(SYN[0], ""), (SYN[1], ""), (SAY[0], &request), (SAY[1], &answer), (FIN[0], ""), (FIN[1], "")])
 }
 
-/// The same over pipes, whose last line has no end.
-fn piped() -> Vec<u8> {
+/// The same conversation over pipes. The last line has no end.
+fn pipe_packet() -> Vec<u8> {
     script(&[(0x0b, ""), (0x03, PING), (0x03, "\n"), (0x07, PONG)])
 }
 
 #[test]
 fn a_script_is_a_conversation() {
     assert_eq!(messages(&call()), [PING, PONG]);
-    assert_eq!(messages(&piped()), [PING, PONG]);
+    assert_eq!(messages(&pipe_packet()), [PING, PONG]);
 }
 
 #[test]
 fn scripts_may_end_anywhere() {
-    for script in [call(), piped()] {
+    for script in [call(), pipe_packet()] {
         (0..script.len()).for_each(|end| fuzz_stack(&script[..end]));
     }
 }
@@ -97,27 +97,28 @@ fn a_message_behind_many_other_exchanges_is_followed_to_its_packets() {
 }
 
 #[test]
-fn a_session_that_joins_a_connection_late_is_told_of_all_its_bytes() {
+fn a_session_that_joins_a_connection_late_counts_all_its_bytes() {
     let steps = [(SYN[0], ""), (SAY[0], &request("/mcp")), (SAY[0], &request("/other")), (FIN[0], "")];
     assert_eq!(messages(&script(&steps)), [PING, PING]);
 }
 
 #[test]
 fn pipes_are_bounded() {
-    // More bytes lost than there can be, twice, and a line behind them.
+    // More bytes are lost than a stream can have, twice, and a line follows.
     assert_eq!(messages(&script(&[(0x2b, ""), (0x2b, ""), (0x03, "\n"), (0x03, PING), (0x03, "\n")])), [PING]);
-    // The time between steps is the process id: many processes say something and none ends.
+    // The time between steps is the process id, so many processes write something and none ends.
     let said = ".".repeat(40);
     let steps: Vec<(u8, &str)> = (0..said.len()).map(|length| (0x43, &said[length..])).collect();
     assert_eq!(messages(&script(&steps)).len(), steps.len());
 }
 
-/// A record of TLS.
+/// A TLS record.
 fn record(kind: u8, content: &[u8]) -> Vec<u8> {
     [&[kind, 3, 3], &(content.len() as u16).to_be_bytes()[..], content].concat()
 }
 
-/// A connection that begins a quarter of a second later: both hellos of TLS 1.3, and a record for which there are no secrets.
+/// A connection that begins a quarter of a second later: both hellos of TLS 1.3, and
+/// a record without secrets.
 fn sealed(flow: u8) -> Vec<(u8, Vec<u8>)> {
     const LATER: u8 = 0x40;
     let hello = |kind: u8, suites: &[u8], versions: &[u8]| {
@@ -136,9 +137,10 @@ fn sealed(flow: u8) -> Vec<(u8, Vec<u8>)> {
     ]
 }
 
-/// What waits for secrets is given up when others wait for more: then it is over, not when there is time to look.
+/// Records that wait for secrets are discarded when other connections need the room. The connection
+/// ends then, not at the next tick.
 #[test]
-fn a_connection_that_is_given_up_for_others_is_over_at_once() {
+fn a_connection_evicted_for_others_ends_at_once() {
     let script = script(&(0..16).flat_map(|number| sealed(number % 3)).collect::<Vec<_>>());
     fuzz_stack(&script);
     let events = events_of(&script, Detail::Store);
@@ -155,10 +157,10 @@ proptest! {
     }
 
     #[test]
-    fn damaged_scripts_keep_every_promise(
+    fn damaged_scripts_keep_all_properties(
         damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
     ) {
-        for mut script in [call(), piped()] {
+        for mut script in [call(), pipe_packet()] {
             for (place, byte) in &damage {
                 *place.get_mut(&mut script) = *byte;
             }

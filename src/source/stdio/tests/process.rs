@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::*;
 use crate::support::signals::default_in_programs;
-use crate::support::waits::{Ends, until};
+use crate::support::waits::{ProcessEnd, until};
 
 /// Not a test: the wrapper as a process of its own, for the tests below. Its command line stands in the environment.
 #[test]

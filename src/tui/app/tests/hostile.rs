@@ -2,7 +2,7 @@
 //! reaches the screen.
 
 use super::*;
-use crate::capture::pipe::{Content, Pipe, Start, encode};
+use crate::capture::pipe::{Pipe, PipeEvent, Start, encode};
 use crate::capture::{LinkType, Packet, PacketNumber};
 use crate::event::Detail;
 use crate::pipeline::{self, Input as Fed, Pipeline};
@@ -14,10 +14,11 @@ pub(super) fn wrapped(lines: &[(Pipe, &str)], live: bool) -> Place {
     let place = Place::temporary().unwrap();
     let info = CaptureInfo { kind: CaptureKind::Wrap, source: "server".into(), process: 1, started: Time(0) };
     let mut writer = Writer::create(place.clone(), &info, Options::default()).unwrap();
-    let mut pipeline = Pipeline::new(pipeline::Options { detail: Detail::Store, ..pipeline::Options::default() });
+    let mut pipeline =
+        Pipeline::new(pipeline::PipelineConfig { detail: Detail::Store, ..pipeline::PipelineConfig::default() });
     let start = Start { command: vec!["python".into(), "server.py".into()], name: None, directory: None };
-    let contents = std::iter::once(Content::Start(start))
-        .chain(lines.iter().map(|(pipe, line)| Content::Data(*pipe, line.as_bytes())));
+    let contents = std::iter::once(PipeEvent::Start(start))
+        .chain(lines.iter().map(|(pipe, line)| PipeEvent::Data(*pipe, line.as_bytes())));
     let mut time = Time(0);
     for (index, content) in contents.enumerate() {
         let mut data = Vec::new();

@@ -13,7 +13,7 @@ use crate::decode::{ConnectionId, Direction};
 use crate::event::Event;
 use crate::mcp::{Carrier, Message, Peers, Session, Transport};
 use crate::store::{CaptureInfo, CaptureKind, Options, Summary, Writer};
-use crate::talk;
+use crate::test_messages;
 use crate::tui::data::{Answer, PAGE, Query, Rows};
 
 /// A session of this many messages. Every second one answers the one before.
@@ -79,7 +79,7 @@ fn texts(messages: u64, bytes: usize) -> Place {
             tool: Some(tool.into()),
             answers: (!asks).then_some(MessageNumber(number - 1)),
             latency: (!asks).then_some(100_000 + (id as i64 * 7_919) % 5_000_000),
-            ..talk::message(number, Time(number as i64 * 100_000), direction, &raw)
+            ..test_messages::message(number, Time(number as i64 * 100_000), direction, &raw)
         })));
     }
     writer.event(Event::Session(Box::new(session(Time(messages as i64 * 100_000), messages))));
@@ -137,7 +137,7 @@ fn exchanged(messages: u64) -> Place {
             exchange: Some(exchange),
             carrier: if asks { Carrier::RequestBody } else { Carrier::SseEvent },
             packets: vec![packet],
-            ..talk::message(number, Time(number as i64), direction, r#"{"jsonrpc":"2.0","id":1,"result":{}}"#)
+            ..test_messages::message(number, Time(number as i64), direction, r#"{"jsonrpc":"2.0","id":1,"result":{}}"#)
         })));
     }
     writer.finish(&Summary::default()).unwrap();

@@ -1,4 +1,4 @@
-//! Messages written as conversations, for tests: `-> {"id":1,"method":"ping"}`.
+//! Messages for tests, written as conversations: `-> {"id":1,"method":"ping"}`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,13 +6,14 @@ use std::sync::Arc;
 use crate::capture::{Limits, Span, Time};
 use crate::decode::Direction;
 use crate::decode::jsonrpc::{self, JsonRpcText, Kind};
-use crate::mcp::facts;
+use crate::mcp::content;
 use crate::mcp::{Carrier, Message, MessageNumber, Peers, Session, SessionNumber, Transport};
 
 /// Nanoseconds between two messages.
 pub const TICK: i64 = 1_000_000;
 
-/// Messages as a store gives them, paired by id.
+/// Parses one message a line, and pairs responses with requests by id, as a store does. `->` is
+/// sent by the client, `<-` by the server.
 pub fn read(text: &str) -> Vec<Message> {
     let mut messages: Vec<Message> = Vec::new();
     let mut open: HashMap<(Direction, Arc<str>), usize> = HashMap::new();
@@ -38,7 +39,7 @@ pub fn read(text: &str) -> Vec<Message> {
     messages
 }
 
-/// A message on a pipe, as a decoder makes it.
+/// A message on a pipe, as the tracker emits it.
 pub fn message(number: u64, time: Time, direction: Direction, raw: &str) -> Message {
     let limits = Limits::default();
     let envelope = match jsonrpc::parse(raw.as_bytes(), limits.json_depth, limits.batch) {
@@ -73,11 +74,11 @@ pub fn message(number: u64, time: Time, direction: Direction, raw: &str) -> Mess
         link: None,
         findings: Vec::new(),
     };
-    message.tool = facts::tool(&message);
+    message.tool = content::tool(&message);
     message
 }
 
-/// A session on pipes of which nothing is known but how many messages it has.
+/// A session on pipes with the number of these messages.
 pub fn session(messages: &[Message]) -> Session {
     let peers = Peers::Process { process: 1, command: Vec::new(), name: None };
     let messages = messages.len() as u64;

@@ -1,44 +1,44 @@
-//! What is known of a session that is not over, and what each message adds to it.
+//! The state of one open session, and how each message changes it.
 
 use rustc_hash::FxHashSet;
 
 use super::Oddity;
 use crate::capture::Limits;
 use crate::decode::jsonrpc::Kind;
-use crate::mcp::facts;
+use crate::mcp::content;
+use crate::mcp::handshake::Handshake;
 use crate::mcp::message::Message;
 use crate::mcp::operations::Operations;
-use crate::mcp::pairing::{Answered, Pairing, Pending, Scope};
-use crate::mcp::peek;
+use crate::mcp::pairing::{Pairing, PairingResult, Pending, Scope};
 use crate::mcp::session::Session;
 
-/// Everything known of a session that is not over.
+/// The state of an open session.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct TrackedSession {
     pub(super) session: Session,
     pub(super) pairing: Pairing,
-    /// Fingerprints of the events that were delivered, by their ids.
+    /// Hashes of the ids of delivered server-sent events.
     pub(super) events: FxHashSet<u64>,
-    /// Whether the capture holds its beginning.
-    pub(super) begun: bool,
-    /// Whether it was opened by an `initialize` that was captured.
+    /// Whether the beginning of the session was captured.
+    pub(super) has_beginning: bool,
+    /// Whether its `initialize` was captured.
     pub(super) is_initialized: bool,
-    /// Whether all that is known of it came on streams whose requests were not seen.
+    /// Whether all its messages travelled on streams whose requests were not captured.
     pub(super) is_stray: bool,
-    /// Whether it holds nothing but `server/discover` requests and their errors: a client that found
-    /// out that the server wants a handshake.
+    /// Whether it holds only `server/discover` requests and their errors: a client that found out that
+    /// the server wants a handshake.
     pub(super) is_probe: bool,
-    /// An answer is looked for in the exchange of its request alone.
-    pub(super) stateless: bool,
-    /// Where the server redirected to.
+    /// Whether a response finds its request only in its own exchange.
+    pub(super) is_stateless: bool,
+    /// The host name of a redirect's target.
     pub(super) redirected_to: Option<String>,
-    /// What its messages are parts of.
     pub(super) operations: Operations,
     pub(super) changed: bool,
 }
 
-impl State {
-    /// Finds the request of a response, remembers a request.
+impl TrackedSession {
+    /// Stores a request, or finds the request of a response. Adds the irregularities of the message
+    /// to `oddities`.
     pub(super) fn pair(&mut self, message: &mut Message, scope: Scope, limits: &Limits, oddities: &mut Vec<Oddity>) {
         let envelope = &message.envelope;
         if envelope.kind.is_some() {
@@ -54,62 +54,63 @@ impl State {
             }
         }
         let sender = message.direction;
-        message.tool = facts::tool(message);
+        message.tool = content::tool(message);
         match (message.kind, &message.id) {
             (Kind::Request, Some(id)) if &**id == "null" => oddities.push(Oddity::NullId),
             (Kind::Request, Some(id)) => {
                 let (number, time) = (message.number, message.time);
                 let (method, tool) = (message.method.clone(), message.tool.clone());
                 let pending = Pending { number, time, method, tool, exchange: message.exchange, cancelled: false };
-                if self.pairing.request(sender, id, pending, limits.unanswered) {
+                if self.pairing.add_request(sender, id, pending, limits.unanswered) {
                     oddities.push(Oddity::IdInFlight);
                 }
             }
             (Kind::Notification, _) if message.method.as_deref() == Some("notifications/cancelled") => {
-                let params = message.envelope.params.clone().and_then(|range| message.raw.get(range));
-                if let Some(id) = params.and_then(peek::cancelled) {
-                    self.pairing.cancel(sender, &id);
+                if let Some(id) = content::body(message).get("requestId") {
+                    self.pairing.cancel(sender, id);
                 }
             }
             (Kind::Response | Kind::Error, Some(id)) if !message.is_repeated() && &**id != "null" => {
-                match self.pairing.answer(sender, id, scope, limits.answered) {
-                    Answered::Request(request) => {
+                match self.pairing.take_request(sender, id, scope, limits.answered) {
+                    PairingResult::Request(request) => {
                         message.answers = Some(request.number);
                         message.latency = Some(message.time.since(request.time));
                         message.method = request.method;
                         message.tool = request.tool;
-                        self.learn(message);
+                        self.take_server_info(message);
                     }
-                    Answered::Unknown if self.begun => oddities.push(Oddity::UnknownId),
-                    Answered::Unknown | Answered::Unseen => {}
-                    Answered::Again => oddities.push(Oddity::AnsweredAgain),
-                    Answered::Ambiguous => oddities.push(Oddity::Ambiguous),
+                    PairingResult::Unknown if self.has_beginning => oddities.push(Oddity::UnknownId),
+                    PairingResult::Unknown | PairingResult::NotCaptured => {}
+                    PairingResult::AlreadyAnswered => oddities.push(Oddity::AnsweredAgain),
+                    PairingResult::Ambiguous => oddities.push(Oddity::Ambiguous),
                 }
             }
             _ => {}
         }
     }
 
-    /// What an answer says of the revision and of the server.
-    fn learn(&mut self, message: &Message) {
-        let Some(result) = message.envelope.result.clone().and_then(|range| message.raw.get(range)) else { return };
-        let said = match message.method.as_deref() {
+    /// Takes the revision and the server's name from a response.
+    fn take_server_info(&mut self, message: &Message) {
+        if message.kind != Kind::Response {
+            return;
+        }
+        let server = match message.method.as_deref() {
             Some("initialize") => {
-                let said = peek::handshake(result);
-                if said.version.is_some() {
-                    self.session.protocol_version = said.version;
+                let Handshake { version, party } = Handshake::of_initialize(&content::body(message));
+                if version.is_some() {
+                    self.session.protocol_version = version;
                 }
-                said.party
+                party
             }
-            _ if self.session.server.is_none() => peek::modern(result).and_then(|said| said.party),
+            _ if self.session.server.is_none() => Handshake::of_meta(&content::body(message)).party,
             _ => None,
         };
-        if said.is_some() {
-            self.session.server = said;
+        if server.is_some() {
+            self.session.server = server;
         }
     }
 
-    /// Whether all that its client asked was `server/discover`, and the server refused.
+    /// Whether the client sent only `server/discover` requests, and the server refused them.
     pub(super) fn is_refused_probe(&self) -> bool {
         self.is_probe && self.session.errors > 0 && self.pairing.open() == 0
     }
@@ -132,7 +133,7 @@ impl State {
         self.changed = true;
     }
 
-    pub(super) fn fresh(&self) -> Session {
+    pub(super) fn record(&self) -> Session {
         Session { unanswered: self.pairing.open() as u64, ..self.session.clone() }
     }
 }

@@ -1,20 +1,20 @@
-//! What is kept, in a database or in a file, says the same as what was captured.
+//! A stored or exported capture gives the same events as the original.
 
 use mcptap::export::pcapng;
 use mcptap::source::file::Files;
 use mcptap::store::{self, CaptureInfo, CaptureKind, Place, Selection, Stored, Summary, Writer};
 use mcptap_core::internal::capture::Time;
-use mcptap_core::internal::pipeline::{Input, Options};
+use mcptap_core::internal::pipeline::{Input, PipelineConfig};
 
 use super::assert_same_events;
-use crate::decoded::{ALL, Decoded, Order, assert_same, conversations, frames, frames_of, name};
+use crate::decoded::{ALL, Decoded, TextOrder, assert_same, conversations, frames, frames_of, name};
 use crate::rewrite::Frame;
 
 /// Imports packets into a database.
 fn import(place: &Place, frames: &[Frame]) -> store::CaptureId {
     let info = CaptureInfo { kind: CaptureKind::Import, source: "laws".into(), process: 1, started: Time(0) };
     let mut writer = Writer::create(place, &info, store::Options::default()).expect("a writer");
-    let mut pipeline = mcptap_core::internal::pipeline::Pipeline::new(Options { ..ALL() });
+    let mut pipeline = mcptap_core::internal::pipeline::Pipeline::new(PipelineConfig { ..ALL() });
     for (frame, number) in frames.iter().zip(1..) {
         writer.packet(&frame.packet(number));
         pipeline.push(Input::Packet(frame.packet(number)), &mut |event| writer.event(event));
@@ -26,7 +26,7 @@ fn import(place: &Place, frames: &[Frame]) -> store::CaptureId {
 }
 
 #[test]
-fn what_is_stored_decodes_to_the_same() {
+fn a_stored_capture_decodes_to_the_same() {
     for path in conversations() {
         let frames = frames(&path);
         let wanted = Decoded::of(&frames);
@@ -43,12 +43,12 @@ fn what_is_stored_decodes_to_the_same() {
         pipeline.push(Input::End, &mut |event| again.push(event));
         let again = Decoded { events: again };
         let what = name(&path);
-        let [before, after] = [&wanted, &again].map(|decoded| decoded.session_texts(Order::Capture).concat());
+        let [before, after] = [&wanted, &again].map(|decoded| decoded.session_texts(TextOrder::Capture).concat());
         assert_same(&format!("{what}, stored"), &before, &after);
-        // Packets keep their numbers and times.
+        // Packets have the same numbers and times.
         let places = |decoded: &Decoded| decoded.messages().map(|m| (m.time, m.packets.clone())).collect::<Vec<_>>();
         assert_eq!(places(&wanted), places(&again), "{what}: packets");
-        // And of the messages, as they were written, a reader finds the packets.
+        // A reader finds the packets of the messages.
         let reader = store::Reader::open(&place).expect("a reader");
         for message in wanted.messages() {
             let mut packets: Vec<_> = Vec::new();
@@ -63,7 +63,7 @@ fn what_is_stored_decodes_to_the_same() {
 }
 
 #[test]
-fn what_is_exported_decodes_to_the_same() {
+fn an_exported_capture_decodes_to_the_same() {
     let folder = tempfile::tempdir().expect("a temporary directory");
     let write = |name: &str, frames: &[Frame]| {
         let path = folder.path().join(name);
@@ -76,7 +76,8 @@ fn what_is_exported_decodes_to_the_same() {
         let frames = frames(&path);
         let whole = frames_of(&mut Files::open(&[write("whole.pcapng", &frames)], false).expect("it opens"));
         assert_same_events(&format!("{}, exported", name(&path)), Decoded::of(&frames), Decoded::of(&whole));
-        // A rotating capture tool leaves several files; they are put in order by their first packets.
+        // A capture tool with rotation writes several files. They are sorted by their first
+        // packets.
         let (first, second) = frames.split_at(frames.len() / 2);
         if first.first().map(|frame| frame.time) < second.first().map(|frame| frame.time) {
             let parts = [write("later.pcapng", second), write("sooner.pcapng", first)];
