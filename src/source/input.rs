@@ -33,27 +33,18 @@ impl Input {
     /// Opens a path, and reads as many bytes of it as it takes to recognise a compressed file.
     pub(super) fn open(path: &Path) -> io::Result<Input> {
         // A copy of the descriptor: the buffer of `io::stdin` would hide from `poll` what it holds.
-        let file = if is_standard_input(path) {
+        let mut file = if is_standard_input(path) {
             File::from(io::stdin().as_fd().try_clone_to_owned()?)
         } else {
             File::open(path)?
         };
-        let pipe = if file.metadata()?.is_file() { None } else { Some(Pipe { end: file.try_clone()?, waited: false }) };
-        let mut input = Input::new(Box::new(file))?;
-        if let Input::Plain(raw) = &mut input {
-            raw.pipe = pipe;
-        }
-        Ok(input)
-    }
-
-    /// Looks at the first bytes of `inner`.
-    pub(super) fn new(mut inner: Box<dyn Read + Send>) -> io::Result<Input> {
+        let is_regular = file.metadata()?.is_file();
         let mut first = Vec::new();
-        inner.by_ref().take(4).read_to_end(&mut first)?;
+        file.by_ref().take(4).read_to_end(&mut first)?;
         let read = first.len() as u64;
         let gzip = first.starts_with(b"\x1f\x8b");
         let zstd = first.starts_with(b"\x28\xb5\x2f\xfd");
-        let raw = Raw { first, inner, read, pipe: None };
+        let raw = Raw { first, file, read, waits: !is_regular && !gzip && !zstd, waited: false };
         Ok(if gzip {
             Input::Gzip(Box::new(MultiGzDecoder::new(BufReader::with_capacity(COMPRESSED_CHUNK, raw))))
         } else if zstd {
@@ -96,26 +87,23 @@ fn broken(format: &str, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("the {format} data is broken or cut short from here on ({error})"))
 }
 
-/// The bytes of a file, counted. The first of them were read to see what it is.
+/// The bytes of a file, counted. The first of them were read to recognise a compressed file.
 pub(super) struct Raw {
     first: Vec<u8>,
-    inner: Box<dyn Read + Send>,
+    file: File,
     read: u64,
-    /// Where they come as somebody writes them.
-    pipe: Option<Pipe>,
-}
-
-/// A pipe, a socket or a terminal. A read that would have to wait fails with [`io::ErrorKind::WouldBlock`]: at once where there was
-/// something before, so that what was understood of it is shown, and then every [`PATIENCE`].
-struct Pipe {
-    end: File,
+    /// Whether this is a pipe, a socket or a terminal. A read that would block fails then with
+    /// [`io::ErrorKind::WouldBlock`]: at once after a read that succeeded, so that the packets so far are shown, and
+    /// afterwards every [`PATIENCE`].
+    waits: bool,
+    /// Whether the last read found nothing.
     waited: bool,
 }
 
-impl Pipe {
+impl Raw {
     fn wait(&mut self) -> io::Result<()> {
         let patience = if self.waited { PATIENCE } else { Timespec { tv_sec: 0, tv_nsec: 0 } };
-        self.waited = poll(&mut [PollFd::new(&self.end, PollFlags::IN)], Some(&patience))? == 0;
+        self.waited = poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&patience))? == 0;
         if self.waited { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
     }
 }
@@ -127,10 +115,10 @@ impl Read for Raw {
             self.first.drain(..length);
             return Ok(length);
         }
-        if let Some(pipe) = &mut self.pipe {
-            pipe.wait()?;
+        if self.waits {
+            self.wait()?;
         }
-        let length = self.inner.read(buffer)?;
+        let length = self.file.read(buffer)?;
         self.read += length as u64;
         Ok(length)
     }

@@ -49,7 +49,7 @@ mod wait;
 
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::process::{Child, ExitStatus};
@@ -83,34 +83,21 @@ const LOOK: Duration = Duration::from_millis(10);
 /// How long the recorder lets a server start before it does anything: to open a database costs more than many a server needs for its first answer.
 const HEAD_START: Duration = Duration::from_millis(30);
 
-/// Our ends of the three pipes (or sockets, files, terminal) to the host, named as the server sees them.
-#[derive(Debug)]
-pub struct Host {
-    /// What the host writes, to be read.
-    pub stdin: OwnedFd,
-    /// What the host reads as the server's answers.
-    pub stdout: OwnedFd,
-    /// What the host reads as the server's log.
-    pub stderr: OwnedFd,
-}
-
-impl Host {
-    /// Takes this process's standard streams.
-    ///
-    /// Descriptors 0, 1 and 2 become `/dev/null`: nothing that any part of this program prints can get between the server's
-    /// bytes, and closing an end here really closes it.
-    pub fn take() -> io::Result<Host> {
-        let null = File::options().read(true).write(true).open("/dev/null")?;
-        let host = Host {
-            stdin: io::stdin().as_fd().try_clone_to_owned()?,
-            stdout: io::stdout().as_fd().try_clone_to_owned()?,
-            stderr: io::stderr().as_fd().try_clone_to_owned()?,
-        };
-        rustix::stdio::dup2_stdin(&null)?;
-        rustix::stdio::dup2_stdout(&null)?;
-        rustix::stdio::dup2_stderr(&null)?;
-        Ok(host)
-    }
+/// Takes this process's standard streams, the pipes (or sockets, files, terminal) to the host.
+///
+/// Descriptors 0, 1 and 2 become `/dev/null`: nothing that any part of this program prints can get between the server's
+/// bytes, and closing an end here really closes it.
+fn take_standard_streams() -> io::Result<Pipes> {
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    let host = Pipes {
+        stdin: io::stdin().as_fd().try_clone_to_owned()?,
+        stdout: io::stdout().as_fd().try_clone_to_owned()?,
+        stderr: io::stderr().as_fd().try_clone_to_owned()?,
+    };
+    rustix::stdio::dup2_stdin(&null)?;
+    rustix::stdio::dup2_stdout(&null)?;
+    rustix::stdio::dup2_stderr(&null)?;
+    Ok(host)
 }
 
 /// How it went.
@@ -131,7 +118,7 @@ pub fn wrap<R>(server: &Server, folder: &Path, record: R) -> u8
 where
     R: FnOnce(Observations) -> anyhow::Result<()> + Send + 'static,
 {
-    let host = match Host::take() {
+    let host = match take_standard_streams() {
         Ok(host) => host,
         Err(error) => {
             let _ = writeln!(io::stderr(), "mcptap: cannot take over the standard streams: {error}");
@@ -162,7 +149,7 @@ where
 /// # Errors
 ///
 /// Only when the server could not be started: nothing of what happens to the recording is an error here, see [`Outcome::unrecorded`].
-pub fn run<R>(server: &Server, host: Host, folder: &Path, record: R) -> Result<Outcome, StartError>
+pub fn run<R>(server: &Server, host: Pipes, folder: &Path, record: R) -> Result<Outcome, StartError>
 where
     R: FnOnce(Observations) -> anyhow::Result<()> + Send + 'static,
 {

@@ -85,7 +85,6 @@ pub fn tape() -> (Tape, Spool) {
         packets: VecDeque::new(),
         current: Vec::new(),
         count: 0,
-        bytes: 0,
         rest: Rest::Gathers,
         patience: Patience::default(),
     };
@@ -167,7 +166,6 @@ pub struct Spool {
     packets: VecDeque<(Time, LinkType, Vec<u8>)>,
     current: Vec<u8>,
     count: u64,
-    bytes: u64,
     rest: Rest,
     /// How long the recorder waits for a piece before it writes out what it has.
     patience: Patience,
@@ -342,7 +340,6 @@ impl Source for Spool {
         let Some((time, link, data)) = self.packets.pop_front() else { return Ok(Some(Item::Idle)) };
         self.current = data;
         self.count += 1;
-        self.bytes += self.current.len() as u64;
         Ok(Some(Item::Packet(Packet {
             number: PacketNumber(self.count),
             time,
@@ -351,10 +348,6 @@ impl Source for Spool {
             original_length: u32::try_from(self.current.len()).unwrap_or(u32::MAX),
             data: &self.current,
         })))
-    }
-
-    fn progress(&self) -> (u64, Option<u64>) {
-        (self.bytes, None)
     }
 }
 

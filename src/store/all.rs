@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::query::{Page, Scope};
+use super::page::{Page, Scope};
 use super::record::finding::FindingRow;
 use super::record::message::MessageRow;
 use super::{CaptureId, Key, Reader};

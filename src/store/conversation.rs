@@ -7,7 +7,7 @@ use rusqlite::{Row, params};
 
 use super::Page;
 use super::codec::Code;
-use super::query::ALL;
+use super::page::ALL;
 use super::read::Reader;
 use super::record::Columns;
 use super::text::Text;

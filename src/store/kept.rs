@@ -9,6 +9,16 @@ use super::{CaptureId, Key};
 use crate::capture::PacketNumber;
 use crate::decode::ConnectionId;
 
+/// The position of a stored packet in the database.
+pub(super) struct PacketPosition {
+    /// The row of its chunk.
+    pub(super) chunk: i64,
+    /// The key of its connection.
+    connection: Key,
+    /// Packets before it in the chunk.
+    position: u64,
+}
+
 impl Reader {
     /// How many packets of a connection were kept.
     ///
@@ -53,27 +63,33 @@ impl Reader {
 
     /// The connection of a packet that was kept, and its row (from 0) among the packets of that.
     pub fn packet_row(&self, capture: CaptureId, number: PacketNumber) -> anyhow::Result<Option<(ConnectionId, u64)>> {
-        let holding = self.select(
-            "SELECT connection, numbers FROM packet_chunk
-             WHERE capture = ?1 AND first_number <= ?2 AND last_number >= ?2 ORDER BY first_number DESC",
-            params![capture.0, number.0 as i64],
-            |row| {
-                let mut columns = Columns::new(row);
-                let connection = Key(columns.get()?);
-                Ok((connection, Chunk::position(columns.bytes("the packet numbers of a chunk")?, number)?))
-            },
-        )?;
-        let Some((key, position)) = holding.into_iter().find_map(|(key, position)| Some((key, position?))) else {
-            return Ok(None);
-        };
-        let connection = ConnectionId(u32::try_from(key.number()).unwrap_or(u32::MAX));
+        let Some(place) = self.chunk_of(capture, number)? else { return Ok(None) };
+        let connection = ConnectionId(u32::try_from(place.connection.number()).unwrap_or(u32::MAX));
         let before = self.select(
             "SELECT packets FROM packet_chunk WHERE connection = ?1 AND last_number < ?2",
-            params![key, number.0 as i64],
+            params![place.connection, number.0 as i64],
             |row| Ok(Columns::new(row).u64()?),
         )?;
-        let before = before.into_iter().fold(position, u64::saturating_add);
+        let before = before.into_iter().fold(place.position, u64::saturating_add);
         Ok(Some((connection, before)))
+    }
+
+    /// The chunk that holds a packet. Chunks of several connections may span the number; their lists of numbers show,
+    /// without decompression, which one has it.
+    pub(super) fn chunk_of(&self, capture: CaptureId, number: PacketNumber) -> anyhow::Result<Option<PacketPosition>> {
+        let mut statement = self.db().prepare_cached(
+            "SELECT id, connection, numbers FROM packet_chunk
+             WHERE capture = ?1 AND first_number <= ?2 AND last_number >= ?2 ORDER BY first_number DESC",
+        )?;
+        let mut rows = statement.query(params![capture.0, number.0 as i64])?;
+        while let Some(row) = rows.next()? {
+            let mut columns = Columns::new(row);
+            let (chunk, connection) = (columns.get()?, columns.key()?);
+            if let Some(position) = Chunk::position(columns.bytes("the packet numbers of a chunk")?, number)? {
+                return Ok(Some(PacketPosition { chunk, connection, position }));
+            }
+        }
+        Ok(None)
     }
 
     /// First packet and count of each chunk of a connection, in order.

@@ -12,8 +12,9 @@ use anyhow::{Context, bail};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
+use super::filter::functions;
 use super::place::Place;
-use super::{filter, text};
+use super::text;
 
 /// The steps from an empty file to the newest version. What was released is never changed, only added to: each step adds a database to
 /// `tests/databases/`.
@@ -65,7 +66,7 @@ pub(super) fn open_reader(place: &Place, busy_timeout: Duration) -> anyhow::Resu
     connection.set_prepared_statement_cache_capacity(64);
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     text::register(&connection)?;
-    filter::register(&connection)?;
+    functions::register(&connection)?;
     Ok(connection)
 }
 

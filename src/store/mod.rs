@@ -19,8 +19,10 @@ mod conversation;
 mod filter;
 mod kept;
 mod mask;
+mod merge;
 mod migrate;
 mod packets;
+mod page;
 mod pending;
 mod place;
 mod process;
@@ -38,12 +40,13 @@ pub use chunk::KeptPacket;
 pub use codec::Damaged;
 pub use migrate::may_pass;
 pub use packets::PacketCounts;
+pub use page::{Order, Page, Scope};
 pub use place::Place;
-pub use query::{Linked, MethodCount, Order, Page, Scope};
+pub use query::{Linked, MethodCount};
 pub use read::Reader;
 pub use record::capture::{Capture, CaptureInfo, CaptureKind, Counts, Summary};
 pub use record::finding::FindingRow;
-pub use record::message::{MessageRow, Status};
+pub use record::message::MessageRow;
 pub use replay::{Selection, Stored};
 pub use write::{Options, Writer};
 
@@ -84,8 +87,8 @@ impl Key {
     }
 
     /// First and last key of a capture.
-    fn all(capture: CaptureId) -> (Key, Key) {
-        (Key::new(capture, 0), Key::new(capture, u64::MAX))
+    fn all(capture: CaptureId) -> (i64, i64) {
+        (Key::new(capture, 0).0, Key::new(capture, u64::MAX).0)
     }
 }
 

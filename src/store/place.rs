@@ -2,6 +2,7 @@
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -62,9 +63,7 @@ impl Place {
     pub fn create_folder(&self) -> anyhow::Result<PathBuf> {
         let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let mut builder = DirBuilder::new();
-        builder.recursive(true);
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.recursive(true).mode(0o700);
         builder.create(parent).with_context(|| format!("cannot create the directory {}", parent.display()))?;
         Ok(parent.to_owned())
     }
@@ -115,9 +114,5 @@ impl Drop for Temporary {
 }
 
 fn create_private(path: &Path) -> std::io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path).map(drop)
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map(drop)
 }

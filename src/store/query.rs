@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use rusqlite::{OptionalExtension, Row, ToSql, params};
 
 use super::codec::Code;
+use super::page::{ALL, Order, PAGE_BYTES, PAGE_ROWS, Page, Scope};
 use super::read::Reader;
 use super::record::Columns;
 use super::record::message::{self, MessageRow};
@@ -15,91 +16,6 @@ use crate::decode::jsonrpc::Kind;
 use crate::findings;
 use crate::mcp::operations::Why;
 use crate::mcp::{Message, MessageNumber, SessionNumber};
-
-/// Rows of one page at most: a screen has a hundred, an export reads on.
-const PAGE_ROWS: usize = 10_000;
-
-/// Bytes of text or packets after which a page ends early: single messages may have a hundred megabytes.
-pub(super) const PAGE_BYTES: usize = 16 << 20;
-
-/// Of what.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// The whole database, capture by capture.
-    All,
-    /// One capture.
-    Capture(CaptureId),
-    /// One session.
-    Session(SessionNumber),
-}
-
-/// Which way a page goes on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
-    /// Numbers grow.
-    #[default]
-    Forward,
-    /// Numbers fall.
-    Backward,
-}
-
-/// Part of a list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Page<K> {
-    /// The first row, or where that is not in the list the next one; `None`: the end of the list where `order` begins.
-    pub from: Option<K>,
-    /// Which way.
-    pub order: Order,
-    /// Rows at most; never more than 10,000.
-    pub limit: usize,
-}
-
-impl<K> Page<K> {
-    /// The first rows.
-    pub fn first(limit: usize) -> Page<K> {
-        Page { from: None, order: Order::Forward, limit }
-    }
-
-    /// The last rows, last one first.
-    pub fn last(limit: usize) -> Page<K> {
-        Page { from: None, order: Order::Backward, limit }
-    }
-
-    /// Rows from this one on.
-    pub fn from(from: K, limit: usize) -> Page<K> {
-        Page { from: Some(from), order: Order::Forward, limit }
-    }
-
-    /// Rows from this one back.
-    pub fn back_from(from: K, limit: usize) -> Page<K> {
-        Page { from: Some(from), order: Order::Backward, limit }
-    }
-
-    /// The range of numbers to look in, both ends included, given that of the whole list.
-    pub(super) fn range(&self, (first, last): (i64, i64), number: impl FnOnce(&K) -> i64) -> (i64, i64) {
-        match (self.from.as_ref().map(number), self.order) {
-            (None, _) => (first, last),
-            (Some(from), Order::Forward) => (from.max(first), last),
-            (Some(from), Order::Backward) => (first, from.min(last)),
-        }
-    }
-
-    pub(super) fn limit(&self) -> i64 {
-        self.limit.min(PAGE_ROWS) as i64
-    }
-}
-
-impl Order {
-    pub(super) fn sql(self) -> &'static str {
-        match self {
-            Order::Forward => "ASC",
-            Order::Backward => "DESC",
-        }
-    }
-}
-
-/// The keys of all captures.
-pub(super) const ALL: (i64, i64) = (0, i64::MAX);
 
 /// How often messages of one kind and method were sent in a session, and the first of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -310,10 +226,7 @@ impl Reader {
                 let range = Page { from, order: page.order, limit: 0 }.range((1, i64::MAX), |position| *position);
                 return self.select_positions(session, range, page.order, page.limit(), more_columns, take);
             }
-            Scope::Capture(capture) => {
-                let (first, last) = Key::all(capture);
-                (first.0, last.0)
-            }
+            Scope::Capture(capture) => Key::all(capture),
             Scope::All => ALL,
         };
         let (first, last) = page.range(keys, |key| key.0);

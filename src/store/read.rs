@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use rusqlite::{Connection as Database, OptionalExtension, Params, Row, params};
 
-use super::chunk::{Chunk, KeptPacket};
+use super::chunk::KeptPacket;
 use super::codec::Damaged;
-use super::query::{ALL, PAGE_BYTES};
+use super::merge::Merge;
+use super::page::{ALL, PAGE_BYTES};
 use super::record::capture::{self, Capture};
 use super::record::finding::{self, FindingRow};
 use super::record::{Columns, connection, exchange, packet, provenance, session};
-use super::replay::Merge;
 use super::{CaptureId, Key, Page, Place, Scope, migrate};
 use crate::capture::{Limits, Origin, PacketNumber, PacketRange, Part, Span, StreamId, provenance as ground};
 use crate::decode::ConnectionId;
@@ -122,7 +122,7 @@ impl Reader {
     /// HTTP exchanges on the connections of a session.
     pub fn exchanges(&self, session: SessionNumber, page: Page<ExchangeNumber>) -> anyhow::Result<Vec<Exchange>> {
         let Some(capture) = self.capture_of(session)? else { return Ok(Vec::new()) };
-        let (first, last) = page.range(bounds(capture), |number| Key::new(capture, number.0).0);
+        let (first, last) = page.range(Key::all(capture), |number| Key::new(capture, number.0).0);
         let sql = format!(
             "SELECT {} FROM exchange
              WHERE connection IN (SELECT connection FROM session_connection WHERE session = ?) AND id BETWEEN ? AND ?
@@ -142,7 +142,7 @@ impl Reader {
     /// The connections of a session, by number.
     pub fn connections(&self, session: SessionNumber, page: Page<ConnectionId>) -> anyhow::Result<Vec<Connection>> {
         let Some(capture) = self.capture_of(session)? else { return Ok(Vec::new()) };
-        let (first, last) = page.range(bounds(capture), |id| Key::new(capture, id.0.into()).0);
+        let (first, last) = page.range(Key::all(capture), |id| Key::new(capture, id.0.into()).0);
         let sql = format!(
             "SELECT {} FROM connection
              WHERE id IN (SELECT connection FROM session_connection WHERE session = ?) AND id BETWEEN ? AND ?
@@ -224,22 +224,11 @@ impl Reader {
 
     /// One packet, where it was kept.
     pub fn packet(&self, capture: CaptureId, number: PacketNumber) -> anyhow::Result<Option<KeptPacket>> {
-        // Chunks of several connections may span the number; their lists tell, without opening them, which one has it.
-        let mut statement = self.db.prepare_cached(
-            "SELECT id, numbers FROM packet_chunk
-             WHERE capture = ?1 AND first_number <= ?2 AND last_number >= ?2 ORDER BY first_number DESC",
-        )?;
-        let mut rows = statement.query(params![capture.0, number.0 as i64])?;
-        while let Some(row) = rows.next()? {
-            let mut columns = Columns::new(row);
-            let (id, numbers) = (columns.get()?, columns.bytes("the packet numbers of a chunk")?);
-            if Chunk::contains(numbers, number)? {
-                let mut chunk = packet::open(&self.db, id)?;
-                while let Some(packet) = chunk.next()? {
-                    if packet.number == number {
-                        return Ok(Some(packet));
-                    }
-                }
+        let Some(place) = self.chunk_of(capture, number)? else { return Ok(None) };
+        let mut chunk = packet::open(&self.db, place.chunk)?;
+        while let Some(packet) = chunk.next()? {
+            if packet.number == number {
+                return Ok(Some(packet));
             }
         }
         Ok(None)
@@ -255,7 +244,8 @@ impl Reader {
     pub fn streams(&self, capture: CaptureId, mut take: impl FnMut(Stream)) -> anyhow::Result<()> {
         let sql = format!("SELECT {} FROM stream WHERE id BETWEEN ? AND ? ORDER BY id", provenance::STREAM_COLUMNS);
         let mut select = self.db.prepare_cached(&sql)?;
-        let mut rows = select.query(params![bounds(capture).0, bounds(capture).1])?;
+        let (first, last) = Key::all(capture);
+        let mut rows = select.query([first, last])?;
         while let Some(row) = rows.next()? {
             take(provenance::read_stream(row)?);
         }
@@ -351,12 +341,6 @@ impl Reader {
     ) -> anyhow::Result<Vec<T>> {
         self.db.prepare_cached(sql)?.query_and_then(parameters, read)?.collect()
     }
-}
-
-/// First and last key of a capture.
-fn bounds(capture: CaptureId) -> (i64, i64) {
-    let (first, last) = Key::all(capture);
-    (first.0, last.0)
 }
 
 /// A condition on `finding`, with parameter 1.

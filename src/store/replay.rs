@@ -1,89 +1,15 @@
 //! A saved session is a source too: its packets come back in the order in which they were captured.
 
-use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
 use std::time::Duration;
 
 use rusqlite::{Connection, params};
 
-use super::chunk::{KeptPacket, OpenChunk};
-use super::record::packet::{self, ChunkId};
+use super::chunk::KeptPacket;
+use super::merge::Merge;
+use super::record::packet;
 use super::{CaptureId, Place, migrate};
-use crate::capture::PacketNumber;
 use crate::mcp::SessionNumber;
 use crate::source::{Item, Source};
-
-/// Puts the packets of many chunks in order. Only chunks that overlap are open at once, and those were open at once when they were
-/// written, but for what was held back: the writer's bounds hold here too.
-pub(super) struct Merge {
-    /// Still closed, the one with the smallest number last.
-    closed: Vec<ChunkId>,
-    open: BinaryHeap<Reverse<Front>>,
-    /// Bytes of chunks opened.
-    read: u64,
-}
-
-/// The next packet of an open chunk.
-struct Front {
-    packet: KeptPacket,
-    rest: OpenChunk,
-}
-
-impl Merge {
-    /// Over chunks in order of their first packet.
-    pub(super) fn new(mut chunks: Vec<ChunkId>) -> Merge {
-        chunks.reverse();
-        Merge { closed: chunks, open: BinaryHeap::new(), read: 0 }
-    }
-
-    /// The next packet.
-    pub(super) fn next(&mut self, db: &Connection) -> anyhow::Result<Option<KeptPacket>> {
-        while let Some(chunk) = self.closed.last()
-            && self.open.peek().is_none_or(|Reverse(front)| chunk.first <= front.packet.number)
-        {
-            let chunk = packet::open(db, chunk.id)?;
-            self.read += chunk.frame_length();
-            self.closed.pop();
-            self.advance(chunk)?;
-        }
-        let Some(Reverse(front)) = self.open.pop() else { return Ok(None) };
-        self.advance(front.rest)?;
-        Ok(Some(front.packet))
-    }
-
-    fn advance(&mut self, mut chunk: OpenChunk) -> anyhow::Result<()> {
-        if let Some(packet) = chunk.next()? {
-            self.open.push(Reverse(Front { packet, rest: chunk }));
-        }
-        Ok(())
-    }
-}
-
-impl Front {
-    fn order(&self) -> PacketNumber {
-        self.packet.number
-    }
-}
-
-impl PartialEq for Front {
-    fn eq(&self, other: &Front) -> bool {
-        self.order() == other.order()
-    }
-}
-
-impl Eq for Front {}
-
-impl PartialOrd for Front {
-    fn partial_cmp(&self, other: &Front) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Front {
-    fn cmp(&self, other: &Front) -> Ordering {
-        self.order().cmp(&other.order())
-    }
-}
 
 /// Which packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,6 +70,6 @@ impl Source for Stored {
     }
 
     fn progress(&self) -> (u64, Option<u64>) {
-        (self.merge.read, Some(self.total))
+        (self.merge.bytes_read(), Some(self.total))
     }
 }

@@ -167,22 +167,25 @@ pub(super) struct PacketBody<'a> {
     pub(super) data: &'a [u8],
 }
 
-/// Options behind the data are not looked at: nothing in them is needed, and what is broken in them does not touch the packet.
+/// Options after the data are not read: nothing in them is needed, and damage in them does not affect the packet.
 pub(super) fn enhanced_packet(order: Endianness, body: &[u8]) -> Result<PacketBody<'_>, Fault> {
-    let u32 = || u32::<_, ()>(order);
-    let (rest, (interface, high, low, captured, original_length)) =
-        (u32(), u32(), u32(), u32(), u32()).parse(body).map_err(|_| Fault::Short)?;
-    let ticks = Some(u64::from(high) << 32 | u64::from(low));
-    Ok(PacketBody { interface, ticks, original_length, data: data(rest, captured)? })
+    let (rest, interface) = u32::<_, ()>(order)(body).map_err(|_| Fault::Short)?;
+    timed_packet(order, interface, rest)
 }
 
 /// The block that enhanced packets replaced: its interface id has 16 bits, followed by a count of drops.
 pub(super) fn obsolete_packet(order: Endianness, body: &[u8]) -> Result<PacketBody<'_>, Fault> {
+    let (rest, (interface, _drops)) = (u16::<_, ()>(order), u16(order)).parse(body).map_err(|_| Fault::Short)?;
+    timed_packet(order, interface.into(), rest)
+}
+
+/// A packet from its time on, which is the same in both blocks.
+fn timed_packet(order: Endianness, interface: u32, rest: &[u8]) -> Result<PacketBody<'_>, Fault> {
     let u32 = || u32::<_, ()>(order);
-    let (rest, (interface, _drops, high, low, captured, original_length)) =
-        (u16(order), u16(order), u32(), u32(), u32(), u32()).parse(body).map_err(|_| Fault::Short)?;
+    let (rest, (high, low, captured, original_length)) =
+        (u32(), u32(), u32(), u32()).parse(rest).map_err(|_| Fault::Short)?;
     let ticks = Some(u64::from(high) << 32 | u64::from(low));
-    Ok(PacketBody { interface: interface.into(), ticks, original_length, data: data(rest, captured)? })
+    Ok(PacketBody { interface, ticks, original_length, data: data(rest, captured)? })
 }
 
 /// "The Simple Packet Block does not contain the Interface ID [...] it MUST be assumed that all the Simple Packet Blocks have been captured

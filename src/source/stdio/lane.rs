@@ -10,9 +10,6 @@ use rustix::io::Errno;
 use super::tap::Tap;
 use crate::capture::pipe::Pipe;
 
-/// Bytes read at once, about.
-pub(super) const BUFFER: usize = 128 << 10;
-
 /// What a pipe holds by default on Linux. One that was full is enlarged: with every read of it two processes change places on a processor.
 /// A quarter of what everybody may ask for, so that twenty wrappers stay far below what one user's pipes may hold in all.
 const FULL: usize = 64 << 10;

@@ -21,8 +21,11 @@ use crate::source::overflow::{Block, Overflow};
 /// Bytes of memory that wait to be recorded at most; with it the whole program stays below 64 MB.
 pub const QUEUE_LIMIT: usize = 16 << 20;
 
+/// Bytes read at once, about.
+pub(super) const BUFFER: usize = 128 << 10;
+
 /// Bytes of one batch: a full read of a large pipe, and small enough for a processor's cache.
-pub(super) const BATCH: usize = super::lane::BUFFER + (4 << 10);
+pub(super) const BATCH: usize = BUFFER + (4 << 10);
 
 /// Near batches: half of what memory may hold.
 const NEAR: usize = QUEUE_LIMIT / 2 / BATCH;

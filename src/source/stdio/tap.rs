@@ -17,8 +17,7 @@ use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
 
-use super::lane::BUFFER;
-use super::queue::{Passed, Queue, Wanted};
+use super::queue::{BUFFER, Passed, Queue, Wanted};
 use super::wait::Load;
 use crate::capture::pipe::{self, Content, Exit, Pipe, Start};
 use crate::capture::{Dropped, LinkType, Packet, PacketNumber, Time};
@@ -70,7 +69,6 @@ pub struct Observations {
     batch: Batch,
     given: usize,
     packets: u64,
-    bytes: u64,
     /// Time of the last packet.
     last: Time,
     /// Chunks of data that were handed out, and bytes of each pipe that were, or are known to be lost.
@@ -102,7 +100,6 @@ pub fn tap(process: u32, folder: &Path) -> (Tap, Observations) {
         batch,
         given: 0,
         packets: 0,
-        bytes: 0,
         last: Time::default(),
         chunks: 0,
         accounted: [0; 3],
@@ -295,7 +292,6 @@ impl Source for Observations {
         self.given += 1;
         self.packets += 1;
         let Some(packet) = self.batch.get(self.given - 1) else { return Ok(Some(Item::Idle)) };
-        self.bytes += packet.data.len() as u64;
         self.last = packet.time;
         match pipe::decode(packet.data) {
             Some((_, Content::Data(pipe, bytes))) => {
@@ -308,10 +304,6 @@ impl Source for Observations {
             _ => {}
         }
         Ok(Some(Item::Packet(Packet { number: PacketNumber(self.packets), ..packet })))
-    }
-
-    fn progress(&self) -> (u64, Option<u64>) {
-        (self.bytes, None)
     }
 }
 

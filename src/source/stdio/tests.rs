@@ -90,7 +90,7 @@ where
 {
     let folder = folder.to_owned();
     let (stdin, stdout, stderr) = (pipe().unwrap(), pipe().unwrap(), pipe().unwrap());
-    let host = Host { stdin: stdin.0.into(), stdout: stdout.1.into(), stderr: stderr.1.into() };
+    let host = Pipes { stdin: stdin.0.into(), stdout: stdout.1.into(), stderr: stderr.1.into() };
     let (sender, result) = channel();
     let record = record(sender);
     let tee = thread::spawn(move || run(&server, host, &folder, record));
@@ -310,7 +310,7 @@ fn a_jammed_lane_does_not_hold_up_another() {
 fn hosts_may_give_sockets() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let (log, their_log) = UnixStream::pair().unwrap();
-    let host = Host { stdin: ours.try_clone().unwrap().into(), stdout: ours.into(), stderr: log.into() };
+    let host = Pipes { stdin: ours.try_clone().unwrap().into(), stdout: ours.into(), stderr: log.into() };
     let tee = thread::spawn(move || run(&shell("cat; echo end >&2"), host, &std::env::temp_dir(), |_| Ok(())));
     let sent = vec![b'x'; 3_000_000];
     thread::scope(|scope| {

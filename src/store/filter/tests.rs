@@ -1,9 +1,12 @@
 //! SQL lets the messages through that a stream lets through.
 
 use proptest::prelude::*;
-use rusqlite::params;
-use rusqlite::types::ToSqlOutput;
+use rusqlite::functions::{Context, FunctionFlags};
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Connection, params};
 
+use super::condition::{FUNCTION, TEXT_FUNCTION};
+use super::functions::term;
 use super::*;
 use crate::decode::exchange::{Exchange, Half};
 use crate::filter::tests::random::{a_message, a_session, an_exchange, an_expression, maybe};

@@ -12,29 +12,15 @@ use crate::decode::exchange::ExchangeNumber;
 use crate::decode::json::{member, string};
 use crate::decode::jsonrpc::{self, Envelope, Kind, Parsed};
 use crate::findings::Severity;
-use crate::mcp::facts;
+use crate::mcp::facts::{self, Status};
 use crate::mcp::operations::{Link, Why};
 use crate::mcp::{Carrier, Message, MessageNumber, SessionNumber, Transport};
 use crate::store::codec::{Code, Decoder, packet_list};
 use crate::store::{CaptureId, Key};
 
-/// How a call came out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Status {
-    /// No answer, or none expected.
-    None,
-    /// A result.
-    Ok,
-    /// A JSON-RPC error.
-    Error,
-    /// A result that says `isError`: the tool failed, the protocol did not.
-    ToolError,
-    /// A result whose data says no: the tool did its work.
-    Negative,
-}
-
-impl Code for Status {
-    const ALL: &'static [Status] = &[Status::None, Status::Ok, Status::Error, Status::ToolError, Status::Negative];
+impl Code for Option<Status> {
+    const ALL: &'static [Option<Status>] =
+        &[None, Some(Status::Ok), Some(Status::Error), Some(Status::ToolError), Some(Status::Negative)];
     const WHAT: &'static str = "a status";
 }
 
@@ -53,30 +39,6 @@ impl Code for Why {
         Why::Elicitation,
     ];
     const WHAT: &'static str = "why a message is linked";
-}
-
-impl Status {
-    /// What the text of an answer says.
-    fn of(message: &Message) -> Status {
-        match facts::status(message) {
-            None => Status::None,
-            Some(facts::Status::Ok) => Status::Ok,
-            Some(facts::Status::Error) => Status::Error,
-            Some(facts::Status::ToolError) => Status::ToolError,
-            Some(facts::Status::Negative) => Status::Negative,
-        }
-    }
-
-    /// The same, as a message says it.
-    pub fn outcome(self) -> Option<facts::Status> {
-        Some(match self {
-            Status::None => return None,
-            Status::Ok => facts::Status::Ok,
-            Status::Error => facts::Status::Error,
-            Status::ToolError => facts::Status::ToolError,
-            Status::Negative => facts::Status::Negative,
-        })
-    }
 }
 
 /// A message without its text, for lists.
@@ -105,7 +67,7 @@ pub struct MessageRow {
     /// The tool, prompt or resource it is about, cut to 200 bytes; for an answer that of its request.
     pub subject: Option<String>,
     /// How the call came out: of an answer, and of a request once it is answered.
-    pub status: Status,
+    pub status: Option<Status>,
     /// Nanoseconds between request and answer, on both.
     pub latency: Option<i64>,
     /// The request it answers.
@@ -189,7 +151,7 @@ impl MessageRow {
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::store) struct Glance {
     pub(in crate::store) size: usize,
-    pub(in crate::store) status: Status,
+    pub(in crate::store) status: Option<Status>,
     pub(in crate::store) subject: Option<String>,
     /// The request that it answers, unless that waits to be written with it.
     pub(in crate::store) request: Option<MessageNumber>,
@@ -197,7 +159,7 @@ pub(in crate::store) struct Glance {
 
 impl Glance {
     pub(in crate::store) fn of(message: &Message) -> Glance {
-        let (status, subject, request) = (Status::of(message), subject(message), message.answers);
+        let (status, subject, request) = (facts::status(message), subject(message), message.answers);
         Glance { size: message.raw.len(), status, subject, request }
     }
 }

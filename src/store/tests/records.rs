@@ -15,6 +15,7 @@ use crate::decode::{Side, tls};
 use crate::event::{Connection, ConnectionKind, Stream, StreamKind};
 use crate::findings::{Finding, Severity, rule};
 use crate::mcp::Party;
+use crate::mcp::facts::Status;
 use crate::mcp::operations::Link;
 
 fn packets() -> impl Strategy<Value = Vec<PacketNumber>> {
@@ -411,9 +412,9 @@ fn a_request_learns_of_its_answer() {
         assert_eq!(
             call,
             [
-                (Some("für"), Status::ToolError, Some(5_000)),
-                (Some("für"), Status::ToolError, Some(5_000)),
-                (Some("für"), Status::Error, Some(9_000)),
+                (Some("für"), Some(Status::ToolError), Some(5_000)),
+                (Some("für"), Some(Status::ToolError), Some(5_000)),
+                (Some("für"), Some(Status::Error), Some(9_000)),
             ]
         );
         assert_eq!(rows[0].answered_by, Some(MessageNumber(2)));

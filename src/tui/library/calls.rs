@@ -10,7 +10,8 @@ use super::TURN;
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::SessionNumber;
-use crate::store::{MessageRow, Reader, Scope, Status};
+use crate::mcp::facts::Status;
+use crate::store::{MessageRow, Reader, Scope};
 use crate::view::latencies::Latencies;
 use crate::view::outcome::is_failure;
 use crate::view::timing::{Clock, Sample, Shares};
@@ -32,7 +33,7 @@ const NAMES: usize = 1_000;
 
 /// Whether a message says that something failed.
 pub(super) fn failed(row: &MessageRow) -> bool {
-    row.kind != Kind::Request && is_failure(row.status.outcome())
+    row.kind != Kind::Request && is_failure(row.status)
 }
 
 /// Calls of one kind while they are counted.
@@ -166,9 +167,9 @@ impl Call {
     fn answered(&mut self, row: &MessageRow) {
         let call = &mut self.figures;
         call.answered += 1;
-        call.errors += u64::from(row.status == Status::Error);
-        call.tool_errors += u64::from(row.status == Status::ToolError);
-        call.negatives += u64::from(row.status == Status::Negative);
+        call.errors += u64::from(row.status == Some(Status::Error));
+        call.tool_errors += u64::from(row.status == Some(Status::ToolError));
+        call.negatives += u64::from(row.status == Some(Status::Negative));
         if let Some(latency) = row.latency.map(|latency| latency.max(0)) {
             call.total = call.total.saturating_add(latency);
             let [least, most] = call.extremes.get_or_insert([latency; 2]);
