@@ -13,7 +13,7 @@
 //! * **Names of places change, and nothing else**: the server's own name in `Host`, the proxy's in redirects to the server ([`heads`]) and in the address that a stream
 //!   of HTTP+SSE announces ([`endpoint`]).
 //! * **What cannot be read without a guess is not passed on** ([`conversation`]): the server might read it otherwise.
-//! * **Recording comes second** ([`Track`]): it is bounded, and counts what it has no room for.
+//! * **Recording comes second** ([`LossyTapeConnection`]): it is bounded, and counts what it has no room for.
 //!
 //! What is recorded is what left the proxy, between the client's address and the server's: what a client gets, and what the server is asked by its own name. Answers
 //! that the proxy makes up itself (502 and the like) are recorded too.
@@ -40,7 +40,7 @@ use crate::http::connect::{Connector, Options};
 use crate::http::listen::Crowd;
 use crate::http::origin::Origin;
 use crate::http::socket::Socket;
-use crate::source::tape::{Loss, Tape, Track};
+use crate::source::tape::{LossyTapeConnection, LostBytes, Tape};
 use crate::view::safe;
 
 pub use self::fuzz::fuzz_proxy;
@@ -67,15 +67,15 @@ pub struct Proxy {
 /// Where what passes is noted.
 #[derive(Clone, Debug)]
 pub struct Record {
-    /// The tape, whose [`Spool`](crate::source::tape::Spool) reads it.
+    /// The tape, whose [`TapeSource`](crate::source::tape::TapeSource) reads it.
     pub tape: Tape,
     /// What it had no room for.
-    pub loss: Loss,
+    pub loss: LostBytes,
 }
 
 impl Record {
-    fn track(&self, time: Time, client: SocketAddr, server: SocketAddr) -> Track {
-        Track::open(&self.tape, &self.loss, time, client, server)
+    fn track(&self, time: Time, client: SocketAddr, server: SocketAddr) -> LossyTapeConnection {
+        LossyTapeConnection::open(&self.tape, &self.loss, time, client, server)
     }
 }
 

@@ -13,7 +13,7 @@ use rustix::fs::{Access, access, statvfs};
 use super::args::Colour;
 use super::{output, target};
 use crate::decode::tls::keylog::KeyLog;
-use crate::store::{Place, Reader, Scope};
+use crate::store::{DatabaseFile, Scope, StoreReader};
 use crate::view::paint::Tone;
 use crate::view::{safe, units};
 
@@ -80,7 +80,7 @@ fn program() -> Outcome {
 
 /// Wraps `cat`: a line has to come through, and to be recorded.
 fn wrap() -> Outcome {
-    let place = Place::temporary()?;
+    let place = DatabaseFile::temporary()?;
     let mut wrapper = Command::new(env::current_exe()?)
         .arg("--db")
         .arg(place.path())
@@ -95,7 +95,7 @@ fn wrap() -> Outcome {
     let done = wrapper.wait_with_output()?;
     let said = String::from_utf8_lossy(&done.stderr);
     ensure!(done.stdout == PING.as_bytes(), "a line that went through a wrapped \"cat\" did not come back\n{said}");
-    let recorded = Reader::open(place)?.message_count(Scope::All)?;
+    let recorded = StoreReader::open(place)?.message_count(Scope::All)?;
     ensure!(recorded == 2, "of two lines that went through a wrapped \"cat\" {recorded} were recorded\n{said}");
     Ok((State::Good, "a line went through a wrapped \"cat\", and was recorded both ways".to_owned()))
 }
@@ -160,7 +160,7 @@ fn database(path: &Path) -> Outcome {
         return Ok((state, format!("{shown} is made with the first recording; {room}")));
     }
     access(path, Access::READ_OK | Access::WRITE_OK).with_context(|| format!("cannot read and write {shown}"))?;
-    let messages = Reader::open(Place::file(path))?.message_count(Scope::All)?;
+    let messages = StoreReader::open(DatabaseFile::file(path))?.message_count(Scope::All)?;
     let about = fs::metadata(path)?;
     let text = format!("{shown}  {}  {}; {room}", units::count(messages, "message"), units::size(about.len()));
     match about.permissions().mode() & 0o077 {

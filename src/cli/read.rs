@@ -15,7 +15,7 @@ use crate::event::Detail;
 use crate::pipeline::{Options, Pipeline};
 use crate::source::file::Files;
 use crate::source::keylog::WithKeyLog;
-use crate::store::{CaptureInfo, CaptureKind, Place, Writer};
+use crate::store::{CaptureInfo, CaptureKind, DatabaseFile, Writer};
 
 pub fn run(arguments: Read, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
     let filter = filter::parse(arguments.filter.as_deref())?;
@@ -31,7 +31,7 @@ pub fn run(arguments: Read, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
         let names: Vec<String> = arguments.files.iter().map(|file| file.display().to_string()).collect();
         let (process, started) = (std::process::id(), saver::now());
         let info = CaptureInfo { kind: CaptureKind::Import, source: names.join(" "), process, started };
-        let place = Place::file(target::database(db)?);
+        let place = DatabaseFile::file(target::database(db)?);
         let writer = Writer::create(place, &info, target::store_options(&arguments.decoding))?;
         let mut both = Both(printer, Saver::new(writer, false));
         let run = engine::run(&mut source, &mut pipeline, &mut both, &stop);

@@ -16,7 +16,7 @@ use crate::export::jsonl;
 use crate::filter::Filter;
 use crate::findings;
 use crate::mcp::{Message, MessageNumber, Session};
-use crate::store::{CaptureId, Key, Page, Scope};
+use crate::store::{CaptureId, Page, RowKey, Scope};
 use crate::view::paint::Tone;
 use crate::view::safe::{self, Align};
 use crate::view::times::Times;
@@ -71,7 +71,7 @@ pub fn run(arguments: Show, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
 pub fn find(opened: &Opened, session: Option<Session>, number: MessageNumber) -> Result<(Session, Message)> {
     let message = match &session {
         Some(session) => opened.reader.message_of(session.number, number)?,
-        None => opened.reader.message(Key::new(CaptureId(1), number.0))?,
+        None => opened.reader.message(RowKey::new(CaptureId(1), number.0))?,
     };
     let Some(message) = message else { bail!("there is no message {} in it: \"mcptap show\" lists them", number.0) };
     let session = match session {
@@ -107,7 +107,7 @@ impl Timeline {
     }
 
     /// A session up to now; returns the last message's key.
-    fn session(&mut self, opened: &Opened, session: &Session) -> Result<Option<Key>> {
+    fn session(&mut self, opened: &Opened, session: &Session) -> Result<Option<RowKey>> {
         self.lines.start = Some(session.started);
         if !self.json {
             writeln!(self.out, "{}", self.lines.session(session))?;
@@ -153,14 +153,14 @@ impl Timeline {
     }
 
     /// The messages of a session behind `after`; returns the last one's key.
-    fn messages(&mut self, opened: &Opened, session: &Session, after: Option<Key>) -> Result<Option<Key>> {
+    fn messages(&mut self, opened: &Opened, session: &Session, after: Option<RowKey>) -> Result<Option<RowKey>> {
         let Some(capture) = opened.reader.capture_of(session.number)? else { return Ok(after) };
         let mut clock = Clock::new(&opened.reader, capture);
         let mut last = after;
         let filter = self.filter.clone();
         for message in opened.reader.all_messages(capture, Scope::Session(session.number), filter.as_ref(), after) {
             let message = message?;
-            last = Some(Key::new(capture, message.number.0));
+            last = Some(RowKey::new(capture, message.number.0));
             self.totals.message(&message);
             if self.json {
                 // Once for each call: at its answer.
@@ -174,7 +174,7 @@ impl Timeline {
     }
 
     /// Goes on printing what is new, until the capture is over or the reader of the output goes.
-    fn follow(&mut self, opened: &Opened, mut seen: Option<Key>) -> Result<()> {
+    fn follow(&mut self, opened: &Opened, mut seen: Option<RowKey>) -> Result<()> {
         let mut version = None;
         for look in 0u32.. {
             let now = opened.reader.data_version()?;
@@ -241,7 +241,7 @@ impl Timeline {
     fn operation(&mut self, opened: &Opened, message: &Message) -> Result<()> {
         let Some(capture) = opened.reader.capture_of(message.session)? else { return Ok(()) };
         let scope = Scope::Session(message.session);
-        let own = opened.reader.message_rows(scope, Page::from(Key::new(capture, message.number.0), 1))?.pop();
+        let own = opened.reader.message_rows(scope, Page::from(RowKey::new(capture, message.number.0), 1))?.pop();
         let Some(operation) = own.and_then(|row| row.operation) else { return Ok(()) };
         let filter = Filter::parse(&format!("operation = {}", operation.0))?;
         let rows = opened.reader.matching(&filter, scope, Page::first(OPERATION + 1))?;

@@ -19,7 +19,7 @@ use crate::mcp::{Session, SessionNumber};
 use crate::pipeline::{Counts, Pipeline};
 use crate::source::file::Files;
 use crate::source::keylog::WithKeyLog;
-use crate::store::{self, CaptureInfo, CaptureKind, Options, Place, Reader, Summary, Writer};
+use crate::store::{self, CaptureInfo, CaptureKind, DatabaseFile, StoreReader, Summary, WriteOptions, Writer};
 
 /// How often a database that cannot be opened is tried again, and how long to wait in between: another program may hold it locked. What is observed
 /// meanwhile waits in the queue.
@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// A target, opened.
 pub struct Opened {
     /// The store that holds it: the database, or a temporary one for a capture file.
-    pub reader: Reader,
+    pub reader: StoreReader,
     /// The session that was asked for; `None`: all of the store.
     pub session: Option<SessionNumber>,
 }
@@ -61,18 +61,18 @@ pub fn named(target: &str) -> Result<Named> {
 
 /// Opens a target; without one, the default database.
 pub fn open(target: Option<&str>, session: Option<u32>, decoding: &Decoding, db: Option<PathBuf>) -> Result<Opened> {
-    let default = || Ok::<_, anyhow::Error>(Place::file(database(db.clone())?));
+    let default = || Ok::<_, anyhow::Error>(DatabaseFile::file(database(db.clone())?));
     let named = target.map(named).transpose()?;
     let place = match &named {
         None | Some(Named::Latest | Named::Session(_)) => existing(default()?)?,
-        Some(Named::Database(path)) => Place::file(path),
+        Some(Named::Database(path)) => DatabaseFile::file(path),
         Some(Named::Capture(path)) => {
-            let place = Place::temporary()?;
+            let place = DatabaseFile::temporary()?;
             import(std::slice::from_ref(path), place.clone(), decoding)?;
             place
         }
     };
-    let reader = Reader::open(place)?;
+    let reader = StoreReader::open(place)?;
     let session = match (named, session) {
         (Some(Named::Latest), _) => match reader.latest_session()? {
             Some(session) => Some(session.number),
@@ -110,7 +110,7 @@ impl Opened {
 }
 
 /// Decodes captures into a store.
-pub fn import(files: &[PathBuf], place: Place, decoding: &Decoding) -> Result<Counts> {
+pub fn import(files: &[PathBuf], place: DatabaseFile, decoding: &Decoding) -> Result<Counts> {
     let keys = decoding.key_log(false);
     let mut source = WithKeyLog::new(Files::open(files, false)?, keys.as_deref(), false)?;
     let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
@@ -134,16 +134,16 @@ pub fn import(files: &[PathBuf], place: Place, decoding: &Decoding) -> Result<Co
 }
 
 /// How the store is written for a command.
-pub fn store_options(decoding: &Decoding) -> Options {
-    Options { keep_secrets: decoding.keep_secrets, ..Options::default() }
+pub fn store_options(decoding: &Decoding) -> WriteOptions {
+    WriteOptions { keep_secrets: decoding.keep_secrets, ..WriteOptions::default() }
 }
 
 /// Begins a capture while others may hold the database locked. Each failure is told to `goes_on`, which says whether to try again.
 /// A refusal, as of a database of a newer version, is not tried again.
 pub fn create_patiently(
-    place: &Place,
+    place: &DatabaseFile,
     info: &CaptureInfo,
-    options: Options,
+    options: WriteOptions,
     mut goes_on: impl FnMut(&anyhow::Error) -> bool,
 ) -> Result<Writer> {
     let mut attempt = 1;
@@ -190,7 +190,7 @@ pub fn database(asked: Option<PathBuf>) -> Result<PathBuf> {
     Ok(directories.data_dir().join("mcptap").join("mcptap.db"))
 }
 
-fn existing(place: Place) -> Result<Place> {
+fn existing(place: DatabaseFile) -> Result<DatabaseFile> {
     if !place.path().exists() {
         bail!(
             "there is no database {} yet: wrap a server with \"mcptap wrap\", or read a capture with --save; \"mcptap demo\" has some",

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 
 use super::args::{Colour, Tui};
 use super::target::{Named, database, named};
-use crate::store::Reader;
+use crate::store::StoreReader;
 use crate::tui::import::Decoding;
 use crate::tui::theme::Theme;
 use crate::tui::{self, Options, Target};
@@ -52,7 +52,7 @@ fn target(targets: &[String], db: Option<PathBuf>) -> Result<Target> {
         Named::Session(number) => Target::Session(existing(database(db)?)?, number.0),
         Named::Latest => {
             let path = existing(database(db)?)?;
-            match Reader::open(path.clone())?.latest_session()? {
+            match StoreReader::open(path.clone())?.latest_session()? {
                 Some(session) => Target::Session(path, session.number.0),
                 None => bail!("no session is saved yet: wrap a server, or read a capture with --save"),
             }

@@ -3,7 +3,7 @@
 use mcptap_core::internal::fuzz::{self, Observed};
 
 use crate::capture::Packet;
-use crate::source::reader::Reader;
+use crate::source::reader::CaptureFileReader;
 use crate::source::{Item, Source, pcap, pcapng};
 
 /// Any bytes through the whole pipeline: where they begin like a capture file they are read as one, otherwise they are a script of packets
@@ -17,7 +17,7 @@ pub fn fuzz_stack(data: &[u8]) {
         return fuzz::fuzz_stack(data);
     }
     let (mut packets, mut secrets) = (Vec::new(), Vec::new());
-    let mut reader = Reader::new("fuzz", data);
+    let mut reader = CaptureFileReader::new("fuzz", data);
     while let Ok(Some(item)) = reader.next() {
         match item {
             Item::Packet(Packet { time, link, original_length, data, .. }) => {

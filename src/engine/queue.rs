@@ -14,7 +14,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 
 use crate::capture::Dropped;
 use crate::source::batch::Batch;
-use crate::source::overflow::{Block, Overflow};
+use crate::source::overflow::{Overflow, SpilledBatch};
 use crate::source::patience::Patience;
 use crate::source::{Item, Source};
 
@@ -34,7 +34,7 @@ type Ended<S> = (S, Result<()>);
 enum Waiting {
     Memory(Batch),
     /// And the number of packets in it.
-    Disk(Block, u64),
+    Disk(SpilledBatch, u64),
     Dropped(Dropped),
 }
 
@@ -133,7 +133,7 @@ impl<S: Source + Send + 'static> Source for Queue<S> {
             }
             let waiting = self.batches.recv_timeout(self.patience.wait());
             if waiting.is_ok() {
-                self.patience.begin_again();
+                self.patience.reset();
             }
             match waiting {
                 Ok(Waiting::Dropped(dropped)) => return Ok(Some(Item::Dropped(dropped))),

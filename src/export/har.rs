@@ -21,7 +21,7 @@ use crate::decode::exchange::{Exchange, ExchangeNumber, Half};
 use crate::decode::{ConnectionId, Direction, Side, uri};
 use crate::event::{Connection, ConnectionKind};
 use crate::mcp::{Session, SessionNumber};
-use crate::store::{CaptureId, Key, Page, Reader, Scope};
+use crate::store::{CaptureId, Page, RowKey, Scope, StoreReader};
 
 use body::{Bodies, Content};
 use index::Index;
@@ -29,7 +29,7 @@ use index::Index;
 /// An archive that is being written.
 pub struct Har<'a> {
     out: &'a mut dyn Write,
-    reader: &'a Reader,
+    reader: &'a StoreReader,
     /// The capture that is being written.
     index: Option<Index>,
     /// Its connections of which exchanges without messages were written: sessions may share one.
@@ -52,7 +52,7 @@ impl<'a> Har<'a> {
     ///
     /// # Errors
     /// It cannot be written; so for all that follow.
-    pub fn new(reader: &'a Reader, out: &'a mut dyn Write) -> io::Result<Har<'a>> {
+    pub fn new(reader: &'a StoreReader, out: &'a mut dyn Write) -> io::Result<Har<'a>> {
         let version = env!("CARGO_PKG_VERSION");
         let creator = format!(r#"{{"name":"mcptap","version":"{version}"}}"#);
         write!(out, r#"{{"log":{{"version":"1.2","creator":{creator},"entries":["#)?;
@@ -117,7 +117,7 @@ impl<'a> Har<'a> {
         let mut spoken = Spoken { session, ..Spoken::default() };
         for (_, message, _) in carried {
             spoken.messages.push(message.0);
-            let key = Key::new(capture, message.0);
+            let key = RowKey::new(capture, message.0);
             let Some(row) = self.reader.message_rows(Scope::Capture(capture), Page::from(key, 1))?.pop() else {
                 continue;
             };

@@ -18,7 +18,7 @@ use crate::capture::Time;
 use crate::decode::exchange::Exchange;
 use crate::findings::{self, Severity};
 use crate::mcp::{Message, MessageNumber, Peers, Session, SessionNumber, facts};
-use crate::store::{FindingRow, Reader, Scope};
+use crate::store::{FindingRow, Scope, StoreReader};
 use crate::view::outcome::look;
 use crate::view::overview::{self, Line};
 use crate::view::paint::Tone;
@@ -47,7 +47,7 @@ const STYLE: &str = include_str!("html/style.css");
 /// A page that is being written.
 pub struct Html<'a> {
     out: &'a mut dyn Write,
-    reader: &'a Reader,
+    reader: &'a StoreReader,
     /// Only some messages are on it: others are not linked to.
     is_filtered: bool,
     start: Time,
@@ -59,7 +59,7 @@ impl<'a> Html<'a> {
     /// # Errors
     /// It cannot be written; so for all that follow.
     pub fn new(
-        reader: &'a Reader,
+        reader: &'a StoreReader,
         out: &'a mut dyn Write,
         sessions: &[Session],
         filter: Option<&str>,

@@ -20,7 +20,7 @@ use crate::http::listen;
 use crate::http::requests::Refusal;
 use crate::http::socket::Socket;
 use crate::source::now;
-use crate::source::tape::Track;
+use crate::source::tape::LossyTapeConnection;
 
 /// Bytes read at once.
 const PIECE: usize = 64 << 10;
@@ -50,7 +50,7 @@ pub(super) struct Relay<'p> {
     addresses: (SocketAddr, SocketAddr),
     server: Option<Socket>,
     talk: Conversation,
-    track: Option<Track>,
+    track: Option<LossyTapeConnection>,
     /// When what is being passed on was read.
     came: Time,
     /// Which side sends nothing more: client, server.

@@ -13,7 +13,7 @@ use super::fuzz::{self, Passed, fuzz_proxy, talk_with};
 use super::{Proxy, Record};
 use crate::decode::Direction::{self, ClientToServer, ServerToClient};
 use crate::http::connect::Options;
-use crate::source::tape::{Loss, tape};
+use crate::source::tape::{LostBytes, tape};
 use crate::support::pipes::patient;
 use crate::support::waits::joined;
 
@@ -268,7 +268,7 @@ fn a_server_that_is_no_http_is_for_the_client_to_judge() {
 /// What a client that sends this and no more, and keeps the connection, is told by a proxy without any patience.
 fn told(sent: &str) -> String {
     let (listener, (tape, _spool)) = (TcpListener::bind("127.0.0.1:0").unwrap(), tape());
-    let record = Record { tape, loss: Loss::default() };
+    let record = Record { tape, loss: LostBytes::default() };
     let mut proxy = Proxy::new("http://127.0.0.1:1/", &Options::default(), Vec::new(), record).unwrap();
     proxy.patience = Duration::from_millis(20);
     let mut client = patient(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
@@ -294,7 +294,7 @@ fn nobody_holds_a_connection_by_being_slow() {
 #[test]
 fn a_signal_ends_a_connection() {
     let (listener, (tape, _spool)) = (TcpListener::bind("127.0.0.1:0").unwrap(), tape());
-    let record = Record { tape, loss: Loss::default() };
+    let record = Record { tape, loss: LostBytes::default() };
     let proxy = Proxy::new("http://127.0.0.1:1/", &Options::default(), Vec::new(), record).unwrap();
     let mut client = patient(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
     let (stop, mut signal) = std::os::unix::net::UnixStream::pair().unwrap();

@@ -15,14 +15,15 @@ use crate::mcp::SessionNumber;
 use crate::pipeline::{Options, Pipeline};
 use crate::source::Source;
 use crate::store::{
-    self, CaptureId, CaptureInfo, CaptureKind, Page, Place, Reader, Scope, Selection, Stored, Summary, Writer,
+    self, CaptureId, CaptureInfo, CaptureKind, DatabaseFile, Page, Scope, Selection, StoreReader, StoredPackets,
+    Summary, Writer,
 };
 
 /// A recorder on a thread of its own.
 #[derive(Debug)]
 pub struct Capture {
     thread: JoinHandle<Result<Numbers>>,
-    place: Place,
+    place: DatabaseFile,
     id: CaptureId,
 }
 
@@ -33,12 +34,12 @@ impl Capture {
     /// The store cannot be written.
     pub fn start(
         source: impl Source + Send + 'static,
-        place: &Place,
+        place: &DatabaseFile,
         kind: CaptureKind,
         what: &str,
     ) -> Result<Capture> {
         let info = CaptureInfo { kind, source: what.to_owned(), process: std::process::id(), started: saver::now() };
-        let writer = Writer::create(place.clone(), &info, store::Options::default())?;
+        let writer = Writer::create(place.clone(), &info, store::WriteOptions::default())?;
         let id = writer.capture();
         let thread = thread::Builder::new().name("recorder".to_owned()).spawn(move || record(source, writer));
         Ok(Capture { thread: thread.context("cannot start a thread")?, place: place.clone(), id })
@@ -58,7 +59,7 @@ impl Capture {
 #[derive(Clone, Debug)]
 pub struct Recorded {
     numbers: Numbers,
-    place: Place,
+    place: DatabaseFile,
     id: CaptureId,
 }
 
@@ -80,19 +81,20 @@ impl Recorded {
     ///
     /// # Errors
     /// It cannot be read, or the other place not be written.
-    pub fn save(&self, place: &Place) -> Result<Option<SessionNumber>> {
-        let capture = Reader::open(self.place.clone())?.capture(self.id)?.context("the replay is no longer there")?;
-        let writer = Writer::create(place.clone(), &capture.info, store::Options::default())?;
+    pub fn save(&self, place: &DatabaseFile) -> Result<Option<SessionNumber>> {
+        let capture =
+            StoreReader::open(self.place.clone())?.capture(self.id)?.context("the replay is no longer there")?;
+        let writer = Writer::create(place.clone(), &capture.info, store::WriteOptions::default())?;
         let id = writer.capture();
         // What was decoded once is decoded again: the same packets give the same messages.
-        record(Stored::open(self.place.clone(), Selection::Capture(self.id))?, writer)?;
+        record(StoredPackets::open(self.place.clone(), Selection::Capture(self.id))?, writer)?;
         session_of(place, id)
     }
 }
 
 /// The session of a capture: the last one. A `server/discover` that was refused over HTTP is one of its own before it.
-fn session_of(place: &Place, id: CaptureId) -> Result<Option<SessionNumber>> {
-    let last = Reader::open(place.clone())?.message_rows(Scope::Capture(id), Page::last(1))?;
+fn session_of(place: &DatabaseFile, id: CaptureId) -> Result<Option<SessionNumber>> {
+    let last = StoreReader::open(place.clone())?.message_rows(Scope::Capture(id), Page::last(1))?;
     Ok(last.first().map(|row| row.session))
 }
 

@@ -9,7 +9,7 @@ use super::texts::Texts;
 use crate::compare::pairing::Side;
 use crate::mcp::Session;
 use crate::mcp::operations::Why;
-use crate::store::Reader;
+use crate::store::StoreReader;
 
 /// A session to be compared.
 pub struct Compared {
@@ -26,7 +26,7 @@ impl Compared {
     ///
     /// # Errors
     /// The database cannot be read.
-    pub fn read(reader: &Reader, session: Session, hashes: &RandomState) -> Result<Compared> {
+    pub fn read(reader: &StoreReader, session: Session, hashes: &RandomState) -> Result<Compared> {
         let copies = reader.linked(&session, Why::Redirect)?;
         let mut side = Side::new(hashes, copies.into_iter().map(|(_, redirected)| redirected).collect());
         for message in reader.whole_conversation(&session) {

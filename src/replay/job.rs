@@ -30,7 +30,7 @@ use super::target::Target;
 use super::translate::{Dialect, Translated};
 use crate::compare::{Answer, Label, Report, Rule, Rules};
 use crate::mcp::MessageNumber;
-use crate::store::Place;
+use crate::store::DatabaseFile;
 
 /// How far apart the two runs that are compared with each other are: many times are told in whole seconds.
 const APART: Duration = Duration::from_millis(1_100);
@@ -49,7 +49,7 @@ pub struct Job {
     /// What [`Job::calibrate`] found to vary by itself. It is part of `rules`, too.
     pub volatile: Vec<Rule>,
     /// Where what is said is saved.
-    pub place: Place,
+    pub place: DatabaseFile,
 }
 
 /// A replay and what came of it.
@@ -100,7 +100,7 @@ pub struct Planned {
 
 impl Job {
     /// All of a recording, as fast as it may go, compared without exceptions.
-    pub fn new(script: Script, target: Target, place: Place) -> Job {
+    pub fn new(script: Script, target: Target, place: DatabaseFile) -> Job {
         let (settings, rules, volatile) = (Settings::default(), Rules::default(), Vec::new());
         Job { script, target, settings, rules, volatile, place }
     }
@@ -166,7 +166,7 @@ impl Job {
     /// As for [`Target::replay`].
     pub fn calibrate(&mut self, follower: &mut Follower<'_>) -> Result<()> {
         // What is only measured is not kept among the sessions.
-        let place = Place::temporary()?;
+        let place = DatabaseFile::temporary()?;
         let (first, capture) = self.target.replay(&self.script, &self.settings, &place, follower)?;
         capture.finish()?;
         // From the end of the one to the start of the other: a server that starts slowly the first time would bring them together.
@@ -189,7 +189,7 @@ impl Job {
     }
 
     /// The same, recorded in another place.
-    pub(super) fn run_in(&self, place: &Place, follower: &mut Follower<'_>) -> Result<Replayed> {
+    pub(super) fn run_in(&self, place: &DatabaseFile, follower: &mut Follower<'_>) -> Result<Replayed> {
         let (taken, capture) = self.target.replay(&self.script, &self.settings, place, follower)?;
         // The recorder may be behind: it catches up meanwhile.
         let pairs = judge::pairs(&self.script, &taken, &self.rules);
@@ -271,7 +271,7 @@ mod tests {
             <- {"id":4,"result":{}}
             "#,
         );
-        Job::new(script, Target::Command(Server::default()), Place::file("unused"))
+        Job::new(script, Target::Command(Server::default()), DatabaseFile::file("unused"))
     }
 
     #[test]

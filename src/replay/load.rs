@@ -16,7 +16,7 @@ use super::run::{Fate, Taken};
 use super::script::Script;
 use crate::compare::{Outcome, Report};
 use crate::mcp::SessionNumber;
-use crate::store::Place;
+use crate::store::DatabaseFile;
 
 /// How many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,7 +136,7 @@ pub fn run(job: &Job, load: Load) -> Result<Outcomes> {
     let outcomes = Mutex::new((Outcomes::default(), None));
     let started = AtomicU64::new(0);
     let replay = || {
-        let place = if is_single { job.place.clone() } else { Place::temporary()? };
+        let place = if is_single { job.place.clone() } else { DatabaseFile::temporary()? };
         job.run_in(&place, &mut Follower::nobody())
     };
     let add = |outcomes: &mut Outcomes, Replayed { taken, recorded, report }: Replayed| {

@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 
 use crate::decode::exchange::Exchange;
 use crate::mcp::{Message, Session};
-use crate::store::{Reader, Scope};
+use crate::store::{Scope, StoreReader};
 use crate::view::units;
 
 /// Bytes of messages that one recording may have. All of them are held at once, since any may be the next to be asked for; sessions of a thousand
@@ -28,7 +28,7 @@ impl Recording {
     ///
     /// # Errors
     /// The database cannot be read, or the session is larger than can be held.
-    pub fn load(reader: &Reader, session: Session) -> Result<Recording> {
+    pub fn load(reader: &StoreReader, session: Session) -> Result<Recording> {
         // Grown by doubling, half of it would be empty. What the session says of itself is not believed without bounds.
         let count = usize::try_from(session.messages).unwrap_or(usize::MAX).min(MESSAGES);
         let mut messages: Vec<Message> = Vec::with_capacity(count);
@@ -51,7 +51,7 @@ impl Recording {
 ///
 /// # Errors
 /// The database cannot be read.
-pub fn masked_headers(reader: &Reader, session: &Session) -> Result<Vec<String>> {
+pub fn masked_headers(reader: &StoreReader, session: &Session) -> Result<Vec<String>> {
     let mut names: Vec<String> = Vec::new();
     for exchange in reader.all_exchanges(session.number) {
         for name in masked(&exchange?) {

@@ -19,7 +19,7 @@ use crate::decode::Direction;
 use crate::mcp::Session;
 use crate::mcp::facts::part;
 use crate::mcp::operations::Why;
-use crate::store::{Place, Reader};
+use crate::store::{DatabaseFile, StoreReader};
 
 /// A recording, read for replay: what is said, and where; not the texts, which stay where they are ([`Texts`]).
 #[derive(Clone, Debug)]
@@ -27,7 +27,7 @@ pub struct Script {
     /// The session.
     pub session: Session,
     /// Where it is stored.
-    place: Place,
+    place: DatabaseFile,
     early: Arc<Early>,
     /// What the client says.
     pub plan: Plan,
@@ -48,7 +48,7 @@ impl Script {
     ///
     /// # Errors
     /// The database cannot be read.
-    pub fn read(reader: &Reader, session: Session) -> Result<Script> {
+    pub fn read(reader: &StoreReader, session: Session) -> Result<Script> {
         let copies = reader.linked(&session, Why::Redirect)?.into_iter().collect();
         let (mut planner, mut search) = (Planner::new(copies), Search::default());
         let (mut effects, mut client, mut early) = (Effects::default(), None, Early::default());

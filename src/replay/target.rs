@@ -18,7 +18,7 @@ use crate::mcp::{Peers, Session};
 use crate::source::stdio::Server;
 #[cfg(feature = "http")]
 use crate::source::tape;
-use crate::store::{CaptureKind, Page, Place, Reader};
+use crate::store::{CaptureKind, DatabaseFile, Page, StoreReader};
 use crate::view::command_line;
 
 /// A server.
@@ -82,7 +82,7 @@ impl Target {
     ///
     /// # Errors
     /// The database cannot be read.
-    pub fn recorded(reader: &Reader, session: &Session) -> Result<Option<String>> {
+    pub fn recorded(reader: &StoreReader, session: &Session) -> Result<Option<String>> {
         match &session.peers {
             Peers::Process { command, .. } => {
                 let is_known = !command.is_empty() && !command.iter().any(|word| word.contains('*'));
@@ -113,7 +113,7 @@ impl Target {
         &self,
         script: &Script,
         settings: &Settings,
-        place: &Place,
+        place: &DatabaseFile,
         follower: &mut Follower<'_>,
     ) -> Result<(Taken, Capture)> {
         let texts = &mut script.texts()?;
@@ -128,12 +128,12 @@ impl Target {
                 // Servers of 2024-11-05 have their stream at /sse, by the custom of the SDKs.
                 let sse_first = url.split(['?', '#']).next().is_some_and(|path| path.ends_with("/sse"));
                 let first = mode.unwrap_or(if sse_first { Mode::Sse } else { Mode::Streamable });
-                let (tape, spool) = tape::tape();
+                let (tape, tape_source) = tape::tape();
                 // What comes to nothing because the server speaks the other transport is not recorded.
                 let is_attempt = mode.is_none() && first == Mode::Streamable;
                 let attempt = if is_attempt { tape.attempt() } else { tape.clone() };
                 let transport = Http::open(url, first, options, attempt.clone())?;
-                let capture = Capture::start(spool, place, CaptureKind::Replay, &self.name())?;
+                let capture = Capture::start(tape_source, place, CaptureKind::Replay, &self.name())?;
                 let mut taken = run::run(script, texts, settings, Box::new(transport), follower);
                 // "If it fails with an HTTP 4xx status code …: Issue a GET request to the server URL, expecting that this will open an SSE stream
                 // and return an endpoint event as the first event" (2025-03-26 basic/transports, "Backwards Compatibility")

@@ -8,7 +8,7 @@ use crate::compare::Answer;
 use crate::decode::Direction;
 use crate::mcp::facts::part;
 use crate::mcp::{Message, MessageNumber, Session};
-use crate::store::{Page, Place, Reader};
+use crate::store::{DatabaseFile, Page, StoreReader};
 
 /// Messages, and bytes of them, that are kept from the first reading.
 const EARLY: (usize, usize) = (2_048, 1 << 20);
@@ -37,7 +37,7 @@ impl Early {
 
 /// Reads messages by their numbers, those of each side a page at a time.
 pub struct Texts {
-    reader: Reader,
+    reader: StoreReader,
     session: Session,
     /// The first ones of the client: they were read before.
     early: Arc<Early>,
@@ -50,8 +50,8 @@ impl Texts {
     ///
     /// # Errors
     /// The database cannot be opened.
-    pub fn open(place: &Place, session: &Session, early: Arc<Early>) -> Result<Texts> {
-        let (reader, session) = (Reader::open(place.clone())?, session.clone());
+    pub fn open(place: &DatabaseFile, session: &Session, early: Arc<Early>) -> Result<Texts> {
+        let (reader, session) = (StoreReader::open(place.clone())?, session.clone());
         Ok(Texts { reader, session, early, pages: Default::default() })
     }
 

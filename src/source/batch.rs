@@ -156,16 +156,16 @@ mod tests {
 
     use super::*;
 
-    type Fields = (u64, i64, u16, u32, u32, Vec<u8>);
+    type ArbitraryPacket = (u64, i64, u16, u32, u32, Vec<u8>);
 
-    fn packet((number, time, link, interface, original_length, data): &Fields) -> Packet<'_> {
+    fn packet((number, time, link, interface, original_length, data): &ArbitraryPacket) -> Packet<'_> {
         let (number, time, link) = (PacketNumber(*number), Time(*time), LinkType(*link));
         Packet { number, time, link, interface: *interface, original_length: *original_length, data }
     }
 
     proptest! {
         #[test]
-        fn packets_come_back_as_they_were_from_memory_and_from_a_block(packets: Vec<Fields>, cut: prop::sample::Index) {
+        fn packets_come_back_as_they_were_from_memory_and_from_a_block(packets: Vec<ArbitraryPacket>, cut: prop::sample::Index) {
             let mut batch = Batch::default();
             packets.iter().for_each(|fields| batch.push(&packet(fields)));
             let mut block = batch.bytes().to_vec();

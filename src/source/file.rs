@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{anyhow, bail};
 
 use super::input::{Input, is_standard_input};
-use super::reader::{Found, Reader};
+use super::reader::{CaptureFileReader, LocatedItem};
 use super::{Item, Source};
 use crate::capture::Time;
 
@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(20);
 pub struct Files {
     /// Not begun yet.
     waiting: VecDeque<PathBuf>,
-    current: Option<Reader<Input>>,
+    current: Option<CaptureFileReader<Input>>,
     follow: bool,
     /// The end of a growing file was found: wait before looking again.
     idle: bool,
@@ -105,7 +105,7 @@ impl Source for Files {
             match found {
                 Some(found) => {
                     // A pipe has waited already.
-                    self.idle = self.follow && matches!(found, Found::Idle);
+                    self.idle = self.follow && matches!(found, LocatedItem::Idle);
                     return Ok(self.current.as_ref().map(|reader| reader.item(found)));
                 }
                 None if self.turn()? => {}
@@ -132,11 +132,11 @@ fn regular_length(path: &Path) -> anyhow::Result<Option<u64>> {
     Ok(about.is_file().then_some(about.len()))
 }
 
-fn open(path: &Path, follow: bool) -> anyhow::Result<Reader<Input>> {
+fn open(path: &Path, follow: bool) -> anyhow::Result<CaptureFileReader<Input>> {
     let name = if is_standard_input(path) { "standard input".into() } else { path.display().to_string() };
     let input = Input::open(path).map_err(|error| cannot_open(path, &error))?;
     let follow = follow && input.is_plain();
-    Ok(Reader::new(name, input).follow(follow))
+    Ok(CaptureFileReader::new(name, input).follow(follow))
 }
 
 fn cannot_open(path: &Path, error: &std::io::Error) -> anyhow::Error {
@@ -147,7 +147,7 @@ fn cannot_open(path: &Path, error: &std::io::Error) -> anyhow::Error {
 fn first_time(path: &Path) -> anyhow::Result<Option<Time>> {
     let mut reader = open(path, false)?;
     while let Some(found) = reader.advance()? {
-        if let Found::Packet(packet) = found {
+        if let LocatedItem::Packet(packet) = found {
             return Ok(Some(packet.time));
         }
     }

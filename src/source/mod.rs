@@ -16,6 +16,7 @@
 //! ```
 
 pub mod batch;
+pub mod element;
 pub mod file;
 mod input;
 pub mod keylog;
@@ -28,7 +29,6 @@ pub mod pcapng;
 pub mod reader;
 pub mod stdio;
 pub mod tape;
-pub mod unit;
 mod window;
 
 #[cfg(test)]
@@ -63,7 +63,7 @@ pub fn now() -> Time {
 
 /// Lowers the priority of this thread, and of those that it starts from now on, below that of those whose traffic it records: where it competes for a processor it gets about a
 /// tenth of their share.
-pub fn give_way() {
+pub fn lower_priority() {
     // On Linux niceness belongs to the thread. Without it recording works as well.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::nice(10);

@@ -1,6 +1,6 @@
 //! Where packets wait that memory has no room for, while whoever decodes them is behind: files without a name.
 //!
-//! Each batch that is written leaves a [`Block`], and whoever has that can read it back once. A file is closed, and its space given back, when all its
+//! Each batch that is written leaves a [`SpilledBatch`], and whoever has that can read it back once. A file is closed, and its space given back, when all its
 //! blocks are read. Together they never take more than half of what the disk has free: what waits there has to be saved on it too.
 //!
 //! Packets of a network are sealed there (AES-128-GCM, NIST SP 800-38D) with keys that exist in this process's memory only, for secrets in
@@ -57,7 +57,7 @@ struct Segment {
 
 /// A batch that waits on the disk.
 #[derive(Debug)]
-pub struct Block {
+pub struct SpilledBatch {
     segment: Arc<Segment>,
     start: u64,
     length: u32,
@@ -73,7 +73,7 @@ impl Overflow {
     ///
     /// # Errors
     /// There is no room for it, or no file can be made. Later there may be.
-    pub fn write(&mut self, batch: &Batch) -> io::Result<Block> {
+    pub fn write(&mut self, batch: &Batch) -> io::Result<SpilledBatch> {
         self.bytes.clear();
         if self.sealed {
             self.bytes.extend_from_slice(batch.bytes());
@@ -107,7 +107,7 @@ impl Overflow {
         segment.used.fetch_add(length.into(), Ordering::Relaxed);
         self.used.fetch_add(length.into(), Ordering::Relaxed);
         self.segment = Some((Arc::clone(&segment), Written { end, reserved, most }));
-        Ok(Block { segment, start, length })
+        Ok(SpilledBatch { segment, start, length })
     }
 
     /// Gives back the space of what was read, for the time in which nothing waits.
@@ -130,7 +130,7 @@ impl Drop for Segment {
     }
 }
 
-impl Block {
+impl SpilledBatch {
     /// Reads the batch back, into the memory of one that is used up.
     ///
     /// # Errors
@@ -140,7 +140,7 @@ impl Block {
     }
 
     fn read_into(self, mut bytes: Vec<u8>) -> anyhow::Result<Batch> {
-        let Block { segment, start, length } = self;
+        let SpilledBatch { segment, start, length } = self;
         bytes.resize(length as usize, 0);
         segment.file.read_exact_at(&mut bytes, start)?;
         let changed = || anyhow!("they were changed there");
@@ -194,7 +194,7 @@ mod tests {
         batch
     }
 
-    fn number(block: Block) -> u64 {
+    fn number(block: SpilledBatch) -> u64 {
         let batch = block.read(Batch::default()).expect("it can be read");
         batch.get(0).expect("one packet").number.0
     }

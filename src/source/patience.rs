@@ -26,7 +26,7 @@ impl Patience {
     }
 
     /// Something came: more of it may be near.
-    pub fn begin_again(&mut self) {
+    pub fn reset(&mut self) {
         *self = Patience::default();
     }
 }
@@ -41,7 +41,7 @@ mod tests {
         for _ in 0..2 {
             let waits: Vec<_> = (0..8).map(|_| patience.wait().as_millis()).collect();
             assert_eq!(waits, [20, 40, 80, 160, 320, 640, 1_000, 1_000]);
-            patience.begin_again();
+            patience.reset();
         }
     }
 }

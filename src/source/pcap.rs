@@ -13,7 +13,7 @@ use nom::number::Endianness;
 use nom::number::streaming::{be_u32, u16, u32};
 use nom::{IResult, Parser};
 
-use super::unit::{Captured, Content, MAX_UNIT, Step, cut_short};
+use super::element::{FileElement, MAX_ELEMENT, NextElement, PacketElement, cut_short};
 use crate::capture::{LinkType, Time};
 
 const HEADER: usize = 24;
@@ -94,28 +94,34 @@ pub struct Decoder {
 
 impl Decoder {
     /// Looks at the bytes behind the last unit.
-    pub fn step(&mut self, bytes: &[u8]) -> Step {
+    pub fn next_element(&mut self, bytes: &[u8]) -> NextElement {
         let Some(Header { magic, link }) = self.header else {
             return match header(bytes) {
-                Ok((_, None)) => Step::End("no pcap header".into()),
+                Ok((_, None)) => NextElement::Unreadable("no pcap header".into()),
                 Ok((_, header)) => {
                     self.header = header;
-                    Step::Unit(HEADER, Content::Other)
+                    NextElement::Found(HEADER, FileElement::Other)
                 }
-                Err(_) => Step::Need(HEADER),
+                Err(_) => NextElement::Need(HEADER),
             };
         };
         let head = RECORD + magic.more;
-        let Ok((rest, record)) = record(magic)(bytes) else { return Step::Need(head) };
+        let Ok((rest, record)) = record(magic)(bytes) else { return NextElement::Need(head) };
         let length = head.saturating_add(record.captured as usize);
-        if length > MAX_UNIT {
+        if length > MAX_ELEMENT {
             // Records carry no mark by which the next could be found.
-            return Step::End(format!("the record claims {} captured bytes, which no packet has", record.captured));
+            return NextElement::Unreadable(format!(
+                "the record claims {} captured bytes, which no packet has",
+                record.captured
+            ));
         }
         if rest.len() < length - head {
-            return Step::Need(length);
+            return NextElement::Need(length);
         }
-        Step::Unit(length, Content::Packet(Captured::new(record.time, link, 0, record.original, head..length)))
+        NextElement::Found(
+            length,
+            FileElement::Packet(PacketElement::new(record.time, link, 0, record.original, head..length)),
+        )
     }
 
     /// Interfaces described so far.

@@ -64,7 +64,7 @@ use self::lane::Lane;
 use self::signals::Signals;
 use self::wait::Waiter;
 
-use super::give_way;
+use super::lower_priority;
 use crate::capture::pipe::{Exit, Pipe};
 
 pub use self::process::{Pipes, Server, StartError, exit, exit_code};
@@ -102,7 +102,7 @@ fn take_standard_streams() -> io::Result<Pipes> {
 
 /// How it went.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct WrapReport {
     /// How the server ended.
     pub exit: Exit,
     /// What was not recorded and why, in one line without its end; `None` when everything was.
@@ -129,7 +129,7 @@ where
     // The host may have closed its end of stderr long ago: then there is nobody to tell.
     let say = |line: &str| stderr.map(|stderr| writeln!(File::from(stderr), "mcptap: {line}")).map(drop).unwrap_or(());
     match run(server, host, folder, record) {
-        Ok(Outcome { exit, unrecorded }) => {
+        Ok(WrapReport { exit, unrecorded }) => {
             unrecorded.as_deref().map(say);
             exit_code(exit)
         }
@@ -148,8 +148,8 @@ where
 ///
 /// # Errors
 ///
-/// Only when the server could not be started: nothing of what happens to the recording is an error here, see [`Outcome::unrecorded`].
-pub fn run<R>(server: &Server, host: Pipes, folder: &Path, record: R) -> Result<Outcome, StartError>
+/// Only when the server could not be started: nothing of what happens to the recording is an error here, see [`WrapReport::unrecorded`].
+pub fn run<R>(server: &Server, host: Pipes, folder: &Path, record: R) -> Result<WrapReport, StartError>
 where
     R: FnOnce(Observations) -> anyhow::Result<()> + Send + 'static,
 {
@@ -169,7 +169,7 @@ where
     let exit = process::exit(status);
     tap.exit(exit);
     let unrecorded = finish_recorder(&recorder, &mut signals, &mut tap);
-    Ok(Outcome { exit, unrecorded })
+    Ok(WrapReport { exit, unrecorded })
 }
 
 /// The loop: moves bytes and signals until the server has ended and everything it said is delivered.
@@ -180,7 +180,7 @@ fn forward(child: &mut Child, mut lanes: [Lane; 3], signals: &mut Signals, tap: 
     loop {
         if signalled && ended.is_none() {
             // Signals go first: before `try_wait` has reaped the server its process id is its own.
-            signals.arrived().into_iter().for_each(|signal| signals::pass_on(signal, child));
+            signals.to_pass_on().into_iter().for_each(|signal| signals::pass_on(signal, child));
             ended = child.try_wait()?;
             if ended.is_some() {
                 let [stdin, stdout, stderr] = &mut lanes;
@@ -188,7 +188,7 @@ fn forward(child: &mut Child, mut lanes: [Lane; 3], signals: &mut Signals, tap: 
                 stdout.finish(tap);
                 stderr.finish(tap);
             }
-        } else if signalled && signals.want_us_gone() {
+        } else if signalled && signals.end_requested() {
             // Only a host that does not read what the server left keeps us, and now it wants us gone.
             lanes.iter_mut().for_each(Lane::close);
         }
@@ -208,29 +208,33 @@ fn forward(child: &mut Child, mut lanes: [Lane; 3], signals: &mut Signals, tap: 
         for (lane, _) in lanes.iter_mut().zip(ready).filter(|(_, ready)| *ready) {
             lane.step(tap);
         }
-        tap.nudge();
+        tap.wake_sleepers();
         signalled = signal;
     }
 }
 
-type Recorded = thread::Result<anyhow::Result<()>>;
+type RecorderResult = thread::Result<anyhow::Result<()>>;
 
 /// Starts the recorder's thread; its result comes through the channel.
-fn start_recorder<R>(observations: Observations, record: R) -> io::Result<Receiver<Recorded>>
+fn start_recorder<R>(observations: Observations, record: R) -> io::Result<Receiver<RecorderResult>>
 where
     R: FnOnce(Observations) -> anyhow::Result<()> + Send + 'static,
 {
     let (done, result) = bounded(1);
     thread::Builder::new().name("recorder".into()).spawn(move || {
-        give_way();
-        observations.hold_off(HEAD_START);
+        lower_priority();
+        observations.sleep_until_over(HEAD_START);
         let _ = done.send(catch_unwind(AssertUnwindSafe(|| record(observations))));
     })?;
     Ok(result)
 }
 
 /// Waits for the recorder, within bounds, and says what was not recorded.
-fn finish_recorder(recorder: &io::Result<Receiver<Recorded>>, signals: &mut Signals, tap: &mut Tap) -> Option<String> {
+fn finish_recorder(
+    recorder: &io::Result<Receiver<RecorderResult>>,
+    signals: &mut Signals,
+    tap: &mut Tap,
+) -> Option<String> {
     let why = match recorder.as_ref().map(|result| wait_for(result, signals, tap)) {
         Ok(Ok(Ok(Ok(())))) if tap.unrecorded() == 0 => return None,
         Ok(Ok(Ok(Ok(())))) => "it did not keep up".to_string(),
@@ -244,9 +248,13 @@ fn finish_recorder(recorder: &io::Result<Receiver<Recorded>>, signals: &mut Sign
 }
 
 /// The recorder's result. Once our patience is at an end, or that of our host, the recorder must do without the rest.
-fn wait_for(result: &Receiver<Recorded>, signals: &mut Signals, tap: &mut Tap) -> Result<Recorded, RecvTimeoutError> {
+fn wait_for(
+    result: &Receiver<RecorderResult>,
+    signals: &mut Signals,
+    tap: &mut Tap,
+) -> Result<RecorderResult, RecvTimeoutError> {
     let (mut left, mut moved) = (tap.unrecorded(), Instant::now());
-    while moved.elapsed() < RECORDER_GRACE && !signals.press() {
+    while moved.elapsed() < RECORDER_GRACE && !signals.must_end_recording() {
         match result.recv_timeout(LOOK) {
             Err(RecvTimeoutError::Timeout) if tap.unrecorded() < left => {
                 (left, moved) = (tap.unrecorded(), Instant::now())
@@ -255,7 +263,7 @@ fn wait_for(result: &Receiver<Recorded>, signals: &mut Signals, tap: &mut Tap) -
             result => return result,
         }
     }
-    tap.cut();
+    tap.discard_rest();
     result.recv_timeout(RECORDER_END)
 }
 

@@ -1,15 +1,15 @@
 //! What this program itself sends and receives over sockets, as the packets that a capture of it would show.
 //!
 //! A replay and a proxy speak HTTP, often inside TLS, whose keys a capture would not have. So the bytes are noted where they leave for TLS and where they
-//! come from it, each piece at its time, between the real addresses; out of them a [`Spool`] makes a TCP connection: handshake, segments,
+//! come from it, each piece at its time, between the real addresses; out of them a [`TapeSource`] makes a TCP connection: handshake, segments,
 //! end. Everything above the segments is what was sent. Everything below (sequence numbers, segment sizes, acknowledgements, the absence of
 //! TLS) is made up, and no view of it tells anything of the network.
 //!
-//! Whoever notes something on a [`Tape`] waits where the recorder is behind: a replay takes longer. Traffic of others must not wait: it is noted on a [`Track`].
+//! Whoever notes something on a [`Tape`] waits where the recorder is behind: a replay takes longer. Traffic of others must not wait: it is noted on a [`LossyTapeConnection`].
 
 mod track;
 
-pub use track::{Loss, Track};
+pub use track::{LossyTapeConnection, LostBytes};
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -47,14 +47,14 @@ const FIN: u8 = 0x01;
 pub struct TapeConnection(u32);
 
 #[derive(Debug)]
-struct Note {
+struct TapeEntry {
     connection: TapeConnection,
     time: Time,
-    what: What,
+    event: TapeEvent,
 }
 
 #[derive(Debug)]
-enum What {
+enum TapeEvent {
     Open {
         client: SocketAddr,
         server: SocketAddr,
@@ -69,17 +69,17 @@ enum What {
 /// Where bytes are noted. Clones write on the same tape; it ends when the last is dropped.
 #[derive(Clone, Debug)]
 pub struct Tape {
-    notes: Sender<Note>,
+    notes: Sender<TapeEntry>,
     connections: Arc<AtomicU32>,
     /// What is noted of an attempt, until it is known to be one that counts.
-    attempt: Arc<Mutex<Option<Vec<Note>>>>,
+    attempt: Arc<Mutex<Option<Vec<TapeEntry>>>>,
 }
 
 /// A tape, and the source that reads it.
-pub fn tape() -> (Tape, Spool) {
+pub fn tape() -> (Tape, TapeSource) {
     let (notes, waiting) = bounded(WAITING);
     let tape = Tape { notes, connections: Arc::default(), attempt: Arc::default() };
-    let spool = Spool {
+    let tape_source = TapeSource {
         waiting,
         flows: HashMap::new(),
         packets: VecDeque::new(),
@@ -88,7 +88,7 @@ pub fn tape() -> (Tape, Spool) {
         rest: Rest::Gathers,
         patience: Patience::default(),
     };
-    (tape, spool)
+    (tape, tape_source)
 }
 
 impl Tape {
@@ -108,7 +108,7 @@ impl Tape {
     /// A connection was made, from `client` to `server`.
     pub fn open(&self, client: SocketAddr, server: SocketAddr) -> TapeConnection {
         let connection = self.begin();
-        self.note(connection, What::Open { client, server });
+        self.note(connection, TapeEvent::Open { client, server });
         connection
     }
 
@@ -119,24 +119,24 @@ impl Tape {
     /// The client sent this.
     pub fn sent(&self, connection: TapeConnection, bytes: &[u8]) {
         if !bytes.is_empty() {
-            self.note(connection, What::Sent(bytes.to_vec()));
+            self.note(connection, TapeEvent::Sent(bytes.to_vec()));
         }
     }
 
     /// The client received this.
     pub fn received(&self, connection: TapeConnection, bytes: &[u8]) {
         if !bytes.is_empty() {
-            self.note(connection, What::Received(bytes.to_vec()));
+            self.note(connection, TapeEvent::Received(bytes.to_vec()));
         }
     }
 
     /// The connection is over.
     pub fn close(&self, connection: TapeConnection) {
-        self.note(connection, What::Close);
+        self.note(connection, TapeEvent::Close);
     }
 
-    fn note(&self, connection: TapeConnection, what: What) {
-        let note = Note { connection, time: now(), what };
+    fn note(&self, connection: TapeConnection, event: TapeEvent) {
+        let note = TapeEntry { connection, time: now(), event };
         let mut attempt = self.lock();
         match &mut *attempt {
             Some(held) => held.push(note),
@@ -147,21 +147,21 @@ impl Tape {
         }
     }
 
-    fn send(&self, note: Note) {
+    fn send(&self, note: TapeEntry) {
         // Without a recorder nothing is recorded, and that is said by whoever runs it.
         let _ = self.notes.send(note);
     }
 
     /// No code that can panic runs under the lock.
-    fn lock(&self) -> MutexGuard<'_, Option<Vec<Note>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Vec<TapeEntry>>> {
         self.attempt.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A tape as a [`Source`] of packets of link type [`LinkType::IPV4`] or [`LinkType::IPV6`].
 #[derive(Debug)]
-pub struct Spool {
-    waiting: Receiver<Note>,
+pub struct TapeSource {
+    waiting: Receiver<TapeEntry>,
     flows: HashMap<TapeConnection, Flow>,
     packets: VecDeque<(Time, LinkType, Vec<u8>)>,
     current: Vec<u8>,
@@ -187,15 +187,15 @@ struct Flow {
     next: [u32; 2],
 }
 
-impl Spool {
+impl TapeSource {
     /// The same for a reader that hands on what it has whenever nothing more is there: it is told so at once.
-    pub fn prompt(self) -> Spool {
-        Spool { rest: Rest::Says(true), ..self }
+    pub fn prompt(self) -> TapeSource {
+        TapeSource { rest: Rest::Says(true), ..self }
     }
 
-    fn take(&mut self, note: Note) {
-        let Note { connection, time, what } = note;
-        if let What::Open { client, server } = what {
+    fn take(&mut self, note: TapeEntry) {
+        let TapeEntry { connection, time, event } = note;
+        if let TapeEvent::Open { client, server } = event {
             // A mapped address (`::ffff:127.0.0.1`) is written as what it stands for.
             let ends = [client, server].map(|end| SocketAddr::new(end.ip().to_canonical(), end.port()));
             self.flows.insert(connection, Flow { ends, next: [0, 0] });
@@ -205,21 +205,21 @@ impl Spool {
             let (link, packet) = flow.segment(sender, flags, bytes);
             self.packets.push_back((time, link, packet));
         };
-        match what {
-            What::Open { .. } => {
+        match event {
+            TapeEvent::Open { .. } => {
                 send(0, SYN, b"");
                 send(1, SYN | ACK, b"");
                 send(0, ACK, b"");
             }
-            What::Sent(bytes) => bytes.chunks(SEGMENT).for_each(|chunk| send(0, PSH | ACK, chunk)),
-            What::Received(bytes) => bytes.chunks(SEGMENT).for_each(|chunk| send(1, PSH | ACK, chunk)),
+            TapeEvent::Sent(bytes) => bytes.chunks(SEGMENT).for_each(|chunk| send(0, PSH | ACK, chunk)),
+            TapeEvent::Received(bytes) => bytes.chunks(SEGMENT).for_each(|chunk| send(1, PSH | ACK, chunk)),
             // The numbers go on behind them, as in a capture that lost packets.
-            What::Lost(bytes) => {
+            TapeEvent::Lost(bytes) => {
                 for (next, lost) in flow.next.iter_mut().zip(bytes) {
                     *next = next.wrapping_add(lost as u32);
                 }
             }
-            What::Close => {
+            TapeEvent::Close => {
                 send(0, FIN | ACK, b"");
                 send(1, FIN | ACK, b"");
                 send(0, ACK, b"");
@@ -314,7 +314,7 @@ fn checksum(start: u32, bytes: &[u8]) -> u16 {
     !(total as u16)
 }
 
-impl Source for Spool {
+impl Source for TapeSource {
     fn next(&mut self) -> anyhow::Result<Option<Item<'_>>> {
         while self.packets.is_empty() {
             if self.waiting.is_empty() {
@@ -327,7 +327,7 @@ impl Source for Spool {
             }
             match self.waiting.recv_timeout(self.patience.wait()) {
                 Ok(note) => {
-                    self.patience.begin_again();
+                    self.patience.reset();
                     if let Rest::Says(said) = &mut self.rest {
                         *said = false;
                     }
@@ -357,7 +357,7 @@ mod tests {
 
     /// What one side said, put together again from the packets, whose checksums must hold.
     fn said(server: SocketAddr, pieces: &[(bool, &[u8])]) -> [Vec<u8>; 2] {
-        let (tape, mut spool) = tape();
+        let (tape, mut tape_source) = tape();
         let client = SocketAddr::new(server.ip(), 50_000);
         let connection = tape.open(client, server);
         for (sent, bytes) in pieces {
@@ -367,7 +367,7 @@ mod tests {
         drop(tape);
         let mut said = [Vec::new(), Vec::new()];
         let mut next = [0u32; 2];
-        while let Some(item) = spool.next().unwrap() {
+        while let Some(item) = tape_source.next().unwrap() {
             let Item::Packet(packet) = item else { continue };
             let head = if packet.link == LinkType::IPV4 { 20 } else { 40 };
             if head == 20 {
@@ -401,7 +401,7 @@ mod tests {
 
     #[test]
     fn an_attempt_counts_once_it_is_kept() {
-        let (tape, mut spool) = tape();
+        let (tape, mut tape_source) = tape();
         let address = "127.0.0.1:80".parse().unwrap();
         for text in [&b"lost"[..], b"kept"] {
             let attempt = tape.attempt();
@@ -414,7 +414,7 @@ mod tests {
         }
         drop(tape);
         let mut said = Vec::new();
-        while let Some(item) = spool.next().unwrap() {
+        while let Some(item) = tape_source.next().unwrap() {
             if let Item::Packet(packet) = item {
                 said.extend_from_slice(&packet.data[40..]);
             }

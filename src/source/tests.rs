@@ -8,8 +8,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::file::Files;
-use super::reader::{Reader, fuzz_capture_file};
-use super::samples::{Bytes, Seen, drain, seen};
+use super::reader::{CaptureFileReader, fuzz_capture_file};
+use super::samples::{Bytes, OwnedItem, drain, seen};
 
 /// A file of one of the formats, with a few packets, and how many packets it holds.
 fn files() -> impl Strategy<Value = Vec<u8>> {
@@ -40,7 +40,7 @@ proptest! {
 
     #[test]
     fn a_sound_file_has_no_damage(file in files()) {
-        prop_assert!(!seen(&file).iter().any(Seen::is_damage));
+        prop_assert!(!seen(&file).iter().any(OwnedItem::is_damage));
     }
 
     #[test]
@@ -48,7 +48,7 @@ proptest! {
         let whole = seen(&file);
         let cut = 4 + cut.index(file.len() - 3);
         let mut items = seen(&file[..cut]);
-        if let Some(Seen::Damage { offset, .. }) = items.last() {
+        if let Some(OwnedItem::Damage { offset, .. }) = items.last() {
             prop_assert!((*offset as usize) < cut);
             items.pop();
         }
@@ -92,12 +92,12 @@ proptest! {
         }
 
         let growing = Growing { file: &file, at: 0, end: 0, steps: steps.into_iter() };
-        let mut reader = Reader::new("growing", growing).follow(true);
+        let mut reader = CaptureFileReader::new("growing", growing).follow(true);
         let mut items = Vec::new();
         let mut idle = 0;
         while idle < 25 {
-            match super::Source::next(&mut reader).unwrap().map(Seen::from) {
-                Some(Seen::Idle) => idle += 1,
+            match super::Source::next(&mut reader).unwrap().map(OwnedItem::from) {
+                Some(OwnedItem::Idle) => idle += 1,
                 Some(item) => items.push(item),
                 None => panic!("a growing file has no end"),
             }
@@ -112,8 +112,8 @@ fn a_claim_allocates_nothing() {
     let claims = Bytes::new(Endianness::Little).section().u32(6).u32(60 << 20).raw(b"few bytes");
     let record = Bytes::new(Endianness::Little).pcap_header(0xa1b2_c3d4, 1).u32(0).u32(0).u32(60 << 20).u32(0);
     for file in [claims.bytes, record.bytes] {
-        let mut reader = Reader::new("claims", &file[..]);
-        assert!(drain(&mut reader).unwrap().iter().any(Seen::is_damage));
+        let mut reader = CaptureFileReader::new("claims", &file[..]);
+        assert!(drain(&mut reader).unwrap().iter().any(OwnedItem::is_damage));
         assert!(reader.memory() <= 1 << 20, "{} bytes", reader.memory());
     }
 }
@@ -133,9 +133,11 @@ fn a_search_through_noise_reads_in_large_steps() {
     let broken = Bytes::new(Endianness::Little).section().u32(6).u32(13);
     let noise = (0..300_000).fold(broken, |bytes, _| bytes.u32(6).u32((1 << 20) - 4));
     let file = noise.raw(&[0; 2]).interface(1, 0, &[]).enhanced(0, 1, b"found");
-    let mut reader = Reader::new("noise", Counted(&file.bytes, 0));
+    let mut reader = CaptureFileReader::new("noise", Counted(&file.bytes, 0));
     let items = drain(&mut reader).unwrap();
-    assert!(matches!(&items[..], [Seen::Damage { offset: 28, .. }, Seen::Packet { data, .. }] if data == b"found"));
+    assert!(
+        matches!(&items[..], [OwnedItem::Damage { offset: 28, .. }, OwnedItem::Packet { data, .. }] if data == b"found")
+    );
     assert!(reader.input().1 < 20, "{} reads", reader.input().1);
     assert!(reader.memory() <= 4 << 20);
 }
@@ -148,9 +150,11 @@ fn a_packet_larger_than_the_buffer_is_read() {
     for _ in 0..3 {
         file = file.enhanced(0, 1, b"small").enhanced(0, 1, &large);
     }
-    let items = drain(&mut Reader::new("large", &file.bytes[..])).unwrap();
+    let items = drain(&mut CaptureFileReader::new("large", &file.bytes[..])).unwrap();
     assert_eq!(items.len(), 6);
-    assert!(items.iter().all(|item| matches!(item, Seen::Packet { data, .. } if *data == large || data == b"small")));
+    assert!(
+        items.iter().all(|item| matches!(item, OwnedItem::Packet { data, .. } if *data == large || data == b"small"))
+    );
 }
 
 /// Real and odd captures.
@@ -168,7 +172,7 @@ fn the_public_captures_have_the_packets_that_tshark_counts() {
         let (Some(name), Some(frames)) = (expected["file"].as_str(), expected["frames"].as_u64()) else { continue };
         let items = drain(&mut Files::open(&[folder.join(name)], false).unwrap()).unwrap();
         assert_eq!(items.iter().filter(|item| item.is_packet()).count() as u64, frames, "{name}");
-        assert!(!items.iter().any(Seen::is_damage), "{name}: {:?}", items.last());
+        assert!(!items.iter().any(OwnedItem::is_damage), "{name}: {:?}", items.last());
         compared += 1;
     }
     assert!(compared > 50, "{compared} captures compared");
@@ -221,7 +225,7 @@ fn the_broken_captures_give_their_packets_and_say_what_is_wrong() {
         let damages: Vec<String> = items
             .iter()
             .filter_map(|item| match item {
-                Seen::Damage { offset, reason } => Some(format!("byte {offset}: {reason}")),
+                OwnedItem::Damage { offset, reason } => Some(format!("byte {offset}: {reason}")),
                 _ => None,
             })
             .collect();
@@ -243,8 +247,13 @@ fn the_real_captures_are_read_without_damage() {
             let path = folder.join(name);
             if path.exists() {
                 let items = drain(&mut Files::open(&[path], false).unwrap()).unwrap();
-                assert!(items.iter().any(Seen::is_packet), "{}", folder.display());
-                assert_eq!(items.iter().any(Seen::is_damage), folder.ends_with("06_cutfile"), "{}", folder.display());
+                assert!(items.iter().any(OwnedItem::is_packet), "{}", folder.display());
+                assert_eq!(
+                    items.iter().any(OwnedItem::is_damage),
+                    folder.ends_with("06_cutfile"),
+                    "{}",
+                    folder.display()
+                );
             }
         }
     }

@@ -11,7 +11,7 @@
 
 use std::ops::Range;
 
-use super::codec::{Code, Damaged, Decoder, Encoder};
+use super::codec::{BlobReader, BlobWriter, Code, Damaged};
 use super::text;
 use crate::capture::{LinkType, Packet, PacketNumber, PacketRange, Time};
 use crate::decode::tcp::{Analysis, Flags};
@@ -30,7 +30,7 @@ const CHUNK_MOST: usize = 256 << 20;
 
 /// A packet as the store gives it back.
 #[derive(Clone, Debug, PartialEq)]
-pub struct KeptPacket {
+pub struct StoredPacket {
     /// Its position in the capture.
     pub number: PacketNumber,
     /// When it was captured.
@@ -51,12 +51,12 @@ pub struct KeptPacket {
     pub masked: bool,
 }
 
-impl KeptPacket {
+impl StoredPacket {
     /// In memory that another one was kept in.
-    pub(super) fn new(packet: &Packet<'_>, mut data: Vec<u8>) -> KeptPacket {
+    pub(super) fn new(packet: &Packet<'_>, mut data: Vec<u8>) -> StoredPacket {
         data.clear();
         data.extend_from_slice(packet.data);
-        KeptPacket {
+        StoredPacket {
             number: packet.number,
             time: packet.time,
             link: packet.link,
@@ -84,7 +84,7 @@ impl KeptPacket {
     /// Bytes of memory it takes, about.
     pub(super) fn size(&self) -> usize {
         let origin = self.segment.as_ref().map_or(0, |segment| segment.origin.len() * size_of::<PacketRange>());
-        size_of::<KeptPacket>() + self.data.len() + origin
+        size_of::<StoredPacket>() + self.data.len() + origin
     }
 }
 
@@ -105,8 +105,8 @@ pub(super) struct Builder {
     /// Frames of what comes before `bytes`, and how much that is.
     frames: Vec<u8>,
     framed: usize,
-    bytes: Encoder,
-    numbers: Encoder,
+    bytes: BlobWriter,
+    numbers: BlobWriter,
     packets: u64,
     first: PacketNumber,
     /// Where the next packet's steps begin: at zero for the first.
@@ -130,7 +130,7 @@ impl Builder {
     }
 
     /// Appends a packet; its number must be larger than the last. `pieces` of its data stand in order.
-    pub(super) fn push(&mut self, packet: &KeptPacket, pieces: &[Piece], packer: &mut text::Packer) {
+    pub(super) fn push(&mut self, packet: &StoredPacket, pieces: &[Piece], packer: &mut text::Packer) {
         if self.is_empty() {
             self.first = packet.number;
             self.times = (packet.time, packet.time);
@@ -221,10 +221,10 @@ impl Spare {
     }
 }
 
-fn put_segment(out: &mut Encoder, segment: &Segment) {
+fn put_segment(out: &mut BlobWriter, segment: &Segment) {
     out.u64(segment.offset);
     out.u64(segment.length.into());
-    out.option(segment.acknowledged, Encoder::u64);
+    out.option(segment.acknowledged, BlobWriter::u64);
     out.u64(segment.window.into());
     out.u64(segment.flags.0.into());
     out.u64(segment.analysis.0.into());
@@ -254,7 +254,7 @@ pub(super) struct Chunk {
 impl Chunk {
     /// How many packets of the list come before this one, if it is in it.
     pub(super) fn position(number_list: &[u8], number: PacketNumber) -> Result<Option<u64>, Damaged> {
-        let mut steps = Decoder::new(number_list, "the packet numbers of a chunk");
+        let mut steps = BlobReader::new(number_list, "the packet numbers of a chunk");
         let (mut at, mut position) = (0u64, 0);
         while !steps.is_empty() {
             at = at.saturating_add(steps.u64()?);
@@ -290,8 +290,8 @@ impl OpenChunk {
     }
 
     /// The next packet.
-    pub(super) fn next(&mut self) -> Result<Option<KeptPacket>, Damaged> {
-        let mut decoder = Decoder::new(&self.bytes[self.at..], "a packet");
+    pub(super) fn next(&mut self) -> Result<Option<StoredPacket>, Damaged> {
+        let mut decoder = BlobReader::new(&self.bytes[self.at..], "a packet");
         if decoder.is_empty() {
             return Ok(None);
         }
@@ -306,7 +306,7 @@ impl OpenChunk {
             0 => None,
             _ => Some(self.segment(&mut decoder, number, Side::from_code((bits & SECOND != 0).into())?)?),
         };
-        let packet = KeptPacket {
+        let packet = StoredPacket {
             number,
             time,
             link,
@@ -322,14 +322,14 @@ impl OpenChunk {
         Ok(Some(packet))
     }
 
-    fn segment(&self, decoder: &mut Decoder<'_>, packet: PacketNumber, side: Side) -> Result<Segment, Damaged> {
+    fn segment(&self, decoder: &mut BlobReader<'_>, packet: PacketNumber, side: Side) -> Result<Segment, Damaged> {
         Ok(Segment {
             connection: self.connection,
             side,
             packet,
             offset: decoder.u64()?,
             length: decoder.u32()?,
-            acknowledged: decoder.option(Decoder::u64)?,
+            acknowledged: decoder.option(BlobReader::u64)?,
             window: decoder.u32()?,
             flags: Flags(u16::try_from(decoder.u64()?).map_err(|_| decoder.damaged())?),
             analysis: Analysis(decoder.u32()?),
@@ -357,8 +357,8 @@ pub(super) mod tests {
         pub(in crate::store) fn any_packet()(
             time: i64, link: u16, interface: u32, original_length: u32, data: Vec<u8>, masked: bool,
             segment in prop::option::of(any_segment()),
-        ) -> KeptPacket {
-            KeptPacket {
+        ) -> StoredPacket {
+            StoredPacket {
                 number: PacketNumber(0), time: Time(time), link: LinkType(link), interface, original_length, data,
                 connection: ConnectionId(1), segment, masked,
             }

@@ -8,7 +8,7 @@ use rusqlite::{Row, params};
 use super::Page;
 use super::codec::Code;
 use super::page::ALL;
-use super::read::Reader;
+use super::read::StoreReader;
 use super::record::Columns;
 use super::text::Text;
 use crate::capture::{Limits, Span, Time};
@@ -22,7 +22,7 @@ use crate::mcp::{Carrier, Message, MessageNumber, Session};
 /// Bytes of text after which a page ends early: whoever reads on needs no more of it at once.
 const PAGE_BYTES: usize = 1 << 20;
 
-impl Reader {
+impl StoreReader {
     /// Messages of a session, of both sides or of one, without where they were captured, what ties them together and what was found; of where its parts stand `params`, `result` and `error`. The page ends
     /// early after 1 MiB of text: only an empty page is the end of the list.
     ///

@@ -8,19 +8,19 @@ mod tests;
 use rusqlite::params_from_iter;
 use rusqlite::types::Value;
 
-use super::Key;
+use super::RowKey;
 use super::page::{ALL, Page, Scope};
-use super::read::Reader;
+use super::read::StoreReader;
 use super::record::message::{self, MessageRow};
 use crate::filter::Filter;
 use condition::Condition;
 
-impl Reader {
+impl StoreReader {
     /// Messages, without their text, that a filter lets through.
     ///
     /// # Errors
     /// The database cannot be read, or is damaged.
-    pub fn matching(&self, filter: &Filter, scope: Scope, page: Page<Key>) -> anyhow::Result<Vec<MessageRow>> {
+    pub fn matching(&self, filter: &Filter, scope: Scope, page: Page<RowKey>) -> anyhow::Result<Vec<MessageRow>> {
         self.matching_between(filter, scope, ALL, page)
     }
 
@@ -33,7 +33,7 @@ impl Reader {
         &self,
         filter: &Filter,
         scope: Scope,
-        (first, last): (Key, Key),
+        (first, last): (RowKey, RowKey),
     ) -> anyhow::Result<Vec<MessageRow>> {
         self.matching_between(filter, scope, (first.0, last.0), Page::first(usize::MAX))
     }
@@ -43,7 +43,7 @@ impl Reader {
         filter: &Filter,
         scope: Scope,
         keys: (i64, i64),
-        page: Page<Key>,
+        page: Page<RowKey>,
     ) -> anyhow::Result<Vec<MessageRow>> {
         let (column, scope) = match scope {
             Scope::All => ("?1", 1),

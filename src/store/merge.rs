@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use rusqlite::Connection;
 
-use super::chunk::{KeptPacket, OpenChunk};
+use super::chunk::{OpenChunk, StoredPacket};
 use super::record::packet::{self, ChunkId};
 use crate::capture::PacketNumber;
 
@@ -14,7 +14,7 @@ pub(super) struct Merge {
     /// Still closed, the one with the smallest number last.
     closed: Vec<ChunkId>,
     /// The next packet of each open chunk, by its number and the row of the chunk.
-    open: BTreeMap<(PacketNumber, i64), (KeptPacket, OpenChunk)>,
+    open: BTreeMap<(PacketNumber, i64), (StoredPacket, OpenChunk)>,
     /// Bytes of chunks opened.
     read: u64,
 }
@@ -32,7 +32,7 @@ impl Merge {
     }
 
     /// The next packet.
-    pub(super) fn next(&mut self, db: &Connection) -> anyhow::Result<Option<KeptPacket>> {
+    pub(super) fn next(&mut self, db: &Connection) -> anyhow::Result<Option<StoredPacket>> {
         while let Some(closed) = self.closed.last().copied()
             && self.open.first_key_value().is_none_or(|((next, _), _)| closed.first <= *next)
         {

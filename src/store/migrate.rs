@@ -12,8 +12,8 @@ use anyhow::{Context, bail};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
+use super::database_file::DatabaseFile;
 use super::filter::functions;
-use super::place::Place;
 use super::text;
 
 /// The steps from an empty file to the newest version. What was released is never changed, only added to: each step adds a database to
@@ -36,7 +36,7 @@ enum Identity {
 }
 
 /// Opens a database to write, creating it or bringing it to the newest version.
-pub(super) fn open_writer(place: &Place, busy_timeout: Duration) -> anyhow::Result<Connection> {
+pub(super) fn open_writer(place: &DatabaseFile, busy_timeout: Duration) -> anyhow::Result<Connection> {
     place.create()?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = connect(place.path().as_os_str(), place, flags, busy_timeout)?;
@@ -47,7 +47,7 @@ pub(super) fn open_writer(place: &Place, busy_timeout: Duration) -> anyhow::Resu
 }
 
 /// Opens a database to read, while others write it or not. One of an older version is brought to the newest first.
-pub(super) fn open_reader(place: &Place, busy_timeout: Duration) -> anyhow::Result<Connection> {
+pub(super) fn open_reader(place: &DatabaseFile, busy_timeout: Duration) -> anyhow::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = connect(place.path().as_os_str(), place, flags, busy_timeout)?;
     if let Some(uri) = frozen(&connection, place) {
@@ -75,7 +75,7 @@ pub fn may_pass(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| cause.is::<rusqlite::Error>() || cause.is::<std::io::Error>())
 }
 
-fn connect(name: &OsStr, place: &Place, flags: OpenFlags, busy_timeout: Duration) -> anyhow::Result<Connection> {
+fn connect(name: &OsStr, place: &DatabaseFile, flags: OpenFlags, busy_timeout: Duration) -> anyhow::Result<Connection> {
     let connection = Connection::open_with_flags(name, flags)
         .with_context(|| format!("cannot open the database {}", place.path().display()))?;
     connection.busy_timeout(busy_timeout)?;
@@ -89,7 +89,7 @@ fn connect(name: &OsStr, place: &Place, flags: OpenFlags, busy_timeout: Duration
 
 /// The URI that opens a database on a medium where nothing can be written: SQLite wants to lay a `-shm` file beside it and
 /// cannot. Where nobody can write, nobody does: it may be read as it is, unless a `-wal` file holds a part of it.
-fn frozen(connection: &Connection, place: &Place) -> Option<String> {
+fn frozen(connection: &Connection, place: &DatabaseFile) -> Option<String> {
     let first = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()));
     let Err(rusqlite::Error::SqliteFailure(error, _)) = first else { return None };
     let mut wal = place.path().as_os_str().to_owned();
@@ -102,7 +102,7 @@ fn frozen(connection: &Connection, place: &Place) -> Option<String> {
 }
 
 /// Looks at the file without changing it.
-fn identify(connection: &Connection, place: &Place) -> anyhow::Result<Identity> {
+fn identify(connection: &Connection, place: &DatabaseFile) -> anyhow::Result<Identity> {
     let path = place.path().display();
     // All at one time: another program may be creating it.
     let connection = connection.unchecked_transaction().with_context(|| format!("cannot read the database {path}"))?;

@@ -12,43 +12,43 @@
 //!
 //! This is the only module with SQL. `schema.sql`, and `schema-2.sql` and `schema-3.sql` on top of it, are the guide to the file.
 
-mod all;
 mod chunk;
 mod codec;
 mod conversation;
+mod database_file;
 mod filter;
-mod kept;
+mod iterators;
 mod mask;
 mod merge;
 mod migrate;
+mod packet_pages;
 mod packets;
 mod page;
 mod pending;
-mod place;
 mod process;
 mod query;
 mod read;
 mod record;
-mod replay;
+mod stored_packets;
 mod text;
 mod write;
 
 #[cfg(test)]
 mod tests;
 
-pub use chunk::KeptPacket;
+pub use chunk::StoredPacket;
 pub use codec::Damaged;
+pub use database_file::DatabaseFile;
 pub use migrate::may_pass;
 pub use packets::PacketCounts;
-pub use page::{Order, Page, Scope};
-pub use place::Place;
-pub use query::{Linked, MethodCount};
-pub use read::Reader;
+pub use page::{Page, Scope, SortOrder};
+pub use query::{MethodCount, OperationLinks};
+pub use read::StoreReader;
 pub use record::capture::{Capture, CaptureInfo, CaptureKind, Counts, Summary};
 pub use record::finding::FindingRow;
 pub use record::message::MessageRow;
-pub use replay::{Selection, Stored};
-pub use write::{Options, Writer};
+pub use stored_packets::{Selection, StoredPackets};
+pub use write::{WriteOptions, Writer};
 
 use rusqlite::types::ToSqlOutput;
 
@@ -62,13 +62,13 @@ const NUMBER_BITS: u32 = 40;
 /// What is numbered within a capture (a message, an exchange), named within the database. Keys of a capture lie together, in
 /// order of number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key(i64);
+pub struct RowKey(i64);
 
-impl Key {
+impl RowKey {
     /// Number `number` of a capture.
-    pub fn new(capture: CaptureId, number: u64) -> Key {
+    pub fn new(capture: CaptureId, number: u64) -> RowKey {
         let number = number.min((1 << NUMBER_BITS) - 1);
-        Key((i64::from(capture.0) << NUMBER_BITS) | number as i64)
+        RowKey((i64::from(capture.0) << NUMBER_BITS) | number as i64)
     }
 
     /// The capture.
@@ -77,8 +77,8 @@ impl Key {
     }
 
     /// The key behind it.
-    pub fn next(self) -> Key {
-        Key(self.0.saturating_add(1))
+    pub fn next(self) -> RowKey {
+        RowKey(self.0.saturating_add(1))
     }
 
     /// The number within it.
@@ -88,11 +88,11 @@ impl Key {
 
     /// First and last key of a capture.
     fn all(capture: CaptureId) -> (i64, i64) {
-        (Key::new(capture, 0).0, Key::new(capture, u64::MAX).0)
+        (RowKey::new(capture, 0).0, RowKey::new(capture, u64::MAX).0)
     }
 }
 
-impl rusqlite::ToSql for Key {
+impl rusqlite::ToSql for RowKey {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(self.0.into())
     }

@@ -11,16 +11,16 @@
 //! the decoder has looked at their payload for secrets.
 
 mod connection;
-mod line;
+mod line_compressor;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
 
 use rustc_hash::FxBuildHasher;
 
-use self::connection::Connection;
-use self::line::{Line, Whole};
-use super::chunk::{Builder, CHUNK, Chunk, KeptPacket, Piece, Spare};
+use self::connection::ConnectionPackets;
+use self::line_compressor::{CompressedLine, LineCompressor};
+use super::chunk::{Builder, CHUNK, Chunk, Piece, Spare, StoredPacket};
 use super::text::Packer;
 use crate::capture::pipe::{self, Content, Pipe};
 use crate::capture::{Limits, LinkType, Packet, PacketNumber};
@@ -48,9 +48,9 @@ const BUFFERS: (usize, usize) = (64, 4 << 10);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketCounts {
     /// Packets kept.
-    pub kept: u64,
+    pub stored: u64,
     /// Packets of kept connections that were given up before anybody knew that they belong to a session.
-    pub dropped: u64,
+    pub discarded: u64,
     /// Packets kept with their payload blanked, because nothing had looked at it for secrets in time.
     pub blanked: u64,
 }
@@ -59,10 +59,10 @@ pub struct PacketCounts {
 pub(super) struct Packets {
     limits: Limits,
     keep_secrets: bool,
-    last: Option<KeptPacket>,
-    recent: VecDeque<KeptPacket>,
+    last: Option<StoredPacket>,
+    recent: VecDeque<StoredPacket>,
     recent_bytes: usize,
-    connections: HashMap<ConnectionId, Connection, FxBuildHasher>,
+    connections: HashMap<ConnectionId, ConnectionPackets, FxBuildHasher>,
     /// Undecided connections by the oldest packet they hold.
     undecided: BTreeMap<PacketNumber, ConnectionId>,
     held: usize,
@@ -79,7 +79,7 @@ struct Output {
     /// The memory of packets that went out: most wait for a moment only.
     buffers: Vec<Vec<u8>>,
     /// The long line of a pipe that ended in the last packet.
-    line: Option<(Direction, Whole)>,
+    line: Option<(Direction, CompressedLine)>,
     counts: PacketCounts,
 }
 
@@ -110,7 +110,8 @@ impl Packets {
     /// A packet was observed; what it is, is said next.
     pub(super) fn observe(&mut self, packet: &Packet<'_>) {
         self.out.line = None;
-        if let Some(unclaimed) = self.last.replace(KeptPacket::new(packet, self.out.buffers.pop().unwrap_or_default()))
+        if let Some(unclaimed) =
+            self.last.replace(StoredPacket::new(packet, self.out.buffers.pop().unwrap_or_default()))
         {
             self.recent_bytes += unclaimed.size();
             self.recent.push_back(unclaimed);
@@ -122,7 +123,7 @@ impl Packets {
     }
 
     /// The packet of a segment, or an earlier fragment of its datagram, while it is still there.
-    fn claim(&mut self, number: PacketNumber) -> Option<KeptPacket> {
+    fn claim(&mut self, number: PacketNumber) -> Option<StoredPacket> {
         if let Some(packet) = self.last.take_if(|packet| packet.number == number) {
             return Some(packet);
         }
@@ -149,7 +150,7 @@ impl Packets {
         self.settle(id)
     }
 
-    fn hold(&mut self, id: ConnectionId, side: Side, mut packet: KeptPacket, carries: Vec<(u64, Range<usize>)>) {
+    fn hold(&mut self, id: ConnectionId, side: Side, mut packet: StoredPacket, carries: Vec<(u64, Range<usize>)>) {
         packet.connection = id;
         self.held += packet.size();
         self.connections.entry(id).or_default().hold(packet, side, carries);
@@ -157,7 +158,7 @@ impl Packets {
 
     /// Which bytes of the sender's stream `packet` carries of `segment`, and where they stand in it; none where they are not to be
     /// looked at for secrets.
-    fn carries(&self, packet: &KeptPacket, segment: &Segment) -> Vec<(u64, Range<usize>)> {
+    fn carries(&self, packet: &StoredPacket, segment: &Segment) -> Vec<(u64, Range<usize>)> {
         // The pipes of a process have no headers, and their messages are kept as they are in any case.
         if self.keep_secrets || packet.link == LinkType::PIPE {
             return Vec::new();
@@ -178,7 +179,7 @@ impl Packets {
     fn settle(&mut self, id: ConnectionId) -> std::io::Result<()> {
         let Some(connection) = self.connections.get_mut(&id) else { return Ok(()) };
         let before = connection.bytes();
-        if connection.kept {
+        if connection.is_stored {
             connection.release(HELD_BEHIND, &mut self.out)?;
         } else {
             while connection.bytes() > self.limits.undecided && connection.drop_oldest() {}
@@ -207,7 +208,7 @@ impl Packets {
     /// Lists an undecided connection under the oldest packet it holds now, and no other connection.
     fn list(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        let oldest = connection.oldest().filter(|_| !connection.kept);
+        let oldest = connection.oldest().filter(|_| !connection.is_stored);
         if connection.listed != oldest {
             if let Some(before) = std::mem::replace(&mut connection.listed, oldest) {
                 self.undecided.remove(&before);
@@ -221,8 +222,8 @@ impl Packets {
     /// A connection belongs to a session.
     pub(super) fn keep(&mut self, id: ConnectionId) -> std::io::Result<()> {
         let connection = self.connections.entry(id).or_default();
-        if !std::mem::replace(&mut connection.kept, true) {
-            self.out.counts.dropped += connection.dropped;
+        if !std::mem::replace(&mut connection.is_stored, true) {
+            self.out.counts.discarded += connection.discarded;
         }
         self.settle(id)
     }
@@ -239,7 +240,7 @@ impl Packets {
         let connection = self.connections.entry(id).or_default();
         let sent = &mut connection.sides[side.index()];
         sent.cleared = sent.cleared.max(offset);
-        if connection.kept { self.settle(id) } else { Ok(()) }
+        if connection.is_stored { self.settle(id) } else { Ok(()) }
     }
 
     /// A connection is over.
@@ -249,7 +250,7 @@ impl Packets {
             if let Some(oldest) = connection.listed {
                 self.undecided.remove(&oldest);
             }
-            if connection.kept {
+            if connection.is_stored {
                 connection.finish(&mut self.out)?;
                 self.out.close(id, &mut connection.chunk)?;
             }
@@ -304,7 +305,7 @@ impl Packets {
 
 impl Output {
     /// Puts a packet in its chunk, which a line of a pipe goes through.
-    fn push(&mut self, packet: &KeptPacket, line: &mut Line, chunk: &mut Builder) -> std::io::Result<()> {
+    fn push(&mut self, packet: &StoredPacket, line: &mut LineCompressor, chunk: &mut Builder) -> std::io::Result<()> {
         // A fragment may come after packets with larger numbers went out: the chunk stays in order, chunks may overlap.
         if !chunk.is_empty() && packet.number <= chunk.last() {
             self.close(packet.connection, chunk)?;
@@ -317,12 +318,12 @@ impl Output {
         let before = chunk.len();
         chunk.push(packet, &self.pieces(packet, line), &mut self.packer);
         self.open += chunk.len() - before;
-        self.counts.kept += 1;
+        self.counts.stored += 1;
         if chunk.len() >= CHUNK { self.close(packet.connection, chunk) } else { Ok(()) }
     }
 
     /// What of a packet is part of a long line, and compressed for its message too.
-    fn pieces(&mut self, packet: &KeptPacket, line: &mut Line) -> Vec<Piece> {
+    fn pieces(&mut self, packet: &StoredPacket, line: &mut LineCompressor) -> Vec<Piece> {
         let Some(segment) = packet.segment.as_ref().filter(|_| packet.link == LinkType::PIPE) else {
             return Vec::new();
         };

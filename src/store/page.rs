@@ -22,7 +22,7 @@ pub enum Scope {
 
 /// Which way a page goes on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
+pub enum SortOrder {
     /// Numbers grow.
     #[default]
     Forward,
@@ -36,7 +36,7 @@ pub struct Page<K> {
     /// The first row, or where that is not in the list the next one; `None`: the end of the list where `order` begins.
     pub from: Option<K>,
     /// Which way.
-    pub order: Order,
+    pub order: SortOrder,
     /// Rows at most; never more than 10,000.
     pub limit: usize,
 }
@@ -44,30 +44,30 @@ pub struct Page<K> {
 impl<K> Page<K> {
     /// The first rows.
     pub fn first(limit: usize) -> Page<K> {
-        Page { from: None, order: Order::Forward, limit }
+        Page { from: None, order: SortOrder::Forward, limit }
     }
 
     /// The last rows, last one first.
     pub fn last(limit: usize) -> Page<K> {
-        Page { from: None, order: Order::Backward, limit }
+        Page { from: None, order: SortOrder::Backward, limit }
     }
 
     /// Rows from this one on.
     pub fn from(from: K, limit: usize) -> Page<K> {
-        Page { from: Some(from), order: Order::Forward, limit }
+        Page { from: Some(from), order: SortOrder::Forward, limit }
     }
 
     /// Rows from this one back.
     pub fn back_from(from: K, limit: usize) -> Page<K> {
-        Page { from: Some(from), order: Order::Backward, limit }
+        Page { from: Some(from), order: SortOrder::Backward, limit }
     }
 
     /// The range of numbers to look in, both ends included, given that of the whole list.
     pub(super) fn range(&self, (first, last): (i64, i64), number: impl FnOnce(&K) -> i64) -> (i64, i64) {
         match (self.from.as_ref().map(number), self.order) {
             (None, _) => (first, last),
-            (Some(from), Order::Forward) => (from.max(first), last),
-            (Some(from), Order::Backward) => (first, from.min(last)),
+            (Some(from), SortOrder::Forward) => (from.max(first), last),
+            (Some(from), SortOrder::Backward) => (first, from.min(last)),
         }
     }
 
@@ -76,11 +76,11 @@ impl<K> Page<K> {
     }
 }
 
-impl Order {
+impl SortOrder {
     pub(super) fn sql(self) -> &'static str {
         match self {
-            Order::Forward => "ASC",
-            Order::Backward => "DESC",
+            SortOrder::Forward => "ASC",
+            SortOrder::Backward => "DESC",
         }
     }
 }

@@ -6,10 +6,10 @@ use rusqlite::{Connection as Database, params};
 use rustc_hash::FxBuildHasher;
 
 use super::chunk::Chunk;
-use super::record::message::Glance;
+use super::record::message::DerivedColumns;
 use super::record::{connection, exchange, finding, message, packet, provenance, session};
 use super::text::Text;
-use super::{CaptureId, Key};
+use super::{CaptureId, RowKey};
 use crate::capture::{PacketNumber, Part, StreamId};
 use crate::decode::ConnectionId;
 use crate::decode::exchange::{Exchange, ExchangeNumber, Half};
@@ -32,7 +32,7 @@ pub(super) struct Pending {
     streams: Vec<Stream>,
     /// Where the bytes of streams came from, those of one stream in their order.
     parts: Vec<(StreamId, Part)>,
-    messages: Vec<(Message, Glance, Text)>,
+    messages: Vec<(Message, DerivedColumns, Text)>,
     findings: Vec<Finding>,
     chunks: Vec<Chunk>,
     plaintext: Vec<(StreamId, u64, Vec<u8>)>,
@@ -48,7 +48,7 @@ pub(super) struct Pending {
 
 /// What earlier transactions wrote, so as not to ask the database for it. Forgotten when one fails.
 #[derive(Debug, Default)]
-pub(super) struct Written {
+pub(super) struct WrittenRows {
     /// The id of a session and the position of its last message.
     sessions: HashMap<SessionNumber, (i64, i64), FxBuildHasher>,
     rules: HashSet<&'static str>,
@@ -117,7 +117,7 @@ impl Pending {
         }
     }
 
-    pub(super) fn message(&mut self, record: Message, mut glance: Glance, text: Text) {
+    pub(super) fn message(&mut self, record: Message, mut derived: DerivedColumns, text: Text) {
         let size = size_of::<Message>() + text.len() + record.packets.len() * size_of::<PacketNumber>();
         if !self.has_room(size) {
             return;
@@ -126,18 +126,18 @@ impl Pending {
             // What the two tell each other is told before either is a row. The first answer counts.
             if request.answered_by.is_none() {
                 (request.answered_by, request.latency) = (Some(record.number), record.latency);
-                asked.status = glance.status;
+                asked.status = derived.status;
             }
-            glance.subject = glance.subject.or_else(|| asked.subject.clone());
-            glance.request = None;
+            derived.subject = derived.subject.or_else(|| asked.subject.clone());
+            derived.request = None;
         }
-        self.messages.push((record, glance, text));
+        self.messages.push((record, derived, text));
     }
 
     /// A message that waits. They come in order of number; one that did not is found in the database.
-    fn waiting(&mut self, number: MessageNumber) -> Option<(&mut Message, &mut Glance)> {
+    fn waiting(&mut self, number: MessageNumber) -> Option<(&mut Message, &mut DerivedColumns)> {
         let at = self.messages.binary_search_by_key(&number, |(message, ..)| message.number).ok()?;
-        self.messages.get_mut(at).map(|(message, glance, _)| (message, glance))
+        self.messages.get_mut(at).map(|(message, derived, _)| (message, derived))
     }
 
     pub(super) fn finding(&mut self, record: Finding) {
@@ -183,7 +183,7 @@ impl Pending {
     }
 
     /// Writes everything, inside a transaction. May be called again after that was rolled back, with `written` new.
-    pub(super) fn write(&mut self, db: &Database, capture: CaptureId, written: &mut Written) -> anyhow::Result<()> {
+    pub(super) fn write(&mut self, db: &Database, capture: CaptureId, written: &mut WrittenRows) -> anyhow::Result<()> {
         for (number, record) in &self.sessions {
             let id = written.session(db, capture, *number)?.0;
             session::update(db, id, record)?;
@@ -197,7 +197,7 @@ impl Pending {
         let mut statement = db.prepare_cached(exchange::INSERT)?;
         for record in self.exchanges.values() {
             if record.number <= self.exchanged {
-                delete.execute([Key::new(capture, record.number.0)])?;
+                delete.execute([RowKey::new(capture, record.number.0)])?;
             }
             exchange::write(&mut statement, capture, record)?;
         }
@@ -212,11 +212,11 @@ impl Pending {
         }
         let mut statement = db.prepare_cached(provenance::INSERT_PLAINTEXT)?;
         for (stream, start, frame) in &self.plaintext {
-            statement.execute(params![Key::new(capture, stream.0.into()), *start as i64, frame])?;
+            statement.execute(params![RowKey::new(capture, stream.0.into()), *start as i64, frame])?;
         }
         let mut statement = db.prepare_cached("INSERT OR REPLACE INTO key_log (connection, lines) VALUES (?, ?)")?;
         for (connection, lines) in &self.keys {
-            statement.execute(params![Key::new(capture, connection.0.into()), lines])?;
+            statement.execute(params![RowKey::new(capture, connection.0.into()), lines])?;
         }
         let mut statement = db.prepare_cached(packet::INSERT)?;
         for chunk in &self.chunks {
@@ -245,7 +245,7 @@ impl Pending {
                     runs = parts.chunks(provenance::PARTS);
                 }
             }
-            later.extend(runs.map(|run| (Key::new(capture, id.0.into()), run)));
+            later.extend(runs.map(|run| (RowKey::new(capture, id.0.into()), run)));
         }
         whole.extend(streams.map(|stream| (stream, None)));
         provenance::STREAM_ROWS.all(db, &whole, |row| provenance::stream_row(capture, *row))?;
@@ -253,24 +253,24 @@ impl Pending {
         Ok(())
     }
 
-    fn write_messages(&self, db: &Database, capture: CaptureId, written: &mut Written) -> anyhow::Result<()> {
+    fn write_messages(&self, db: &Database, capture: CaptureId, written: &mut WrittenRows) -> anyhow::Result<()> {
         let mut insert = db.prepare_cached(message::INSERT)?;
         let mut texts = Vec::with_capacity(self.messages.len());
         let mut insert_link = db.prepare_cached(message::INSERT_LINK)?;
         let mut answered = db.prepare_cached(message::ANSWERED)?;
-        for (record, glance, text) in &self.messages {
+        for (record, derived, text) in &self.messages {
             let (id, last) = written.session(db, capture, record.session)?;
-            if !message::write(&mut insert, (capture, *id, *last + 1), record, glance)? {
+            if !message::write(&mut insert, (capture, *id, *last + 1), record, derived)? {
                 continue;
             }
             *last += 1;
             if let Some(link) = &record.link {
                 message::write_link(&mut insert_link, (capture, record.number), link)?;
             }
-            texts.push((Key::new(capture, record.number.0), text));
-            if let Some(request) = glance.request {
-                let request = Key::new(capture, request.0);
-                let status = super::codec::Code::code(glance.status);
+            texts.push((RowKey::new(capture, record.number.0), text));
+            if let Some(request) = derived.request {
+                let request = RowKey::new(capture, request.0);
+                let status = super::codec::Code::code(derived.status);
                 answered.execute(params![record.number.0 as i64, record.latency, status, request])?;
             }
         }
@@ -286,7 +286,7 @@ fn emptied<T>(list: &mut Vec<T>) -> Vec<T> {
     std::mem::take(list)
 }
 
-impl Written {
+impl WrittenRows {
     /// The id of a session, and the position of its last message.
     fn session(
         &mut self,

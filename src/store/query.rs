@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use rusqlite::{OptionalExtension, Row, ToSql, params};
 
 use super::codec::Code;
-use super::page::{ALL, Order, PAGE_BYTES, PAGE_ROWS, Page, Scope};
-use super::read::Reader;
+use super::page::{ALL, PAGE_BYTES, PAGE_ROWS, Page, Scope, SortOrder};
+use super::read::StoreReader;
 use super::record::Columns;
 use super::record::message::{self, MessageRow};
 use super::text::Text;
-use super::{CaptureId, Key};
+use super::{CaptureId, RowKey};
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::jsonrpc::Kind;
 use crate::findings;
@@ -31,9 +31,9 @@ pub struct MethodCount {
 }
 
 /// The first message of an operation, and how many messages are linked to it by each reason.
-pub type Linked = (MessageNumber, Vec<(Why, u64)>);
+pub type OperationLinks = (MessageNumber, Vec<(Why, u64)>);
 
-impl Reader {
+impl StoreReader {
     /// The messages of a session by kind and method.
     ///
     /// # Errors
@@ -51,7 +51,7 @@ impl Reader {
             group.extend(kind.to_le_bytes());
             group.push(u8::from(method.is_some()));
             group.extend(method.unwrap_or_default());
-            let number = MessageNumber(Key(row.get(2)?).number());
+            let number = MessageNumber(RowKey(row.get(2)?).number());
             match counts.get_mut(&group) {
                 Some(count) => (count.count, count.first) = (count.count + 1, count.first.min(number)),
                 None => {
@@ -67,7 +67,11 @@ impl Reader {
 
     /// The messages of a session that later ones go on from with what they had asked for (2026-07-28 basic/patterns/mrtr), in order; the
     /// first `limit` of them.
-    pub fn asked_for_input(&self, session: SessionNumber, limit: usize) -> anyhow::Result<Vec<MessageNumber>> {
+    pub fn messages_asking_for_input(
+        &self,
+        session: SessionNumber,
+        limit: usize,
+    ) -> anyhow::Result<Vec<MessageNumber>> {
         self.select(
             "SELECT DISTINCT previous FROM link JOIN message ON message.id = link.message
              WHERE message.session = ? AND why IN (?, ?) ORDER BY previous LIMIT ?",
@@ -78,14 +82,19 @@ impl Reader {
 
     /// The operations of a session in order: the first message of each, and how many messages are linked to it by each reason; `limit` of
     /// them at most.
-    pub fn operations(&self, capture: CaptureId, session: SessionNumber, limit: usize) -> anyhow::Result<Vec<Linked>> {
+    pub fn operations(
+        &self,
+        capture: CaptureId,
+        session: SessionNumber,
+        limit: usize,
+    ) -> anyhow::Result<Vec<OperationLinks>> {
         let mut select = self.db().prepare_cached(
             "SELECT link.operation, link.why FROM link JOIN message ON message.id = link.operation
              WHERE link.operation BETWEEN ? AND ? AND message.session = ? ORDER BY link.operation",
         )?;
-        let (first, last) = Key::all(capture);
+        let (first, last) = RowKey::all(capture);
         let mut rows = select.query(params![first, last, session.0])?;
-        let mut operations: Vec<Linked> = Vec::new();
+        let mut operations: Vec<OperationLinks> = Vec::new();
         while let Some(row) = rows.next()? {
             let mut columns = Columns::new(row);
             let (operation, why) = (MessageNumber(columns.key()?.number()), columns.code::<Why>()?);
@@ -108,7 +117,7 @@ impl Reader {
     ///
     /// # Errors
     /// The database cannot be read, or is damaged; so for all that follow.
-    pub fn message_rows(&self, scope: Scope, page: Page<Key>) -> anyhow::Result<Vec<MessageRow>> {
+    pub fn message_rows(&self, scope: Scope, page: Page<RowKey>) -> anyhow::Result<Vec<MessageRow>> {
         let mut rows = Vec::new();
         self.select_messages(scope, page, "", |row| {
             rows.push(message::read(row)?);
@@ -118,7 +127,7 @@ impl Reader {
     }
 
     /// Messages with their text. The page ends early after 16 MiB of it: only an empty page is the end of the list.
-    pub fn messages(&self, scope: Scope, page: Page<Key>) -> anyhow::Result<Vec<Message>> {
+    pub fn messages(&self, scope: Scope, page: Page<RowKey>) -> anyhow::Result<Vec<Message>> {
         let mut messages = Vec::new();
         let mut bytes = 0;
         self.select_messages(scope, page, ", (SELECT text FROM message_text AS t WHERE t.id = message.id)", |row| {
@@ -137,7 +146,7 @@ impl Reader {
         position: u64,
         limit: usize,
     ) -> anyhow::Result<Vec<MessageRow>> {
-        let page: Page<Key> = Page::first(limit);
+        let page: Page<RowKey> = Page::first(limit);
         let first = i64::try_from(position).unwrap_or(i64::MAX);
         let mut rows = Vec::new();
         self.select_positions(session, (first, i64::MAX), page.order, page.limit(), "", |row| {
@@ -154,7 +163,8 @@ impl Reader {
         let (mut low, mut high) = (1, self.message_count(Scope::Session(session))? + 1);
         while low < high {
             let middle = low + (high - low) / 2;
-            let key = statement.query_row(params![session.0, middle as i64], |row| row.get(0)).map(Key).optional()?;
+            let key =
+                statement.query_row(params![session.0, middle as i64], |row| row.get(0)).map(RowKey).optional()?;
             if key.is_some_and(|key| key.number() < number.0) {
                 low = middle + 1;
             } else {
@@ -165,12 +175,12 @@ impl Reader {
     }
 
     /// Shows to `take` which exchange carried each message of a capture, in order of message.
-    pub fn carried(
+    pub fn visit_carriers(
         &self,
         capture: CaptureId,
         mut take: impl FnMut(ExchangeNumber, SessionNumber, MessageNumber),
     ) -> anyhow::Result<()> {
-        let (first, last) = Key::all(capture);
+        let (first, last) = RowKey::all(capture);
         let mut select = self.db().prepare_cached(
             "SELECT exchange, session, id FROM message WHERE id BETWEEN ? AND ? AND exchange IS NOT NULL ORDER BY id",
         )?;
@@ -198,7 +208,7 @@ impl Reader {
     }
 
     /// One message, with its text.
-    pub fn message(&self, key: Key) -> anyhow::Result<Option<Message>> {
+    pub fn message(&self, key: RowKey) -> anyhow::Result<Option<Message>> {
         Ok(self
             .messages(Scope::Capture(key.capture()), Page::from(key, 1))?
             .into_iter()
@@ -208,7 +218,7 @@ impl Reader {
     /// One message of a session, with its text.
     pub fn message_of(&self, session: SessionNumber, number: MessageNumber) -> anyhow::Result<Option<Message>> {
         let Some(capture) = self.capture_of(session)? else { return Ok(None) };
-        let message = self.message(Key::new(capture, number.0))?;
+        let message = self.message(RowKey::new(capture, number.0))?;
         Ok(message.filter(|message| message.session == session))
     }
 
@@ -216,7 +226,7 @@ impl Reader {
     fn select_messages(
         &self,
         scope: Scope,
-        page: Page<Key>,
+        page: Page<RowKey>,
         more_columns: &str,
         mut take: impl FnMut(&Row<'_>) -> anyhow::Result<bool>,
     ) -> anyhow::Result<()> {
@@ -226,7 +236,7 @@ impl Reader {
                 let range = Page { from, order: page.order, limit: 0 }.range((1, i64::MAX), |position| *position);
                 return self.select_positions(session, range, page.order, page.limit(), more_columns, take);
             }
-            Scope::Capture(capture) => Key::all(capture),
+            Scope::Capture(capture) => RowKey::all(capture),
             Scope::All => ALL,
         };
         let (first, last) = page.range(keys, |key| key.0);
@@ -234,10 +244,10 @@ impl Reader {
     }
 
     /// The position from which a page of a session begins: that of the first message from `key` on, or of the last up to it.
-    fn position_for(&self, session: SessionNumber, key: Key, order: Order) -> anyhow::Result<i64> {
+    fn position_for(&self, session: SessionNumber, key: RowKey, order: SortOrder) -> anyhow::Result<i64> {
         Ok(match order {
-            Order::Forward => self.message_position(session, MessageNumber(key.number()))? as i64,
-            Order::Backward => self.message_position(session, MessageNumber(key.number() + 1))? as i64 - 1,
+            SortOrder::Forward => self.message_position(session, MessageNumber(key.number()))? as i64,
+            SortOrder::Backward => self.message_position(session, MessageNumber(key.number() + 1))? as i64 - 1,
         })
     }
 
@@ -245,7 +255,7 @@ impl Reader {
         &self,
         session: SessionNumber,
         (first, last): (i64, i64),
-        order: Order,
+        order: SortOrder,
         limit: i64,
         more_columns: &str,
         mut take: impl FnMut(&Row<'_>) -> anyhow::Result<bool>,
@@ -258,7 +268,7 @@ impl Reader {
         &self,
         by: &str,
         which: &str,
-        order: Order,
+        order: SortOrder,
         more_columns: &str,
         parameters: &[&dyn ToSql],
         take: &mut dyn FnMut(&Row<'_>) -> anyhow::Result<bool>,

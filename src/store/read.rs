@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use rusqlite::{Connection as Database, OptionalExtension, Params, Row, params};
 
-use super::chunk::KeptPacket;
+use super::chunk::StoredPacket;
 use super::codec::Damaged;
 use super::merge::Merge;
 use super::page::{ALL, PAGE_BYTES};
 use super::record::capture::{self, Capture};
 use super::record::finding::{self, FindingRow};
 use super::record::{Columns, connection, exchange, packet, provenance, session};
-use super::{CaptureId, Key, Page, Place, Scope, migrate};
+use super::{CaptureId, DatabaseFile, Page, RowKey, Scope, migrate};
 use crate::capture::{Limits, Origin, PacketNumber, PacketRange, Part, Span, StreamId, provenance as ground};
 use crate::decode::ConnectionId;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
@@ -26,25 +26,25 @@ const BUSY: Duration = Duration::from_secs(5);
 const STEPS: usize = 4 << 20;
 
 /// Reads a database. Every call sees what was committed before it; none holds up a writer.
-pub struct Reader {
+pub struct StoreReader {
     // Closed before the place is given up, which may remove the file.
     db: Database,
-    place: Place,
+    place: DatabaseFile,
     limits: Limits,
 }
 
-impl Reader {
+impl StoreReader {
     /// Opens a database to read.
     ///
     /// # Errors
     /// The file cannot be opened, is no database of this program, or of another version.
-    pub fn open(place: impl Into<Place>) -> anyhow::Result<Reader> {
+    pub fn open(place: impl Into<DatabaseFile>) -> anyhow::Result<StoreReader> {
         let place = place.into();
-        Ok(Reader { db: migrate::open_reader(&place, BUSY)?, place, limits: Limits::default() })
+        Ok(StoreReader { db: migrate::open_reader(&place, BUSY)?, place, limits: Limits::default() })
     }
 
     /// Where it reads.
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &DatabaseFile {
         &self.place
     }
 
@@ -122,7 +122,7 @@ impl Reader {
     /// HTTP exchanges on the connections of a session.
     pub fn exchanges(&self, session: SessionNumber, page: Page<ExchangeNumber>) -> anyhow::Result<Vec<Exchange>> {
         let Some(capture) = self.capture_of(session)? else { return Ok(Vec::new()) };
-        let (first, last) = page.range(Key::all(capture), |number| Key::new(capture, number.0).0);
+        let (first, last) = page.range(RowKey::all(capture), |number| RowKey::new(capture, number.0).0);
         let sql = format!(
             "SELECT {} FROM exchange
              WHERE connection IN (SELECT connection FROM session_connection WHERE session = ?) AND id BETWEEN ? AND ?
@@ -136,13 +136,13 @@ impl Reader {
     /// One HTTP exchange.
     pub fn exchange(&self, capture: CaptureId, number: ExchangeNumber) -> anyhow::Result<Option<Exchange>> {
         let sql = format!("SELECT {} FROM exchange WHERE id = ?", exchange::COLUMNS);
-        Ok(self.select(&sql, [Key::new(capture, number.0)], exchange::read)?.pop())
+        Ok(self.select(&sql, [RowKey::new(capture, number.0)], exchange::read)?.pop())
     }
 
     /// The connections of a session, by number.
     pub fn connections(&self, session: SessionNumber, page: Page<ConnectionId>) -> anyhow::Result<Vec<Connection>> {
         let Some(capture) = self.capture_of(session)? else { return Ok(Vec::new()) };
-        let (first, last) = page.range(Key::all(capture), |id| Key::new(capture, id.0.into()).0);
+        let (first, last) = page.range(RowKey::all(capture), |id| RowKey::new(capture, id.0.into()).0);
         let sql = format!(
             "SELECT {} FROM connection
              WHERE id IN (SELECT connection FROM session_connection WHERE session = ?) AND id BETWEEN ? AND ?
@@ -156,7 +156,7 @@ impl Reader {
     /// One connection.
     pub fn connection(&self, capture: CaptureId, id: ConnectionId) -> anyhow::Result<Option<Connection>> {
         let sql = format!("SELECT {} FROM connection WHERE id = ?", connection::COLUMNS);
-        Ok(self.select(&sql, [Key::new(capture, id.0.into())], connection::read)?.pop())
+        Ok(self.select(&sql, [RowKey::new(capture, id.0.into())], connection::read)?.pop())
     }
 
     /// Findings, in order as they were made. Of a session: those that belong to it.
@@ -186,7 +186,7 @@ impl Reader {
     }
 
     /// Findings about a message.
-    pub fn message_findings(&self, message: Key) -> anyhow::Result<Vec<FindingRow>> {
+    pub fn message_findings(&self, message: RowKey) -> anyhow::Result<Vec<FindingRow>> {
         let sql = format!(
             "SELECT {} FROM finding JOIN rule ON rule.id = finding.rule
              WHERE finding.id IN (SELECT finding FROM finding_message WHERE message = ?) ORDER BY finding.id LIMIT ?",
@@ -202,12 +202,12 @@ impl Reader {
         connection: ConnectionId,
         from: PacketNumber,
         limit: usize,
-    ) -> anyhow::Result<Vec<KeptPacket>> {
+    ) -> anyhow::Result<Vec<StoredPacket>> {
         let sql = format!(
             "SELECT {} FROM packet_chunk WHERE connection = ? AND last_number >= ? ORDER BY first_number",
             packet::ID_COLUMNS
         );
-        let key = Key::new(capture, connection.0.into());
+        let key = RowKey::new(capture, connection.0.into());
         let chunks = self.select(&sql, params![key, from.0 as i64], |row| Ok(packet::read_id(row)?))?;
         let mut merge = Merge::new(chunks);
         let mut packets = Vec::new();
@@ -223,7 +223,7 @@ impl Reader {
     }
 
     /// One packet, where it was kept.
-    pub fn packet(&self, capture: CaptureId, number: PacketNumber) -> anyhow::Result<Option<KeptPacket>> {
+    pub fn packet(&self, capture: CaptureId, number: PacketNumber) -> anyhow::Result<Option<StoredPacket>> {
         let Some(place) = self.chunk_of(capture, number)? else { return Ok(None) };
         let mut chunk = packet::open(&self.db, place.chunk)?;
         while let Some(packet) = chunk.next()? {
@@ -237,14 +237,14 @@ impl Reader {
     /// What a stream is.
     pub fn stream(&self, capture: CaptureId, id: StreamId) -> anyhow::Result<Option<Stream>> {
         let sql = format!("SELECT {} FROM stream WHERE id = ?", provenance::STREAM_COLUMNS);
-        Ok(self.select(&sql, [Key::new(capture, id.0.into())], provenance::read_stream)?.pop())
+        Ok(self.select(&sql, [RowKey::new(capture, id.0.into())], provenance::read_stream)?.pop())
     }
 
     /// Shows every stream of a capture to `take`, in order.
     pub fn streams(&self, capture: CaptureId, mut take: impl FnMut(Stream)) -> anyhow::Result<()> {
         let sql = format!("SELECT {} FROM stream WHERE id BETWEEN ? AND ? ORDER BY id", provenance::STREAM_COLUMNS);
         let mut select = self.db.prepare_cached(&sql)?;
-        let (first, last) = Key::all(capture);
+        let (first, last) = RowKey::all(capture);
         let mut rows = select.query([first, last])?;
         while let Some(row) = rows.next()? {
             take(provenance::read_stream(row)?);
@@ -254,7 +254,7 @@ impl Reader {
 
     /// One layer down: the parts that make up `span`, cut to it, in order, as `Provenance::parents`.
     pub fn parts(&self, capture: CaptureId, span: Span) -> anyhow::Result<Vec<Part>> {
-        let key = Key::new(capture, span.stream.0.into());
+        let key = RowKey::new(capture, span.stream.0.into());
         let rows = self.select(
             "SELECT 0, parts FROM stream WHERE id = ?1 AND parts IS NOT NULL
              UNION ALL SELECT * FROM (
@@ -277,7 +277,7 @@ impl Reader {
 
     /// What TLS carried in `span`, in order: offset and bytes, secrets masked. Nothing for streams that did not come out of TLS.
     pub fn plaintext(&self, capture: CaptureId, span: Span) -> anyhow::Result<Vec<(u64, Vec<u8>)>> {
-        let key = Key::new(capture, span.stream.0.into());
+        let key = RowKey::new(capture, span.stream.0.into());
         let mut pieces: Vec<(u64, Vec<u8>)> = self.select(
             "SELECT start, data FROM plaintext WHERE stream = ?1 AND start < ?3 AND start >= coalesce(
                  (SELECT max(start) FROM plaintext WHERE stream = ?1 AND start <= ?2), 0) ORDER BY start",

@@ -14,7 +14,7 @@ use rusqlite::Row;
 use rusqlite::types::FromSql;
 
 use super::codec::{Code, Damaged};
-use super::{CaptureId, Key};
+use super::{CaptureId, RowKey};
 
 /// Reads the columns of a row one after the other, in the order in which the query names them.
 pub(super) struct Columns<'a> {
@@ -55,12 +55,12 @@ impl<'a> Columns<'a> {
         Ok(self.get::<Option<i64>>()?.map(T::from_code).transpose()?)
     }
 
-    pub(super) fn key(&mut self) -> rusqlite::Result<Key> {
-        self.get().map(Key)
+    pub(super) fn key(&mut self) -> rusqlite::Result<RowKey> {
+        self.get().map(RowKey)
     }
 
-    pub(super) fn optional_key(&mut self) -> rusqlite::Result<Option<Key>> {
-        self.get::<Option<i64>>().map(|key| key.map(Key))
+    pub(super) fn optional_key(&mut self) -> rusqlite::Result<Option<RowKey>> {
+        self.get::<Option<i64>>().map(|key| key.map(RowKey))
     }
 
     pub(super) fn capture(&mut self) -> rusqlite::Result<CaptureId> {

@@ -6,11 +6,11 @@ use anyhow::Context;
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::packets::Packets;
-use super::pending::{Pending, Written};
+use super::pending::{Pending, WrittenRows};
 use super::record::capture::{self, CaptureInfo, Counts, Summary};
-use super::record::message::Glance;
+use super::record::message::DerivedColumns;
 use super::text::{Packer, Text};
-use super::{CaptureId, Place, migrate};
+use super::{CaptureId, DatabaseFile, migrate};
 use crate::capture::{Limits, Packet, Time};
 use crate::event::Event;
 
@@ -23,7 +23,7 @@ const CACHE: u32 = 8 << 10;
 
 /// How to write.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct WriteOptions {
     /// Write packets as they are, secrets included.
     pub keep_secrets: bool,
     /// Bounds on what is held.
@@ -32,9 +32,9 @@ pub struct Options {
     pub busy_timeout: Duration,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options { keep_secrets: false, limits: Limits::default(), busy_timeout: Duration::from_secs(5) }
+impl Default for WriteOptions {
+    fn default() -> WriteOptions {
+        WriteOptions { keep_secrets: false, limits: Limits::default(), busy_timeout: Duration::from_secs(5) }
     }
 }
 
@@ -44,10 +44,10 @@ impl Default for Options {
 pub struct Writer {
     // Closed before the place is given up, which may remove the file.
     db: Connection,
-    place: Place,
+    place: DatabaseFile,
     capture: CaptureId,
     pending: Pending,
-    written: Written,
+    written: WrittenRows,
     packets: Packets,
     packer: Packer,
     counts: Counts,
@@ -64,7 +64,7 @@ impl Writer {
     /// # Errors
     /// The file cannot be created or opened, is no database of this program, is of a newer version, or is locked for longer than
     /// the timeout.
-    pub fn create(place: impl Into<Place>, info: &CaptureInfo, options: Options) -> anyhow::Result<Writer> {
+    pub fn create(place: impl Into<DatabaseFile>, info: &CaptureInfo, options: WriteOptions) -> anyhow::Result<Writer> {
         let place = place.into();
         let db = migrate::open_writer(&place, options.busy_timeout)?;
         // A negative number is one of kibibytes.
@@ -76,7 +76,7 @@ impl Writer {
             place,
             capture,
             pending: Pending::default(),
-            written: Written::default(),
+            written: WrittenRows::default(),
             packets: Packets::new(options.limits, options.keep_secrets)?,
             packer: Packer::new()?,
             counts: Counts::default(),
@@ -87,7 +87,7 @@ impl Writer {
     }
 
     /// Where it writes.
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &DatabaseFile {
         &self.place
     }
 
@@ -99,7 +99,7 @@ impl Writer {
     /// What was counted so far.
     pub fn counts(&self) -> Counts {
         let lost = self.counts.lost + self.pending.lost();
-        Counts { kept: self.packets.counts(), lost, ..self.counts }
+        Counts { packet_counts: self.packets.counts(), lost, ..self.counts }
     }
 
     /// A packet was observed. Its events follow.
@@ -143,14 +143,14 @@ impl Writer {
         match event {
             Event::Session(session) => self.pending.session(*session),
             Event::Message(mut message) => {
-                let glance = Glance::of(&message);
+                let derived = DerivedColumns::of(&message);
                 let frames = self.packets.text(&message);
                 let raw = std::mem::take(&mut message.raw).into_bytes();
                 let text = match frames {
                     Some(frames) => Text::smaller(raw, frames),
                     None => self.packer.text(raw),
                 };
-                self.pending.message(*message, glance, text);
+                self.pending.message(*message, derived, text);
             }
             Event::Exchange(exchange) | Event::Head(exchange) => self.pending.exchange(*exchange),
             Event::Finding(finding) => self.pending.finding(*finding),
@@ -230,7 +230,7 @@ impl Writer {
                 self.batches = 1;
                 self.pending.clear();
             }
-            Err(_) => self.written = Written::default(),
+            Err(_) => self.written = WrittenRows::default(),
         }
         result.with_context(|| {
             let (path, (rows, _)) = (self.place.path().display(), self.pending.size());

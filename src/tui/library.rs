@@ -28,7 +28,7 @@ use crate::capture::{PacketNumber, Time};
 use crate::decode::ConnectionId;
 use crate::event::Connection;
 use crate::mcp::{MessageNumber, Session, SessionNumber};
-use crate::store::{FindingRow, Key, MessageRow, Page, Reader, Scope};
+use crate::store::{FindingRow, MessageRow, Page, RowKey, Scope, StoreReader};
 use crate::view::latencies::Latencies;
 use crate::view::steps::{self, Step};
 use crate::view::text;
@@ -54,7 +54,7 @@ const SAMPLE: usize = 4_096;
 
 /// The store as the screens ask it.
 pub struct Library {
-    reader: Reader,
+    reader: StoreReader,
     /// The newest session first: right for a database, wrong for a capture.
     newest_first: bool,
     /// The time by the clock: tells live captures from those whose writer died.
@@ -65,10 +65,10 @@ pub struct Library {
     /// Latencies of sessions, and how many messages there were.
     latencies: HashMap<SessionNumber, (u64, Option<(i64, i64)>)>,
     /// Lines of messages that were asked for last.
-    lines: HashMap<Key, MessageLine>,
+    lines: HashMap<RowKey, MessageLine>,
     matches: Option<Matches>,
     /// More readers, for filters that go through much; opened with the first one.
-    helpers: Option<Vec<Reader>>,
+    helpers: Option<Vec<StoreReader>>,
     /// Of the session whose figures were looked at last, and of the one whose steps were.
     figures: Option<calls::Figures>,
     steps: Option<steps::Index>,
@@ -78,7 +78,7 @@ pub struct Library {
 
 impl Library {
     /// Over a store.
-    pub fn new(reader: Reader, newest_first: bool) -> Library {
+    pub fn new(reader: StoreReader, newest_first: bool) -> Library {
         Library {
             reader,
             newest_first,
@@ -254,7 +254,7 @@ impl Library {
         let Some(matches) = self.matches.as_mut().filter(|matches| !matches.is_complete()) else { return Ok(false) };
         if self.helpers.is_none() {
             let count = thread::available_parallelism().map_or(1, NonZero::get).min(SEARCHERS) - 1;
-            let open = |_| Reader::open(self.reader.place()).ok();
+            let open = |_| StoreReader::open(self.reader.place()).ok();
             self.helpers = Some((0..count).filter_map(open).collect());
         }
         matches.search_on(&self.reader, self.helpers.as_deref_mut().unwrap_or_default())?;

@@ -43,7 +43,7 @@ use crossterm::event::{self, Event, MouseButton, MouseEventKind};
 
 use crate::engine::saver::now;
 use crate::mcp::SessionNumber;
-use crate::store::{Place, Reader};
+use crate::store::{DatabaseFile, StoreReader};
 use app::{App, Effect, Input};
 use data::Request;
 use import::{Decoding, Import};
@@ -80,11 +80,13 @@ pub fn run(target: Target, options: Options) -> Result<()> {
     let (inputs, events) = unbounded();
     let stop = Arc::new(AtomicBool::new(false));
     let (title, place, session, newest_first, import) = match target {
-        Target::Database(path) => (title(&path), Place::file(path), None, true, None),
-        Target::Session(path, session) => (title(&path), Place::file(path), Some(SessionNumber(session)), true, None),
+        Target::Database(path) => (title(&path), DatabaseFile::file(path), None, true, None),
+        Target::Session(path, session) => {
+            (title(&path), DatabaseFile::file(path), Some(SessionNumber(session)), true, None)
+        }
         Target::Files(files) => {
             let name = files.iter().map(title).collect::<Vec<_>>().join(" ");
-            let place = Place::temporary()?;
+            let place = DatabaseFile::temporary()?;
             let import = Import::new(&files, place.clone(), options.decoding)?;
             (name, place, None, false, Some(import))
         }
@@ -93,7 +95,7 @@ pub fn run(target: Target, options: Options) -> Result<()> {
     let database = import.is_none().then(|| place.path().to_owned());
     // What is there is opened at once: where that fails, the reason is said on the terminal as it was.
     let store = match place.path().exists() {
-        true => Store::Open(Box::new(Library::new(Reader::open(place)?, newest_first))),
+        true => Store::Open(Box::new(Library::new(StoreReader::open(place)?, newest_first))),
         false => Store::Awaited(place),
     };
     let mut screen = term::Screen::take()?;

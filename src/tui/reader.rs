@@ -14,7 +14,7 @@ use super::app::Input;
 use super::data::{Answer, Request};
 use super::library::{Library, TURN};
 use crate::engine::saver::now;
-use crate::store::{Place, Reader};
+use crate::store::{DatabaseFile, StoreReader};
 
 /// How often the store is asked whether anybody wrote: soon enough for eyes.
 const POLL: Duration = Duration::from_millis(100);
@@ -27,7 +27,7 @@ pub enum Store {
     /// A store.
     Open(Box<Library>),
     /// A database that nobody has recorded into yet.
-    Awaited(Place),
+    Awaited(DatabaseFile),
 }
 
 /// Answers until nobody asks any more.
@@ -42,7 +42,7 @@ pub fn run(store: Store, inbox: &Receiver<Request>, out: &Sender<Input>) {
 }
 
 /// The database, once somebody has begun to record into it; until then there are no sessions. `None`: nobody asks any more.
-fn wait_for(place: &Place, inbox: &Receiver<Request>, out: &Sender<Input>) -> Option<Library> {
+fn wait_for(place: &DatabaseFile, inbox: &Receiver<Request>, out: &Sender<Input>) -> Option<Library> {
     let mut failed = 0;
     loop {
         let answer = match inbox.recv_timeout(POLL) {
@@ -50,7 +50,7 @@ fn wait_for(place: &Place, inbox: &Receiver<Request>, out: &Sender<Input>) -> Op
             Ok(request) => Input::Answer(request, Answer::Unplaced(Vec::new())),
             Err(RecvTimeoutError::Disconnected) => return None,
             Err(RecvTimeoutError::Timeout) if !place.path().exists() => continue,
-            Err(RecvTimeoutError::Timeout) => match Reader::open(place.clone()) {
+            Err(RecvTimeoutError::Timeout) => match StoreReader::open(place.clone()) {
                 Ok(reader) => {
                     out.send(Input::Changed).ok()?;
                     return Some(Library::new(reader, true));

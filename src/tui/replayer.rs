@@ -10,12 +10,12 @@ use super::app::Input;
 use super::replay::run::{Finished, Told};
 use super::replay::{Order, runner};
 use crate::replay::plan::StepIndex;
-use crate::store::Place;
+use crate::store::DatabaseFile;
 
 /// What a replay needs from the program: where recordings are, and who is told.
 #[derive(Debug)]
 pub struct Replayer {
-    place: Place,
+    place: DatabaseFile,
     inputs: Sender<Input>,
     /// Held while a replay runs: its end ends the replay.
     going: Option<Sender<()>>,
@@ -23,7 +23,7 @@ pub struct Replayer {
 
 impl Replayer {
     /// Over a store, into which what is replayed is recorded too.
-    pub fn new(place: Place, inputs: Sender<Input>) -> Replayer {
+    pub fn new(place: DatabaseFile, inputs: Sender<Input>) -> Replayer {
         Replayer { place, inputs, going: None }
     }
 

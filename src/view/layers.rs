@@ -13,7 +13,7 @@ use super::transcript::packets as name_packets;
 use crate::capture::{Origin, PacketNumber, Part, Span, StreamId};
 use crate::decode::exchange::{Exchange, Half};
 use crate::mcp::{Carrier, Message, Session};
-use crate::store::{CaptureId, Reader};
+use crate::store::{CaptureId, StoreReader};
 
 pub use network::of_packet;
 
@@ -110,7 +110,7 @@ impl Layer {
 /// What the layers of a message are read from.
 pub struct Place<'a> {
     /// The store.
-    pub reader: &'a Reader,
+    pub reader: &'a StoreReader,
     /// The capture.
     pub capture: CaptureId,
     /// The session.

@@ -21,7 +21,7 @@ use crate::mcp::method::Method;
 use crate::mcp::operations::Why;
 use crate::mcp::revision::{Revision, Revisions};
 use crate::mcp::{Message, MessageNumber, Session};
-use crate::store::{Key, MessageRow, MethodCount, Page, Reader, Scope};
+use crate::store::{MessageRow, MethodCount, Page, RowKey, Scope, StoreReader};
 use operations::Operation;
 
 /// The messages that say what a session is: handshakes, lists, and what the timeline names.
@@ -154,7 +154,7 @@ pub struct Overview {
 ///
 /// # Errors
 /// The database cannot be read, or is damaged.
-pub fn read(reader: &Reader, session: &Session) -> Result<Overview> {
+pub fn read(reader: &StoreReader, session: &Session) -> Result<Overview> {
     let mut overview = Overview::default();
     let revisions =
         session.protocol_version.as_deref().and_then(Revision::named).map_or(Revisions::ALL, Revisions::only);
@@ -185,7 +185,7 @@ pub fn read(reader: &Reader, session: &Session) -> Result<Overview> {
     }
     if let Some(count) = first_call
         && let Some(row) =
-            reader.message_rows(Scope::Capture(capture), Page::from(Key::new(capture, count.first.0), 1))?.pop()
+            reader.message_rows(Scope::Capture(capture), Page::from(RowKey::new(capture, count.first.0), 1))?.pop()
     {
         overview.timeline.push((row.time, "first call of a tool".to_owned(), row.number));
         overview.timeline.sort_by_key(|(_, _, number)| *number);
@@ -196,8 +196,8 @@ pub fn read(reader: &Reader, session: &Session) -> Result<Overview> {
             overview.hear(reader, &row)?;
         }
     }
-    for number in reader.asked_for_input(session.number, TEXTS)? {
-        if let Some(message) = reader.message(Key::new(capture, number.0))? {
+    for number in reader.messages_asking_for_input(session.number, TEXTS)? {
+        if let Some(message) = reader.message(RowKey::new(capture, number.0))? {
             overview.asked_back(&message);
         }
     }
@@ -245,7 +245,7 @@ impl Overview {
     }
 
     /// Reads a message, within bounds.
-    fn hear(&mut self, reader: &Reader, row: &MessageRow) -> Result<()> {
+    fn hear(&mut self, reader: &StoreReader, row: &MessageRow) -> Result<()> {
         if self.texts < TEXTS
             && row.size <= LONGEST
             && let Some(message) = reader.message(row.key())?
@@ -434,7 +434,7 @@ fn times(number: u64) -> String {
 }
 
 /// How a session ended, as far as the capture says.
-fn end(reader: &Reader, session: &Session) -> Result<String> {
+fn end(reader: &StoreReader, session: &Session) -> Result<String> {
     let waiting = match session.unanswered {
         0 => String::new(),
         requests => format!(", {} unanswered", count(requests, "request")),

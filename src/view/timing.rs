@@ -21,7 +21,7 @@ use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::{ConnectionId, Direction, Side};
 use crate::event::ConnectionKind;
 use crate::mcp::{Carrier, Message, MessageNumber};
-use crate::store::{CaptureId, KeptPacket, Key, MessageRow, Page, Reader, Scope};
+use crate::store::{CaptureId, MessageRow, Page, RowKey, Scope, StoreReader, StoredPacket};
 
 /// Connections whose round trips are remembered: of a server that keeps none open each call has its own.
 const REMEMBERED: usize = 4_096;
@@ -121,7 +121,7 @@ impl<'a> From<&'a MessageRow> for Sent<'a> {
 
 /// Times the calls of one capture.
 pub struct Clock<'r> {
-    reader: &'r Reader,
+    reader: &'r StoreReader,
     capture: CaptureId,
     /// The capture saw a network; unknown until that is asked.
     has_network: Option<bool>,
@@ -131,7 +131,7 @@ pub struct Clock<'r> {
 
 impl<'r> Clock<'r> {
     /// For this capture.
-    pub fn new(reader: &'r Reader, capture: CaptureId) -> Clock<'r> {
+    pub fn new(reader: &'r StoreReader, capture: CaptureId) -> Clock<'r> {
         Clock { reader, capture, has_network: None, round_trips: HashMap::new() }
     }
 
@@ -201,7 +201,7 @@ impl<'r> Clock<'r> {
     }
 
     fn row(&self, number: MessageNumber) -> Result<Option<MessageRow>> {
-        let page = Page::from(Key::new(self.capture, number.0), 1);
+        let page = Page::from(RowKey::new(self.capture, number.0), 1);
         let row = self.reader.message_rows(Scope::Capture(self.capture), page)?.pop();
         Ok(row.filter(|row| row.number == number))
     }
@@ -259,7 +259,7 @@ impl<'r> Clock<'r> {
 
 /// The least time from data to its acknowledgment by `side`. Data that is sent again tells nothing ("RTT samples MUST NOT be made using
 /// segments that were retransmitted", RFC 6298 section 3), and an acknowledgment that waited for data to travel with tells how long that took.
-fn quickest_acknowledgment(packets: &[KeptPacket], side: Side) -> Option<i64> {
+fn quickest_acknowledgment(packets: &[StoredPacket], side: Side) -> Option<i64> {
     let mut quickest: Option<i64> = None;
     // The last segment with data towards the side: where it ends, and when it came.
     let mut sent: Option<(u64, Time)> = None;
@@ -354,7 +354,7 @@ mod tests {
     use crate::event::Segment;
 
     /// A packet at a time in milliseconds: who sent it, the stream offset and length of its data, what it acknowledges.
-    fn packet(number: u64, at: i64, side: Side, (offset, length): (u64, u32), acknowledged: u64) -> KeptPacket {
+    fn packet(number: u64, at: i64, side: Side, (offset, length): (u64, u32), acknowledged: u64) -> StoredPacket {
         let segment = Segment {
             connection: ConnectionId(1),
             side,
@@ -367,7 +367,7 @@ mod tests {
             analysis: Default::default(),
             origin: Default::default(),
         };
-        KeptPacket {
+        StoredPacket {
             number: PacketNumber(number),
             time: Time(at * 1_000_000),
             link: LinkType::ETHERNET,

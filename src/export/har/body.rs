@@ -12,7 +12,7 @@ use crate::decode::exchange::{Exchange, Fields, Half};
 use crate::decode::http::HttpEvent;
 use crate::decode::http1::{Http1, Seen};
 use crate::decode::{ConnectionId, Direction, Piece, Side};
-use crate::store::{KeptPacket, Reader};
+use crate::store::{StoreReader, StoredPacket};
 
 /// Bytes of a stream that are looked up at once.
 const STEP: u64 = 1 << 20;
@@ -49,7 +49,7 @@ pub(super) struct Bodies<'a> {
 }
 
 impl<'a> Bodies<'a> {
-    pub(super) fn new(reader: &'a Reader, index: &'a Index) -> Bodies<'a> {
+    pub(super) fn new(reader: &'a StoreReader, index: &'a Index) -> Bodies<'a> {
         Bodies { index, packets: Packets { reader, index, windows: VecDeque::new() } }
     }
 
@@ -191,10 +191,10 @@ fn list<'f>(fields: &'f Fields, name: &str) -> Option<Cow<'f, str>> {
 
 /// Packets of a capture, read in windows.
 struct Packets<'a> {
-    reader: &'a Reader,
+    reader: &'a StoreReader,
     index: &'a Index,
     /// The one used last first.
-    windows: VecDeque<(ConnectionId, Vec<KeptPacket>)>,
+    windows: VecDeque<(ConnectionId, Vec<StoredPacket>)>,
 }
 
 impl Packets<'_> {
@@ -242,8 +242,8 @@ impl Packets<'_> {
         Ok(at)
     }
 
-    fn packet(&mut self, connection: ConnectionId, number: PacketNumber) -> Result<Option<&KeptPacket>> {
-        let place = |packets: &[KeptPacket]| packets.binary_search_by_key(&number, |packet| packet.number).ok();
+    fn packet(&mut self, connection: ConnectionId, number: PacketNumber) -> Result<Option<&StoredPacket>> {
+        let place = |packets: &[StoredPacket]| packets.binary_search_by_key(&number, |packet| packet.number).ok();
         let known = self.windows.iter().position(|(of, packets)| *of == connection && place(packets).is_some());
         let window = match known.and_then(|known| self.windows.remove(known)) {
             Some(window) => window,

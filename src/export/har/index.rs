@@ -9,7 +9,7 @@ use crate::decode::exchange::ExchangeNumber;
 use crate::decode::stream::StreamKind;
 use crate::decode::{ConnectionId, Direction, Side};
 use crate::mcp::{MessageNumber, SessionNumber};
-use crate::store::{CaptureId, Reader};
+use crate::store::{CaptureId, StoreReader};
 
 /// A message that an exchange carried, and its session.
 pub(super) type Carried = (ExchangeNumber, MessageNumber, SessionNumber);
@@ -30,9 +30,9 @@ pub(super) struct Index {
 }
 
 impl Index {
-    pub(super) fn read(reader: &Reader, capture: CaptureId) -> Result<Index> {
+    pub(super) fn read(reader: &StoreReader, capture: CaptureId) -> Result<Index> {
         let mut carried = Vec::new();
-        reader.carried(capture, |exchange, session, message| carried.push((exchange, message, session)))?;
+        reader.visit_carriers(capture, |exchange, session, message| carried.push((exchange, message, session)))?;
         carried.sort_unstable();
         let (mut bodies, mut channels, mut plaintext) = (Vec::new(), HashMap::new(), HashSet::new());
         reader.streams(capture, |stream| match stream.kind {

@@ -48,7 +48,7 @@ impl Watched {
     fn note(&self, note: impl FnOnce(&mut Tap)) {
         let mut tap = self.tap.lock().unwrap_or_else(PoisonError::into_inner);
         note(&mut tap);
-        tap.nudge();
+        tap.wake_sleepers();
     }
 }
 
@@ -77,7 +77,7 @@ impl Stdio {
         let (child, pipes) = server.spawn()?;
         let (mut tap, observations) = stdio::tap(child.id(), &std::env::temp_dir());
         tap.start(server.start());
-        tap.nudge();
+        tap.wake_sleepers();
         let watched = Arc::new(Watched { tap: Mutex::new(tap), last_words: Mutex::default() });
         // This end is ours alone.
         rustix::io::ioctl_fionbio(&pipes.stdin, true).context("cannot write without waiting")?;

@@ -9,7 +9,7 @@ use crate::capture::{LinkType, Time};
 
 /// What can be wrong with a block's body, in words that follow the block's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Fault {
+pub(super) enum BodyError {
     #[error("it is too short")]
     Short,
     #[error("it claims {claimed} captured bytes and has room for {room}")]
@@ -30,13 +30,13 @@ pub(super) enum Fault {
 type Parsed<'a, T> = IResult<&'a [u8], T, ()>;
 
 /// The section header behind its byte-order magic. Its length of the section is not needed, its options neither.
-pub(super) fn section(order: Endianness, body: &[u8]) -> Result<(), Fault> {
+pub(super) fn section(order: Endianness, body: &[u8]) -> Result<(), BodyError> {
     let head: Parsed<'_, _> = (u32(order), u16(order), u16(order), take(8usize)).parse(body);
     match head {
         // Writers of 1.2 exist, and write as 1.0 does.
         Ok((_, (_, 1, _, _))) => Ok(()),
-        Ok((_, (_, major, minor, _))) => Err(Fault::Version(major, minor)),
-        Err(_) => Err(Fault::Short),
+        Ok((_, (_, major, minor, _))) => Err(BodyError::Version(major, minor)),
+        Err(_) => Err(BodyError::Short),
     }
 }
 
@@ -51,14 +51,14 @@ pub(super) struct Interface {
 
 /// The interface, as far as it can be told, and what is wrong with its description. The description counts even when it is broken: the
 /// ids of those behind it depend on it.
-pub(super) fn interface(order: Endianness, body: &[u8]) -> (Option<Interface>, Option<Fault>) {
+pub(super) fn interface(order: Endianness, body: &[u8]) -> (Option<Interface>, Option<BodyError>) {
     let head: Parsed<'_, _> = (u16(order), u16(order), u32(order)).parse(body);
-    let Ok((mut rest, (link, _reserved, snap_length))) = head else { return (None, Some(Fault::Short)) };
+    let Ok((mut rest, (link, _reserved, snap_length))) = head else { return (None, Some(BodyError::Short)) };
     let mut clock = Clock::default();
     let mut fault = None;
     while !rest.is_empty() {
         let Ok((behind, (code, value))) = option(order)(rest) else {
-            fault = Some(Fault::Option);
+            fault = Some(BodyError::Option);
             break;
         };
         rest = behind;
@@ -66,11 +66,11 @@ pub(super) fn interface(order: Endianness, body: &[u8]) -> (Option<Interface>, O
             option_code::END => break,
             option_code::TIME_RESOLUTION => match value {
                 &[resolution] => clock.resolution = Resolution::new(resolution),
-                _ => fault = Some(Fault::Option),
+                _ => fault = Some(BodyError::Option),
             },
             option_code::TIME_OFFSET => match i64::<_, ()>(order)(value) {
                 Ok(([], seconds)) => clock.offset = seconds,
-                _ => fault = Some(Fault::Option),
+                _ => fault = Some(BodyError::Option),
             },
             _ => {}
         }
@@ -168,22 +168,22 @@ pub(super) struct PacketBody<'a> {
 }
 
 /// Options after the data are not read: nothing in them is needed, and damage in them does not affect the packet.
-pub(super) fn enhanced_packet(order: Endianness, body: &[u8]) -> Result<PacketBody<'_>, Fault> {
-    let (rest, interface) = u32::<_, ()>(order)(body).map_err(|_| Fault::Short)?;
+pub(super) fn enhanced_packet(order: Endianness, body: &[u8]) -> Result<PacketBody<'_>, BodyError> {
+    let (rest, interface) = u32::<_, ()>(order)(body).map_err(|_| BodyError::Short)?;
     timed_packet(order, interface, rest)
 }
 
 /// The block that enhanced packets replaced: its interface id has 16 bits, followed by a count of drops.
-pub(super) fn obsolete_packet(order: Endianness, body: &[u8]) -> Result<PacketBody<'_>, Fault> {
-    let (rest, (interface, _drops)) = (u16::<_, ()>(order), u16(order)).parse(body).map_err(|_| Fault::Short)?;
+pub(super) fn obsolete_packet(order: Endianness, body: &[u8]) -> Result<PacketBody<'_>, BodyError> {
+    let (rest, (interface, _drops)) = (u16::<_, ()>(order), u16(order)).parse(body).map_err(|_| BodyError::Short)?;
     timed_packet(order, interface.into(), rest)
 }
 
 /// A packet from its time on, which is the same in both blocks.
-fn timed_packet(order: Endianness, interface: u32, rest: &[u8]) -> Result<PacketBody<'_>, Fault> {
+fn timed_packet(order: Endianness, interface: u32, rest: &[u8]) -> Result<PacketBody<'_>, BodyError> {
     let u32 = || u32::<_, ()>(order);
     let (rest, (high, low, captured, original_length)) =
-        (u32(), u32(), u32(), u32()).parse(rest).map_err(|_| Fault::Short)?;
+        (u32(), u32(), u32(), u32()).parse(rest).map_err(|_| BodyError::Short)?;
     let ticks = Some(u64::from(high) << 32 | u64::from(low));
     Ok(PacketBody { interface, ticks, original_length, data: data(rest, captured)? })
 }
@@ -191,8 +191,8 @@ fn timed_packet(order: Endianness, interface: u32, rest: &[u8]) -> Result<Packet
 /// "The Simple Packet Block does not contain the Interface ID [...] it MUST be assumed that all the Simple Packet Blocks have been captured
 /// on the interface previously specified in the first Interface Description Block", and its captured length is
 /// the smaller of the original length and that interface's snap length.
-pub(super) fn simple_packet(order: Endianness, body: &[u8], snap_length: u32) -> Result<PacketBody<'_>, Fault> {
-    let (rest, original_length) = u32::<_, ()>(order)(body).map_err(|_| Fault::Short)?;
+pub(super) fn simple_packet(order: Endianness, body: &[u8], snap_length: u32) -> Result<PacketBody<'_>, BodyError> {
+    let (rest, original_length) = u32::<_, ()>(order)(body).map_err(|_| BodyError::Short)?;
     let captured = match snap_length {
         0 => original_length,
         limit => original_length.min(limit),
@@ -200,21 +200,21 @@ pub(super) fn simple_packet(order: Endianness, body: &[u8], snap_length: u32) ->
     Ok(PacketBody { interface: 0, ticks: None, original_length, data: data(rest, captured)? })
 }
 
-fn data(body: &[u8], captured: u32) -> Result<&[u8], Fault> {
+fn data(body: &[u8], captured: u32) -> Result<&[u8], BodyError> {
     let taken: Parsed<'_, _> = take(captured)(body);
-    taken.map(|(_, data)| data).map_err(|_| Fault::Packet { claimed: captured, room: body.len() })
+    taken.map(|(_, data)| data).map_err(|_| BodyError::Packet { claimed: captured, room: body.len() })
 }
 
 /// "TLSK": the secrets are a TLS key log.
 const TLS_KEY_LOG: u32 = 0x544c_534b;
 
 /// The key log lines of a decryption secrets block, without its padding; `None` for secrets of other protocols.
-pub(super) fn key_log(order: Endianness, body: &[u8]) -> Result<Option<&[u8]>, Fault> {
-    let (rest, (kind, length)) = (u32::<_, ()>(order), u32(order)).parse(body).map_err(|_| Fault::Short)?;
+pub(super) fn key_log(order: Endianness, body: &[u8]) -> Result<Option<&[u8]>, BodyError> {
+    let (rest, (kind, length)) = (u32::<_, ()>(order), u32(order)).parse(body).map_err(|_| BodyError::Short)?;
     let taken: Parsed<'_, _> = take(length)(rest);
     match taken {
         Ok((_, secrets)) => Ok((kind == TLS_KEY_LOG).then_some(secrets)),
-        Err(_) => Err(Fault::Secrets { claimed: length, room: rest.len() }),
+        Err(_) => Err(BodyError::Secrets { claimed: length, room: rest.len() }),
     }
 }
 

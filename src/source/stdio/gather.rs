@@ -21,16 +21,16 @@ pub(super) struct Gather {
 impl Gather {
     /// Lets a moment pass where all lanes that have something have time.
     pub(super) fn pause(&mut self, lanes: &[Lane; 3], ready: [bool; 3]) {
-        if self.is_worthwhile(lanes, ready) {
+        if self.may_pause(lanes, ready) {
             thread::sleep(MOMENT);
         }
     }
 
-    fn is_worthwhile(&mut self, lanes: &[Lane; 3], ready: [bool; 3]) -> bool {
+    fn may_pause(&mut self, lanes: &[Lane; 3], ready: [bool; 3]) -> bool {
         // Where each message waits for an answer the lanes take turns: then there is nothing to ask.
         let again = self.before.iter().zip(ready).any(|(before, ready)| *before && ready);
         self.before = ready;
-        again && lanes.iter().zip(ready).all(|(lane, ready)| !ready || lane.has_time())
+        again && lanes.iter().zip(ready).all(|(lane, ready)| !ready || lane.may_gather())
     }
 }
 
@@ -58,18 +58,18 @@ mod tests {
         let lanes = [20_000, 100, 20_000].map(lane);
         let [(stdin, mut writer, _reader), (stdout, ..), (stderr, _writer, mut reader)] = lanes;
         let (lanes, mut gather) = ([stdin, stdout, stderr], Gather::default());
-        let mut is_worthwhile = |ready| gather.is_worthwhile(&lanes, ready);
+        let mut may_pause = |ready| gather.may_pause(&lanes, ready);
         writer.write_all(b"a message\n").unwrap();
-        assert!(!is_worthwhile(STDIN), "the first");
-        assert!(is_worthwhile(STDIN), "it sends on");
-        assert!(!is_worthwhile(BOTH), "the reader of the other would wait");
-        assert!(!is_worthwhile(STDOUT), "the same");
-        assert!(!is_worthwhile(STDIN) && !is_worthwhile(STDOUT) && !is_worthwhile(STDIN), "they take turns");
-        assert!(is_worthwhile(STDIN));
+        assert!(!may_pause(STDIN), "the first");
+        assert!(may_pause(STDIN), "it sends on");
+        assert!(!may_pause(BOTH), "the reader of the other would wait");
+        assert!(!may_pause(STDOUT), "the same");
+        assert!(!may_pause(STDIN) && !may_pause(STDOUT) && !may_pause(STDIN), "they take turns");
+        assert!(may_pause(STDIN));
         writer.write_all(&[b'x'; 32 << 10]).unwrap();
-        assert!(!is_worthwhile(STDIN), "the writer might soon have no room");
-        assert!(!is_worthwhile(STDERR) && is_worthwhile(STDERR));
+        assert!(!may_pause(STDIN), "the writer might soon have no room");
+        assert!(!may_pause(STDERR) && may_pause(STDERR));
         reader.read_exact(&mut [0; 4_000]).unwrap();
-        assert!(!is_worthwhile(STDERR), "the reader may soon have nothing");
+        assert!(!may_pause(STDERR), "the reader may soon have nothing");
     }
 }

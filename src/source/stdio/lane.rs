@@ -25,7 +25,7 @@ const PIPE_BUF: usize = if cfg!(target_os = "linux") { 4096 } else { 512 };
 #[derive(Debug)]
 pub(super) struct Lane {
     pipe: Pipe,
-    ends: Option<Ends>,
+    descriptors: Option<Descriptors>,
     /// What was read and not yet taken by the reader, from this place on.
     pending: Vec<u8>,
     taken: usize,
@@ -36,10 +36,10 @@ pub(super) struct Lane {
 }
 
 #[derive(Debug)]
-struct Ends {
+struct Descriptors {
     from: OwnedFd,
     to: OwnedFd,
-    kind: Kind,
+    method: WriteMethod,
 }
 
 /// How to write to a descriptor without blocking on it.
@@ -47,35 +47,42 @@ struct Ends {
 /// `O_NONBLOCK` is a property of the open file description, which others share (the host's own copy, a terminal): it is not
 /// ours to set. So each write asks for itself.
 #[derive(Clone, Copy, Debug)]
-enum Kind {
-    /// `MSG_DONTWAIT`.
-    Socket,
-    /// `RWF_NOWAIT`, Linux 6.4 and later.
-    Pipe,
-    /// Ask `poll` first and write no more than always fits.
-    OldPipe,
-    /// A file or a terminal: takes what it is given, or makes everybody wait.
-    Other,
+enum WriteMethod {
+    /// A socket: `send` with `MSG_DONTWAIT`.
+    Send,
+    /// A pipe: `pwritev2` with `RWF_NOWAIT`, Linux 6.4 and later.
+    NoWait,
+    /// A pipe elsewhere: `poll` first, then write no more than a writable pipe always takes.
+    PollFirst,
+    /// A file or a terminal: an ordinary write. Files never block; a terminal may block all lanes.
+    Blocking,
 }
 
 impl Lane {
     pub fn new(pipe: Pipe, from: OwnedFd, to: OwnedFd) -> Lane {
-        let kind = match rustix::fs::fstat(&to).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
-            Ok(FileType::Fifo) => Kind::Pipe,
-            Ok(FileType::Socket) => Kind::Socket,
-            _ => Kind::Other,
+        let method = match rustix::fs::fstat(&to).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+            Ok(FileType::Fifo) => WriteMethod::NoWait,
+            Ok(FileType::Socket) => WriteMethod::Send,
+            _ => WriteMethod::Blocking,
         };
-        Lane { pipe, ends: Some(Ends { from, to, kind }), pending: Vec::new(), taken: 0, left: None, enlarged: false }
+        Lane {
+            pipe,
+            descriptors: Some(Descriptors { from, to, method }),
+            pending: Vec::new(),
+            taken: 0,
+            left: None,
+            enlarged: false,
+        }
     }
 
     /// Whether neither end is open any more.
     pub fn is_closed(&self) -> bool {
-        self.ends.is_none()
+        self.descriptors.is_none()
     }
 
     /// Closes both ends: the reader sees the end of the file, the writer a broken pipe.
     pub fn close(&mut self) {
-        self.ends = None;
+        self.descriptors = None;
         self.pending.clear();
     }
 
@@ -84,14 +91,14 @@ impl Lane {
     /// A child that it left behind may hold the pipe open, or even go on writing. Nobody waits for it: the server's end is reported
     /// to the host at once, as without us.
     pub fn finish(&mut self, tap: &mut Tap) {
-        if let Some(ends) = &self.ends {
-            self.left = Some(rustix::io::ioctl_fionread(&ends.from).unwrap_or(0));
+        if let Some(descriptors) = &self.descriptors {
+            self.left = Some(rustix::io::ioctl_fionread(&descriptors.from).unwrap_or(0));
             self.close_if_finished(tap);
         }
     }
 
     fn close_if_finished(&mut self, tap: &mut Tap) {
-        if self.left == Some(0) && self.pending.is_empty() && self.ends.is_some() {
+        if self.left == Some(0) && self.pending.is_empty() && self.descriptors.is_some() {
             tap.end_of_file(self.pipe);
             self.close();
         }
@@ -99,17 +106,17 @@ impl Lane {
 
     /// What to poll for; `nothing` is a descriptor to name when that is nothing.
     pub fn watch<'a>(&'a self, nothing: BorrowedFd<'a>) -> PollFd<'a> {
-        match &self.ends {
+        match &self.descriptors {
             None => PollFd::from_borrowed_fd(nothing, PollFlags::empty()),
-            Some(ends) if self.pending.is_empty() => PollFd::new(&ends.from, PollFlags::IN),
-            Some(ends) => PollFd::new(&ends.to, PollFlags::OUT),
+            Some(descriptors) if self.pending.is_empty() => PollFd::new(&descriptors.from, PollFlags::IN),
+            Some(descriptors) => PollFd::new(&descriptors.to, PollFlags::OUT),
         }
     }
 
     /// Whether more may gather before we go on, and nobody is later for it: the reader has not read what it has, and the writer has room.
-    pub fn has_time(&self) -> bool {
+    pub fn may_gather(&self) -> bool {
         let unread = |end: &OwnedFd| rustix::io::ioctl_fionread(end).ok();
-        let Some(Ends { from, to, kind: Kind::Pipe }) = &self.ends else { return false };
+        let Some(Descriptors { from, to, method: WriteMethod::NoWait }) = &self.descriptors else { return false };
         let is_busy = unread(to).is_some_and(|unread| unread >= BACKLOG);
         is_busy && self.pending.is_empty() && unread(from).is_some_and(|unread| unread < FULL as u64 / 2)
     }
@@ -126,8 +133,8 @@ impl Lane {
 
     /// Reads what the writer has written, as much as fits, and writes as much of it as the reader takes.
     fn pass(&mut self, tap: &mut Tap) {
-        let Some(ends) = &mut self.ends else { return };
-        match tap.read(self.pipe, &ends.from) {
+        let Some(descriptors) = &mut self.descriptors else { return };
+        match tap.read(self.pipe, &descriptors.from) {
             Err(Errno::AGAIN | Errno::INTR) => {}
             Ok(None) | Err(_) => {
                 tap.end_of_file(self.pipe);
@@ -137,9 +144,9 @@ impl Lane {
                 let length = chunk.bytes().len();
                 self.left = self.left.map(|left| left.saturating_sub(length as u64));
                 if length >= FULL && !mem::replace(&mut self.enlarged, true) {
-                    ends.enlarge();
+                    descriptors.enlarge();
                 }
-                match ends.write_all(chunk.bytes()) {
+                match descriptors.write_all(chunk.bytes()) {
                     Ok(written) => {
                         self.taken = 0;
                         self.pending.extend_from_slice(&chunk.bytes()[written..]);
@@ -154,8 +161,8 @@ impl Lane {
 
     /// Writes what is pending, as far as the reader takes it.
     fn deliver(&mut self) {
-        let Some(ends) = &mut self.ends else { return };
-        match ends.write_all(&self.pending[self.taken..]) {
+        let Some(descriptors) = &mut self.descriptors else { return };
+        match descriptors.write_all(&self.pending[self.taken..]) {
             Ok(written) => self.taken += written,
             Err(_) => return self.close(),
         }
@@ -165,7 +172,7 @@ impl Lane {
     }
 }
 
-impl Ends {
+impl Descriptors {
     /// Lets both ends hold more, where they are pipes and this user may have more in pipes.
     fn enlarge(&self) {
         #[cfg(target_os = "linux")]
@@ -194,20 +201,20 @@ impl Ends {
 
     /// Writes some of `bytes` at once, or fails with `EAGAIN`.
     fn write(&mut self, bytes: &[u8]) -> rustix::io::Result<usize> {
-        match self.kind {
-            Kind::Socket => {
+        match self.method {
+            WriteMethod::Send => {
                 use rustix::net::{SendFlags, send};
                 send(&self.to, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
             }
-            Kind::Other => rustix::io::write(&self.to, bytes),
-            Kind::Pipe => match write_nowait(&self.to, bytes) {
+            WriteMethod::Blocking => rustix::io::write(&self.to, bytes),
+            WriteMethod::NoWait => match write_nowait(&self.to, bytes) {
                 Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
-                    self.kind = Kind::OldPipe;
+                    self.method = WriteMethod::PollFirst;
                     self.write_little(bytes)
                 }
                 written => written,
             },
-            Kind::OldPipe => self.write_little(bytes),
+            WriteMethod::PollFirst => self.write_little(bytes),
         }
     }
 

@@ -27,7 +27,7 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 pub(super) struct Signals {
     delivery: SignalDelivery<UnixStream, WithOrigin>,
     /// When somebody first told us to end.
-    told: Option<Instant>,
+    first_end_signal: Option<Instant>,
 }
 
 impl Signals {
@@ -35,7 +35,7 @@ impl Signals {
     pub fn new() -> io::Result<Signals> {
         let (read, write) = UnixStream::pair()?;
         let delivery = SignalDelivery::with_pipe(read, write, WithOrigin::default(), [SIGCHLD])?;
-        Ok(Signals { delivery, told: None })
+        Ok(Signals { delivery, first_end_signal: None })
     }
 
     /// Catches from now on what is to be passed on too.
@@ -49,19 +49,20 @@ impl Signals {
     }
 
     /// Whether anybody, a person at the keyboard too, wants us gone. Asked once the server is.
-    pub fn want_us_gone(&mut self) -> bool {
+    pub fn end_requested(&mut self) -> bool {
         let wanted = self.delivery.pending().any(|origin| origin.signal != SIGCHLD);
         if wanted {
-            self.told.get_or_insert_with(Instant::now);
+            self.first_end_signal.get_or_insert_with(Instant::now);
         }
         wanted
     }
 
     /// Whether the record must come to its end now: somebody told us to end, and that was [`PATIENCE`] ago or is said again. Asked once the
     /// server has ended.
-    pub fn press(&mut self) -> bool {
-        let told = self.told;
-        self.want_us_gone() && told.is_some() || told.is_some_and(|told| told.elapsed() >= PATIENCE)
+    pub fn must_end_recording(&mut self) -> bool {
+        let first_end_signal = self.first_end_signal;
+        self.end_requested() && first_end_signal.is_some()
+            || first_end_signal.is_some_and(|first_end_signal| first_end_signal.elapsed() >= PATIENCE)
     }
 
     /// The signals that arrived and that the server has not got as well.
@@ -69,14 +70,14 @@ impl Signals {
     /// The keys of a terminal (Ctrl-C, Ctrl-\) signal its whole foreground process group, and the server is in it. Such signals come from the
     /// kernel; of those sent by `kill` nobody can tell whether a process or a group was meant, and to be told twice does less harm
     /// than not at all.
-    pub fn arrived(&mut self) -> Vec<Signal> {
+    pub fn to_pass_on(&mut self) -> Vec<Signal> {
         let by_key = |signal| matches!(signal, SIGINT | SIGQUIT);
-        let told = &mut self.told;
+        let first_end_signal = &mut self.first_end_signal;
         self.delivery
             .pending()
             .inspect(|origin| {
                 if ENDS.contains(&origin.signal) {
-                    told.get_or_insert_with(Instant::now);
+                    first_end_signal.get_or_insert_with(Instant::now);
                 }
             })
             .filter(|origin| origin.signal != SIGCHLD && !(by_key(origin.signal) && origin.cause == Cause::Kernel))

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
 
-use super::queue::{BUFFER, Passed, Queue, Wanted};
+use super::queue::{BUFFER, PassedTotals, PendingWakeups, Queue};
 use super::wait::Load;
 use crate::capture::pipe::{self, Content, Exit, Pipe, Start};
 use crate::capture::{Dropped, LinkType, Packet, PacketNumber, Time};
@@ -39,7 +39,7 @@ pub struct Tap {
     /// Data bytes of each pipe that were dropped since the last that were not.
     lost: [u64; 3],
     /// Who should be woken once there is time for it.
-    wanted: Wanted,
+    wakeups: PendingWakeups,
 }
 
 /// What was read from a pipe, at the end of a batch that goes back to the queue with it.
@@ -90,9 +90,9 @@ pub fn tap(process: u32, folder: &Path) -> (Tap, Observations) {
     // Messages of a pipe are saved as they are: there is nothing to seal.
     let (relieved, overflow) = (Arc::clone(&queue), Overflow::new(folder, false));
     // It has the lanes' priority: the recorder, which has not, is what it makes up for. Without it the queue is as large as its memory.
-    let _ = thread::Builder::new().name("overflow".into()).spawn(move || relieved.relieve(overflow));
-    let (chunks, seen, lost, wanted) = (0, [0; 3], [0; 3], Wanted::default());
-    let tap = Tap { process, queue: Arc::clone(&queue), chunks, seen, lost, wanted };
+    let _ = thread::Builder::new().name("overflow".into()).spawn(move || relieved.spill(overflow));
+    let (chunks, seen, lost, wakeups) = (0, [0; 3], [0; 3], PendingWakeups::default());
+    let tap = Tap { process, queue: Arc::clone(&queue), chunks, seen, lost, wakeups };
     let (batch, load) = (Batch::default(), Load::new());
     let observations = Observations {
         process,
@@ -144,7 +144,7 @@ impl Tap {
         self.chunks += 1;
         if *lost == 0 {
             let added = chunk.batch.size() - chunk.before;
-            match self.queue.put_with_patience(chunk.batch, added, &mut self.wanted) {
+            match self.queue.put_when_room(chunk.batch, added, &mut self.wakeups) {
                 Ok(()) => return,
                 Err(batch) => chunk.batch = batch,
             }
@@ -159,7 +159,7 @@ impl Tap {
         let mut batch = self.queue.open(bytes + 2 * pipe::HEAD + size_of::<u64>());
         let before = batch.size();
         // After a loss, recording resumes once there is room for a good deal: shreds help nobody.
-        if self.lost[pipe as usize] > 0 && self.queue.is_calm() {
+        if self.lost[pipe as usize] > 0 && self.queue.has_much_room() {
             let lost = mem::take(&mut self.lost[pipe as usize]);
             self.write(&mut batch, time, &Content::Lost(pipe, lost), |_| {});
         }
@@ -177,7 +177,7 @@ impl Tap {
     /// Hands a batch back as it is.
     fn put(&mut self, Chunk { batch, before, .. }: Chunk) {
         let added = batch.size() - before;
-        self.queue.put(batch, added, &mut self.wanted);
+        self.queue.put(batch, added, &mut self.wakeups);
     }
 
     /// What is not data always has room.
@@ -190,27 +190,27 @@ impl Tap {
 
     /// A pipe was closed by its writer.
     pub fn end_of_file(&mut self, pipe: Pipe) {
-        self.admit_loss(pipe);
+        self.record_loss(pipe);
         self.note(&Content::EndOfFile(pipe));
     }
 
     /// The server ended: the last word.
     pub fn exit(&mut self, exit: Exit) {
         for pipe in [Pipe::Stdin, Pipe::Stdout, Pipe::Stderr] {
-            self.admit_loss(pipe);
+            self.record_loss(pipe);
         }
         self.note(&Content::Exit(exit));
-        self.queue.end_with(Passed { chunks: self.chunks, bytes: self.seen, exit });
+        self.queue.end_with(PassedTotals { chunks: self.chunks, bytes: self.seen, exit });
     }
 
     /// Discards what the recorder has not taken yet, so that it can come to its end: instead it is handed how much that was.
-    pub fn cut(&mut self) {
-        self.queue.cut();
+    pub fn discard_rest(&mut self) {
+        self.queue.discard_rest();
     }
 
     /// Wakes the recorder if it sleeps and there is something for it, or far too much.
-    pub fn nudge(&mut self) {
-        self.queue.nudge(&mut self.wanted);
+    pub fn wake_sleepers(&mut self) {
+        self.queue.wake_sleepers(&mut self.wakeups);
     }
 
     /// Data bytes that were seen and that the recorder did not take.
@@ -218,7 +218,7 @@ impl Tap {
         self.seen.iter().sum::<u64>().saturating_sub(self.queue.taken.load(Ordering::Relaxed))
     }
 
-    fn admit_loss(&mut self, pipe: Pipe) {
+    fn record_loss(&mut self, pipe: Pipe) {
         match mem::take(&mut self.lost[pipe as usize]) {
             0 => {}
             lost => self.note(&Content::Lost(pipe, lost)),
@@ -234,12 +234,12 @@ impl Drop for Tap {
 
 impl Observations {
     /// Sleeps so long, unless the server ends sooner.
-    pub(super) fn hold_off(&self, time: Duration) {
-        self.queue.hold_off(time);
+    pub(super) fn sleep_until_over(&self, time: Duration) {
+        self.queue.sleep_until_over(time);
     }
 
     /// The end of a record that was [cut](Tap::cut): how much is missing of each pipe, and how the server ended.
-    fn conclude(&mut self, passed: &Passed) -> Item<'_> {
+    fn conclude(&mut self, passed: &PassedTotals) -> Item<'_> {
         let time = now();
         for pipe in [Pipe::Stdin, Pipe::Stdout, Pipe::Stderr] {
             match passed.bytes[pipe as usize] - self.accounted[pipe as usize] {
@@ -260,8 +260,8 @@ impl Observations {
     }
 
     /// Whether the peers have all the processors they want beside us.
-    fn is_in_nobodys_way(&mut self) -> bool {
-        self.load.as_mut().is_some_and(|load| load.leaves_some_to_spare(Instant::now()))
+    fn has_idle_processor(&mut self) -> bool {
+        self.load.as_mut().is_some_and(|load| load.has_idle_processor(Instant::now()))
     }
 }
 
@@ -275,13 +275,13 @@ impl Source for Observations {
                 self.busy = None;
                 return Ok(Some(Item::Idle));
             }
-            if self.queue.is_outrun() && !self.is_in_nobodys_way() {
-                self.queue.stand_back();
+            if self.queue.is_falling_behind() && !self.has_idle_processor() {
+                self.queue.yield_processors();
             }
-            let (batch, last) = self.queue.turn(mem::take(&mut self.batch))?;
+            let (batch, last) = self.queue.next_batch(mem::take(&mut self.batch))?;
             (self.batch, self.given) = (batch, 0);
             if self.batch.is_empty() {
-                if let Some(passed) = self.queue.passed().filter(|_| last && !self.ended) {
+                if let Some(passed) = self.queue.totals().filter(|_| last && !self.ended) {
                     return Ok(Some(self.conclude(&passed)));
                 }
                 self.idle = !last;
@@ -309,7 +309,7 @@ impl Source for Observations {
 
 impl Drop for Observations {
     fn drop(&mut self) {
-        self.queue.forget();
+        self.queue.discard_all();
     }
 }
 
@@ -324,7 +324,7 @@ mod tests {
 
     /// What a recorder got: the numbers that pieces of stdout begin with, and the bytes that it was told are missing.
     #[derive(Debug, Default, PartialEq)]
-    struct Record {
+    struct RecordedPieces {
         numbers: Vec<u64>,
         bytes: u64,
         lost: u64,
@@ -333,7 +333,7 @@ mod tests {
         ended: bool,
     }
 
-    impl Record {
+    impl RecordedPieces {
         /// Takes the next item; false at the end.
         fn take(&mut self, observations: &mut Observations) -> bool {
             let Some(item) = observations.next().expect("the disk can be read") else { return false };
@@ -357,7 +357,7 @@ mod tests {
             true
         }
 
-        fn take_all(mut self, observations: &mut Observations) -> Record {
+        fn take_all(mut self, observations: &mut Observations) -> RecordedPieces {
             while self.take(observations) {}
             self
         }
@@ -367,7 +367,7 @@ mod tests {
         let mut piece = vec![0; length];
         piece[..8].copy_from_slice(&number.to_le_bytes());
         tap.data(now(), Pipe::Stdout, &piece);
-        tap.nudge();
+        tap.wake_sleepers();
     }
 
     #[test]
@@ -378,7 +378,7 @@ mod tests {
         (0..all).for_each(|number| pass(&mut tap, number, PIECE));
         assert!(tap.queue.state().1);
         // Recording goes on meanwhile, and what comes then is behind what waits.
-        let mut record = Record::default();
+        let mut record = RecordedPieces::default();
         while record.numbers.len() < 10 {
             record.take(&mut observations);
         }
@@ -396,7 +396,7 @@ mod tests {
         let all = (2 * QUEUE_LIMIT / PIECE) as u64;
         (0..all).for_each(|number| pass(&mut tap, number, PIECE));
         tap.exit(Exit::default());
-        let record = Record::default().take_all(&mut observations);
+        let record = RecordedPieces::default().take_all(&mut observations);
         assert!(record.numbers.len() as u64 >= all / 2 - 10 && record.numbers.is_sorted(), "{}", record.numbers.len());
         assert_eq!(tap.unrecorded(), (all - record.numbers.len() as u64) * PIECE as u64);
         assert_eq!(tap.unrecorded(), record.lost);
@@ -415,12 +415,12 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
         fn everything_comes_out_in_order_or_is_counted(
-            bursts in prop::collection::vec((1u64..200, 8..BUFFER, 0usize..400), 1..8), disk: bool, cut: bool,
+            bursts in prop::collection::vec((1u64..200, 8..BUFFER, 0usize..400), 1..8), disk: bool, discard_rest: bool,
         ) {
             let folder = tempfile::tempdir().expect("a temporary directory");
             let place = if disk { folder.path().to_owned() } else { folder.path().join("missing") };
             let (mut tap, mut observations) = tap(1, &place);
-            let (mut record, mut number) = (Record::default(), 0);
+            let (mut record, mut number) = (RecordedPieces::default(), 0);
             for (pieces, length, taken) in bursts {
                 for _ in 0..pieces {
                     pass(&mut tap, number, length);
@@ -428,14 +428,14 @@ mod tests {
                     // What the recorder is at is out of the queue, and may come from the disk.
                     prop_assert!(tap.queue.state().0 <= QUEUE_LIMIT + 2 * BATCH);
                 }
-                let wanted = record.numbers.len() + taken.min((number as usize).saturating_sub(record.numbers.len()) / 2);
-                while record.numbers.len() < wanted && !tap.queue.is_empty() {
+                let wakeups = record.numbers.len() + taken.min((number as usize).saturating_sub(record.numbers.len()) / 2);
+                while record.numbers.len() < wakeups && !tap.queue.is_empty() {
                     record.take(&mut observations);
                 }
             }
             tap.exit(Exit::default());
-            if cut {
-                tap.cut();
+            if discard_rest {
+                tap.discard_rest();
             }
             let record = record.take_all(&mut observations);
             prop_assert!(record.ended && record.numbers.is_sorted_by(|before, after| before < after));
@@ -444,7 +444,7 @@ mod tests {
             if record.dropped > 0 {
                 prop_assert_eq!(record.numbers.len() as u64 + record.dropped, number);
             }
-            if disk && !cut {
+            if disk && !discard_rest {
                 prop_assert_eq!(record.numbers, (0..number).collect::<Vec<_>>());
             }
         }

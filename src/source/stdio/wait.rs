@@ -27,7 +27,7 @@ pub(super) struct Waiter {
     /// `None`: others need the processor while we look.
     load: Option<Load>,
     /// Waits to be slept through, and how many it will be after the next that is awake in vain.
-    rests: u32,
+    polls_to_sleep: u32,
     next: u32,
 }
 
@@ -46,7 +46,7 @@ impl Waiter {
     }
 
     fn with(load: Option<Load>) -> Waiter {
-        Waiter { load, rests: 0, next: 1 }
+        Waiter { load, polls_to_sleep: 0, next: 1 }
     }
 
     /// As `poll(2)` without a limit of time.
@@ -57,12 +57,12 @@ impl Waiter {
     fn wait(&mut self, mut poll: impl FnMut(Option<&Timespec>) -> Result<usize>) -> Result<usize> {
         const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
         let Some(load) = &mut self.load else { return poll(None) };
-        if self.rests > 0 {
-            self.rests -= 1;
+        if self.polls_to_sleep > 0 {
+            self.polls_to_sleep -= 1;
             return poll(None);
         }
         let begun = Instant::now();
-        if !load.leaves_some_to_spare(begun) {
+        if !load.has_idle_processor(begun) {
             return poll(None);
         }
         loop {
@@ -72,7 +72,7 @@ impl Waiter {
                 return Ok(ready);
             }
             if begun.elapsed() >= AWAKE {
-                self.rests = self.next;
+                self.polls_to_sleep = self.next;
                 self.next = (4 * self.next).min(RESTS);
                 return poll(None);
             }
@@ -89,7 +89,7 @@ impl Load {
     }
 
     /// Whether all that want to run have a processor, we too.
-    pub(super) fn leaves_some_to_spare(&mut self, now: Instant) -> bool {
+    pub(super) fn has_idle_processor(&mut self, now: Instant) -> bool {
         if let Some((asked, spare)) = self.spare
             && now.duration_since(asked) < ASK
         {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::{Note, Tape, TapeConnection, What};
+use super::{Tape, TapeConnection, TapeEntry, TapeEvent};
 use crate::capture::Time;
 
 /// How long traffic waits for a recorder that takes nothing, because its disk hangs: once, until it takes something again.
@@ -13,13 +13,13 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// What all tracks of a tape share.
 #[derive(Clone, Debug, Default)]
-pub struct Loss {
+pub struct LostBytes {
     bytes: Arc<AtomicU64>,
     /// The recorder was waited for in vain.
     stuck: Arc<AtomicBool>,
 }
 
-impl Loss {
+impl LostBytes {
     /// Bytes that passed unrecorded.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
@@ -28,38 +28,45 @@ impl Loss {
 
 /// A connection whose bytes are noted once they have passed. What there is no room for within [`PATIENCE`] is counted, and said in its place.
 #[derive(Debug)]
-pub struct Track {
+pub struct LossyTapeConnection {
     tape: Tape,
     connection: TapeConnection,
     /// Client and server, until that is on the tape.
     ends: Option<(SocketAddr, SocketAddr)>,
     /// Bytes that the client sent and received, and which were not noted since something was.
     lost: [u64; 2],
-    loss: Loss,
+    loss: LostBytes,
 }
 
-impl Track {
+impl LossyTapeConnection {
     /// A connection that began at this time, from `client` to `server`.
-    pub fn open(tape: &Tape, loss: &Loss, time: Time, client: SocketAddr, server: SocketAddr) -> Track {
+    pub fn open(
+        tape: &Tape,
+        loss: &LostBytes,
+        time: Time,
+        client: SocketAddr,
+        server: SocketAddr,
+    ) -> LossyTapeConnection {
         let (tape, connection) = (tape.clone(), tape.begin());
-        let mut track = Track { tape, connection, ends: Some((client, server)), lost: [0; 2], loss: loss.clone() };
+        let mut track =
+            LossyTapeConnection { tape, connection, ends: Some((client, server)), lost: [0; 2], loss: loss.clone() };
         track.admit(time);
         track
     }
 
     /// The client sent this, and it was passed on.
     pub fn sent(&mut self, time: Time, bytes: Vec<u8>) {
-        self.data(0, time, bytes, What::Sent);
+        self.data(0, time, bytes, TapeEvent::Sent);
     }
 
     /// The client was given this.
     pub fn received(&mut self, time: Time, bytes: Vec<u8>) {
-        self.data(1, time, bytes, What::Received);
+        self.data(1, time, bytes, TapeEvent::Received);
     }
 
-    fn data(&mut self, side: usize, time: Time, bytes: Vec<u8>, what: fn(Vec<u8>) -> What) {
+    fn data(&mut self, side: usize, time: Time, bytes: Vec<u8>, event: fn(Vec<u8>) -> TapeEvent) {
         let length = bytes.len() as u64;
-        if bytes.is_empty() || (self.admit(time) && self.note(time, what(bytes))) {
+        if bytes.is_empty() || (self.admit(time) && self.note(time, event(bytes))) {
             return;
         }
         self.lost[side] += length;
@@ -69,13 +76,13 @@ impl Track {
     /// Says what has to be said before anything else; whether that is on the tape.
     fn admit(&mut self, time: Time) -> bool {
         if let Some((client, server)) = self.ends {
-            if !self.note(time, What::Open { client, server }) {
+            if !self.note(time, TapeEvent::Open { client, server }) {
                 return false;
             }
             self.ends = None;
         }
         if self.lost != [0; 2] {
-            if !self.note(time, What::Lost(self.lost)) {
+            if !self.note(time, TapeEvent::Lost(self.lost)) {
                 return false;
             }
             self.lost = [0; 2];
@@ -83,8 +90,8 @@ impl Track {
         true
     }
 
-    fn note(&mut self, time: Time, what: What) -> bool {
-        let note = Note { connection: self.connection, time, what };
+    fn note(&mut self, time: Time, event: TapeEvent) -> bool {
+        let note = TapeEntry { connection: self.connection, time, event };
         let is_taken = if self.loss.stuck.load(Ordering::Relaxed) {
             self.tape.notes.try_send(note).is_ok()
         } else {
@@ -95,11 +102,11 @@ impl Track {
     }
 }
 
-impl Drop for Track {
+impl Drop for LossyTapeConnection {
     fn drop(&mut self) {
         let time = crate::source::now();
         if self.admit(time) {
-            self.note(time, What::Close);
+            self.note(time, TapeEvent::Close);
         }
     }
 }
@@ -107,14 +114,14 @@ impl Drop for Track {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::tape::{Spool, WAITING, tape};
+    use crate::source::tape::{TapeSource, WAITING, tape};
     use crate::source::{Item, Source};
     use crate::support::waits::PATIENCE;
 
     /// The sequence number and the payload of each segment with one, IPv4.
-    fn segments(mut spool: Spool) -> Vec<(u32, Vec<u8>)> {
+    fn segments(mut tape_source: TapeSource) -> Vec<(u32, Vec<u8>)> {
         let mut segments = Vec::new();
-        while let Some(item) = spool.next().unwrap() {
+        while let Some(item) = tape_source.next().unwrap() {
             if let Item::Packet(packet) = item
                 && packet.data.len() > 40
             {
@@ -127,20 +134,20 @@ mod tests {
 
     #[test]
     fn nobody_waits_for_long_and_what_is_missing_is_said_in_its_place() {
-        let (tape, mut spool) = tape();
-        let (loss, address, time) = (Loss::default(), "127.0.0.1:80".parse().unwrap(), Time(7));
-        let mut track = Track::open(&tape, &loss, time, address, address);
+        let (tape, mut tape_source) = tape();
+        let (loss, address, time) = (LostBytes::default(), "127.0.0.1:80".parse().unwrap(), Time(7));
+        let mut track = LossyTapeConnection::open(&tape, &loss, time, address, address);
         // The handshake takes one place.
         (1..WAITING).for_each(|_| track.sent(time, b"noted.".to_vec()));
         (0..100_000).for_each(|_| track.sent(time, b"lost".to_vec()));
         assert_eq!(loss.bytes(), 400_000);
         // As soon as there is room for it, the record goes on.
         for _ in 0..10 {
-            spool.waiting.recv_timeout(PATIENCE).map(|note| spool.take(note)).unwrap();
+            tape_source.waiting.recv_timeout(PATIENCE).map(|note| tape_source.take(note)).unwrap();
         }
         track.sent(time, b"later".to_vec());
         drop((track, tape));
-        let segments = segments(spool);
+        let segments = segments(tape_source);
         let (last, before) = (&segments[segments.len() - 1], &segments[segments.len() - 2]);
         assert_eq!((segments.len(), &*last.1, &*before.1), (WAITING, &b"later"[..], &b"noted."[..]));
         assert_eq!(last.0 - before.0, 400_000 + 6);
@@ -149,10 +156,10 @@ mod tests {
 
     #[test]
     fn without_a_recorder_nothing_waits() {
-        let (tape, spool) = tape();
-        drop(spool);
-        let (loss, address) = (Loss::default(), "[::1]:80".parse().unwrap());
-        let mut track = Track::open(&tape, &loss, Time(7), address, address);
+        let (tape, tape_source) = tape();
+        drop(tape_source);
+        let (loss, address) = (LostBytes::default(), "[::1]:80".parse().unwrap());
+        let mut track = LossyTapeConnection::open(&tape, &loss, Time(7), address, address);
         (0..WAITING * 2).for_each(|_| track.received(Time(7), b"x".to_vec()));
         assert_eq!(loss.bytes(), 2 * WAITING as u64);
     }

@@ -8,7 +8,7 @@ use rusqlite::{Connection, Error};
 
 use super::condition::{FUNCTION, TEXT_FUNCTION};
 use crate::filter::Filter;
-use crate::store::codec::{Damaged, Decoder};
+use crate::store::codec::{BlobReader, Damaged};
 use crate::store::text;
 
 /// Gives SQL `mcptap_filter(value, term)`, `mcptap_text(text, term)` and `numbers(packets)` (see `filter/condition.rs`).
@@ -37,7 +37,7 @@ pub(in crate::store) fn register(connection: &Connection) -> rusqlite::Result<()
     })?;
     connection.create_scalar_function("numbers", 1, flags, |context| {
         let packets = match context.get_raw(0) {
-            ValueRef::Blob(blob) => Decoder::new(blob, "packets of a message").packets(),
+            ValueRef::Blob(blob) => BlobReader::new(blob, "packets of a message").packets(),
             _ => return Ok(Value::Null),
         };
         let packets = packets.map_err(|damaged| Error::UserFunctionError(Box::new(damaged)))?;

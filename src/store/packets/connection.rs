@@ -4,49 +4,49 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::Output;
-use super::line::Line;
+use super::line_compressor::LineCompressor;
 use crate::capture::PacketNumber;
 use crate::decode::{Side, http};
-use crate::store::chunk::{Builder, KeptPacket};
+use crate::store::chunk::{Builder, StoredPacket};
 use crate::store::mask::{self, Secrets};
 
 /// A packet that waits.
 #[derive(Debug)]
-struct Waiting {
-    packet: KeptPacket,
+struct BufferedPacket {
+    packet: StoredPacket,
     side: Side,
     /// Which bytes of the sender's stream it carries: offset in the stream, place in the packet.
     carries: Vec<(u64, Range<usize>)>,
     /// It does not continue what was sent before: maybe a copy, with other content than the one the decoder looks at.
-    copy: bool,
+    is_copy: bool,
 }
 
 /// What one side sent.
 #[derive(Debug, Default)]
 pub(super) struct Sent {
     /// The end of what was seen.
-    seen: u64,
+    received_end: u64,
     /// The end of what the decoder has looked at.
     pub(super) cleared: u64,
     pub(super) secrets: Secrets,
     /// Where it is a pipe.
-    line: Line,
+    line: LineCompressor,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Connection {
-    pub(super) kept: bool,
+pub(super) struct ConnectionPackets {
+    pub(super) is_stored: bool,
     /// Packets given up while it was undecided.
-    pub(super) dropped: u64,
+    pub(super) discarded: u64,
     /// The packet number under which it is listed as undecided.
     pub(super) listed: Option<PacketNumber>,
     pub(super) sides: [Sent; 2],
     pub(super) chunk: Builder,
-    waiting: VecDeque<Waiting>,
+    buffered: VecDeque<BufferedPacket>,
     bytes: usize,
 }
 
-impl Connection {
+impl ConnectionPackets {
     /// Bytes of the packets that wait.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
@@ -54,33 +54,33 @@ impl Connection {
 
     /// The first packet that waits.
     pub(super) fn oldest(&self) -> Option<PacketNumber> {
-        self.waiting.front().map(|waiting| waiting.packet.number)
+        self.buffered.front().map(|buffered| buffered.packet.number)
     }
 
     /// Takes a packet in, in order of number: a fragment is known only after what came between it and its completion.
-    pub(super) fn hold(&mut self, packet: KeptPacket, side: Side, carries: Vec<(u64, Range<usize>)>) {
+    pub(super) fn hold(&mut self, packet: StoredPacket, side: Side, carries: Vec<(u64, Range<usize>)>) {
         let sent = &mut self.sides[side.index()];
-        let mut copy = false;
+        let mut is_copy = false;
         for (offset, range) in &carries {
-            copy |= *offset < sent.seen;
-            sent.seen = sent.seen.max(offset.saturating_add(range.len() as u64));
+            is_copy |= *offset < sent.received_end;
+            sent.received_end = sent.received_end.max(offset.saturating_add(range.len() as u64));
         }
         self.bytes += packet.size();
-        let later = self.waiting.iter().rev().take_while(|other| other.packet.number > packet.number).count();
-        self.waiting.insert(self.waiting.len() - later, Waiting { packet, side, carries, copy });
+        let later = self.buffered.iter().rev().take_while(|other| other.packet.number > packet.number).count();
+        self.buffered.insert(self.buffered.len() - later, BufferedPacket { packet, side, carries, is_copy });
     }
 
     /// Gives up the first packet; says whether there was one.
     pub(super) fn drop_oldest(&mut self) -> bool {
-        let Some(oldest) = self.waiting.pop_front() else { return false };
+        let Some(oldest) = self.buffered.pop_front() else { return false };
         self.bytes -= oldest.packet.size();
-        self.dropped += 1;
+        self.discarded += 1;
         true
     }
 
     /// Lets go the packets at the front that may be written; and, blanked, those that may not, while more than `most` bytes wait.
     pub(super) fn release(&mut self, most: usize, out: &mut Output) -> std::io::Result<()> {
-        while let Some(mut front) = self.waiting.pop_front() {
+        while let Some(mut front) = self.buffered.pop_front() {
             let sent = &mut self.sides[front.side.index()];
             if front.is_cleared(sent.cleared) {
                 front.mask(&sent.secrets);
@@ -88,7 +88,7 @@ impl Connection {
                 front.blank();
                 out.counts.blanked += 1;
             } else {
-                self.waiting.push_front(front);
+                self.buffered.push_front(front);
                 break;
             }
             self.bytes -= front.packet.size();
@@ -111,10 +111,10 @@ impl Connection {
     fn search(&mut self, side: Side) {
         let Sent { cleared, secrets, .. } = &mut self.sides[side.index()];
         let mut pieces: Vec<(u64, &[u8])> = Vec::new();
-        for waiting in self.waiting.iter_mut().filter(|waiting| waiting.side == side) {
-            if !waiting.is_cleared(*cleared) {
-                waiting.copy = true;
-                pieces.extend(waiting.carries.iter().map(|(at, range)| (*at, &waiting.packet.data[range.clone()])));
+        for buffered in self.buffered.iter_mut().filter(|buffered| buffered.side == side) {
+            if !buffered.is_cleared(*cleared) {
+                buffered.is_copy = true;
+                pieces.extend(buffered.carries.iter().map(|(at, range)| (*at, &buffered.packet.data[range.clone()])));
             }
         }
         pieces.sort_by_key(|(offset, _)| *offset);
@@ -141,7 +141,7 @@ impl Connection {
     }
 }
 
-impl Waiting {
+impl BufferedPacket {
     fn is_cleared(&self, cleared: u64) -> bool {
         self.carries.iter().all(|(offset, range)| offset.saturating_add(range.len() as u64) <= cleared)
     }
@@ -150,7 +150,7 @@ impl Waiting {
         for (offset, range) in &self.carries {
             let payload = &mut self.packet.data[range.clone()];
             self.packet.masked |= secrets.mask(*offset, payload);
-            if self.copy {
+            if self.is_copy {
                 for line in mask::secret_lines(payload) {
                     payload[line].fill(http::MASK);
                     self.packet.masked = true;

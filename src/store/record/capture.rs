@@ -81,7 +81,7 @@ pub struct Counts {
     /// The earliest and the latest of their times.
     pub times: Option<(Time, Time)>,
     /// What became of them.
-    pub kept: PacketCounts,
+    pub packet_counts: PacketCounts,
     /// Records that could not be written and were given up.
     pub lost: u64,
 }
@@ -104,8 +104,8 @@ pub struct Capture {
 impl Capture {
     /// Whether it is still being written: not finished, and heard of within ten seconds before `now` or by a process that still runs.
     pub fn is_live(&self, now: Time) -> bool {
-        let heard = || now.since(self.last_alive) < 10_000_000_000;
-        self.summary.is_none() && (heard() || process::runs_since(self.info.process, self.info.started))
+        let is_recent = || now.since(self.last_alive) < 10_000_000_000;
+        self.summary.is_none() && (is_recent() || process::runs_since(self.info.process, self.info.started))
     }
 }
 
@@ -130,9 +130,9 @@ pub(in crate::store) fn update(
         counts.bytes as i64,
         counts.times.map(|(first, _)| first.0),
         counts.times.map(|(_, last)| last.0),
-        counts.kept.kept as i64,
-        counts.kept.dropped as i64,
-        counts.kept.blanked as i64,
+        counts.packet_counts.stored as i64,
+        counts.packet_counts.discarded as i64,
+        counts.packet_counts.blanked as i64,
         counts.lost as i64,
         last_alive.0,
         id.0,
@@ -174,7 +174,7 @@ pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<Capture> {
         packets,
         bytes,
         times: first.zip(last).map(|(first, last)| (Time(first), Time(last))),
-        kept: PacketCounts { kept: columns.u64()?, dropped: columns.u64()?, blanked: columns.u64()? },
+        packet_counts: PacketCounts { stored: columns.u64()?, discarded: columns.u64()?, blanked: columns.u64()? },
         lost: columns.u64()?,
     };
     let ended: Option<i64> = columns.get()?;

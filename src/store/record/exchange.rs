@@ -8,8 +8,8 @@ use super::Columns;
 use crate::capture::Time;
 use crate::decode::ConnectionId;
 use crate::decode::exchange::{Exchange, ExchangeNumber, Fields, Half};
-use crate::store::codec::{Damaged, Decoder, Encoder};
-use crate::store::{CaptureId, Key};
+use crate::store::codec::{BlobReader, BlobWriter, Damaged};
+use crate::store::{CaptureId, RowKey};
 
 /// Forgets the earlier state of an exchange, by key. With `INSERT OR REPLACE` SQLite would copy every page it changes, in case
 /// that statement fails halfway.
@@ -28,8 +28,8 @@ pub(in crate::store) fn write(
     exchange: &Exchange,
 ) -> anyhow::Result<()> {
     statement.execute(params![
-        Key::new(capture, exchange.number.0),
-        Key::new(capture, exchange.connection.0.into()),
+        RowKey::new(capture, exchange.number.0),
+        RowKey::new(capture, exchange.connection.0.into()),
         exchange.h2_stream,
         exchange.http_version,
         exchange.method,
@@ -87,7 +87,7 @@ fn fields(json: &[u8]) -> Result<Fields, Damaged> {
 const HALF: usize = 96;
 
 fn put_half(half: &Half) -> Vec<u8> {
-    let mut out = Encoder(Vec::with_capacity(HALF));
+    let mut out = BlobWriter(Vec::with_capacity(HALF));
     for time in [half.started, half.ended] {
         out.option(time, |out, time| out.i64(time.0));
     }
@@ -102,8 +102,8 @@ fn put_half(half: &Half) -> Vec<u8> {
 }
 
 fn half(fields: Fields, blob: &[u8]) -> Result<Half, Damaged> {
-    let mut blob = Decoder::new(blob, "an exchange");
-    let time = |blob: &mut Decoder<'_>| Ok(Time(blob.i64()?));
+    let mut blob = BlobReader::new(blob, "an exchange");
+    let time = |blob: &mut BlobReader<'_>| Ok(Time(blob.i64()?));
     Ok(Half {
         fields,
         started: blob.option(time)?,

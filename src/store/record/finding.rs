@@ -6,8 +6,8 @@ use super::Columns;
 use crate::capture::{PacketNumber, Span, StreamId};
 use crate::findings::{self, Finding, Rule, Severity};
 use crate::mcp::{MessageNumber, SessionNumber};
-use crate::store::codec::{Code, Decoder, Encoder, packet_list};
-use crate::store::{CaptureId, Key};
+use crate::store::codec::{BlobReader, BlobWriter, Code, packet_list};
+use crate::store::{CaptureId, RowKey};
 
 /// A finding as it was saved.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,7 +71,7 @@ pub(in crate::store) fn write(
     session: Option<i64>,
     finding: &Finding,
 ) -> rusqlite::Result<()> {
-    let mut messages = Encoder::default();
+    let mut messages = BlobWriter::default();
     finding.messages.iter().for_each(|number| messages.u64(number.0));
     let id = db
         .prepare_cached(
@@ -94,7 +94,7 @@ pub(in crate::store) fn write(
     let mut about =
         db.prepare_cached("INSERT OR IGNORE INTO finding_message (message, finding, severity) VALUES (?, ?, ?)")?;
     for number in &finding.messages {
-        about.execute(params![Key::new(capture, number.0), id, finding.severity.code()])?;
+        about.execute(params![RowKey::new(capture, number.0), id, finding.severity.code()])?;
     }
     Ok(())
 }
@@ -115,14 +115,14 @@ pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<FindingRow> {
         spec: columns.get()?,
         session: columns.get::<Option<u32>>()?.map(SessionNumber),
         messages: {
-            let mut list = Decoder::new(columns.bytes("a finding")?, "a finding");
+            let mut list = BlobReader::new(columns.bytes("a finding")?, "a finding");
             let mut messages = Vec::new();
             while !list.is_empty() {
                 messages.push(MessageNumber(list.u64()?));
             }
             messages
         },
-        packets: Decoder::new(columns.bytes("a finding")?, "a finding").packets()?,
+        packets: BlobReader::new(columns.bytes("a finding")?, "a finding").packets()?,
         span: match (columns.get()?, columns.optional_u64()?, columns.optional_u64()?) {
             (Some(stream), Some(start), Some(end)) => Some(Span { stream: StreamId(stream), start, end }),
             _ => None,

@@ -15,8 +15,8 @@ use crate::findings::Severity;
 use crate::mcp::facts::{self, Status};
 use crate::mcp::operations::{Link, Why};
 use crate::mcp::{Carrier, Message, MessageNumber, SessionNumber, Transport};
-use crate::store::codec::{Code, Decoder, packet_list};
-use crate::store::{CaptureId, Key};
+use crate::store::codec::{BlobReader, Code, packet_list};
+use crate::store::{CaptureId, RowKey};
 
 impl Code for Option<Status> {
     const ALL: &'static [Option<Status>] =
@@ -104,8 +104,8 @@ pub struct MessageRow {
 
 impl MessageRow {
     /// Where to page on from.
-    pub fn key(&self) -> Key {
-        Key::new(self.capture, self.number.0)
+    pub fn key(&self) -> RowKey {
+        RowKey::new(self.capture, self.number.0)
     }
 
     /// The message, with its text. The envelope is read from that again.
@@ -149,7 +149,7 @@ impl MessageRow {
 
 /// What is read off the text before that is compressed.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::store) struct Glance {
+pub(in crate::store) struct DerivedColumns {
     pub(in crate::store) size: usize,
     pub(in crate::store) status: Option<Status>,
     pub(in crate::store) subject: Option<String>,
@@ -157,10 +157,10 @@ pub(in crate::store) struct Glance {
     pub(in crate::store) request: Option<MessageNumber>,
 }
 
-impl Glance {
-    pub(in crate::store) fn of(message: &Message) -> Glance {
+impl DerivedColumns {
+    pub(in crate::store) fn of(message: &Message) -> DerivedColumns {
         let (status, subject, request) = (facts::status(message), subject(message), message.answers);
-        Glance { size: message.raw.len(), status, subject, request }
+        DerivedColumns { size: message.raw.len(), status, subject, request }
     }
 }
 
@@ -192,10 +192,10 @@ pub(in crate::store) fn write(
     statement: &mut Statement<'_>,
     (capture, session, position): (CaptureId, i64, i64),
     message: &Message,
-    glance: &Glance,
+    derived: &DerivedColumns,
 ) -> rusqlite::Result<bool> {
     let inserted = statement.execute(params![
-        Key::new(capture, message.number.0),
+        RowKey::new(capture, message.number.0),
         session,
         position,
         message.time.0,
@@ -204,13 +204,13 @@ pub(in crate::store) fn write(
         message.kind.code(),
         message.id,
         message.method,
-        glance.subject,
-        glance.request.map(|number| Key::new(capture, number.0)),
-        glance.status.code(),
+        derived.subject,
+        derived.request.map(|number| RowKey::new(capture, number.0)),
+        derived.status.code(),
         message.latency,
         message.answers.map(|number| number.0 as i64),
         message.answered_by.map(|number| number.0 as i64),
-        glance.size as i64,
+        derived.size as i64,
         message.carrier.code(),
         message.exchange.map(|number| number.0 as i64),
         message.batch.map(|(number, _)| number as i64),
@@ -239,7 +239,7 @@ pub(in crate::store) fn write_link(
     (capture, number): (CaptureId, MessageNumber),
     link: &Link,
 ) -> rusqlite::Result<()> {
-    let key = |number: MessageNumber| Key::new(capture, number.0);
+    let key = |number: MessageNumber| RowKey::new(capture, number.0);
     statement.execute(params![key(number), key(link.operation), key(link.previous), link.why.code()])?;
     Ok(())
 }
@@ -289,7 +289,7 @@ pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<MessageRow> {
         sse_id: columns.get()?,
         redelivered: columns.get()?,
         span: Span { stream: StreamId(columns.get()?), start: columns.u64()?, end: columns.u64()? },
-        packets: Decoder::new(columns.bytes("a list of packets")?, "a list of packets").packets()?,
+        packets: BlobReader::new(columns.bytes("a list of packets")?, "a list of packets").packets()?,
         link: None,
         operation: None,
         findings: 0,

@@ -6,7 +6,7 @@ use super::Columns;
 use crate::capture::PacketNumber;
 use crate::decode::ConnectionId;
 use crate::store::chunk::{Chunk, OpenChunk};
-use crate::store::{CaptureId, Key};
+use crate::store::{CaptureId, RowKey};
 
 /// Parameters as [`write()`] binds them.
 pub(in crate::store) const INSERT: &str = "
@@ -21,7 +21,7 @@ pub(in crate::store) fn write(
 ) -> rusqlite::Result<()> {
     statement.execute(params![
         capture.0,
-        Key::new(capture, chunk.connection.0.into()),
+        RowKey::new(capture, chunk.connection.0.into()),
         chunk.numbers.0.0 as i64,
         chunk.numbers.1.0 as i64,
         chunk.times.0.0,

@@ -9,8 +9,8 @@ use crate::capture::{Origin, PacketNumber, Part, Span, StreamId};
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::{ConnectionId, Direction, Side};
 use crate::event::{Stream, StreamKind};
-use crate::store::codec::{Code, Damaged, Decoder, Encoder};
-use crate::store::{CaptureId, Key};
+use crate::store::codec::{BlobReader, BlobWriter, Code, Damaged};
+use crate::store::{CaptureId, RowKey};
 
 /// Bytes of a part, about.
 const PART: usize = 12;
@@ -37,8 +37,8 @@ pub(in crate::store) fn stream_row(
         StreamKind::Plaintext(side) => (6, side.code(), None),
     };
     [
-        Key::new(capture, stream.id.0.into()).0.into(),
-        Key::new(capture, stream.connection.0.into()).0.into(),
+        RowKey::new(capture, stream.id.0.into()).0.into(),
+        RowKey::new(capture, stream.connection.0.into()).0.into(),
         kind.into(),
         which.into(),
         ToSqlOutput::Owned(exchange.map(|number| number.0 as i64).into()),
@@ -76,14 +76,14 @@ pub(in crate::store) const INSERT_PLAINTEXT: &str =
 pub(in crate::store) const PART_ROWS: Insert<3> = Insert("INSERT OR IGNORE INTO part (stream, start, parts)");
 
 /// Parts of a stream that come later, which has this key.
-pub(in crate::store) fn part_row((stream, parts): (Key, &[(StreamId, Part)])) -> [ToSqlOutput<'static>; 3] {
+pub(in crate::store) fn part_row((stream, parts): (RowKey, &[(StreamId, Part)])) -> [ToSqlOutput<'static>; 3] {
     let start = parts.first().map_or(0, |(_, part)| part.start);
     [stream.0.into(), (start as i64).into(), ToSqlOutput::Owned(put_parts(start, parts).into())]
 }
 
 /// Parts of one row, of which the gap before the first begins at `end`: `(gap, length, origin)` each.
 fn put_parts(mut end: u64, parts: &[(StreamId, Part)]) -> Vec<u8> {
-    let mut out = Encoder(Vec::with_capacity(PART * parts.len()));
+    let mut out = BlobWriter(Vec::with_capacity(PART * parts.len()));
     let (mut packet, mut offset) = (0, 0);
     for (_, part) in parts {
         out.step(end, part.start);
@@ -117,7 +117,7 @@ fn put_parts(mut end: u64, parts: &[(StreamId, Part)]) -> Vec<u8> {
 
 /// Reads what [`put_parts`] wrote.
 pub(in crate::store) fn read_parts(mut end: u64, blob: &[u8]) -> Result<Vec<Part>, Damaged> {
-    let mut blob = Decoder::new(blob, "where bytes came from");
+    let mut blob = BlobReader::new(blob, "where bytes came from");
     let (mut packet, mut offset) = (0, 0);
     let mut parts = Vec::new();
     while !blob.is_empty() {

@@ -10,7 +10,7 @@ use crate::capture::pipe::Exit;
 use crate::decode::ConnectionId;
 use crate::mcp::{Party, Peers, Session, SessionNumber};
 use crate::store::codec::{Code, Damaged};
-use crate::store::{CaptureId, Key};
+use crate::store::{CaptureId, RowKey};
 
 const DAMAGED: Damaged = Damaged("a session");
 
@@ -89,7 +89,7 @@ pub(in crate::store) fn write_connections(
     let mut insert =
         db.prepare_cached("INSERT INTO session_connection (session, position, connection) VALUES (?, ?, ?)")?;
     for (position, connection) in connections.iter().enumerate().skip(known) {
-        insert.execute(params![id, position as i64, Key::new(capture, connection.0.into())])?;
+        insert.execute(params![id, position as i64, RowKey::new(capture, connection.0.into())])?;
     }
     Ok(())
 }
@@ -161,8 +161,8 @@ fn read_peers(columns: &mut Columns<'_>) -> anyhow::Result<Peers> {
 }
 
 /// The connections that carried a session, in order.
-pub(in crate::store) fn read_connections(db: &Connection, session: SessionNumber) -> rusqlite::Result<Vec<Key>> {
+pub(in crate::store) fn read_connections(db: &Connection, session: SessionNumber) -> rusqlite::Result<Vec<RowKey>> {
     db.prepare_cached("SELECT connection FROM session_connection WHERE session = ? ORDER BY position")?
-        .query_map([session.0], |row| row.get(0).map(Key))?
+        .query_map([session.0], |row| row.get(0).map(RowKey))?
         .collect()
 }

@@ -8,12 +8,12 @@ use crate::findings::Severity;
 use crate::support::waits::{Meeting, until, until_some};
 
 fn count(path: &Path) -> u64 {
-    Reader::open(path).unwrap().message_count(Scope::All).unwrap()
+    StoreReader::open(path).unwrap().message_count(Scope::All).unwrap()
 }
 
 fn refusal(path: &Path) -> String {
-    let reader = Reader::open(path).err().expect("no reader").to_string();
-    let writer = Writer::create(path, &info(), Options::default()).err().expect("no writer").to_string();
+    let reader = StoreReader::open(path).err().expect("no reader").to_string();
+    let writer = Writer::create(path, &info(), WriteOptions::default()).err().expect("no writer").to_string();
     assert_eq!(reader, writer);
     reader
 }
@@ -59,7 +59,7 @@ fn a_file_of_version_1_is_brought_up_to_date_by_whoever_opens_it() {
     .unwrap();
     drop(old);
 
-    let reader = Reader::open(&*path).unwrap();
+    let reader = StoreReader::open(&*path).unwrap();
     let findings = reader.findings(Scope::All, Page::first(9)).unwrap();
     assert_eq!(findings.len(), 1);
     assert_eq!((findings[0].text.as_str(), findings[0].repeated), ("twelve bytes", 0));
@@ -78,9 +78,9 @@ fn a_file_of_version_1_is_brought_up_to_date_by_whoever_opens_it() {
 fn an_absent_or_empty_file_has_nothing_to_read() {
     let directory = directory();
     let path = directory.path().join("absent.db");
-    assert!(Reader::open(&*path).is_err());
+    assert!(StoreReader::open(&*path).is_err());
     std::fs::write(&path, "").unwrap();
-    assert!(Reader::open(&*path).err().unwrap().to_string().contains("no captures yet"));
+    assert!(StoreReader::open(&*path).err().unwrap().to_string().contains("no captures yet"));
     drop(writer(&path));
     assert_eq!(count(&path), 0);
 }
@@ -94,7 +94,7 @@ fn only_this_user_can_read_what_is_kept() {
     let directory = directory();
     let path = directory.path().join("share/mcptap/captures.db");
     let mut writer = writer(&path);
-    writer.told_session(session(1, &[]));
+    writer.add_session(session(1, &[]));
     writer.commit().unwrap();
     assert_eq!(mode(&directory.path().join("share")), 0o700);
     assert_eq!(mode(path.parent().unwrap()), 0o700);
@@ -116,21 +116,21 @@ fn a_database_can_be_read_where_nothing_can_be_written() {
     mode(&path, 0o400);
     // To the superuser all is writable: then this reads in the ordinary way.
     mode(&media, 0o500);
-    let messages = Reader::open(&*path).and_then(|reader| reader.message_count(Scope::All));
+    let messages = StoreReader::open(&*path).and_then(|reader| reader.message_count(Scope::All));
     mode(&media, 0o700);
     assert_eq!(messages.unwrap(), 40);
 }
 
 #[test]
 fn a_temporary_database_is_gone_with_its_last_user() {
-    let place = Place::temporary().unwrap();
+    let place = DatabaseFile::temporary().unwrap();
     let path = place.path().to_owned();
-    let mut writer = Writer::create(&place, &info(), Options::default()).unwrap();
+    let mut writer = Writer::create(&place, &info(), WriteOptions::default()).unwrap();
     drop(place);
-    writer.told_session(session(1, &[]));
-    writer.told_message(message(1, 1, b"{}"));
+    writer.add_session(session(1, &[]));
+    writer.add_message(message(1, 1, b"{}"));
     writer.commit().unwrap();
-    let reader = Reader::open(writer.place()).unwrap();
+    let reader = StoreReader::open(writer.place()).unwrap();
     drop(writer);
     assert_eq!(reader.message_count(Scope::All).unwrap(), 1, "the reader keeps it");
     assert!(path.exists());
@@ -145,11 +145,11 @@ fn what_was_committed_stays_when_the_writer_dies() {
     let directory = directory();
     let path = directory.path().join("captures.db");
     let mut writer = writer(&path);
-    writer.told_session(session(1, &[]));
-    writer.told_message(message(1, 1, b"one"));
+    writer.add_session(session(1, &[]));
+    writer.add_message(message(1, 1, b"one"));
     writer.alive(Time(1_000));
     writer.commit().unwrap();
-    writer.told_message(message(1, 2, b"two"));
+    writer.add_message(message(1, 2, b"two"));
 
     // As after a kill: a copy of the files while the writer has them open, and nothing more from it.
     let copy = directory.path().join("copy.db");
@@ -158,7 +158,7 @@ fn what_was_committed_stays_when_the_writer_dies() {
     }
     drop(writer);
     for path in [&path, &copy] {
-        let reader = Reader::open(&**path).unwrap();
+        let reader = StoreReader::open(&**path).unwrap();
         assert_eq!(reader.message_count(Scope::All).unwrap(), 1);
         let capture = reader.capture(CaptureId(1)).unwrap().unwrap();
         assert_eq!(capture.summary, None, "never finished");
@@ -171,13 +171,13 @@ fn what_was_committed_stays_when_the_writer_dies() {
 fn a_locked_database_loses_nothing_until_memory_ends() {
     let directory = directory();
     let path = directory.path().join("captures.db");
-    let options = Options { busy_timeout: Duration::ZERO, ..Options::default() };
+    let options = WriteOptions { busy_timeout: Duration::ZERO, ..WriteOptions::default() };
     let mut writer = Writer::create(&*path, &info(), options).unwrap();
     let other = rusqlite::Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
 
-    writer.told_session(session(1, &[]));
-    writer.told_message(message(1, 1, b"one"));
+    writer.add_session(session(1, &[]));
+    writer.add_message(message(1, 1, b"one"));
     let error = format!("{:#}", writer.commit().unwrap_err());
     assert!(error.contains("captures.db: 2 records wait") && error.contains("locked"), "{error}");
 
@@ -187,15 +187,15 @@ fn a_locked_database_loses_nothing_until_memory_ends() {
     });
     let noise: Vec<u8> = words.take(1 << 20).flat_map(|word| word.rotate_left(29).to_le_bytes()).collect();
     for number in 2..=11 {
-        writer.told_message(message(1, number, &noise));
+        writer.add_message(message(1, number, &noise));
     }
     assert_eq!(writer.counts().lost, 2);
 
     other.execute_batch("ROLLBACK").unwrap();
     writer.commit().unwrap();
-    writer.told_message(message(1, 12, b"after"));
+    writer.add_message(message(1, 12, b"after"));
     writer.commit().unwrap();
-    let reader = Reader::open(&*path).unwrap();
+    let reader = StoreReader::open(&*path).unwrap();
     let numbers: Vec<_> =
         reader.message_rows(Scope::All, Page::first(100)).unwrap().iter().map(|row| row.number.0).collect();
     assert_eq!(numbers, [1, 2, 3, 4, 5, 6, 7, 8, 9, 12]);
@@ -211,10 +211,10 @@ fn a_file_may_be_made_by_several_at_once() {
         let begin = Meeting::of(WRITERS);
         let create = || {
             begin.attend();
-            Writer::create(&*path, &info(), Options::default()).map(drop).unwrap();
+            Writer::create(&*path, &info(), WriteOptions::default()).map(drop).unwrap();
         };
         std::thread::scope(|scope| (0..WRITERS).for_each(|_| drop(scope.spawn(create))));
-        assert_eq!(Reader::open(&*path).unwrap().captures(Page::first(100)).unwrap().len(), WRITERS);
+        assert_eq!(StoreReader::open(&*path).unwrap().captures(Page::first(100)).unwrap().len(), WRITERS);
     }
 }
 
@@ -234,9 +234,9 @@ fn several_writers_share_a_file_and_readers_see_whole_transactions() {
                     if commit == COMMITS / 2 {
                         looked.attend();
                     }
-                    writer.told_session(session(1, &[]));
-                    writer.told_message(message(1, 2 * commit + 1, b"request"));
-                    writer.told_message(message(1, 2 * commit + 2, b"answer"));
+                    writer.add_session(session(1, &[]));
+                    writer.add_message(message(1, 2 * commit + 1, b"request"));
+                    writer.add_message(message(1, 2 * commit + 2, b"answer"));
                     writer.commit().unwrap();
                 }
                 writer.finish(&Summary::default()).unwrap();
@@ -245,7 +245,7 @@ fn several_writers_share_a_file_and_readers_see_whole_transactions() {
         scope.spawn(|| {
             let mut versions = Vec::new();
             // The file may not be there yet, or be about to be created.
-            let reader = until_some("the file", || Reader::open(&*path).ok());
+            let reader = until_some("the file", || StoreReader::open(&*path).ok());
             versions.push(reader.data_version().unwrap());
             looked.attend();
             let mut seen = 0;
@@ -260,7 +260,7 @@ fn several_writers_share_a_file_and_readers_see_whole_transactions() {
             assert!(versions.len() > 1, "commits of others are noticed");
         });
     });
-    let reader = Reader::open(&*path).unwrap();
+    let reader = StoreReader::open(&*path).unwrap();
     let sessions = reader.sessions(Page::first(100)).unwrap();
     assert_eq!(sessions.iter().map(|session| session.number.0).collect::<Vec<_>>(), [1, 2, 3, 4]);
     for session in sessions {
@@ -276,7 +276,7 @@ fn a_damaged_file_is_refused_or_read_but_never_panics() {
     packets::record_a_session(&mut writer(&path));
     let whole = std::fs::read(&path).unwrap();
     let read_all = |path: &Path| -> anyhow::Result<()> {
-        let reader = Reader::open(path)?;
+        let reader = StoreReader::open(path)?;
         let capture = CaptureId(1);
         reader.captures(Page::first(9))?;
         for session in reader.sessions(Page::first(9))? {
@@ -288,7 +288,7 @@ fn a_damaged_file_is_refused_or_read_but_never_panics() {
             reader.packet_ranges(capture, row.span)?;
             reader.stream(capture, row.span.stream)?;
         }
-        let mut stored = Stored::open(path, Selection::Capture(capture))?;
+        let mut stored = StoredPackets::open(path, Selection::Capture(capture))?;
         while crate::source::Source::next(&mut stored)?.is_some() {}
         Ok(())
     };

@@ -25,15 +25,15 @@ proptest! {
             let mut number = 0;
             for (index, (session, step)) in messages.iter().enumerate() {
                 number += step;
-                writer.told_message(message(*session, number, b"{}"));
-                all.push(Key::new(writer.capture(), number));
+                writer.add_message(message(*session, number, b"{}"));
+                all.push(RowKey::new(writer.capture(), number));
                 if index % commits == 0 {
                     writer.commit().unwrap();
                 }
             }
             writer.finish(&Summary::default()).unwrap();
         }
-        let reader = Reader::open(&*path).unwrap();
+        let reader = StoreReader::open(&*path).unwrap();
         let whole = reader.message_rows(Scope::All, Page::first(1_000)).unwrap();
         prop_assert_eq!(whole.iter().map(MessageRow::key).collect::<Vec<_>>(), all);
 
@@ -50,8 +50,8 @@ proptest! {
             // Any number up to two behind the last, whether it is in the list or not.
             let capture = list.first().map_or(CaptureId(1), |row| row.capture);
             let last = list.iter().filter(|row| row.capture == capture).map(|row| row.number.0).max().unwrap_or(0);
-            let from = from.map(|index| Key::new(capture, index.index(last as usize + 3) as u64));
-            let order = if backward { Order::Backward } else { Order::Forward };
+            let from = from.map(|index| RowKey::new(capture, index.index(last as usize + 3) as u64));
+            let order = if backward { SortOrder::Backward } else { SortOrder::Forward };
             let mut expected = list.clone();
             expected.retain(|row| from.is_none_or(|from| if backward { row.key() <= from } else { row.key() >= from }));
             if backward {
@@ -80,10 +80,10 @@ fn a_page_of_long_texts_ends_early() {
     let path = directory.path().join("captures.db");
     let mut writer = writer(&path);
     for number in 1..=5 {
-        writer.told_message(message(1, number, &vec![b' '; 6 << 20]));
+        writer.add_message(message(1, number, &vec![b' '; 6 << 20]));
     }
     writer.commit().unwrap();
-    let reader = Reader::open(&*path).unwrap();
+    let reader = StoreReader::open(&*path).unwrap();
     assert_eq!(reader.messages(Scope::All, Page::first(5)).unwrap().len(), 3);
-    assert_eq!(reader.messages(Scope::All, Page::from(Key::new(CaptureId(1), 4), 5)).unwrap().len(), 2);
+    assert_eq!(reader.messages(Scope::All, Page::from(RowKey::new(CaptureId(1), 4), 5)).unwrap().len(), 2);
 }

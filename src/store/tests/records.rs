@@ -171,8 +171,8 @@ proptest! {
         let path = directory.path().join("captures.db");
         // A capture before it, so that numbers of the capture and of the database differ.
         let mut other = writer(&path);
-        other.told_session(session(1, &[1]));
-        other.told_message(message(1, 1, b"of another capture"));
+        other.add_session(session(1, &[1]));
+        other.add_message(message(1, 1, b"of another capture"));
         other.commit().unwrap();
         let mut writer = writer(&path);
         let capture = writer.capture();
@@ -184,16 +184,16 @@ proptest! {
             session.connections = vec![ConnectionId(2), ConnectionId(1)];
             early.number = session.number;
             early.connections = vec![ConnectionId(2)];
-            writer.told_session(early.clone());
+            writer.add_session(early.clone());
             if between {
                 writer.commit().unwrap();
             }
-            writer.told_session(session.clone());
+            writer.add_session(session.clone());
             session.number = SessionNumber(index as u32 + 2);
         }
         for (index, message) in messages.iter_mut().enumerate() {
             message.number = MessageNumber(index as u64 + 1);
-            writer.told_message(message.clone());
+            writer.add_message(message.clone());
             message.session = SessionNumber(2);
         }
         // A store knows of the first message of an operation what only later ones told.
@@ -232,7 +232,7 @@ proptest! {
             message.findings = vec![finding.rule.id];
         }
 
-        let reader = Reader::open(&*path).unwrap();
+        let reader = StoreReader::open(&*path).unwrap();
         let number = SessionNumber(2);
         let told: Vec<_> = sessions.into_iter().map(|(_, session)| session).collect();
         prop_assert_eq!(reader.sessions(Page::from(number, 10)).unwrap(), &told[..]);
@@ -310,7 +310,7 @@ proptest! {
         }
         writer.commit().unwrap();
 
-        let reader = Reader::open(&*path).unwrap();
+        let reader = StoreReader::open(&*path).unwrap();
         for (stream, one, other) in spans {
             let span = Span { stream: streams[stream], start: one.min(other), end: one.max(other) };
             // `handed` may have cut a run of contiguous bytes where a part was forgotten: compared is what the parts say of bytes.
@@ -356,7 +356,7 @@ fn the_last_that_was_said_of_an_exchange_counts() {
     writer.commit().unwrap();
     writer.event(Event::Exchange(exchange(6, Some(404))));
     writer.finish(&Summary::default()).unwrap();
-    let reader = Reader::open(&*path).unwrap();
+    let reader = StoreReader::open(&*path).unwrap();
     let status = |number| reader.exchange(CaptureId(1), ExchangeNumber(number)).unwrap().unwrap().status;
     assert_eq!([3, 5, 6].map(status), [Some(200), Some(202), Some(404)]);
 }
@@ -372,7 +372,7 @@ fn a_walk_that_goes_round_in_a_circle_is_refused() {
         writer.event(Event::Part(StreamId(stream), Part { start: 0, end: 10, origin }));
     }
     writer.commit().unwrap();
-    let reader = Reader::open(&*path).unwrap();
+    let reader = StoreReader::open(&*path).unwrap();
     assert!(reader.packet_ranges(CaptureId(1), whole(1)).unwrap_err().to_string().contains("damaged"));
     assert!(reader.packet_ranges(CaptureId(1), whole(3)).unwrap().is_empty());
 }
@@ -391,7 +391,7 @@ fn a_request_learns_of_its_answer() {
         let mut request = message(1, 1, raw);
         request.method = Some("tools/call".into());
         request.envelope = envelope(raw);
-        writer.told_message(request);
+        writer.add_message(request);
         if commit_between {
             writer.commit().unwrap();
         }
@@ -401,12 +401,12 @@ fn a_request_learns_of_its_answer() {
         answer.envelope = envelope(raw);
         answer.answers = Some(MessageNumber(1));
         answer.latency = Some(5_000);
-        writer.told_message(answer.clone());
+        writer.add_message(answer.clone());
         // A second answer changes nothing on the request.
-        writer.told_message(Message { number: MessageNumber(3), kind: Kind::Error, latency: Some(9_000), ..answer });
+        writer.add_message(Message { number: MessageNumber(3), kind: Kind::Error, latency: Some(9_000), ..answer });
         writer.finish(&Summary::default()).unwrap();
 
-        let reader = Reader::open(&*path).unwrap();
+        let reader = StoreReader::open(&*path).unwrap();
         let rows = reader.message_rows(Scope::Capture(writer.capture()), Page::first(9)).unwrap();
         let call: Vec<_> = rows.iter().map(|row| (row.subject.as_deref(), row.status, row.latency)).collect();
         assert_eq!(
@@ -441,7 +441,7 @@ fn the_summary_of_a_capture_is_kept() {
     let damage = Damage { file: "trace.pcapng".into(), offset: 99, reason: "a block of 3 bytes".into() };
     let summary = Summary { ended: Time(60), skipped: [("ARP".to_owned(), 2)].into(), damage: vec![damage] };
     writer.finish(&summary).unwrap();
-    let reader = Reader::open(&*path).unwrap();
+    let reader = StoreReader::open(&*path).unwrap();
     let capture = reader.capture(CaptureId(1)).unwrap().unwrap();
     let counts = Counts { packets: 2, bytes: 8, times: Some((Time(40), Time(50))), ..Counts::default() };
     assert_eq!(

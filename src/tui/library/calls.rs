@@ -11,7 +11,7 @@ use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::SessionNumber;
 use crate::mcp::facts::Status;
-use crate::store::{MessageRow, Reader, Scope};
+use crate::store::{MessageRow, Scope, StoreReader};
 use crate::view::latencies::Latencies;
 use crate::view::outcome::is_failure;
 use crate::view::timing::{Clock, Sample, Shares};
@@ -77,7 +77,7 @@ impl Figures {
     }
 
     /// Counts on, and says what is known so far.
-    pub(super) fn read(&mut self, reader: &Reader) -> Result<Statistics> {
+    pub(super) fn read(&mut self, reader: &StoreReader) -> Result<Statistics> {
         let Some(record) = reader.session(self.session)? else { return Ok(Statistics::default()) };
         // Where the time went is found out of some calls only: the longer the session by now, the fewer of the new ones.
         let (mut clock, mut sample) = (None, Sample::of(record.requests));

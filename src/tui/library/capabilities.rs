@@ -7,7 +7,7 @@ use super::super::data::{CapabilityRow, ROWS};
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::facts::part;
 use crate::mcp::{Message, SessionNumber};
-use crate::store::{Key, MessageRow, Reader};
+use crate::store::{MessageRow, RowKey, StoreReader};
 use crate::view::overview::{self, Line};
 
 /// Messages in which the lists are looked for: they come at the beginning.
@@ -20,7 +20,7 @@ const LONGEST: u64 = 4 << 20;
 const METHODS: [&str; 4] = ["tools/list", "prompts/list", "resources/list", "resources/templates/list"];
 
 /// The lines.
-pub(super) fn read(reader: &Reader, session: SessionNumber) -> Result<Vec<CapabilityRow>> {
+pub(super) fn read(reader: &StoreReader, session: SessionNumber) -> Result<Vec<CapabilityRow>> {
     let Some(record) = reader.session(session)? else { return Ok(Vec::new()) };
     let lines = overview::read(reader, &record)?.lines(&record).into_iter();
     let mut rows: Vec<CapabilityRow> =
@@ -30,7 +30,7 @@ pub(super) fn read(reader: &Reader, session: SessionNumber) -> Result<Vec<Capabi
         method && row.size <= LONGEST && row.kind == Kind::Response
     };
     for row in reader.message_rows_at(session, 1, LOOK)?.into_iter().filter(tells) {
-        if let Some(message) = reader.message(Key::new(row.capture, row.number.0))? {
+        if let Some(message) = reader.message(RowKey::new(row.capture, row.number.0))? {
             tell(&message, &mut rows);
         }
         if rows.len() >= ROWS {

@@ -9,14 +9,14 @@ use anyhow::{Context, Result};
 use crate::export::jsonl;
 use crate::filter::Filter;
 use crate::mcp::{MessageNumber, SessionNumber};
-use crate::store::{Reader, Scope};
+use crate::store::{Scope, StoreReader};
 
 /// Writes the messages that a filter lets through, or `only` some of them; says how many.
 ///
 /// # Errors
 /// The file is there already, or cannot be written; the store cannot be read.
 pub(super) fn write(
-    reader: &Reader,
+    reader: &StoreReader,
     session: SessionNumber,
     filter: &str,
     only: &[MessageNumber],

@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use super::super::data::PAGE;
 use crate::filter::Filter;
 use crate::mcp::{MessageNumber, SessionNumber};
-use crate::store::{Key, MessageRow, Page, Reader, Scope};
+use crate::store::{MessageRow, Page, RowKey, Scope, StoreReader};
 
 /// Message numbers of a slice: some milliseconds of work where a filter asks for columns, some tens where it reads texts.
 const SLICE: u64 = 8_192;
@@ -61,7 +61,7 @@ impl Matches {
     }
 
     /// The next slices, one for each reader, all at once.
-    pub(super) fn search_on(&mut self, reader: &Reader, others: &mut [Reader]) -> Result<()> {
+    pub(super) fn search_on(&mut self, reader: &StoreReader, others: &mut [StoreReader]) -> Result<()> {
         let scope = Scope::Session(self.session);
         let Some(last) = reader.message_rows(scope, Page::last(1))?.pop() else {
             self.complete = true;
@@ -73,8 +73,8 @@ impl Matches {
         }
         let MessageNumber(end) = last.number;
         let filter = &self.filter;
-        let search = |reader: &Reader, first: u64| {
-            let slice = (Key::new(last.capture, first), Key::new(last.capture, end.min(first + SLICE - 1)));
+        let search = |reader: &StoreReader, first: u64| {
+            let slice = (RowKey::new(last.capture, first), RowKey::new(last.capture, end.min(first + SLICE - 1)));
             reader.matching_within(filter, scope, slice)
         };
         let (own, rest) = (self.next, (1..).map(|slice| self.next + slice * SLICE));

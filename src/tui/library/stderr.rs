@@ -10,7 +10,7 @@ use crate::capture::pipe::{self, Content, Pipe};
 use crate::capture::{LinkType, PacketNumber, Time};
 use crate::decode::ConnectionId;
 use crate::mcp::SessionNumber;
-use crate::store::{CaptureId, Page, Reader};
+use crate::store::{CaptureId, Page, StoreReader};
 
 /// Packets read at once.
 const SLICE: usize = 1_024;
@@ -44,7 +44,7 @@ const START: Place = Place { packet: PacketNumber(0), skip: 0 };
 
 impl Lines {
     /// Of a session; nothing where it has no pipes.
-    pub(super) fn new(reader: &Reader, session: SessionNumber) -> Result<Option<Lines>> {
+    pub(super) fn new(reader: &StoreReader, session: SessionNumber) -> Result<Option<Lines>> {
         let Some(capture) = reader.capture_of(session)? else { return Ok(None) };
         // A process has one set of pipes.
         let pipes = reader.connections(session, Page::<ConnectionId>::first(1))?;
@@ -59,7 +59,7 @@ impl Lines {
     }
 
     /// A page. The last line may not have ended yet.
-    pub(super) fn page(&mut self, reader: &Reader, page: usize) -> Result<Rows<StderrLine>> {
+    pub(super) fn page(&mut self, reader: &StoreReader, page: usize) -> Result<Rows<StderrLine>> {
         let open = self.look_on(reader)?;
         let mut rows = Vec::new();
         if let Some(place) = self.pages.get(page) {
@@ -72,7 +72,7 @@ impl Lines {
     }
 
     /// Looks for lines behind those that are known; whether one has begun that has not ended.
-    fn look_on(&mut self, reader: &Reader) -> Result<bool> {
+    fn look_on(&mut self, reader: &StoreReader) -> Result<bool> {
         let mut open = false;
         each(reader, (self.capture, self.pipes), self.end, &mut |_, behind| {
             match behind {
@@ -94,7 +94,7 @@ impl Lines {
 /// Runs through the lines from `place` on, as long as `take` wants more. It is told where the next line begins; `None`: this one has
 /// not ended.
 fn each(
-    reader: &Reader,
+    reader: &StoreReader,
     (capture, pipes): (CaptureId, ConnectionId),
     place: Place,
     take: &mut dyn FnMut(StderrLine, Option<Place>) -> bool,

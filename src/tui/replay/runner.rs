@@ -14,20 +14,20 @@ use crate::replay::recording::masked_headers;
 use crate::replay::run::Fate;
 use crate::replay::target::Target;
 use crate::replay::{Follower, Progress, Script};
-use crate::store::{Place, Reader};
+use crate::store::{DatabaseFile, StoreReader};
 
 /// How long an answer may take: whoever looks on ends it sooner.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Does what was ordered, and tells of it up to its end. The end of `stop` ends the replay.
-pub fn run(order: &Order, place: &Place, told: &mut dyn FnMut(Told), stop: Receiver<()>) {
+pub fn run(order: &Order, place: &DatabaseFile, told: &mut dyn FnMut(Told), stop: Receiver<()>) {
     if let Err(error) = replay(order, place, told, stop) {
         told(Told::Failed(format!("{error:#}")));
     }
 }
 
-fn replay(order: &Order, place: &Place, told: &mut dyn FnMut(Told), stop: Receiver<()>) -> Result<()> {
-    let reader = Reader::open(place.clone())?;
+fn replay(order: &Order, place: &DatabaseFile, told: &mut dyn FnMut(Told), stop: Receiver<()>) -> Result<()> {
+    let reader = StoreReader::open(place.clone())?;
     let session = reader.session(order.session)?.context("the session is not there any more")?;
     let (target, missing) = target(order, &reader, &session)?;
     let script = Script::read(&reader, session)?;
@@ -69,7 +69,7 @@ fn replay(order: &Order, place: &Place, told: &mut dyn FnMut(Told), stop: Receiv
 }
 
 /// The server, and the header fields that the recording masked and nobody gave.
-fn target(order: &Order, reader: &Reader, session: &Session) -> Result<(Target, Vec<String>)> {
+fn target(order: &Order, reader: &StoreReader, session: &Session) -> Result<(Target, Vec<String>)> {
     let mut target = Target::read(&order.target, PATIENCE)?;
     let given = fields(&order.fields)?;
     let mut missing = Vec::new();

@@ -11,7 +11,7 @@ use crate::decode::ConnectionId;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::event::Connection;
 use crate::mcp::{Carrier, Peers, Session, SessionNumber};
-use crate::store::{CaptureId, Key, MessageRow, Page, Reader, Scope};
+use crate::store::{CaptureId, MessageRow, Page, RowKey, Scope, StoreReader};
 
 /// Messages, exchanges or connections that are read at once.
 const SLICE: usize = 2_000;
@@ -150,7 +150,7 @@ impl Index {
     ///
     /// # Errors
     /// The store cannot be read, or is damaged; so for what follows.
-    pub fn grow(&mut self, reader: &Reader, stop: &dyn Fn() -> bool) -> Result<bool> {
+    pub fn grow(&mut self, reader: &StoreReader, stop: &dyn Fn() -> bool) -> Result<bool> {
         let Some((record, capture)) = self.place(reader)? else { return Ok(true) };
         if matches!(record.peers, Peers::Process { .. }) {
             let pipes = reader.connections(self.session, Page::<ConnectionId>::first(SLICE))?;
@@ -172,7 +172,7 @@ impl Index {
     }
 
     /// The steps from this row on (from 0), as far as they are known.
-    pub fn steps(&self, reader: &Reader, first: usize, limit: usize) -> Result<Vec<Step>> {
+    pub fn steps(&self, reader: &StoreReader, first: usize, limit: usize) -> Result<Vec<Step>> {
         let Some((record, capture)) = self.place(reader)? else { return Ok(Vec::new()) };
         if let Some((above, _)) = &self.pipes {
             return lines(reader, &record, above, first, limit);
@@ -193,12 +193,12 @@ impl Index {
         Ok(rows)
     }
 
-    fn place(&self, reader: &Reader) -> Result<Option<(Session, CaptureId)>> {
+    fn place(&self, reader: &StoreReader) -> Result<Option<(Session, CaptureId)>> {
         Ok(reader.session(self.session)?.zip(reader.capture_of(self.session)?))
     }
 
     /// Says whether there are more; so for those that follow.
-    fn add_connections(&mut self, reader: &Reader, record: &Session, stop: &dyn Fn() -> bool) -> Result<bool> {
+    fn add_connections(&mut self, reader: &StoreReader, record: &Session, stop: &dyn Fn() -> bool) -> Result<bool> {
         loop {
             let page = match self.connections.last() {
                 Some(last) => Page::from(ConnectionId(last.0 + 1), SLICE),
@@ -222,7 +222,7 @@ impl Index {
         }
     }
 
-    fn add_exchanges(&mut self, reader: &Reader, capture: CaptureId, stop: &dyn Fn() -> bool) -> Result<bool> {
+    fn add_exchanges(&mut self, reader: &StoreReader, capture: CaptureId, stop: &dyn Fn() -> bool) -> Result<bool> {
         for number in self.open.clone() {
             if let Some(exchange) = reader.exchange(capture, ExchangeNumber(number))? {
                 self.add_exchange(&exchange);
@@ -279,7 +279,7 @@ impl Index {
         &mut self.bodies[at].1
     }
 
-    fn add_messages(&mut self, reader: &Reader, stop: &dyn Fn() -> bool) -> Result<bool> {
+    fn add_messages(&mut self, reader: &StoreReader, stop: &dyn Fn() -> bool) -> Result<bool> {
         loop {
             let rows = reader.message_rows_at(self.session, self.next, SLICE)?;
             let Some(last) = rows.last() else { return Ok(false) };
@@ -311,7 +311,7 @@ fn first(packets: &[PacketNumber]) -> Option<PacketNumber> {
 }
 
 /// A session of pipes: no network, then its lines in their order.
-fn lines(reader: &Reader, record: &Session, above: &[Step], first: usize, limit: usize) -> Result<Vec<Step>> {
+fn lines(reader: &StoreReader, record: &Session, above: &[Step], first: usize, limit: usize) -> Result<Vec<Step>> {
     let mut rows: Vec<Step> = above.iter().skip(first).take(limit).cloned().collect();
     let position = (first + rows.len()).saturating_sub(above.len()) as u64 + 1;
     rows.extend(reader.message_rows_at(record.number, position, limit - rows.len())?.iter().map(of_line));
@@ -321,7 +321,7 @@ fn lines(reader: &Reader, record: &Session, above: &[Step], first: usize, limit:
 
 /// What the steps of a page are made from.
 struct Made<'r> {
-    reader: &'r Reader,
+    reader: &'r StoreReader,
     record: &'r Session,
     capture: CaptureId,
     /// There was no network, see [`CaptureKind::is_made_up`](crate::store::CaptureKind::is_made_up).
@@ -363,7 +363,7 @@ impl Made<'_> {
         let Some((exchange, place)) = self.within(ExchangeNumber(number))? else { return Ok(None) };
         let carried = if carrier == Carrier::RequestBody { bodies.request } else { bodies.response };
         // Members of a batch are complete at the same time, so that their numbers follow one another.
-        let page = Page::from(Key::new(capture, carried.first()), carried.count() as usize);
+        let page = Page::from(RowKey::new(capture, carried.first()), carried.count() as usize);
         let messages = match carried.count() {
             0 => Vec::new(),
             _ => reader.message_rows(Scope::Capture(capture), page)?,
@@ -377,7 +377,7 @@ impl Made<'_> {
     }
 
     fn event(&mut self, number: u64) -> Result<Option<Step>> {
-        let page = Page::from(Key::new(self.capture, number), 1);
+        let page = Page::from(RowKey::new(self.capture, number), 1);
         let own = |message: &MessageRow| (message.session, message.number.0) == (self.record.number, number);
         let message = self.reader.message_rows(Scope::Capture(self.capture), page)?.pop().filter(own);
         let Some((message, exchange)) =

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 
 use mcptap::replay::Script;
-use mcptap::store::{Place, Reader};
+use mcptap::store::{DatabaseFile, StoreReader};
 use mcptap_core::internal::mcp::SessionNumber;
 use serde_json::{Value, json};
 
@@ -61,7 +61,7 @@ impl Scene {
 
     /// The library's view of session 1.
     pub fn script(&self) -> Script {
-        let reader = Reader::open(Place::file(self.path("mcptap.db"))).expect("a database");
+        let reader = StoreReader::open(DatabaseFile::file(self.path("mcptap.db"))).expect("a database");
         let session = reader.session(SessionNumber(1)).expect("it can be read").expect("session 1");
         Script::read(&reader, session).expect("it can be read")
     }

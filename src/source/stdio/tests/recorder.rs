@@ -3,7 +3,7 @@
 use super::*;
 
 /// What a recorder gets that begins when 64 MB have passed, in either direction, and how it went.
-fn lag(folder: &Path) -> (Outcome, Vec<Seen>) {
+fn lag(folder: &Path) -> (WrapReport, Vec<OwnedContent>) {
     let (caught_up, wait) = channel::<()>();
     let mut server = start_beside(folder, cat(), |result| {
         move |observations| {
@@ -36,7 +36,7 @@ const LATER: usize = 1_000;
 #[test]
 fn a_recorder_that_lags_loses_nothing_where_there_is_a_disk() {
     let (outcome, record) = lag(&std::env::temp_dir());
-    assert_eq!(outcome, Outcome { exit: exited(0), unrecorded: None });
+    assert_eq!(outcome, WrapReport { exit: exited(0), unrecorded: None });
     for of in [Pipe::Stdin, Pipe::Stdout] {
         let bytes = bytes_of(&record, of);
         assert_eq!(bytes.len(), LAG + 1 + 6 * LATER, "{of:?}");
@@ -52,7 +52,11 @@ fn a_recorder_that_lags_without_a_disk_loses_bytes_of_the_record_only_and_the_re
     for of in [Pipe::Stdin, Pipe::Stdout] {
         let lost: u64 = record
             .iter()
-            .map(|seen| if let Seen::Lost(pipe, bytes) = seen { if *pipe == of { *bytes } else { 0 } } else { 0 })
+            .map(
+                |seen| {
+                    if let OwnedContent::Lost(pipe, bytes) = seen { if *pipe == of { *bytes } else { 0 } } else { 0 }
+                },
+            )
             .sum();
         assert!(lost > 0);
         let recorded = bytes_of(&record, of).len() as u64;

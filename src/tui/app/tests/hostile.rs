@@ -5,13 +5,13 @@ use crate::capture::pipe::{Content, Pipe, Start, encode};
 use crate::capture::{LinkType, Packet, PacketNumber};
 use crate::event::Detail;
 use crate::pipeline::{self, Input as Fed, Pipeline};
-use crate::store::{CaptureInfo, CaptureKind, Options, Summary, Writer};
+use crate::store::{CaptureInfo, CaptureKind, Summary, WriteOptions, Writer};
 
 /// A store in which a wrapped server said this, a millisecond between two lines. `live`: it still runs.
-pub(super) fn wrapped(lines: &[(Pipe, &str)], live: bool) -> Place {
-    let place = Place::temporary().unwrap();
+pub(super) fn wrapped(lines: &[(Pipe, &str)], live: bool) -> DatabaseFile {
+    let place = DatabaseFile::temporary().unwrap();
     let info = CaptureInfo { kind: CaptureKind::Wrap, source: "server".into(), process: 1, started: Time(0) };
-    let mut writer = Writer::create(place.clone(), &info, Options::default()).unwrap();
+    let mut writer = Writer::create(place.clone(), &info, WriteOptions::default()).unwrap();
     let mut pipeline = Pipeline::new(pipeline::Options { detail: Detail::Store, ..pipeline::Options::default() });
     let start = Start { command: vec!["python".into(), "server.py".into()], name: None, directory: None };
     let contents = std::iter::once(Content::Start(start))

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use rusqlite::{Connection, params};
 
-use super::chunk::KeptPacket;
+use super::chunk::StoredPacket;
 use super::merge::Merge;
 use super::record::packet;
-use super::{CaptureId, Place, migrate};
+use super::{CaptureId, DatabaseFile, migrate};
 use crate::mcp::SessionNumber;
 use crate::source::{Item, Source};
 
@@ -21,24 +21,24 @@ pub enum Selection {
 }
 
 /// The packets kept of a session or a capture, with their numbers and times, to be decoded again. Secrets are masked.
-pub struct Stored {
+pub struct StoredPackets {
     // Closed before the place is given up, which may remove the file.
     db: Connection,
-    _place: Place,
+    _place: DatabaseFile,
     merge: Merge,
     total: u64,
-    current: Option<KeptPacket>,
+    current: Option<StoredPacket>,
     /// TLS secrets that were kept, until they were given out: before the packets.
     keys: Option<String>,
     given: String,
 }
 
-impl Stored {
+impl StoredPackets {
     /// Opens a database to read these packets.
     ///
     /// # Errors
-    /// As for [`super::Reader::open`].
-    pub fn open(place: impl Into<Place>, selection: Selection) -> anyhow::Result<Stored> {
+    /// As for [`super::StoreReader::open`].
+    pub fn open(place: impl Into<DatabaseFile>, selection: Selection) -> anyhow::Result<StoredPackets> {
         let place = place.into();
         let db = migrate::open_reader(&place, Duration::from_secs(5))?;
         let (which, value) = match selection {
@@ -55,11 +55,11 @@ impl Stored {
         let keys: String = db.query_row(&sql, params![value], |row| row.get(0))?;
         let keys = Some(keys).filter(|keys| !keys.is_empty());
         let (merge, total) = (Merge::new(chunks), total as u64);
-        Ok(Stored { db, _place: place, merge, total, current: None, keys, given: String::new() })
+        Ok(StoredPackets { db, _place: place, merge, total, current: None, keys, given: String::new() })
     }
 }
 
-impl Source for Stored {
+impl Source for StoredPackets {
     fn next(&mut self) -> anyhow::Result<Option<Item<'_>>> {
         if let Some(keys) = self.keys.take() {
             self.given = keys;

@@ -25,7 +25,7 @@ const MOST: usize = 8 << 20;
 
 /// The line that one direction of a pipe is at.
 #[derive(Debug, Default)]
-pub(super) struct Line {
+pub(super) struct LineCompressor {
     /// Where it begins and how far it was seen, in the direction's stream.
     start: u64,
     end: u64,
@@ -39,24 +39,34 @@ pub(super) struct Line {
 
 /// A whole line.
 #[derive(Debug)]
-pub(super) struct Whole {
+pub(super) struct CompressedLine {
     start: u64,
     end: u64,
     frames: Vec<u8>,
 }
 
-impl Whole {
+impl CompressedLine {
     /// Its frames, if it is what stands there in the direction's stream.
     pub(super) fn text(self, span: Span) -> Option<Vec<u8>> {
         ((span.start, span.end) == (self.start, self.end)).then_some(self.frames)
     }
 }
 
-impl Line {
+impl LineCompressor {
     /// Takes in what a packet carries from `offset` on. The pieces to be kept with the packet, and the line that ends in it first.
-    pub(super) fn take(&mut self, offset: u64, payload: &[u8], packer: &mut Packer) -> (Vec<Piece>, Option<Whole>) {
+    pub(super) fn take(
+        &mut self,
+        offset: u64,
+        payload: &[u8],
+        packer: &mut Packer,
+    ) -> (Vec<Piece>, Option<CompressedLine>) {
         if offset != self.end || offset == 0 {
-            *self = Line { start: offset, end: offset, frames: (offset == 0).then(Vec::new), ..Line::default() };
+            *self = LineCompressor {
+                start: offset,
+                end: offset,
+                frames: (offset == 0).then(Vec::new),
+                ..LineCompressor::default()
+            };
         }
         let mut pieces = Vec::new();
         let Some(first) = memchr(b'\n', payload) else {
@@ -108,13 +118,14 @@ impl Line {
     }
 
     /// The line is over; the next one begins at `next`.
-    fn finish(&mut self, next: u64, packer: &mut Packer) -> Option<Whole> {
+    fn finish(&mut self, next: u64, packer: &mut Packer) -> Option<CompressedLine> {
         if self.large {
             self.flush(packer);
         }
-        let following = Line { start: next, end: next, frames: Some(Vec::new()), ..Line::default() };
-        let Line { start, end, frames, large, .. } = mem::replace(self, following);
-        frames.filter(|_| large).map(|frames| Whole { start, end, frames })
+        let following =
+            LineCompressor { start: next, end: next, frames: Some(Vec::new()), ..LineCompressor::default() };
+        let LineCompressor { start, end, frames, large, .. } = mem::replace(self, following);
+        frames.filter(|_| large).map(|frames| CompressedLine { start, end, frames })
     }
 }
 
@@ -134,7 +145,7 @@ mod tests {
             lost in prop::option::of(0usize..8),
         ) {
             let stream: Vec<u8> = lines.iter().zip(b'a'..).flat_map(|(&length, letter)| vec![letter; length].into_iter().chain([b'\n'])).collect();
-            let (mut line, mut packer) = (Line::default(), Packer::new().unwrap());
+            let (mut line, mut packer) = (LineCompressor::default(), Packer::new().unwrap());
             let (mut at, mut shared) = (0, 0);
             for (number, &cut) in cuts.iter().cycle().enumerate() {
                 let end = (at + cut).min(stream.len());
@@ -168,7 +179,7 @@ mod tests {
     #[test]
     fn a_line_is_the_text_of_the_message_at_its_place_only() {
         let payload = [&[b'x'; PIECE][..], b"\n"].concat();
-        let whole = || Line::default().take(0, &payload, &mut Packer::new().unwrap()).1.unwrap();
+        let whole = || LineCompressor::default().take(0, &payload, &mut Packer::new().unwrap()).1.unwrap();
         let span = |start, end| Span { stream: StreamId(1), start, end };
         let end = PIECE as u64;
         assert!(whole().text(span(0, end)).is_some());

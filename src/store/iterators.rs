@@ -5,7 +5,7 @@ use anyhow::Result;
 use super::page::{Page, Scope};
 use super::record::finding::FindingRow;
 use super::record::message::MessageRow;
-use super::{CaptureId, Key, Reader};
+use super::{CaptureId, RowKey, StoreReader};
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::filter::Filter;
 use crate::mcp::{Message, MessageNumber, Session, SessionNumber};
@@ -13,7 +13,7 @@ use crate::mcp::{Message, MessageNumber, Session, SessionNumber};
 /// Rows that are read at once.
 const PAGE: usize = 1_000;
 
-impl Reader {
+impl StoreReader {
     /// All sessions, by number.
     pub fn all_sessions(&self) -> impl Iterator<Item = Result<Session>> {
         rows(None, |page| self.sessions(page), |session| SessionNumber(session.number.0 + 1))
@@ -40,7 +40,7 @@ impl Reader {
         capture: CaptureId,
         scope: Scope,
         filter: Option<&Filter>,
-        after: Option<Key>,
+        after: Option<RowKey>,
     ) -> impl Iterator<Item = Result<Message>> {
         let read = move |page| match filter {
             None => self.messages(scope, page),
@@ -49,10 +49,10 @@ impl Reader {
                 rows.iter().filter_map(|row| self.message(row.key()).transpose()).collect()
             }
         };
-        rows(after.map(Key::next), read, move |message| Key::new(capture, message.number.0).next())
+        rows(after.map(RowKey::next), read, move |message| RowKey::new(capture, message.number.0).next())
     }
 
-    /// The messages of a session, as [`Reader::conversation`] reads them.
+    /// The messages of a session, as [`StoreReader::conversation`] reads them.
     pub fn whole_conversation(&self, session: &Session) -> impl Iterator<Item = Result<Message>> {
         rows(None, |page| self.conversation(session, None, page), |message| MessageNumber(message.number.0 + 1))
     }

@@ -11,22 +11,22 @@ use anyhow::Context;
 
 /// The place of a database. Cloning names the same database again.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct DatabaseFile {
     path: PathBuf,
     temporary: Option<Arc<Temporary>>,
 }
 
-impl Place {
+impl DatabaseFile {
     /// A file that stays.
-    pub fn file(path: impl Into<PathBuf>) -> Place {
-        Place { path: path.into(), temporary: None }
+    pub fn file(path: impl Into<PathBuf>) -> DatabaseFile {
+        DatabaseFile { path: path.into(), temporary: None }
     }
 
     /// A new file that only this user can read, for views on a capture file. It is removed when the last clone of this place
     /// is dropped; every writer and reader on it holds one.
     ///
     /// A file and not an anonymous database: a reader on another thread shows what a writer is still writing.
-    pub fn temporary() -> anyhow::Result<Place> {
+    pub fn temporary() -> anyhow::Result<DatabaseFile> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let directory = std::env::temp_dir();
         // Whoever foresees a name can put a file there, but not make this one be taken for new.
@@ -34,7 +34,7 @@ impl Place {
             let next = NEXT.fetch_add(1, Ordering::Relaxed);
             let path = directory.join(format!("mcptap-{}-{next}.db", std::process::id()));
             match create_private(&path) {
-                Ok(()) => return Ok(Place { path: path.clone(), temporary: Some(Arc::new(Temporary(path))) }),
+                Ok(()) => return Ok(DatabaseFile { path: path.clone(), temporary: Some(Arc::new(Temporary(path))) }),
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error).with_context(|| format!("cannot create {}", path.display())),
             }
@@ -80,20 +80,20 @@ impl Place {
     }
 }
 
-impl From<PathBuf> for Place {
-    fn from(path: PathBuf) -> Place {
-        Place::file(path)
+impl From<PathBuf> for DatabaseFile {
+    fn from(path: PathBuf) -> DatabaseFile {
+        DatabaseFile::file(path)
     }
 }
 
-impl From<&Path> for Place {
-    fn from(path: &Path) -> Place {
-        Place::file(path)
+impl From<&Path> for DatabaseFile {
+    fn from(path: &Path) -> DatabaseFile {
+        DatabaseFile::file(path)
     }
 }
 
-impl From<&Place> for Place {
-    fn from(place: &Place) -> Place {
+impl From<&DatabaseFile> for DatabaseFile {
+    fn from(place: &DatabaseFile) -> DatabaseFile {
         place.clone()
     }
 }

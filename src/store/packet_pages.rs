@@ -2,10 +2,10 @@
 
 use rusqlite::params;
 
-use super::chunk::{Chunk, KeptPacket};
-use super::read::Reader;
+use super::chunk::{Chunk, StoredPacket};
+use super::read::StoreReader;
 use super::record::Columns;
-use super::{CaptureId, Key};
+use super::{CaptureId, RowKey};
 use crate::capture::PacketNumber;
 use crate::decode::ConnectionId;
 
@@ -14,12 +14,12 @@ pub(super) struct PacketPosition {
     /// The row of its chunk.
     pub(super) chunk: i64,
     /// The key of its connection.
-    connection: Key,
+    connection: RowKey,
     /// Packets before it in the chunk.
     position: u64,
 }
 
-impl Reader {
+impl StoreReader {
     /// How many packets of a connection were kept.
     ///
     /// # Errors
@@ -36,7 +36,7 @@ impl Reader {
         connection: ConnectionId,
         row: u64,
         limit: usize,
-    ) -> anyhow::Result<Vec<KeptPacket>> {
+    ) -> anyhow::Result<Vec<StoredPacket>> {
         // Rows of the chunk that lie before the window.
         let mut skip = row;
         let mut from = None;
@@ -96,7 +96,7 @@ impl Reader {
     fn chunk_heads(&self, capture: CaptureId, connection: ConnectionId) -> anyhow::Result<Vec<(PacketNumber, u64)>> {
         self.select(
             "SELECT first_number, packets FROM packet_chunk WHERE connection = ? ORDER BY first_number",
-            params![Key::new(capture, connection.0.into())],
+            params![RowKey::new(capture, connection.0.into())],
             |row| {
                 let mut columns = Columns::new(row);
                 Ok((PacketNumber(columns.u64()?), columns.u64()?))

@@ -1,7 +1,7 @@
 //! What capture files are made of: headers, records, blocks.
 //!
 //! The decoders of [`pcap`](super::pcap) and [`pcapng`](super::pcapng) do no input or output. They are shown the bytes at hand and answer
-//! with a [`Step`]; what they find they name by its range in those bytes, so that nothing is copied and the caller may keep or drop them.
+//! with a [`NextElement`]; what they find they name by its range in those bytes, so that nothing is copied and the caller may keep or drop them.
 
 use std::ops::Range;
 
@@ -10,35 +10,35 @@ use crate::capture::{LinkType, Time};
 /// Bytes of the largest record or block that is read, head included. Capture tools cut packets at 256 KiB unless told otherwise, and
 /// packets of 3 MB have been met; what claims more than this is a broken length. Nothing is allocated for a claim: the buffer
 /// grows with the bytes that arrive.
-pub const MAX_UNIT: usize = 64 << 20;
+pub const MAX_ELEMENT: usize = 64 << 20;
 
 /// What a decoder says to the bytes it was shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum NextElement {
     /// To say more it must be shown at least so many bytes from here on.
     Need(usize),
     /// The next so many bytes are this. They are not to be shown again.
-    Unit(usize, Content),
+    Found(usize, FileElement),
     /// The bytes are broken, for this reason, and nothing tells where the next unit would begin.
-    End(String),
+    Unreadable(String),
 }
 
 /// What a unit holds. Ranges count from the first byte of the unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Content {
+pub enum FileElement {
     /// A packet.
-    Packet(Captured),
+    Packet(PacketElement),
     /// TLS secrets, as NSS key log lines.
     Secrets(Range<usize>),
     /// Nothing to hand on: a header, or a block that is not about packets.
     Other,
     /// The unit is broken, for this reason.
-    Damage(String),
+    Damaged(String),
 }
 
 /// A packet as it stands in a unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Captured {
+pub struct PacketElement {
     /// When it was captured.
     pub time: Time,
     /// What its first byte is.
@@ -51,7 +51,7 @@ pub struct Captured {
     pub data: Range<usize>,
 }
 
-impl Captured {
+impl PacketElement {
     /// The rule for original lengths below the captured length, which broken writers produce: what was captured was certainly there.
     pub(super) fn new(
         time: Time,
@@ -59,9 +59,9 @@ impl Captured {
         interface: u32,
         original_length: u32,
         data: Range<usize>,
-    ) -> Captured {
+    ) -> PacketElement {
         let captured = u32::try_from(data.len()).unwrap_or(u32::MAX);
-        Captured { time, link, interface, original_length: original_length.max(captured), data }
+        PacketElement { time, link, interface, original_length: original_length.max(captured), data }
     }
 }
 
