@@ -1,58 +1,60 @@
-//! What capture files are made of: headers, records, blocks.
+//! Elements of capture files: file headers, packet records, blocks.
 //!
-//! The decoders of [`pcap`](super::pcap) and [`pcapng`](super::pcapng) do no input or output. They are shown the bytes at hand and answer
-//! with a [`NextElement`]; what they find they name by its range in those bytes, so that nothing is copied and the caller may keep or drop them.
+//! The decoders of [`pcap`](super::pcap) and [`pcapng`](super::pcapng) do no input or output. They
+//! get the bytes at hand and return a [`NextElement`]. An element refers to its bytes by their
+//! range, so nothing is copied.
 
 use std::ops::Range;
 
 use crate::capture::{LinkType, Time};
 
-/// Bytes of the largest record or block that is read, head included. Capture tools cut packets at 256 KiB unless told otherwise, and
-/// packets of 3 MB have been met; what claims more than this is a broken length. Nothing is allocated for a claim: the buffer
-/// grows with the bytes that arrive.
+/// Bytes of the largest record or block that is read, header included. Capture tools cut packets at
+/// 256 KiB by default, and packets of 3 MB have been seen. A larger length is taken for damage. A
+/// length allocates nothing: the buffer grows with the bytes that arrive.
 pub const MAX_ELEMENT: usize = 64 << 20;
 
-/// What a decoder says to the bytes it was shown.
+/// The result of looking for the next element in the bytes at hand.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NextElement {
-    /// To say more it must be shown at least so many bytes from here on.
+    /// The element is incomplete: at least this many bytes are needed, counted from its start.
     Need(usize),
-    /// The next so many bytes are this. They are not to be shown again.
+    /// An element of this many bytes. The caller consumes them.
     Found(usize, FileElement),
-    /// The bytes are broken, for this reason, and nothing tells where the next unit would begin.
+    /// The bytes are damaged, for this reason, and the start of the next element cannot be found.
     Unreadable(String),
 }
 
-/// What a unit holds. Ranges count from the first byte of the unit.
+/// The content of an element. Ranges count from its first byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileElement {
-    /// A packet.
+    /// A packet record or a packet block.
     Packet(PacketElement),
     /// TLS secrets, as NSS key log lines.
     Secrets(Range<usize>),
-    /// Nothing to hand on: a header, or a block that is not about packets.
+    /// Nothing to deliver: a header, or a block that is not about packets.
     Other,
-    /// The unit is broken, for this reason.
+    /// The element is damaged, for this reason. Reading resumes after it.
     Damaged(String),
 }
 
-/// A packet as it stands in a unit.
+/// A packet inside an element: its metadata, and the range of its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PacketElement {
-    /// When it was captured.
+    /// The time at which it was captured.
     pub time: Time,
-    /// What its first byte is.
+    /// The link type, which says how the first bytes are to be read.
     pub link: LinkType,
-    /// The position of its interface's description in this file.
+    /// The index of its interface among the descriptions in this file.
     pub interface: u32,
-    /// Bytes on the wire, never less than were captured.
+    /// Bytes on the wire, at least the number of captured bytes.
     pub original_length: u32,
-    /// Where the captured bytes stand.
+    /// The range of the captured bytes within the element.
     pub data: Range<usize>,
 }
 
 impl PacketElement {
-    /// The rule for original lengths below the captured length, which broken writers produce: what was captured was certainly there.
+    /// Raises an original length that is below the captured length, which broken writers produce.
+    /// The captured bytes were certainly on the wire.
     pub(super) fn new(
         time: Time,
         link: LinkType,
@@ -65,7 +67,8 @@ impl PacketElement {
     }
 }
 
-/// Says in what a file breaks off.
+/// The message for a file that ends inside an element: its name, the bytes present, and the bytes
+/// of the whole.
 pub(super) fn cut_short(what: &str, have: usize, whole: usize) -> String {
     format!("{what} cut short by the end of the file: {have} of {whole} bytes")
 }

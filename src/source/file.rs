@@ -16,10 +16,11 @@ use crate::capture::Time;
 /// How often a growing file is looked at.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Capture files, read one after another in the order of their first packets, as a rotating capture tool leaves them. Packets and interfaces
-/// are numbered over all of them.
+/// Capture files, read one after another in the order of their first packets, as a rotating capture
+/// tool leaves them. Packets and interfaces are numbered over all of them.
 ///
-/// pcap and pcapng are told apart by their first bytes, gzip and zstd are decompressed. The path `-` is standard input.
+/// pcap and pcapng are told apart by their first bytes, gzip and zstd are decompressed. The path
+/// `-` is standard input.
 pub struct Files {
     /// Not begun yet.
     waiting: VecDeque<PathBuf>,
@@ -35,13 +36,13 @@ pub struct Files {
 }
 
 impl Files {
-    /// Files as one capture. With `follow`, the end of the last one is taken for a pause ([`Item::Idle`]) if it is an uncompressed regular file:
-    /// it is still being written.
+    /// Files as one capture. With `follow`, the end of the last one is taken for a pause
+    /// ([`Item::Idle`]) if it is an uncompressed regular file: it is still being written.
     ///
     /// # Errors
     ///
-    /// A file that does not exist; of several, also one that cannot be read or is no capture. Of a single one that is said when
-    /// it is read, so that opening never waits for a pipe.
+    /// A file that does not exist; of several, also one that cannot be read or is no capture. Of a
+    /// single one that is said when it is read, so that opening never waits for a pipe.
     pub fn open(paths: &[PathBuf], follow: bool) -> anyhow::Result<Files> {
         let mut total = Some(0);
         let mut regular = true;
@@ -51,8 +52,8 @@ impl Files {
             total = total.zip(length).map(|(total, length)| total + length);
         }
         let mut waiting = paths.to_vec();
-        // What is not a regular file cannot be read twice, and a file being written is the last whatever it holds: these
-        // stay in the order given.
+        // What is not a regular file cannot be read twice, and a file being written is the last
+        // whatever it holds: these stay in the order given.
         if paths.len() > 1 && regular && !follow {
             let mut dated = waiting
                 .into_iter()

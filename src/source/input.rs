@@ -1,4 +1,4 @@
-//! Where the bytes of a capture come from: a file or standard input, as it is or decompressed.
+//! The bytes of a capture: a file or standard input, decompressed if necessary.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -8,31 +8,32 @@ use std::path::Path;
 use flate2::bufread::MultiGzDecoder;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// What stands for standard input on the command line.
+/// The path that means standard input on the command line.
 const STANDARD_INPUT: &str = "-";
 /// Bytes of compressed data read at once.
 const COMPRESSED_CHUNK: usize = 64 << 10;
-/// How long an empty pipe is waited for before it is said again that nothing comes.
+/// The interval at which an empty pipe reports again that nothing has come.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
-/// Tells whether this path means standard input.
+/// Whether this path means standard input.
 pub(super) fn is_standard_input(path: &Path) -> bool {
     path.as_os_str() == STANDARD_INPUT
 }
 
-/// An opened capture, its bytes decompressed where need be.
+/// An open capture whose bytes are decompressed where necessary.
 pub(super) enum Input {
     Plain(Raw),
-    /// One member or several.
+    /// One or several members (RFC 1952).
     Gzip(Box<MultiGzDecoder<BufReader<Raw>>>),
-    /// One frame or several.
+    /// One or several frames (RFC 8878).
     Zstd(Box<zstd::Decoder<'static, BufReader<Raw>>>),
 }
 
 impl Input {
-    /// Opens a path, and reads as many bytes of it as it takes to recognise a compressed file.
+    /// Opens a path and reads as many bytes as it takes to recognise a compressed file.
     pub(super) fn open(path: &Path) -> io::Result<Input> {
-        // A copy of the descriptor: the buffer of `io::stdin` would hide from `poll` what it holds.
+        // A copy of the descriptor: the buffer of `io::stdin` would hide from `poll` the bytes
+        // that it holds.
         let mut file = if is_standard_input(path) {
             File::from(io::stdin().as_fd().try_clone_to_owned()?)
         } else {
@@ -54,12 +55,12 @@ impl Input {
         })
     }
 
-    /// Tells whether the bytes are those of the file.
+    /// Whether the file is not compressed.
     pub(super) fn is_plain(&self) -> bool {
         matches!(self, Input::Plain(_))
     }
 
-    /// Bytes read, before decompression.
+    /// Bytes read from the file, before decompression.
     pub(super) fn bytes_read(&self) -> u64 {
         match self {
             Input::Plain(raw) => raw.read,
@@ -79,7 +80,7 @@ impl Read for Input {
     }
 }
 
-/// Says that a decompressor cannot go on; errors of the operating system pass through.
+/// Describes a failure of a decompressor. Errors of the operating system pass unchanged.
 fn broken(format: &str, error: io::Error) -> io::Error {
     if error.raw_os_error().is_some() || error.kind() == io::ErrorKind::Interrupted {
         return error;
@@ -93,8 +94,8 @@ pub(super) struct Raw {
     file: File,
     read: u64,
     /// Whether this is a pipe, a socket or a terminal. A read that would block fails then with
-    /// [`io::ErrorKind::WouldBlock`]: at once after a read that succeeded, so that the packets so far are shown, and
-    /// afterwards every [`PATIENCE`].
+    /// [`io::ErrorKind::WouldBlock`]: at once after a read that succeeded, so that the packets so
+    /// far are shown, and afterwards every [`PATIENCE`].
     waits: bool,
     /// Whether the last read found nothing.
     waited: bool,

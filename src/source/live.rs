@@ -1,7 +1,8 @@
 //! A network interface as a source of packets, through libpcap.
 //!
-//! libpcap is used to capture and to compile BPF filters, and for nothing else. Its read timeout is not relied on: since 1.10 it does
-//! not return on an idle interface of Linux. The capture is non-blocking, and we wait with `poll`.
+//! libpcap is used to capture and to compile BPF filters, and for nothing else. Its read timeout is
+//! not relied on: since 1.10 it does not return on an idle interface of Linux. The capture is
+//! non-blocking, and we wait with `poll`.
 
 mod privileges;
 
@@ -41,15 +42,15 @@ pub struct LiveOptions {
     pub buffer_size: usize,
     /// Bytes captured of each packet.
     pub snaplen: u32,
-    /// Whether each packet is delivered as it comes. If not, the kernel gathers them for up to 20 ms, and they lie close
-    /// together: measured on `lo`, 64 MiB hold 82,000 packets of 200 bytes, but 511 in immediate mode, where each takes a slot that the longest
-    /// would fit in.
+    /// Whether each packet is delivered as it comes. If not, the kernel gathers them for up to 20
+    /// ms, and they lie close together: measured on `lo`, 64 MiB hold 82,000 packets of 200 bytes,
+    /// but 511 in immediate mode, where each takes a slot that the longest would fit in.
     pub immediate: bool,
 }
 
 impl Default for LiveOptions {
-    /// Everything on all interfaces, with room for a burst. The longest packets are those that the kernel has put together
-    /// from segments: 64 KiB, on new kernels more.
+    /// Everything on all interfaces, with room for a burst. The longest packets are those that the
+    /// kernel has put together from segments: 64 KiB, on new kernels more.
     fn default() -> LiveOptions {
         LiveOptions {
             interface: ANY.into(),
@@ -82,7 +83,8 @@ pub struct Interface {
 /// Counts since the capture began; of what was dropped as far as the system keeps them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Packets that were taken. What libpcap calls received counts packets of the loopback interface twice: as they leave, and as they come.
+    /// Packets that were taken. What libpcap calls received counts packets of the loopback
+    /// interface twice: as they leave, and as they come.
     pub captured: u64,
     /// Packets dropped because the kernel's buffer was full.
     pub dropped: u64,
@@ -106,7 +108,8 @@ impl Live {
     ///
     /// # Errors
     ///
-    /// No such interface (the message lists those there are), no permission (it says how to get it), a filter that is no BPF.
+    /// No such interface (the message lists those there are), no permission (it says how to get
+    /// it), a filter that is no BPF.
     pub fn open(options: &LiveOptions) -> anyhow::Result<Live> {
         let LiveOptions { interface, filter, .. } = options;
         let capture = activate(options).map_err(|error| explain(interface, &error))?;
@@ -213,7 +216,8 @@ fn activate(options: &LiveOptions) -> Result<Capture<Active>, pcap::Error> {
         .open()
 }
 
-/// Says what is wrong and what to do. libpcap's errors are text; the interface is looked up to be sure.
+/// Says what is wrong and what to do. libpcap's errors are text; the interface is looked up
+/// to be sure.
 fn explain(interface: &str, error: &pcap::Error) -> anyhow::Error {
     let names: Vec<String> = interfaces().unwrap_or_default().into_iter().map(|known| known.name).collect();
     let text = reason(error);
@@ -244,8 +248,9 @@ fn reason(error: &pcap::Error) -> String {
     }
 }
 
-/// The LINKTYPE that files use, for the DLT that this system's libpcap uses. Nearly all are the same number; those
-/// below 104 that systems disagree on are not (<https://www.tcpdump.org/linktypes.html>).
+/// The LINKTYPE that files use, for the DLT that this system's libpcap uses.
+/// Nearly all are the same number; those below 104 that systems disagree on
+/// are not (<https://www.tcpdump.org/linktypes.html>).
 fn link_type(dlt: i32) -> Option<LinkType> {
     match dlt {
         // DLT_ATM_RFC1483
@@ -292,7 +297,8 @@ mod tests {
         let address = socket.local_addr().unwrap();
         let Some(mut live) = loopback(&format!("udp dst port {}", address.port())) else { return };
         assert!(matches!(live.next().unwrap(), Some(Item::Idle)), "nothing was sent yet");
-        // The third is longer than the interface's MTU is on other links; the snap length must hold it.
+        // The third is longer than the interface's MTU is on other links; the snap length
+        // must hold it.
         let messages = [b"one".to_vec(), b"two".to_vec(), vec![b'x'; 60_000]];
         for message in &messages {
             socket.send_to(message, address).unwrap();

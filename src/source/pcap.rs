@@ -1,7 +1,8 @@
 //! The pcap file format: a file header, then records.
 //!
-//! By draft-ietf-opsawg-pcap, with what readers in use accept beyond it: times in nanoseconds, both byte orders, the "modified" records of
-//! Alexey Kuznetzov's libpcap, any version, any snap length. All in one: who wrote a file wrong must still be able to read it.
+//! By draft-ietf-opsawg-pcap, with what readers in use accept beyond it: times in nanoseconds, both
+//! byte orders, the "modified" records of Alexey Kuznetzov's libpcap, any version, any snap length.
+//! All in one: who wrote a file wrong must still be able to read it.
 //!
 //! ```text
 //!  file    magic │ major, minor │ zone │ accuracy │ snap length │ FCS and link type      24 bytes
@@ -18,7 +19,8 @@ use crate::capture::{LinkType, Time};
 
 const HEADER: usize = 24;
 const RECORD: usize = 16;
-/// What a "modified" record has behind the usual four numbers: interface index, protocol, packet type, padding.
+/// What a "modified" record has behind the usual four numbers: interface index, protocol,
+/// packet type, padding.
 const MODIFIED: usize = 8;
 
 /// What the magic number says of a file.
@@ -61,8 +63,9 @@ fn header(input: &[u8]) -> IResult<&[u8], Option<Header>> {
     let (rest, magic) = magic(input)?;
     let Some(magic) = magic else { return Ok((input, None)) };
     let order = magic.order;
-    // Version, zone, accuracy and snap length are not asked: no tool agrees with another on what they forbid. Of the last
-    // number the lower 16 bits are the link type, the upper the length of the frame check sequence.
+    // Version, zone, accuracy and snap length are not asked: no tool agrees with another on what
+    // they forbid. Of the last number the lower 16 bits are the link type, the upper the length of
+    // the frame check sequence.
     let (rest, _) = (u16(order), u16(order), u32(order), u32(order), u32(order)).parse(rest)?;
     let (rest, link) = u32(order)(rest)?;
     Ok((rest, Some(Header { magic, link: LinkType(link as u16) })))
@@ -80,7 +83,8 @@ fn record(magic: Magic) -> impl Fn(&[u8]) -> IResult<&[u8], Record> {
         let order = magic.order;
         let (rest, (seconds, fraction, captured, original, _)) =
             (u32(order), u32(order), u32(order), u32(order), take(magic.more)).parse(input)?;
-        // Seconds are unsigned: files go on after 2038. A fraction of more than a second is added as it stands.
+        // Seconds are unsigned: files go on after 2038. A fraction of more than a second is added
+        // as it stands.
         let time = Time(i64::from(seconds) * 1_000_000_000 + i64::from(fraction) * magic.fraction);
         Ok((rest, Record { time, captured, original }))
     }

@@ -1,7 +1,8 @@
 //! The pcapng file format: sections of blocks, each block framed by its length, before and behind.
 //!
-//! By draft-ietf-opsawg-pcapng. What is broken inside one block costs that block; where the framing itself is broken, the next
-//! block is searched for: a block type that exists, and two lengths that agree.
+//! By draft-ietf-opsawg-pcapng. What is broken inside one block costs that block; where the
+//! framing itself is broken, the next block is searched for: a block type that exists, and two
+//! lengths that agree.
 //!
 //! ```text
 //!  type │ total length │ body (padded to 32 bits) │ total length again
@@ -54,10 +55,11 @@ mod kind {
 
 /// Type and two lengths.
 const FRAME: usize = 12;
-/// Bytes of the longest block that a search believes in. Packets end at 256 KiB but for a few; a search that waited for the end
-/// of every larger claim would read megabytes ahead for noise.
+/// Bytes of the longest block that a search believes in. Packets end at 256 KiB but for a few; a
+/// search that waited for the end of every larger claim would read megabytes ahead for noise.
 const SEARCH_REACH: usize = 1 << 20;
-/// Interfaces of one section. Captures of whole data centres have hundreds; each one costs a few bytes as long as the section lasts.
+/// Interfaces of one section. Captures of whole data centres have hundreds; each one costs a few
+/// bytes as long as the section lasts.
 const MAX_INTERFACES: usize = 65_536;
 
 /// What can be wrong with a block.
@@ -87,7 +89,8 @@ impl nom::error::ParseError<&[u8]> for FramingError {
     }
 }
 
-/// Tells whether a file that begins with these bytes is a pcapng file: the section header's type is the same in both byte orders.
+/// Tells whether a file that begins with these bytes is a pcapng file: the section header's type is
+/// the same in both byte orders.
 pub fn recognises(bytes: &[u8]) -> bool {
     bytes.starts_with(&kind::SECTION.to_be_bytes())
 }
@@ -159,7 +162,8 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// Looks at the bytes behind the last unit. With `last`, nothing follows them: what would need more is not there.
+    /// Looks at the bytes behind the last unit. With `last`, nothing follows them: what would need
+    /// more is not there.
     pub fn next_element(&mut self, bytes: &[u8], last: bool) -> NextElement {
         if self.searching {
             return self.search(bytes, last);
@@ -271,7 +275,8 @@ impl Decoder {
                 Some(lines) => FileElement::Secrets(range(bytes, lines)),
                 None => FileElement::Other,
             }),
-            // "Readers MUST skip unknown blocks." Names and statistics tell nothing that packets do not.
+            // "Readers MUST skip unknown blocks." Names and statistics tell nothing that
+            // packets do not.
             _ => Ok(FileElement::Other),
         }
     }

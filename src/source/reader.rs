@@ -12,18 +12,19 @@ use super::{Item, Source, pcap, pcapng};
 use crate::capture::Damage;
 use crate::capture::{Packet, PacketNumber};
 
-/// Reads a pcap or pcapng file; which of them, its first bytes tell.
+/// Reads a pcap or pcapng file. The first bytes tell which of them it is.
 #[derive(Debug)]
 pub struct CaptureFileReader<R> {
     file: String,
     window: Window<R>,
     format: Format,
-    /// At the end of the data, more may come.
+    /// Whether the file is still being written: its end is then a pause, not the end.
     follow: bool,
-    /// The input has ended: what is at hand is all there is.
+    /// The input has ended: no more bytes will follow those at hand.
     last: bool,
     ended: bool,
-    /// Bytes of the unit handed out last, which its borrower has given back by asking for the next.
+    /// Bytes of the element delivered last. They are consumed by the next call, when nobody borrows
+    /// them any more.
     lent: usize,
     packets: u64,
     /// Interfaces of the files before this one.
@@ -37,7 +38,8 @@ enum Format {
     Pcapng(pcapng::Decoder),
 }
 
-/// An item without its bytes: what [`CaptureFileReader::advance`] found, for [`CaptureFileReader::item`].
+/// An item that refers to its bytes by range, found by [`CaptureFileReader::advance`].
+/// [`CaptureFileReader::item`] makes an [`Item`] of it.
 #[derive(Debug)]
 pub(super) enum LocatedItem {
     Packet(PacketElement),
@@ -47,7 +49,7 @@ pub(super) enum LocatedItem {
 }
 
 impl<R: Read> CaptureFileReader<R> {
-    /// A reader of `input`, which is called `file` in messages. Nothing is read yet.
+    /// A reader of `input`, which error messages call `file`. Nothing is read yet.
     pub fn new(file: impl Into<String>, input: R) -> CaptureFileReader<R> {
         CaptureFileReader {
             file: file.into(),
@@ -62,25 +64,26 @@ impl<R: Read> CaptureFileReader<R> {
         }
     }
 
-    /// Goes on from the numbers of a reader that has ended: packets and interfaces are numbered over all files of a capture.
+    /// Continues the numbering of a reader that has ended: packets and interfaces are numbered over
+    /// all files of a capture.
     pub fn continuing(mut self, packets: u64, interfaces: u32) -> CaptureFileReader<R> {
         self.packets = packets;
         self.interfaces = interfaces;
         self
     }
 
-    /// Takes the end of the data for a pause: the file is still being written.
+    /// Treats the end of the data as a pause, because the file is still being written.
     pub fn follow(mut self, follow: bool) -> CaptureFileReader<R> {
         self.follow = follow;
         self
     }
 
-    /// Packets up to here, in this file and those before.
+    /// Packets delivered so far, in this file and those before it.
     pub fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// Interfaces up to here, in this file and those before.
+    /// Interfaces described so far, in this file and those before it.
     pub fn interfaces(&self) -> u32 {
         self.interfaces.saturating_add(match &self.format {
             Format::Unknown => 0,
@@ -89,12 +92,12 @@ impl<R: Read> CaptureFileReader<R> {
         })
     }
 
-    /// Where the bytes come from.
+    /// The input that the bytes come from.
     pub fn input(&self) -> &R {
         self.window.input()
     }
 
-    /// Bytes of memory held.
+    /// Bytes of memory that the buffer occupies.
     pub fn memory(&self) -> usize {
         self.window.memory()
     }
@@ -107,7 +110,8 @@ impl<R: Read> CaptureFileReader<R> {
                 NextElement::Need(wanted) => match self.window.fill(wanted) {
                     Ok(true) => {}
                     Ok(false) if self.follow => return Ok(Some(LocatedItem::Idle)),
-                    // Once more: a search may still find something in what is at hand.
+                    // One more attempt with `last` set: a search may still find something in the
+                    // bytes at hand.
                     Ok(false) if !self.last => self.last = true,
                     Ok(false) => return Ok(self.cut()),
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Some(LocatedItem::Idle)),
@@ -135,7 +139,7 @@ impl<R: Read> CaptureFileReader<R> {
         Ok(None)
     }
 
-    /// The item that [`CaptureFileReader::advance`] has just found.
+    /// The item for a `LocatedItem` that [`CaptureFileReader::advance`] has just returned.
     pub(super) fn item(&self, found: LocatedItem) -> Item<'_> {
         match found {
             LocatedItem::Packet(PacketElement { time, link, interface, original_length, data }) => {
@@ -168,7 +172,7 @@ impl<R: Read> CaptureFileReader<R> {
             Format::Pcapng(pcapng::Decoder::default())
         } else {
             self.ended = true;
-            // A few bytes more tell what it is instead; where they cannot be had, the message does without.
+            // A few more bytes tell which other format it is. Without them the message is shorter.
             let _ = self.window.fill(16);
             return Err(anyhow!("cannot open capture {:?}: {}", self.file, no_capture(self.window.bytes())));
         };
@@ -179,7 +183,8 @@ impl<R: Read> CaptureFileReader<R> {
         LocatedItem::Damage(Damage { file: self.file.clone(), offset: self.window.offset(), reason })
     }
 
-    /// The input has ended. Between two units that is the end; inside one it is damage.
+    /// The input has ended. Between two elements this is the end of the file, inside one
+    /// it is damage.
     fn cut(&mut self) -> Option<LocatedItem> {
         self.ended = true;
         let bytes = self.window.bytes();
@@ -192,7 +197,8 @@ impl<R: Read> CaptureFileReader<R> {
         Some(self.damage(reason))
     }
 
-    /// Reading failed. What the operating system refuses is an error; what a decompressor cannot go on with is damage to the file.
+    /// Handles a failed read. A refusal by the operating system is an error. A failure of a
+    /// decompressor is damage to the file.
     fn failed(&mut self, error: io::Error) -> anyhow::Result<LocatedItem> {
         self.ended = true;
         match error.raw_os_error() {
@@ -213,7 +219,7 @@ impl<R: Read> Source for CaptureFileReader<R> {
     }
 }
 
-/// What people open by mistake, by its first bytes, and what to do with it.
+/// File formats that people open by mistake: their first bytes, and advice.
 const FOREIGN: [(&[u8], &str); 9] = [
     (
         b"SQLite format 3\0",
@@ -229,7 +235,7 @@ const FOREIGN: [(&[u8], &str); 9] = [
     (b"\x28\xb5\x2f\xfd", "It is compressed twice: decompress it first."),
 ];
 
-/// Why a file that begins with these bytes is no capture, and what to try.
+/// The reason why a file that begins with these bytes is not a capture, and what to try.
 fn no_capture(first: &[u8]) -> String {
     if first.is_empty() {
         return "the file is empty".into();
@@ -245,14 +251,13 @@ fn no_capture(first: &[u8]) -> String {
     message
 }
 
-/// The body of the fuzz target for capture files: any bytes at all are read without a panic, in bounded memory, to an end; how they
-/// arrive changes nothing.
+/// The body of the fuzz target for capture files. Any bytes are read to an end, without a panic and
+/// in bounded memory. The size of the pieces in which they arrive changes nothing.
 ///
 /// # Panics
-///
-/// When one of these does not hold.
+/// When one of these properties does not hold.
 pub fn fuzz_capture_file(data: &[u8]) {
-    /// Gives so many bytes at a time.
+    /// Returns at most this many bytes per read.
     struct Pieces<'a>(&'a [u8], usize);
 
     impl Read for Pieces<'_> {

@@ -1,4 +1,5 @@
-//! Capture files for the tests of this folder, made byte by byte, so that they can be wrong in any place.
+//! Capture files for the tests of this folder, made byte by byte, so that they can be wrong
+//! in any place.
 
 use nom::number::Endianness;
 
@@ -50,7 +51,8 @@ pub fn drain(source: &mut dyn Source) -> anyhow::Result<Vec<OwnedItem>> {
     Ok(seen)
 }
 
-/// What a file of these bytes holds, read whole; that reading it in pieces gives the same is checked on the way.
+/// What a file of these bytes holds, read whole; that reading it in pieces gives the same is
+/// checked on the way.
 pub fn seen(bytes: &[u8]) -> Vec<OwnedItem> {
     fuzz_capture_file(bytes);
     drain(&mut CaptureFileReader::new("sample", bytes)).expect("a capture file")

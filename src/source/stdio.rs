@@ -11,31 +11,42 @@
 //!
 //! The host and the server must not be able to tell that we are there. So:
 //!
-//! * **Bytes pass unchanged, at once, in pieces as they come.** What is read is written before anything else is read. A lane
-//!   whose reader does not keep up holds what it read (128 KiB at most) and reads no more: back pressure passes through too,
-//!   and never holds up another lane.
-//!   Only where all readers have more unread than they can be done with at once may pieces gather, for a moment ([`gather`]).
-//! * **A closed end is passed on**, in the direction it would have travelled: end of file from the writer closes the
-//!   reader's side; a vanished reader, found when there is something to write to it, closes the writer's side.
-//! * **Recording comes second.** What was delivered is copied to a queue that is bounded by [`QUEUE_LIMIT`](queue::QUEUE_LIMIT); a thread of its own
-//!   moves what a recorder far behind leaves there to the disk. A recorder that is that far behind leaves the
-//!   processors to peers that want them all. Peers that outrun even the disk are slowed to its pace. Where it is full or
-//!   hangs the copy is dropped, counted, and the record says so at that place. A recorder that fails, crashes or hangs costs the record, not the server.
-//!   A host that tells us to end does not wait for it either: what is not recorded within [`PATIENCE`](signals::PATIENCE) is counted and left out.
-//! * **The server's end is ours**: the same exit status, or 128 plus the number of the signal that ended it.
+//! * **Bytes pass unchanged, at once, in pieces as they come.** What is read is written before
+//!   anything else is read. A lane whose reader does not keep up holds what it read (128 KiB at
+//!   most) and reads no more: back pressure passes through too, and never holds up another lane.
+//!   Only where all readers have more unread than they can be done with at once may pieces gather,
+//!   for a moment ([`gather`]).
+//! * **A closed end is passed on**, in the direction it would have travelled: end of file from the
+//!   writer closes the reader's side; a vanished reader, found when there is something to write to
+//!   it, closes the writer's side.
+//! * **Recording comes second.** What was delivered is copied to a queue that is bounded by
+//!   [`QUEUE_LIMIT`](queue::QUEUE_LIMIT); a thread of its own moves what a recorder far behind
+//!   leaves there to the disk. A recorder that is that far behind leaves the processors to peers
+//!   that want them all. Peers that outrun even the disk are slowed to its pace. Where it is full
+//!   or hangs the copy is dropped, counted, and the record says so at that place. A recorder that
+//!   fails, crashes or hangs costs the record, not the server. A host that tells us to end does not
+//!   wait for it either: what is not recorded within [`PATIENCE`](signals::PATIENCE) is counted and
+//!   left out.
+//! * **The server's end is ours**: the same exit status, or 128 plus the number of the signal that
+//!   ended it.
 //!
-//! **Signals.** The server stays in our process group, as without us: what a terminal or a host sends to the group reaches
-//! the server and its children by itself. What is sent to us alone we pass on ([`signals`]). Giving the
-//! server a group of its own would break hosts that end a server with its launcher (`npx`, `uvx`) by `killpg(SIGKILL)`, which nobody can pass on,
-//! and would make the server a background job of the terminal, which must not ask for a passphrase.
+//! **Signals.** The server stays in our process group, as without us: what a terminal or a host
+//!   sends to the group reaches the server and its children by itself. What is sent to us alone we
+//!   pass on ([`signals`]). Giving the server a group of its own would break hosts that end a
+//!   server with its launcher (`npx`, `uvx`) by `killpg(SIGKILL)`, which nobody can pass on, and
+//!   would make the server a background job of the terminal, which must not ask for a passphrase.
 //!
-//! **No orphans.** When we are killed the kernel kills the server (`PR_SET_PDEATHSIG`, Linux); its own children see their pipes close. When the host
-//! vanishes the server sees its pipes close. We never kill a server ourselves: one that chooses to live on would live on without us too.
+//! **No orphans.** When we are killed the kernel kills the server (`PR_SET_PDEATHSIG`, Linux); its
+//!   own children see their pipes close. When the host vanishes the server sees its pipes close. We
+//!   never kill a server ourselves: one that chooses to live on would live on without us too.
 //!
-//! One thread does all of this with one `poll`; it is also the thread that starts the server, because a parent-death signal is tied to
-//! the thread that forked. Measured against two blocking copy threads it answers no later on one core and sooner on two,
-//! and it leaves nothing behind to be joined or interrupted. While traffic is dense it stays awake for a moment before it sleeps ([`wait`]). The recorder, on a thread of its own with lower priority, is not
-//! woken for each chunk but every [`GATHER`](queue::GATHER): work for the record stays off the path of the messages.
+//! One thread does all of this with one `poll`; it is also the thread that starts the server,
+//! because a parent-death signal is tied to the thread that forked. Measured against two
+//! blocking copy threads it answers no later on one core and sooner on two, and it leaves
+//! nothing behind to be joined or interrupted. While traffic is dense it stays awake for a
+//! moment before it sleeps ([`wait`]). The recorder, on a thread of its own with lower priority,
+//! is not woken for each chunk but every [`GATHER`](queue::GATHER): work for the record stays
+//! off the path of the messages.
 
 mod gather;
 mod lane;
@@ -70,8 +81,9 @@ use crate::capture::pipe::{Exit, Pipe};
 pub use self::process::{Pipes, Server, StartError, exit, exit_code};
 pub use self::tap::{Observations, Tap, tap};
 
-/// How long we wait, after the server's end, for a recorder that takes nothing more of what is queued: it hangs, the database is locked, or it is at a
-/// message of a hundred megabytes on a busy machine. For one that goes on we wait as long as it takes, unless we are told to end.
+/// How long we wait, after the server's end, for a recorder that takes nothing more of what is
+/// queued: it hangs, the database is locked, or it is at a message of a hundred megabytes on a busy
+/// machine. For one that goes on we wait as long as it takes, unless we are told to end.
 const RECORDER_GRACE: Duration = Duration::from_secs(5);
 
 /// How long we wait for it to commit what it has, once its queue was taken away.
@@ -80,13 +92,14 @@ const RECORDER_END: Duration = Duration::from_secs(1);
 /// How often signals are looked at meanwhile.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// How long the recorder lets a server start before it does anything: to open a database costs more than many a server needs for its first answer.
+/// How long the recorder lets a server start before it does anything: to open a database costs more
+/// than many a server needs for its first answer.
 const HEAD_START: Duration = Duration::from_millis(30);
 
 /// Takes this process's standard streams, the pipes (or sockets, files, terminal) to the host.
 ///
-/// Descriptors 0, 1 and 2 become `/dev/null`: nothing that any part of this program prints can get between the server's
-/// bytes, and closing an end here really closes it.
+/// Descriptors 0, 1 and 2 become `/dev/null`: nothing that any part of this program prints can get
+/// between the server's bytes, and closing an end here really closes it.
 fn take_standard_streams() -> io::Result<Pipes> {
     let null = File::options().read(true).write(true).open("/dev/null")?;
     let host = Pipes {
@@ -109,11 +122,13 @@ pub struct WrapReport {
     pub unrecorded: Option<String>,
 }
 
-/// `mcptap wrap`: runs `server` on this process's standard streams and returns the exit status for this process.
+/// `mcptap wrap`: runs `server` on this process's standard streams and returns the exit status
+/// for this process.
 ///
-/// Says nothing on stdout, and on stderr only that the server could not be started (status 127: not found, 126: found but not
-/// executable, as shells have it) or, at the end, that something was not recorded. Observations that memory has no room for wait in files in
-/// `folder`. Call it from the main thread.
+/// Says nothing on stdout, and on stderr only that the server could not be started (status 127:
+/// not found, 126: found but not executable, as shells have it) or, at the end, that something
+/// was not recorded. Observations that memory has no room for wait in files in `folder`. Call it
+/// from the main thread.
 pub fn wrap<R>(server: &Server, folder: &Path, record: R) -> u8
 where
     R: FnOnce(Observations) -> anyhow::Result<()> + Send + 'static,
@@ -142,20 +157,22 @@ where
 
 /// Runs `server` between `host` and itself until it has ended and everything it said is delivered.
 ///
-/// `record` runs on a thread of its own and is handed the observations; it should return when they end. Signals to this
-/// process are passed on meanwhile. Observations that memory has no room for wait in files in `folder`. The calling thread must live as
-/// long as the server may.
+/// `record` runs on a thread of its own and is handed the observations; it should return when they
+/// end. Signals to this process are passed on meanwhile. Observations that memory has no room for
+/// wait in files in `folder`. The calling thread must live as long as the server may.
 ///
 /// # Errors
 ///
-/// Only when the server could not be started: nothing of what happens to the recording is an error here, see [`WrapReport::unrecorded`].
+/// Only when the server could not be started: nothing of what happens to the recording is an error
+/// here, see [`WrapReport::unrecorded`].
 pub fn run<R>(server: &Server, host: Pipes, folder: &Path, record: R) -> Result<WrapReport, StartError>
 where
     R: FnOnce(Observations) -> anyhow::Result<()> + Send + 'static,
 {
     let mut signals = Signals::new().map_err(|error| server.error(error))?;
     let (mut child, stdio) = server.spawn()?;
-    // After the start, so that a signal which is ignored here (`nohup`) is ignored by the server too.
+    // After the start, so that a signal which is ignored here (`nohup`) is ignored by
+    // the server too.
     signals.catch_all().map_err(|error| server.error(error))?;
     let (mut tap, observations) = tap::tap(child.id(), folder);
     tap.start(server.start());
@@ -172,7 +189,8 @@ where
     Ok(WrapReport { exit, unrecorded })
 }
 
-/// The loop: moves bytes and signals until the server has ended and everything it said is delivered.
+/// The loop: moves bytes and signals until the server has ended and everything it
+/// said is delivered.
 fn forward(child: &mut Child, mut lanes: [Lane; 3], signals: &mut Signals, tap: &mut Tap) -> io::Result<ExitStatus> {
     let mut ended = None;
     let mut signalled = false;
@@ -189,7 +207,8 @@ fn forward(child: &mut Child, mut lanes: [Lane; 3], signals: &mut Signals, tap: 
                 stderr.finish(tap);
             }
         } else if signalled && signals.end_requested() {
-            // Only a host that does not read what the server left keeps us, and now it wants us gone.
+            // Only a host that does not read what the server left keeps us, and now it
+            // wants us gone.
             lanes.iter_mut().for_each(Lane::close);
         }
         if let Some(status) = ended.filter(|_| lanes.iter().all(Lane::is_closed)) {
@@ -247,7 +266,8 @@ fn finish_recorder(
     Some(format!("recording: {why}; {} bytes passed unrecorded", tap.unrecorded()))
 }
 
-/// The recorder's result. Once our patience is at an end, or that of our host, the recorder must do without the rest.
+/// The recorder's result. Once our patience is at an end, or that of our host, the recorder must do
+/// without the rest.
 fn wait_for(
     result: &Receiver<RecorderResult>,
     signals: &mut Signals,

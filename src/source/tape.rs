@@ -1,11 +1,15 @@
-//! What this program itself sends and receives over sockets, as the packets that a capture of it would show.
+//! What this program itself sends and receives over sockets, as the packets that a capture of
+//! it would show.
 //!
-//! A replay and a proxy speak HTTP, often inside TLS, whose keys a capture would not have. So the bytes are noted where they leave for TLS and where they
-//! come from it, each piece at its time, between the real addresses; out of them a [`TapeSource`] makes a TCP connection: handshake, segments,
-//! end. Everything above the segments is what was sent. Everything below (sequence numbers, segment sizes, acknowledgements, the absence of
-//! TLS) is made up, and no view of it tells anything of the network.
+//! A replay and a proxy speak HTTP, often inside TLS, whose keys a capture would not have. So the
+//! bytes are noted where they leave for TLS and where they come from it, each piece at its time,
+//! between the real addresses; out of them a [`TapeSource`] makes a TCP connection: handshake,
+//! segments, end. Everything above the segments is what was sent. Everything below (sequence
+//! numbers, segment sizes, acknowledgements, the absence of TLS) is made up, and no view of it
+//! tells anything of the network.
 //!
-//! Whoever notes something on a [`Tape`] waits where the recorder is behind: a replay takes longer. Traffic of others must not wait: it is noted on a [`LossyTapeConnection`].
+//! Whoever notes something on a [`Tape`] waits where the recorder is behind: a replay takes longer.
+//! Traffic of others must not wait: it is noted on a [`LossyTapeConnection`].
 
 mod track;
 
@@ -24,13 +28,15 @@ use super::patience::Patience;
 use super::{Item, Source, now};
 use crate::capture::{LinkType, Packet, PacketNumber, Time};
 
-/// Pieces that wait for the recorder. Whoever notes more waits: nothing of a replay is lost, it takes longer.
+/// Pieces that wait for the recorder. Whoever notes more waits: nothing of a replay is lost,
+/// it takes longer.
 const WAITING: usize = 1_024;
 
 /// How long pieces gather before the recorder takes them.
 const GATHER: Duration = Duration::from_millis(2);
 
-/// Bytes of one segment: what fits an IP packet (RFC 791 section 3.1: total length of 16 bits) with its headers.
+/// Bytes of one segment: what fits an IP packet (RFC 791 section 3.1: total length of 16 bits)
+/// with its headers.
 const SEGMENT: usize = 60_000;
 
 /// Bytes of the headers: TCP's without options, and IPv6's, which is the longer of the two.
@@ -92,8 +98,9 @@ pub fn tape() -> (Tape, TapeSource) {
 }
 
 impl Tape {
-    /// The same tape, for an attempt that may come to nothing: what is noted on it and on its clones is held back until it is to be
-    /// [kept](Tape::keep). Dropped before, it leaves no trace.
+    /// The same tape, for an attempt that may come to nothing: what is noted on it and on
+    /// its clones is held back until it is to be [kept](Tape::keep). Dropped before, it
+    /// leaves no trace.
     pub fn attempt(&self) -> Tape {
         Tape { attempt: Arc::new(Mutex::new(Some(Vec::new()))), ..self.clone() }
     }
@@ -188,7 +195,8 @@ struct Flow {
 }
 
 impl TapeSource {
-    /// The same for a reader that hands on what it has whenever nothing more is there: it is told so at once.
+    /// The same for a reader that hands on what it has whenever nothing more is there: it is told
+    /// so at once.
     pub fn prompt(self) -> TapeSource {
         TapeSource { rest: Rest::Says(true), ..self }
     }
@@ -231,7 +239,8 @@ impl TapeSource {
 }
 
 impl Flow {
-    /// The next segment of one side, as an IP packet. What the other side sent so far is acknowledged.
+    /// The next segment of one side, as an IP packet. What the other side sent so
+    /// far is acknowledged.
     fn segment(&mut self, sender: usize, flags: u8, bytes: &[u8]) -> (LinkType, Vec<u8>) {
         let (from, to) = (self.ends[sender], self.ends[1 - sender]);
         let length = TCP + bytes.len();
@@ -243,7 +252,8 @@ impl Flow {
         packet.extend_from_slice(&self.next[sender].to_be_bytes());
         let acknowledged = if flags & ACK != 0 { self.next[1 - sender] } else { 0 };
         packet.extend_from_slice(&acknowledged.to_be_bytes());
-        // Five words of header; the widest window, no urgent data; the checksum stands in the middle.
+        // Five words of header; the widest window, no urgent data; the checksum stands
+        // in the middle.
         packet.extend_from_slice(&[5 << 4, flags, 0xff, 0xff, 0, 0, 0, 0]);
         packet.extend_from_slice(bytes);
         let tcp = &mut packet[start..];
@@ -256,7 +266,8 @@ impl Flow {
     }
 }
 
-/// The header of an IP packet with so many bytes behind it: RFC 791 section 3.1, RFC 8200 section 3.
+/// The header of an IP packet with so many bytes behind it: RFC 791 section 3.1, RFC
+/// 8200 section 3.
 fn put_ip(from: IpAddr, to: IpAddr, length: usize, out: &mut Vec<u8>) -> LinkType {
     match (from, to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
@@ -296,7 +307,8 @@ fn pseudo_header(from: IpAddr, to: IpAddr, length: usize) -> u32 {
     words(from) + words(to) + 6 + length as u32
 }
 
-/// The sum of the words of 16 bits. Those of 32 bits are summed, which is faster: 2^16 is 1 in ones' complement (RFC 1071 section 2).
+/// The sum of the words of 16 bits. Those of 32 bits are summed, which is faster: 2^16 is 1 in
+/// ones' complement (RFC 1071 section 2).
 fn sum(bytes: &[u8]) -> u32 {
     let (words, rest) = bytes.as_chunks::<4>();
     let mut last = [0; 4];
@@ -305,7 +317,8 @@ fn sum(bytes: &[u8]) -> u32 {
     (0..64).step_by(16).map(|shift| (total >> shift) as u32 & 0xffff).sum()
 }
 
-/// The ones' complement of the ones' complement sum (RFC 1071). 64 KiB of words cannot overflow 32 bits.
+/// The ones' complement of the ones' complement sum (RFC 1071). 64 KiB of words cannot
+/// overflow 32 bits.
 fn checksum(start: u32, bytes: &[u8]) -> u16 {
     let mut total = start + sum(bytes);
     while total > 0xffff {

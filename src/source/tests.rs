@@ -118,7 +118,8 @@ fn a_claim_allocates_nothing() {
     }
 }
 
-/// Noise in which every word begins a block that would end a megabyte on: reading ahead for each must not mean moving a megabyte for each.
+/// Noise in which every word begins a block that would end a megabyte on: reading ahead for each
+/// must not mean moving a megabyte for each.
 #[test]
 fn a_search_through_noise_reads_in_large_steps() {
     struct Counted<'a>(&'a [u8], usize);

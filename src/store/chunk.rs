@@ -6,8 +6,8 @@
 //!  a segment: offset │ length │ [acknowledged] │ window │ flags │ analysis │ origins: count │ (number ± │ start │ length) …
 //! ```
 //!
-//! A chunk that is open on reading was open at that packet number on writing too: so the bound on open chunks of the writer also
-//! bounds a reader that merges the connections of a capture.
+//! A chunk that is open on reading was open at that packet number on writing too: so the bound on
+//! open chunks of the writer also bounds a reader that merges the connections of a capture.
 
 use std::ops::Range;
 
@@ -18,14 +18,16 @@ use crate::decode::tcp::{Analysis, Flags};
 use crate::decode::{ConnectionId, Side};
 use crate::event::Segment;
 
-/// Bytes of packets after which a chunk is closed: little to read for one packet, and few rows for all of them.
+/// Bytes of packets after which a chunk is closed: little to read for one packet, and few rows for
+/// all of them.
 pub(super) const CHUNK: usize = 128 << 10;
 
-/// Bytes of packets that are compressed together: with more of them zstd finds little more that repeats (2 % from 16 to 32 KiB), and each of some
-/// thousand connections may have as many waiting.
+/// Bytes of packets that are compressed together: with more of them zstd finds little more that
+/// repeats (2 % from 16 to 32 KiB), and each of some thousand connections may have as many waiting.
 const BLOCK: usize = 16 << 10;
 
-/// More than a chunk can grow to: one packet beyond [`CHUNK`]. Capture files bound a packet at 256 KiB to some megabytes.
+/// More than a chunk can grow to: one packet beyond [`CHUNK`]. Capture files bound a packet at 256
+/// KiB to some megabytes.
 const CHUNK_MOST: usize = 256 << 20;
 
 /// A packet as the store gives it back.
@@ -45,7 +47,8 @@ pub struct StoredPacket {
     pub data: Vec<u8>,
     /// The connection it belongs to.
     pub connection: ConnectionId,
-    /// What the pipeline knew of it; `None` for all fragments of a datagram but the one that completed it.
+    /// What the pipeline knew of it; `None` for all fragments of a datagram but the one
+    /// that completed it.
     pub segment: Option<Segment>,
     /// Whether bytes of it were masked.
     pub masked: bool,
@@ -129,7 +132,8 @@ impl Builder {
         self.last.0
     }
 
-    /// Appends a packet; its number must be larger than the last. `pieces` of its data stand in order.
+    /// Appends a packet; its number must be larger than the last. `pieces` of its data
+    /// stand in order.
     pub(super) fn push(&mut self, packet: &StoredPacket, pieces: &[Piece], packer: &mut text::Packer) {
         if self.is_empty() {
             self.first = packet.number;
@@ -154,7 +158,8 @@ impl Builder {
         let mut at = 0;
         for piece in pieces {
             self.bytes.0.extend_from_slice(&packet.data[at..piece.range.start]);
-            // Without memory for zstd's tables the bytes stand for themselves, as those of other packets do.
+            // Without memory for zstd's tables the bytes stand for themselves, as those of
+            // other packets do.
             at = if self.join(piece, packer).is_ok() { piece.range.end } else { piece.range.start };
         }
         self.bytes.0.extend_from_slice(&packet.data[at..]);
@@ -210,7 +215,8 @@ impl Builder {
     }
 }
 
-/// The memory that a chunk was built in: to let the next one grow from nothing costs more than to fill it.
+/// The memory that a chunk was built in: to let the next one grow from nothing costs more than
+/// to fill it.
 #[derive(Debug)]
 pub(super) struct Spare(Vec<u8>);
 

@@ -1,7 +1,7 @@
 //! How records become columns and blobs: variable-length numbers, words as numbers, keys.
 //!
-//! A blob has no tags: its layout belongs to the version of the schema. What a file holds is not trusted: every read is checked
-//! and says [`Damaged`].
+//! A blob has no tags: its layout belongs to the version of the schema. What a file holds is not
+//! trusted: every read is checked and says [`Damaged`].
 
 use crate::capture::PacketNumber;
 use crate::decode::jsonrpc::Kind;
@@ -15,7 +15,8 @@ use crate::mcp::{Carrier, Transport};
 #[error("the database is damaged: {0} cannot be read")]
 pub struct Damaged(pub &'static str);
 
-/// Appends numbers, seven bits a byte, low bits first, the high bit set on all bytes but the last (LEB128).
+/// Appends numbers, seven bits a byte, low bits first, the high bit set on all bytes but
+/// the last (LEB128).
 #[derive(Debug, Default)]
 pub(super) struct BlobWriter(pub(super) Vec<u8>);
 
@@ -138,7 +139,8 @@ impl<'a> BlobReader<'a> {
         }
     }
 
-    /// A list: each member takes at least a byte, so that no count can ask for more memory than the blob has bytes.
+    /// A list: each member takes at least a byte, so that no count can ask for more memory than the
+    /// blob has bytes.
     pub(super) fn list<T>(
         &mut self,
         mut get: impl FnMut(&mut BlobReader<'a>) -> Result<T, Damaged>,

@@ -1,4 +1,5 @@
-//! A conversation as it was said: its messages without what captured them, for whoever goes through all of it.
+//! A conversation as it was said: its messages without what captured them, for whoever goes through
+//! all of it.
 
 use std::ops::ControlFlow;
 
@@ -23,8 +24,9 @@ use crate::mcp::{Carrier, Message, MessageNumber, Session};
 const PAGE_BYTES: usize = 1 << 20;
 
 impl StoreReader {
-    /// Messages of a session, of both sides or of one, without where they were captured, what ties them together and what was found; of where its parts stand `params`, `result` and `error`. The page ends
-    /// early after 1 MiB of text: only an empty page is the end of the list.
+    /// Messages of a session, of both sides or of one, without where they were captured, what ties
+    /// them together and what was found; of where its parts stand `params`, `result` and `error`.
+    /// The page ends early after 1 MiB of text: only an empty page is the end of the list.
     ///
     /// # Errors
     /// The database cannot be read, or is damaged; so for all that follow.
@@ -56,7 +58,8 @@ impl StoreReader {
         Ok(messages)
     }
 
-    /// The messages of a session that are tied to an earlier one for this reason, in order, each with that.
+    /// The messages of a session that are tied to an earlier one for this reason, in order,
+    /// each with that.
     pub fn linked(&self, session: &Session, why: Why) -> anyhow::Result<Vec<(MessageNumber, MessageNumber)>> {
         self.select(
             "SELECT link.message, previous FROM link JOIN message ON message.id = link.message
@@ -118,7 +121,8 @@ fn read(row: &Row<'_>, session: &Session, limits: &Limits) -> anyhow::Result<Mes
     })
 }
 
-/// Where the parts of a message stand, which was read when it was saved and is not checked again; `None` where it may be none.
+/// Where the parts of a message stand, which was read when it was saved and is not checked again;
+/// `None` where it may be none.
 fn parts(raw: &Raw<'_>, kind: Kind) -> Option<Envelope> {
     let text = raw.text().filter(|_| kind != Kind::Invalid)?;
     let mut envelope = Envelope { kind: Some(kind), ..Envelope::default() };

@@ -22,10 +22,11 @@ impl DatabaseFile {
         DatabaseFile { path: path.into(), temporary: None }
     }
 
-    /// A new file that only this user can read, for views on a capture file. It is removed when the last clone of this place
-    /// is dropped; every writer and reader on it holds one.
+    /// A new file that only this user can read, for views on a capture file. It is removed when the
+    /// last clone of this place is dropped; every writer and reader on it holds one.
     ///
-    /// A file and not an anonymous database: a reader on another thread shows what a writer is still writing.
+    /// A file and not an anonymous database: a reader on another thread shows what a writer
+    /// is still writing.
     pub fn temporary() -> anyhow::Result<DatabaseFile> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let directory = std::env::temp_dir();
@@ -55,8 +56,8 @@ impl DatabaseFile {
         self.temporary.is_some()
     }
 
-    /// The directory that the file is in, created with those above it where they are missing: for this user only, since captures hold what
-    /// people said to each other.
+    /// The directory that the file is in, created with those above it where they are missing: for
+    /// this user only, since captures hold what people said to each other.
     ///
     /// # Errors
     /// It cannot be created.
@@ -68,7 +69,8 @@ impl DatabaseFile {
         Ok(parent.to_owned())
     }
 
-    /// Creates the file, empty, in its directory. SQLite gives its `-wal` and `-shm` files the mode of the database.
+    /// Creates the file, empty, in its directory. SQLite gives its `-wal` and `-shm` files the mode
+    /// of the database.
     pub(super) fn create(&self) -> anyhow::Result<()> {
         self.create_folder()?;
         match create_private(&self.path) {

@@ -24,8 +24,8 @@ impl StoreReader {
         self.matching_between(filter, scope, ALL, page)
     }
 
-    /// The same among the messages from key `first` to key `last`, both included: for a filter that is to show what it found while
-    /// it goes on, slice by slice.
+    /// The same among the messages from key `first` to key `last`, both included: for a filter that
+    /// is to show what it found while it goes on, slice by slice.
     ///
     /// # Errors
     /// The database cannot be read, or is damaged.
@@ -51,13 +51,14 @@ impl StoreReader {
             Scope::Session(session) => ("session", i64::from(session.0)),
         };
         let (first, last) = page.range(keys, |key| key.0);
-        // The plus keeps SQLite from the index on the session where a range of keys is given: it would read all of the session
-        // for every slice of it.
+        // The plus keeps SQLite from the index on the session where a range of keys is given: it
+        // would read all of the session for every slice of it.
         let plus = if keys == ALL { "" } else { "+" };
         let condition = Condition::new(filter, 5);
         let mut parameters = condition.parameters;
         let mut which = "id BETWEEN ?2 AND ?3".to_owned();
-        // A slice is run through whole, so its texts are, in the order in which they are kept. Of all messages only a page is wanted.
+        // A slice is run through whole, so its texts are, in the order in which they are kept. Of
+        // all messages only a page is wanted.
         if keys != ALL
             && let Some(text) = Condition::of_text(filter, 5 + parameters.len())
         {

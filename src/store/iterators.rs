@@ -34,7 +34,8 @@ impl StoreReader {
         rows(None, move |page| self.matching(filter, scope, page), |row| row.key().next())
     }
 
-    /// The messages of this capture, or of a session in it, that come behind `after` and fit the filter.
+    /// The messages of this capture, or of a session in it, that come behind `after` and
+    /// fit the filter.
     pub fn all_messages(
         &self,
         capture: CaptureId,
@@ -58,7 +59,8 @@ impl StoreReader {
     }
 }
 
-/// The rows of a list from `from` on, where `read` reads a page of it and `behind` is where a row is followed by the next.
+/// The rows of a list from `from` on, where `read` reads a page of it and `behind` is where a row
+/// is followed by the next.
 fn rows<K: Copy, T>(
     mut from: Option<K>,
     read: impl Fn(Page<K>) -> Result<Vec<T>>,

@@ -1,16 +1,17 @@
 //! Secrets in packets: where they are, and how they are blanked.
 //!
-//! The decoder names them as ranges of a side's stream. Every packet that carries such bytes is masked, whether it came before,
-//! later or twice. What the decoder never looked at (a retransmission with other content, what follows broken HTTP) is searched
-//! for lines that look like a secret header.
+//! The decoder names them as ranges of a side's stream. Every packet that carries such bytes is
+//! masked, whether it came before, later or twice. What the decoder never looked at (a
+//! retransmission with other content, what follows broken HTTP) is searched for lines that look
+//! like a secret header.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use crate::decode::http;
 
-/// Secrets remembered for one side, for copies that come later. A request carries a handful, and a retransmission comes within a
-/// window of data.
+/// Secrets remembered for one side, for copies that come later. A request carries a handful, and a
+/// retransmission comes within a window of data.
 const REMEMBERED: usize = 256;
 
 /// The secrets of one side's stream.
@@ -23,7 +24,8 @@ pub(super) struct Secrets {
 }
 
 impl Secrets {
-    /// These bytes of the stream are a secret. Where ranges overlap, the mask of the last one holds for both.
+    /// These bytes of the stream are a secret. Where ranges overlap, the mask of the last one
+    /// holds for both.
     pub(super) fn insert(&mut self, mut secret: Range<u64>, mask: u8) {
         if secret.is_empty() {
             return;
@@ -51,7 +53,8 @@ impl Secrets {
         }
     }
 
-    /// Blanks what is secret of `bytes`, which stand at `offset` of the stream; says whether anything was.
+    /// Blanks what is secret of `bytes`, which stand at `offset` of the stream; says
+    /// whether anything was.
     pub(super) fn mask(&self, offset: u64, bytes: &mut [u8]) -> bool {
         if bytes.is_empty() {
             return false;
@@ -72,8 +75,9 @@ impl Secrets {
     }
 }
 
-/// The values of lines that look like a secret header, in text that no decoder understood: `authorization: …` up to the end of
-/// the line, continued lines (RFC 9112 section 5.2) included. The name may stand anywhere: rather too much than too little.
+/// The values of lines that look like a secret header, in text that no decoder understood:
+/// `authorization: …` up to the end of the line, continued lines (RFC 9112 section 5.2) included.
+/// The name may stand anywhere: rather too much than too little.
 pub(super) fn secret_lines(text: &[u8]) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut done = 0;
@@ -129,7 +133,8 @@ mod tests {
     }
 
     proptest! {
-        /// However many ranges, in whatever order: every byte of a secret is masked, and no other while all are remembered.
+        /// However many ranges, in whatever order: every byte of a secret is masked, and no other
+        /// while all are remembered.
         #[test]
         fn exactly_the_secret_bytes_are_masked(
             ranges in prop::collection::vec((0u64..300, 0u64..20), 0..200), offset in 0u64..300, length in 0usize..80,

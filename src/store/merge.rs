@@ -8,8 +8,9 @@ use super::chunk::{OpenChunk, StoredPacket};
 use super::record::packet::{self, ChunkId};
 use crate::capture::PacketNumber;
 
-/// Puts the packets of many chunks in order. Only chunks that overlap are open at once, and those were open at once when they were
-/// written, but for what was held back: the writer's bounds hold here too.
+/// Puts the packets of many chunks in order. Only chunks that overlap are open at once, and
+/// those were open at once when they were written, but for what was held back: the writer's
+/// bounds hold here too.
 pub(super) struct Merge {
     /// Still closed, the one with the smallest number last.
     closed: Vec<ChunkId>,

@@ -1,7 +1,8 @@
 //! Opening a database: is it ours, which version, and what brings it to the newest.
 //!
-//! `application_id` says that a file is ours, `user_version` how many of [`MIGRATIONS`] it has seen. Each migration is one
-//! transaction: a program that is killed inside leaves the version before.
+//! `application_id` says that a file is ours, `user_version` how many of [`MIGRATIONS`]
+//! it has seen. Each migration is one transaction: a program that is killed inside
+//! leaves the version before.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -16,14 +17,15 @@ use super::database_file::DatabaseFile;
 use super::filter::functions;
 use super::text;
 
-/// The steps from an empty file to the newest version. What was released is never changed, only added to: each step adds a database to
-/// `tests/databases/`.
+/// The steps from an empty file to the newest version. What was released is never changed, only
+/// added to: each step adds a database to `tests/databases/`.
 const MIGRATIONS: &[&str] = &[include_str!("schema.sql"), include_str!("schema-2.sql"), include_str!("schema-3.sql")];
 
 /// `MCPT`, in the head of the file, where `file(1)` finds it.
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"MCPT");
 
-/// Measured with texts of 2 KB: twice the speed of 4,096, and files of 1.1 instead of 2 times the text.
+/// Measured with texts of 2 KB: twice the speed of 4,096, and files of 1.1 instead of 2
+/// times the text.
 const PAGE_SIZE: u32 = 16_384;
 
 /// How long to wait before a locked database is tried again.
@@ -46,7 +48,8 @@ pub(super) fn open_writer(place: &DatabaseFile, busy_timeout: Duration) -> anyho
     Ok(connection)
 }
 
-/// Opens a database to read, while others write it or not. One of an older version is brought to the newest first.
+/// Opens a database to read, while others write it or not. One of an older version is brought to
+/// the newest first.
 pub(super) fn open_reader(place: &DatabaseFile, busy_timeout: Duration) -> anyhow::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = connect(place.path().as_os_str(), place, flags, busy_timeout)?;
@@ -70,7 +73,8 @@ pub(super) fn open_reader(place: &DatabaseFile, busy_timeout: Duration) -> anyho
     Ok(connection)
 }
 
-/// Whether opening may succeed later: SQLite or the file system failed. A file that was read and refused stays refused.
+/// Whether opening may succeed later: SQLite or the file system failed. A file that was read and
+/// refused stays refused.
 pub fn may_pass(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| cause.is::<rusqlite::Error>() || cause.is::<std::io::Error>())
 }
@@ -79,16 +83,19 @@ fn connect(name: &OsStr, place: &DatabaseFile, flags: OpenFlags, busy_timeout: D
     let connection = Connection::open_with_flags(name, flags)
         .with_context(|| format!("cannot open the database {}", place.path().display()))?;
     connection.busy_timeout(busy_timeout)?;
-    // Else SQLite plans a statement anew whenever a bound number changes which might choose another index: longer than most take.
+    // Else SQLite plans a statement anew whenever a bound number changes which might choose another
+    // index: longer than most take.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    // The file may come from anybody: nothing its schema says is run with our rights, and damaged cells are errors.
+    // The file may come from anybody: nothing its schema says is run with our rights, and damaged
+    // cells are errors.
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "cell_size_check", true)?;
     Ok(connection)
 }
 
-/// The URI that opens a database on a medium where nothing can be written: SQLite wants to lay a `-shm` file beside it and
-/// cannot. Where nobody can write, nobody does: it may be read as it is, unless a `-wal` file holds a part of it.
+/// The URI that opens a database on a medium where nothing can be written: SQLite wants to lay a
+/// `-shm` file beside it and cannot. Where nobody can write, nobody does: it may be read as it is,
+/// unless a `-wal` file holds a part of it.
 fn frozen(connection: &Connection, place: &DatabaseFile) -> Option<String> {
     let first = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()));
     let Err(rusqlite::Error::SqliteFailure(error, _)) = first else { return None };
@@ -137,9 +144,11 @@ fn prepare(
         // Only before the first page is written, and before WAL.
         connection.pragma_update(None, "page_size", PAGE_SIZE)?;
     }
-    // Readers never wait for the writer, nor it for them; what was committed survives the death of the process.
+    // Readers never wait for the writer, nor it for them; what was committed survives the death
+    // of the process.
     patiently(busy_timeout, || connection.pragma_update(None, "journal_mode", "WAL"))?;
-    // A power cut may take the last commits, but never the file. A temporary file need not survive it at all.
+    // A power cut may take the last commits, but never the file. A temporary file need not survive
+    // it at all.
     connection.pragma_update(None, "synchronous", if temporary { "OFF" } else { "NORMAL" })?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
@@ -147,8 +156,8 @@ fn prepare(
     migrate(connection)
 }
 
-/// Tries again while the database is locked: where two want to change its mode at once SQLite itself does not wait, since each
-/// would wait for the other.
+/// Tries again while the database is locked: where two want to change its mode at once SQLite
+/// itself does not wait, since each would wait for the other.
 fn patiently(busy_timeout: Duration, attempt: impl Fn() -> rusqlite::Result<()>) -> rusqlite::Result<()> {
     let begun = Instant::now();
     loop {

@@ -6,11 +6,13 @@
 //!  Event ─── sessions, messages, exchanges, findings, parts ────┘    (one transaction)   └─► Stored: a Source of packets again
 //! ```
 //!
-//! One SQLite file holds many captures, each with its sessions; several programs write it at once and readers never wait. A
-//! writer gathers what it is told and writes it in one short transaction: what cannot be written now is written with the next,
-//! and what would take too much memory until then is given up and counted. The record types are those of the program.
+//! One SQLite file holds many captures, each with its sessions; several programs write it at once
+//! and readers never wait. A writer gathers what it is told and writes it in one short transaction:
+//! what cannot be written now is written with the next, and what would take too much memory until
+//! then is given up and counted. The record types are those of the program.
 //!
-//! This is the only module with SQL. `schema.sql`, and `schema-2.sql` and `schema-3.sql` on top of it, are the guide to the file.
+//! This is the only module with SQL. `schema.sql`, and `schema-2.sql` and `schema-3.sql` on top of
+//! it, are the guide to the file.
 
 mod chunk;
 mod codec;
@@ -59,8 +61,8 @@ pub struct CaptureId(pub u32);
 /// Bits of a key that number within a capture: a trillion messages, and eight million captures.
 const NUMBER_BITS: u32 = 40;
 
-/// What is numbered within a capture (a message, an exchange), named within the database. Keys of a capture lie together, in
-/// order of number.
+/// What is numbered within a capture (a message, an exchange), named within the database. Keys of a
+/// capture lie together, in order of number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RowKey(i64);
 

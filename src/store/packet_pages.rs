@@ -1,4 +1,5 @@
-//! Packets of a connection as a list that is scrolled: any window of it is one walk over the heads of its chunks.
+//! Packets of a connection as a list that is scrolled: any window of it is one walk over the heads
+//! of its chunks.
 
 use rusqlite::params;
 
@@ -29,7 +30,8 @@ impl StoreReader {
         Ok(heads.iter().fold(0, |sum: u64, (_, packets)| sum.saturating_add(*packets)))
     }
 
-    /// Rows `row`, `row + 1` … (from 0) of the packets kept of a connection. Fewer than `limit` only at the end of the list.
+    /// Rows `row`, `row + 1` … (from 0) of the packets kept of a connection. Fewer than `limit`
+    /// only at the end of the list.
     pub fn packets_at(
         &self,
         capture: CaptureId,
@@ -74,8 +76,8 @@ impl StoreReader {
         Ok(Some((connection, before)))
     }
 
-    /// The chunk that holds a packet. Chunks of several connections may span the number; their lists of numbers show,
-    /// without decompression, which one has it.
+    /// The chunk that holds a packet. Chunks of several connections may span the number; their
+    /// lists of numbers show, without decompression, which one has it.
     pub(super) fn chunk_of(&self, capture: CaptureId, number: PacketNumber) -> anyhow::Result<Option<PacketPosition>> {
         let mut statement = self.db().prepare_cached(
             "SELECT id, connection, numbers FROM packet_chunk

@@ -7,8 +7,8 @@
 //!                   recent (fragments)          dropped                     open chunk
 //! ```
 //!
-//! Until it is known whether a connection carries MCP its packets wait, up to `Limits::undecided`; then in order of number until
-//! the decoder has looked at their payload for secrets.
+//! Until it is known whether a connection carries MCP its packets wait, up to `Limits::undecided`;
+//! then in order of number until the decoder has looked at their payload for secrets.
 
 mod connection;
 mod line_compressor;
@@ -31,17 +31,19 @@ use crate::mcp::{Carrier, Message};
 /// Packets held, over all connections.
 const HELD_TOTAL: usize = 64 << 20;
 
-/// Packets of one kept connection that wait behind one that was not cleared. What a decoder has not reached within a mebibyte
-/// stands behind a hole.
+/// Packets of one kept connection that wait behind one that was not cleared. What a decoder has not
+/// reached within a mebibyte stands behind a hole.
 const HELD_BEHIND: usize = 1 << 20;
 
 /// Bytes of open chunks, over all connections: then all are closed, whatever their size.
 const OPEN_TOTAL: usize = 32 << 20;
 
-/// Packets nobody has claimed yet, for the fragments of a datagram: fragments of one datagram are sent back to back.
+/// Packets nobody has claimed yet, for the fragments of a datagram: fragments of one datagram are
+/// sent back to back.
 const RECENT: (usize, usize) = (1_024, 4 << 20);
 
-/// Buffers of packets that are kept to be used again, and how large each may be: some more than an Ethernet frame.
+/// Buffers of packets that are kept to be used again, and how large each may be: some more than
+/// an Ethernet frame.
 const BUFFERS: (usize, usize) = (64, 4 << 10);
 
 /// What became of the packets.
@@ -49,9 +51,11 @@ const BUFFERS: (usize, usize) = (64, 4 << 10);
 pub struct PacketCounts {
     /// Packets kept.
     pub stored: u64,
-    /// Packets of kept connections that were given up before anybody knew that they belong to a session.
+    /// Packets of kept connections that were given up before anybody knew that they belong
+    /// to a session.
     pub discarded: u64,
-    /// Packets kept with their payload blanked, because nothing had looked at it for secrets in time.
+    /// Packets kept with their payload blanked, because nothing had looked at it for
+    /// secrets in time.
     pub blanked: u64,
 }
 
@@ -74,7 +78,8 @@ struct Output {
     open: usize,
     packer: Packer,
     ready: Vec<Chunk>,
-    /// One is enough for a connection at a time, and many chunks are closed at once only to be committed.
+    /// One is enough for a connection at a time, and many chunks are closed at once only
+    /// to be committed.
     spare: Option<Spare>,
     /// The memory of packets that went out: most wait for a moment only.
     buffers: Vec<Vec<u8>>,
@@ -156,10 +161,11 @@ impl Packets {
         self.connections.entry(id).or_default().hold(packet, side, carries);
     }
 
-    /// Which bytes of the sender's stream `packet` carries of `segment`, and where they stand in it; none where they are not to be
-    /// looked at for secrets.
+    /// Which bytes of the sender's stream `packet` carries of `segment`, and where they stand in
+    /// it; none where they are not to be looked at for secrets.
     fn carries(&self, packet: &StoredPacket, segment: &Segment) -> Vec<(u64, Range<usize>)> {
-        // The pipes of a process have no headers, and their messages are kept as they are in any case.
+        // The pipes of a process have no headers, and their messages are kept as they are
+        // in any case.
         if self.keep_secrets || packet.link == LinkType::PIPE {
             return Vec::new();
         }
@@ -187,7 +193,8 @@ impl Packets {
         self.held -= before - connection.bytes();
         self.list(id);
         while self.held > HELD_TOTAL {
-            // The oldest packet of the undecided goes first; when all that wait belong to sessions, this connection pays.
+            // The oldest packet of the undecided goes first; when all that wait belong to sessions,
+            // this connection pays.
             let undecided = self.undecided.first_key_value().map(|(_, id)| *id);
             let Some(connection) = self.connections.get_mut(&undecided.unwrap_or(id)) else { break };
             let before = connection.bytes();
@@ -306,7 +313,8 @@ impl Packets {
 impl Output {
     /// Puts a packet in its chunk, which a line of a pipe goes through.
     fn push(&mut self, packet: &StoredPacket, line: &mut LineCompressor, chunk: &mut Builder) -> std::io::Result<()> {
-        // A fragment may come after packets with larger numbers went out: the chunk stays in order, chunks may overlap.
+        // A fragment may come after packets with larger numbers went out: the chunk stays in order,
+        // chunks may overlap.
         if !chunk.is_empty() && packet.number <= chunk.last() {
             self.close(packet.connection, chunk)?;
         }

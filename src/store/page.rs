@@ -6,7 +6,8 @@ use crate::mcp::SessionNumber;
 /// Rows of one page at most: a screen has a hundred, an export reads on.
 pub(super) const PAGE_ROWS: usize = 10_000;
 
-/// Bytes of text or packets after which a page ends early: single messages may have a hundred megabytes.
+/// Bytes of text or packets after which a page ends early: single messages may have
+/// a hundred megabytes.
 pub(super) const PAGE_BYTES: usize = 16 << 20;
 
 /// Of what.
@@ -33,7 +34,8 @@ pub enum SortOrder {
 /// Part of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page<K> {
-    /// The first row, or where that is not in the list the next one; `None`: the end of the list where `order` begins.
+    /// The first row, or where that is not in the list the next one; `None`: the end of the list
+    /// where `order` begins.
     pub from: Option<K>,
     /// Which way.
     pub order: SortOrder,

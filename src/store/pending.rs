@@ -17,7 +17,8 @@ use crate::event::{Connection, Stream};
 use crate::findings::Finding;
 use crate::mcp::{Message, MessageNumber, Session, SessionNumber};
 
-/// Bytes that may wait while the database is locked or its disk is full. Beyond, records are given up.
+/// Bytes that may wait while the database is locked or its disk is full. Beyond, records
+/// are given up.
 const MOST: usize = 64 << 20;
 
 /// Records of a list for which memory is kept: as many as there are in a transaction.
@@ -40,7 +41,8 @@ pub(super) struct Pending {
     bytes: usize,
     rows: usize,
     lost: u64,
-    /// The last of the exchanges that were written: later ones have no earlier state to be forgotten.
+    /// The last of the exchanges that were written: later ones have no earlier state
+    /// to be forgotten.
     exchanged: ExchangeNumber,
     /// The last of the streams that were written: none of the later ones is there.
     streamed: StreamId,
@@ -134,7 +136,8 @@ impl Pending {
         self.messages.push((record, derived, text));
     }
 
-    /// A message that waits. They come in order of number; one that did not is found in the database.
+    /// A message that waits. They come in order of number; one that did not is found
+    /// in the database.
     fn waiting(&mut self, number: MessageNumber) -> Option<(&mut Message, &mut DerivedColumns)> {
         let at = self.messages.binary_search_by_key(&number, |(message, ..)| message.number).ok()?;
         self.messages.get_mut(at).map(|(message, derived, _)| (message, derived))
@@ -182,7 +185,8 @@ impl Pending {
         *self = Pending { lost: self.lost, exchanged, streamed, streams, parts, messages, ..Pending::default() };
     }
 
-    /// Writes everything, inside a transaction. May be called again after that was rolled back, with `written` new.
+    /// Writes everything, inside a transaction. May be called again after that was rolled back,
+    /// with `written` new.
     pub(super) fn write(&mut self, db: &Database, capture: CaptureId, written: &mut WrittenRows) -> anyhow::Result<()> {
         for (number, record) in &self.sessions {
             let id = written.session(db, capture, *number)?.0;

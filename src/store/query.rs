@@ -1,4 +1,5 @@
-//! Pages of messages: any window of any list, however long, is a few index steps away. Nothing here counts its way with OFFSET.
+//! Pages of messages: any window of any list, however long, is a few index steps away. Nothing here
+//! counts its way with OFFSET.
 
 use std::collections::HashMap;
 
@@ -65,8 +66,8 @@ impl StoreReader {
         Ok(counts)
     }
 
-    /// The messages of a session that later ones go on from with what they had asked for (2026-07-28 basic/patterns/mrtr), in order; the
-    /// first `limit` of them.
+    /// The messages of a session that later ones go on from with what they had asked for
+    /// (2026-07-28 basic/patterns/mrtr), in order; the first `limit` of them.
     pub fn messages_asking_for_input(
         &self,
         session: SessionNumber,
@@ -80,8 +81,8 @@ impl StoreReader {
         )
     }
 
-    /// The operations of a session in order: the first message of each, and how many messages are linked to it by each reason; `limit` of
-    /// them at most.
+    /// The operations of a session in order: the first message of each, and how many messages are
+    /// linked to it by each reason; `limit` of them at most.
     pub fn operations(
         &self,
         capture: CaptureId,
@@ -126,7 +127,8 @@ impl StoreReader {
         Ok(rows)
     }
 
-    /// Messages with their text. The page ends early after 16 MiB of it: only an empty page is the end of the list.
+    /// Messages with their text. The page ends early after 16 MiB of it: only an empty page is the
+    /// end of the list.
     pub fn messages(&self, scope: Scope, page: Page<RowKey>) -> anyhow::Result<Vec<Message>> {
         let mut messages = Vec::new();
         let mut bytes = 0;
@@ -139,7 +141,8 @@ impl StoreReader {
         Ok(messages)
     }
 
-    /// Rows `position`, `position + 1` … of a session (from 1) without their text: for a list that is scrolled.
+    /// Rows `position`, `position + 1` … of a session (from 1) without their text: for a list
+    /// that is scrolled.
     pub fn message_rows_at(
         &self,
         session: SessionNumber,
@@ -156,8 +159,8 @@ impl StoreReader {
         Ok(rows)
     }
 
-    /// The position in a session of the first message that has this number or a larger one: one more than there are messages
-    /// where none has.
+    /// The position in a session of the first message that has this number or a larger one: one
+    /// more than there are messages where none has.
     pub fn message_position(&self, session: SessionNumber, number: MessageNumber) -> anyhow::Result<u64> {
         let mut statement = self.db().prepare_cached("SELECT id FROM message WHERE session = ? AND position = ?")?;
         let (mut low, mut high) = (1, self.message_count(Scope::Session(session))? + 1);
@@ -243,7 +246,8 @@ impl StoreReader {
         self.select_where("id", "id", page.order, more_columns, &[&first, &last, &page.limit()], &mut take)
     }
 
-    /// The position from which a page of a session begins: that of the first message from `key` on, or of the last up to it.
+    /// The position from which a page of a session begins: that of the first message from `key` on,
+    /// or of the last up to it.
     fn position_for(&self, session: SessionNumber, key: RowKey, order: SortOrder) -> anyhow::Result<i64> {
         Ok(match order {
             SortOrder::Forward => self.message_position(session, MessageNumber(key.number()))? as i64,

@@ -19,7 +19,8 @@ use crate::event::{Connection, Stream};
 use crate::findings::Severity;
 use crate::mcp::{Session, SessionNumber};
 
-/// How long a reader waits where SQLite makes it wait at all: when a file is opened while its last user closes it.
+/// How long a reader waits where SQLite makes it wait at all: when a file is opened while its last
+/// user closes it.
 const BUSY: Duration = Duration::from_secs(5);
 
 /// Steps of one walk down the provenance. The largest message has 100,000 packets.
@@ -56,7 +57,8 @@ impl StoreReader {
         &self.limits
     }
 
-    /// Another number than before when anybody has committed since: whoever follows asks this first.
+    /// Another number than before when anybody has committed since: whoever follows
+    /// asks this first.
     ///
     /// # Errors
     /// The database cannot be read, or is damaged; so for all that follow.
@@ -195,7 +197,8 @@ impl StoreReader {
         self.select(&sql, params![message, Page::<u64>::first(usize::MAX).limit()], finding::read)
     }
 
-    /// Packets kept of a connection, from number `from` on, with what the pipeline knew of each. Ends early after 16 MiB.
+    /// Packets kept of a connection, from number `from` on, with what the pipeline knew of each.
+    /// Ends early after 16 MiB.
     pub fn packets(
         &self,
         capture: CaptureId,
@@ -252,7 +255,8 @@ impl StoreReader {
         Ok(())
     }
 
-    /// One layer down: the parts that make up `span`, cut to it, in order, as `Provenance::parents`.
+    /// One layer down: the parts that make up `span`, cut to it, in
+    /// order, as `Provenance::parents`.
     pub fn parts(&self, capture: CaptureId, span: Span) -> anyhow::Result<Vec<Part>> {
         let key = RowKey::new(capture, span.stream.0.into());
         let rows = self.select(
@@ -275,7 +279,8 @@ impl StoreReader {
         Ok(parts)
     }
 
-    /// What TLS carried in `span`, in order: offset and bytes, secrets masked. Nothing for streams that did not come out of TLS.
+    /// What TLS carried in `span`, in order: offset and bytes, secrets masked. Nothing for streams
+    /// that did not come out of TLS.
     pub fn plaintext(&self, capture: CaptureId, span: Span) -> anyhow::Result<Vec<(u64, Vec<u8>)>> {
         let key = RowKey::new(capture, span.stream.0.into());
         let mut pieces: Vec<(u64, Vec<u8>)> = self.select(
@@ -300,7 +305,8 @@ impl StoreReader {
         Ok(pieces)
     }
 
-    /// All the way down: the bytes of packets that make up `span`, in stream order, as `Provenance::packet_ranges`.
+    /// All the way down: the bytes of packets that make up `span`, in stream
+    /// order, as `Provenance::packet_ranges`.
     pub fn packet_ranges(&self, capture: CaptureId, span: Span) -> anyhow::Result<Vec<PacketRange>> {
         const DAMAGED: Damaged = Damaged("where bytes came from");
         let mut ranges = Vec::new();
@@ -323,7 +329,8 @@ impl StoreReader {
                     Origin::Missing => {}
                 }
             }
-            // A stream is made of streams that were there before it: in a file that says otherwise the walk might never end.
+            // A stream is made of streams that were there before it: in a file that says otherwise
+            // the walk might never end.
             if steps > STEPS || below.iter().any(|from| from.stream >= span.stream) {
                 return Err(DAMAGED.into());
             }

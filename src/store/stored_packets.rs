@@ -20,7 +20,8 @@ pub enum Selection {
     Capture(CaptureId),
 }
 
-/// The packets kept of a session or a capture, with their numbers and times, to be decoded again. Secrets are masked.
+/// The packets kept of a session or a capture, with their numbers and times, to be decoded again.
+/// Secrets are masked.
 pub struct StoredPackets {
     // Closed before the place is given up, which may remove the file.
     db: Connection,

@@ -10,8 +10,9 @@ use zstd::bulk::{Compressor, Decompressor};
 use super::codec::Damaged;
 use crate::capture::Limits;
 
-/// The fastest level that still codes literals. Measured on messages of 2 KB: 344 MB/s and a ratio of 3.6, where level 1 does 148
-/// MB/s for a ratio of 3.8; on chunks of packets there is little between them.
+/// The fastest level that still codes literals. Measured on messages of 2 KB: 344 MB/s and a
+/// ratio of 3.6, where level 1 does 148 MB/s for a ratio of 3.8; on chunks of packets there is
+/// little between them.
 const LEVEL: i32 = -1;
 
 /// Below this a frame's head and tables eat up what is gained.
@@ -110,14 +111,16 @@ impl Packer {
     }
 }
 
-/// What zstd frames hold, unless that is more than `most` bytes: a frame of a few bytes can stand for gigabytes.
+/// What zstd frames hold, unless that is more than `most` bytes: a frame of a few bytes can
+/// stand for gigabytes.
 pub(super) fn unpack(frame: &[u8], most: usize) -> Result<Vec<u8>, Damaged> {
     let mut raw = Vec::new();
     unpack_into(&mut raw, frame, most)?;
     Ok(raw)
 }
 
-/// What `look` says of a packed text. Nothing is kept of it: for scans, in which most of the time would go to allocation.
+/// What `look` says of a packed text. Nothing is kept of it: for scans, in which most of the time
+/// would go to allocation.
 pub(super) fn look_at<T>(frame: &[u8], look: impl FnOnce(&[u8]) -> T) -> Result<T, Damaged> {
     SEEN.with_borrow_mut(|seen| {
         unpack_into(seen, frame, Limits::default().message)?;
@@ -145,13 +148,14 @@ fn unpack_into(raw: &mut Vec<u8>, frame: &[u8], most: usize) -> Result<(), Damag
 }
 
 thread_local! {
-    /// zstd's tables, kept between texts: to make them takes longer than to unpack a text of some kilobytes.
+    /// zstd's tables, kept between texts: to make them takes longer than to unpack a text
+    /// of some kilobytes.
     static UNPACKER: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
     static SEEN: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Gives SQL the functions `text(x)` (the text of a `message_text.text`; a blob where it is not UTF-8) and `unzstd(x)` (the same,
-/// always as a blob).
+/// Gives SQL the functions `text(x)` (the text of a `message_text.text`; a blob where it is not
+/// UTF-8) and `unzstd(x)` (the same, always as a blob).
 pub(super) fn register(connection: &Connection) -> rusqlite::Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_INNOCUOUS;
     connection.create_scalar_function("text", 1, flags, |context| {

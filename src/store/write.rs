@@ -14,11 +14,12 @@ use super::{CaptureId, DatabaseFile, migrate};
 use crate::capture::{Limits, Packet, Time};
 use crate::event::Event;
 
-/// What waits is written on its own when it is this much: rows, and bytes. Larger transactions are no faster (measured), and hold up
-/// other writers.
+/// What waits is written on its own when it is this much: rows, and bytes. Larger transactions are
+/// no faster (measured), and hold up other writers.
 const BATCH: (usize, usize) = (8_192, 8 << 20);
 
-/// Kibibytes of the file that are kept in memory. Rows come in rising order: however large the file is, few pages are written to at a time.
+/// Kibibytes of the file that are kept in memory. Rows come in rising order: however large the file
+/// is, few pages are written to at a time.
 const CACHE: u32 = 8 << 10;
 
 /// How to write.
@@ -28,7 +29,8 @@ pub struct WriteOptions {
     pub keep_secrets: bool,
     /// Bounds on what is held.
     pub limits: Limits,
-    /// How long a transaction waits for other writers. Those that write live hold the database for milliseconds.
+    /// How long a transaction waits for other writers. Those that write live hold the
+    /// database for milliseconds.
     pub busy_timeout: Duration,
 }
 
@@ -62,8 +64,8 @@ impl Writer {
     /// Opens or creates the database and enters a new capture.
     ///
     /// # Errors
-    /// The file cannot be created or opened, is no database of this program, is of a newer version, or is locked for longer than
-    /// the timeout.
+    /// The file cannot be created or opened, is no database of this program, is of a newer version,
+    /// or is locked for longer than the timeout.
     pub fn create(place: impl Into<DatabaseFile>, info: &CaptureInfo, options: WriteOptions) -> anyhow::Result<Writer> {
         let place = place.into();
         let db = migrate::open_writer(&place, options.busy_timeout)?;
@@ -134,7 +136,8 @@ impl Writer {
         self.gather_chunks();
         let (rows, bytes) = self.pending.size();
         if rows >= BATCH.0 * self.batches || bytes >= BATCH.1 * self.batches {
-            // A failure is told by the next commit, which tries again; here that would cost the timeout for every event.
+            // A failure is told by the next commit, which tries again; here that would cost the
+            // timeout for every event.
             self.batches = if self.write(None).is_ok() { 1 } else { self.batches + 1 };
         }
     }
@@ -166,17 +169,20 @@ impl Writer {
         }
     }
 
-    /// The writer lives, at this time by the clock; said with the next commit. Once a second is often enough: only after ten seconds
-    /// of silence is it asked whether its process does, see [`Capture::is_live`](super::Capture::is_live).
+    /// The writer lives, at this time by the clock; said with the next commit. Once a second
+    /// is often enough: only after ten seconds of silence is it asked whether its process
+    /// does, see [`Capture::is_live`](super::Capture::is_live).
     pub fn alive(&mut self, now: Time) {
         self.alive = now;
     }
 
-    /// Writes everything that may be written, in one transaction. Does nothing where there is nothing new.
+    /// Writes everything that may be written, in one transaction. Does nothing where there
+    /// is nothing new.
     ///
     /// # Errors
-    /// The database is locked for longer than the timeout, or cannot be written. Nothing is lost by that: the next commit tries
-    /// again. Only beyond 64 MiB that wait are records given up and counted, see [`Counts::lost`].
+    /// The database is locked for longer than the timeout, or cannot be written. Nothing is lost by
+    /// that: the next commit tries again. Only beyond 64 MiB that wait are records given up and
+    /// counted, see [`Counts::lost`].
     pub fn commit(&mut self) -> anyhow::Result<()> {
         self.close_chunks();
         let result = self.write(None);
@@ -193,7 +199,8 @@ impl Writer {
         self.packets.rest();
     }
 
-    /// The capture is over: writes the rest, and that it is finished. May be called again where that failed.
+    /// The capture is over: writes the rest, and that it is finished. May be called again
+    /// where that failed.
     ///
     /// # Errors
     /// As for [`Writer::commit`].
@@ -239,7 +246,8 @@ impl Writer {
     }
 
     fn transact(&mut self, (counts, alive): (Counts, Time), summary: Option<&Summary>) -> anyhow::Result<()> {
-        // Immediate: a transaction that begins by reading cannot wait for another writer once it comes to write.
+        // Immediate: a transaction that begins by reading cannot wait for another writer once it
+        // comes to write.
         let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
         self.pending.write(&transaction, self.capture, &mut self.written)?;
         capture::update(&transaction, self.capture, &counts, alive)?;

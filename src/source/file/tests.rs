@@ -192,7 +192,8 @@ fn a_pipe_is_read_as_it_arrives() {
     if !have(&needs::DESCRIPTORS, File::open(&path).is_ok()) {
         return;
     }
-    // Both the writer and the file's own end are open here: what is read is read without waiting for the end.
+    // Both the writer and the file's own end are open here: what is read is read without waiting
+    // for the end.
     let mut files = Files::open(&[path], false).unwrap();
     writer.write_all(&whole[..44]).unwrap();
     let first = files.next().unwrap().map(OwnedItem::from);

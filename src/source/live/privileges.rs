@@ -11,10 +11,11 @@ pub struct User {
     pub home: PathBuf,
 }
 
-/// When started through sudo, becomes for good the user who did so, and says who that is; `None` when there was nothing to give up.
+/// When started through sudo, becomes for good the user who did so, and says who that is; `None`
+/// when there was nothing to give up.
 ///
-/// Hostile bytes are nothing that root should parse, and files that are written should belong to the person. An interface that is
-/// open stays open. It applies to all threads.
+/// Hostile bytes are nothing that root should parse, and files that are written should belong to
+/// the person. An interface that is open stays open. It applies to all threads.
 #[cfg(target_os = "linux")]
 pub fn drop_privileges() -> anyhow::Result<Option<User>> {
     use std::env;

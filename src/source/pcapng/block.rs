@@ -29,7 +29,8 @@ pub(super) enum BodyError {
 /// Errors of nom that never leave this file: every one of them means "too short here".
 type Parsed<'a, T> = IResult<&'a [u8], T, ()>;
 
-/// The section header behind its byte-order magic. Its length of the section is not needed, its options neither.
+/// The section header behind its byte-order magic. Its length of the section is not needed,
+/// its options neither.
 pub(super) fn section(order: Endianness, body: &[u8]) -> Result<(), BodyError> {
     let head: Parsed<'_, _> = (u32(order), u16(order), u16(order), take(8usize)).parse(body);
     match head {
@@ -49,8 +50,8 @@ pub(super) struct Interface {
     pub(super) clock: Clock,
 }
 
-/// The interface, as far as it can be told, and what is wrong with its description. The description counts even when it is broken: the
-/// ids of those behind it depend on it.
+/// The interface, as far as it can be told, and what is wrong with its description. The description
+/// counts even when it is broken: the ids of those behind it depend on it.
 pub(super) fn interface(order: Endianness, body: &[u8]) -> (Option<Interface>, Option<BodyError>) {
     let head: Parsed<'_, _> = (u16(order), u16(order), u32(order)).parse(body);
     let Ok((mut rest, (link, _reserved, snap_length))) = head else { return (None, Some(BodyError::Short)) };
@@ -107,8 +108,9 @@ pub(super) struct Clock {
 impl Clock {
     /// The moment at which it stood at `ticks`.
     ///
-    /// Times are unsigned. Writers whose clock stands before 1970 write them as if they were not: what would lie beyond all that [`Time`]
-    /// can express is read as negative. What even then lies beyond becomes the nearest moment.
+    /// Times are unsigned. Writers whose clock stands before 1970 write them as if they were not:
+    /// what would lie beyond all that [`Time`] can express is read as negative. What even then lies
+    /// beyond becomes the nearest moment.
     pub(super) fn time(&self, ticks: u64) -> Time {
         let unsigned = self.nanoseconds(ticks.into());
         let either = i64::try_from(unsigned).or_else(|_| i64::try_from(self.nanoseconds((ticks as i64).into())));
@@ -137,8 +139,9 @@ enum Resolution {
 }
 
 impl Resolution {
-    /// if_tsresol: "If the most significant bit is equal to zero, the remaining bits indicate the resolution of the timestamp as
-    /// a negative power of 10; if it is equal to one, as a negative power of 2".
+    /// if_tsresol: "If the most significant bit is equal to zero, the remaining bits indicate the
+    /// resolution of the timestamp as a negative power of 10; if it is equal to one, as a negative
+    /// power of 2".
     fn new(value: u8) -> Resolution {
         let exponent = u32::from(value & 0x7f);
         match value {
@@ -167,13 +170,15 @@ pub(super) struct PacketBody<'a> {
     pub(super) data: &'a [u8],
 }
 
-/// Options after the data are not read: nothing in them is needed, and damage in them does not affect the packet.
+/// Options after the data are not read: nothing in them is needed, and damage in them does not
+/// affect the packet.
 pub(super) fn enhanced_packet(order: Endianness, body: &[u8]) -> Result<PacketBody<'_>, BodyError> {
     let (rest, interface) = u32::<_, ()>(order)(body).map_err(|_| BodyError::Short)?;
     timed_packet(order, interface, rest)
 }
 
-/// The block that enhanced packets replaced: its interface id has 16 bits, followed by a count of drops.
+/// The block that enhanced packets replaced: its interface id has 16 bits, followed by a
+/// count of drops.
 pub(super) fn obsolete_packet(order: Endianness, body: &[u8]) -> Result<PacketBody<'_>, BodyError> {
     let (rest, (interface, _drops)) = (u16::<_, ()>(order), u16(order)).parse(body).map_err(|_| BodyError::Short)?;
     timed_packet(order, interface.into(), rest)
@@ -188,9 +193,10 @@ fn timed_packet(order: Endianness, interface: u32, rest: &[u8]) -> Result<Packet
     Ok(PacketBody { interface, ticks, original_length, data: data(rest, captured)? })
 }
 
-/// "The Simple Packet Block does not contain the Interface ID [...] it MUST be assumed that all the Simple Packet Blocks have been captured
-/// on the interface previously specified in the first Interface Description Block", and its captured length is
-/// the smaller of the original length and that interface's snap length.
+/// "The Simple Packet Block does not contain the Interface ID [...] it MUST be assumed that all the
+/// Simple Packet Blocks have been captured on the interface previously specified in the first
+/// Interface Description Block", and its captured length is the smaller of the original length and
+/// that interface's snap length.
 pub(super) fn simple_packet(order: Endianness, body: &[u8], snap_length: u32) -> Result<PacketBody<'_>, BodyError> {
     let (rest, original_length) = u32::<_, ()>(order)(body).map_err(|_| BodyError::Short)?;
     let captured = match snap_length {
@@ -208,7 +214,8 @@ fn data(body: &[u8], captured: u32) -> Result<&[u8], BodyError> {
 /// "TLSK": the secrets are a TLS key log.
 const TLS_KEY_LOG: u32 = 0x544c_534b;
 
-/// The key log lines of a decryption secrets block, without its padding; `None` for secrets of other protocols.
+/// The key log lines of a decryption secrets block, without its padding; `None` for secrets
+/// of other protocols.
 pub(super) fn key_log(order: Endianness, body: &[u8]) -> Result<Option<&[u8]>, BodyError> {
     let (rest, (kind, length)) = (u32::<_, ()>(order), u32(order)).parse(body).map_err(|_| BodyError::Short)?;
     let taken: Parsed<'_, _> = take(length)(rest);

@@ -1,14 +1,17 @@
 //! Letting chunks gather while their reader is busy with earlier ones.
 //!
-//! Peers that send without waiting for answers write small pieces, each of which wakes us. To bring each to a reader that has not read those before it
-//! makes nothing sooner; it takes time from the peers where they want all processors. So we leave them alone for a moment, and find more to bring at once.
+//! Peers that send without waiting for answers write small pieces, each of which wakes us. To bring
+//! each to a reader that has not read those before it makes nothing sooner; it takes time from the
+//! peers where they want all processors. So we leave them alone for a moment, and find more to
+//! bring at once.
 
 use std::thread;
 use std::time::Duration;
 
 use super::lane::Lane;
 
-/// How long, to which the kernel may add as much again (prctl(2), timer slack): about what it takes to read the messages that keep a reader busy.
+/// How long, to which the kernel may add as much again (prctl(2), timer slack): about what it takes
+/// to read the messages that keep a reader busy.
 const MOMENT: Duration = Duration::from_micros(50);
 
 /// When to leave peers alone.
@@ -27,7 +30,8 @@ impl Gather {
     }
 
     fn may_pause(&mut self, lanes: &[Lane; 3], ready: [bool; 3]) -> bool {
-        // Where each message waits for an answer the lanes take turns: then there is nothing to ask.
+        // Where each message waits for an answer the lanes take turns: then there is
+        // nothing to ask.
         let again = self.before.iter().zip(ready).any(|(before, ready)| *before && ready);
         self.before = ready;
         again && lanes.iter().zip(ready).all(|(lane, ready)| !ready || lane.may_gather())
@@ -46,7 +50,8 @@ mod tests {
     const STDERR: [bool; 3] = [false, false, true];
     const BOTH: [bool; 3] = [true, true, false];
 
-    /// A lane between pipes, and their other ends: the writer's and the reader's. The reader is busy if it has so much to read.
+    /// A lane between pipes, and their other ends: the writer's and the reader's. The reader is
+    /// busy if it has so much to read.
     fn lane(unread: usize) -> (Lane, PipeWriter, PipeReader) {
         let ((from, writer), (reader, mut to)) = (pipe().unwrap(), pipe().unwrap());
         to.write_all(&vec![b'x'; unread]).unwrap();

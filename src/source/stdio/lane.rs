@@ -10,15 +10,17 @@ use rustix::io::Errno;
 use super::tap::Tap;
 use crate::capture::pipe::Pipe;
 
-/// What a pipe holds by default on Linux. One that was full is enlarged: with every read of it two processes change places on a processor.
-/// A quarter of what everybody may ask for, so that twenty wrappers stay far below what one user's pipes may hold in all.
+/// What a pipe holds by default on Linux. One that was full is enlarged: with every read of it two
+/// processes change places on a processor. A quarter of what everybody may ask for, so that twenty
+/// wrappers stay far below what one user's pipes may hold in all.
 const FULL: usize = 64 << 10;
 const LARGE: usize = 256 << 10;
 
 /// Unread bytes that keep a reader busy for a while.
 const BACKLOG: u64 = 16 << 10;
 
-/// Bytes that a pipe takes without blocking once `poll` calls it writable (POSIX, `PIPE_BUF`: at least 512).
+/// Bytes that a pipe takes without blocking once `poll` calls it writable (POSIX, `PIPE_BUF`:
+/// at least 512).
 const PIPE_BUF: usize = if cfg!(target_os = "linux") { 4096 } else { 512 };
 
 /// Copies what comes from one descriptor to another.
@@ -44,8 +46,8 @@ struct Descriptors {
 
 /// How to write to a descriptor without blocking on it.
 ///
-/// `O_NONBLOCK` is a property of the open file description, which others share (the host's own copy, a terminal): it is not
-/// ours to set. So each write asks for itself.
+/// `O_NONBLOCK` is a property of the open file description, which others share (the host's own
+/// copy, a terminal): it is not ours to set. So each write asks for itself.
 #[derive(Clone, Copy, Debug)]
 enum WriteMethod {
     /// A socket: `send` with `MSG_DONTWAIT`.
@@ -88,8 +90,8 @@ impl Lane {
 
     /// The server, the writer, has ended: delivers what is in its pipe and then closes.
     ///
-    /// A child that it left behind may hold the pipe open, or even go on writing. Nobody waits for it: the server's end is reported
-    /// to the host at once, as without us.
+    /// A child that it left behind may hold the pipe open, or even go on writing. Nobody waits for
+    /// it: the server's end is reported to the host at once, as without us.
     pub fn finish(&mut self, tap: &mut Tap) {
         if let Some(descriptors) = &self.descriptors {
             self.left = Some(rustix::io::ioctl_fionread(&descriptors.from).unwrap_or(0));
@@ -113,7 +115,8 @@ impl Lane {
         }
     }
 
-    /// Whether more may gather before we go on, and nobody is later for it: the reader has not read what it has, and the writer has room.
+    /// Whether more may gather before we go on, and nobody is later for it: the reader has not read
+    /// what it has, and the writer has room.
     pub fn may_gather(&self) -> bool {
         let unread = |end: &OwnedFd| rustix::io::ioctl_fionread(end).ok();
         let Some(Descriptors { from, to, method: WriteMethod::NoWait }) = &self.descriptors else { return false };
@@ -131,7 +134,8 @@ impl Lane {
         self.close_if_finished(tap);
     }
 
-    /// Reads what the writer has written, as much as fits, and writes as much of it as the reader takes.
+    /// Reads what the writer has written, as much as fits, and writes as much of it as
+    /// the reader takes.
     fn pass(&mut self, tap: &mut Tap) {
         let Some(descriptors) = &mut self.descriptors else { return };
         match tap.read(self.pipe, &descriptors.from) {
@@ -153,7 +157,8 @@ impl Lane {
                     }
                     Err(_) => self.close(),
                 }
-                // Delivered first: the record may have to wait for room. An answer to this chunk is read by this thread too, thus later.
+                // Delivered first: the record may have to wait for room. An answer to this chunk is
+                // read by this thread too, thus later.
                 tap.keep(chunk);
             }
         }

@@ -49,7 +49,8 @@ enum Why {
 }
 
 impl Server {
-    /// Starts it with three new pipes, in this directory and process group. It dies with the calling thread (Linux).
+    /// Starts it with three new pipes, in this directory and process group. It dies with the
+    /// calling thread (Linux).
     ///
     /// # Errors
     /// It cannot be started.
@@ -121,12 +122,14 @@ fn die_with_us(command: &mut Command) {
         // Had we died before the request was made, nobody would send the signal.
         if getppid() == Some(us) { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
     };
-    // SAFETY: `request` makes two bare system calls; it neither allocates nor takes a lock, so it may run between fork and exec.
+    // SAFETY: `request` makes two bare system calls; it neither allocates nor takes a lock, so it
+    // may run between fork and exec.
     unsafe { command.pre_exec(request) };
 }
 
 impl StartError {
-    /// The status that shells report for it: 127 for a command that was not found, 126 for one that cannot be executed.
+    /// The status that shells report for it: 127 for a command that was not found, 126 for one that
+    /// cannot be executed.
     pub fn exit_code(&self) -> u8 {
         match self.why {
             Why::NotFound | Why::NoInterpreter => 127,
@@ -154,7 +157,8 @@ pub fn exit(status: ExitStatus) -> Exit {
     Exit { code: status.code(), signal: status.signal() }
 }
 
-/// The status to exit with for a server that ended like this: its own, or 128 plus the signal's number.
+/// The status to exit with for a server that ended like this: its own, or 128 plus
+/// the signal's number.
 pub fn exit_code(exit: Exit) -> u8 {
     let status = exit.code.or(exit.signal.map(|signal| 128 + signal)).unwrap_or(1);
     u8::try_from(status & 0xff).unwrap_or(1)

@@ -5,8 +5,9 @@
 //!    └───► fresh ─► relief ─► disk ───────┘            while it is behind
 //! ```
 //!
-//! Near batches are the oldest, then come those on the disk, the fresh, and the one that is being filled. So a flood passes through few fresh batches, which are
-//! still in the processor's cache when they are written, and their memory is used again at once: the kernel clears no page for it.
+//! Near batches are the oldest, then come those on the disk, the fresh, and the one that is being
+//! filled. So a flood passes through few fresh batches, which are still in the processor's cache
+//! when they are written, and their memory is used again at once: the kernel clears no page for it.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -30,7 +31,8 @@ pub(super) const BATCH: usize = BUFFER + (4 << 10);
 /// Near batches: half of what memory may hold.
 const NEAR: usize = QUEUE_LIMIT / 2 / BATCH;
 
-/// Fresh batches at which they begin to be moved to the disk: whoever moves them is not woken for each.
+/// Fresh batches at which they begin to be moved to the disk: whoever moves them is not
+/// woken for each.
 const MOVED: usize = 4;
 
 /// Empty batches kept for use where there is no traffic.
@@ -42,8 +44,8 @@ const EAGER: usize = QUEUE_LIMIT / 8;
 /// How long a lane waits for room while the disk takes nothing.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// How long chunks gather before the recorder takes them all: below what a person notices, and long enough that
-/// waking the recorder costs nothing.
+/// How long chunks gather before the recorder takes them all: below what a person notices, and long
+/// enough that waking the recorder costs nothing.
 pub(super) const GATHER: Duration = Duration::from_millis(20);
 
 /// How long a recorder that is far behind leaves the processors to its peers at most.
@@ -99,7 +101,8 @@ impl QueuedBatches {
         self.open.is_empty() && self.recent.is_empty() && !self.uses_disk() && self.near.is_empty()
     }
 
-    /// Whether the recorder is to sleep, which is noted each time: the batch that it was woken for may be out again, to be filled further.
+    /// Whether the recorder is to sleep, which is noted each time: the batch that it was woken for
+    /// may be out again, to be filled further.
     fn is_idle(&mut self) -> bool {
         self.recorder_asleep = self.is_empty() && !self.ended;
         self.recorder_asleep
@@ -179,12 +182,14 @@ impl Queue {
         self.lock().size <= QUEUE_LIMIT / 2
     }
 
-    /// Puts back the batch that is being filled, `added` bytes larger, whether there is room for them or not.
+    /// Puts back the batch that is being filled, `added` bytes larger, whether there is room for
+    /// them or not.
     pub(super) fn put(&self, batch: Batch, added: usize, wakeups: &mut PendingWakeups) {
         self.take_back(&mut self.lock(), batch, added, wakeups);
     }
 
-    /// The same where there is room for them. Waits for it as long as the queue moves; without it the batch is returned.
+    /// The same where there is room for them. Waits for it as long as the queue moves; without it
+    /// the batch is returned.
     pub(super) fn put_when_room(&self, batch: Batch, added: usize, wakeups: &mut PendingWakeups) -> Result<(), Batch> {
         let mut queued = self.lock();
         let mut before = usize::MAX;
@@ -242,7 +247,8 @@ impl Queue {
         self.lock().totals
     }
 
-    /// Discards all that waits but the oldest batch, so that the recorder comes to its end soon. The first batch of all says which server it was.
+    /// Discards all that waits but the oldest batch, so that the recorder comes to its end soon.
+    /// The first batch of all says which server it was.
     pub(super) fn discard_rest(&self) {
         let mut queued = self.lock();
         if queued.near.is_empty() && !queued.uses_disk() {
@@ -270,7 +276,8 @@ impl Queue {
         self.room_made.notify_one();
     }
 
-    /// Memory was released, or will not be: tells a lane that waits, once it would not wait again soon.
+    /// Memory was released, or will not be: tells a lane that waits, once it would not
+    /// wait again soon.
     fn signal_room(&self, queued: &mut QueuedBatches) {
         if queued.lane_waits && (queued.recent.is_empty() || queued.size <= QUEUE_LIMIT / 2 || queued.disk_full) {
             queued.lane_waits = false;
@@ -295,7 +302,8 @@ impl Queue {
         }
     }
 
-    /// Whether memory did not hold all that waits, and more came while the recorder was at its last batch than it took.
+    /// Whether memory did not hold all that waits, and more came while the recorder was at its last
+    /// batch than it took.
     pub(super) fn is_falling_behind(&self) -> bool {
         let queued = self.lock();
         queued.uses_disk() && queued.batches_since_taken > 1 && !queued.disk_full
@@ -310,7 +318,8 @@ impl Queue {
         }
     }
 
-    /// The oldest batch in place of one that is used up, an empty one where none waits; and whether nothing can follow it.
+    /// The oldest batch in place of one that is used up, an empty one where none waits; and whether
+    /// nothing can follow it.
     ///
     /// # Errors
     /// It waited on the disk and cannot be read back.

@@ -18,8 +18,9 @@ const PASSED_ON: [i32; 6] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2]
 /// Those that tell us and the server to end.
 const ENDS: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 
-/// How long we go on recording once we are told to end, counted from the first signal. Hosts made with the official SDKs kill two seconds after
-/// it: the other second is for saving what was decoded.
+/// How long we go on recording once we are told to end, counted from the first signal.
+/// Hosts made with the official SDKs kill two seconds after it: the other second is for
+/// saving what was decoded.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Makes signals something to poll for.
@@ -31,7 +32,8 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Catches the end of a child. (Where a careless host has us ignore it, the exit status would be lost.)
+    /// Catches the end of a child. (Where a careless host has us ignore it, the exit status
+    /// would be lost.)
     pub fn new() -> io::Result<Signals> {
         let (read, write) = UnixStream::pair()?;
         let delivery = SignalDelivery::with_pipe(read, write, WithOrigin::default(), [SIGCHLD])?;
@@ -57,8 +59,8 @@ impl Signals {
         wanted
     }
 
-    /// Whether the record must come to its end now: somebody told us to end, and that was [`PATIENCE`] ago or is said again. Asked once the
-    /// server has ended.
+    /// Whether the record must come to its end now: somebody told us to end, and that was
+    /// [`PATIENCE`] ago or is said again. Asked once the server has ended.
     pub fn must_end_recording(&mut self) -> bool {
         let first_end_signal = self.first_end_signal;
         self.end_requested() && first_end_signal.is_some()
@@ -67,9 +69,9 @@ impl Signals {
 
     /// The signals that arrived and that the server has not got as well.
     ///
-    /// The keys of a terminal (Ctrl-C, Ctrl-\) signal its whole foreground process group, and the server is in it. Such signals come from the
-    /// kernel; of those sent by `kill` nobody can tell whether a process or a group was meant, and to be told twice does less harm
-    /// than not at all.
+    /// The keys of a terminal (Ctrl-C, Ctrl-\) signal its whole foreground process group, and the
+    /// server is in it. Such signals come from the kernel; of those sent by `kill` nobody can tell
+    /// whether a process or a group was meant, and to be told twice does less harm than not at all.
     pub fn to_pass_on(&mut self) -> Vec<Signal> {
         let by_key = |signal| matches!(signal, SIGINT | SIGQUIT);
         let first_end_signal = &mut self.first_end_signal;
@@ -86,7 +88,8 @@ impl Signals {
     }
 }
 
-/// Sends `signal` to `child`, which must not have been reaped: until then its process id is its own.
+/// Sends `signal` to `child`, which must not have been reaped: until then its process id
+/// is its own.
 pub(super) fn pass_on(signal: Signal, child: &Child) {
     if let Some(process) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
         // Fails only where the server has changed its user: then nobody may signal it.

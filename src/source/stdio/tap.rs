@@ -1,11 +1,13 @@
 //! Both ends of the queue between the lanes and the recorder.
 //!
-//! The side of the lanes reads into memory that is used again and again, and makes a system call for the record only to wake the recorder, once
-//! every [`GATHER`](super::queue::GATHER) while there is traffic. The one lock is held for taking a batch out or putting it back, never
-//! while anything is decoded, written or read.
+//! The side of the lanes reads into memory that is used again and again, and makes a system call
+//! for the record only to wake the recorder, once every [`GATHER`](super::queue::GATHER) while
+//! there is traffic. The one lock is held for taking a batch out or putting it back, never while
+//! anything is decoded, written or read.
 //!
-//! Peers that outrun the disk as well are slowed to its pace: what was delivered waits for room in the queue, as long as the disk takes
-//! anything. Where it is full, or takes nothing for a while, the chunk is dropped, counted, and the record says so at that place.
+//! Peers that outrun the disk as well are slowed to its pace: what was delivered waits for room in
+//! the queue, as long as the disk takes anything. Where it is full, or takes nothing for a while,
+//! the chunk is dropped, counted, and the record says so at that place.
 
 use std::mem;
 use std::os::fd::AsFd;
@@ -25,7 +27,8 @@ use crate::source::batch::Batch;
 use crate::source::overflow::Overflow;
 use crate::source::{Item, Source, now};
 
-/// How long traffic without a pause may keep the recorder from writing things out: who follows looks every 30 ms, and is to see it within 100.
+/// How long traffic without a pause may keep the recorder from writing things out: who follows
+/// looks every 30 ms, and is to see it within 100.
 const PAUSE: Duration = Duration::from_millis(40);
 
 /// The side of the lanes: where what passes is noted.
@@ -57,10 +60,12 @@ impl Chunk {
     }
 }
 
-/// What was observed of a wrapped server, in order: a [`Source`] of packets of link type [`LinkType::PIPE`].
+/// What was observed of a wrapped server, in order: a [`Source`] of packets of
+/// link type [`LinkType::PIPE`].
 ///
-/// Begins with [`Content::Start`] and ends with [`Content::Exit`], before which stands what was [cut](Tap::cut). `next` answers [`Item::Idle`] at once when the queue has run
-/// empty, which is the moment to write things out, and then waits.
+/// Begins with [`Content::Start`] and ends with [`Content::Exit`], before which stands what was
+/// [cut](Tap::cut). `next` answers [`Item::Idle`] at once when the queue has run empty, which is
+/// the moment to write things out, and then waits.
 #[derive(Debug)]
 pub struct Observations {
     process: u32,
@@ -71,14 +76,16 @@ pub struct Observations {
     packets: u64,
     /// Time of the last packet.
     last: Time,
-    /// Chunks of data that were handed out, and bytes of each pipe that were, or are known to be lost.
+    /// Chunks of data that were handed out, and bytes of each pipe that were, or are known
+    /// to be lost.
     chunks: u64,
     accounted: [u64; 3],
     /// The server's end was handed out.
     ended: bool,
     /// The last answer was [`Item::Idle`], because the queue had run empty.
     idle: bool,
-    /// Since when there was work without a pause. To write things out may take longer than [`PAUSE`]: that does not count.
+    /// Since when there was work without a pause. To write things out may take longer than
+    /// [`PAUSE`]: that does not count.
     busy: Option<Instant>,
     /// `None`: nobody can be spared.
     load: Option<Load>,
@@ -89,7 +96,8 @@ pub fn tap(process: u32, folder: &Path) -> (Tap, Observations) {
     let queue = Arc::<Queue>::default();
     // Messages of a pipe are saved as they are: there is nothing to seal.
     let (relieved, overflow) = (Arc::clone(&queue), Overflow::new(folder, false));
-    // It has the lanes' priority: the recorder, which has not, is what it makes up for. Without it the queue is as large as its memory.
+    // It has the lanes' priority: the recorder, which has not, is what it makes up for. Without it
+    // the queue is as large as its memory.
     let _ = thread::Builder::new().name("overflow".into()).spawn(move || relieved.spill(overflow));
     let (chunks, seen, lost, wakeups) = (0, [0; 3], [0; 3], PendingWakeups::default());
     let tap = Tap { process, queue: Arc::clone(&queue), chunks, seen, lost, wakeups };
@@ -117,7 +125,8 @@ impl Tap {
         self.note(&Content::Start(start));
     }
 
-    /// Bytes passed through a pipe at this time. Waits where there is no room for them, within bounds.
+    /// Bytes passed through a pipe at this time. Waits where there is no room for
+    /// them, within bounds.
     pub fn data(&mut self, time: Time, pipe: Pipe, bytes: &[u8]) {
         for piece in bytes.chunks(BUFFER) {
             let chunk = self.chunk(time, pipe, piece.len(), |out| out.extend_from_slice(piece));
@@ -125,7 +134,8 @@ impl Tap {
         }
     }
 
-    /// Reads what a pipe's writer has written, as much as fits; `None` at the end. To be handed back with [`Tap::keep`] before anything else is noted.
+    /// Reads what a pipe's writer has written, as much as fits; `None` at the end. To be handed
+    /// back with [`Tap::keep`] before anything else is noted.
     pub(super) fn read(&mut self, pipe: Pipe, from: impl AsFd) -> rustix::io::Result<Option<Chunk>> {
         let mut read = Ok(0);
         let mut chunk = self.chunk(now(), pipe, BUFFER / 4, |out| read = rustix::io::read(from, spare_capacity(out)));
@@ -203,7 +213,8 @@ impl Tap {
         self.queue.end_with(PassedTotals { chunks: self.chunks, bytes: self.seen, exit });
     }
 
-    /// Discards what the recorder has not taken yet, so that it can come to its end: instead it is handed how much that was.
+    /// Discards what the recorder has not taken yet, so that it can come to its end: instead it is
+    /// handed how much that was.
     pub fn discard_rest(&mut self) {
         self.queue.discard_rest();
     }
@@ -238,7 +249,8 @@ impl Observations {
         self.queue.sleep_until_over(time);
     }
 
-    /// The end of a record that was [cut](Tap::cut): how much is missing of each pipe, and how the server ended.
+    /// The end of a record that was [cut](Tap::cut): how much is missing of each pipe, and how
+    /// the server ended.
     fn conclude(&mut self, passed: &PassedTotals) -> Item<'_> {
         let time = now();
         for pipe in [Pipe::Stdin, Pipe::Stdout, Pipe::Stderr] {
@@ -322,7 +334,8 @@ mod tests {
 
     const PIECE: usize = 64 << 10;
 
-    /// What a recorder got: the numbers that pieces of stdout begin with, and the bytes that it was told are missing.
+    /// What a recorder got: the numbers that pieces of stdout begin with, and the bytes that it was
+    /// told are missing.
     #[derive(Debug, Default, PartialEq)]
     struct RecordedPieces {
         numbers: Vec<u64>,

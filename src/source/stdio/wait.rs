@@ -1,8 +1,9 @@
 //! Waiting for what comes next: asleep, or for a moment awake.
 //!
-//! Who sleeps is woken by whoever writes to it. On another processor, which has gone to sleep too, that takes microseconds, and tens of them in a virtual
-//! machine, on each way of each call. So while traffic is dense, and processors have nothing else to do, we look again for a moment before we
-//! sleep (`docs/decisions/0014-awake-for-a-moment.md`).
+//! Who sleeps is woken by whoever writes to it. On another processor, which has gone to sleep too,
+//! that takes microseconds, and tens of them in a virtual machine, on each way of each call. So
+//! while traffic is dense, and processors have nothing else to do, we look again for a moment
+//! before we sleep (`docs/decisions/0014-awake-for-a-moment.md`).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -12,13 +13,15 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, Timespec, poll};
 use rustix::io::Result;
 
-/// How long we stay awake: about what it takes until two processors have woken each other. What comes later is worth no more than a wake.
+/// How long we stay awake: about what it takes until two processors have woken each other. What
+/// comes later is worth no more than a wake.
 const AWAKE: Duration = Duration::from_micros(50);
 
 /// How often it is asked whether processors have nothing else to do.
 const ASK: Duration = Duration::from_millis(10);
 
-/// Waits that are slept through after one that was awake in vain, at most: what that costs is then lost among them.
+/// Waits that are slept through after one that was awake in vain, at most: what that costs is then
+/// lost among them.
 const RESTS: u32 = 1_024;
 
 /// Waits for descriptors.
@@ -81,7 +84,8 @@ impl Waiter {
 }
 
 impl Load {
-    /// `None` where nobody can be spared: there is one processor, or it is not known what is asked for.
+    /// `None` where nobody can be spared: there is one processor, or it is not known what
+    /// is asked for.
     pub(super) fn new() -> Option<Load> {
         let processors = thread::available_parallelism().map_or(1, usize::from);
         let file = (processors > 1).then(|| File::open("/proc/loadavg").ok()).flatten()?;
@@ -123,7 +127,8 @@ mod tests {
         Waiter::with(Some(Load { file, processors: 2, spare: None }))
     }
 
-    /// Waits so often, for something that is there at once or comes late; in how many of the waits it looked, and slept.
+    /// Waits so often, for something that is there at once or comes late; in how many of the waits
+    /// it looked, and slept.
     fn waits(waiter: &mut Waiter, count: usize, at_once: bool) -> (usize, usize) {
         let (mut awake, mut asleep) = (0, 0);
         for _ in 0..count {
@@ -158,7 +163,8 @@ mod tests {
         assert_eq!(waits(&mut Waiter::with(Some(nothing)), 1_000, true), (0, 1_000), "who cannot be asked spares none");
     }
 
-    /// The real thing: a descriptor that becomes readable is told of, whether it was waited for awake or asleep.
+    /// The real thing: a descriptor that becomes readable is told of, whether it was waited for
+    /// awake or asleep.
     #[test]
     fn what_is_waited_for_comes() {
         within("a byte in a pipe", || {

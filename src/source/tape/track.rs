@@ -8,7 +8,8 @@ use std::time::Duration;
 use super::{Tape, TapeConnection, TapeEntry, TapeEvent};
 use crate::capture::Time;
 
-/// How long traffic waits for a recorder that takes nothing, because its disk hangs: once, until it takes something again.
+/// How long traffic waits for a recorder that takes nothing, because its disk hangs: once, until it
+/// takes something again.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// What all tracks of a tape share.
@@ -26,7 +27,8 @@ impl LostBytes {
     }
 }
 
-/// A connection whose bytes are noted once they have passed. What there is no room for within [`PATIENCE`] is counted, and said in its place.
+/// A connection whose bytes are noted once they have passed. What there is no room for within
+/// [`PATIENCE`] is counted, and said in its place.
 #[derive(Debug)]
 pub struct LossyTapeConnection {
     tape: Tape,

@@ -1,9 +1,10 @@
 //! A filter as a condition of SQL.
 //!
-//! The condition speaks of one table, `message`, and reaches the others through subqueries, so it can stand in any
-//! query over that. What SQLite can compare itself it compares, with its indexes; everything else (regular expressions,
-//! paths, ids, searches) is one function of two arguments, [`FUNCTION`]: a value, and the term of the filter as text.
-//! The function reads the term with the same parser and judges it with the same code as a filter on a stream.
+//! The condition speaks of one table, `message`, and reaches the others through subqueries, so it
+//! can stand in any query over that. What SQLite can compare itself it compares, with its indexes;
+//! everything else (regular expressions, paths, ids, searches) is one function of two arguments,
+//! [`FUNCTION`]: a value, and the term of the filter as text. The function reads the term with the
+//! same parser and judges it with the same code as a filter on a stream.
 
 use rusqlite::types::Value as Parameter;
 
@@ -18,8 +19,8 @@ pub(super) const TEXT_FUNCTION: &str = "mcptap_text";
 
 /// A condition for `WHERE`.
 pub(super) struct Condition {
-    /// The text; true, false or NULL for a message, NULL meaning false. Parameters are numbered (`?1`), so that it can stand
-    /// anywhere among others.
+    /// The text; true, false or NULL for a message, NULL meaning false. Parameters are numbered
+    /// (`?1`), so that it can stand anywhere among others.
     pub sql: String,
     /// The number of the first parameter.
     first: usize,
@@ -39,11 +40,12 @@ enum Column {
     Inside(&'static str),
 }
 
-/// The message's text as the store keeps it: most texts are short, and a copy of each would cost more than the search in it.
+/// The message's text as the store keeps it: most texts are short, and a copy of each would cost
+/// more than the search in it.
 const TEXT: &str = "(SELECT text FROM message_text WHERE message_text.id = message.id)";
 
-/// Header fields of one name; behind it follows the name in lower case. SQLite's `lower` folds ASCII only, as header names
-/// do.
+/// Header fields of one name; behind it follows the name in lower case. SQLite's `lower` folds
+/// ASCII only, as header names do.
 const HEADERS: &str = "SELECT value ->> 1 AS value FROM (\
      SELECT value FROM exchange, json_each(request_fields) \
      WHERE exchange.id = message.capture << 40 | message.exchange \
@@ -122,15 +124,17 @@ fn column(key: Key) -> Column {
 }
 
 impl Condition {
-    /// The condition that is true for exactly the messages that the filter lets through. Its parameters are numbered from `first` on.
+    /// The condition that is true for exactly the messages that the filter lets through. Its
+    /// parameters are numbered from `first` on.
     pub fn new(filter: &Filter, first: usize) -> Condition {
         let mut condition = Condition { sql: String::new(), first, parameters: Vec::new() };
         condition.expression(filter.expression());
         condition
     }
 
-    /// A condition on `message_text` without which the filter lets nothing through: one of the words that it searches for. Where
-    /// there is one, texts are run through first, and the rest is asked of those few that have the word.
+    /// A condition on `message_text` without which the filter lets nothing through: one of the
+    /// words that it searches for. Where there is one, texts are run through first, and the rest is
+    /// asked of those few that have the word.
     pub fn of_text(filter: &Filter, first: usize) -> Option<Condition> {
         let expression = filter.expression();
         let word = match expression {
@@ -153,8 +157,8 @@ impl Condition {
         self.parameters.push(value);
     }
 
-    /// NULL is false wherever it ends up: under AND and OR and in WHERE it acts so by itself, under NOT by `IS NOT
-    /// TRUE`.
+    /// NULL is false wherever it ends up: under AND and OR and in WHERE it acts so by itself, under
+    /// NOT by `IS NOT TRUE`.
     fn expression(&mut self, expression: &Expr) {
         match expression {
             Expr::All(terms) if terms.is_empty() => self.push("TRUE"),

@@ -11,7 +11,8 @@ use crate::filter::Filter;
 use crate::store::codec::{BlobReader, Damaged};
 use crate::store::text;
 
-/// Gives SQL `mcptap_filter(value, term)`, `mcptap_text(text, term)` and `numbers(packets)` (see `filter/condition.rs`).
+/// Gives SQL `mcptap_filter(value, term)`, `mcptap_text(text, term)` and
+/// `numbers(packets)` (see `filter/condition.rs`).
 pub(in crate::store) fn register(connection: &Connection) -> rusqlite::Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_INNOCUOUS;
     connection.create_scalar_function(FUNCTION, 2, flags, |context| {

@@ -17,7 +17,8 @@ struct BufferedPacket {
     side: Side,
     /// Which bytes of the sender's stream it carries: offset in the stream, place in the packet.
     carries: Vec<(u64, Range<usize>)>,
-    /// It does not continue what was sent before: maybe a copy, with other content than the one the decoder looks at.
+    /// It does not continue what was sent before: maybe a copy, with other content than the one the
+    /// decoder looks at.
     is_copy: bool,
 }
 
@@ -57,7 +58,8 @@ impl ConnectionPackets {
         self.buffered.front().map(|buffered| buffered.packet.number)
     }
 
-    /// Takes a packet in, in order of number: a fragment is known only after what came between it and its completion.
+    /// Takes a packet in, in order of number: a fragment is known only after what came between it
+    /// and its completion.
     pub(super) fn hold(&mut self, packet: StoredPacket, side: Side, carries: Vec<(u64, Range<usize>)>) {
         let sent = &mut self.sides[side.index()];
         let mut is_copy = false;
@@ -78,7 +80,8 @@ impl ConnectionPackets {
         true
     }
 
-    /// Lets go the packets at the front that may be written; and, blanked, those that may not, while more than `most` bytes wait.
+    /// Lets go the packets at the front that may be written; and, blanked, those that may not,
+    /// while more than `most` bytes wait.
     pub(super) fn release(&mut self, most: usize, out: &mut Output) -> std::io::Result<()> {
         while let Some(mut front) = self.buffered.pop_front() {
             let sent = &mut self.sides[front.side.index()];
@@ -98,7 +101,8 @@ impl ConnectionPackets {
         Ok(())
     }
 
-    /// The connection is over: what was never looked at is searched for what looks like a secret, and let go.
+    /// The connection is over: what was never looked at is searched for what looks like a secret,
+    /// and let go.
     pub(super) fn finish(&mut self, out: &mut Output) -> std::io::Result<()> {
         for side in [Side::First, Side::Second] {
             self.search(side);
@@ -107,7 +111,8 @@ impl ConnectionPackets {
         self.release(usize::MAX, out)
     }
 
-    /// Makes secrets of what looks like one in the bytes of `side` that were not cleared, joined over packets.
+    /// Makes secrets of what looks like one in the bytes of `side` that were not cleared,
+    /// joined over packets.
     fn search(&mut self, side: Side) {
         let Sent { cleared, secrets, .. } = &mut self.sides[side.index()];
         let mut pieces: Vec<(u64, &[u8])> = Vec::new();
@@ -130,7 +135,8 @@ impl ConnectionPackets {
         for (start, run) in runs {
             let mut lines = mask::secret_lines(&run);
             if start > *cleared {
-                // What came before it was never seen: the first line may be the end of a secret one.
+                // What came before it was never seen: the first line may be the end of
+                // a secret one.
                 lines.push(0..mask::line_end(&run, 0));
             }
             for line in lines {

@@ -1,4 +1,5 @@
-//! Long lines of a pipe: compressed once, for the chunks of their packets and for the text of their message.
+//! Long lines of a pipe: compressed once, for the chunks of their packets and for the text
+//! of their message.
 //!
 //! ```text
 //!  packets  │head {"jsonrpc" … │head … │head … }⏎│
@@ -17,10 +18,12 @@ use crate::capture::Span;
 use crate::store::chunk::Piece;
 use crate::store::text::Packer;
 
-/// Bytes of a piece at least: smaller ones are compressed twice, together with what stands around them.
+/// Bytes of a piece at least: smaller ones are compressed twice, together with what
+/// stands around them.
 const PIECE: usize = 8 << 10;
 
-/// Compressed bytes of a line that are kept at most, until its message comes. Longer ones are compressed twice.
+/// Compressed bytes of a line that are kept at most, until its message comes. Longer ones
+/// are compressed twice.
 const MOST: usize = 8 << 20;
 
 /// The line that one direction of a pipe is at.
@@ -29,7 +32,8 @@ pub(super) struct LineCompressor {
     /// Where it begins and how far it was seen, in the direction's stream.
     start: u64,
     end: u64,
-    /// Frames of what was seen of it, but for what waits. `None`: its beginning was not seen, or it is too long.
+    /// Frames of what was seen of it, but for what waits. `None`: its beginning was not seen, or it
+    /// is too long.
     frames: Option<Vec<u8>>,
     /// Small pieces, to be compressed together.
     waits: Vec<u8>,
@@ -53,7 +57,8 @@ impl CompressedLine {
 }
 
 impl LineCompressor {
-    /// Takes in what a packet carries from `offset` on. The pieces to be kept with the packet, and the line that ends in it first.
+    /// Takes in what a packet carries from `offset` on. The pieces to be kept with the packet, and
+    /// the line that ends in it first.
     pub(super) fn take(
         &mut self,
         offset: u64,
@@ -108,7 +113,8 @@ impl LineCompressor {
         }
     }
 
-    /// Adds a frame; without it, where there was no memory for that, or with too many the line is given up.
+    /// Adds a frame; without it, where there was no memory for that, or with too many the line
+    /// is given up.
     fn push(&mut self, frame: Option<&[u8]>) {
         self.frames = self.frames.take().zip(frame).map(|(mut frames, frame)| {
             frames.extend_from_slice(frame);

@@ -29,7 +29,8 @@ pub enum CaptureKind {
 }
 
 impl CaptureKind {
-    /// Whether its packets below what they carry are made up: this program spoke itself, over sockets that nobody listened to.
+    /// Whether its packets below what they carry are made up: this program spoke itself, over
+    /// sockets that nobody listened to.
     pub fn is_made_up(self) -> bool {
         matches!(self, CaptureKind::Proxy | CaptureKind::Replay | CaptureKind::Mock)
     }
@@ -102,7 +103,8 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Whether it is still being written: not finished, and heard of within ten seconds before `now` or by a process that still runs.
+    /// Whether it is still being written: not finished, and heard of within ten seconds before
+    /// `now` or by a process that still runs.
     pub fn is_live(&self, now: Time) -> bool {
         let is_recent = || now.since(self.last_alive) < 10_000_000_000;
         self.summary.is_none() && (is_recent() || process::runs_since(self.info.process, self.info.started))

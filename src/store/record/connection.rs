@@ -96,7 +96,8 @@ fn agreed(blob: &mut BlobReader<'_>) -> Result<tls::Agreed, Damaged> {
     Ok(tls::Agreed { version, cipher_suite, server_name, alpn, resumed: blob.u64()? != 0 })
 }
 
-/// The names of protocols are the program's own words; one that only another version knows is `unknown`.
+/// The names of protocols are the program's own words; one that only another version
+/// knows is `unknown`.
 fn protocol(name: &[u8]) -> &'static str {
     const NAMES: [&str; 8] = ["http/1.1", "http/1.0", "http/2", "h2", "h2c", "http", "tls", "pipe"];
     NAMES.into_iter().find(|known| known.as_bytes() == name).unwrap_or("unknown")

@@ -11,8 +11,8 @@ use crate::decode::exchange::{Exchange, ExchangeNumber, Fields, Half};
 use crate::store::codec::{BlobReader, BlobWriter, Damaged};
 use crate::store::{CaptureId, RowKey};
 
-/// Forgets the earlier state of an exchange, by key. With `INSERT OR REPLACE` SQLite would copy every page it changes, in case
-/// that statement fails halfway.
+/// Forgets the earlier state of an exchange, by key. With `INSERT OR REPLACE` SQLite would copy
+/// every page it changes, in case that statement fails halfway.
 pub(in crate::store) const DELETE: &str = "DELETE FROM exchange WHERE id = ?";
 
 /// Parameters as [`write()`] binds them.

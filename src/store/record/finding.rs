@@ -1,4 +1,5 @@
-//! Findings. The words of a rule are kept with them: a file may be read by a program that knows other rules.
+//! Findings. The words of a rule are kept with them: a file may be read by a program that
+//! knows other rules.
 
 use rusqlite::{Connection, Row, params};
 

@@ -64,7 +64,8 @@ pub struct MessageRow {
     pub id: Option<String>,
     /// The method; for an answer that of its request.
     pub method: Option<String>,
-    /// The tool, prompt or resource it is about, cut to 200 bytes; for an answer that of its request.
+    /// The tool, prompt or resource it is about, cut to 200 bytes; for an answer that
+    /// of its request.
     pub subject: Option<String>,
     /// How the call came out: of an answer, and of a request once it is answered.
     pub status: Option<Status>,
@@ -164,8 +165,8 @@ impl DerivedColumns {
     }
 }
 
-/// The name of the tool or prompt, or the URI of the resource, that a request or notification is about (MCP 2025-11-25, server
-/// features).
+/// The name of the tool or prompt, or the URI of the resource, that a request or notification is
+/// about (MCP 2025-11-25, server features).
 fn subject(message: &Message) -> Option<String> {
     let name = match message.method.as_deref()? {
         "tools/call" => return facts::tool(message).map(|tool| tool.as_ref().to_owned()),
@@ -244,7 +245,8 @@ pub(in crate::store) fn write_link(
     Ok(())
 }
 
-/// What an answer tells of its request: its number, the latency, the status and the request's key. The first answer counts.
+/// What an answer tells of its request: its number, the latency, the status and the request's key.
+/// The first answer counts.
 pub(in crate::store) const ANSWERED: &str =
     "UPDATE message SET answered_by = ?, latency = ?, status = ? WHERE id = ? AND answered_by IS NULL";
 
@@ -301,7 +303,8 @@ pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<MessageRow> {
         (Some(operation), Some(previous), Some(why)) => {
             Some(Link { operation, previous: MessageNumber(previous.number()), why })
         }
-        // Whoever heard the answer to the first request did not know yet that others would go on with it.
+        // Whoever heard the answer to the first request did not know yet that others would go
+        // on with it.
         (Some(operation), ..) if row.answers == Some(operation) => {
             Some(Link { operation, previous: operation, why: Why::Answer })
         }

@@ -81,7 +81,8 @@ pub(in crate::store) fn part_row((stream, parts): (RowKey, &[(StreamId, Part)]))
     [stream.0.into(), (start as i64).into(), ToSqlOutput::Owned(put_parts(start, parts).into())]
 }
 
-/// Parts of one row, of which the gap before the first begins at `end`: `(gap, length, origin)` each.
+/// Parts of one row, of which the gap before the first begins at `end`: `(gap,
+/// length, origin)` each.
 fn put_parts(mut end: u64, parts: &[(StreamId, Part)]) -> Vec<u8> {
     let mut out = BlobWriter(Vec::with_capacity(PART * parts.len()));
     let (mut packet, mut offset) = (0, 0);

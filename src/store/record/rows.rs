@@ -1,4 +1,5 @@
-//! Short rows of one table, inserted many at a time: to begin and end a statement takes SQLite as long as to insert one.
+//! Short rows of one table, inserted many at a time: to begin and end a statement takes SQLite as
+//! long as to insert one.
 
 use rusqlite::types::ToSqlOutput;
 use rusqlite::{Connection, Statement};

@@ -14,8 +14,8 @@ use crate::store::{CaptureId, RowKey};
 
 const DAMAGED: Damaged = Damaged("a session");
 
-/// The number in the database of session `number` of a capture: that of its row, which is made where there is none. Its other
-/// columns are written by [`update`].
+/// The number in the database of session `number` of a capture: that of its row, which is made
+/// where there is none. Its other columns are written by [`update`].
 pub(in crate::store) fn ensure(db: &Connection, capture: CaptureId, number: SessionNumber) -> rusqlite::Result<i64> {
     let found = db
         .prepare_cached("SELECT id FROM session WHERE capture = ? AND number = ?")?

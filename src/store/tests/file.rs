@@ -151,7 +151,8 @@ fn what_was_committed_stays_when_the_writer_dies() {
     writer.commit().unwrap();
     writer.add_message(message(1, 2, b"two"));
 
-    // As after a kill: a copy of the files while the writer has them open, and nothing more from it.
+    // As after a kill: a copy of the files while the writer has them open, and nothing
+    // more from it.
     let copy = directory.path().join("copy.db");
     for suffix in ["", "-wal"] {
         std::fs::copy(format!("{}{suffix}", path.display()), format!("{}{suffix}", copy.display())).unwrap();

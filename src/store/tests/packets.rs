@@ -385,8 +385,8 @@ fn a_long_line_of_a_pipe_is_compressed_once() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Packets of several connections, kept at any moment and committed at any moment, come back as they were: all of a capture,
-    /// those of a connection from any number on, and each alone.
+    /// Packets of several connections, kept at any moment and committed at any moment, come back as
+    /// they were: all of a capture, those of a connection from any number on, and each alone.
     #[test]
     fn packets_in_are_packets_out(
         packets in prop::collection::vec((1u32..5, chunk::tests::any_packet(), 0u8..12, 1u64..4), 1..60),

@@ -11,7 +11,8 @@ fn numbers(rows: &[MessageRow]) -> Vec<u64> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever the sessions that messages of two captures belong to: each page is what the whole list has there.
+    /// Whatever the sessions that messages of two captures belong to: each page is what the whole
+    /// list has there.
     #[test]
     fn every_page_is_a_window_of_the_whole_list(
         captures in prop::collection::vec(prop::collection::vec((1u32..4, 1u64..4), 0..30), 1..3),

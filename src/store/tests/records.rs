@@ -178,7 +178,8 @@ proptest! {
         let capture = writer.capture();
         let direction = |second| if second { Direction::ServerToClient } else { Direction::ClientToServer };
 
-        // Told first as something else: the last state counts. Connections of a session are only added.
+        // Told first as something else: the last state counts. Connections of a session
+        // are only added.
         for (index, (early, session)) in sessions.iter_mut().enumerate() {
             session.number = SessionNumber(index as u32 + 1);
             session.connections = vec![ConnectionId(2), ConnectionId(1)];
@@ -269,7 +270,8 @@ proptest! {
         prop_assert_eq!(rows, [expected]);
     }
 
-    /// Streams made of packets, streams made of those, gaps and derived parts: the file tells the same as the pipeline did.
+    /// Streams made of packets, streams made of those, gaps and derived parts: the file tells the
+    /// same as the pipeline did.
     #[test]
     fn provenance_reads_as_the_pipeline_had_it(
         steps in prop::collection::vec((0usize..5, 1u64..200, 0u8..10, any::<u16>()), 1..150),
@@ -304,7 +306,8 @@ proptest! {
             }
         }
         for stream in &streams {
-            // Some are told what they are for the second time, with parts behind those that are there.
+            // Some are told what they are for the second time, with parts behind those
+            // that are there.
             writer.event(Event::Stream(declaration(*stream)));
             handed.close(*stream, |part| writer.event(Event::Part(*stream, part)));
         }
@@ -313,7 +316,8 @@ proptest! {
         let reader = StoreReader::open(&*path).unwrap();
         for (stream, one, other) in spans {
             let span = Span { stream: streams[stream], start: one.min(other), end: one.max(other) };
-            // `handed` may have cut a run of contiguous bytes where a part was forgotten: compared is what the parts say of bytes.
+            // `handed` may have cut a run of contiguous bytes where a part was forgotten: compared
+            // is what the parts say of bytes.
             let bytes = |parts: Vec<Part>| -> Vec<_> {
                 parts.into_iter().flat_map(|part| (part.start..part.end).map(move |at| {
                     match provenance::clip(part, at, at + 1).origin {

@@ -9,7 +9,8 @@ use super::*;
 use crate::support::signals::default_in_programs;
 use crate::support::waits::{Ends, until};
 
-/// Not a test: the wrapper as a process of its own, for the tests below. Its command line stands in the environment.
+/// Not a test: the wrapper as a process of its own, for the tests below. Its command line stands
+/// in the environment.
 #[test]
 #[ignore = "run by other tests"]
 fn as_a_process() {
@@ -82,7 +83,8 @@ fn a_killed_wrapper_leaves_no_orphan() {
     let server: u32 = line(&mut stdout).trim().parse().unwrap();
     child.kill().unwrap();
     assert_eq!(child.ended("the wrapper").signal(), Some(9));
-    // Its state is the third word, behind the name in parentheses; whoever adopts it may be slow to reap it.
+    // Its state is the third word, behind the name in parentheses; whoever adopts it may be slow
+    // to reap it.
     let gone = || std::fs::read_to_string(format!("/proc/{server}/stat")).map_or(true, |stat| stat.contains(") Z "));
     until("the end of the server", gone);
 }

@@ -21,7 +21,8 @@ fn lag(folder: &Path) -> (WrapReport, Vec<OwnedContent>) {
     assert_eq!(server.read(LAG + 1).last(), Some(&b'\n'), "one line of 64 MB");
     let mut stdin = joined(writer, "a line to be written");
     drop(caught_up);
-    // Where there was a loss the recorder makes room at some time; what passes then is recorded again, behind it.
+    // Where there was a loss the recorder makes room at some time; what passes then is recorded
+    // again, behind it.
     for _ in 0..LATER {
         stdin.write_all(b"later\n").unwrap();
         server.read(6);
