@@ -13,36 +13,36 @@ use super::reader::{CaptureFileReader, LocatedItem};
 use super::{Item, Source};
 use crate::capture::Time;
 
-/// How often a growing file is looked at.
+/// The interval at which a growing file is read.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Capture files, read one after another in the order of their first packets, as a rotating capture
-/// tool leaves them. Packets and interfaces are numbered over all of them.
+/// Capture files as one capture, read one after another in the order of their first packets, as a
+/// rotating capture tool writes them. Packets and interfaces are numbered over all of them.
 ///
-/// pcap and pcapng are told apart by their first bytes, gzip and zstd are decompressed. The path
-/// `-` is standard input.
+/// The first bytes tell pcap from pcapng. gzip and zstd are decompressed. The path `-`
+/// is standard input.
 pub struct Files {
-    /// Not begun yet.
+    /// Files that are not open yet.
     waiting: VecDeque<PathBuf>,
     current: Option<CaptureFileReader<Input>>,
     follow: bool,
-    /// The end of a growing file was found: wait before looking again.
+    /// The end of a growing file was reached: wait before the next read.
     idle: bool,
     packets: u64,
     interfaces: u32,
-    /// Bytes of the files that are done.
+    /// Bytes of the files that have been read.
     done: u64,
     total: Option<u64>,
 }
 
 impl Files {
-    /// Files as one capture. With `follow`, the end of the last one is taken for a pause
-    /// ([`Item::Idle`]) if it is an uncompressed regular file: it is still being written.
+    /// Opens files as one capture. With `follow`, the end of the last file is a pause
+    /// ([`Item::Idle`]) if it is an uncompressed regular file, because it is still being written.
     ///
     /// # Errors
-    ///
-    /// A file that does not exist; of several, also one that cannot be read or is no capture. Of a
-    /// single one that is said when it is read, so that opening never waits for a pipe.
+    /// A file does not exist. If there are several files, also: one cannot be read or is no
+    /// capture. For a single file this is reported on reading, so that opening never waits for a
+    /// pipe.
     pub fn open(paths: &[PathBuf], follow: bool) -> anyhow::Result<Files> {
         let mut total = Some(0);
         let mut regular = true;
@@ -52,8 +52,8 @@ impl Files {
             total = total.zip(length).map(|(total, length)| total + length);
         }
         let mut waiting = paths.to_vec();
-        // What is not a regular file cannot be read twice, and a file being written is the last
-        // whatever it holds: these stay in the order given.
+        // A file that is not regular cannot be read twice, and a file that is being written is the
+        // last one in any case. These stay in the given order.
         if paths.len() > 1 && regular && !follow {
             let mut dated = waiting
                 .into_iter()
@@ -79,7 +79,7 @@ impl Files {
         self.total.is_none()
     }
 
-    /// Takes leave of a file that has ended, and begins the next; `false` where there is none.
+    /// Closes a file that has ended and opens the next; `false` if there is none.
     fn turn(&mut self) -> anyhow::Result<bool> {
         if let Some(reader) = self.current.take() {
             self.packets = reader.packets();
@@ -144,7 +144,7 @@ fn cannot_open(path: &Path, error: &std::io::Error) -> anyhow::Error {
     anyhow!("cannot open capture {:?}: {error}", path.display().to_string())
 }
 
-/// When the first packet of a file was captured.
+/// The time of the first packet in a file.
 fn first_time(path: &Path) -> anyhow::Result<Option<Time>> {
     let mut reader = open(path, false)?;
     while let Some(found) = reader.advance()? {

@@ -1,7 +1,8 @@
-//! The pcapng file format: sections of blocks, each block framed by its length, before and behind.
+//! The pcapng file format: sections of blocks. Each block has its length at its start and
+//! at its end.
 //!
-//! By draft-ietf-opsawg-pcapng. What is broken inside one block costs that block; where the
-//! framing itself is broken, the next block is searched for: a block type that exists, and two
+//! Follows draft-ietf-opsawg-pcapng. Damage inside a block costs only that block. If the
+//! framing itself is damaged, the next block is searched for: a known block type and two
 //! lengths that agree.
 //!
 //! ```text
@@ -35,7 +36,7 @@ mod kind {
     pub const CUSTOM: u32 = 0xbad;
     pub const CUSTOM_NOT_COPIED: u32 = 0x4000_0bad;
 
-    /// What the draft calls it; `None` for a type that is not assigned.
+    /// The draft's name for a block type; `None` for a type that is not assigned.
     pub fn name(kind: u32) -> Option<&'static str> {
         Some(match kind {
             SECTION => "section header block",
@@ -53,16 +54,16 @@ mod kind {
     }
 }
 
-/// Type and two lengths.
+/// Bytes of a type and two lengths.
 const FRAME: usize = 12;
-/// Bytes of the longest block that a search believes in. Packets end at 256 KiB but for a few; a
-/// search that waited for the end of every larger claim would read megabytes ahead for noise.
+/// Bytes of the longest block that a search accepts. Nearly all packets end at 256 KiB. A search
+/// that waited for the end of larger claims would read megabytes ahead in noise.
 const SEARCH_REACH: usize = 1 << 20;
-/// Interfaces of one section. Captures of whole data centres have hundreds; each one costs a few
-/// bytes as long as the section lasts.
+/// The largest number of interfaces in one section. Captures of whole data centres have hundreds.
+/// Each costs a few bytes for the duration of the section.
 const MAX_INTERFACES: usize = 65_536;
 
-/// What can be wrong with a block.
+/// Errors in the framing of a block.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum FramingError {
     #[error("block type {0:#010x} has length {1}, below the {FRAME} bytes of an empty block")]
@@ -89,13 +90,13 @@ impl nom::error::ParseError<&[u8]> for FramingError {
     }
 }
 
-/// Tells whether a file that begins with these bytes is a pcapng file: the section header's type is
-/// the same in both byte orders.
+/// Whether a file that begins with these bytes is a pcapng file. The section header's type is the
+/// same in both byte orders.
 pub fn recognises(bytes: &[u8]) -> bool {
     bytes.starts_with(&kind::SECTION.to_be_bytes())
 }
 
-/// The byte order of the section that begins here; `None` where none does.
+/// The byte order of a section that begins here; `None` if none does.
 fn section_order(input: &[u8]) -> IResult<&[u8], Option<Endianness>, FramingError> {
     if !recognises(input) {
         return Ok((input, None));
@@ -108,13 +109,13 @@ fn section_order(input: &[u8]) -> IResult<&[u8], Option<Endianness>, FramingErro
     }
 }
 
-/// A block without its frame.
+/// A block without its framing.
 struct Block<'a> {
     kind: u32,
     body: &'a [u8],
 }
 
-/// A whole block, of at most `limit` bytes.
+/// Parses a whole block of at most `limit` bytes.
 fn block<'a>(order: Endianness, limit: usize) -> impl Fn(&'a [u8]) -> IResult<&'a [u8], Block<'a>, FramingError> {
     move |input| {
         let (rest, (kind, length)) = (u32(order), u32(order)).parse(input)?;
@@ -140,17 +141,18 @@ fn block<'a>(order: Endianness, limit: usize) -> impl Fn(&'a [u8]) -> IResult<&'
     }
 }
 
-/// Decodes one pcapng file, step by step.
+/// Decodes one pcapng file, element by element.
 #[derive(Debug)]
 pub struct Decoder {
     order: Endianness,
-    /// Those of this section, by id; `None` for one whose description is broken beyond use.
+    /// The interfaces of this section, by id; `None` for one whose description is
+    /// damaged beyond use.
     interfaces: Vec<Option<Interface>>,
-    /// Interfaces of the sections before.
+    /// Interfaces of the sections before this one.
     earlier_interfaces: u32,
-    /// When the last packet was captured, for the blocks that do not say.
+    /// The time of the last packet, used for blocks without a time.
     time: Time,
-    /// The framing is broken: the next block is being searched for.
+    /// The framing is damaged: the next block is being searched for.
     searching: bool,
 }
 
@@ -162,8 +164,8 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// Looks at the bytes behind the last unit. With `last`, nothing follows them: what would need
-    /// more is not there.
+    /// Parses the bytes that follow the last element. With `last`, no more bytes will come, so an
+    /// incomplete element is damage.
     pub fn next_element(&mut self, bytes: &[u8], last: bool) -> NextElement {
         if self.searching {
             return self.search(bytes, last);
@@ -194,7 +196,7 @@ impl Decoder {
         self.earlier_interfaces.saturating_add(self.interfaces.len() as u32)
     }
 
-    /// What the file breaks off in, given the bytes behind its last whole unit.
+    /// The damage in a file that ends with these bytes after its last whole element.
     pub fn cut(&self, bytes: &[u8]) -> String {
         let have = bytes.len();
         let head: IResult<_, _, FramingError> = (u32(self.order), u32(self.order)).parse(bytes);
@@ -214,20 +216,20 @@ impl Decoder {
         self.order = order;
     }
 
-    /// Goes to the next block: its type is known, and its lengths agree.
+    /// Moves to the next block that has a known type and two lengths that agree.
     fn search(&mut self, bytes: &[u8], last: bool) -> NextElement {
         for at in 0..bytes.len() {
             let here = &bytes[at..];
             let order = match section_order(here) {
                 Ok((_, order)) => order.unwrap_or(self.order),
-                // Its byte order stands behind its length.
+                // Its byte order follows its length.
                 Err(nom::Err::Incomplete(needed)) if !last => {
                     return match at {
                         0 => NextElement::Need(bytes.len().saturating_add(missing(needed))),
                         _ => NextElement::Found(at, FileElement::Other),
                     };
                 }
-                // Cut inside a section's head: that is for the block parser to say.
+                // Cut inside a section header: the block parser reports that.
                 Err(nom::Err::Incomplete(_)) => self.order,
                 Err(_) => continue,
             };
@@ -254,7 +256,7 @@ impl Decoder {
         }
     }
 
-    /// What a whole block says.
+    /// The element that a whole block contains.
     fn content(&mut self, bytes: &[u8], block: &Block<'_>) -> Result<FileElement, block::BodyError> {
         let order = self.order;
         match block.kind {
@@ -275,8 +277,7 @@ impl Decoder {
                 Some(lines) => FileElement::Secrets(range(bytes, lines)),
                 None => FileElement::Other,
             }),
-            // "Readers MUST skip unknown blocks." Names and statistics tell nothing that
-            // packets do not.
+            // "Readers MUST skip unknown blocks." Names and statistics add nothing to the packets.
             _ => Ok(FileElement::Other),
         }
     }
@@ -298,7 +299,7 @@ impl Decoder {
     }
 }
 
-/// Where `part` stands in `whole`, of which it is a slice.
+/// The range of `part` within `whole`, of which it is a slice.
 fn range(whole: &[u8], part: &[u8]) -> std::ops::Range<usize> {
     let start = whole.offset(part);
     start..start + part.len()

@@ -1,12 +1,11 @@
-//! Capture files for the tests of this folder, made byte by byte, so that they can be wrong
-//! in any place.
+//! Capture files for the tests of this folder, made byte by byte so that any byte can be wrong.
 
 use nom::number::Endianness;
 
 use super::reader::{CaptureFileReader, fuzz_capture_file};
 use super::{Item, Source};
 
-/// An item with its bytes.
+/// An item that owns its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OwnedItem {
     Packet { number: u64, time: i64, link: u16, interface: u32, original: u32, data: Vec<u8> },
@@ -42,7 +41,7 @@ impl OwnedItem {
     }
 }
 
-/// Everything up to the end, or up to an error.
+/// Reads all items up to the end or up to an error.
 pub fn drain(source: &mut dyn Source) -> anyhow::Result<Vec<OwnedItem>> {
     let mut seen = Vec::new();
     while let Some(item) = source.next()? {
@@ -51,14 +50,13 @@ pub fn drain(source: &mut dyn Source) -> anyhow::Result<Vec<OwnedItem>> {
     Ok(seen)
 }
 
-/// What a file of these bytes holds, read whole; that reading it in pieces gives the same is
-/// checked on the way.
+/// The items of a file with these bytes. Also checks that reading it in pieces gives the same.
 pub fn seen(bytes: &[u8]) -> Vec<OwnedItem> {
     fuzz_capture_file(bytes);
     drain(&mut CaptureFileReader::new("sample", bytes)).expect("a capture file")
 }
 
-/// A short account of items, one line each, to compare with.
+/// A description of items, one line each, for comparison.
 pub fn account(seen: &[OwnedItem]) -> String {
     let line = |item: &OwnedItem| match item {
         OwnedItem::Packet { number, time, link, interface, original, data } => {
@@ -72,7 +70,7 @@ pub fn account(seen: &[OwnedItem]) -> String {
     seen.iter().map(line).collect()
 }
 
-/// A file being written in one byte order.
+/// A file that is being written in one byte order.
 #[derive(Clone)]
 pub struct Bytes {
     pub order: Endianness,

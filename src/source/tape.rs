@@ -1,15 +1,15 @@
-//! What this program itself sends and receives over sockets, as the packets that a capture of
-//! it would show.
+//! The tape: what this program itself sends and receives over sockets, as the packets that a
+//! capture of it would show.
 //!
-//! A replay and a proxy speak HTTP, often inside TLS, whose keys a capture would not have. So the
-//! bytes are noted where they leave for TLS and where they come from it, each piece at its time,
-//! between the real addresses; out of them a [`TapeSource`] makes a TCP connection: handshake,
-//! segments, end. Everything above the segments is what was sent. Everything below (sequence
-//! numbers, segment sizes, acknowledgements, the absence of TLS) is made up, and no view of it
-//! tells anything of the network.
+//! A replay and a proxy speak HTTP, often inside TLS, and a capture would lack the TLS keys. So the
+//! bytes are noted above TLS: before they are encrypted and after they are decrypted. Each piece is
+//! noted with its time and the real addresses. From these pieces a [`TapeSource`] makes a TCP
+//! connection: handshake, segments, end. Everything above the segments is what was sent. Everything
+//! below (sequence numbers, segment sizes, acknowledgments, the absence of TLS) is invented, and no
+//! view presents it as a fact about the network.
 //!
-//! Whoever notes something on a [`Tape`] waits where the recorder is behind: a replay takes longer.
-//! Traffic of others must not wait: it is noted on a [`LossyTapeConnection`].
+//! A writer to a [`Tape`] waits when the recorder is behind, so a replay takes longer. Traffic of
+//! others must not wait: it is noted on a [`LossyTapeConnection`].
 
 mod track;
 
@@ -28,18 +28,18 @@ use super::patience::Patience;
 use super::{Item, Source, now};
 use crate::capture::{LinkType, Packet, PacketNumber, Time};
 
-/// Pieces that wait for the recorder. Whoever notes more waits: nothing of a replay is lost,
-/// it takes longer.
+/// The largest number of pieces that wait for the recorder. A writer of more waits, so nothing of a
+/// replay is lost.
 const WAITING: usize = 1_024;
 
-/// How long pieces gather before the recorder takes them.
+/// The time for which pieces gather before the recorder takes them.
 const GATHER: Duration = Duration::from_millis(2);
 
-/// Bytes of one segment: what fits an IP packet (RFC 791 section 3.1: total length of 16 bits)
-/// with its headers.
+/// Bytes of one segment: the data that fits an IP packet with its headers (RFC 791 section 3.1: a
+/// total length of 16 bits).
 const SEGMENT: usize = 60_000;
 
-/// Bytes of the headers: TCP's without options, and IPv6's, which is the longer of the two.
+/// Bytes of the headers: TCP's without options, and IPv6's, which is longer than IPv4's.
 const TCP: usize = 20;
 const IPV6: usize = 40;
 
@@ -48,10 +48,12 @@ const PSH: u8 = 0x08;
 const ACK: u8 = 0x10;
 const FIN: u8 = 0x01;
 
-/// Names a connection on the tape.
+/// Takes the bytes of connections. Clones write to the same tape, which ends when the last of
+/// them is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TapeConnection(u32);
 
+/// One event of a connection, with its time.
 #[derive(Debug)]
 struct TapeEntry {
     connection: TapeConnection,
@@ -59,6 +61,7 @@ struct TapeEntry {
     event: TapeEvent,
 }
 
+/// Something that happened on a connection.
 #[derive(Debug)]
 enum TapeEvent {
     Open {
@@ -67,7 +70,7 @@ enum TapeEvent {
     },
     Sent(Vec<u8>),
     Received(Vec<u8>),
-    /// So many bytes that the client sent and received passed unrecorded.
+    /// Numbers of bytes that the client sent and received without being recorded.
     Lost([u64; 2]),
     Close,
 }
@@ -77,7 +80,7 @@ enum TapeEvent {
 pub struct Tape {
     notes: Sender<TapeEntry>,
     connections: Arc<AtomicU32>,
-    /// What is noted of an attempt, until it is known to be one that counts.
+    /// The entries of an attempt, until it is kept.
     attempt: Arc<Mutex<Option<Vec<TapeEntry>>>>,
 }
 
@@ -92,27 +95,29 @@ pub fn tape() -> (Tape, TapeSource) {
         current: Vec::new(),
         count: 0,
         rest: Rest::Gathers,
+        /// The time to wait for a piece before the recorder writes what it has.
         patience: Patience::default(),
     };
     (tape, tape_source)
 }
 
 impl Tape {
-    /// The same tape, for an attempt that may come to nothing: what is noted on it and on
-    /// its clones is held back until it is to be [kept](Tape::keep). Dropped before, it
-    /// leaves no trace.
+    /// The same tape, for a connection attempt that may fail. Entries of this clone and its
+    /// clones are held until the attempt is [kept](Tape::keep). If it is dropped before that,
+    /// its entries are discarded.
     pub fn attempt(&self) -> Tape {
         Tape { attempt: Arc::new(Mutex::new(Some(Vec::new()))), ..self.clone() }
     }
 
-    /// The attempt counts: what was noted so far is on the tape, and so is what follows.
+    /// The attempt succeeded: the held entries are on the tape now, and so is
+    /// everything that follows.
     pub fn keep(&self) {
         let mut attempt = self.lock();
-        // Sent while the lock is held, so that nothing overtakes it.
+        // Sent while the lock is held, so that no later entry overtakes them.
         attempt.take().into_iter().flatten().for_each(|note| self.send(note));
     }
 
-    /// A connection was made, from `client` to `server`.
+    /// Notes a new connection, from `client` to `server`.
     pub fn open(&self, client: SocketAddr, server: SocketAddr) -> TapeConnection {
         let connection = self.begin();
         self.note(connection, TapeEvent::Open { client, server });
@@ -123,21 +128,21 @@ impl Tape {
         TapeConnection(self.connections.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The client sent this.
+    /// Notes bytes that the client sent.
     pub fn sent(&self, connection: TapeConnection, bytes: &[u8]) {
         if !bytes.is_empty() {
             self.note(connection, TapeEvent::Sent(bytes.to_vec()));
         }
     }
 
-    /// The client received this.
+    /// Notes bytes that the client received.
     pub fn received(&self, connection: TapeConnection, bytes: &[u8]) {
         if !bytes.is_empty() {
             self.note(connection, TapeEvent::Received(bytes.to_vec()));
         }
     }
 
-    /// The connection is over.
+    /// Notes the end of a connection.
     pub fn close(&self, connection: TapeConnection) {
         self.note(connection, TapeEvent::Close);
     }
@@ -155,11 +160,12 @@ impl Tape {
     }
 
     fn send(&self, note: TapeEntry) {
-        // Without a recorder nothing is recorded, and that is said by whoever runs it.
+        // If there is no recorder nothing is recorded. The caller that runs the
+        // recorder reports that.
         let _ = self.notes.send(note);
     }
 
-    /// No code that can panic runs under the lock.
+    /// Ignores poisoning, because no code under the lock can panic.
     fn lock(&self) -> MutexGuard<'_, Option<Vec<TapeEntry>>> {
         self.attempt.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -178,16 +184,17 @@ pub struct TapeSource {
     patience: Patience,
 }
 
-/// What a spool does when nothing waits.
+/// The behaviour of the source when nothing waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rest {
-    /// Lets pieces gather before it says so, which has everything written out.
+    /// Lets pieces gather before it reports [`Item::Idle`], which makes the
+    /// recorder write everything.
     Gathers,
-    /// Says so at once, before it waits; whether it has.
+    /// Reports [`Item::Idle`] at once, before it waits. The flag tells whether it has done so.
     Says(bool),
 }
 
-/// A connection: its ends, client first, and the sequence number that each sends next.
+/// A connection: its endpoints, client first, and the next sequence number of each.
 #[derive(Clone, Copy, Debug)]
 struct Flow {
     ends: [SocketAddr; 2],
@@ -195,8 +202,8 @@ struct Flow {
 }
 
 impl TapeSource {
-    /// The same for a reader that hands on what it has whenever nothing more is there: it is told
-    /// so at once.
+    /// Makes the source report [`Item::Idle`] at once when nothing waits, for a reader that then
+    /// passes on everything it has.
     pub fn prompt(self) -> TapeSource {
         TapeSource { rest: Rest::Says(true), ..self }
     }
@@ -204,7 +211,7 @@ impl TapeSource {
     fn take(&mut self, note: TapeEntry) {
         let TapeEntry { connection, time, event } = note;
         if let TapeEvent::Open { client, server } = event {
-            // A mapped address (`::ffff:127.0.0.1`) is written as what it stands for.
+            // A mapped address (`::ffff:127.0.0.1`) is written as the IPv4 address.
             let ends = [client, server].map(|end| SocketAddr::new(end.ip().to_canonical(), end.port()));
             self.flows.insert(connection, Flow { ends, next: [0, 0] });
         }
@@ -221,7 +228,7 @@ impl TapeSource {
             }
             TapeEvent::Sent(bytes) => bytes.chunks(SEGMENT).for_each(|chunk| send(0, PSH | ACK, chunk)),
             TapeEvent::Received(bytes) => bytes.chunks(SEGMENT).for_each(|chunk| send(1, PSH | ACK, chunk)),
-            // The numbers go on behind them, as in a capture that lost packets.
+            // The sequence numbers skip the lost bytes, as in a capture that lost packets.
             TapeEvent::Lost(bytes) => {
                 for (next, lost) in flow.next.iter_mut().zip(bytes) {
                     *next = next.wrapping_add(lost as u32);
@@ -239,8 +246,8 @@ impl TapeSource {
 }
 
 impl Flow {
-    /// The next segment of one side, as an IP packet. What the other side sent so
-    /// far is acknowledged.
+    /// The next segment of one sender, as an IP packet. It acknowledges all that the other side has
+    /// sent so far.
     fn segment(&mut self, sender: usize, flags: u8, bytes: &[u8]) -> (LinkType, Vec<u8>) {
         let (from, to) = (self.ends[sender], self.ends[1 - sender]);
         let length = TCP + bytes.len();
@@ -252,22 +259,21 @@ impl Flow {
         packet.extend_from_slice(&self.next[sender].to_be_bytes());
         let acknowledged = if flags & ACK != 0 { self.next[1 - sender] } else { 0 };
         packet.extend_from_slice(&acknowledged.to_be_bytes());
-        // Five words of header; the widest window, no urgent data; the checksum stands
-        // in the middle.
+        // Five words of header; the widest window; no urgent data. The checksum is filled in below.
         packet.extend_from_slice(&[5 << 4, flags, 0xff, 0xff, 0, 0, 0, 0]);
         packet.extend_from_slice(bytes);
         let tcp = &mut packet[start..];
         let sum = checksum(pseudo_header(from.ip(), to.ip(), length), tcp);
         tcp[16..18].copy_from_slice(&sum.to_be_bytes());
-        // RFC 9293 section 3.4: SYN and FIN take a number each.
+        // RFC 9293 section 3.4: SYN and FIN take one sequence number each.
         let taken = bytes.len() as u32 + u32::from(flags & (SYN | FIN) != 0);
         self.next[sender] = self.next[sender].wrapping_add(taken);
         (link, packet)
     }
 }
 
-/// The header of an IP packet with so many bytes behind it: RFC 791 section 3.1, RFC
-/// 8200 section 3.
+/// Appends the header of an IP packet with `length` bytes of payload (RFC 791 section 3.1, RFC
+/// 8200 section 3).
 fn put_ip(from: IpAddr, to: IpAddr, length: usize, out: &mut Vec<u8>) -> LinkType {
     match (from, to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
@@ -275,7 +281,7 @@ fn put_ip(from: IpAddr, to: IpAddr, length: usize, out: &mut Vec<u8>) -> LinkTyp
             let length = u16::try_from(20 + length).unwrap_or(u16::MAX);
             out.extend_from_slice(&[0x45, 0]);
             out.extend_from_slice(&length.to_be_bytes());
-            // Not to be fragmented; sixty-four hops; TCP.
+            // Do not fragment; a time to live of 64; TCP.
             out.extend_from_slice(&[0, 0, 0x40, 0, 64, 6, 0, 0]);
             out.extend_from_slice(&from.octets());
             out.extend_from_slice(&to.octets());
@@ -298,7 +304,7 @@ fn put_ip(from: IpAddr, to: IpAddr, length: usize, out: &mut Vec<u8>) -> LinkTyp
     }
 }
 
-/// The sum of the pseudo header that TCP's checksum begins with (RFC 9293 section 3.1).
+/// The sum of the pseudo header with which TCP's checksum begins (RFC 9293 section 3.1).
 fn pseudo_header(from: IpAddr, to: IpAddr, length: usize) -> u32 {
     let words = |address: IpAddr| match address {
         IpAddr::V4(address) => sum(&address.octets()),
@@ -307,8 +313,8 @@ fn pseudo_header(from: IpAddr, to: IpAddr, length: usize) -> u32 {
     words(from) + words(to) + 6 + length as u32
 }
 
-/// The sum of the words of 16 bits. Those of 32 bits are summed, which is faster: 2^16 is 1 in
-/// ones' complement (RFC 1071 section 2).
+/// The sum of the words of 16 bits. Summing words of 32 bits is faster and equivalent, because 2^16
+/// is 1 in ones' complement (RFC 1071 section 2).
 fn sum(bytes: &[u8]) -> u32 {
     let (words, rest) = bytes.as_chunks::<4>();
     let mut last = [0; 4];
@@ -335,7 +341,8 @@ impl Source for TapeSource {
                     self.rest = Rest::Says(true);
                     return Ok(Some(Item::Idle));
                 }
-                // Whoever notes something need not wake anybody for each piece.
+                // Lets pieces gather, so that their writer need not wake this thread for
+                // each of them.
                 thread::sleep(GATHER);
             }
             match self.waiting.recv_timeout(self.patience.wait()) {
@@ -368,7 +375,7 @@ impl Source for TapeSource {
 mod tests {
     use super::*;
 
-    /// What one side said, put together again from the packets, whose checksums must hold.
+    /// The bytes that each side sent, reassembled from the packets, whose checksums must be right.
     fn said(server: SocketAddr, pieces: &[(bool, &[u8])]) -> [Vec<u8>; 2] {
         let (tape, mut tape_source) = tape();
         let client = SocketAddr::new(server.ip(), 50_000);

@@ -1,4 +1,4 @@
-//! Laws of reading capture files, whatever is in them.
+//! Properties of reading capture files that hold for any content.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use super::file::Files;
 use super::reader::{CaptureFileReader, fuzz_capture_file};
 use super::samples::{Bytes, OwnedItem, drain, seen};
 
-/// A file of one of the formats, with a few packets, and how many packets it holds.
+/// A sound file in one of the formats, with a few packets.
 fn files() -> impl Strategy<Value = Vec<u8>> {
     let packets = vec((any::<u32>(), vec(any::<u8>(), 0..60)), 0..8);
     (0..5u8, any::<bool>(), packets).prop_map(|(format, big, packets)| {
@@ -106,7 +106,7 @@ proptest! {
     }
 }
 
-/// A block whose claim is larger than what arrives is not believed: memory follows the bytes.
+/// A length beyond the bytes that arrive allocates nothing: the buffer grows with the bytes.
 #[test]
 fn a_claim_allocates_nothing() {
     let claims = Bytes::new(Endianness::Little).section().u32(6).u32(60 << 20).raw(b"few bytes");
@@ -118,8 +118,8 @@ fn a_claim_allocates_nothing() {
     }
 }
 
-/// Noise in which every word begins a block that would end a megabyte on: reading ahead for each
-/// must not mean moving a megabyte for each.
+/// Noise in which every word begins a block that would end a megabyte later. The search must not
+/// move a megabyte for each of them.
 #[test]
 fn a_search_through_noise_reads_in_large_steps() {
     struct Counted<'a>(&'a [u8], usize);
@@ -158,12 +158,13 @@ fn a_packet_larger_than_the_buffer_is_read() {
     );
 }
 
-/// Real and odd captures.
+/// A folder of captures: real ones, or public ones.
 fn captures(folder: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(folder)
 }
 
-/// The frames that tshark counts, for every capture of the corpus for which that is written down.
+/// Compares the number of packets with the frames that tshark counts, for each capture for which
+/// that is written down.
 #[test]
 fn the_public_captures_have_the_packets_that_tshark_counts() {
     let folder = captures("captures-public");
@@ -179,7 +180,7 @@ fn the_public_captures_have_the_packets_that_tshark_counts() {
     assert!(compared > 50, "{compared} captures compared");
 }
 
-/// What must come of the captures that were broken on purpose: packets, and the damage.
+/// Captures that were damaged on purpose give their packets and the expected damage.
 #[test]
 fn the_broken_captures_give_their_packets_and_say_what_is_wrong() {
     let folder = captures("captures-public");
@@ -239,7 +240,7 @@ fn the_broken_captures_give_their_packets_and_say_what_is_wrong() {
     assert!(empty.to_string().ends_with("zero-bytes.pcap\": the file is empty"), "{empty}");
 }
 
-/// The captures of real MCP traffic are sound but for the one that was cut.
+/// The captures of real MCP traffic have no damage, except for the one that was cut.
 #[test]
 fn the_real_captures_are_read_without_damage() {
     for entry in fs::read_dir(captures("captures")).unwrap() {

@@ -7,7 +7,7 @@ use nom::{IResult, Parser};
 
 use crate::capture::{LinkType, Time};
 
-/// What can be wrong with a block's body, in words that follow the block's name.
+/// Errors in a block's body. Each message follows the block's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum BodyError {
     #[error("it is too short")]
@@ -26,11 +26,11 @@ pub(super) enum BodyError {
     Version(u16, u16),
 }
 
-/// Errors of nom that never leave this file: every one of them means "too short here".
+/// Errors of nom stay inside this file: each means that the bytes are too short here.
 type Parsed<'a, T> = IResult<&'a [u8], T, ()>;
 
-/// The section header behind its byte-order magic. Its length of the section is not needed,
-/// its options neither.
+/// Parses the section header after its byte-order magic. The section's length and options
+/// are not used.
 pub(super) fn section(order: Endianness, body: &[u8]) -> Result<(), BodyError> {
     let head: Parsed<'_, _> = (u32(order), u16(order), u16(order), take(8usize)).parse(body);
     match head {
@@ -41,17 +41,17 @@ pub(super) fn section(order: Endianness, body: &[u8]) -> Result<(), BodyError> {
     }
 }
 
-/// What an interface description says.
+/// An interface description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Interface {
     pub(super) link: LinkType,
-    /// Zero for none.
+    /// The snap length in bytes; zero for none.
     pub(super) snap_length: u32,
     pub(super) clock: Clock,
 }
 
-/// The interface, as far as it can be told, and what is wrong with its description. The description
-/// counts even when it is broken: the ids of those behind it depend on it.
+/// Parses an interface description as far as possible, and returns the error in it. Even a damaged
+/// description takes an id, because the ids of the following ones depend on it.
 pub(super) fn interface(order: Endianness, body: &[u8]) -> (Option<Interface>, Option<BodyError>) {
     let head: Parsed<'_, _> = (u16(order), u16(order), u32(order)).parse(body);
     let Ok((mut rest, (link, _reserved, snap_length))) = head else { return (None, Some(BodyError::Short)) };
@@ -86,7 +86,8 @@ mod option_code {
     pub const TIME_OFFSET: u16 = 14;
 }
 
-/// Code and value; the padding to 32 bits is skipped, and not missed at the end.
+/// Parses an option: its code and value. The padding to 32 bits is skipped and may be missing
+/// at the end.
 fn option<'a>(order: Endianness) -> impl Fn(&'a [u8]) -> Parsed<'a, (u16, &'a [u8])> {
     move |input| {
         let (rest, (code, length)) = (u16(order), u16(order)).parse(input)?;
@@ -97,7 +98,7 @@ fn option<'a>(order: Endianness) -> impl Fn(&'a [u8]) -> Parsed<'a, (u16, &'a [u
     }
 }
 
-/// How an interface counts time.
+/// The clock of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Clock {
     resolution: Resolution,
@@ -106,11 +107,11 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// The moment at which it stood at `ticks`.
+    /// The time that corresponds to `ticks`.
     ///
-    /// Times are unsigned. Writers whose clock stands before 1970 write them as if they were not:
-    /// what would lie beyond all that [`Time`] can express is read as negative. What even then lies
-    /// beyond becomes the nearest moment.
+    /// Ticks are unsigned. Writers whose clock is before 1970 write negative ticks as if they were
+    /// unsigned. So a time beyond the range of [`Time`] is read as negative, and one that is still
+    /// out of range becomes the nearest possible time.
     pub(super) fn time(&self, ticks: u64) -> Time {
         let unsigned = self.nanoseconds(ticks.into());
         let either = i64::try_from(unsigned).or_else(|_| i64::try_from(self.nanoseconds((ticks as i64).into())));
@@ -127,27 +128,27 @@ impl Clock {
     }
 }
 
-/// How long a tick is.
+/// The length of a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Resolution {
-    /// So many nanoseconds.
+    /// This many nanoseconds per tick.
     Multiple(u64),
-    /// So many to a nanosecond.
+    /// This many ticks per nanosecond.
     Fraction(u64),
-    /// Two to the minus so much, in seconds; at most 127.
+    /// Two to the power of minus this number, in seconds; at most 127.
     Binary(u8),
 }
 
 impl Resolution {
-    /// if_tsresol: "If the most significant bit is equal to zero, the remaining bits indicate the
-    /// resolution of the timestamp as a negative power of 10; if it is equal to one, as a negative
+    /// if_tsresol: "If the most significant bit is equal to zero, the remaining bits indicate
+    /// the resolution of the timestamp as a negative power of 10". If it is one: "as a negative
     /// power of 2".
     fn new(value: u8) -> Resolution {
         let exponent = u32::from(value & 0x7f);
         match value {
             128.. => Resolution::Binary(value & 0x7f),
             0..=9 => Resolution::Multiple(10u64.pow(9 - exponent)),
-            // Beyond 10^28 parts of a second, 64 bits do not count up to one nanosecond.
+            // With more than 10^28 ticks per second, 64 bits do not count up to one nanosecond.
             _ => 10u64.checked_pow(exponent - 9).map_or(Resolution::Multiple(0), Resolution::Fraction),
         }
     }
@@ -160,11 +161,11 @@ impl Default for Resolution {
     }
 }
 
-/// A packet as its block tells it.
+/// The contents of a packet block.
 #[derive(Debug)]
 pub(super) struct PacketBody<'a> {
     pub(super) interface: u32,
-    /// `None` where the block has no time.
+    /// `None` if the block has no time.
     pub(super) ticks: Option<u64>,
     pub(super) original_length: u32,
     pub(super) data: &'a [u8],
@@ -193,10 +194,9 @@ fn timed_packet(order: Endianness, interface: u32, rest: &[u8]) -> Result<Packet
     Ok(PacketBody { interface, ticks, original_length, data: data(rest, captured)? })
 }
 
-/// "The Simple Packet Block does not contain the Interface ID [...] it MUST be assumed that all the
-/// Simple Packet Blocks have been captured on the interface previously specified in the first
-/// Interface Description Block", and its captured length is the smaller of the original length and
-/// that interface's snap length.
+/// A simple packet block has no interface id: readers "MUST" assume the first interface of
+/// the section. Its captured length is the smaller of the original length and that
+/// interface's snap length.
 pub(super) fn simple_packet(order: Endianness, body: &[u8], snap_length: u32) -> Result<PacketBody<'_>, BodyError> {
     let (rest, original_length) = u32::<_, ()>(order)(body).map_err(|_| BodyError::Short)?;
     let captured = match snap_length {
@@ -214,7 +214,7 @@ fn data(body: &[u8], captured: u32) -> Result<&[u8], BodyError> {
 /// "TLSK": the secrets are a TLS key log.
 const TLS_KEY_LOG: u32 = 0x544c_534b;
 
-/// The key log lines of a decryption secrets block, without its padding; `None` for secrets
+/// The key log lines of a decryption secrets block, without padding; `None` for secrets
 /// of other protocols.
 pub(super) fn key_log(order: Endianness, body: &[u8]) -> Result<Option<&[u8]>, BodyError> {
     let (rest, (kind, length)) = (u32::<_, ()>(order), u32(order)).parse(body).map_err(|_| BodyError::Short)?;

@@ -1,28 +1,28 @@
-//! Letting chunks gather while their reader is busy with earlier ones.
+//! Gathering: a short pause while readers are still busy with earlier chunks.
 //!
-//! Peers that send without waiting for answers write small pieces, each of which wakes us. To bring
-//! each to a reader that has not read those before it makes nothing sooner; it takes time from the
-//! peers where they want all processors. So we leave them alone for a moment, and find more to
-//! bring at once.
+//! Peers that send without waiting for responses write small pieces, and each piece wakes mcptap.
+//! Passing a piece to a reader that has not read the pieces before it makes nothing faster. It only
+//! takes processor time from the peers when they want all processors. So mcptap pauses for a moment
+//! and then passes more bytes at once.
 
 use std::thread;
 use std::time::Duration;
 
 use super::lane::Lane;
 
-/// How long, to which the kernel may add as much again (prctl(2), timer slack): about what it takes
-/// to read the messages that keep a reader busy.
+/// The length of the pause, to which the kernel may add as much again (prctl(2), timer slack). It
+/// is about the time in which a busy reader reads its unread messages.
 const MOMENT: Duration = Duration::from_micros(50);
 
-/// When to leave peers alone.
+/// Decides whether to pause before reading.
 #[derive(Debug, Default)]
 pub(super) struct Gather {
-    /// The lanes that had something the last time.
+    /// The lanes that had something to read the last time.
     before: [bool; 3],
 }
 
 impl Gather {
-    /// Lets a moment pass where all lanes that have something have time.
+    /// Pauses if every lane that is ready may gather more bytes.
     pub(super) fn pause(&mut self, lanes: &[Lane; 3], ready: [bool; 3]) {
         if self.may_pause(lanes, ready) {
             thread::sleep(MOMENT);
@@ -30,8 +30,8 @@ impl Gather {
     }
 
     fn may_pause(&mut self, lanes: &[Lane; 3], ready: [bool; 3]) -> bool {
-        // Where each message waits for an answer the lanes take turns: then there is
-        // nothing to ask.
+        // If each message waits for a response, the lanes take turns. Then the readers need
+        // not be examined.
         let again = self.before.iter().zip(ready).any(|(before, ready)| *before && ready);
         self.before = ready;
         again && lanes.iter().zip(ready).all(|(lane, ready)| !ready || lane.may_gather())
@@ -50,8 +50,8 @@ mod tests {
     const STDERR: [bool; 3] = [false, false, true];
     const BOTH: [bool; 3] = [true, true, false];
 
-    /// A lane between pipes, and their other ends: the writer's and the reader's. The reader is
-    /// busy if it has so much to read.
+    /// A lane between two pipes, and their other ends: the writer's and the reader's. The reader
+    /// has `unread` bytes to read.
     fn lane(unread: usize) -> (Lane, PipeWriter, PipeReader) {
         let ((from, writer), (reader, mut to)) = (pipe().unwrap(), pipe().unwrap());
         to.write_all(&vec![b'x'; unread]).unwrap();

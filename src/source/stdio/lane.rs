@@ -1,4 +1,4 @@
-//! One direction of one pipe: from its writer to its reader, without ever blocking.
+//! A lane: one direction of one pipe, from its writer to its reader, without ever blocking.
 
 use std::mem;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -10,33 +10,36 @@ use rustix::io::Errno;
 use super::tap::Tap;
 use crate::capture::pipe::Pipe;
 
-/// What a pipe holds by default on Linux. One that was full is enlarged: with every read of it two
-/// processes change places on a processor. A quarter of what everybody may ask for, so that twenty
-/// wrappers stay far below what one user's pipes may hold in all.
+/// The default capacity of a pipe on Linux. A pipe that was full is enlarged, because each read of
+/// a full pipe makes two processes take turns on a processor.
 const FULL: usize = 64 << 10;
+/// The capacity of an enlarged pipe: a quarter of what every user may request, so that twenty
+/// wrappers stay far below the limit for all pipes of one user.
 const LARGE: usize = 256 << 10;
 
 /// Unread bytes that keep a reader busy for a while.
 const BACKLOG: u64 = 16 << 10;
 
-/// Bytes that a pipe takes without blocking once `poll` calls it writable (POSIX, `PIPE_BUF`:
+/// Bytes that a pipe takes without blocking once `poll` reports it writable (POSIX, `PIPE_BUF`:
 /// at least 512).
 const PIPE_BUF: usize = if cfg!(target_os = "linux") { 4096 } else { 512 };
 
-/// Copies what comes from one descriptor to another.
+/// Copies bytes from one descriptor to another.
 #[derive(Debug)]
 pub(super) struct Lane {
     pipe: Pipe,
+    /// `None` once the lane is closed.
     descriptors: Option<Descriptors>,
-    /// What was read and not yet taken by the reader, from this place on.
+    /// Bytes that were read but not yet written, from offset `taken` on.
     pending: Vec<u8>,
     taken: usize,
-    /// Bytes still to be read, once the server has ended.
+    /// Bytes still to be read after the server has ended; `None` before.
     left: Option<u64>,
-    /// Its pipes were full and hold more since.
+    /// Whether its pipes were full and have been enlarged.
     enlarged: bool,
 }
 
+/// The two open ends of a lane, and the way to write to the reader's.
 #[derive(Debug)]
 struct Descriptors {
     from: OwnedFd,
@@ -44,10 +47,10 @@ struct Descriptors {
     method: WriteMethod,
 }
 
-/// How to write to a descriptor without blocking on it.
+/// The way to write to a descriptor without blocking on it.
 ///
-/// `O_NONBLOCK` is a property of the open file description, which others share (the host's own
-/// copy, a terminal): it is not ours to set. So each write asks for itself.
+/// `O_NONBLOCK` belongs to the open file description, which others share (the host's own copy, a
+/// terminal), so mcptap must not set it. Instead each single write asks not to block.
 #[derive(Clone, Copy, Debug)]
 enum WriteMethod {
     /// A socket: `send` with `MSG_DONTWAIT`.
@@ -77,7 +80,7 @@ impl Lane {
         }
     }
 
-    /// Whether neither end is open any more.
+    /// Whether both ends are closed.
     pub fn is_closed(&self) -> bool {
         self.descriptors.is_none()
     }
@@ -88,10 +91,11 @@ impl Lane {
         self.pending.clear();
     }
 
-    /// The server, the writer, has ended: delivers what is in its pipe and then closes.
+    /// The server, which is the writer, has ended. Delivers the bytes that are left in its pipe
+    /// and then closes.
     ///
-    /// A child that it left behind may hold the pipe open, or even go on writing. Nobody waits for
-    /// it: the server's end is reported to the host at once, as without us.
+    /// A child of the server may hold the pipe open, or even go on writing. The lane does not wait
+    /// for it: the server's end is reported to the host at once, as without mcptap.
     pub fn finish(&mut self, tap: &mut Tap) {
         if let Some(descriptors) = &self.descriptors {
             self.left = Some(rustix::io::ioctl_fionread(&descriptors.from).unwrap_or(0));
@@ -106,7 +110,7 @@ impl Lane {
         }
     }
 
-    /// What to poll for; `nothing` is a descriptor to name when that is nothing.
+    /// The descriptor to poll. A closed lane polls `nothing`, for no event.
     pub fn watch<'a>(&'a self, nothing: BorrowedFd<'a>) -> PollFd<'a> {
         match &self.descriptors {
             None => PollFd::from_borrowed_fd(nothing, PollFlags::empty()),
@@ -115,8 +119,8 @@ impl Lane {
         }
     }
 
-    /// Whether more may gather before we go on, and nobody is later for it: the reader has not read
-    /// what it has, and the writer has room.
+    /// Whether more bytes may gather without delaying anybody: the reader has not read what it has,
+    /// and the writer has room.
     pub fn may_gather(&self) -> bool {
         let unread = |end: &OwnedFd| rustix::io::ioctl_fionread(end).ok();
         let Some(Descriptors { from, to, method: WriteMethod::NoWait }) = &self.descriptors else { return false };
@@ -124,7 +128,8 @@ impl Lane {
         is_busy && self.pending.is_empty() && unread(from).is_some_and(|unread| unread < FULL as u64 / 2)
     }
 
-    /// Moves what can be moved, now that [`watch`](Lane::watch) was answered.
+    /// Moves the bytes that can be moved, after `poll` has reported the
+    /// descriptor of [`watch`](Lane::watch).
     pub fn step(&mut self, tap: &mut Tap) {
         if self.pending.is_empty() {
             self.pass(tap);
@@ -134,8 +139,7 @@ impl Lane {
         self.close_if_finished(tap);
     }
 
-    /// Reads what the writer has written, as much as fits, and writes as much of it as
-    /// the reader takes.
+    /// Reads from the writer as much as fits, and writes to the reader as much as it takes.
     fn pass(&mut self, tap: &mut Tap) {
         let Some(descriptors) = &mut self.descriptors else { return };
         match tap.read(self.pipe, &descriptors.from) {
@@ -164,7 +168,7 @@ impl Lane {
         }
     }
 
-    /// Writes what is pending, as far as the reader takes it.
+    /// Writes pending bytes, as many as the reader takes.
     fn deliver(&mut self) {
         let Some(descriptors) = &mut self.descriptors else { return };
         match descriptors.write_all(&self.pending[self.taken..]) {
@@ -178,19 +182,19 @@ impl Lane {
 }
 
 impl Descriptors {
-    /// Lets both ends hold more, where they are pipes and this user may have more in pipes.
+    /// Enlarges both ends if they are pipes and this user may have larger ones.
     fn enlarge(&self) {
         #[cfg(target_os = "linux")]
         for end in [&self.from, &self.to] {
             use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
-            // Never made smaller: whoever made it may have known why.
+            // A pipe is never made smaller, because its owner may have chosen the size.
             if fcntl_getpipe_size(end).is_ok_and(|size| size < LARGE) {
                 let _ = fcntl_setpipe_size(end, LARGE);
             }
         }
     }
 
-    /// Writes as many of `bytes` as the reader takes at once; how many.
+    /// Writes as many of `bytes` as the reader takes at once; returns their number.
     fn write_all(&mut self, bytes: &[u8]) -> rustix::io::Result<usize> {
         let mut written = 0;
         while written < bytes.len() {

@@ -1,13 +1,13 @@
-//! What waits between the lanes and the recorder, in order and bounded in memory.
+//! The queue between the lanes and the recorder: in order, and bounded in memory.
 //!
 //! ```text
-//!  open ─► near ─────────────────────────► recorder    while it keeps up, and for a burst
-//!    └───► fresh ─► relief ─► disk ───────┘            while it is behind
+//!  open ─► near ───────────────────────────► recorder    while it keeps up, and for a burst
+//!    └───► recent ─► spiller ─► disk ───────┘            while it is behind
 //! ```
 //!
-//! Near batches are the oldest, then come those on the disk, the fresh, and the one that is being
-//! filled. So a flood passes through few fresh batches, which are still in the processor's cache
-//! when they are written, and their memory is used again at once: the kernel clears no page for it.
+//! The order of age is: near batches, batches on disk, recent batches, the open batch. A flood
+//! passes through few recent batches, which are still in the processor's cache when they are
+//! written to disk. Their memory is used again at once, so the kernel need not clear new pages.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -19,79 +19,85 @@ use crate::capture::pipe::Exit;
 use crate::source::batch::Batch;
 use crate::source::overflow::{Overflow, SpilledBatch};
 
-/// Bytes of memory that wait to be recorded at most; with it the whole program stays below 64 MB.
+/// The largest number of bytes in memory that wait to be recorded. It keeps the whole program
+/// below 64 MB.
 pub const QUEUE_LIMIT: usize = 16 << 20;
 
-/// Bytes read at once, about.
+/// Bytes of one read, approximately.
 pub(super) const BUFFER: usize = 128 << 10;
 
 /// Bytes of one batch: a full read of a large pipe, and small enough for a processor's cache.
 pub(super) const BATCH: usize = BUFFER + (4 << 10);
 
-/// Near batches: half of what memory may hold.
+/// The largest number of near batches: half of the memory of the queue.
 const NEAR: usize = QUEUE_LIMIT / 2 / BATCH;
 
-/// Fresh batches at which they begin to be moved to the disk: whoever moves them is not
-/// woken for each.
+/// The number of recent batches at which they are moved to disk. The spiller is not woken for
+/// each of them.
 const MOVED: usize = 4;
 
-/// Empty batches kept for use where there is no traffic.
+/// Empty batches retained while there is no traffic.
 const SPARE_AT_REST: usize = 1;
 
 /// Queued bytes at which the recorder is woken early.
 const EAGER: usize = QUEUE_LIMIT / 8;
 
-/// How long a lane waits for room while the disk takes nothing.
+/// The time for which a lane waits for room while the disk takes nothing.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// How long chunks gather before the recorder takes them all: below what a person notices, and long
-/// enough that waking the recorder costs nothing.
+/// The time for which chunks gather before the recorder takes them. A person does not notice it,
+/// and it makes the cost of waking the recorder negligible.
 pub(super) const GATHER: Duration = Duration::from_millis(20);
 
-/// How long a recorder that is far behind leaves the processors to its peers at most.
-const STAND_BACK: Duration = Duration::from_millis(250);
+/// The longest time for which a recorder that is far behind yields the processors to its peers.
+const LONGEST_YIELD: Duration = Duration::from_millis(250);
 
-/// How long an idle recorder sleeps at most before it is asked again.
+/// The longest sleep of an idle recorder before it is called again.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// What waits.
+/// The queue, shared by the lanes, the recorder and the spiller.
 #[derive(Debug, Default)]
 pub(super) struct QueuedBatches {
+    /// The oldest batches, which stay in memory.
     near: VecDeque<Batch>,
+    /// Batches on disk, which follow the near ones.
     disk: VecDeque<SpilledBatch>,
-    /// One is on its way from the fresh ones to the disk.
+    /// A recent batch is being written to disk.
     is_spilling: bool,
+    /// Batches that follow those on disk.
     recent: VecDeque<Batch>,
-    /// Being filled. Whoever does that has taken it out.
+    /// The batch that is being filled. A lane takes it out while it writes to it.
     open: Batch,
+    /// Empty batches whose memory will be used again.
     spare: Vec<Batch>,
-    /// Batches that were filled since the recorder took its last one.
+    /// Batches completed since the recorder took its last one.
     batches_since_taken: usize,
-    /// Memory in use by all batches that the recorder has not done with.
+    /// Bytes of memory of all batches, including the one that the recorder is working on.
     size: usize,
-    /// The recorder sleeps until there is something.
+    /// The recorder sleeps until a batch arrives.
     recorder_asleep: bool,
-    /// The queue has passed [`EAGER`] and the recorder was told.
+    /// The queue is larger than [`EAGER`] and the recorder has been woken for it.
     woken_early: bool,
-    /// Whoever relieves the queue sleeps until it is to.
+    /// The spiller sleeps until it has to move batches to disk.
     spiller_asleep: bool,
     /// A lane waits for room.
     lane_waits: bool,
-    /// There was no room on the disk, until the recorder takes something.
+    /// The last write to disk failed. The next attempt is made after the recorder has
+    /// taken a batch.
     disk_full: bool,
-    /// One of the two sides is gone: what is queued is all there will be.
+    /// The lanes or the recorder have ended: no more batches will be added.
     ended: bool,
-    /// What passed in all, once the server has ended.
+    /// The totals, once the server has ended.
     totals: Option<PassedTotals>,
-    /// What waited was discarded.
+    /// The waiting batches were discarded.
     discarded: bool,
 }
 
-/// What passed through the pipes of a server in all, and how it ended.
+/// The numbers of chunks and bytes that passed through a server's pipes, and the server's exit.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PassedTotals {
     pub chunks: u64,
-    /// By pipe.
+    /// Indexed by [`Pipe`](crate::capture::pipe::Pipe).
     pub bytes: [u64; 3],
     pub exit: Exit,
 }
@@ -101,19 +107,19 @@ impl QueuedBatches {
         self.open.is_empty() && self.recent.is_empty() && !self.uses_disk() && self.near.is_empty()
     }
 
-    /// Whether the recorder is to sleep, which is noted each time: the batch that it was woken for
-    /// may be out again, to be filled further.
+    /// Whether the recorder has to sleep. Notes the result each time: the batch for which it was
+    /// woken may have been taken out again by a lane.
     fn is_idle(&mut self) -> bool {
         self.recorder_asleep = self.is_empty() && !self.ended;
         self.recorder_asleep
     }
 
-    /// Whether anything waits on the disk, or is on its way there.
+    /// Whether any batch is on disk or on its way there.
     fn uses_disk(&self) -> bool {
         self.is_spilling || !self.disk.is_empty()
     }
 
-    /// Nothing more is written into this one.
+    /// Appends a batch that is complete.
     fn close_batch(&mut self, batch: Batch) {
         if batch.is_empty() {
             return self.release(batch);
@@ -126,7 +132,8 @@ impl QueuedBatches {
         }
     }
 
-    /// A batch's memory is free again: for the next, unless that is too much or too little.
+    /// Frees a used batch. Its memory is retained for another batch unless it is too small, too
+    /// large, or too much in all.
     fn release(&mut self, mut batch: Batch) {
         self.size -= batch.size();
         batch.clear();
@@ -136,7 +143,7 @@ impl QueuedBatches {
     }
 }
 
-/// Who should be woken once there is time for it.
+/// The threads to be woken when the calling thread has time for it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PendingWakeups {
     recorder: bool,
@@ -147,25 +154,24 @@ pub(super) struct PendingWakeups {
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     queued: Mutex<QueuedBatches>,
-    /// Wakes the recorder.
     wake_recorder: Condvar,
-    /// Wakes whoever relieves the queue.
     wake_spiller: Condvar,
     /// Wakes a lane that waits for room.
     room_made: Condvar,
-    /// Wakes the recorder where it waits for what is on its way to the disk.
+    /// Wakes a recorder that waits for a batch on its way to disk.
     batch_spilled: Condvar,
-    /// Data bytes that the recorder has taken.
+    /// Bytes of data that the recorder has taken.
     pub(super) taken: AtomicU64,
 }
 
 impl Queue {
-    /// No code that can panic runs under the lock.
+    /// Ignores poisoning, because no code under the lock can panic.
     fn lock(&self) -> MutexGuard<'_, QueuedBatches> {
         self.queued.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The batch that is being filled, to be put back, with room for so many bytes more.
+    /// Takes out the batch that is being filled, with room for at least `room` bytes. The caller
+    /// puts it back.
     pub(super) fn open(&self, room: usize) -> Batch {
         let mut queued = self.lock();
         let open = mem::take(&mut queued.open);
@@ -177,19 +183,22 @@ impl Queue {
         spare.unwrap_or_else(|| Batch::with_capacity(room.max(BATCH)))
     }
 
-    /// Whether a good deal more has room.
+    /// Whether the queue is at most half full.
     pub(super) fn has_much_room(&self) -> bool {
         self.lock().size <= QUEUE_LIMIT / 2
     }
 
-    /// Puts back the batch that is being filled, `added` bytes larger, whether there is room for
-    /// them or not.
+    /// Puts back the batch that is being filled, `added` bytes larger, even if the
+    /// limit is exceeded.
     pub(super) fn put(&self, batch: Batch, added: usize, wakeups: &mut PendingWakeups) {
         self.take_back(&mut self.lock(), batch, added, wakeups);
     }
 
-    /// The same where there is room for them. Waits for it as long as the queue moves; without it
-    /// the batch is returned.
+    /// Puts back the batch that is being filled if there is room for `added` bytes. Waits for room
+    /// as long as the queue shrinks.
+    ///
+    /// # Errors
+    /// Returns the batch if there is no room.
     pub(super) fn put_when_room(&self, batch: Batch, added: usize, wakeups: &mut PendingWakeups) -> Result<(), Batch> {
         let mut queued = self.lock();
         let mut before = usize::MAX;
@@ -219,7 +228,7 @@ impl Queue {
         wakeups.spiller |= queued.recent.len() >= MOVED && mem::take(&mut queued.spiller_asleep);
     }
 
-    /// Wakes who is wanted.
+    /// Wakes the threads noted in `wakeups`.
     pub(super) fn wake_sleepers(&self, wakeups: &mut PendingWakeups) {
         let PendingWakeups { recorder, spiller } = mem::take(wakeups);
         if recorder {
@@ -230,25 +239,25 @@ impl Queue {
         }
     }
 
-    /// Nothing more comes.
+    /// No more batches will be added.
     pub(super) fn end(&self) {
         self.lock().ended = true;
         self.notify();
     }
 
-    /// The server has ended: nothing more comes, and this is all that came.
+    /// The server has ended: no more batches will be added, and these are the totals.
     pub(super) fn end_with(&self, totals: PassedTotals) {
         self.lock().totals = Some(totals);
         self.end();
     }
 
-    /// What passed in all, once the server has ended.
+    /// The totals, once the server has ended.
     pub(super) fn totals(&self) -> Option<PassedTotals> {
         self.lock().totals
     }
 
-    /// Discards all that waits but the oldest batch, so that the recorder comes to its end soon.
-    /// The first batch of all says which server it was.
+    /// Discards all waiting batches except the oldest, so that the recorder ends soon. The oldest
+    /// may be the first of all, which holds the start of the server.
     pub(super) fn discard_rest(&self) {
         let mut queued = self.lock();
         if queued.near.is_empty() && !queued.uses_disk() {
@@ -264,7 +273,7 @@ impl Queue {
         self.notify();
     }
 
-    /// Nobody will take what waits.
+    /// Discards all waiting batches, because the recorder has ended.
     pub(super) fn discard_all(&self) {
         self.discard_rest();
         self.lock().near.clear();
@@ -276,8 +285,8 @@ impl Queue {
         self.room_made.notify_one();
     }
 
-    /// Memory was released, or will not be: tells a lane that waits, once it would not
-    /// wait again soon.
+    /// Wakes a waiting lane after memory was released, as soon as it would not have to wait again
+    /// at once; also if no memory will be released.
     fn signal_room(&self, queued: &mut QueuedBatches) {
         if queued.lane_waits && (queued.recent.is_empty() || queued.size <= QUEUE_LIMIT / 2 || queued.disk_full) {
             queued.lane_waits = false;
@@ -285,12 +294,12 @@ impl Queue {
         }
     }
 
-    /// Sleeps so long, unless everything is over sooner.
+    /// Sleeps for this time, or until the queue ends.
     pub(super) fn sleep_until_over(&self, time: Duration) {
         drop(wait_while(&self.wake_recorder, self.lock(), time, |queued| !queued.ended));
     }
 
-    /// Sleeps until there is something, then lets more of it gather.
+    /// Sleeps until there is a batch, then lets more of them gather.
     pub(super) fn rest(&self) {
         let mut queued = wait_while(&self.wake_recorder, self.lock(), IDLE, QueuedBatches::is_idle);
         queued.recorder_asleep = false;
@@ -302,27 +311,27 @@ impl Queue {
         }
     }
 
-    /// Whether memory did not hold all that waits, and more came while the recorder was at its last
-    /// batch than it took.
+    /// Whether batches wait on disk, and more batches came during the recorder's last one
+    /// than it took.
     pub(super) fn is_falling_behind(&self) -> bool {
         let queued = self.lock();
         queued.uses_disk() && queued.batches_since_taken > 1 && !queued.disk_full
     }
 
-    /// Sleeps while more and more comes for which there is room, within bounds.
+    /// Sleeps while more and more batches come for which there is room, for at most [`LONGEST_YIELD`].
     pub(super) fn yield_processors(&self) {
         let begun = Instant::now();
         let mut queued = self.lock();
-        while mem::take(&mut queued.batches_since_taken) > 0 && !queued.disk_full && begun.elapsed() < STAND_BACK {
+        while mem::take(&mut queued.batches_since_taken) > 0 && !queued.disk_full && begun.elapsed() < LONGEST_YIELD {
             queued = wait_while(&self.wake_recorder, queued, GATHER, |queued| !queued.ended);
         }
     }
 
-    /// The oldest batch in place of one that is used up, an empty one where none waits; and whether
-    /// nothing can follow it.
+    /// Exchanges a used batch for the oldest one, or for an empty one if none waits. Also returns
+    /// whether it is the last.
     ///
     /// # Errors
-    /// It waited on the disk and cannot be read back.
+    /// The batch was on disk and cannot be read back.
     pub(super) fn next_batch(&self, used: Batch) -> anyhow::Result<(Batch, bool)> {
         let mut queued = self.lock();
         queued.batches_since_taken = 0;
@@ -348,7 +357,7 @@ impl Queue {
             batch
         } else {
             queued.release(used);
-            // What is fresh has become near.
+            // No batch is on disk, so the recent batches are now the near ones.
             let QueuedBatches { near, recent, .. } = &mut *queued;
             mem::swap(near, recent);
             queued.near.pop_front().unwrap_or_else(|| mem::take(&mut queued.open))
@@ -357,7 +366,7 @@ impl Queue {
         Ok((batch, queued.ended && queued.is_empty()))
     }
 
-    /// Moves fresh batches to the disk while there are many, until nothing more comes.
+    /// Moves recent batches to disk while there are many, until the queue ends.
     pub(super) fn spill(&self, mut overflow: Overflow) {
         let mut queued = self.lock();
         loop {
@@ -379,7 +388,7 @@ impl Queue {
                 queued = self.lock();
                 queued.is_spilling = false;
                 match block {
-                    // What stood before it is gone.
+                    // The batches before this one have been discarded.
                     _ if queued.discarded => return self.batch_spilled.notify_one(),
                     Ok(block) => {
                         queued.disk.push_back(block);
@@ -399,7 +408,7 @@ impl Queue {
         }
     }
 
-    /// Memory in use, and whether anything waits on the disk.
+    /// Bytes of memory in use, and whether any batch is on disk.
     #[cfg(test)]
     pub(super) fn state(&self) -> (usize, bool) {
         let queued = self.lock();
@@ -450,7 +459,7 @@ mod tests {
         assert!(!put_a_byte(&queue, queue.open(1)).recorder, "it is awake");
     }
 
-    /// Fills so many batches.
+    /// Fills this many batches.
     fn fill(queue: &Queue, batches: usize) {
         for _ in 0..batches {
             let mut batch = queue.open(BATCH);

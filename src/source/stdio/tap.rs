@@ -1,13 +1,12 @@
-//! Both ends of the queue between the lanes and the recorder.
+//! The tap: both ends of the queue between the lanes and the recorder.
 //!
-//! The side of the lanes reads into memory that is used again and again, and makes a system call
-//! for the record only to wake the recorder, once every [`GATHER`](super::queue::GATHER) while
-//! there is traffic. The one lock is held for taking a batch out or putting it back, never while
-//! anything is decoded, written or read.
+//! The lanes read into memory that is used again and again. For the recording they make one system
+//! call per [`GATHER`](super::queue::GATHER) of traffic, to wake the recorder. The only lock is
+//! held while a batch is taken out or put back, never during decoding, reading or writing.
 //!
-//! Peers that outrun the disk as well are slowed to its pace: what was delivered waits for room in
-//! the queue, as long as the disk takes anything. Where it is full, or takes nothing for a while,
-//! the chunk is dropped, counted, and the record says so at that place.
+//! Peers that are faster than the disk are slowed to its pace: delivered bytes wait for room in the
+//! queue as long as the disk takes anything. If the disk is full, or takes nothing for a while, a
+//! chunk is dropped and counted, and the record contains a gap there.
 
 use std::mem;
 use std::os::fd::AsFd;
@@ -27,30 +26,31 @@ use crate::source::batch::Batch;
 use crate::source::overflow::Overflow;
 use crate::source::{Item, Source, now};
 
-/// How long traffic without a pause may keep the recorder from writing things out: who follows
-/// looks every 30 ms, and is to see it within 100.
+/// The longest stretch of traffic without a pause before the recorder writes its records. A view
+/// that follows a recording looks every 30 ms, and should show a message within 100 ms.
 const PAUSE: Duration = Duration::from_millis(40);
 
-/// The side of the lanes: where what passes is noted.
+/// The lanes' end of the queue: it takes what passes.
 #[derive(Debug)]
 pub struct Tap {
     process: u32,
     queue: Arc<Queue>,
-    /// Chunks of data that passed, and bytes of each pipe.
+    /// Chunks of data that passed.
     chunks: u64,
+    /// Bytes of data that passed, by pipe.
     seen: [u64; 3],
-    /// Data bytes of each pipe that were dropped since the last that were not.
+    /// Bytes of data dropped since the last recorded chunk, by pipe.
     lost: [u64; 3],
-    /// Who should be woken once there is time for it.
+    /// Threads to be woken when there is time for it.
     wakeups: PendingWakeups,
 }
 
-/// What was read from a pipe, at the end of a batch that goes back to the queue with it.
+/// Bytes that were read from a pipe, at the end of a batch that belongs to the queue.
 #[derive(Debug)]
 pub(super) struct Chunk {
     pipe: Pipe,
     batch: Batch,
-    /// Memory that the batch used before.
+    /// The batch's memory before the chunk was appended.
     before: usize,
 }
 
@@ -60,44 +60,46 @@ impl Chunk {
     }
 }
 
-/// What was observed of a wrapped server, in order: a [`Source`] of packets of
+/// Everything observed of a wrapped server, in order: a [`Source`] of packets of
 /// link type [`LinkType::PIPE`].
 ///
-/// Begins with [`Content::Start`] and ends with [`Content::Exit`], before which stands what was
-/// [cut](Tap::cut). `next` answers [`Item::Idle`] at once when the queue has run empty, which is
-/// the moment to write things out, and then waits.
+/// Begins with [`Content::Start`] and ends with [`Content::Exit`]. Bytes that were
+/// [discarded](Tap::discard_rest) are reported just before the exit. `next` returns [`Item::Idle`]
+/// at once when the queue is empty, which is the moment to write records, and then waits.
 #[derive(Debug)]
 pub struct Observations {
     process: u32,
     queue: Arc<Queue>,
-    /// What is being handed out, and how many of its chunks were.
+    /// The batch that is being delivered.
     batch: Batch,
+    /// Packets of the batch that were delivered.
     given: usize,
     packets: u64,
     /// Time of the last packet.
     last: Time,
-    /// Chunks of data that were handed out, and bytes of each pipe that were, or are known
-    /// to be lost.
+    /// Chunks of data delivered.
     chunks: u64,
     accounted: [u64; 3],
     /// The server's end was handed out.
     ended: bool,
     /// The last answer was [`Item::Idle`], because the queue had run empty.
     idle: bool,
-    /// Since when there was work without a pause. To write things out may take longer than
-    /// [`PAUSE`]: that does not count.
+    /// The start of the present stretch of traffic without a pause. A stretch longer than [`PAUSE`]
+    /// is interrupted by one [`Item::Idle`].
     busy: Option<Instant>,
-    /// `None`: nobody can be spared.
+    /// `None` if no processor can be spared.
     load: Option<Load>,
 }
 
-/// A queue for what is observed of `process`; what memory has no room for waits in `folder`.
+/// A queue for the observations of `process`. Those that do not fit in memory wait in
+/// files in `folder`.
 pub fn tap(process: u32, folder: &Path) -> (Tap, Observations) {
     let queue = Arc::<Queue>::default();
-    // Messages of a pipe are saved as they are: there is nothing to seal.
+    // The messages of a pipe are stored without masking, so sealing them on disk
+    // would protect nothing.
     let (relieved, overflow) = (Arc::clone(&queue), Overflow::new(folder, false));
-    // It has the lanes' priority: the recorder, which has not, is what it makes up for. Without it
-    // the queue is as large as its memory.
+    // This thread has the lanes' priority, because it compensates for the recorder, which has a
+    // lower one. Without it the queue is limited to its memory.
     let _ = thread::Builder::new().name("overflow".into()).spawn(move || relieved.spill(overflow));
     let (chunks, seen, lost, wakeups) = (0, [0; 3], [0; 3], PendingWakeups::default());
     let tap = Tap { process, queue: Arc::clone(&queue), chunks, seen, lost, wakeups };
@@ -120,13 +122,13 @@ pub fn tap(process: u32, folder: &Path) -> (Tap, Observations) {
 }
 
 impl Tap {
-    /// The server was started.
+    /// Notes the start of the server.
     pub fn start(&mut self, start: Start) {
         self.note(&Content::Start(start));
     }
 
-    /// Bytes passed through a pipe at this time. Waits where there is no room for
-    /// them, within bounds.
+    /// Notes bytes that passed through a pipe at this time. Waits for room in the
+    /// queue, within bounds.
     pub fn data(&mut self, time: Time, pipe: Pipe, bytes: &[u8]) {
         for piece in bytes.chunks(BUFFER) {
             let chunk = self.chunk(time, pipe, piece.len(), |out| out.extend_from_slice(piece));
@@ -134,8 +136,8 @@ impl Tap {
         }
     }
 
-    /// Reads what a pipe's writer has written, as much as fits; `None` at the end. To be handed
-    /// back with [`Tap::keep`] before anything else is noted.
+    /// Reads from a pipe as many bytes as fit; `None` at the end. Pass the chunk to [`Tap::keep`]
+    /// before anything else is noted.
     pub(super) fn read(&mut self, pipe: Pipe, from: impl AsFd) -> rustix::io::Result<Option<Chunk>> {
         let mut read = Ok(0);
         let mut chunk = self.chunk(now(), pipe, BUFFER / 4, |out| read = rustix::io::read(from, spare_capacity(out)));
@@ -147,7 +149,7 @@ impl Tap {
         read.map(|_| None)
     }
 
-    /// What was read passed. Waits where there is no room for it, within bounds.
+    /// Records a chunk that was delivered. Waits for room in the queue, within bounds.
     pub(super) fn keep(&mut self, mut chunk: Chunk) {
         let (lost, bytes) = (&mut self.lost[chunk.pipe as usize], chunk.bytes().len() as u64);
         self.seen[chunk.pipe as usize] += bytes;
@@ -164,11 +166,13 @@ impl Tap {
         self.put(chunk);
     }
 
-    /// A chunk of at most so many bytes or, where it is `fill` that decides, of at least so many.
+    /// Appends a chunk of at most `bytes` bytes. `fill` may append more if the batch has
+    /// room for them.
     fn chunk(&mut self, time: Time, pipe: Pipe, bytes: usize, fill: impl FnOnce(&mut Vec<u8>)) -> Chunk {
         let mut batch = self.queue.open(bytes + 2 * pipe::HEAD + size_of::<u64>());
         let before = batch.size();
-        // After a loss, recording resumes once there is room for a good deal: shreds help nobody.
+        // After a loss, recording resumes only when there is much room. Many small fragments
+        // would help nobody.
         if self.lost[pipe as usize] > 0 && self.queue.has_much_room() {
             let lost = mem::take(&mut self.lost[pipe as usize]);
             self.write(&mut batch, time, &Content::Lost(pipe, lost), |_| {});
@@ -184,13 +188,13 @@ impl Tap {
         });
     }
 
-    /// Hands a batch back as it is.
+    /// Puts a batch back as it is.
     fn put(&mut self, Chunk { batch, before, .. }: Chunk) {
         let added = batch.size() - before;
         self.queue.put(batch, added, &mut self.wakeups);
     }
 
-    /// What is not data always has room.
+    /// Notes something other than data, for which there is always room.
     fn note(&mut self, content: &Content<'_>) {
         let mut batch = self.queue.open(pipe::HEAD);
         let before = batch.size();
@@ -198,13 +202,13 @@ impl Tap {
         self.put(Chunk { pipe: Pipe::Stdin, batch, before });
     }
 
-    /// A pipe was closed by its writer.
+    /// Notes that the writer of a pipe has closed it.
     pub fn end_of_file(&mut self, pipe: Pipe) {
         self.record_loss(pipe);
         self.note(&Content::EndOfFile(pipe));
     }
 
-    /// The server ended: the last word.
+    /// Notes the end of the server, which is the last observation.
     pub fn exit(&mut self, exit: Exit) {
         for pipe in [Pipe::Stdin, Pipe::Stdout, Pipe::Stderr] {
             self.record_loss(pipe);
@@ -213,18 +217,18 @@ impl Tap {
         self.queue.end_with(PassedTotals { chunks: self.chunks, bytes: self.seen, exit });
     }
 
-    /// Discards what the recorder has not taken yet, so that it can come to its end: instead it is
-    /// handed how much that was.
+    /// Discards what the recorder has not taken yet, so that it can end. The recorder receives the
+    /// number of discarded bytes instead.
     pub fn discard_rest(&mut self) {
         self.queue.discard_rest();
     }
 
-    /// Wakes the recorder if it sleeps and there is something for it, or far too much.
+    /// Wakes the recorder if it sleeps and there is something for it, or if the queue is large.
     pub fn wake_sleepers(&mut self) {
         self.queue.wake_sleepers(&mut self.wakeups);
     }
 
-    /// Data bytes that were seen and that the recorder did not take.
+    /// Bytes of data that passed and that the recorder has not taken.
     pub fn unrecorded(&self) -> u64 {
         self.seen.iter().sum::<u64>().saturating_sub(self.queue.taken.load(Ordering::Relaxed))
     }
@@ -244,13 +248,13 @@ impl Drop for Tap {
 }
 
 impl Observations {
-    /// Sleeps so long, unless the server ends sooner.
+    /// Sleeps for this time, or until the server ends.
     pub(super) fn sleep_until_over(&self, time: Duration) {
         self.queue.sleep_until_over(time);
     }
 
-    /// The end of a record that was [cut](Tap::cut): how much is missing of each pipe, and how
-    /// the server ended.
+    /// The end of a record whose rest was [discarded](Tap::discard_rest): the missing bytes of each
+    /// pipe, and the server's exit.
     fn conclude(&mut self, passed: &PassedTotals) -> Item<'_> {
         let time = now();
         for pipe in [Pipe::Stdin, Pipe::Stdout, Pipe::Stderr] {
@@ -271,7 +275,7 @@ impl Observations {
         self.batch.write(PacketNumber(0), time, LinkType::PIPE, |out| pipe::encode(process, content, out));
     }
 
-    /// Whether the peers have all the processors they want beside us.
+    /// Whether the peers have all the processors that they want beside this thread.
     fn has_idle_processor(&mut self) -> bool {
         self.load.as_mut().is_some_and(|load| load.has_idle_processor(Instant::now()))
     }
@@ -334,14 +338,14 @@ mod tests {
 
     const PIECE: usize = 64 << 10;
 
-    /// What a recorder got: the numbers that pieces of stdout begin with, and the bytes that it was
-    /// told are missing.
+    /// The observations of a test recorder: the numbers at the start of each piece of stdout, and
+    /// the reported losses.
     #[derive(Debug, Default, PartialEq)]
     struct RecordedPieces {
         numbers: Vec<u64>,
         bytes: u64,
         lost: u64,
-        /// Chunks.
+        /// Chunks reported as dropped.
         dropped: u64,
         ended: bool,
     }
@@ -415,7 +419,7 @@ mod tests {
         assert_eq!(tap.unrecorded(), record.lost);
     }
 
-    /// A lane that waits for room is not waited for when nobody will ever make any.
+    /// A lane does not wait for room when the recorder has gone.
     #[test]
     fn a_lane_does_not_wait_for_a_recorder_that_is_gone() {
         let (mut tap, observations) = tap(1, Path::new("/nowhere"));

@@ -19,7 +19,7 @@ use crate::source::{Item, Source};
 use crate::support::pipes::Patient;
 use crate::support::waits::{Finishes, PATIENCE, joined};
 
-/// What the recorder saw, in a form that outlives the packets.
+/// The content of a pipe packet, in a form that outlives the packet.
 #[derive(Clone, Debug, PartialEq)]
 enum OwnedContent {
     Start(Start),
@@ -29,7 +29,7 @@ enum OwnedContent {
     Lost(Pipe, u64),
 }
 
-/// A server under the tee, seen from its host.
+/// A wrapped server, seen from its host.
 struct Running {
     stdin: Option<Patient<PipeWriter>>,
     stdout: Option<Patient<PipeReader>>,
@@ -51,7 +51,7 @@ fn cat() -> Server {
     Server { command: vec!["cat".into()], recorded: vec!["cat".into()], name: None }
 }
 
-/// A recorder that sends everything it saw, at the end.
+/// A recorder that sends all observations when they end.
 fn keep_all(
     result: Sender<Vec<(Time, OwnedContent)>>,
 ) -> impl FnOnce(Observations) -> anyhow::Result<()> + Send + 'static {
@@ -85,7 +85,7 @@ where
     start_beside(&std::env::temp_dir(), server, record)
 }
 
-/// As all others, with observations that memory has no room for in `folder`.
+/// Starts a server; observations that do not fit in memory wait in `folder`.
 fn start_beside<R>(
     folder: &Path,
     server: Server,
@@ -130,7 +130,8 @@ impl Running {
         joined(self.tee, "the end of the tee").unwrap()
     }
 
-    /// Waits for the end; the record without times, which are checked to be in order.
+    /// Waits for the end. Returns the record without times, after checking that the times
+    /// are in order.
     fn finish(self) -> (WrapReport, Vec<OwnedContent>) {
         let outcome = joined(self.tee, "the end of the tee").unwrap();
         let seen = self.record.recv_timeout(PATIENCE).expect("the record");

@@ -1,4 +1,4 @@
-//! A connection of others on a tape: what is noted must not hold it up.
+//! Recording a connection between others on a tape, without delaying it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use std::time::Duration;
 use super::{Tape, TapeConnection, TapeEntry, TapeEvent};
 use crate::capture::Time;
 
-/// How long traffic waits for a recorder that takes nothing, because its disk hangs: once, until it
-/// takes something again.
+/// The time for which traffic waits for a recorder that takes nothing, because its disk hangs. It
+/// waits once, until the recorder takes something again.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// What all tracks of a tape share.
+/// The loss counter shared by all lossy connections of a tape.
 #[derive(Clone, Debug, Default)]
 pub struct LostBytes {
     bytes: Arc<AtomicU64>,
-    /// The recorder was waited for in vain.
+    /// The last wait for the recorder was in vain.
     stuck: Arc<AtomicBool>,
 }
 
@@ -27,15 +27,16 @@ impl LostBytes {
     }
 }
 
-/// A connection whose bytes are noted once they have passed. What there is no room for within
-/// [`PATIENCE`] is counted, and said in its place.
+/// A connection whose bytes are noted after they have passed. Bytes for which there is no room
+/// within [`PATIENCE`] are counted, and the record contains a gap there.
 #[derive(Debug)]
 pub struct LossyTapeConnection {
     tape: Tape,
     connection: TapeConnection,
-    /// Client and server, until that is on the tape.
+    /// Client and server, until they are on the tape.
     ends: Option<(SocketAddr, SocketAddr)>,
-    /// Bytes that the client sent and received, and which were not noted since something was.
+    /// Bytes that the client sent and received since the last recorded entry, and that
+    /// were not recorded.
     lost: [u64; 2],
     loss: LostBytes,
 }
@@ -56,12 +57,12 @@ impl LossyTapeConnection {
         track
     }
 
-    /// The client sent this, and it was passed on.
+    /// Notes bytes that the client sent and that were passed on.
     pub fn sent(&mut self, time: Time, bytes: Vec<u8>) {
         self.data(0, time, bytes, TapeEvent::Sent);
     }
 
-    /// The client was given this.
+    /// Notes bytes that were passed on to the client.
     pub fn received(&mut self, time: Time, bytes: Vec<u8>) {
         self.data(1, time, bytes, TapeEvent::Received);
     }
@@ -75,7 +76,8 @@ impl LossyTapeConnection {
         self.loss.bytes.fetch_add(length, Ordering::Relaxed);
     }
 
-    /// Says what has to be said before anything else; whether that is on the tape.
+    /// Notes what must come before anything else: the opening, and the bytes lost. Returns whether
+    /// that is on the tape.
     fn admit(&mut self, time: Time) -> bool {
         if let Some((client, server)) = self.ends {
             if !self.note(time, TapeEvent::Open { client, server }) {
@@ -120,7 +122,7 @@ mod tests {
     use crate::source::{Item, Source};
     use crate::support::waits::PATIENCE;
 
-    /// The sequence number and the payload of each segment with one, IPv4.
+    /// The sequence number and the payload of each IPv4 segment that has a payload.
     fn segments(mut tape_source: TapeSource) -> Vec<(u32, Vec<u8>)> {
         let mut segments = Vec::new();
         while let Some(item) = tape_source.next().unwrap() {

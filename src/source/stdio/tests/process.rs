@@ -9,7 +9,7 @@ use super::*;
 use crate::support::signals::default_in_programs;
 use crate::support::waits::{Ends, until};
 
-/// Not a test: the wrapper as a process of its own, for the tests below. Its command line stands
+/// Not a test: the wrapper as a separate process, started by the tests below. Its command line is
 /// in the environment.
 #[test]
 #[ignore = "run by other tests"]
@@ -27,7 +27,8 @@ fn as_a_process() {
     })));
 }
 
-/// The wrapper as a process; what the test harness prints first is taken off its stdout.
+/// Starts the wrapper as a process, and removes from its stdout the lines that the test
+/// harness prints first.
 fn process(script: &str, configure: impl FnOnce(&mut Command)) -> (Child, BufReader<Patient<ChildStdout>>) {
     default_in_programs();
     let mut command = Command::new(std::env::current_exe().unwrap());

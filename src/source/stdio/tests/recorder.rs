@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// What a recorder gets that begins when 64 MB have passed, in either direction, and how it went.
+/// Runs a recorder that begins only after 64 MB have passed in each direction. Returns its record
+/// and the report.
 fn lag(folder: &Path) -> (WrapReport, Vec<OwnedContent>) {
     let (caught_up, wait) = channel::<()>();
     let mut server = start_beside(folder, cat(), |result| {
