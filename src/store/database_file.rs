@@ -1,4 +1,4 @@
-//! Where a database is: a file that stays, or one that is gone with its last user.
+//! The file of a database: one that stays, or one that is removed after its last use.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::ErrorKind;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::Context;
 
-/// The place of a database. Cloning names the same database again.
+/// The file of a database. A clone refers to the same file.
 #[derive(Clone, Debug)]
 pub struct DatabaseFile {
     path: PathBuf,
@@ -23,14 +23,15 @@ impl DatabaseFile {
     }
 
     /// A new file that only this user can read, for views on a capture file. It is removed when the
-    /// last clone of this place is dropped; every writer and reader on it holds one.
+    /// last clone is dropped. Every writer and reader of it holds a clone.
     ///
-    /// A file and not an anonymous database: a reader on another thread shows what a writer
-    /// is still writing.
+    /// It is a file and not an anonymous database, so that a reader on another thread can show what
+    /// a writer is still writing.
     pub fn temporary() -> anyhow::Result<DatabaseFile> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let directory = std::env::temp_dir();
-        // Whoever foresees a name can put a file there, but not make this one be taken for new.
+        // Somebody who guesses a name can create a file there, but cannot make it pass for
+        // a new one.
         for _ in 0..1_000 {
             let next = NEXT.fetch_add(1, Ordering::Relaxed);
             let path = directory.join(format!("mcptap-{}-{next}.db", std::process::id()));
@@ -46,7 +47,7 @@ impl DatabaseFile {
         )
     }
 
-    /// Its path.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -56,8 +57,8 @@ impl DatabaseFile {
         self.temporary.is_some()
     }
 
-    /// The directory that the file is in, created with those above it where they are missing: for
-    /// this user only, since captures hold what people said to each other.
+    /// Creates the directory of the file and those above it, and returns it. Only this user gets
+    /// access, because captures contain what people wrote to each other.
     ///
     /// # Errors
     /// It cannot be created.
@@ -100,7 +101,7 @@ impl From<&DatabaseFile> for DatabaseFile {
     }
 }
 
-/// A file that is removed on drop, with what SQLite lays beside it.
+/// A file that is removed on drop, together with the files that SQLite puts beside it.
 #[derive(Debug)]
 struct Temporary(PathBuf);
 
@@ -109,7 +110,7 @@ impl Drop for Temporary {
         for suffix in ["", "-wal", "-shm"] {
             let mut path = self.0.clone().into_os_string();
             path.push(suffix);
-            // It may not be there, and nobody is left to hear of it.
+            // It may not exist, and an error could no longer be reported to anybody.
             let _ = std::fs::remove_file(path);
         }
     }

@@ -1,4 +1,4 @@
-//! The display filter as SQL: the functions it needs, and the pages of what it lets through.
+//! Display filters as SQL: pages of the messages that match a filter.
 
 mod condition;
 pub(super) mod functions;
@@ -16,7 +16,7 @@ use crate::filter::Filter;
 use condition::Condition;
 
 impl StoreReader {
-    /// Messages, without their text, that a filter lets through.
+    /// Messages, without their text, that match a filter.
     ///
     /// # Errors
     /// The database cannot be read, or is damaged.
@@ -24,8 +24,8 @@ impl StoreReader {
         self.matching_between(filter, scope, ALL, page)
     }
 
-    /// The same among the messages from key `first` to key `last`, both included: for a filter that
-    /// is to show what it found while it goes on, slice by slice.
+    /// Messages from key `first` to key `last`, both included, that match a filter. A view that
+    /// shows results while the search goes on searches slice by slice.
     ///
     /// # Errors
     /// The database cannot be read, or is damaged.
@@ -51,14 +51,14 @@ impl StoreReader {
             Scope::Session(session) => ("session", i64::from(session.0)),
         };
         let (first, last) = page.range(keys, |key| key.0);
-        // The plus keeps SQLite from the index on the session where a range of keys is given: it
-        // would read all of the session for every slice of it.
+        // The plus keeps SQLite from using the index on the session if a range of keys is given.
+        // Otherwise it would read the whole session for every slice.
         let plus = if keys == ALL { "" } else { "+" };
         let condition = Condition::new(filter, 5);
         let mut parameters = condition.parameters;
         let mut which = "id BETWEEN ?2 AND ?3".to_owned();
-        // A slice is run through whole, so its texts are, in the order in which they are kept. Of
-        // all messages only a page is wanted.
+        // A slice is read completely, so its texts are read first, in the order in which they are
+        // stored. Without a slice only a page is needed.
         if keys != ALL
             && let Some(text) = Condition::of_text(filter, 5 + parameters.len())
         {

@@ -8,20 +8,20 @@ use super::chunk::{OpenChunk, StoredPacket};
 use super::record::packet::{self, ChunkId};
 use crate::capture::PacketNumber;
 
-/// Puts the packets of many chunks in order. Only chunks that overlap are open at once, and
-/// those were open at once when they were written, but for what was held back: the writer's
-/// bounds hold here too.
+/// Merges the packets of many chunks in order of number. Only chunks that overlap are open at the
+/// same time. They were open at the same time when they were written, except for packets that were
+/// held. So the writer's bounds on memory hold here too.
 pub(super) struct Merge {
-    /// Still closed, the one with the smallest number last.
+    /// Chunks not opened yet, the one with the smallest number last.
     closed: Vec<ChunkId>,
     /// The next packet of each open chunk, by its number and the row of the chunk.
     open: BTreeMap<(PacketNumber, i64), (StoredPacket, OpenChunk)>,
-    /// Bytes of chunks opened.
+    /// Bytes of the chunks opened so far.
     read: u64,
 }
 
 impl Merge {
-    /// Over chunks in order of their first packet.
+    /// Merges chunks that are given in order of their first packet.
     pub(super) fn new(mut chunks: Vec<ChunkId>) -> Merge {
         chunks.reverse();
         Merge { closed: chunks, open: BTreeMap::new(), read: 0 }
@@ -32,7 +32,7 @@ impl Merge {
         self.read
     }
 
-    /// The next packet.
+    /// The next packet; `None` at the end.
     pub(super) fn next(&mut self, db: &Connection) -> anyhow::Result<Option<StoredPacket>> {
         while let Some(closed) = self.closed.last().copied()
             && self.open.first_key_value().is_none_or(|((next, _), _)| closed.first <= *next)

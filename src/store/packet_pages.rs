@@ -1,5 +1,5 @@
-//! Packets of a connection as a list that is scrolled: any window of it is one walk over the heads
-//! of its chunks.
+//! The packets of a connection as a list that is scrolled. Any window of it needs one walk over its
+//! chunks' row columns.
 
 use rusqlite::params;
 
@@ -21,16 +21,16 @@ pub(super) struct PacketPosition {
 }
 
 impl StoreReader {
-    /// How many packets of a connection were kept.
+    /// The number of packets stored for a connection.
     ///
     /// # Errors
-    /// The database cannot be read, or is damaged; so for all that follow.
+    /// The database cannot be read, or is damaged. This holds for all functions that follow.
     pub fn packet_count(&self, capture: CaptureId, connection: ConnectionId) -> anyhow::Result<u64> {
         let heads = self.chunk_heads(capture, connection)?;
         Ok(heads.iter().fold(0, |sum: u64, (_, packets)| sum.saturating_add(*packets)))
     }
 
-    /// Rows `row`, `row + 1` … (from 0) of the packets kept of a connection. Fewer than `limit`
+    /// Rows `row`, `row + 1` … (from 0) of the packets stored for a connection. Fewer than `limit`
     /// only at the end of the list.
     pub fn packets_at(
         &self,
@@ -63,7 +63,8 @@ impl StoreReader {
         Ok(rows)
     }
 
-    /// The connection of a packet that was kept, and its row (from 0) among the packets of that.
+    /// The connection of a stored packet, and the packet's row (from 0) among those
+    /// of the connection.
     pub fn packet_row(&self, capture: CaptureId, number: PacketNumber) -> anyhow::Result<Option<(ConnectionId, u64)>> {
         let Some(place) = self.chunk_of(capture, number)? else { return Ok(None) };
         let connection = ConnectionId(u32::try_from(place.connection.number()).unwrap_or(u32::MAX));
@@ -76,8 +77,8 @@ impl StoreReader {
         Ok(Some((connection, before)))
     }
 
-    /// The chunk that holds a packet. Chunks of several connections may span the number; their
-    /// lists of numbers show, without decompression, which one has it.
+    /// The chunk that holds a packet. Chunks of several connections may span the number. Their
+    /// lists of numbers show, without decompression, which one holds it.
     pub(super) fn chunk_of(&self, capture: CaptureId, number: PacketNumber) -> anyhow::Result<Option<PacketPosition>> {
         let mut statement = self.db().prepare_cached(
             "SELECT id, connection, numbers FROM packet_chunk
@@ -94,7 +95,7 @@ impl StoreReader {
         Ok(None)
     }
 
-    /// First packet and count of each chunk of a connection, in order.
+    /// The first packet number and the number of packets of each chunk of a connection, in order.
     fn chunk_heads(&self, capture: CaptureId, connection: ConnectionId) -> anyhow::Result<Vec<(PacketNumber, u64)>> {
         self.select(
             "SELECT first_number, packets FROM packet_chunk WHERE connection = ? ORDER BY first_number",

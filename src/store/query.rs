@@ -1,5 +1,5 @@
-//! Pages of messages: any window of any list, however long, is a few index steps away. Nothing here
-//! counts its way with OFFSET.
+//! Pages of messages. Any window of a list, however long, is a few index steps away: nothing
+//! here uses OFFSET.
 
 use std::collections::HashMap;
 
@@ -18,29 +18,29 @@ use crate::findings;
 use crate::mcp::operations::Why;
 use crate::mcp::{Message, MessageNumber, SessionNumber};
 
-/// How often messages of one kind and method were sent in a session, and the first of them.
+/// The number of messages of one kind and method in a session, and the first of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MethodCount {
-    /// What they are.
+    /// Request, response, notification and so on.
     pub kind: Kind,
-    /// The method; for answers that of their requests.
+    /// The method; for a response that of its request.
     pub method: Option<String>,
-    /// How many.
+    /// The number of such messages.
     pub count: u64,
-    /// The first.
+    /// The first such message.
     pub first: MessageNumber,
 }
 
-/// The first message of an operation, and how many messages are linked to it by each reason.
+/// The first message of an operation, and the number of messages linked to it for each reason.
 pub type OperationLinks = (MessageNumber, Vec<(Why, u64)>);
 
 impl StoreReader {
-    /// The messages of a session by kind and method.
+    /// Counts the messages of a session by kind and method.
     ///
     /// # Errors
-    /// The database cannot be read, or is damaged; so for all that follow.
+    /// The database cannot be read, or is damaged. This holds for all functions that follow.
     pub fn method_counts(&self, session: SessionNumber) -> anyhow::Result<Vec<MethodCount>> {
-        // Grouped here: SQLite would sort all messages of the session for it.
+        // Grouped here, because SQLite would sort all messages of the session for it.
         let mut counts: HashMap<Vec<u8>, MethodCount> = HashMap::new();
         let mut select = self.db().prepare_cached("SELECT kind, method, id FROM message WHERE session = ?")?;
         let mut rows = select.query([session.0])?;
@@ -66,8 +66,8 @@ impl StoreReader {
         Ok(counts)
     }
 
-    /// The messages of a session that later ones go on from with what they had asked for
-    /// (2026-07-28 basic/patterns/mrtr), in order; the first `limit` of them.
+    /// The first `limit` messages of a session that asked for input which a later message supplied
+    /// (2026-07-28 basic/patterns/mrtr), in order.
     pub fn messages_asking_for_input(
         &self,
         session: SessionNumber,
@@ -81,8 +81,8 @@ impl StoreReader {
         )
     }
 
-    /// The operations of a session in order: the first message of each, and how many messages are
-    /// linked to it by each reason; `limit` of them at most.
+    /// The first `limit` operations of a session: the first message of each, and the number of
+    /// messages linked to it for each reason.
     pub fn operations(
         &self,
         capture: CaptureId,
@@ -117,7 +117,7 @@ impl StoreReader {
     /// Messages without their text.
     ///
     /// # Errors
-    /// The database cannot be read, or is damaged; so for all that follow.
+    /// The database cannot be read, or is damaged. This holds for all functions that follow.
     pub fn message_rows(&self, scope: Scope, page: Page<RowKey>) -> anyhow::Result<Vec<MessageRow>> {
         let mut rows = Vec::new();
         self.select_messages(scope, page, "", |row| {
@@ -127,8 +127,8 @@ impl StoreReader {
         Ok(rows)
     }
 
-    /// Messages with their text. The page ends early after 16 MiB of it: only an empty page is the
-    /// end of the list.
+    /// Messages with their text. The page ends early after 16 MiB of text, so only an empty page is
+    /// the end of the list.
     pub fn messages(&self, scope: Scope, page: Page<RowKey>) -> anyhow::Result<Vec<Message>> {
         let mut messages = Vec::new();
         let mut bytes = 0;
@@ -141,7 +141,7 @@ impl StoreReader {
         Ok(messages)
     }
 
-    /// Rows `position`, `position + 1` … of a session (from 1) without their text: for a list
+    /// Rows `position`, `position + 1` … of a session (from 1), without their text, for a list
     /// that is scrolled.
     pub fn message_rows_at(
         &self,
@@ -159,8 +159,8 @@ impl StoreReader {
         Ok(rows)
     }
 
-    /// The position in a session of the first message that has this number or a larger one: one
-    /// more than there are messages where none has.
+    /// The position in a session of the first message with this number or a larger one. If there is
+    /// none: the number of messages plus one.
     pub fn message_position(&self, session: SessionNumber, number: MessageNumber) -> anyhow::Result<u64> {
         let mut statement = self.db().prepare_cached("SELECT id FROM message WHERE session = ? AND position = ?")?;
         let (mut low, mut high) = (1, self.message_count(Scope::Session(session))? + 1);
@@ -177,7 +177,7 @@ impl StoreReader {
         Ok(low)
     }
 
-    /// Shows to `take` which exchange carried each message of a capture, in order of message.
+    /// Passes to `take` the exchange that carried each message of a capture, in order of message.
     pub fn visit_carriers(
         &self,
         capture: CaptureId,
@@ -196,9 +196,9 @@ impl StoreReader {
         Ok(())
     }
 
-    /// How many messages there are.
+    /// The number of messages in a part of the database.
     pub fn message_count(&self, scope: Scope) -> anyhow::Result<u64> {
-        // Positions have no holes: the last of each session is its count.
+        // Positions have no holes, so the last position of a session is its number of messages.
         let (which, value) = match scope {
             Scope::All => ("?1 IS NOT NULL", 0),
             Scope::Capture(capture) => ("capture = ?1", capture.0),
@@ -225,7 +225,7 @@ impl StoreReader {
         Ok(message.filter(|message| message.session == session))
     }
 
-    /// Runs through a page of messages, until `take` has enough.
+    /// Passes the rows of a page of messages to `take`, until that returns false.
     fn select_messages(
         &self,
         scope: Scope,
@@ -246,8 +246,8 @@ impl StoreReader {
         self.select_where("id", "id", page.order, more_columns, &[&first, &last, &page.limit()], &mut take)
     }
 
-    /// The position from which a page of a session begins: that of the first message from `key` on,
-    /// or of the last up to it.
+    /// The position at which a page of a session begins: that of the first message at or after
+    /// `key`, or of the last one up to it.
     fn position_for(&self, session: SessionNumber, key: RowKey, order: SortOrder) -> anyhow::Result<i64> {
         Ok(match order {
             SortOrder::Forward => self.message_position(session, MessageNumber(key.number()))? as i64,
@@ -291,14 +291,14 @@ impl StoreReader {
         Ok(())
     }
 
-    /// The message of a row that has the text behind the columns of [`message::COLUMNS`].
+    /// The message of a row that has its text after the columns of [`message::COLUMNS`].
     fn read_message(&self, row: &Row<'_>) -> anyhow::Result<Message> {
         let small = message::read(row)?;
         let text = Text::read(row.get_ref(message::WIDTH)?)?;
         let mut rules = Vec::new();
         if small.findings > 0 {
             for finding in self.message_findings(small.key())? {
-                // A rule that only another version knows is told by its `FindingRow`.
+                // A rule that only another version knows is reported by its `FindingRow`.
                 if let Some(rule) = findings::rule(&finding.rule).filter(|rule| !rules.contains(&rule.id)) {
                     rules.push(rule.id);
                 }

@@ -1,4 +1,4 @@
-//! A saved session is a source too: its packets come back in the order in which they were captured.
+//! Stored packets as a source: they are delivered in the order in which they were captured.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::{CaptureId, DatabaseFile, migrate};
 use crate::mcp::SessionNumber;
 use crate::source::{Item, Source};
 
-/// Which packets.
+/// The packets to be delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Selection {
     /// Those of the connections of a session.
@@ -20,17 +20,18 @@ pub enum Selection {
     Capture(CaptureId),
 }
 
-/// The packets kept of a session or a capture, with their numbers and times, to be decoded again.
+/// The stored packets of a session or a capture, with their numbers and times, to be decoded again.
 /// Secrets are masked.
 pub struct StoredPackets {
-    // Closed before the place is given up, which may remove the file.
+    // Declared before the file, so that it is closed before a temporary file is removed.
     db: Connection,
     _place: DatabaseFile,
     merge: Merge,
     total: u64,
     current: Option<StoredPacket>,
-    /// TLS secrets that were kept, until they were given out: before the packets.
+    /// Stored TLS secrets, until they are delivered, which is before the packets.
     keys: Option<String>,
+    /// TLS secrets that were delivered.
     given: String,
 }
 

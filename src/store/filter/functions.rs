@@ -1,4 +1,4 @@
-//! The SQL functions that a filter needs.
+//! The SQL functions that filters need.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::filter::Filter;
 use crate::store::codec::{BlobReader, Damaged};
 use crate::store::text;
 
-/// Gives SQL `mcptap_filter(value, term)`, `mcptap_text(text, term)` and
+/// Defines the SQL functions `mcptap_filter(value, term)`, `mcptap_text(text, term)` and
 /// `numbers(packets)` (see `filter/condition.rs`).
 pub(in crate::store) fn register(connection: &Connection) -> rusqlite::Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_INNOCUOUS;
@@ -47,7 +47,7 @@ pub(in crate::store) fn register(connection: &Connection) -> rusqlite::Result<()
     })
 }
 
-/// The term of a filter, the second argument: read once for a statement.
+/// The term of a filter, which is the second argument. It is parsed once for a statement.
 pub(super) fn term(context: &Context<'_>) -> rusqlite::Result<Arc<Filter>> {
     context.get_or_create_aux(1, |value| {
         Ok::<_, Box<dyn std::error::Error + Send + Sync>>(Filter::parse(value.as_str()?)?)
