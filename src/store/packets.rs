@@ -1,14 +1,15 @@
-//! Which packets are kept, and when their bytes may be written.
+//! The packets that are stored, and the moment from which their bytes may be written.
 //!
 //! ```text
-//!  Writer::packet ─► last ──Segment──► held by its connection ──Keep──► waits for Cleared ──► open chunk ──► chunk
-//!                     │ no Segment                │ Closed without Keep       │ too many: payload blanked
-//!                     ▼                           ▼                           ▼
-//!                   recent (fragments)          dropped                     open chunk
+//!  Writer::packet ─► last ─Segment─► buffered per connection ─Keep─► waits for Cleared ─► open chunk ─► chunk
+//!                     │ no Segment              │ Closed without Keep    │ too many: payload blanked
+//!                     ▼                         ▼                        ▼
+//!                   recent (fragments)        discarded                open chunk
 //! ```
 //!
-//! Until it is known whether a connection carries MCP its packets wait, up to `Limits::undecided`;
-//! then in order of number until the decoder has looked at their payload for secrets.
+//! Packets wait until it is decided whether their connection carries MCP, up to
+//! `Limits::undecided`. After that they wait, in order of number, until the decoder has searched
+//! their payload for secrets.
 
 mod connection;
 mod line_compressor;
@@ -28,33 +29,33 @@ use crate::decode::{ConnectionId, Direction, Side};
 use crate::event::Segment;
 use crate::mcp::{Carrier, Message};
 
-/// Packets held, over all connections.
+/// Bytes of packets that are buffered, over all connections.
 const HELD_TOTAL: usize = 64 << 20;
 
-/// Packets of one kept connection that wait behind one that was not cleared. What a decoder has not
-/// reached within a mebibyte stands behind a hole.
+/// Bytes of packets of one stored connection that wait after a packet that was not cleared. If the
+/// decoder has not reached them after a mebibyte, they follow a hole in the stream.
 const HELD_BEHIND: usize = 1 << 20;
 
-/// Bytes of open chunks, over all connections: then all are closed, whatever their size.
+/// Bytes of open chunks, over all connections. Beyond this all are closed, whatever their size.
 const OPEN_TOTAL: usize = 32 << 20;
 
-/// Packets nobody has claimed yet, for the fragments of a datagram: fragments of one datagram are
-/// sent back to back.
+/// Packets, and their bytes, that belong to no segment yet. They may be fragments of a datagram,
+/// which are sent back to back.
 const RECENT: (usize, usize) = (1_024, 4 << 20);
 
-/// Buffers of packets that are kept to be used again, and how large each may be: some more than
-/// an Ethernet frame.
+/// The number of packet buffers that are retained to be used again, and the largest size of each:
+/// somewhat more than an Ethernet frame.
 const BUFFERS: (usize, usize) = (64, 4 << 10);
 
-/// What became of the packets.
+/// Numbers of packets, by what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketCounts {
-    /// Packets kept.
+    /// Packets that were stored.
     pub stored: u64,
-    /// Packets of kept connections that were given up before anybody knew that they belong
+    /// Packets of stored connections that were discarded before it was known that they belong
     /// to a session.
     pub discarded: u64,
-    /// Packets kept with their payload blanked, because nothing had looked at it for
+    /// Packets stored with their payload blanked, because the decoder had not searched it for
     /// secrets in time.
     pub blanked: u64,
 }
@@ -67,21 +68,21 @@ pub(super) struct Packets {
     recent: VecDeque<StoredPacket>,
     recent_bytes: usize,
     connections: HashMap<ConnectionId, ConnectionPackets, FxBuildHasher>,
-    /// Undecided connections by the oldest packet they hold.
+    /// Undecided connections, by the oldest packet that each buffers.
     undecided: BTreeMap<PacketNumber, ConnectionId>,
     held: usize,
     out: Output,
 }
 
-/// Where packets go that may be written.
+/// The chunks to which packets go once they may be written.
 struct Output {
     open: usize,
     packer: Packer,
     ready: Vec<Chunk>,
-    /// One is enough for a connection at a time, and many chunks are closed at once only
-    /// to be committed.
+    /// One is enough: chunks are built one at a time, and many are closed at once only
+    /// for a commit.
     spare: Option<Spare>,
-    /// The memory of packets that went out: most wait for a moment only.
+    /// The memory of packets that were written. Most packets wait only for a moment.
     buffers: Vec<Vec<u8>>,
     /// The long line of a pipe that ended in the last packet.
     line: Option<(Direction, CompressedLine)>,
@@ -112,7 +113,7 @@ impl Packets {
         })
     }
 
-    /// A packet was observed; what it is, is said next.
+    /// Takes a packet. The event that describes it follows.
     pub(super) fn observe(&mut self, packet: &Packet<'_>) {
         self.out.line = None;
         if let Some(unclaimed) =
@@ -127,7 +128,8 @@ impl Packets {
         }
     }
 
-    /// The packet of a segment, or an earlier fragment of its datagram, while it is still there.
+    /// Takes out the packet of a segment, or an earlier fragment of its datagram, if it
+    /// is still available.
     fn claim(&mut self, number: PacketNumber) -> Option<StoredPacket> {
         if let Some(packet) = self.last.take_if(|packet| packet.number == number) {
             return Some(packet);
@@ -138,7 +140,7 @@ impl Packets {
         Some(packet)
     }
 
-    /// A packet turned out to be a segment.
+    /// The packet turned out to be a TCP segment, or a chunk of a pipe.
     pub(super) fn segment(&mut self, segment: Segment) -> std::io::Result<()> {
         let (id, side) = (segment.connection, segment.side);
         for range in segment.origin.iter().filter(|range| range.packet != segment.packet) {
@@ -161,10 +163,10 @@ impl Packets {
         self.connections.entry(id).or_default().hold(packet, side, carries);
     }
 
-    /// Which bytes of the sender's stream `packet` carries of `segment`, and where they stand in
-    /// it; none where they are not to be looked at for secrets.
+    /// The bytes of `segment` in the sender's stream that `packet` carries, and their ranges in the
+    /// packet. Empty if they need not be searched for secrets.
     fn carries(&self, packet: &StoredPacket, segment: &Segment) -> Vec<(u64, Range<usize>)> {
-        // The pipes of a process have no headers, and their messages are kept as they are
+        // The pipes of a process have no headers, and their messages are stored unchanged
         // in any case.
         if self.keep_secrets || packet.link == LinkType::PIPE {
             return Vec::new();
@@ -181,7 +183,7 @@ impl Packets {
         carries
     }
 
-    /// Lets go what may be written, and what is more than the limits allow.
+    /// Writes the packets that may be written, and discards those beyond the limits.
     fn settle(&mut self, id: ConnectionId) -> std::io::Result<()> {
         let Some(connection) = self.connections.get_mut(&id) else { return Ok(()) };
         let before = connection.bytes();
@@ -193,8 +195,8 @@ impl Packets {
         self.held -= before - connection.bytes();
         self.list(id);
         while self.held > HELD_TOTAL {
-            // The oldest packet of the undecided goes first; when all that wait belong to sessions,
-            // this connection pays.
+            // The oldest packet of the undecided connections goes first. If all buffered packets
+            // belong to sessions, those of this connection are blanked.
             let undecided = self.undecided.first_key_value().map(|(_, id)| *id);
             let Some(connection) = self.connections.get_mut(&undecided.unwrap_or(id)) else { break };
             let before = connection.bytes();
@@ -212,7 +214,8 @@ impl Packets {
         if self.out.open > OPEN_TOTAL { self.close_chunks() } else { Ok(()) }
     }
 
-    /// Lists an undecided connection under the oldest packet it holds now, and no other connection.
+    /// Lists an undecided connection under the oldest packet that it buffers now. Other connections
+    /// are not listed.
     fn list(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let oldest = connection.oldest().filter(|_| !connection.is_stored);
@@ -226,7 +229,7 @@ impl Packets {
         }
     }
 
-    /// A connection belongs to a session.
+    /// The connection belongs to a session, so its packets are stored.
     pub(super) fn keep(&mut self, id: ConnectionId) -> std::io::Result<()> {
         let connection = self.connections.entry(id).or_default();
         if !std::mem::replace(&mut connection.is_stored, true) {
@@ -242,7 +245,7 @@ impl Packets {
         }
     }
 
-    /// Everything below `offset` of a side's stream was looked at.
+    /// The decoder has searched all bytes below `offset` of a side's stream.
     pub(super) fn cleared(&mut self, id: ConnectionId, side: Side, offset: u64) -> std::io::Result<()> {
         let connection = self.connections.entry(id).or_default();
         let sent = &mut connection.sides[side.index()];
@@ -250,7 +253,7 @@ impl Packets {
         if connection.is_stored { self.settle(id) } else { Ok(()) }
     }
 
-    /// A connection is over.
+    /// The connection has ended.
     pub(super) fn closed(&mut self, id: ConnectionId) -> std::io::Result<()> {
         if let Some(mut connection) = self.connections.remove(&id) {
             self.held -= connection.bytes();
@@ -265,13 +268,13 @@ impl Packets {
         Ok(())
     }
 
-    /// The capture is over: every connection is.
+    /// The capture has ended, and with it every connection.
     pub(super) fn finish(&mut self) -> std::io::Result<()> {
         let open: Vec<_> = self.connections.keys().copied().collect();
         open.into_iter().try_for_each(|id| self.closed(id))
     }
 
-    /// Closes the open chunks, so that what is known can be committed.
+    /// Closes the open chunks, so that they can be committed.
     pub(super) fn close_chunks(&mut self) -> std::io::Result<()> {
         for (id, connection) in &mut self.connections {
             self.out.close(*id, &mut connection.chunk)?;
@@ -279,7 +282,7 @@ impl Packets {
         Ok(())
     }
 
-    /// Gives up memory that is kept to be used again.
+    /// Frees memory that was retained to be used again.
     pub(super) fn rest(&mut self) {
         self.out.packer.rest();
         self.out.spare = None;
@@ -287,14 +290,14 @@ impl Packets {
         self.out.line = None;
     }
 
-    /// The text of a message as frames, if it is a long line that ended in the last packet.
+    /// The compressed text of a message, if it is a long line that ended in the last packet.
     pub(super) fn text(&mut self, message: &Message) -> Option<Vec<u8>> {
         let is_it = |direction| message.carrier == Carrier::Line && message.direction == direction;
         let (_, line) = self.out.line.take_if(|(direction, _)| is_it(*direction))?;
         line.text(message.span).filter(|_| message.raw.len() as u64 == message.span.len())
     }
 
-    /// The chunks that are complete.
+    /// Removes the complete chunks.
     pub(super) fn take_ready(&mut self) -> impl Iterator<Item = Chunk> + '_ {
         self.out.ready.drain(..)
     }
@@ -303,7 +306,7 @@ impl Packets {
         self.out.counts
     }
 
-    /// Bytes held and in open chunks, about.
+    /// Bytes that are buffered and in open chunks, approximately.
     #[cfg(test)]
     pub(super) fn memory(&self) -> usize {
         self.held + self.recent_bytes + self.out.open
@@ -311,10 +314,10 @@ impl Packets {
 }
 
 impl Output {
-    /// Puts a packet in its chunk, which a line of a pipe goes through.
+    /// Appends a packet to its connection's chunk. `line` compresses the long lines of a pipe.
     fn push(&mut self, packet: &StoredPacket, line: &mut LineCompressor, chunk: &mut Builder) -> std::io::Result<()> {
-        // A fragment may come after packets with larger numbers went out: the chunk stays in order,
-        // chunks may overlap.
+        // A fragment may come after packets with larger numbers were written. A chunk stays in
+        // order, and chunks may overlap.
         if !chunk.is_empty() && packet.number <= chunk.last() {
             self.close(packet.connection, chunk)?;
         }
@@ -330,7 +333,7 @@ impl Output {
         if chunk.len() >= CHUNK { self.close(packet.connection, chunk) } else { Ok(()) }
     }
 
-    /// What of a packet is part of a long line, and compressed for its message too.
+    /// The parts of a packet that belong to a long line, which are also compressed for its message.
     fn pieces(&mut self, packet: &StoredPacket, line: &mut LineCompressor) -> Vec<Piece> {
         let Some(segment) = packet.segment.as_ref().filter(|_| packet.link == LinkType::PIPE) else {
             return Vec::new();
@@ -348,7 +351,7 @@ impl Output {
         pieces
     }
 
-    /// Keeps the memory of a packet that went out.
+    /// Retains the memory of a packet that was written.
     fn reuse(&mut self, buffer: Vec<u8>) {
         if self.buffers.len() < BUFFERS.0 && buffer.capacity() <= BUFFERS.1 {
             self.buffers.push(buffer);

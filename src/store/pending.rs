@@ -1,4 +1,4 @@
-//! What waits for the next transaction.
+//! The records that wait for the next transaction.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -17,21 +17,22 @@ use crate::event::{Connection, Stream};
 use crate::findings::Finding;
 use crate::mcp::{Message, MessageNumber, Session, SessionNumber};
 
-/// Bytes that may wait while the database is locked or its disk is full. Beyond, records
-/// are given up.
+/// Bytes that may wait while the database is locked or its disk is full. Further
+/// records are discarded.
 const MOST: usize = 64 << 20;
 
-/// Records of a list for which memory is kept: as many as there are in a transaction.
+/// Records of a list for which memory is retained: as many as one transaction has.
 const LISTED: usize = 8 << 10;
 
-/// Records that were told and not yet written. Of one that came again only the last state waits.
+/// Records that were emitted and not yet written. Of a record that was emitted again only the
+/// last state waits.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     sessions: BTreeMap<SessionNumber, Session>,
     connections: BTreeMap<ConnectionId, Connection>,
     exchanges: BTreeMap<ExchangeNumber, Exchange>,
     streams: Vec<Stream>,
-    /// Where the bytes of streams came from, those of one stream in their order.
+    /// The origins of the bytes of streams; those of one stream in order.
     parts: Vec<(StreamId, Part)>,
     messages: Vec<(Message, DerivedColumns, Text)>,
     findings: Vec<Finding>,
@@ -41,14 +42,15 @@ pub(super) struct Pending {
     bytes: usize,
     rows: usize,
     lost: u64,
-    /// The last of the exchanges that were written: later ones have no earlier state
-    /// to be forgotten.
+    /// The last exchange that was written. Later ones have no earlier state in the database
+    /// to be deleted.
     exchanged: ExchangeNumber,
-    /// The last of the streams that were written: none of the later ones is there.
+    /// The last stream that was written. Later ones have no row in the database.
     streamed: StreamId,
 }
 
-/// What earlier transactions wrote, so as not to ask the database for it. Forgotten when one fails.
+/// Results of earlier transactions that would otherwise be read from the database. Cleared when
+/// a transaction fails.
 #[derive(Debug, Default)]
 pub(super) struct WrittenRows {
     /// The id of a session and the position of its last message.
@@ -61,12 +63,12 @@ impl Pending {
         self.rows == 0
     }
 
-    /// Rows and bytes that wait, about.
+    /// Numbers of rows and bytes that wait, approximately.
     pub(super) fn size(&self) -> (usize, usize) {
         (self.rows, self.bytes)
     }
 
-    /// Records given up so far.
+    /// Records discarded so far.
     pub(super) fn lost(&self) -> u64 {
         self.lost
     }
@@ -106,7 +108,7 @@ impl Pending {
         }
     }
 
-    /// A frame of what TLS carried.
+    /// Adds a compressed frame of the bytes that TLS carried.
     pub(super) fn plaintext(&mut self, stream: StreamId, start: u64, frame: Vec<u8>) {
         if self.has_room(frame.len() + size_of::<(StreamId, u64, Vec<u8>)>()) {
             self.plaintext.push((stream, start, frame));
@@ -125,7 +127,8 @@ impl Pending {
             return;
         }
         if let Some((request, asked)) = record.answers.and_then(|request| self.waiting(request)) {
-            // What the two tell each other is told before either is a row. The first answer counts.
+            // Request and response wait together, so each completes the other before it is written.
+            // The first response counts.
             if request.answered_by.is_none() {
                 (request.answered_by, request.latency) = (Some(record.number), record.latency);
                 asked.status = derived.status;
@@ -136,7 +139,7 @@ impl Pending {
         self.messages.push((record, derived, text));
     }
 
-    /// A message that waits. They come in order of number; one that did not is found
+    /// A message that waits. Messages come in order of number; one that did not is found
     /// in the database.
     fn waiting(&mut self, number: MessageNumber) -> Option<(&mut Message, &mut DerivedColumns)> {
         let at = self.messages.binary_search_by_key(&number, |(message, ..)| message.number).ok()?;
@@ -156,14 +159,15 @@ impl Pending {
         }
     }
 
-    /// Gives up memory that is kept to be used again.
+    /// Frees memory that was retained to be used again.
     pub(super) fn rest(&mut self) {
         self.streams.shrink_to_fit();
         self.parts.shrink_to_fit();
         self.messages.shrink_to_fit();
     }
 
-    /// Takes in a record of this size, or counts it as lost.
+    /// Counts a record of this size as waiting, or as lost if there is no room for it; returns
+    /// whether there is room.
     fn has_room(&mut self, size: usize) -> bool {
         let room = self.bytes < MOST;
         if room {
@@ -175,18 +179,19 @@ impl Pending {
         room
     }
 
-    /// Everything was written.
+    /// Removes all records, because they were written.
     pub(super) fn clear(&mut self) {
         let exchanged = self.exchanges.last_key_value().map_or(self.exchanged, |(last, _)| self.exchanged.max(*last));
         let streamed = self.streams.last().map_or(self.streamed, |last| self.streamed.max(last.id));
-        // The longest lists are filled again: to let them grow would move them a dozen times.
+        // The longest lists will be filled again. Growing from nothing would move them
+        // a dozen times.
         let (streams, parts, messages) =
             (emptied(&mut self.streams), emptied(&mut self.parts), emptied(&mut self.messages));
         *self = Pending { lost: self.lost, exchanged, streamed, streams, parts, messages, ..Pending::default() };
     }
 
-    /// Writes everything, inside a transaction. May be called again after that was rolled back,
-    /// with `written` new.
+    /// Writes everything, inside a transaction. May be called again, with a new `written`, if the
+    /// transaction was rolled back.
     pub(super) fn write(&mut self, db: &Database, capture: CaptureId, written: &mut WrittenRows) -> anyhow::Result<()> {
         for (number, record) in &self.sessions {
             let id = written.session(db, capture, *number)?.0;
@@ -230,7 +235,7 @@ impl Pending {
     }
 
     fn write_streams(&mut self, db: &Database, capture: CaptureId) -> rusqlite::Result<()> {
-        // Stable: parts of a stream stay in their order.
+        // The sort is stable, so the parts of a stream stay in order.
         self.streams.sort_by_key(|stream| stream.id);
         self.streams.dedup_by_key(|stream| stream.id);
         self.parts.sort_by_key(|(stream, _)| *stream);
@@ -240,7 +245,8 @@ impl Pending {
             let id = parts[0].0;
             whole.extend(std::iter::from_fn(|| streams.next_if(|stream| stream.id < id)).map(|stream| (stream, None)));
             let mut runs = parts.chunks(provenance::PARTS);
-            // A body is told whole most often: then it is one row.
+            // Most bodies are complete when they are written. Then the stream and its parts
+            // are one row.
             if let Some(stream) = streams.next_if(|stream| stream.id == id) {
                 let row = (stream, runs.next());
                 if id > self.streamed {
@@ -283,7 +289,7 @@ impl Pending {
     }
 }
 
-/// The memory of a list, unless it grew while nothing could be written.
+/// Takes the emptied list with its memory, unless it grew too much while nothing could be written.
 fn emptied<T>(list: &mut Vec<T>) -> Vec<T> {
     list.clear();
     list.shrink_to(LISTED);
@@ -298,7 +304,7 @@ impl WrittenRows {
         capture: CaptureId,
         number: SessionNumber,
     ) -> rusqlite::Result<&mut (i64, i64)> {
-        // A capture may have any number of sessions; those of a moment are few.
+        // A capture may have any number of sessions, but only few are active at the same time.
         if self.sessions.len() > 65_536 {
             self.sessions.clear();
         }

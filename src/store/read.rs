@@ -1,4 +1,4 @@
-//! Reading: pages of records, while others write or not.
+//! Reading: pages of records, whether others write or not.
 
 use std::time::Duration;
 
@@ -19,16 +19,18 @@ use crate::event::{Connection, Stream};
 use crate::findings::Severity;
 use crate::mcp::{Session, SessionNumber};
 
-/// How long a reader waits where SQLite makes it wait at all: when a file is opened while its last
-/// user closes it.
+/// The time for which a reader waits in the rare case that SQLite makes it wait: when it opens a
+/// file that the last user is closing.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// Steps of one walk down the provenance. The largest message has 100,000 packets.
+/// The largest number of steps of one walk down the provenance. The largest message
+/// has 100,000 packets.
 const STEPS: usize = 4 << 20;
 
-/// Reads a database. Every call sees what was committed before it; none holds up a writer.
+/// Reads a database. Every call sees everything that was committed before it. No call
+/// delays a writer.
 pub struct StoreReader {
-    // Closed before the place is given up, which may remove the file.
+    // Declared before the file, so that it is closed before a temporary file is removed.
     db: Database,
     place: DatabaseFile,
     limits: Limits,
@@ -38,13 +40,13 @@ impl StoreReader {
     /// Opens a database to read.
     ///
     /// # Errors
-    /// The file cannot be opened, is no database of this program, or of another version.
+    /// The file cannot be opened, is not a database of this program, or belongs to a newer version.
     pub fn open(place: impl Into<DatabaseFile>) -> anyhow::Result<StoreReader> {
         let place = place.into();
         Ok(StoreReader { db: migrate::open_reader(&place, BUSY)?, place, limits: Limits::default() })
     }
 
-    /// Where it reads.
+    /// The file that is read.
     pub fn place(&self) -> &DatabaseFile {
         &self.place
     }
@@ -57,16 +59,16 @@ impl StoreReader {
         &self.limits
     }
 
-    /// Another number than before when anybody has committed since: whoever follows
-    /// asks this first.
+    /// A number that changes whenever somebody else commits. A view that follows a recording
+    /// checks it first.
     ///
     /// # Errors
-    /// The database cannot be read, or is damaged; so for all that follow.
+    /// The database cannot be read, or is damaged. This holds for all functions that follow.
     pub fn data_version(&self) -> anyhow::Result<i64> {
         Ok(self.db.pragma_query_value(None, "data_version", |row| row.get(0))?)
     }
 
-    /// Captures.
+    /// A page of the captures, by number.
     pub fn captures(&self, page: Page<CaptureId>) -> anyhow::Result<Vec<Capture>> {
         let (first, last) = page.range(ALL, |id| id.0.into());
         let sql = format!(
@@ -77,13 +79,13 @@ impl StoreReader {
         self.select(&sql, params![first, last, page.limit()], capture::read)
     }
 
-    /// One capture.
+    /// The capture with this number.
     pub fn capture(&self, id: CaptureId) -> anyhow::Result<Option<Capture>> {
         let sql = format!("SELECT {} FROM capture WHERE id = ?", capture::COLUMNS);
         Ok(self.select(&sql, [id.0], capture::read)?.pop())
     }
 
-    /// Whether the packets of a capture are made up, see `CaptureKind::is_made_up`.
+    /// Whether the packets of a capture are invented, see `CaptureKind::is_made_up`.
     pub fn is_made_up(&self, id: CaptureId) -> anyhow::Result<bool> {
         Ok(self.capture(id)?.is_some_and(|capture| capture.info.kind.is_made_up()))
     }
@@ -94,7 +96,7 @@ impl StoreReader {
         Ok(statement.query_row([session.0], |row| row.get(0)).map(CaptureId).optional()?)
     }
 
-    /// Sessions, numbered in the database.
+    /// A page of the sessions, by their number in the database.
     pub fn sessions(&self, page: Page<SessionNumber>) -> anyhow::Result<Vec<Session>> {
         let (first, last) = page.range(ALL, |number| number.0.into());
         let sql = format!(
@@ -111,17 +113,17 @@ impl StoreReader {
         Ok(sessions)
     }
 
-    /// One session.
+    /// The session with this number in the database.
     pub fn session(&self, number: SessionNumber) -> anyhow::Result<Option<Session>> {
         Ok(self.sessions(Page::from(number, 1))?.pop().filter(|session| session.number == number))
     }
 
-    /// The session that was begun last.
+    /// The session that began last.
     pub fn latest_session(&self) -> anyhow::Result<Option<Session>> {
         Ok(self.sessions(Page::last(1))?.pop())
     }
 
-    /// HTTP exchanges on the connections of a session.
+    /// A page of the HTTP exchanges on the connections of a session.
     pub fn exchanges(&self, session: SessionNumber, page: Page<ExchangeNumber>) -> anyhow::Result<Vec<Exchange>> {
         let Some(capture) = self.capture_of(session)? else { return Ok(Vec::new()) };
         let (first, last) = page.range(RowKey::all(capture), |number| RowKey::new(capture, number.0).0);
@@ -135,13 +137,13 @@ impl StoreReader {
         self.select(&sql, params![session.0, first, last, page.limit()], exchange::read)
     }
 
-    /// One HTTP exchange.
+    /// The HTTP exchange with this number.
     pub fn exchange(&self, capture: CaptureId, number: ExchangeNumber) -> anyhow::Result<Option<Exchange>> {
         let sql = format!("SELECT {} FROM exchange WHERE id = ?", exchange::COLUMNS);
         Ok(self.select(&sql, [RowKey::new(capture, number.0)], exchange::read)?.pop())
     }
 
-    /// The connections of a session, by number.
+    /// A page of the connections of a session, by number.
     pub fn connections(&self, session: SessionNumber, page: Page<ConnectionId>) -> anyhow::Result<Vec<Connection>> {
         let Some(capture) = self.capture_of(session)? else { return Ok(Vec::new()) };
         let (first, last) = page.range(RowKey::all(capture), |id| RowKey::new(capture, id.0.into()).0);
@@ -155,13 +157,14 @@ impl StoreReader {
         self.select(&sql, params![session.0, first, last, page.limit()], connection::read)
     }
 
-    /// One connection.
+    /// The connection with this number.
     pub fn connection(&self, capture: CaptureId, id: ConnectionId) -> anyhow::Result<Option<Connection>> {
         let sql = format!("SELECT {} FROM connection WHERE id = ?", connection::COLUMNS);
         Ok(self.select(&sql, [RowKey::new(capture, id.0.into())], connection::read)?.pop())
     }
 
-    /// Findings, in order as they were made. Of a session: those that belong to it.
+    /// A page of findings, in the order in which they were made. For a session: those that
+    /// belong to it.
     pub fn findings(&self, scope: Scope, page: Page<u64>) -> anyhow::Result<Vec<FindingRow>> {
         let (first, last) = page.range(ALL, |number| *number as i64);
         let (which, value) = finding_scope(scope);
@@ -174,7 +177,7 @@ impl StoreReader {
         self.select(&sql, params![value, first, last, page.limit()], finding::read)
     }
 
-    /// How many findings there are of each severity.
+    /// The number of findings of each severity.
     pub fn finding_counts(&self, scope: Scope) -> anyhow::Result<Vec<(Severity, u64)>> {
         let (which, value) = finding_scope(scope);
         let sql = format!(
@@ -187,7 +190,7 @@ impl StoreReader {
         })
     }
 
-    /// Findings about a message.
+    /// The findings about a message.
     pub fn message_findings(&self, message: RowKey) -> anyhow::Result<Vec<FindingRow>> {
         let sql = format!(
             "SELECT {} FROM finding JOIN rule ON rule.id = finding.rule
@@ -197,8 +200,8 @@ impl StoreReader {
         self.select(&sql, params![message, Page::<u64>::first(usize::MAX).limit()], finding::read)
     }
 
-    /// Packets kept of a connection, from number `from` on, with what the pipeline knew of each.
-    /// Ends early after 16 MiB.
+    /// Packets stored for a connection, from number `from` on, each with its segment. Ends early
+    /// after 16 MiB.
     pub fn packets(
         &self,
         capture: CaptureId,
@@ -225,7 +228,7 @@ impl StoreReader {
         Ok(packets)
     }
 
-    /// One packet, where it was kept.
+    /// The packet with this number, if it was stored.
     pub fn packet(&self, capture: CaptureId, number: PacketNumber) -> anyhow::Result<Option<StoredPacket>> {
         let Some(place) = self.chunk_of(capture, number)? else { return Ok(None) };
         let mut chunk = packet::open(&self.db, place.chunk)?;
@@ -237,13 +240,13 @@ impl StoreReader {
         Ok(None)
     }
 
-    /// What a stream is.
+    /// The stream with this number.
     pub fn stream(&self, capture: CaptureId, id: StreamId) -> anyhow::Result<Option<Stream>> {
         let sql = format!("SELECT {} FROM stream WHERE id = ?", provenance::STREAM_COLUMNS);
         Ok(self.select(&sql, [RowKey::new(capture, id.0.into())], provenance::read_stream)?.pop())
     }
 
-    /// Shows every stream of a capture to `take`, in order.
+    /// Passes every stream of a capture to `take`, in order.
     pub fn streams(&self, capture: CaptureId, mut take: impl FnMut(Stream)) -> anyhow::Result<()> {
         let sql = format!("SELECT {} FROM stream WHERE id BETWEEN ? AND ? ORDER BY id", provenance::STREAM_COLUMNS);
         let mut select = self.db.prepare_cached(&sql)?;
@@ -256,7 +259,7 @@ impl StoreReader {
     }
 
     /// One layer down: the parts that make up `span`, cut to it, in
-    /// order, as `Provenance::parents`.
+    /// order, like `Provenance::parents`.
     pub fn parts(&self, capture: CaptureId, span: Span) -> anyhow::Result<Vec<Part>> {
         let key = RowKey::new(capture, span.stream.0.into());
         let rows = self.select(
@@ -274,13 +277,14 @@ impl StoreReader {
         let inside = |part: &Part| part.end > span.start && part.start < span.end;
         let cut = |part| ground::clip(part, span.start, span.end);
         let mut parts: Vec<Part> = rows.into_iter().flatten().filter(inside).map(cut).collect();
-        // Where it became known late what the stream is, those in its row are not the first.
+        // If a stream's row was written after some of its parts, the parts in that row are
+        // not the first.
         parts.sort_by_key(|part| part.start);
         Ok(parts)
     }
 
-    /// What TLS carried in `span`, in order: offset and bytes, secrets masked. Nothing for streams
-    /// that did not come out of TLS.
+    /// The bytes that TLS carried in `span`, in order: offset and bytes, secrets masked. Empty for
+    /// streams that were not decrypted from TLS.
     pub fn plaintext(&self, capture: CaptureId, span: Span) -> anyhow::Result<Vec<(u64, Vec<u8>)>> {
         let key = RowKey::new(capture, span.stream.0.into());
         let mut pieces: Vec<(u64, Vec<u8>)> = self.select(
@@ -306,7 +310,7 @@ impl StoreReader {
     }
 
     /// All the way down: the bytes of packets that make up `span`, in stream
-    /// order, as `Provenance::packet_ranges`.
+    /// order, like `Provenance::packet_ranges`.
     pub fn packet_ranges(&self, capture: CaptureId, span: Span) -> anyhow::Result<Vec<PacketRange>> {
         const DAMAGED: Damaged = Damaged("where bytes came from");
         let mut ranges = Vec::new();
@@ -329,8 +333,8 @@ impl StoreReader {
                     Origin::Missing => {}
                 }
             }
-            // A stream is made of streams that were there before it: in a file that says otherwise
-            // the walk might never end.
+            // A stream is made only of streams that existed before it. In a damaged file that
+            // violates this the walk might never end.
             if steps > STEPS || below.iter().any(|from| from.stream >= span.stream) {
                 return Err(DAMAGED.into());
             }
@@ -339,7 +343,7 @@ impl StoreReader {
         Ok(ranges)
     }
 
-    /// The rows of a query.
+    /// The rows of a query, converted by `read`.
     pub(super) fn select<T>(
         &self,
         sql: &str,
@@ -350,7 +354,7 @@ impl StoreReader {
     }
 }
 
-/// A condition on `finding`, with parameter 1.
+/// A condition on `finding` for a part of the database, and the value of its parameter 1.
 fn finding_scope(scope: Scope) -> (&'static str, u32) {
     match scope {
         Scope::All => ("?1 IS NOT NULL", 0),

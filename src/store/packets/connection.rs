@@ -1,4 +1,4 @@
-//! The packets of one connection that wait, and what is known of its two sides.
+//! The packets that one connection buffers, and the state of its two sides.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -15,31 +15,33 @@ use crate::store::mask::{self, Secrets};
 struct BufferedPacket {
     packet: StoredPacket,
     side: Side,
-    /// Which bytes of the sender's stream it carries: offset in the stream, place in the packet.
+    /// The bytes of the sender's stream that it carries: their offset in the stream, and their
+    /// range in the packet.
     carries: Vec<(u64, Range<usize>)>,
-    /// It does not continue what was sent before: maybe a copy, with other content than the one the
-    /// decoder looks at.
+    /// Whether it repeats earlier bytes of the stream, perhaps with a content that differs from the
+    /// one that the decoder searches.
     is_copy: bool,
 }
 
-/// What one side sent.
+/// The bytes that one side sent.
 #[derive(Debug, Default)]
 pub(super) struct Sent {
-    /// The end of what was seen.
+    /// The end of the bytes received so far.
     received_end: u64,
-    /// The end of what the decoder has looked at.
+    /// The end of the bytes that the decoder has searched.
     pub(super) cleared: u64,
     pub(super) secrets: Secrets,
-    /// Where it is a pipe.
+    /// Used if the connection is a pipe.
     line: LineCompressor,
 }
 
+/// The packets of one connection, from capture to chunk.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionPackets {
     pub(super) is_stored: bool,
-    /// Packets given up while it was undecided.
+    /// Packets discarded while the connection was undecided.
     pub(super) discarded: u64,
-    /// The packet number under which it is listed as undecided.
+    /// The number of the packet under which the connection is listed as undecided.
     pub(super) listed: Option<PacketNumber>,
     pub(super) sides: [Sent; 2],
     pub(super) chunk: Builder,
@@ -48,18 +50,18 @@ pub(super) struct ConnectionPackets {
 }
 
 impl ConnectionPackets {
-    /// Bytes of the packets that wait.
+    /// Bytes of the buffered packets.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The first packet that waits.
+    /// The number of the first buffered packet.
     pub(super) fn oldest(&self) -> Option<PacketNumber> {
         self.buffered.front().map(|buffered| buffered.packet.number)
     }
 
-    /// Takes a packet in, in order of number: a fragment is known only after what came between it
-    /// and its completion.
+    /// Buffers a packet, in order of number. A fragment is recognised only after the packets
+    /// between it and the last fragment.
     pub(super) fn hold(&mut self, packet: StoredPacket, side: Side, carries: Vec<(u64, Range<usize>)>) {
         let sent = &mut self.sides[side.index()];
         let mut is_copy = false;
@@ -72,7 +74,7 @@ impl ConnectionPackets {
         self.buffered.insert(self.buffered.len() - later, BufferedPacket { packet, side, carries, is_copy });
     }
 
-    /// Gives up the first packet; says whether there was one.
+    /// Discards the first packet; returns whether there was one.
     pub(super) fn drop_oldest(&mut self) -> bool {
         let Some(oldest) = self.buffered.pop_front() else { return false };
         self.bytes -= oldest.packet.size();
@@ -80,8 +82,8 @@ impl ConnectionPackets {
         true
     }
 
-    /// Lets go the packets at the front that may be written; and, blanked, those that may not,
-    /// while more than `most` bytes wait.
+    /// Writes the packets at the front that may be written. While more than `most` bytes wait, also
+    /// writes those that may not, with their payload blanked.
     pub(super) fn release(&mut self, most: usize, out: &mut Output) -> std::io::Result<()> {
         while let Some(mut front) = self.buffered.pop_front() {
             let sent = &mut self.sides[front.side.index()];
@@ -101,8 +103,8 @@ impl ConnectionPackets {
         Ok(())
     }
 
-    /// The connection is over: what was never looked at is searched for what looks like a secret,
-    /// and let go.
+    /// The connection has ended. Bytes that the decoder never searched are searched here for
+    /// possible secrets, and all packets are written.
     pub(super) fn finish(&mut self, out: &mut Output) -> std::io::Result<()> {
         for side in [Side::First, Side::Second] {
             self.search(side);
@@ -111,8 +113,7 @@ impl ConnectionPackets {
         self.release(usize::MAX, out)
     }
 
-    /// Makes secrets of what looks like one in the bytes of `side` that were not cleared,
-    /// joined over packets.
+    /// Marks possible secrets in the bytes of `side` that were not cleared, joined over packets.
     fn search(&mut self, side: Side) {
         let Sent { cleared, secrets, .. } = &mut self.sides[side.index()];
         let mut pieces: Vec<(u64, &[u8])> = Vec::new();
@@ -135,8 +136,8 @@ impl ConnectionPackets {
         for (start, run) in runs {
             let mut lines = mask::secret_lines(&run);
             if start > *cleared {
-                // What came before it was never seen: the first line may be the end of
-                // a secret one.
+                // The bytes before this run were never seen, so its first line may be the end of a
+                // line with a secret.
                 lines.push(0..mask::line_end(&run, 0));
             }
             for line in lines {
