@@ -42,7 +42,7 @@ pub enum FileElement {
 pub struct PacketElement {
     /// The time at which it was captured.
     pub time: Time,
-    /// The link type, which says how the first bytes are to be read.
+    /// The link type, which determines how the first bytes are parsed.
     pub link: LinkType,
     /// The index of its interface among the descriptions in this file.
     pub interface: u32,

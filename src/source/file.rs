@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Capture files as one capture, read one after another in the order of their first packets, as a
 /// rotating capture tool writes them. Packets and interfaces are numbered over all of them.
 ///
-/// The first bytes tell pcap from pcapng. gzip and zstd are decompressed. The path `-`
+/// The first bytes distinguish pcap from pcapng. gzip and zstd are decompressed. The path `-`
 /// is standard input.
 pub struct Files {
     /// Files that are not open yet.
@@ -40,9 +40,8 @@ impl Files {
     /// ([`Item::Idle`]) if it is an uncompressed regular file, because it is still being written.
     ///
     /// # Errors
-    /// A file does not exist. If there are several files, also: one cannot be read or is no
-    /// capture. For a single file this is reported on reading, so that opening never waits for a
-    /// pipe.
+    /// A file does not exist. If there are several, also: one cannot be read or is no capture. A
+    /// single file is examined only on reading, so that opening never blocks on an empty pipe.
     pub fn open(paths: &[PathBuf], follow: bool) -> anyhow::Result<Files> {
         let mut total = Some(0);
         let mut regular = true;

@@ -10,7 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// The path that means standard input on the command line.
 const STANDARD_INPUT: &str = "-";
-/// Bytes of compressed data read at once.
+/// Bytes of compressed data in one read.
 const COMPRESSED_CHUNK: usize = 64 << 10;
 /// The interval at which an empty pipe reports again that nothing has come.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };

@@ -23,7 +23,7 @@ pub struct WithKeyLog<S> {
     log: Option<KeyLog>,
 }
 
-/// A key log file.
+/// A key log file that is read piece by piece.
 struct KeyLog {
     path: PathBuf,
     /// `None` while the file does not exist.

@@ -26,10 +26,10 @@ const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 /// Milliseconds for which the kernel may gather packets unless immediate delivery was requested.
 const GATHER: i32 = 20;
 
-/// The Linux pseudo-interface that stands for all interfaces.
+/// The Linux pseudo-interface that captures on all interfaces.
 const ANY: &str = "any";
 
-/// An open capture on an interface.
+/// The interface to capture from, and the settings of the capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveOptions {
     /// The interface's name. On Linux `any` means all interfaces.
@@ -41,7 +41,7 @@ pub struct LiveOptions {
     /// Bytes of the kernel's buffer, which holds the packets that arrive while this
     /// program is busy.
     pub buffer_size: usize,
-    /// Bytes captured of each packet.
+    /// The largest number of bytes captured of each packet.
     pub snaplen: u32,
     /// Whether each packet is delivered as it comes. Otherwise the kernel gathers packets for up
     /// to 20 ms and packs them closely. Measured on `lo`: 64 MiB hold 82,000 packets of 200
@@ -94,7 +94,7 @@ pub struct Statistics {
     pub dropped_by_interface: u64,
 }
 
-/// An open capture.
+/// An open capture on an interface.
 pub struct Live {
     capture: Capture<Active>,
     interface: String,
@@ -299,8 +299,7 @@ mod tests {
         let address = socket.local_addr().unwrap();
         let Some(mut live) = loopback(&format!("udp dst port {}", address.port())) else { return };
         assert!(matches!(live.next().unwrap(), Some(Item::Idle)), "nothing was sent yet");
-        // The third is longer than the interface's MTU is on other links; the snap length
-        // must hold it.
+        // The third message is longer than the MTU of other links. The snap length must hold it.
         let messages = [b"one".to_vec(), b"two".to_vec(), vec![b'x'; 60_000]];
         for message in &messages {
             socket.send_to(message, address).unwrap();

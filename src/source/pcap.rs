@@ -5,8 +5,10 @@
 //! version, any snap length. So an incorrectly written file can still be read.
 //!
 //! ```text
-//!  file    magic │ major, minor │ zone │ accuracy │ snap length │ FCS and link type      24 bytes
-//!  record  seconds │ fraction │ captured length │ original length │ (8 bytes more) │ data  16 (24) bytes, then data
+//!  file    magic │ major, minor │ zone │ accuracy │ snap length │ FCS and link type
+//!          24 bytes
+//!  record  seconds │ fraction │ captured length │ original length │ (8 bytes more) │ data
+//!          16 (24) bytes, then data
 //! ```
 
 use nom::bytes::streaming::take;

@@ -209,7 +209,7 @@ impl Decoder {
         }
     }
 
-    /// "Interface IDs are unique within a section", and only there.
+    /// Starts a section. "Interface IDs are unique within a section", and only there.
     fn begin_section(&mut self, order: Endianness) {
         self.earlier_interfaces = self.interfaces();
         self.interfaces.clear();

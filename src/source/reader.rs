@@ -102,7 +102,7 @@ impl<R: Read> CaptureFileReader<R> {
         self.window.memory()
     }
 
-    /// Goes to the next item; `None` at the end.
+    /// Finds the next item; `None` at the end.
     pub(super) fn advance(&mut self) -> anyhow::Result<Option<LocatedItem>> {
         self.window.consume(mem::take(&mut self.lent));
         while !self.ended {

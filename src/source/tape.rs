@@ -48,8 +48,7 @@ const PSH: u8 = 0x08;
 const ACK: u8 = 0x10;
 const FIN: u8 = 0x01;
 
-/// Takes the bytes of connections. Clones write to the same tape, which ends when the last of
-/// them is dropped.
+/// The number of a connection on the tape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TapeConnection(u32);
 
@@ -75,12 +74,13 @@ enum TapeEvent {
     Close,
 }
 
-/// Where bytes are noted. Clones write on the same tape; it ends when the last is dropped.
+/// Takes the bytes of connections. Clones write to the same tape, which ends when the last of
+/// them is dropped.
 #[derive(Clone, Debug)]
 pub struct Tape {
     notes: Sender<TapeEntry>,
     connections: Arc<AtomicU32>,
-    /// The entries of an attempt, until it is kept.
+    /// The entries of a connection attempt that may still fail.
     attempt: Arc<Mutex<Option<Vec<TapeEntry>>>>,
 }
 
@@ -95,7 +95,6 @@ pub fn tape() -> (Tape, TapeSource) {
         current: Vec::new(),
         count: 0,
         rest: Rest::Gathers,
-        /// The time to wait for a piece before the recorder writes what it has.
         patience: Patience::default(),
     };
     (tape, tape_source)
@@ -180,17 +179,17 @@ pub struct TapeSource {
     current: Vec<u8>,
     count: u64,
     rest: Rest,
-    /// How long the recorder waits for a piece before it writes out what it has.
+    /// The time to wait for a piece before the recorder writes what it has.
     patience: Patience,
 }
 
 /// The behaviour of the source when nothing waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rest {
-    /// Lets pieces gather before it reports [`Item::Idle`], which makes the
-    /// recorder write everything.
+    /// Lets pieces gather before it reports [`Item::Idle`], because the recorder
+    /// then writes everything.
     Gathers,
-    /// Reports [`Item::Idle`] at once, before it waits. The flag tells whether it has done so.
+    /// Reports [`Item::Idle`] at once, before it waits. The flag is true once it has done so.
     Says(bool),
 }
 

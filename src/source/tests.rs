@@ -73,10 +73,10 @@ proptest! {
         fuzz_capture_file(&[start, &noise].concat());
     }
 
-    /// A file that grows is read as far as it has got, whatever the steps.
+    /// A growing file is read up to its present end, whatever the steps of its growth.
     #[test]
     fn a_growing_file_is_read_in_the_end_as_a_whole_one(file in files(), steps in vec(1..50usize, 1..20)) {
-        /// A file that grows by a step whenever its end is reached.
+        /// A file that grows by one step whenever its end is reached.
         struct Growing<'a> { file: &'a [u8], at: usize, end: usize, steps: std::vec::IntoIter<usize> }
 
         impl std::io::Read for Growing<'_> {
@@ -143,7 +143,7 @@ fn a_search_through_noise_reads_in_large_steps() {
     assert!(reader.memory() <= 4 << 20);
 }
 
-/// Packets of several megabytes exist; so do buffers full of small ones in between.
+/// Packets of several megabytes exist, with buffers full of small ones between them.
 #[test]
 fn a_packet_larger_than_the_buffer_is_read() {
     let large: Vec<u8> = (0..3_000_000u32).map(|number| number as u8).collect();

@@ -1,7 +1,7 @@
-//! How records become columns and blobs: variable-length numbers, words as numbers, keys.
+//! The encoding of records in columns and blobs: variable-length numbers, words as numbers, keys.
 //!
-//! A blob has no tags: its layout belongs to the version of the schema. What a file holds is not
-//! trusted: every read is checked and says [`Damaged`].
+//! A blob has no tags: the version of the schema determines its layout. A file is not trusted:
+//! every read is checked and may return [`Damaged`].
 
 use crate::capture::PacketNumber;
 use crate::decode::jsonrpc::Kind;
@@ -10,13 +10,13 @@ use crate::decode::{Direction, Side};
 use crate::findings::Severity;
 use crate::mcp::{Carrier, Transport};
 
-/// The file says something that the writer never writes.
+/// The file contains something that the writer never writes. The text names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the database is damaged: {0} cannot be read")]
 pub struct Damaged(pub &'static str);
 
-/// Appends numbers, seven bits a byte, low bits first, the high bit set on all bytes but
-/// the last (LEB128).
+/// Appends variable-length numbers to a blob: seven bits per byte, low bits first, the high bit set
+/// on all bytes but the last (LEB128).
 #[derive(Debug, Default)]
 pub(super) struct BlobWriter(pub(super) Vec<u8>);
 
@@ -29,12 +29,12 @@ impl BlobWriter {
         self.0.push(value as u8);
     }
 
-    /// Small on either side of zero stays short.
+    /// Zigzag encoding: numbers near zero stay short, whatever their sign.
     pub(super) fn i64(&mut self, value: i64) {
         self.u64(((value << 1) ^ (value >> 63)) as u64);
     }
 
-    /// The way from `before` to `value`, whichever is larger.
+    /// The difference between `before` and `value`, which may be negative.
     pub(super) fn step(&mut self, before: u64, value: u64) {
         self.i64(value.wrapping_sub(before) as i64);
     }
@@ -62,11 +62,11 @@ impl BlobWriter {
     }
 }
 
-/// Reads what [`BlobWriter`] wrote.
+/// Reads the output of a [`BlobWriter`].
 #[derive(Debug)]
 pub(super) struct BlobReader<'a> {
     rest: &'a [u8],
-    /// What is being read, for the error.
+    /// The name of the blob, for the error.
     what: &'static str,
 }
 
@@ -83,7 +83,7 @@ impl<'a> BlobReader<'a> {
         self.rest.is_empty()
     }
 
-    /// Bytes left.
+    /// The number of bytes left.
     pub(super) fn len(&self) -> usize {
         self.rest.len()
     }
@@ -139,7 +139,7 @@ impl<'a> BlobReader<'a> {
         }
     }
 
-    /// A list: each member takes at least a byte, so that no count can ask for more memory than the
+    /// A list. Each member takes at least a byte, so no count can request more memory than the
     /// blob has bytes.
     pub(super) fn list<T>(
         &mut self,
@@ -163,13 +163,13 @@ impl<'a> BlobReader<'a> {
 
 /// A blob that is one list of packet numbers.
 pub(super) fn packet_list(packets: &[PacketNumber]) -> Vec<u8> {
-    // A number as large as they get, and steps of at most two bytes.
+    // One number of the largest size, and differences of at most two bytes.
     let mut encoder = BlobWriter(Vec::with_capacity(8 + 2 * packets.len()));
     encoder.packets(packets);
     encoder.0
 }
 
-/// A word with few values, kept as its position in a list. Lists only grow at their end.
+/// A word with few values, stored as its position in a list. Lists grow only at their end.
 pub(super) trait Code: Copy + PartialEq + 'static {
     const ALL: &'static [Self];
     const WHAT: &'static str;

@@ -1,9 +1,9 @@
 //! The store: every view reads from here, during a recording or years later.
 //!
 //! ```text
-//!  Packet ─► packets (which are stored, secrets masked) ─► chunk ─┐                        ┌─► StoreReader: pages of records
-//!                                                                 ├─► pending ─► SQLite ─►─┤
-//!  Event ─── sessions, messages, exchanges, findings, parts ──────┘    (one transaction)   └─► StoredPackets: a Source of packets
+//!  Packet ─► packets (secrets masked) ─► chunk ─┐                        ┌─► StoreReader: records
+//!                                               ├─► pending ─► SQLite ─►─┤
+//!  Event ─► sessions, messages, findings … ─────┘    (one transaction)   └─► StoredPackets
 //! ```
 //!
 //! One SQLite file holds many captures, each with its sessions. Several programs write to it at

@@ -1,10 +1,11 @@
 //! The packets that are stored, and the moment from which their bytes may be written.
 //!
 //! ```text
-//!  Writer::packet ─► last ─Segment─► buffered per connection ─Keep─► waits for Cleared ─► open chunk ─► chunk
-//!                     │ no Segment              │ Closed without Keep    │ too many: payload blanked
-//!                     ▼                         ▼                        ▼
-//!                   recent (fragments)        discarded                open chunk
+//!  Writer::packet ─► last ─Segment─► buffered ─Keep─► waits for Cleared ─► open chunk ─► chunk
+//!                     │ no Segment     │ Closed         │ too many waiting:
+//!                     ▼                ▼ without Keep   ▼ payload blanked
+//!                   recent          discarded         open chunk
+//!                   (fragments)
 //! ```
 //!
 //! Packets wait until it is decided whether their connection carries MCP, up to
@@ -238,7 +239,7 @@ impl Packets {
         self.settle(id)
     }
 
-    /// These bytes of a side's stream are a secret.
+    /// Notes that these bytes of a side's stream are a secret.
     pub(super) fn secret(&mut self, id: ConnectionId, side: Side, range: Range<u64>, mask: u8) {
         if !self.keep_secrets {
             self.connections.entry(id).or_default().sides[side.index()].secrets.insert(range, mask);

@@ -210,7 +210,7 @@ impl StoreReader {
         Ok(count as u64)
     }
 
-    /// One message, with its text.
+    /// The message with this key, with its text.
     pub fn message(&self, key: RowKey) -> anyhow::Result<Option<Message>> {
         Ok(self
             .messages(Scope::Capture(key.capture()), Page::from(key, 1))?
@@ -218,7 +218,7 @@ impl StoreReader {
             .find(|message| message.number.0 == key.number()))
     }
 
-    /// One message of a session, with its text.
+    /// The message of a session with this number, with its text.
     pub fn message_of(&self, session: SessionNumber, number: MessageNumber) -> anyhow::Result<Option<Message>> {
         let Some(capture) = self.capture_of(session)? else { return Ok(None) };
         let message = self.message(RowKey::new(capture, number.0))?;

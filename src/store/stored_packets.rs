@@ -16,7 +16,7 @@ use crate::source::{Item, Source};
 pub enum Selection {
     /// Those of the connections of a session.
     Session(SessionNumber),
-    /// All that were kept of a capture.
+    /// All stored packets of a capture.
     Capture(CaptureId),
 }
 

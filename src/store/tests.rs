@@ -1,4 +1,4 @@
-//! The store as others use it: a writer and a reader on a real file.
+//! Tests of the store as others use it: a writer and a reader on a real file.
 
 mod file;
 mod packets;

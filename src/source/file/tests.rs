@@ -10,7 +10,7 @@ use crate::source::Source;
 use crate::source::samples::{Bytes, OwnedItem, account, drain};
 use crate::support::needs::{self, have};
 
-/// A folder of files.
+/// A temporary folder of capture files.
 struct Folder(TempDir);
 
 impl Folder {
@@ -108,7 +108,7 @@ fn a_broken_compressed_tail_is_damage_behind_the_packets() {
             let path = folder.file("cut", &compressed[..cut]);
             match Files::open(&[path], false).and_then(|mut files| drain(&mut files)) {
                 Ok(seen) => {
-                    // Cut inside the check sum, everything is there.
+                    // After a cut inside the check sum all packets are there.
                     let (last, before) = seen.split_last().unwrap();
                     let OwnedItem::Damage { reason, .. } = last else { panic!("{name} cut at {cut}: {last:?}") };
                     assert!(reason.starts_with(&format!("the {name} data is broken or cut short")), "{reason}");
@@ -192,8 +192,8 @@ fn a_pipe_is_read_as_it_arrives() {
     if !have(&needs::DESCRIPTORS, File::open(&path).is_ok()) {
         return;
     }
-    // Both the writer and the file's own end are open here: what is read is read without waiting
-    // for the end.
+    // This test holds the writer's end, and the file holds the reader's. So reading must not wait
+    // for the end of the pipe.
     let mut files = Files::open(&[path], false).unwrap();
     writer.write_all(&whole[..44]).unwrap();
     let first = files.next().unwrap().map(OwnedItem::from);

@@ -58,7 +58,7 @@ mod tests {
     use crate::support::needs::{self, have};
     use crate::support::waits::Finishes;
 
-    /// Not a test: it changes the process for good.
+    /// Not a test: it changes the process for good, so the test below runs it as a process.
     #[test]
     #[ignore = "run by the test below"]
     fn as_a_process() {

@@ -34,7 +34,7 @@ type Parsed<'a, T> = IResult<&'a [u8], T, ()>;
 pub(super) fn section(order: Endianness, body: &[u8]) -> Result<(), BodyError> {
     let head: Parsed<'_, _> = (u32(order), u16(order), u16(order), take(8usize)).parse(body);
     match head {
-        // Writers of 1.2 exist, and write as 1.0 does.
+        // Files of version 1.2 exist. Their content is that of version 1.0.
         Ok((_, (_, 1, _, _))) => Ok(()),
         Ok((_, (_, major, minor, _))) => Err(BodyError::Version(major, minor)),
         Err(_) => Err(BodyError::Short),

@@ -161,8 +161,9 @@ impl Lane {
                     }
                     Err(_) => self.close(),
                 }
-                // Delivered first: the record may have to wait for room. An answer to this chunk is
-                // read by this thread too, thus later.
+                // The bytes are delivered before they are recorded, because recording may wait for
+                // room. The order in the record is right: this thread also reads the response, so
+                // it reads it later.
                 tap.keep(chunk);
             }
         }

@@ -1,4 +1,4 @@
-//! The server's process: its start and its end.
+//! The server's process: its start and its exit status.
 
 use std::error::Error;
 use std::ffi::{OsStr, OsString};
@@ -125,7 +125,7 @@ fn die_with_us(command: &mut Command) {
         // If mcptap died before the request was made, nobody would send the signal.
         if getppid() == Some(us) { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
     };
-    // SAFETY: `request` makes two bare system calls; it neither allocates nor takes a lock, so it
+    // SAFETY: `request` makes two bare system calls. It neither allocates nor takes a lock, so it
     // may run between fork and exec.
     unsafe { command.pre_exec(request) };
 }

@@ -55,7 +55,7 @@ const LONGEST_YIELD: Duration = Duration::from_millis(250);
 /// The longest sleep of an idle recorder before it is called again.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// The queue, shared by the lanes, the recorder and the spiller.
+/// The state of the queue, under its lock.
 #[derive(Debug, Default)]
 pub(super) struct QueuedBatches {
     /// The oldest batches, which stay in memory.
@@ -150,7 +150,7 @@ pub(super) struct PendingWakeups {
     spiller: bool,
 }
 
-/// The queue, as both sides see it.
+/// The queue, shared by the lanes, the recorder and the spiller.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     queued: Mutex<QueuedBatches>,
@@ -318,7 +318,8 @@ impl Queue {
         queued.uses_disk() && queued.batches_since_taken > 1 && !queued.disk_full
     }
 
-    /// Sleeps while more and more batches come for which there is room, for at most [`LONGEST_YIELD`].
+    /// Sleeps while more and more batches come for which there is room.
+    /// Limited to [`LONGEST_YIELD`].
     pub(super) fn yield_processors(&self) {
         let begun = Instant::now();
         let mut queued = self.lock();
@@ -494,7 +495,7 @@ mod tests {
                     thread::yield_now();
                 }
                 queue.yield_processors();
-                // It came to an end although the flood had none. Now the flood has.
+                // The recorder resumed although the flood went on. Now the flood ends.
                 passing.store(false, Ordering::Relaxed);
                 flood.join().unwrap();
                 queue.yield_processors();

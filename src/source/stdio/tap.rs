@@ -80,9 +80,9 @@ pub struct Observations {
     /// Chunks of data delivered.
     chunks: u64,
     accounted: [u64; 3],
-    /// The server's end was handed out.
+    /// The server's exit was delivered.
     ended: bool,
-    /// The last answer was [`Item::Idle`], because the queue had run empty.
+    /// The last result was [`Item::Idle`], because the queue was empty.
     idle: bool,
     /// The start of the present stretch of traffic without a pause. A stretch longer than [`PAUSE`]
     /// is interrupted by one [`Item::Idle`].
@@ -394,7 +394,7 @@ mod tests {
         let all = (4 * QUEUE_LIMIT / PIECE) as u64;
         (0..all).for_each(|number| pass(&mut tap, number, PIECE));
         assert!(tap.queue.state().1);
-        // Recording goes on meanwhile, and what comes then is behind what waits.
+        // The recorder takes batches while more come, which have to queue after those on disk.
         let mut record = RecordedPieces::default();
         while record.numbers.len() < 10 {
             record.take(&mut observations);
@@ -442,7 +442,8 @@ mod tests {
                 for _ in 0..pieces {
                     pass(&mut tap, number, length);
                     number += 1;
-                    // What the recorder is at is out of the queue, and may come from the disk.
+                    // The recorder's present batch is no longer in the queue, and it may
+                    // come from disk.
                     prop_assert!(tap.queue.state().0 <= QUEUE_LIMIT + 2 * BATCH);
                 }
                 let wakeups = record.numbers.len() + taken.min((number as usize).saturating_sub(record.numbers.len()) / 2);

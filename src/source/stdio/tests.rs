@@ -262,8 +262,8 @@ fn a_server_that_ends_first_breaks_the_hosts_pipe() {
     assert_eq!(server.read_to_end(), b"");
     let mut stdin = server.stdin.take().unwrap();
     assert_eq!(server.outcome().exit, exited(4), "the host's end of stdin is open all the while");
-    // A child that another test is just starting has the other end too, until it
-    // becomes its program.
+    // A child that another test is just starting inherits the other end too, until it
+    // executes its program.
     let error = std::iter::repeat_with(|| stdin.write(b"x")).find_map(Result::err);
     assert_eq!(error.map(|error| error.kind()), Some(io::ErrorKind::BrokenPipe));
 }

@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(waits(&mut waiter, 1_000, true), (1_000, 0));
         let (awake, asleep) = waits(&mut waiter, 100_000, false);
         assert!(awake < 200 && asleep == 100_000, "{awake}");
-        // Awake again once traffic is dense again.
+        // It polls again once traffic is dense again.
         let (awake, asleep) = waits(&mut waiter, 100_000, true);
         assert!(asleep <= RESTS as usize && awake + asleep == 100_000, "{asleep}");
     }

@@ -141,11 +141,11 @@ mod tests {
         let (tape, mut tape_source) = tape();
         let (loss, address, time) = (LostBytes::default(), "127.0.0.1:80".parse().unwrap(), Time(7));
         let mut track = LossyTapeConnection::open(&tape, &loss, time, address, address);
-        // The handshake takes one place.
+        // The handshake occupies one place.
         (1..WAITING).for_each(|_| track.sent(time, b"noted.".to_vec()));
         (0..100_000).for_each(|_| track.sent(time, b"lost".to_vec()));
         assert_eq!(loss.bytes(), 400_000);
-        // As soon as there is room for it, the record goes on.
+        // Recording resumes as soon as there is room.
         for _ in 0..10 {
             tape_source.waiting.recv_timeout(PATIENCE).map(|note| tape_source.take(note)).unwrap();
         }

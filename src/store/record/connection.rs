@@ -1,4 +1,4 @@
-//! Connections: what people search for as columns, the rest as one blob.
+//! Connections: the properties that people search for as columns, the rest as one blob.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -76,14 +76,14 @@ pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<Connection> {
             detail: details.string()?,
         })
     })?;
-    // Version 1 of the database had nothing here.
+    // Version 1 of the database has nothing here.
     let agreed = if details.is_empty() { None } else { details.option(agreed)? };
     Ok(Connection { id, kind, client, protocol, host, tls, agreed })
 }
 
 fn put_agreed(out: &mut BlobWriter, agreed: &tls::Agreed) {
     let tls::Agreed { version, cipher_suite, server_name, alpn, resumed } = agreed;
-    // Earlier versions of this program write a fingerprint of the client in the fifth place.
+    // Earlier versions of this program wrote a fingerprint of the client in the fifth place.
     for text in [version, cipher_suite, server_name, alpn, &None] {
         out.option(text.as_ref(), |out, text| out.bytes(text.as_bytes()));
     }
@@ -96,8 +96,8 @@ fn agreed(blob: &mut BlobReader<'_>) -> Result<tls::Agreed, Damaged> {
     Ok(tls::Agreed { version, cipher_suite, server_name, alpn, resumed: blob.u64()? != 0 })
 }
 
-/// The names of protocols are the program's own words; one that only another version
-/// knows is `unknown`.
+/// The program's constant for a protocol's name; `unknown` for a name that only
+/// another version uses.
 fn protocol(name: &[u8]) -> &'static str {
     const NAMES: [&str; 8] = ["http/1.1", "http/1.0", "http/2", "h2", "h2c", "http", "tls", "pipe"];
     NAMES.into_iter().find(|known| known.as_bytes() == name).unwrap_or("unknown")

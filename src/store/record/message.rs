@@ -1,4 +1,4 @@
-//! Messages: the small columns, and what they say at a glance. The text has a table of its own.
+//! Messages: their small columns, some of them derived from the text. The text has its own table.
 
 use std::sync::Arc;
 
@@ -44,72 +44,73 @@ impl Code for Why {
 /// A message without its text, for lists.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MessageRow {
-    /// The capture, which `number` belongs to.
+    /// The capture to which `number` belongs.
     pub capture: CaptureId,
     /// Its number in the capture.
     pub number: MessageNumber,
-    /// Its session, numbered in the database.
+    /// Its session's number in the database.
     pub session: SessionNumber,
-    /// Its place in the session: 1, 2, 3 … without holes.
+    /// Its position in the session: 1, 2, 3 … without holes.
     pub position: u64,
-    /// When its last byte was captured.
+    /// The capture time of its last byte.
     pub time: Time,
-    /// How it travelled.
+    /// The transport of its session.
     pub transport: Transport,
-    /// Which way.
+    /// Client to server, or server to client.
     pub direction: Direction,
-    /// What it is.
+    /// Request, response, notification and so on.
     pub kind: Kind,
-    /// The id as JSON text.
+    /// The request id as JSON text.
     pub id: Option<String>,
-    /// The method; for an answer that of its request.
+    /// The method; for a response that of its request.
     pub method: Option<String>,
-    /// The tool, prompt or resource it is about, cut to 200 bytes; for an answer that
+    /// The tool, prompt or resource that it is about, cut to 200 bytes; for a response that
     /// of its request.
     pub subject: Option<String>,
-    /// How the call came out: of an answer, and of a request once it is answered.
+    /// The result of the call: on a response, and on a request that was answered. `None` if there
+    /// is no response, or none is expected.
     pub status: Option<Status>,
-    /// Nanoseconds between request and answer, on both.
+    /// Nanoseconds between request and response, on both.
     pub latency: Option<i64>,
-    /// The request it answers.
+    /// The request that this response answers.
     pub answers: Option<MessageNumber>,
-    /// The answer to it.
+    /// The response to this request.
     pub answered_by: Option<MessageNumber>,
     /// Bytes of its text.
     pub size: u64,
-    /// What carried it.
+    /// A body, a server-sent event or a line.
     pub carrier: Carrier,
-    /// The HTTP exchange.
+    /// The HTTP exchange that carried it.
     pub exchange: Option<ExchangeNumber>,
-    /// The number of its batch and its position in that.
+    /// The number of its batch and its position in the batch.
     pub batch: Option<(u64, u32)>,
-    /// The line on the pipe.
+    /// The number of the line on the pipe.
     pub line: Option<u64>,
-    /// The SSE event's id.
+    /// The id of the server-sent event.
     pub sse_id: Option<String>,
-    /// An SSE resume delivered the same event again.
+    /// Whether a resumed stream delivered the same event again.
     pub redelivered: bool,
-    /// The number of the first request of its operation, where it is part of one.
+    /// The number of the first request of its operation, if it belongs to one.
     pub operation: Option<MessageNumber>,
-    /// What ties it to an earlier message of that; the first request has none.
+    /// The link to an earlier message of its operation. The first request has none.
     pub link: Option<Link>,
-    /// Where it stands.
+    /// The address of its bytes.
     pub span: Span,
     /// Packets that carried its bytes.
     pub packets: Vec<PacketNumber>,
-    /// Findings about it.
+    /// The number of findings about it.
     pub findings: u32,
-    /// The worst of them.
+    /// The highest severity of these findings.
     pub severity: Option<Severity>,
 }
 
 impl MessageRow {
-    /// Where to page on from.
+    /// The key of its row, for paging.
     pub fn key(&self) -> RowKey {
         RowKey::new(self.capture, self.number.0)
     }
 
-    /// The message, with its text. The envelope is read from that again.
+    /// The message with its text, from which the envelope is parsed again.
     pub(in crate::store) fn with_text(self, raw: Vec<u8>, findings: Vec<&'static str>, limits: &Limits) -> Message {
         let raw = raw.into();
         let envelope = match jsonrpc::read(&raw, limits.json_depth, limits.batch) {
@@ -148,13 +149,13 @@ impl MessageRow {
     }
 }
 
-/// What is read off the text before that is compressed.
+/// Columns derived from the text before it is compressed.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::store) struct DerivedColumns {
     pub(in crate::store) size: usize,
     pub(in crate::store) status: Option<Status>,
     pub(in crate::store) subject: Option<String>,
-    /// The request that it answers, unless that waits to be written with it.
+    /// The request that it answers, unless that is written in the same transaction.
     pub(in crate::store) request: Option<MessageNumber>,
 }
 
@@ -179,7 +180,7 @@ fn subject(message: &Message) -> Option<String> {
     Some(subject)
 }
 
-/// Parameters as [`write()`] binds them. A number that is there already stays as it is.
+/// Parameters in the order of [`write()`]. A row that exists stays unchanged.
 pub(in crate::store) const INSERT: &str = "
     INSERT OR IGNORE INTO message
         (id, session, position, time, transport, direction, kind, json_id, method, subject, status, latency, answers,
@@ -188,7 +189,7 @@ pub(in crate::store) const INSERT: &str = "
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, coalesce(?10, (SELECT subject FROM message WHERE id = ?11)), ?12, ?13, ?14,
             ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27)";
 
-/// Writes a message but for its text; says whether it is new.
+/// Writes a message without its text; returns whether it is new.
 pub(in crate::store) fn write(
     statement: &mut Statement<'_>,
     (capture, session, position): (CaptureId, i64, i64),
@@ -230,11 +231,11 @@ pub(in crate::store) fn write(
 /// Parameters: the key, the text.
 pub(in crate::store) const TEXT_ROWS: Insert<2> = Insert("INSERT OR IGNORE INTO message_text (id, text)");
 
-/// Parameters as [`write_link`] binds them.
+/// Parameters in the order of [`write_link`].
 pub(in crate::store) const INSERT_LINK: &str =
     "INSERT OR IGNORE INTO link (message, operation, previous, why) VALUES (?, ?, ?, ?)";
 
-/// Writes what ties a message to an earlier one.
+/// Writes the link from a message to an earlier one.
 pub(in crate::store) fn write_link(
     statement: &mut Statement<'_>,
     (capture, number): (CaptureId, MessageNumber),
@@ -245,12 +246,12 @@ pub(in crate::store) fn write_link(
     Ok(())
 }
 
-/// What an answer tells of its request: its number, the latency, the status and the request's key.
-/// The first answer counts.
+/// Adds a response to its request. Parameters: the response's number, the latency, the status and
+/// the request's key. The first response counts.
 pub(in crate::store) const ANSWERED: &str =
     "UPDATE message SET answered_by = ?, latency = ?, status = ? WHERE id = ? AND answered_by IS NULL";
 
-/// Columns as [`read`] takes them.
+/// Columns in the order of [`read`].
 pub(in crate::store) const COLUMNS: &str = "
     id, session, position, time, transport, direction, kind, json_id, method, subject, status, latency, answers, answered_by,
     size, carrier, exchange, batch, batch_index, line, sse_id, redelivered, stream, span_start, span_end, packets,
@@ -261,7 +262,7 @@ pub(in crate::store) const COLUMNS: &str = "
     (SELECT count(*) FROM finding_message AS f WHERE f.message = message.id),
     (SELECT max(severity) FROM finding_message AS f WHERE f.message = message.id)";
 
-/// The number of columns of [`COLUMNS`]: what a query adds stands here.
+/// The number of columns of [`COLUMNS`]. Columns that a query adds follow them.
 pub(in crate::store) const WIDTH: usize = 31;
 
 pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<MessageRow> {
@@ -303,8 +304,8 @@ pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<MessageRow> {
         (Some(operation), Some(previous), Some(why)) => {
             Some(Link { operation, previous: MessageNumber(previous.number()), why })
         }
-        // Whoever heard the answer to the first request did not know yet that others would go
-        // on with it.
+        // When the first request was answered, the decoder did not know yet that other requests
+        // would continue it.
         (Some(operation), ..) if row.answers == Some(operation) => {
             Some(Link { operation, previous: operation, why: Why::Answer })
         }

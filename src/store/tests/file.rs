@@ -1,4 +1,4 @@
-//! The file: whose it is, who may read it, and what is in it when things go wrong.
+//! Tests of the file: ownership, access rights, and its content after failures.
 
 use std::time::Duration;
 
@@ -114,7 +114,7 @@ fn a_database_can_be_read_where_nothing_can_be_written() {
     let path = media.join("captures.db");
     packets::record_a_session(&mut writer(&path));
     mode(&path, 0o400);
-    // To the superuser all is writable: then this reads in the ordinary way.
+    // The superuser may write everything. Then this test reads in the ordinary way.
     mode(&media, 0o500);
     let messages = StoreReader::open(&*path).and_then(|reader| reader.message_count(Scope::All));
     mode(&media, 0o700);
@@ -151,8 +151,7 @@ fn what_was_committed_stays_when_the_writer_dies() {
     writer.commit().unwrap();
     writer.add_message(message(1, 2, b"two"));
 
-    // As after a kill: a copy of the files while the writer has them open, and nothing
-    // more from it.
+    // A copy of the files while the writer has them open is like the state after a kill.
     let copy = directory.path().join("copy.db");
     for suffix in ["", "-wal"] {
         std::fs::copy(format!("{}{suffix}", path.display()), format!("{}{suffix}", copy.display())).unwrap();
@@ -182,7 +181,7 @@ fn a_locked_database_loses_nothing_until_memory_ends() {
     let error = format!("{:#}", writer.commit().unwrap_err());
     assert!(error.contains("captures.db: 2 records wait") && error.contains("locked"), "{error}");
 
-    // 80 MiB that zstd cannot make smaller, for 64 that may wait.
+    // 80 MiB that zstd cannot compress, where 64 MiB may wait.
     let words = std::iter::successors(Some(1u64), |word| {
         Some(word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407))
     });
@@ -225,7 +224,7 @@ fn several_writers_share_a_file_and_readers_see_whole_transactions() {
     const COMMITS: u64 = 20;
     let directory = directory();
     let path = directory.path().join("captures.db");
-    // Nobody commits the second half before the reader has looked.
+    // Nobody commits the second half before the reader has read.
     let looked = Meeting::of(WRITERS as usize + 1);
     std::thread::scope(|scope| {
         for _ in 0..WRITERS {
@@ -245,7 +244,7 @@ fn several_writers_share_a_file_and_readers_see_whole_transactions() {
         }
         scope.spawn(|| {
             let mut versions = Vec::new();
-            // The file may not be there yet, or be about to be created.
+            // The file may not exist yet, or is just being created.
             let reader = until_some("the file", || StoreReader::open(&*path).ok());
             versions.push(reader.data_version().unwrap());
             looked.attend();
@@ -294,8 +293,9 @@ fn a_damaged_file_is_refused_or_read_but_never_panics() {
         Ok(())
     };
     read_all(&path).unwrap();
-    // Every used page, at places that a fixed stride makes fall on heads, cells and contents alike.
     let scrambled = directory.path().join("scrambled.db");
+    // Changes in every used page. The fixed stride makes them fall on headers, cells
+    // and contents alike.
     for start in (100..whole.len()).step_by(4_099) {
         let mut bytes = whole.clone();
         for at in (start..whole.len()).step_by(997).take(12) {

@@ -1,4 +1,5 @@
-//! Packets: which are kept, in what order they come back, and that no secret is among them.
+//! Tests of packets: which are stored, in which order they come back, and that they
+//! contain no secret.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +15,10 @@ use crate::decode::tcp::{Analysis, Flags};
 use crate::event::{Segment, Stream, StreamKind};
 use crate::source::{Item, Source};
 
-/// What stands before the payload of every packet here.
+/// The bytes before the payload of every packet here.
 const HEAD: &[u8] = b"[head]";
 
-/// Tells a writer of packets and what they are, as the pipeline does.
+/// Passes packets and the events about them to a writer, as the pipeline does.
 struct PacketFeeder<'a> {
     writer: &'a mut Writer,
     number: u64,
@@ -76,7 +77,7 @@ impl PacketFeeder<'_> {
     }
 }
 
-/// The payloads that come back, in order, after what `talk` told.
+/// The stored payloads, in order, after `talk` has passed its packets.
 fn kept(options: WriteOptions, talk: impl FnOnce(&mut PacketFeeder<'_>)) -> (Vec<String>, PacketCounts) {
     let directory = directory();
     let path = directory.path().join("captures.db");
@@ -128,7 +129,7 @@ fn a_copy_with_other_content_is_searched_itself() {
         feeder.sent(1, First, 0, b"GET / HTTP/1.1\r\nAccept: everything\r\n\r\n");
         feeder.cleared(First, 38);
         feeder.sent(1, First, 0, b"GET / HTTP/1.1\r\nCookie: everythin\r\n\r\n");
-        // Both before the decoder got to them: it looks at one.
+        // Both came before the decoder examined them. It examines one.
         feeder.sent(1, First, 38, b"Host: a\r\n");
         feeder.sent(1, First, 38, b"token:a\r\n");
         feeder.cleared(First, 47);
@@ -145,7 +146,7 @@ fn what_no_decoder_reached_is_searched_at_the_end() {
         feeder.cleared(First, 16);
         feeder.sent(1, First, 24, b"ation: Bear");
         feeder.sent(1, First, 35, b"er x\r\nHost: a\r\n");
-        // Behind a hole: who knows what line this ends.
+        // After a hole: the start of this line is unknown.
         feeder.sent(1, First, 90, b"er y\r\nHost: b\r\nX-Api-RowKey: k");
         feeder.closed(1);
     });
@@ -180,7 +181,7 @@ fn what_waits_too_long_is_blanked_and_counted() {
     let payload = vec![b'x'; 64 << 10];
     let (payloads, counts) = kept(WriteOptions::default(), |feeder| {
         feeder.keep(1);
-        // A hole at 0 that never closes: nothing behind it is cleared.
+        // A hole at 0 that is never filled: nothing after it is cleared.
         for index in 0..20 {
             feeder.sent(1, First, 1 + index * payload.len() as u64, &payload);
         }
@@ -220,7 +221,7 @@ fn fragments_are_kept_with_the_packet_that_completes_them() {
     let mut feeder = PacketFeeder::new(&mut writer);
     feeder.keep(1);
     let one = feeder.packet(LinkType::ETHERNET, b"[head]Cookie: s");
-    // Has nothing to wait for, and is in a chunk before anybody knows whose the fragment is.
+    // This packet waits for nothing, so it is in a chunk before the fragment's connection is known.
     feeder.sent(1, Second, 0, b"");
     let other = feeder.packet(LinkType::ETHERNET, b"[head]ecret\r\n");
     feeder.segment(
@@ -289,7 +290,7 @@ fn what_is_held_stays_within_bounds() {
             packets.segment(segment).unwrap();
             assert!(packets.memory() < 70 << 20);
         }
-        // Some are kept and never cleared, some decided late, most never.
+        // Some are stored and never cleared, some decided late, most never.
         if connection % 7 == 0 {
             packets.keep(ConnectionId(connection)).unwrap();
         }
@@ -300,7 +301,7 @@ fn what_is_held_stays_within_bounds() {
     assert!(packets.memory() < 5 << 20, "only recent packets are left");
 }
 
-/// A session with one of everything.
+/// Records a session with one record of each kind.
 pub(super) fn record_a_session(writer: &mut Writer) {
     writer.add_session(session(1, &[1]));
     let mut feeder = PacketFeeder::new(writer);
@@ -337,7 +338,7 @@ fn a_long_line_of_a_pipe_is_compressed_once() {
     writer.add_session(session(1, &[1]));
     let mut feeder = PacketFeeder::new(&mut writer);
     feeder.keep(1);
-    // In one packet with what follows, and in several.
+    // One line in the same packet as the start of the next, and one in several packets.
     let lines = [20_000, 100_000].map(|numbers| (0..numbers).map(|number| format!("{number:x}")).collect::<String>());
     let stream = format!("{}\n{}\n", lines[0], lines[1]);
     let (mut at, mut cuts) = (0, [lines[0].len() + 40_000, 130_000, 9].into_iter().cycle());
@@ -385,8 +386,9 @@ fn a_long_line_of_a_pipe_is_compressed_once() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Packets of several connections, kept at any moment and committed at any moment, come back as
-    /// they were: all of a capture, those of a connection from any number on, and each alone.
+    /// Packets of several connections come back unchanged, whenever their connections are stored
+    /// and committed. This holds for all packets of a capture, those of a connection from any
+    /// number on, and each alone.
     #[test]
     fn packets_in_are_packets_out(
         packets in prop::collection::vec((1u32..5, chunk::tests::any_packet(), 0u8..12, 1u64..4), 1..60),
@@ -407,7 +409,7 @@ proptest! {
             if let Some(segment) = &mut packet.segment {
                 segment.connection = packet.connection;
                 segment.packet = packet.number;
-                // Only of its own bytes: fragments have a test of their own.
+                // Only its own bytes: another test covers fragments.
                 segment.origin.iter_mut().for_each(|range| range.packet = packet.number);
                 writer.event(Event::Segment(segment.clone()));
                 told.insert(number, packet);
@@ -420,7 +422,7 @@ proptest! {
         }
         (1..4).for_each(|connection| writer.event(Event::Keep(ConnectionId(connection))));
         writer.finish(&Summary::default()).unwrap();
-        // Connection 4 is kept only where that was said.
+        // Connection 4 is stored only if an event demanded it.
         let mut stored = StoredPackets::open(&*path, Selection::Capture(CaptureId(1))).unwrap();
         let mut read = Vec::new();
         while let Some(Item::Packet(packet)) = stored.next().unwrap() {

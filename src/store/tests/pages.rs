@@ -1,4 +1,4 @@
-//! Lists of messages, page by page.
+//! Tests of pages of messages.
 
 use proptest::prelude::*;
 
@@ -11,8 +11,8 @@ fn numbers(rows: &[MessageRow]) -> Vec<u64> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever the sessions that messages of two captures belong to: each page is what the whole
-    /// list has there.
+    /// Each page equals the window of the whole list, for any sessions to which the messages of
+    /// two captures belong.
     #[test]
     fn every_page_is_a_window_of_the_whole_list(
         captures in prop::collection::vec(prop::collection::vec((1u32..4, 1u64..4), 0..30), 1..3),
@@ -48,7 +48,7 @@ proptest! {
             }).cloned().collect();
             prop_assert_eq!(reader.message_count(scope).unwrap(), list.len() as u64);
 
-            // Any number up to two behind the last, whether it is in the list or not.
+            // Any number up to two beyond the last, whether it is in the list or not.
             let capture = list.first().map_or(CaptureId(1), |row| row.capture);
             let last = list.iter().filter(|row| row.capture == capture).map(|row| row.number.0).max().unwrap_or(0);
             let from = from.map(|index| RowKey::new(capture, index.index(last as usize + 3) as u64));

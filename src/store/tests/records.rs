@@ -1,4 +1,4 @@
-//! What is written is what is read.
+//! Tests of records: they are read as they were written.
 
 use std::net::SocketAddr;
 
@@ -169,7 +169,7 @@ proptest! {
     ) {
         let directory = directory();
         let path = directory.path().join("captures.db");
-        // A capture before it, so that numbers of the capture and of the database differ.
+        // A capture before this one, so that the numbers in the capture and in the database differ.
         let mut other = writer(&path);
         other.add_session(session(1, &[1]));
         other.add_message(message(1, 1, b"of another capture"));
@@ -178,7 +178,7 @@ proptest! {
         let capture = writer.capture();
         let direction = |second| if second { Direction::ServerToClient } else { Direction::ClientToServer };
 
-        // Told first as something else: the last state counts. Connections of a session
+        // First written in an earlier state: the last state counts. Connections of a session
         // are only added.
         for (index, (early, session)) in sessions.iter_mut().enumerate() {
             session.number = SessionNumber(index as u32 + 1);
@@ -197,7 +197,7 @@ proptest! {
             writer.add_message(message.clone());
             message.session = SessionNumber(2);
         }
-        // A store knows of the first message of an operation what only later ones told.
+        // The store derives the operation of a first message from later messages.
         let firsts: Vec<MessageNumber> = messages.iter().filter_map(|message| Some(message.link?.operation)).collect();
         for message in messages.iter_mut().filter(|message| message.operation.is_none() && firsts.contains(&message.number)) {
             message.joins(message.number);
@@ -270,8 +270,8 @@ proptest! {
         prop_assert_eq!(rows, [expected]);
     }
 
-    /// Streams made of packets, streams made of those, gaps and derived parts: the file tells the
-    /// same as the pipeline did.
+    /// Streams made of packets, streams made of those, gaps and derived parts: the file has the
+    /// same provenance as the pipeline.
     #[test]
     fn provenance_reads_as_the_pipeline_had_it(
         steps in prop::collection::vec((0usize..5, 1u64..200, 0u8..10, any::<u16>()), 1..150),
@@ -299,15 +299,13 @@ proptest! {
             live.append(streams[stream], length, origin);
             handed.append(streams[stream], length, origin);
             if index % commit_every == 0 {
-                // The pipeline hands over what it forgets, a stream at a time.
+                // The pipeline hands over the parts that it discards, one stream at a time.
                 let id = streams[stream];
                 handed.forget(id, handed.length(id) / 2, |part| writer.event(Event::Part(id, part)));
                 writer.commit().unwrap();
             }
         }
         for stream in &streams {
-            // Some are told what they are for the second time, with parts behind those
-            // that are there.
             writer.event(Event::Stream(declaration(*stream)));
             handed.close(*stream, |part| writer.event(Event::Part(*stream, part)));
         }
@@ -316,8 +314,8 @@ proptest! {
         let reader = StoreReader::open(&*path).unwrap();
         for (stream, one, other) in spans {
             let span = Span { stream: streams[stream], start: one.min(other), end: one.max(other) };
-            // `handed` may have cut a run of contiguous bytes where a part was forgotten: compared
-            // is what the parts say of bytes.
+            // `handed` may have split a run of contiguous bytes where a part was discarded. So the
+            // origins of single bytes are compared.
             let bytes = |parts: Vec<Part>| -> Vec<_> {
                 parts.into_iter().flat_map(|part| (part.start..part.end).map(move |at| {
                     match provenance::clip(part, at, at + 1).origin {
@@ -354,7 +352,7 @@ fn the_last_that_was_said_of_an_exchange_counts() {
     writer.event(Event::Head(exchange(5, None)));
     writer.event(Event::Head(exchange(6, None)));
     writer.commit().unwrap();
-    // An exchange may be told for the first time behind later ones.
+    // The first event of an exchange may come after those of later ones.
     writer.event(Event::Exchange(exchange(3, Some(200))));
     writer.event(Event::Exchange(exchange(5, Some(202))));
     writer.commit().unwrap();
@@ -406,7 +404,7 @@ fn a_request_learns_of_its_answer() {
         answer.answers = Some(MessageNumber(1));
         answer.latency = Some(5_000);
         writer.add_message(answer.clone());
-        // A second answer changes nothing on the request.
+        // A second response changes nothing on the request.
         writer.add_message(Message { number: MessageNumber(3), kind: Kind::Error, latency: Some(9_000), ..answer });
         writer.finish(&Summary::default()).unwrap();
 

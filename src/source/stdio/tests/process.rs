@@ -1,4 +1,4 @@
-//! The wrapper as a process of its own: signals, orphans, exit statuses, what it prints.
+//! The wrapper as a separate process: signals, orphans, exit statuses, output.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdout, Stdio};
@@ -84,8 +84,8 @@ fn a_killed_wrapper_leaves_no_orphan() {
     let server: u32 = line(&mut stdout).trim().parse().unwrap();
     child.kill().unwrap();
     assert_eq!(child.ended("the wrapper").signal(), Some(9));
-    // Its state is the third word, behind the name in parentheses; whoever adopts it may be slow
-    // to reap it.
+    // The state is the third word, after the name in parentheses. The process that adopts it may be
+    // slow to reap it.
     let gone = || std::fs::read_to_string(format!("/proc/{server}/stat")).map_or(true, |stat| stat.contains(") Z "));
     until("the end of the server", gone);
 }

@@ -1,4 +1,4 @@
-//! Recorders that lag, fail, crash or hang: they cost the record, never the conversation.
+//! Recorders that lag, fail, crash or hang affect the record, never the traffic.
 
 use super::*;
 
@@ -22,8 +22,8 @@ fn lag(folder: &Path) -> (WrapReport, Vec<OwnedContent>) {
     assert_eq!(server.read(LAG + 1).last(), Some(&b'\n'), "one line of 64 MB");
     let mut stdin = joined(writer, "a line to be written");
     drop(caught_up);
-    // Where there was a loss the recorder makes room at some time; what passes then is recorded
-    // again, behind it.
+    // After a loss the recorder makes room again at some time. Bytes that pass then are recorded
+    // after the gap.
     for _ in 0..LATER {
         stdin.write_all(b"later\n").unwrap();
         server.read(6);
@@ -83,7 +83,7 @@ fn a_recorder_that_fails_crashes_or_hangs_costs_only_the_record() {
         outcome.unrecorded.expect("something was not recorded")
     }
     assert_eq!(outcome(|_| anyhow::bail!("disk full")), "recording: disk full; 36 bytes passed unrecorded");
-    // As a panic, without the backtrace that would be printed here and takes its time.
+    // Like a panic, but without the backtrace, which would take time to print.
     let crash = outcome(|_| std::panic::resume_unwind(Box::new(format!("boom {}", 1))));
     assert_eq!(crash, "recording: it crashed (boom 1); 36 bytes passed unrecorded");
     let hang = outcome(|_| {
