@@ -49,7 +49,8 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     let folder = place.as_ref().and_then(|place| place.create_folder().ok()).unwrap_or_else(env::temp_dir);
     let (stop, signal) = stop::with_descriptor()?;
     let ended = Arc::new(AtomicBool::new(false));
-    let mut queue = Queue::start(tape_source.prompt(), Arc::clone(&ended), Overflow::new(&folder, true))?;
+    let mut queue =
+        Queue::start(tape_source.reporting_idle_at_once(), Arc::clone(&ended), Overflow::new(&folder, true))?;
     let gauge = queue.gauge();
     let (recording, recorded) = bounded::<()>(0);
     let serve = move || {

@@ -121,8 +121,9 @@ impl Live {
                 anyhow!("`{filter}` is not a capture filter: {error}; such filters look like `tcp port 8080`, see pcap-filter(7)")
             })?;
         }
-        let link = link_type(capture.get_datalink().0)
-            .with_context(|| format!("cannot capture on {interface}: its packets have no link type known to files"))?;
+        let link = link_type(capture.get_datalink().0).with_context(|| {
+            format!("cannot capture on {interface}: capture files have no link type for its packets")
+        })?;
         Ok(Live { capture, interface: interface.clone(), link, packets: 0, bytes: 0, drained: true })
     }
 
@@ -165,7 +166,7 @@ impl Source for Live {
                 self.drained = true;
                 return Ok(Some(Item::Idle));
             }
-            Err(error) => bail!("the capture on {} broke off: {}", self.interface, reason(&error)),
+            Err(error) => bail!("the capture on {} failed: {}", self.interface, reason(&error)),
         };
         self.packets += 1;
         self.bytes += packet.data.len() as u64;

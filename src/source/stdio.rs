@@ -259,12 +259,12 @@ fn finish_recorder(
 ) -> Option<String> {
     let why = match recorder.as_ref().map(|result| wait_for(result, signals, tap)) {
         Ok(Ok(Ok(Ok(())))) if tap.unrecorded() == 0 => return None,
-        Ok(Ok(Ok(Ok(())))) => "it did not keep up".to_string(),
+        Ok(Ok(Ok(Ok(())))) => "the recorder did not keep up".to_string(),
         Ok(Ok(Ok(Err(error)))) => format!("{error:#}"),
-        Ok(Ok(Err(panic))) => format!("it crashed ({})", panic_message(&*panic)),
-        Ok(Err(RecvTimeoutError::Timeout)) => "it did not come to an end".to_string(),
-        Ok(Err(RecvTimeoutError::Disconnected)) => "it vanished".to_string(),
-        Err(error) => format!("it could not be started: {error}"),
+        Ok(Ok(Err(panic))) => format!("the recorder crashed ({})", panic_message(&*panic)),
+        Ok(Err(RecvTimeoutError::Timeout)) => "the recorder did not end".to_string(),
+        Ok(Err(RecvTimeoutError::Disconnected)) => "the recorder disappeared".to_string(),
+        Err(error) => format!("the recorder could not be started: {error}"),
     };
     Some(format!("recording: {why}; {} bytes passed unrecorded", tap.unrecorded()))
 }

@@ -11,9 +11,9 @@
 //! A writer to a [`Tape`] waits when the recorder is behind, so a replay takes longer. Traffic of
 //! others must not wait: it is noted on a [`LossyTapeConnection`].
 
-mod track;
+mod lossy_connection;
 
-pub use track::{LossyTapeConnection, LostBytes};
+pub use lossy_connection::{LossyTapeConnection, LostBytes};
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -94,7 +94,7 @@ pub fn tape() -> (Tape, TapeSource) {
         packets: VecDeque::new(),
         current: Vec::new(),
         count: 0,
-        rest: Rest::Gathers,
+        idle_report: IdleReport::Delayed,
         patience: Patience::default(),
     };
     (tape, tape_source)
@@ -178,19 +178,19 @@ pub struct TapeSource {
     packets: VecDeque<(Time, LinkType, Vec<u8>)>,
     current: Vec<u8>,
     count: u64,
-    rest: Rest,
+    idle_report: IdleReport,
     /// The time to wait for a piece before the recorder writes what it has.
     patience: Patience,
 }
 
 /// The behaviour of the source when nothing waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rest {
+enum IdleReport {
     /// Lets pieces gather before it reports [`Item::Idle`], because the recorder
     /// then writes everything.
-    Gathers,
+    Delayed,
     /// Reports [`Item::Idle`] at once, before it waits. The flag is true once it has done so.
-    Says(bool),
+    AtOnce(bool),
 }
 
 /// A connection: its endpoints, client first, and the next sequence number of each.
@@ -203,8 +203,8 @@ struct Flow {
 impl TapeSource {
     /// Makes the source report [`Item::Idle`] at once when nothing waits, for a reader that then
     /// passes on everything it has.
-    pub fn prompt(self) -> TapeSource {
-        TapeSource { rest: Rest::Says(true), ..self }
+    pub fn reporting_idle_at_once(self) -> TapeSource {
+        TapeSource { idle_report: IdleReport::AtOnce(true), ..self }
     }
 
     fn take(&mut self, note: TapeEntry) {
@@ -336,8 +336,8 @@ impl Source for TapeSource {
     fn next(&mut self) -> anyhow::Result<Option<Item<'_>>> {
         while self.packets.is_empty() {
             if self.waiting.is_empty() {
-                if self.rest == Rest::Says(false) {
-                    self.rest = Rest::Says(true);
+                if self.idle_report == IdleReport::AtOnce(false) {
+                    self.idle_report = IdleReport::AtOnce(true);
                     return Ok(Some(Item::Idle));
                 }
                 // Lets pieces gather, so that their writer need not wake this thread for
@@ -347,8 +347,8 @@ impl Source for TapeSource {
             match self.waiting.recv_timeout(self.patience.wait()) {
                 Ok(note) => {
                     self.patience.reset();
-                    if let Rest::Says(said) = &mut self.rest {
-                        *said = false;
+                    if let IdleReport::AtOnce(reported) = &mut self.idle_report {
+                        *reported = false;
                     }
                     self.take(note);
                 }
@@ -375,7 +375,7 @@ mod tests {
     use super::*;
 
     /// The bytes that each side sent, reassembled from the packets, whose checksums must be right.
-    fn said(server: SocketAddr, pieces: &[(bool, &[u8])]) -> [Vec<u8>; 2] {
+    fn sent_bytes(server: SocketAddr, pieces: &[(bool, &[u8])]) -> [Vec<u8>; 2] {
         let (tape, mut tape_source) = tape();
         let client = SocketAddr::new(server.ip(), 50_000);
         let connection = tape.open(client, server);
@@ -384,7 +384,7 @@ mod tests {
         }
         tape.close(connection);
         drop(tape);
-        let mut said = [Vec::new(), Vec::new()];
+        let mut sent = [Vec::new(), Vec::new()];
         let mut next = [0u32; 2];
         while let Some(item) = tape_source.next().unwrap() {
             let Item::Packet(packet) = item else { continue };
@@ -398,9 +398,9 @@ mod tests {
             let side = usize::from(from == server.port());
             assert_eq!(u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]), next[side], "in order, without a hole");
             next[side] += (tcp.len() - 20) as u32 + u32::from(tcp[13] & (SYN | FIN) != 0);
-            said[side].extend_from_slice(&tcp[20..]);
+            sent[side].extend_from_slice(&tcp[20..]);
         }
-        said
+        sent
     }
 
     #[test]
@@ -432,13 +432,13 @@ mod tests {
             }
         }
         drop(tape);
-        let mut said = Vec::new();
+        let mut sent = Vec::new();
         while let Some(item) = tape_source.next().unwrap() {
             if let Item::Packet(packet) = item {
-                said.extend_from_slice(&packet.data[40..]);
+                sent.extend_from_slice(&packet.data[40..]);
             }
         }
-        assert_eq!(said, b"keptmore");
+        assert_eq!(sent, b"keptmore");
     }
 
     #[test]
@@ -446,7 +446,7 @@ mod tests {
         let long = vec![b'x'; 2 * SEGMENT + 1];
         for server in ["127.0.0.1:80", "[::1]:443"] {
             let pieces: [(bool, &[u8]); 4] = [(true, b"ask"), (false, &long), (true, b""), (true, b"more")];
-            assert_eq!(said(server.parse().unwrap(), &pieces), [b"askmore".to_vec(), long.clone()]);
+            assert_eq!(sent_bytes(server.parse().unwrap(), &pieces), [b"askmore".to_vec(), long.clone()]);
         }
     }
 }

@@ -115,7 +115,7 @@ fn identify(connection: &Connection, place: &DatabaseFile) -> anyhow::Result<Ide
     let number = |pragma: &str| connection.pragma_query_value(None, pragma, |row| row.get::<_, i32>(0));
     let application = match number("application_id") {
         Err(rusqlite::Error::SqliteFailure(error, _)) if error.code == ErrorCode::NotADatabase => {
-            bail!("{path} is no database: name another file with --db")
+            bail!("{path} is not a database: name another file with --db")
         }
         other => other.with_context(|| format!("cannot read the database {path}"))?,
     };
@@ -129,7 +129,7 @@ fn identify(connection: &Connection, place: &DatabaseFile) -> anyhow::Result<Ide
             MIGRATIONS.len()
         ),
         (APPLICATION_ID, Ok(version)) => Ok(Identity::Ours(version)),
-        _ => bail!("{path} is a database of another program: name another file with --db"),
+        _ => bail!("{path} is the database of another program: name another file with --db"),
     }
 }
 

@@ -126,7 +126,7 @@ impl Pending {
         if !self.has_room(size) {
             return;
         }
-        if let Some((request, asked)) = record.answers.and_then(|request| self.waiting(request)) {
+        if let Some((request, asked)) = record.answers.and_then(|request| self.find_message(request)) {
             // Request and response wait together, so each completes the other before it is written.
             // The first response counts.
             if request.answered_by.is_none() {
@@ -141,7 +141,7 @@ impl Pending {
 
     /// A message that waits. Messages come in order of number; one that did not is found
     /// in the database.
-    fn waiting(&mut self, number: MessageNumber) -> Option<(&mut Message, &mut DerivedColumns)> {
+    fn find_message(&mut self, number: MessageNumber) -> Option<(&mut Message, &mut DerivedColumns)> {
         let at = self.messages.binary_search_by_key(&number, |(message, ..)| message.number).ok()?;
         self.messages.get_mut(at).map(|(message, derived, _)| (message, derived))
     }

@@ -42,7 +42,7 @@ fn assert_accounted(db: &Path, ended: &Ended, exit: &Value) {
     let (last, whole) = messages.split_last().expect("something was recorded");
     assert!(whole.iter().zip(LINES).all(|(text, n)| *text == said(n)), "each line once and in order");
     assert!(said(messages.len()).starts_with(last), "the last one may be cut: {last}");
-    let said_last = ended.stderr.strip_prefix("mcptap: recording: it did not keep up; ");
+    let said_last = ended.stderr.strip_prefix("mcptap: recording: the recorder did not keep up; ");
     let unrecorded = said_last.and_then(|said| said.strip_suffix(" bytes passed unrecorded\n"));
     let unrecorded: f64 = unrecorded.and_then(|bytes| bytes.parse().ok()).expect(&ended.stderr);
     let passed = LINES.map(|n| said(n).len() + 1).sum::<usize>() as f64;

@@ -27,7 +27,7 @@ fn a_file_that_is_not_ours_is_refused_and_left_alone() {
         "not a database, but as long as the head of one would be: one hundred bytes at the very least, or more",
     )
     .unwrap();
-    assert!(refusal(&text).contains("is no database"), "{}", refusal(&text));
+    assert!(refusal(&text).contains("is not a database"), "{}", refusal(&text));
 
     let foreign = directory.path().join("foreign.db");
     rusqlite::Connection::open(&foreign).unwrap().execute_batch("CREATE TABLE bookmark (url TEXT)").unwrap();

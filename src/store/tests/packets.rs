@@ -78,7 +78,7 @@ impl PacketFeeder<'_> {
 }
 
 /// The stored payloads, in order, after `talk` has passed its packets.
-fn kept(options: WriteOptions, talk: impl FnOnce(&mut PacketFeeder<'_>)) -> (Vec<String>, PacketCounts) {
+fn stored_payloads(options: WriteOptions, talk: impl FnOnce(&mut PacketFeeder<'_>)) -> (Vec<String>, PacketCounts) {
     let directory = directory();
     let path = directory.path().join("captures.db");
     let mut writer = Writer::create(&*path, &info(), options).unwrap();
@@ -93,8 +93,8 @@ fn kept(options: WriteOptions, talk: impl FnOnce(&mut PacketFeeder<'_>)) -> (Vec
     (payloads, StoreReader::open(&*path).unwrap().capture(CaptureId(1)).unwrap().unwrap().counts.packet_counts)
 }
 
-fn kept_masked(talk: impl FnOnce(&mut PacketFeeder<'_>)) -> Vec<String> {
-    kept(WriteOptions::default(), talk).0
+fn stored_masked(talk: impl FnOnce(&mut PacketFeeder<'_>)) -> Vec<String> {
+    stored_payloads(WriteOptions::default(), talk).0
 }
 
 #[test]
@@ -116,15 +116,15 @@ fn a_secret_is_masked_wherever_its_bytes_travel() {
         feeder.closed(1);
     };
     let masked = ["", "Cookie: ****", "\n\nbody", "seen", "***\r", "ie: *******\r\n\nbo", " and more"];
-    assert_eq!(kept_masked(talk), masked);
+    assert_eq!(stored_masked(talk), masked);
 
     let plain = ["", "Cookie: secr", "\n\nbody", "seen", "et!\r", "ie: secret!\r\n\nbo", " and more"];
-    assert_eq!(kept(WriteOptions { keep_secrets: true, ..WriteOptions::default() }, talk).0, plain);
+    assert_eq!(stored_payloads(WriteOptions { keep_secrets: true, ..WriteOptions::default() }, talk).0, plain);
 }
 
 #[test]
 fn a_copy_with_other_content_is_searched_itself() {
-    let payloads = kept_masked(|feeder| {
+    let payloads = stored_masked(|feeder| {
         feeder.keep(1);
         feeder.sent(1, First, 0, b"GET / HTTP/1.1\r\nAccept: everything\r\n\r\n");
         feeder.cleared(First, 38);
@@ -140,7 +140,7 @@ fn a_copy_with_other_content_is_searched_itself() {
 
 #[test]
 fn what_no_decoder_reached_is_searched_at_the_end() {
-    let payloads = kept_masked(|feeder| {
+    let payloads = stored_masked(|feeder| {
         feeder.keep(1);
         feeder.sent(1, First, 0, b"GET / HTTP/1.1\r\nAuthoriz");
         feeder.cleared(First, 16);
@@ -179,7 +179,7 @@ fn nothing_is_written_before_it_was_looked_at() {
 #[test]
 fn what_waits_too_long_is_blanked_and_counted() {
     let payload = vec![b'x'; 64 << 10];
-    let (payloads, counts) = kept(WriteOptions::default(), |feeder| {
+    let (payloads, counts) = stored_payloads(WriteOptions::default(), |feeder| {
         feeder.keep(1);
         // A hole at 0 that is never filled: nothing after it is cleared.
         for index in 0..20 {
@@ -197,7 +197,7 @@ fn what_waits_too_long_is_blanked_and_counted() {
 #[test]
 fn packets_before_the_decision_are_kept_up_to_the_limit() {
     let options = WriteOptions { limits: Limits { undecided: 4_096, ..Limits::default() }, ..WriteOptions::default() };
-    let (payloads, counts) = kept(options, |feeder| {
+    let (payloads, counts) = stored_payloads(options, |feeder| {
         for index in 0..10u64 {
             let payload = format!("{index}").repeat(1_000);
             feeder.sent(1, First, index * 1_000, payload.as_bytes());
@@ -342,7 +342,7 @@ fn a_long_line_of_a_pipe_is_compressed_once() {
     let lines = [20_000, 100_000].map(|numbers| (0..numbers).map(|number| format!("{number:x}")).collect::<String>());
     let stream = format!("{}\n{}\n", lines[0], lines[1]);
     let (mut at, mut cuts) = (0, [lines[0].len() + 40_000, 130_000, 9].into_iter().cycle());
-    let told = |feeder: &mut PacketFeeder<'_>, number: u64, start: usize| {
+    let add_line = |feeder: &mut PacketFeeder<'_>, number: u64, start: usize| {
         let line = lines[number as usize - 1].as_bytes();
         let span = Span { stream: StreamId(1), start: start as u64, end: (start + line.len()) as u64 };
         feeder.writer.add_message(Message {
@@ -359,11 +359,11 @@ fn a_long_line_of_a_pipe_is_compressed_once() {
         let packet = feeder.packet(LinkType::PIPE, &data);
         feeder.segment(1, Second, at as u64, vec![PacketRange { packet, start: head, end: data.len() as u32 }]);
         if at == 0 {
-            told(&mut feeder, 1, 0);
+            add_line(&mut feeder, 1, 0);
         }
         at = end;
     }
-    told(&mut feeder, 2, lines[0].len() + 1);
+    add_line(&mut feeder, 2, lines[0].len() + 1);
     writer.finish(&Summary::default()).unwrap();
 
     let reader = StoreReader::open(&*path).unwrap();
@@ -371,8 +371,8 @@ fn a_long_line_of_a_pipe_is_compressed_once() {
         let message = reader.message(RowKey::new(CaptureId(1), number)).unwrap().unwrap();
         assert!(*message.raw == *line.as_bytes(), "line {number} is the text of its message");
     }
-    let kept = reader.packets(CaptureId(1), ConnectionId(1), PacketNumber(0), 100).unwrap();
-    let payloads: Vec<u8> = kept.iter().flat_map(|packet| packet.data[pipe::HEAD..].iter().copied()).collect();
+    let stored = reader.packets(CaptureId(1), ConnectionId(1), PacketNumber(0), 100).unwrap();
+    let payloads: Vec<u8> = stored.iter().flat_map(|packet| packet.data[pipe::HEAD..].iter().copied()).collect();
     assert!(payloads == stream.as_bytes(), "and its packets are as they were");
     let db = rusqlite::Connection::open(&path).unwrap();
     let blobs = |query| -> Vec<Vec<u8>> {
@@ -398,7 +398,7 @@ proptest! {
         let path = directory.path().join("captures.db");
         let mut writer = Writer::create(&*path, &info(), WriteOptions { keep_secrets: true, ..WriteOptions::default() }).unwrap();
         writer.add_session(session(1, &[2, 4]));
-        let mut told: BTreeMap<u64, StoredPacket> = BTreeMap::new();
+        let mut expected_packets: BTreeMap<u64, StoredPacket> = BTreeMap::new();
         let mut number = 0;
         for (connection, mut packet, what, step) in packets {
             number += step;
@@ -412,7 +412,7 @@ proptest! {
                 // Only its own bytes: another test covers fragments.
                 segment.origin.iter_mut().for_each(|range| range.packet = packet.number);
                 writer.event(Event::Segment(segment.clone()));
-                told.insert(number, packet);
+                expected_packets.insert(number, packet);
             }
             match what {
                 0 => writer.event(Event::Keep(ConnectionId(connection))),
@@ -430,9 +430,9 @@ proptest! {
         }
         let (done, all) = stored.progress();
         prop_assert_eq!(Some(done), all);
-        let fourth = read.iter().any(|packet| told[&packet.0].connection.0 == 4);
-        told.retain(|_, packet| packet.connection.0 != 4 || fourth);
-        let expected: Vec<_> = told.values().map(|packet| {
+        let fourth = read.iter().any(|packet| expected_packets[&packet.0].connection.0 == 4);
+        expected_packets.retain(|_, packet| packet.connection.0 != 4 || fourth);
+        let expected: Vec<_> = expected_packets.values().map(|packet| {
             (packet.number.0, packet.data.clone(), packet.time, packet.link, packet.interface, packet.original_length)
         }).collect();
         prop_assert_eq!(&read, &expected);
@@ -443,17 +443,17 @@ proptest! {
             of_session.push(packet.number.0);
         }
         let even = |packet: &&StoredPacket| packet.connection.0.is_multiple_of(2);
-        prop_assert_eq!(of_session, told.values().filter(even).map(|packet| packet.number.0).collect::<Vec<_>>());
+        prop_assert_eq!(of_session, expected_packets.values().filter(even).map(|packet| packet.number.0).collect::<Vec<_>>());
 
         let reader = StoreReader::open(&*path).unwrap();
         for at in 0..=number + 1 {
             let packet = reader.packet(CaptureId(1), PacketNumber(at)).unwrap();
-            prop_assert_eq!(packet.as_ref(), told.get(&at));
+            prop_assert_eq!(packet.as_ref(), expected_packets.get(&at));
         }
         let from = PacketNumber(from.index(number as usize + 2) as u64);
         for connection in (1..5).map(ConnectionId) {
             let page = reader.packets(CaptureId(1), connection, from, limit).unwrap();
-            let own = told.values().filter(|packet| packet.connection == connection && packet.number >= from);
+            let own = expected_packets.values().filter(|packet| packet.connection == connection && packet.number >= from);
             prop_assert_eq!(page, own.take(limit).cloned().collect::<Vec<_>>());
         }
     }

@@ -235,9 +235,9 @@ proptest! {
 
         let reader = StoreReader::open(&*path).unwrap();
         let number = SessionNumber(2);
-        let told: Vec<_> = sessions.into_iter().map(|(_, session)| session).collect();
-        prop_assert_eq!(reader.sessions(Page::from(number, 10)).unwrap(), &told[..]);
-        prop_assert_eq!(reader.latest_session().unwrap(), told.last().cloned());
+        let expected_sessions: Vec<_> = sessions.into_iter().map(|(_, session)| session).collect();
+        prop_assert_eq!(reader.sessions(Page::from(number, 10)).unwrap(), &expected_sessions[..]);
+        prop_assert_eq!(reader.latest_session().unwrap(), expected_sessions.last().cloned());
         prop_assert_eq!(reader.messages(Scope::Session(number), Page::first(10)).unwrap(), &messages[..]);
         for message in &messages {
             let read = reader.message_of(number, message.number).unwrap();

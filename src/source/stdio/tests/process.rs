@@ -100,7 +100,7 @@ fn nothing_of_ours_is_on_stdout_and_at_most_one_line_on_stderr() {
     stdout.read_to_string(&mut all).unwrap();
     assert_eq!(all, "{}\n");
     let stderr = io::read_to_string(Patient::new(child.stderr.take().unwrap(), "the wrapper's last words")).unwrap();
-    assert_eq!(stderr, "log\nmcptap: recording: it crashed (as asked); 10 bytes passed unrecorded\n");
+    assert_eq!(stderr, "log\nmcptap: recording: the recorder crashed (as asked); 10 bytes passed unrecorded\n");
     assert_eq!(child.ended("the wrapper").code(), Some(0));
 
     let (mut child, mut stdout) = process("command:no-such-command", |_| {});

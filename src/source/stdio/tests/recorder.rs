@@ -50,7 +50,7 @@ fn a_recorder_that_lags_loses_nothing_where_there_is_a_disk() {
 fn a_recorder_that_lags_without_a_disk_loses_bytes_of_the_record_only_and_the_record_says_so() {
     let (outcome, record) = lag(Path::new("/nowhere"));
     assert_eq!(outcome.exit, exited(0));
-    assert!(outcome.unrecorded.unwrap().starts_with("recording: it did not keep up; "));
+    assert!(outcome.unrecorded.unwrap().starts_with("recording: the recorder did not keep up; "));
     for of in [Pipe::Stdin, Pipe::Stdout] {
         let lost: u64 = record
             .iter()
@@ -85,11 +85,11 @@ fn a_recorder_that_fails_crashes_or_hangs_costs_only_the_record() {
     assert_eq!(outcome(|_| anyhow::bail!("disk full")), "recording: disk full; 36 bytes passed unrecorded");
     // Like a panic, but without the backtrace, which would take time to print.
     let crash = outcome(|_| std::panic::resume_unwind(Box::new(format!("boom {}", 1))));
-    assert_eq!(crash, "recording: it crashed (boom 1); 36 bytes passed unrecorded");
+    assert_eq!(crash, "recording: the recorder crashed (boom 1); 36 bytes passed unrecorded");
     let hang = outcome(|_| {
         loop {
             thread::park();
         }
     });
-    assert_eq!(hang, "recording: it did not come to an end; 36 bytes passed unrecorded");
+    assert_eq!(hang, "recording: the recorder did not end; 36 bytes passed unrecorded");
 }

@@ -53,7 +53,7 @@ impl LossyTapeConnection {
         let (tape, connection) = (tape.clone(), tape.begin());
         let mut track =
             LossyTapeConnection { tape, connection, ends: Some((client, server)), lost: [0; 2], loss: loss.clone() };
-        track.admit(time);
+        track.append_missing(time);
         track
     }
 
@@ -69,7 +69,7 @@ impl LossyTapeConnection {
 
     fn data(&mut self, side: usize, time: Time, bytes: Vec<u8>, event: fn(Vec<u8>) -> TapeEvent) {
         let length = bytes.len() as u64;
-        if bytes.is_empty() || (self.admit(time) && self.note(time, event(bytes))) {
+        if bytes.is_empty() || (self.append_missing(time) && self.note(time, event(bytes))) {
             return;
         }
         self.lost[side] += length;
@@ -78,7 +78,7 @@ impl LossyTapeConnection {
 
     /// Notes what must come before anything else: the opening, and the bytes lost. Returns whether
     /// that is on the tape.
-    fn admit(&mut self, time: Time) -> bool {
+    fn append_missing(&mut self, time: Time) -> bool {
         if let Some((client, server)) = self.ends {
             if !self.note(time, TapeEvent::Open { client, server }) {
                 return false;
@@ -109,7 +109,7 @@ impl LossyTapeConnection {
 impl Drop for LossyTapeConnection {
     fn drop(&mut self) {
         let time = crate::source::now();
-        if self.admit(time) {
+        if self.append_missing(time) {
             self.note(time, TapeEvent::Close);
         }
     }
