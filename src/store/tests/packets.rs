@@ -147,11 +147,11 @@ fn what_no_decoder_reached_is_searched_at_the_end() {
         feeder.sent(1, First, 24, b"ation: Bear");
         feeder.sent(1, First, 35, b"er x\r\nHost: a\r\n");
         // After a hole: the start of this line is unknown.
-        feeder.sent(1, First, 90, b"er y\r\nHost: b\r\nX-Api-RowKey: k");
+        feeder.sent(1, First, 90, b"er y\r\nHost: b\r\nX-Api-Key: k");
         feeder.closed(1);
     });
     let masked =
-        ["GET / HTTP/1.1\r\nAuthoriz", "ation:*****", "****\r\nHost: a\r\n", "****\r\nHost: b\r\nX-Api-RowKey:**"];
+        ["GET / HTTP/1.1\r\nAuthoriz", "ation:*****", "****\r\nHost: a\r\n", "****\r\nHost: b\r\nX-Api-Key:**"];
     assert_eq!(payloads, masked);
 }
 
