@@ -78,7 +78,7 @@ enum TapeEvent {
 /// them is dropped.
 #[derive(Clone, Debug)]
 pub struct Tape {
-    notes: Sender<TapeEntry>,
+    entries: Sender<TapeEntry>,
     connections: Arc<AtomicU32>,
     /// The entries of a connection attempt that may still fail.
     attempt: Arc<Mutex<Option<Vec<TapeEntry>>>>,
@@ -86,8 +86,8 @@ pub struct Tape {
 
 /// A tape, and the source that reads it.
 pub fn tape() -> (Tape, TapeSource) {
-    let (notes, waiting) = bounded(WAITING);
-    let tape = Tape { notes, connections: Arc::default(), attempt: Arc::default() };
+    let (entries, waiting) = bounded(WAITING);
+    let tape = Tape { entries, connections: Arc::default(), attempt: Arc::default() };
     let tape_source = TapeSource {
         waiting,
         flows: HashMap::new(),
@@ -113,13 +113,13 @@ impl Tape {
     pub fn keep(&self) {
         let mut attempt = self.lock();
         // Sent while the lock is held, so that no later entry overtakes them.
-        attempt.take().into_iter().flatten().for_each(|note| self.send(note));
+        attempt.take().into_iter().flatten().for_each(|entry| self.send(entry));
     }
 
     /// Notes a new connection, from `client` to `server`.
     pub fn open(&self, client: SocketAddr, server: SocketAddr) -> TapeConnection {
         let connection = self.begin();
-        self.note(connection, TapeEvent::Open { client, server });
+        self.append(connection, TapeEvent::Open { client, server });
         connection
     }
 
@@ -130,38 +130,38 @@ impl Tape {
     /// Notes bytes that the client sent.
     pub fn sent(&self, connection: TapeConnection, bytes: &[u8]) {
         if !bytes.is_empty() {
-            self.note(connection, TapeEvent::Sent(bytes.to_vec()));
+            self.append(connection, TapeEvent::Sent(bytes.to_vec()));
         }
     }
 
     /// Notes bytes that the client received.
     pub fn received(&self, connection: TapeConnection, bytes: &[u8]) {
         if !bytes.is_empty() {
-            self.note(connection, TapeEvent::Received(bytes.to_vec()));
+            self.append(connection, TapeEvent::Received(bytes.to_vec()));
         }
     }
 
     /// Notes the end of a connection.
     pub fn close(&self, connection: TapeConnection) {
-        self.note(connection, TapeEvent::Close);
+        self.append(connection, TapeEvent::Close);
     }
 
-    fn note(&self, connection: TapeConnection, event: TapeEvent) {
-        let note = TapeEntry { connection, time: now(), event };
+    fn append(&self, connection: TapeConnection, event: TapeEvent) {
+        let entry = TapeEntry { connection, time: now(), event };
         let mut attempt = self.lock();
         match &mut *attempt {
-            Some(held) => held.push(note),
+            Some(held) => held.push(entry),
             None => {
                 drop(attempt);
-                self.send(note);
+                self.send(entry);
             }
         }
     }
 
-    fn send(&self, note: TapeEntry) {
+    fn send(&self, entry: TapeEntry) {
         // If there is no recorder nothing is recorded. The caller that runs the
         // recorder reports that.
-        let _ = self.notes.send(note);
+        let _ = self.entries.send(entry);
     }
 
     /// Ignores poisoning, because no code under the lock can panic.
@@ -207,8 +207,8 @@ impl TapeSource {
         TapeSource { idle_report: IdleReport::AtOnce(true), ..self }
     }
 
-    fn take(&mut self, note: TapeEntry) {
-        let TapeEntry { connection, time, event } = note;
+    fn take(&mut self, entry: TapeEntry) {
+        let TapeEntry { connection, time, event } = entry;
         if let TapeEvent::Open { client, server } = event {
             // A mapped address (`::ffff:127.0.0.1`) is written as the IPv4 address.
             let ends = [client, server].map(|end| SocketAddr::new(end.ip().to_canonical(), end.port()));
@@ -345,12 +345,12 @@ impl Source for TapeSource {
                 thread::sleep(GATHER);
             }
             match self.waiting.recv_timeout(self.patience.wait()) {
-                Ok(note) => {
+                Ok(entry) => {
                     self.patience.reset();
                     if let IdleReport::AtOnce(reported) = &mut self.idle_report {
                         *reported = false;
                     }
-                    self.take(note);
+                    self.take(entry);
                 }
                 Err(RecvTimeoutError::Timeout) => return Ok(Some(Item::Idle)),
                 Err(RecvTimeoutError::Disconnected) => return Ok(None),

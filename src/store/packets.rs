@@ -31,14 +31,14 @@ use crate::event::Segment;
 use crate::mcp::{Carrier, Message};
 
 /// Bytes of packets that are buffered, over all connections.
-const HELD_TOTAL: usize = 64 << 20;
+const MAX_BUFFERED: usize = 64 << 20;
 
 /// Bytes of packets of one stored connection that wait after a packet that was not cleared. If the
 /// decoder has not reached them after a mebibyte, they follow a hole in the stream.
-const HELD_BEHIND: usize = 1 << 20;
+const MAX_UNCLEARED: usize = 1 << 20;
 
 /// Bytes of open chunks, over all connections. Beyond this all are closed, whatever their size.
-const OPEN_TOTAL: usize = 32 << 20;
+const MAX_OPEN: usize = 32 << 20;
 
 /// Packets, and their bytes, that belong to no segment yet. They may be fragments of a datagram,
 /// which are sent back to back.
@@ -71,7 +71,7 @@ pub(super) struct Packets {
     connections: HashMap<ConnectionId, ConnectionPackets, FxBuildHasher>,
     /// Undecided connections, by the oldest packet that each buffers.
     undecided: BTreeMap<PacketNumber, ConnectionId>,
-    held: usize,
+    buffered: usize,
     out: Output,
 }
 
@@ -109,7 +109,7 @@ impl Packets {
             recent_bytes: 0,
             connections: HashMap::default(),
             undecided: BTreeMap::new(),
-            held: 0,
+            buffered: 0,
             out,
         })
     }
@@ -147,21 +147,21 @@ impl Packets {
         for range in segment.origin.iter().filter(|range| range.packet != segment.packet) {
             if let Some(fragment) = self.claim(range.packet) {
                 let carries = self.carries(&fragment, &segment);
-                self.hold(id, side, fragment, carries);
+                self.buffer(id, side, fragment, carries);
             }
         }
         if let Some(mut packet) = self.claim(segment.packet) {
             let carries = self.carries(&packet, &segment);
             packet.segment = Some(segment);
-            self.hold(id, side, packet, carries);
+            self.buffer(id, side, packet, carries);
         }
         self.settle(id)
     }
 
-    fn hold(&mut self, id: ConnectionId, side: Side, mut packet: StoredPacket, carries: Vec<(u64, Range<usize>)>) {
+    fn buffer(&mut self, id: ConnectionId, side: Side, mut packet: StoredPacket, carries: Vec<(u64, Range<usize>)>) {
         packet.connection = id;
-        self.held += packet.size();
-        self.connections.entry(id).or_default().hold(packet, side, carries);
+        self.buffered += packet.size();
+        self.connections.entry(id).or_default().buffer(packet, side, carries);
     }
 
     /// The bytes of `segment` in the sender's stream that `packet` carries, and their ranges in the
@@ -189,13 +189,13 @@ impl Packets {
         let Some(connection) = self.connections.get_mut(&id) else { return Ok(()) };
         let before = connection.bytes();
         if connection.is_stored {
-            connection.release(HELD_BEHIND, &mut self.out)?;
+            connection.release(MAX_UNCLEARED, &mut self.out)?;
         } else {
             while connection.bytes() > self.limits.undecided && connection.drop_oldest() {}
         }
-        self.held -= before - connection.bytes();
+        self.buffered -= before - connection.bytes();
         self.list(id);
-        while self.held > HELD_TOTAL {
+        while self.buffered > MAX_BUFFERED {
             // The oldest packet of the undecided connections goes first. If all buffered packets
             // belong to sessions, those of this connection are blanked.
             let undecided = self.undecided.first_key_value().map(|(_, id)| *id);
@@ -206,13 +206,13 @@ impl Packets {
             } else {
                 connection.release(0, &mut self.out)?;
             }
-            self.held -= before - connection.bytes();
+            self.buffered -= before - connection.bytes();
             match undecided {
                 Some(undecided) => self.list(undecided),
                 None => break,
             }
         }
-        if self.out.open > OPEN_TOTAL { self.close_chunks() } else { Ok(()) }
+        if self.out.open > MAX_OPEN { self.close_chunks() } else { Ok(()) }
     }
 
     /// Lists an undecided connection under the oldest packet that it buffers now. Other connections
@@ -257,7 +257,7 @@ impl Packets {
     /// The connection has ended.
     pub(super) fn closed(&mut self, id: ConnectionId) -> std::io::Result<()> {
         if let Some(mut connection) = self.connections.remove(&id) {
-            self.held -= connection.bytes();
+            self.buffered -= connection.bytes();
             if let Some(oldest) = connection.listed {
                 self.undecided.remove(&oldest);
             }
@@ -310,7 +310,7 @@ impl Packets {
     /// Bytes that are buffered and in open chunks, approximately.
     #[cfg(test)]
     pub(super) fn memory(&self) -> usize {
-        self.held + self.recent_bytes + self.out.open
+        self.buffered + self.recent_bytes + self.out.open
     }
 }
 

@@ -30,17 +30,17 @@ pub(super) const BUFFER: usize = 128 << 10;
 pub(super) const BATCH: usize = BUFFER + (4 << 10);
 
 /// The largest number of near batches: half of the memory of the queue.
-const NEAR: usize = QUEUE_LIMIT / 2 / BATCH;
+const MAX_NEAR: usize = QUEUE_LIMIT / 2 / BATCH;
 
 /// The number of recent batches at which they are moved to disk. The spiller is not woken for
 /// each of them.
-const MOVED: usize = 4;
+const SPILL_AT: usize = 4;
 
 /// Empty batches retained while there is no traffic.
 const SPARE_AT_REST: usize = 1;
 
 /// Queued bytes at which the recorder is woken early.
-const EAGER: usize = QUEUE_LIMIT / 8;
+const WAKE_EARLY_AT: usize = QUEUE_LIMIT / 8;
 
 /// The time for which a lane waits for room while the disk takes nothing.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -76,7 +76,7 @@ pub(super) struct QueuedBatches {
     size: usize,
     /// The recorder sleeps until a batch arrives.
     recorder_asleep: bool,
-    /// The queue is larger than [`EAGER`] and the recorder has been woken for it.
+    /// The queue is larger than [`WAKE_EARLY_AT`] and the recorder has been woken for it.
     woken_early: bool,
     /// The spiller sleeps until it has to move batches to disk.
     spiller_asleep: bool,
@@ -125,7 +125,7 @@ impl QueuedBatches {
             return self.release(batch);
         }
         self.batches_since_taken += 1;
-        if self.near.len() < NEAR && self.recent.is_empty() && !self.uses_disk() {
+        if self.near.len() < MAX_NEAR && self.recent.is_empty() && !self.uses_disk() {
             self.near.push_back(batch);
         } else {
             self.recent.push_back(batch);
@@ -222,10 +222,10 @@ impl Queue {
         }
         queued.size += added;
         queued.open = batch;
-        let woken_early = queued.size > EAGER;
+        let woken_early = queued.size > WAKE_EARLY_AT;
         wakeups.recorder |= mem::take(&mut queued.recorder_asleep) || (woken_early && !queued.woken_early);
         queued.woken_early = woken_early;
-        wakeups.spiller |= queued.recent.len() >= MOVED && mem::take(&mut queued.spiller_asleep);
+        wakeups.spiller |= queued.recent.len() >= SPILL_AT && mem::take(&mut queued.spiller_asleep);
     }
 
     /// Wakes the threads noted in `wakeups`.
@@ -306,7 +306,7 @@ impl Queue {
         if queued.is_empty() {
             queued.spare.truncate(SPARE_AT_REST);
         } else {
-            let calm = |queued: &mut QueuedBatches| queued.size < EAGER && !queued.ended;
+            let calm = |queued: &mut QueuedBatches| queued.size < WAKE_EARLY_AT && !queued.ended;
             drop(wait_while(&self.wake_recorder, queued, GATHER, calm));
         }
     }
@@ -371,7 +371,7 @@ impl Queue {
     pub(super) fn spill(&self, mut overflow: Overflow) {
         let mut queued = self.lock();
         loop {
-            while (queued.recent.len() < MOVED || queued.disk_full) && !queued.ended {
+            while (queued.recent.len() < SPILL_AT || queued.disk_full) && !queued.ended {
                 if queued.disk.is_empty() {
                     overflow.rest();
                 }
@@ -480,9 +480,9 @@ mod tests {
             let (queue, passing) = (Queue::default(), AtomicBool::new(true));
             thread::scope(|scope| {
                 scope.spawn(|| queue.spill(Overflow::new(folder.path(), false)));
-                fill(&queue, NEAR / 2);
+                fill(&queue, MAX_NEAR / 2);
                 assert!(!queue.is_falling_behind(), "memory holds it");
-                fill(&queue, 2 * NEAR);
+                fill(&queue, 2 * MAX_NEAR);
                 assert!(queue.is_falling_behind());
                 queue.next_batch(Batch::default()).unwrap();
                 assert!(!queue.is_falling_behind(), "nothing came meanwhile");

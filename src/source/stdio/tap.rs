@@ -38,7 +38,7 @@ pub struct Tap {
     /// Chunks of data that passed.
     chunks: u64,
     /// Bytes of data that passed, by pipe.
-    seen: [u64; 3],
+    passed_bytes: [u64; 3],
     /// Bytes of data dropped since the last recorded chunk, by pipe.
     lost: [u64; 3],
     /// Threads to be woken when there is time for it.
@@ -73,13 +73,13 @@ pub struct Observations {
     /// The batch that is being delivered.
     batch: Batch,
     /// Packets of the batch that were delivered.
-    given: usize,
+    delivered: usize,
     packets: u64,
     /// Time of the last packet.
     last: Time,
     /// Chunks of data delivered.
     chunks: u64,
-    accounted: [u64; 3],
+    reported_bytes: [u64; 3],
     /// The server's exit was delivered.
     ended: bool,
     /// The last result was [`Item::Idle`], because the queue was empty.
@@ -97,22 +97,22 @@ pub fn tap(process: u32, folder: &Path) -> (Tap, Observations) {
     let queue = Arc::<Queue>::default();
     // The messages of a pipe are stored without masking, so sealing them on disk
     // would protect nothing.
-    let (relieved, overflow) = (Arc::clone(&queue), Overflow::new(folder, false));
+    let (spilled_queue, overflow) = (Arc::clone(&queue), Overflow::new(folder, false));
     // This thread has the lanes' priority, because it compensates for the recorder, which has a
     // lower one. Without it the queue is limited to its memory.
-    let _ = thread::Builder::new().name("overflow".into()).spawn(move || relieved.spill(overflow));
-    let (chunks, seen, lost, wakeups) = (0, [0; 3], [0; 3], PendingWakeups::default());
-    let tap = Tap { process, queue: Arc::clone(&queue), chunks, seen, lost, wakeups };
+    let _ = thread::Builder::new().name("overflow".into()).spawn(move || spilled_queue.spill(overflow));
+    let (chunks, passed_bytes, lost, wakeups) = (0, [0; 3], [0; 3], PendingWakeups::default());
+    let tap = Tap { process, queue: Arc::clone(&queue), chunks, passed_bytes, lost, wakeups };
     let (batch, load) = (Batch::default(), Load::new());
     let observations = Observations {
         process,
         queue,
         batch,
-        given: 0,
+        delivered: 0,
         packets: 0,
         last: Time::default(),
         chunks: 0,
-        accounted: [0; 3],
+        reported_bytes: [0; 3],
         ended: false,
         idle: false,
         busy: None,
@@ -152,7 +152,7 @@ impl Tap {
     /// Records a chunk that was delivered. Waits for room in the queue, within bounds.
     pub(super) fn keep(&mut self, mut chunk: Chunk) {
         let (lost, bytes) = (&mut self.lost[chunk.pipe as usize], chunk.bytes().len() as u64);
-        self.seen[chunk.pipe as usize] += bytes;
+        self.passed_bytes[chunk.pipe as usize] += bytes;
         self.chunks += 1;
         if *lost == 0 {
             let added = chunk.batch.size() - chunk.before;
@@ -214,7 +214,7 @@ impl Tap {
             self.record_loss(pipe);
         }
         self.note(&Content::Exit(exit));
-        self.queue.end_with(PassedTotals { chunks: self.chunks, bytes: self.seen, exit });
+        self.queue.end_with(PassedTotals { chunks: self.chunks, bytes: self.passed_bytes, exit });
     }
 
     /// Discards what the recorder has not taken yet, so that it can end. The recorder receives the
@@ -230,7 +230,7 @@ impl Tap {
 
     /// Bytes of data that passed and that the recorder has not taken.
     pub fn unrecorded(&self) -> u64 {
-        self.seen.iter().sum::<u64>().saturating_sub(self.queue.taken.load(Ordering::Relaxed))
+        self.passed_bytes.iter().sum::<u64>().saturating_sub(self.queue.taken.load(Ordering::Relaxed))
     }
 
     fn record_loss(&mut self, pipe: Pipe) {
@@ -258,7 +258,7 @@ impl Observations {
     fn conclude(&mut self, passed: &PassedTotals) -> Item<'_> {
         let time = now();
         for pipe in [Pipe::Stdin, Pipe::Stdout, Pipe::Stderr] {
-            match passed.bytes[pipe as usize] - self.accounted[pipe as usize] {
+            match passed.bytes[pipe as usize] - self.reported_bytes[pipe as usize] {
                 0 => {}
                 lost => self.append(time, &Content::Lost(pipe, lost)),
             }
@@ -286,7 +286,7 @@ impl Source for Observations {
         if mem::take(&mut self.idle) {
             self.queue.rest();
         }
-        if self.given == self.batch.len() {
+        if self.delivered == self.batch.len() {
             if self.busy.get_or_insert_with(Instant::now).elapsed() > PAUSE {
                 self.busy = None;
                 return Ok(Some(Item::Idle));
@@ -295,7 +295,7 @@ impl Source for Observations {
                 self.queue.yield_processors();
             }
             let (batch, last) = self.queue.next_batch(mem::take(&mut self.batch))?;
-            (self.batch, self.given) = (batch, 0);
+            (self.batch, self.delivered) = (batch, 0);
             if self.batch.is_empty() {
                 if let Some(passed) = self.queue.totals().filter(|_| last && !self.ended) {
                     return Ok(Some(self.conclude(&passed)));
@@ -305,17 +305,17 @@ impl Source for Observations {
                 return Ok(self.idle.then_some(Item::Idle));
             }
         }
-        self.given += 1;
+        self.delivered += 1;
         self.packets += 1;
-        let Some(packet) = self.batch.get(self.given - 1) else { return Ok(Some(Item::Idle)) };
+        let Some(packet) = self.batch.get(self.delivered - 1) else { return Ok(Some(Item::Idle)) };
         self.last = packet.time;
         match pipe::decode(packet.data) {
             Some((_, Content::Data(pipe, bytes))) => {
                 self.chunks += 1;
-                self.accounted[pipe as usize] += bytes.len() as u64;
+                self.reported_bytes[pipe as usize] += bytes.len() as u64;
                 self.queue.taken.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             }
-            Some((_, Content::Lost(pipe, bytes))) => self.accounted[pipe as usize] += bytes,
+            Some((_, Content::Lost(pipe, bytes))) => self.reported_bytes[pipe as usize] += bytes,
             Some((_, Content::Exit(_))) => self.ended = true,
             _ => {}
         }
@@ -458,7 +458,7 @@ mod tests {
             let record = record.take_all(&mut observations);
             prop_assert!(record.ended && record.numbers.is_sorted_by(|before, after| before < after));
             prop_assert_eq!(tap.unrecorded(), record.lost);
-            prop_assert_eq!(record.bytes + record.lost, tap.seen[Pipe::Stdout as usize]);
+            prop_assert_eq!(record.bytes + record.lost, tap.passed_bytes[Pipe::Stdout as usize]);
             if record.dropped > 0 {
                 prop_assert_eq!(record.numbers.len() as u64 + record.dropped, number);
             }

@@ -69,7 +69,7 @@ impl LossyTapeConnection {
 
     fn data(&mut self, side: usize, time: Time, bytes: Vec<u8>, event: fn(Vec<u8>) -> TapeEvent) {
         let length = bytes.len() as u64;
-        if bytes.is_empty() || (self.append_missing(time) && self.note(time, event(bytes))) {
+        if bytes.is_empty() || (self.append_missing(time) && self.append(time, event(bytes))) {
             return;
         }
         self.lost[side] += length;
@@ -80,13 +80,13 @@ impl LossyTapeConnection {
     /// that is on the tape.
     fn append_missing(&mut self, time: Time) -> bool {
         if let Some((client, server)) = self.ends {
-            if !self.note(time, TapeEvent::Open { client, server }) {
+            if !self.append(time, TapeEvent::Open { client, server }) {
                 return false;
             }
             self.ends = None;
         }
         if self.lost != [0; 2] {
-            if !self.note(time, TapeEvent::Lost(self.lost)) {
+            if !self.append(time, TapeEvent::Lost(self.lost)) {
                 return false;
             }
             self.lost = [0; 2];
@@ -94,12 +94,12 @@ impl LossyTapeConnection {
         true
     }
 
-    fn note(&mut self, time: Time, event: TapeEvent) -> bool {
-        let note = TapeEntry { connection: self.connection, time, event };
+    fn append(&mut self, time: Time, event: TapeEvent) -> bool {
+        let entry = TapeEntry { connection: self.connection, time, event };
         let is_taken = if self.loss.stuck.load(Ordering::Relaxed) {
-            self.tape.notes.try_send(note).is_ok()
+            self.tape.entries.try_send(entry).is_ok()
         } else {
-            self.tape.notes.send_timeout(note, PATIENCE).is_ok()
+            self.tape.entries.send_timeout(entry, PATIENCE).is_ok()
         };
         self.loss.stuck.store(!is_taken, Ordering::Relaxed);
         is_taken
@@ -110,7 +110,7 @@ impl Drop for LossyTapeConnection {
     fn drop(&mut self) {
         let time = crate::source::now();
         if self.append_missing(time) {
-            self.note(time, TapeEvent::Close);
+            self.append(time, TapeEvent::Close);
         }
     }
 }
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(loss.bytes(), 400_000);
         // Recording resumes as soon as there is room.
         for _ in 0..10 {
-            tape_source.waiting.recv_timeout(PATIENCE).map(|note| tape_source.take(note)).unwrap();
+            tape_source.waiting.recv_timeout(PATIENCE).map(|entry| tape_source.take(entry)).unwrap();
         }
         track.sent(time, b"later".to_vec());
         drop((track, tape));

@@ -62,7 +62,7 @@ impl ConnectionPackets {
 
     /// Buffers a packet, in order of number. A fragment is recognised only after the packets
     /// between it and the last fragment.
-    pub(super) fn hold(&mut self, packet: StoredPacket, side: Side, carries: Vec<(u64, Range<usize>)>) {
+    pub(super) fn buffer(&mut self, packet: StoredPacket, side: Side, carries: Vec<(u64, Range<usize>)>) {
         let sent = &mut self.sides[side.index()];
         let mut is_copy = false;
         for (offset, range) in &carries {
