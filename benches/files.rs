@@ -3,7 +3,7 @@
 use divan::Bencher;
 use divan::counter::{BytesCount, ItemsCount};
 use mcptap::export::pcapng::Writer;
-use mcptap::source::reader::Reader;
+use mcptap::source::reader::CaptureFileReader;
 use mcptap::source::{Item, Source};
 use mcptap_core::internal::capture::{LinkType, Packet, PacketNumber, Time};
 
@@ -53,7 +53,7 @@ fn pcapng() -> Vec<u8> {
 
 /// Reads a file to the end. Returns the number of packets and of their bytes.
 fn read(file: &[u8]) -> (usize, usize) {
-    let mut reader = Reader::new("bench", file);
+    let mut reader = CaptureFileReader::new("bench", file);
     let (mut packets, mut bytes) = (0, 0);
     while let Ok(Some(item)) = reader.next() {
         if let Item::Packet(packet) = item {

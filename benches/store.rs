@@ -9,7 +9,8 @@ use std::sync::Mutex;
 use divan::counter::BytesCount;
 use mcptap::source::Source;
 use mcptap::store::{
-    CaptureId, CaptureInfo, CaptureKind, Key, Options, Page, Place, Reader, Scope, Selection, Stored, Summary, Writer,
+    CaptureId, CaptureInfo, CaptureKind, DatabaseFile, Page, RowKey, Scope, Selection, StoreReader, StoredPackets,
+    Summary, WriteOptions, Writer,
 };
 use mcptap_core::internal::capture::{
     LinkType, Origin, Packet, PacketNumber, PacketRange, Span, StreamId, StreamPart, Time,
@@ -22,7 +23,7 @@ use mcptap_core::internal::event::{Event, Segment, Stream, StreamKind};
 use mcptap_core::internal::mcp::{Carrier, Message, MessageNumber, Peers, Session, SessionNumber, Transport};
 
 /// The database of a million messages. The first user makes it, and the last one removes it.
-static MILLION: Mutex<Option<Place>> = Mutex::new(None);
+static MILLION: Mutex<Option<DatabaseFile>> = Mutex::new(None);
 
 fn main() {
     divan::main();
@@ -267,9 +268,9 @@ fn is_measured(event: &Event, part: &str) -> bool {
 }
 
 /// Stores the capture. The time is that of one core, without generating the events.
-fn store(place: &Place, inputs: impl IntoIterator<Item = StoreInput>, part: &str) -> Writer {
+fn store(place: &DatabaseFile, inputs: impl IntoIterator<Item = StoreInput>, part: &str) -> Writer {
     let info = CaptureInfo { kind: CaptureKind::Import, source: "benchmark".into(), process: 1, started: Time(0) };
-    let mut writer = Writer::create(place, &info, Options::default()).expect("a writer");
+    let mut writer = Writer::create(place, &info, WriteOptions::default()).expect("a writer");
     let mut number = 0;
     for input in inputs {
         match input {
@@ -291,7 +292,7 @@ fn store(place: &Place, inputs: impl IntoIterator<Item = StoreInput>, part: &str
 fn write(bencher: divan::Bencher<'_, '_>, part: &str) {
     bencher
         .counter(BytesCount::new(capture().1))
-        .with_inputs(|| (Place::temporary().expect("a place"), capture().0))
+        .with_inputs(|| (DatabaseFile::temporary().expect("a place"), capture().0))
         .bench_local_values(|(place, inputs)| store(&place, inputs, part));
 }
 
@@ -303,7 +304,7 @@ fn write_to_a_file(bencher: divan::Bencher<'_, '_>) {
         .counter(BytesCount::new(capture().1))
         .with_inputs(|| {
             next += 1;
-            (Place::file(directory.path().join(format!("{next}.db"))), capture().0)
+            (DatabaseFile::file(directory.path().join(format!("{next}.db"))), capture().0)
         })
         .bench_local_values(|(place, inputs)| store(&place, inputs, PARTS[0]));
 }
@@ -311,9 +312,9 @@ fn write_to_a_file(bencher: divan::Bencher<'_, '_>) {
 #[divan::bench(sample_count = 5, sample_size = 1)]
 fn replay(bencher: divan::Bencher<'_, '_>) {
     let (inputs, bytes) = capture();
-    let writer = store(&Place::temporary().expect("a place"), inputs, "packets");
+    let writer = store(&DatabaseFile::temporary().expect("a place"), inputs, "packets");
     bencher.counter(BytesCount::new(bytes)).bench_local(|| {
-        let mut stored = Stored::open(writer.place(), Selection::Capture(CaptureId(1))).expect("packets");
+        let mut stored = StoredPackets::open(writer.place(), Selection::Capture(CaptureId(1))).expect("packets");
         while stored.next().expect("a packet").is_some() {}
     });
 }
@@ -326,12 +327,12 @@ mod a_million_messages {
     const MESSAGES: u64 = 1_000_000;
     const PLACES: [u64; 3] = [1, MESSAGES / 2, MESSAGES - 100];
 
-    fn reader() -> Reader {
+    fn reader() -> StoreReader {
         let mut place = MILLION.lock().expect("nobody panicked");
-        Reader::open(&*place.get_or_insert_with(make)).expect("a reader")
+        StoreReader::open(&*place.get_or_insert_with(make)).expect("a reader")
     }
 
-    fn make() -> Place {
+    fn make() -> DatabaseFile {
         let message = capture().0.into_iter().find_map(|input| match input {
             StoreInput::Event(Event::Message(message)) => Some(message),
             _ => None,
@@ -345,7 +346,7 @@ mod a_million_messages {
                 ..(*message).clone()
             })))
         });
-        let place = Place::temporary().expect("a place");
+        let place = DatabaseFile::temporary().expect("a place");
         store(&place, events, PARTS[0]);
         place
     }
@@ -359,14 +360,14 @@ mod a_million_messages {
     #[divan::bench(args = PLACES)]
     fn rows_from_a_number(bencher: divan::Bencher<'_, '_>, at: u64) {
         let reader = reader();
-        let page = Page::from(Key::new(CaptureId(1), at), 60);
+        let page = Page::from(RowKey::new(CaptureId(1), at), 60);
         bencher.bench_local(|| reader.message_rows(Scope::Session(SessionNumber(1)), page).expect("rows"));
     }
 
     #[divan::bench(args = PLACES)]
     fn messages_backward(bencher: divan::Bencher<'_, '_>, at: u64) {
         let reader = reader();
-        let page = Page::back_from(Key::new(CaptureId(1), at), 60);
+        let page = Page::back_from(RowKey::new(CaptureId(1), at), 60);
         bencher.bench_local(|| reader.messages(Scope::All, page).expect("messages"));
     }
 

@@ -16,7 +16,7 @@
 //!   ([`endpoint`]).
 //! * **Ambiguous requests are refused** ([`conversation`]), because the server might parse them
 //!   differently.
-//! * **Forwarding comes before recording.** The memory of [`Track`] is limited, and it counts what
+//! * **Forwarding comes before recording.** The memory of [`LossyTapeConnection`] is limited, and it counts what
 //!   it had to drop.
 //!
 //! The recording contains the bytes that left the proxy, between the addresses of the client and of
@@ -45,7 +45,7 @@ use crate::http::connect::{ConnectOptions, Connector};
 use crate::http::listen;
 use crate::http::origin::Origin;
 use crate::http::socket::Socket;
-use crate::source::tape::{Loss, Tape, Track};
+use crate::source::tape::{LossyTapeConnection, LostBytes, Tape};
 use crate::view::safe;
 
 pub use self::fuzz::fuzz_proxy;
@@ -76,12 +76,12 @@ pub struct TrafficRecorder {
     /// The tape that stores the traffic. A [`Spool`](crate::source::tape::Spool) reads it.
     pub tape: Tape,
     /// Counts what the tape had no room for.
-    pub loss: Loss,
+    pub loss: LostBytes,
 }
 
 impl TrafficRecorder {
-    fn track(&self, time: Time, client: SocketAddr, server: SocketAddr) -> Track {
-        Track::open(&self.tape, &self.loss, time, client, server)
+    fn track(&self, time: Time, client: SocketAddr, server: SocketAddr) -> LossyTapeConnection {
+        LossyTapeConnection::open(&self.tape, &self.loss, time, client, server)
     }
 }
 

@@ -13,7 +13,7 @@ use rustix::fs::{Access, access, statvfs};
 use super::args::Colour;
 use super::{output, target};
 use crate::decode::tls::keylog::KeyLog;
-use crate::store::{Place, Reader, Scope};
+use crate::store::{DatabaseFile, Scope, StoreReader};
 use crate::view::paint::Tone;
 use crate::view::{safe, units};
 
@@ -81,7 +81,7 @@ fn program() -> CheckResult {
 
 /// Wraps `cat`: a line has to pass through, and has to be recorded.
 fn wrap() -> CheckResult {
-    let place = Place::temporary()?;
+    let place = DatabaseFile::temporary()?;
     let mut wrapper = Command::new(env::current_exe()?)
         .arg("--db")
         .arg(place.path())
@@ -96,7 +96,7 @@ fn wrap() -> CheckResult {
     let done = wrapper.wait_with_output()?;
     let errors = String::from_utf8_lossy(&done.stderr);
     ensure!(done.stdout == PING.as_bytes(), "a line sent to a wrapped \"cat\" did not come back\n{errors}");
-    let recorded = Reader::open(place)?.message_count(Scope::All)?;
+    let recorded = StoreReader::open(place)?.message_count(Scope::All)?;
     ensure!(recorded == 2, "{recorded} of 2 lines through a wrapped \"cat\" were recorded\n{errors}");
     Ok((Health::Works, "a line passed through a wrapped \"cat\" and was recorded in both directions".to_owned()))
 }
@@ -165,7 +165,7 @@ fn database(path: &Path) -> CheckResult {
         return Ok((health, format!("{shown} will be created with the first recording; {room}")));
     }
     access(path, Access::READ_OK | Access::WRITE_OK).with_context(|| format!("cannot read and write {shown}"))?;
-    let messages = Reader::open(Place::file(path))?.message_count(Scope::All)?;
+    let messages = StoreReader::open(DatabaseFile::file(path))?.message_count(Scope::All)?;
     let about = fs::metadata(path)?;
     let text = format!("{shown}  {}  {}; {room}", units::count(messages, "message"), units::size(about.len()));
     match about.permissions().mode() & 0o077 {

@@ -21,7 +21,7 @@ use crate::export::{jsonl, mermaid, otlp, pcapng};
 use crate::filter::Filter;
 use crate::mcp::{Message, Session, SessionNumber, Transport};
 use crate::source::{Item, Source};
-use crate::store::{Page, Scope, Selection, Stored};
+use crate::store::{Page, Scope, Selection, StoredPackets};
 use crate::view::units;
 
 pub fn run(arguments: Export, db: Option<PathBuf>) -> Result<ExitCode> {
@@ -208,7 +208,7 @@ fn packets(opened: &Opened, out: &mut dyn Write) -> Result<()> {
         None => opened.reader.captures(Page::first(10_000))?.iter().map(|c| Selection::Capture(c.id)).collect(),
     };
     for selection in selections {
-        let mut stored = Stored::open(place.clone(), selection)?;
+        let mut stored = StoredPackets::open(place.clone(), selection)?;
         while let Some(item) = stored.next()? {
             match item {
                 Item::Packet(packet) => writer.packet(&packet, None)?,

@@ -28,8 +28,8 @@ use crate::pipeline::{Pipeline, PipelineConfig};
 use crate::proxy::{Proxy, TrafficRecorder};
 use crate::source;
 use crate::source::overflow::Overflow;
-use crate::source::tape::{self, Loss};
-use crate::store::{self, CaptureKind, Place, Writer};
+use crate::source::tape::{self, LostBytes};
+use crate::store::{self, CaptureKind, DatabaseFile, Writer};
 use crate::view::command_line;
 
 /// Maximum time for connecting to the server.
@@ -41,18 +41,19 @@ const GRACE: Duration = Duration::from_secs(1);
 
 pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
     let filter = filter::parse(arguments.filter.as_deref())?;
-    let (tape, spool) = tape::tape();
-    let loss = Loss::default();
+    let (tape, tape_source) = tape::tape();
+    let loss = LostBytes::default();
     let proxy = proxy(&arguments, TrafficRecorder { tape, loss: loss.clone() })?;
     let listener = listen::bind(&arguments.listen).with_context(|| format!("cannot listen at {}", arguments.listen))?;
     let address = listener.local_addr().context("cannot listen")?;
-    let place = if arguments.no_save { None } else { Some(Place::file(target::database(db)?)) };
+    let place = if arguments.no_save { None } else { Some(DatabaseFile::file(target::database(db)?)) };
     // Traffic that is not decoded and saved yet waits beside the database, because that place needs
     // free space anyway.
     let folder = place.as_ref().and_then(|place| place.create_folder().ok()).unwrap_or_else(env::temp_dir);
     let (stop, signal) = stop::with_descriptor()?;
     let ended = Arc::new(AtomicBool::new(false));
-    let mut queue = Queue::start(spool.prompt(), Arc::clone(&ended), Overflow::new(&folder, true))?;
+    let mut queue =
+        Queue::start(tape_source.reporting_idle_at_once(), Arc::clone(&ended), Overflow::new(&folder, true))?;
     let gauge = queue.gauge();
     let (recording, recorded) = bounded::<()>(0);
     let serve = move || {
@@ -64,7 +65,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     announce(&arguments, address);
     let serving = thread::Builder::new().name("proxy".to_owned()).spawn(serve).context("cannot start a thread")?;
     // From here on this thread decodes and saves.
-    source::give_way();
+    source::lower_priority();
 
     let writer = place.map(|place| writer(&arguments, place, &stop));
     let (writer, refused) = match writer.transpose() {
@@ -137,14 +138,14 @@ fn announce(arguments: &args::Proxy, address: std::net::SocketAddr) {
 
 /// Begins a capture in the database. Another program may have it locked. In the meantime traffic
 /// waits in the queue.
-fn writer(arguments: &args::Proxy, place: Place, stop: &AtomicBool) -> Result<Writer> {
+fn writer(arguments: &args::Proxy, place: DatabaseFile, stop: &AtomicBool) -> Result<Writer> {
     let source = if arguments.keep_secrets {
         arguments.to.clone()
     } else {
         command_line::masked(&[arguments.to.clone().into()]).concat()
     };
     let info = target::capture_info(CaptureKind::Proxy, source);
-    let options = store::Options { keep_secrets: arguments.keep_secrets, ..store::Options::default() };
+    let options = store::WriteOptions { keep_secrets: arguments.keep_secrets, ..store::WriteOptions::default() };
     let mut is_reported = false;
     target::create_patiently(&place, &info, options, |error| {
         if !std::mem::replace(&mut is_reported, true) {

@@ -15,7 +15,7 @@ use crate::event::Detail;
 use crate::pipeline::{Pipeline, PipelineConfig};
 use crate::source::file::Files;
 use crate::source::keylog::WithKeyLog;
-use crate::store::{CaptureKind, Place, Writer};
+use crate::store::{CaptureKind, DatabaseFile, Writer};
 
 pub fn run(arguments: Read, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
     let filter = filter::parse(arguments.filter.as_deref())?;
@@ -32,7 +32,7 @@ pub fn run(arguments: Read, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
     let stop = stop::on_signals()?;
     if arguments.save {
         let info = target::capture_info(CaptureKind::Import, target::joined(&arguments.files));
-        let place = Place::file(target::database(db)?);
+        let place = DatabaseFile::file(target::database(db)?);
         let writer = Writer::create(place, &info, target::store_options(&arguments.decoding))?;
         let mut both = Both(printer, Saver::new(writer, false));
         let run = engine::run(&mut source, &mut pipeline, &mut both, &stop);

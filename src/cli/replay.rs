@@ -21,7 +21,7 @@ use crate::replay::safety::Policy;
 use crate::replay::settings::{Pace, Settings};
 use crate::replay::target::Target;
 use crate::replay::{AnalyzedRecording, Follower, Job};
-use crate::store::{Place, Reader, Scope};
+use crate::store::{DatabaseFile, Scope, StoreReader};
 use crate::view::safe;
 use crate::view::units::duration;
 
@@ -52,7 +52,7 @@ pub fn run(arguments: Replay, db: Option<PathBuf>, colour: Colour) -> Result<Exi
     }
     let (server, supplied) = server(&arguments)?;
     name_masked(&masked, &supplied, matches!(server, Target::Command(_)));
-    let place = if arguments.no_save { Place::temporary()? } else { Place::file(target::database(db)?) };
+    let place = if arguments.no_save { DatabaseFile::temporary()? } else { DatabaseFile::file(target::database(db)?) };
     let mut job = Job::new(recording, server, place);
     (job.settings, job.rules) = (settings(&arguments, only)?, rules);
     ask(&job.recording, &mut job.settings)?;
@@ -88,7 +88,7 @@ pub fn run(arguments: Replay, db: Option<PathBuf>, colour: Colour) -> Result<Exi
 }
 
 /// The messages that `--only` selects; `None` without that option.
-fn wanted(reader: &Reader, session: &Session, only: Option<&str>) -> Result<Option<HashSet<MessageNumber>>> {
+fn wanted(reader: &StoreReader, session: &Session, only: Option<&str>) -> Result<Option<HashSet<MessageNumber>>> {
     let Some(filter) = filter::parse(only)? else { return Ok(None) };
     let rows = reader.all_matching(&filter, Scope::Session(session.number));
     rows.map(|row| Ok(row?.number)).collect::<Result<_>>().map(Some)

@@ -14,7 +14,7 @@ use super::{output, target};
 use crate::engine::saver;
 use crate::export::jsonl;
 use crate::mcp::{Peers, Session};
-use crate::store::{Capture, Reader};
+use crate::store::{Capture, StoreReader};
 use crate::view::paint::{Paint, Tone};
 use crate::view::safe::{self, Align};
 use crate::view::{parties, units};
@@ -47,7 +47,7 @@ pub fn run(arguments: Sessions, db: Option<PathBuf>, colour: Colour) -> Result<E
 }
 
 /// The state of a session in a word; empty where nothing is unusual.
-fn state(reader: &Reader, session: &Session) -> Result<&'static str> {
+fn state(reader: &StoreReader, session: &Session) -> Result<&'static str> {
     if is_live(reader, session)? {
         return Ok("live");
     }
@@ -59,11 +59,11 @@ fn state(reader: &Reader, session: &Session) -> Result<&'static str> {
 }
 
 /// Whether a session's capture is still being written and its server has not ended.
-pub fn is_live(reader: &Reader, session: &Session) -> Result<bool> {
+pub fn is_live(reader: &StoreReader, session: &Session) -> Result<bool> {
     Ok(session.exit.is_none() && capture(reader, session)?.is_some_and(|capture| capture.is_live(saver::now())))
 }
 
-fn capture(reader: &Reader, session: &Session) -> Result<Option<Capture>> {
+fn capture(reader: &StoreReader, session: &Session) -> Result<Option<Capture>> {
     reader.capture_of(session.number)?.map_or(Ok(None), |capture| reader.capture(capture))
 }
 

@@ -16,7 +16,7 @@ use crate::export::jsonl;
 use crate::filter::Filter;
 use crate::findings;
 use crate::mcp::{Message, MessageNumber, Session};
-use crate::store::{CaptureId, Key, Page, Scope};
+use crate::store::{CaptureId, Page, RowKey, Scope};
 use crate::view::paint::Tone;
 use crate::view::safe::{self, Align};
 use crate::view::times::Times;
@@ -70,7 +70,7 @@ pub fn find(opened: &Opened, number: MessageNumber) -> Result<(Session, Message)
     let session = opened.session.map(|_| opened.one_session()).transpose()?;
     let message = match &session {
         Some(session) => opened.reader.message_of(session.number, number)?,
-        None => opened.reader.message(Key::new(CaptureId(1), number.0))?,
+        None => opened.reader.message(RowKey::new(CaptureId(1), number.0))?,
     };
     let Some(message) = message else { bail!("there is no message {}: \"mcptap show\" lists all messages", number.0) };
     let session = match session {
@@ -107,7 +107,7 @@ impl Timeline {
     }
 
     /// Prints a session as far as it is stored. Returns the key of the last message.
-    fn session(&mut self, opened: &Opened, session: &Session) -> Result<Option<Key>> {
+    fn session(&mut self, opened: &Opened, session: &Session) -> Result<Option<RowKey>> {
         self.lines.start = Some(session.started);
         if !self.json {
             writeln!(self.out, "{}", self.lines.session(session))?;
@@ -153,14 +153,14 @@ impl Timeline {
     }
 
     /// Prints the messages of a session behind `after`. Returns the key of the last one.
-    fn messages(&mut self, opened: &Opened, session: &Session, after: Option<Key>) -> Result<Option<Key>> {
+    fn messages(&mut self, opened: &Opened, session: &Session, after: Option<RowKey>) -> Result<Option<RowKey>> {
         let Some(capture) = opened.reader.capture_of(session.number)? else { return Ok(after) };
         let mut clock = Clock::new(&opened.reader, capture);
         let mut newest = after;
         let filter = self.filter.clone();
         for message in opened.reader.all_messages(capture, Scope::Session(session.number), filter.as_ref(), after) {
             let message = message?;
-            newest = Some(Key::new(capture, message.number.0));
+            newest = Some(RowKey::new(capture, message.number.0));
             self.totals.message(&message);
             if self.json {
                 // The timing of a call is written once: with its response.
@@ -174,7 +174,7 @@ impl Timeline {
     }
 
     /// Prints new messages until the session ends.
-    fn follow(&mut self, opened: &Opened, mut last: Option<Key>) -> Result<()> {
+    fn follow(&mut self, opened: &Opened, mut last: Option<RowKey>) -> Result<()> {
         let mut version = None;
         for look in 0u32.. {
             let now = opened.reader.data_version()?;
@@ -243,7 +243,7 @@ impl Timeline {
     fn operation(&mut self, opened: &Opened, message: &Message) -> Result<()> {
         let Some(capture) = opened.reader.capture_of(message.session)? else { return Ok(()) };
         let scope = Scope::Session(message.session);
-        let own = opened.reader.message_rows(scope, Page::from(Key::new(capture, message.number.0), 1))?.pop();
+        let own = opened.reader.message_rows(scope, Page::from(RowKey::new(capture, message.number.0), 1))?.pop();
         let Some(operation) = own.and_then(|row| row.operation) else { return Ok(()) };
         let filter = Filter::parse(&format!("operation = {}", operation.0))?;
         let rows = opened.reader.matching(&filter, scope, Page::first(OPERATION + 1))?;

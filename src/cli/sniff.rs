@@ -25,7 +25,7 @@ use crate::pipeline::{Pipeline, PipelineConfig};
 use crate::source::keylog::WithKeyLog;
 use crate::source::live::{self, Live, LiveOptions, Statistics};
 use crate::source::overflow::Overflow;
-use crate::store::{CaptureKind, Place, Writer};
+use crate::store::{CaptureKind, DatabaseFile, Writer};
 use crate::view::units;
 
 pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
@@ -53,7 +53,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
         None
     } else {
         let info = target::capture_info(CaptureKind::Sniff, interface.clone());
-        let place = Place::file(target::database(db)?);
+        let place = DatabaseFile::file(target::database(db)?);
         folder = place.path().parent().map_or(folder, Path::to_owned);
         let writer = Writer::create(place, &info, target::store_options(&arguments.decoding))?;
         Some(Saver::new(writer, true))

@@ -19,7 +19,7 @@ use crate::mcp::{Session, SessionNumber};
 use crate::pipeline::{self, Counts, Pipeline};
 use crate::source::file::Files;
 use crate::source::keylog::WithKeyLog;
-use crate::store::{self, CaptureInfo, CaptureKind, Options, Place, Reader, Summary, Writer};
+use crate::store::{self, CaptureInfo, CaptureKind, DatabaseFile, StoreReader, Summary, WriteOptions, Writer};
 
 /// Number of attempts to open a locked database, and the pause between them. In the meantime
 /// observed traffic waits in the queue.
@@ -29,7 +29,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 /// An opened target.
 pub struct Opened {
     /// The store that contains it: a database, or a temporary store for a capture file.
-    pub reader: Reader,
+    pub reader: StoreReader,
     /// The chosen session; `None` means all sessions of the store.
     pub session: Option<SessionNumber>,
 }
@@ -64,15 +64,15 @@ pub fn target_kind(target: &str) -> Result<TargetKind> {
 pub fn open(target: Option<&str>, session: Option<u32>, decoding: &Decoding, db: Option<PathBuf>) -> Result<Opened> {
     let kind = target.map(target_kind).transpose()?;
     let place = match &kind {
-        None | Some(TargetKind::Latest | TargetKind::Session(_)) => Place::file(existing(database(db)?)?),
-        Some(TargetKind::Database(path)) => Place::file(path),
+        None | Some(TargetKind::Latest | TargetKind::Session(_)) => DatabaseFile::file(existing(database(db)?)?),
+        Some(TargetKind::Database(path)) => DatabaseFile::file(path),
         Some(TargetKind::Capture(path)) => {
-            let place = Place::temporary()?;
+            let place = DatabaseFile::temporary()?;
             import(std::slice::from_ref(path), place.clone(), decoding)?;
             place
         }
     };
-    let reader = Reader::open(place)?;
+    let reader = StoreReader::open(place)?;
     let session = match (kind, session) {
         (Some(TargetKind::Latest), _) => Some(latest(&reader)?),
         (Some(TargetKind::Session(number)), _) => Some(number),
@@ -87,7 +87,7 @@ pub fn open(target: Option<&str>, session: Option<u32>, decoding: &Decoding, db:
 }
 
 /// The session that began last.
-pub fn latest(reader: &Reader) -> Result<SessionNumber> {
+pub fn latest(reader: &StoreReader) -> Result<SessionNumber> {
     let latest = reader.latest_session()?;
     let latest = latest.context("no session is saved yet: wrap a server, or read a capture with --save")?;
     Ok(latest.number)
@@ -115,7 +115,7 @@ impl Opened {
 }
 
 /// Decodes capture files into a store.
-pub fn import(files: &[PathBuf], place: Place, decoding: &Decoding) -> Result<Counts> {
+pub fn import(files: &[PathBuf], place: DatabaseFile, decoding: &Decoding) -> Result<Counts> {
     let keys = decoding.key_log(false);
     let mut source = WithKeyLog::new(Files::open(files, false)?, keys.as_deref(), false)?;
     let info = capture_info(CaptureKind::Import, joined(files));
@@ -148,17 +148,17 @@ pub fn pipeline_options(decoding: &Decoding, hash: bool, detail: Detail) -> pipe
 }
 
 /// The options of the store for a command.
-pub fn store_options(decoding: &Decoding) -> Options {
-    Options { keep_secrets: decoding.keep_secrets, ..Options::default() }
+pub fn store_options(decoding: &Decoding) -> WriteOptions {
+    WriteOptions { keep_secrets: decoding.keep_secrets, ..WriteOptions::default() }
 }
 
 /// Begins a capture although other programs may have the database locked. After each failure
 /// `retry` decides whether to try again. A permanent error, such as a database of a newer
 /// version, is returned at once.
 pub fn create_patiently(
-    place: &Place,
+    place: &DatabaseFile,
     info: &CaptureInfo,
-    options: Options,
+    options: WriteOptions,
     mut retry: impl FnMut(&anyhow::Error) -> bool,
 ) -> Result<Writer> {
     let mut attempt = 1;

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 
 use super::args::{Colour, Tui};
 use super::target::{TargetKind, database, existing, latest, target_kind};
-use crate::store::Reader;
+use crate::store::StoreReader;
 use crate::tui::import::Decoding;
 use crate::tui::theme::Theme;
 use crate::tui::{self, Target, UiOptions};
@@ -52,7 +52,7 @@ fn target(targets: &[String], db: Option<PathBuf>) -> Result<Target> {
         TargetKind::Session(number) => Target::Session(existing(database(db)?)?, number.0),
         TargetKind::Latest => {
             let path = existing(database(db)?)?;
-            let number = latest(&Reader::open(path.clone())?)?;
+            let number = latest(&StoreReader::open(path.clone())?)?;
             Target::Session(path, number.0)
         }
     })

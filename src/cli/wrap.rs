@@ -14,7 +14,7 @@ use crate::engine::saver::DirectSaver;
 use crate::event::Detail;
 use crate::pipeline::{Pipeline, PipelineConfig};
 use crate::source::stdio::{self, Observations, Server};
-use crate::store::{self, CaptureKind, Place};
+use crate::store::{self, CaptureKind, DatabaseFile};
 use crate::view::command_line;
 
 pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
@@ -25,7 +25,7 @@ pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
     };
     let source = recorded.join(" ");
     let server = Server { command: arguments.command, recorded, name: arguments.name };
-    let place = target::database(db).map(Place::file);
+    let place = target::database(db).map(DatabaseFile::file);
     // Observations wait beside the database, because that place needs free space anyway. If the
     // folder cannot be created, the recorder reports the reason.
     let folder = place.as_ref().ok().and_then(|place| place.create_folder().ok());
@@ -35,9 +35,9 @@ pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
 }
 
 /// Decodes and saves observations until the server has ended. Nothing here can affect the server.
-fn record(mut observations: Observations, source: String, place: Place) -> Result<()> {
+fn record(mut observations: Observations, source: String, place: DatabaseFile) -> Result<()> {
     let info = target::capture_info(CaptureKind::Wrap, source);
-    let writer = target::create_patiently(&place, &info, store::Options::default(), |_| true)?;
+    let writer = target::create_patiently(&place, &info, store::WriteOptions::default(), |_| true)?;
     let mut pipeline = Pipeline::new(PipelineConfig { detail: Detail::Store, ..PipelineConfig::default() });
     let mut recorder = DirectSaver::new(writer);
     engine::run(&mut observations, &mut pipeline, &mut recorder, &AtomicBool::new(false))?;

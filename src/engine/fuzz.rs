@@ -3,7 +3,7 @@
 use mcptap_core::internal::fuzz::{self, Observed};
 
 use crate::capture::Packet;
-use crate::source::reader::Reader;
+use crate::source::reader::CaptureFileReader;
 use crate::source::{Item, Source, pcap, pcapng};
 
 /// Runs a capture file, or a script of packets ([`fuzz::fuzz_stack`]), through the whole pipeline.
@@ -17,7 +17,7 @@ pub fn fuzz_stack(data: &[u8]) {
         return fuzz::fuzz_stack(data);
     }
     let (mut packets, mut secrets) = (Vec::new(), Vec::new());
-    let mut reader = Reader::new("fuzz", data);
+    let mut reader = CaptureFileReader::new("fuzz", data);
     while let Ok(Some(item)) = reader.next() {
         match item {
             Item::Packet(Packet { time, link, original_length, data, .. }) => {

@@ -15,7 +15,7 @@ use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 
 use crate::capture::Dropped;
 use crate::source::batch::Batch;
-use crate::source::overflow::{Block, Overflow};
+use crate::source::overflow::{Overflow, SpilledBatch};
 use crate::source::patience::Patience;
 use crate::source::{Item, Source};
 
@@ -37,7 +37,7 @@ type FinishedCapture<S> = (S, Result<()>);
 enum QueueEntry {
     Memory(Batch),
     /// A batch on the disk, with the number of its packets.
-    Disk(Block, u64),
+    Disk(SpilledBatch, u64),
     Dropped(Dropped),
 }
 
@@ -138,7 +138,7 @@ impl<S: Source + Send + 'static> Source for Queue<S> {
             }
             let received = self.batches.recv_timeout(self.patience.wait());
             if received.is_ok() {
-                self.patience.begin_again();
+                self.patience.reset();
             }
             match received {
                 Ok(QueueEntry::Dropped(dropped)) => return Ok(Some(Item::Dropped(dropped))),

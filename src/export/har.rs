@@ -22,7 +22,7 @@ use crate::decode::exchange::{Exchange, ExchangeNumber, Half};
 use crate::decode::{ConnectionId, Direction, Side, uri};
 use crate::event::{Connection, ConnectionKind};
 use crate::mcp::{Session, SessionNumber};
-use crate::store::{CaptureId, Key, Page, Reader, Scope};
+use crate::store::{CaptureId, Page, RowKey, Scope, StoreReader};
 
 use body::{Bodies, DecodedBody};
 use exchange_map::ExchangeMap;
@@ -30,7 +30,7 @@ use exchange_map::ExchangeMap;
 /// Writes an archive.
 pub struct Har<'a> {
     out: &'a mut dyn Write,
-    reader: &'a Reader,
+    reader: &'a StoreReader,
     /// The exchanges of the capture that is being written.
     exchanges: Option<ExchangeMap>,
     /// Connections whose exchanges without messages were written. Several sessions may
@@ -54,7 +54,7 @@ impl<'a> Har<'a> {
     ///
     /// # Errors
     /// The output fails. The same holds for the functions below.
-    pub fn new(reader: &'a Reader, out: &'a mut dyn Write) -> io::Result<Har<'a>> {
+    pub fn new(reader: &'a StoreReader, out: &'a mut dyn Write) -> io::Result<Har<'a>> {
         let version = env!("CARGO_PKG_VERSION");
         let creator = format!(r#"{{"name":"mcptap","version":"{version}"}}"#);
         write!(out, r#"{{"log":{{"version":"1.2","creator":{creator},"entries":["#)?;
@@ -124,7 +124,7 @@ impl<'a> Har<'a> {
         let mut mcp = McpContent { session, ..McpContent::default() };
         for (_, message, _) in carried {
             mcp.messages.push(message.0);
-            let key = Key::new(capture, message.0);
+            let key = RowKey::new(capture, message.0);
             let Some(row) = self.reader.message_rows(Scope::Capture(capture), Page::from(key, 1))?.pop() else {
                 continue;
             };

@@ -20,7 +20,7 @@ use crate::capture::Time;
 use crate::decode::exchange::Exchange;
 use crate::findings::{self, Severity};
 use crate::mcp::{Message, MessageNumber, Peers, Session, SessionNumber, content};
-use crate::store::{FindingRow, Reader, Scope};
+use crate::store::{FindingRow, Scope, StoreReader};
 use crate::view::outcome::look;
 use crate::view::overview::{self, SummaryRow};
 use crate::view::paint::Tone;
@@ -50,7 +50,7 @@ const STYLE: &str = include_str!("html/style.css");
 /// Writes a page.
 pub struct Html<'a> {
     out: &'a mut dyn Write,
-    reader: &'a Reader,
+    reader: &'a StoreReader,
     /// Whether only some messages are on the page, so that links to messages may lead nowhere.
     is_filtered: bool,
     start: Time,
@@ -63,7 +63,7 @@ impl<'a> Html<'a> {
     /// # Errors
     /// The output fails. The same holds for the functions below.
     pub fn new(
-        reader: &'a Reader,
+        reader: &'a StoreReader,
         out: &'a mut dyn Write,
         sessions: &[Session],
         filter: Option<&str>,

@@ -31,7 +31,7 @@ use crate::decode::jsonrpc::Kind;
 use crate::mcp::content::{self, Status, body};
 use crate::mcp::trace::TraceParent;
 use crate::mcp::{Message, MessageNumber, Party, Peers, Session, Transport};
-use crate::store::{CaptureId, Key, Page, Reader, Scope};
+use crate::store::{CaptureId, Page, RowKey, Scope, StoreReader};
 
 use attributes::{Attributes, LONGEST, cut};
 
@@ -63,7 +63,7 @@ const ERROR: u32 = 2;
 /// # Errors
 /// The output fails, or the store cannot be read.
 pub fn write_session(
-    reader: &Reader,
+    reader: &StoreReader,
     session: &Session,
     wanted: Option<&BTreeSet<MessageNumber>>,
     out: &mut dyn Write,
@@ -224,9 +224,10 @@ impl Trace<'_> {
     }
 
     /// Writes the oldest open span, with its response if the store has one.
-    fn end_oldest(&mut self, reader: &Reader, capture: CaptureId) -> Result<()> {
+    fn end_oldest(&mut self, reader: &StoreReader, capture: CaptureId) -> Result<()> {
         let Some((_, span)) = self.open.pop_first() else { return Ok(()) };
-        let answer = span.answered_by.map(|number| reader.message(Key::new(capture, number.0))).transpose()?.flatten();
+        let answer =
+            span.answered_by.map(|number| reader.message(RowKey::new(capture, number.0))).transpose()?.flatten();
         self.end(span, answer.as_ref())
     }
 

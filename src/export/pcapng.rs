@@ -158,7 +158,7 @@ mod tests {
 
     use super::Writer;
     use crate::capture::{LinkType, Packet, PacketNumber, Time};
-    use crate::source::reader::Reader;
+    use crate::source::reader::CaptureFileReader;
     use crate::source::{Item, Source};
 
     #[derive(Clone, Debug)]
@@ -209,7 +209,7 @@ mod tests {
                 }
             }
             let file = writer.finish().unwrap();
-            let mut reader = Reader::new("written", &file[..]);
+            let mut reader = CaptureFileReader::new("written", &file[..]);
             let mut links = Vec::new();
             let mut number = 0;
             for entry in &entries {
@@ -261,7 +261,7 @@ mod tests {
         let file = writer.finish().unwrap();
         let start = file.windows(2).position(|pair| pair == "ü".as_bytes()).unwrap();
         assert_eq!(file[start - 2..start], 65_534u16.to_le_bytes());
-        let mut reader = Reader::new("written", &file[..]);
+        let mut reader = CaptureFileReader::new("written", &file[..]);
         assert!(matches!(reader.next(), Ok(Some(Item::Packet(packet))) if packet.time == Time(-1)));
     }
 }

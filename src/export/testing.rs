@@ -3,16 +3,16 @@
 use crate::capture::Time;
 use crate::event::Event;
 use crate::mcp::{Message, Session};
-use crate::store::{CaptureInfo, CaptureKind, Options, Place, Reader, Writer};
+use crate::store::{CaptureInfo, CaptureKind, DatabaseFile, StoreReader, WriteOptions, Writer};
 
 /// A store of one capture with one session.
-pub(super) fn store(session: &Session, messages: &[Message], more: impl IntoIterator<Item = Event>) -> Reader {
-    let place = Place::temporary().expect("a place");
+pub(super) fn store(session: &Session, messages: &[Message], more: impl IntoIterator<Item = Event>) -> StoreReader {
+    let place = DatabaseFile::temporary().expect("a place");
     let info = CaptureInfo { kind: CaptureKind::Import, source: "test".into(), process: 1, started: Time(0) };
-    let mut writer = Writer::create(place.clone(), &info, Options::default()).expect("a writer");
+    let mut writer = Writer::create(place.clone(), &info, WriteOptions::default()).expect("a writer");
     writer.event(Event::Session(Box::new(session.clone())));
     messages.iter().for_each(|message| writer.event(Event::Message(Box::new(message.clone()))));
     more.into_iter().for_each(|event| writer.event(event));
     writer.commit().expect("a store takes it");
-    Reader::open(place).expect("a reader")
+    StoreReader::open(place).expect("a reader")
 }

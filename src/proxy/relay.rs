@@ -22,7 +22,7 @@ use crate::http::listen;
 use crate::http::requests::Refusal;
 use crate::http::socket::Socket;
 use crate::source::now;
-use crate::source::tape::Track;
+use crate::source::tape::LossyTapeConnection;
 
 /// Bytes per read.
 const PIECE: usize = 64 << 10;
@@ -53,7 +53,7 @@ pub(super) struct Relay<'p> {
     addresses: (SocketAddr, SocketAddr),
     server: Option<Socket>,
     conversation: Conversation,
-    track: Option<Track>,
+    track: Option<LossyTapeConnection>,
     /// Time at which the bytes that are being forwarded were read.
     read_at: Time,
     /// Whether each side has closed its direction: client, server.

@@ -13,7 +13,7 @@ use super::fuzz::{self, PassedBytes, conversation_with, fuzz_proxy};
 use super::{Proxy, TrafficRecorder};
 use crate::decode::Direction::{self, ClientToServer, ServerToClient};
 use crate::http::connect::ConnectOptions;
-use crate::source::tape::{Loss, tape};
+use crate::source::tape::{LostBytes, tape};
 use crate::support::pipes::patient;
 use crate::support::waits::joined;
 
@@ -270,7 +270,7 @@ fn a_server_without_http_is_forwarded_unchanged() {
 /// The proxy has almost no patience.
 fn response(sent: &str) -> String {
     let (listener, (tape, _spool)) = (TcpListener::bind("127.0.0.1:0").unwrap(), tape());
-    let recorder = TrafficRecorder { tape, loss: Loss::default() };
+    let recorder = TrafficRecorder { tape, loss: LostBytes::default() };
     let mut proxy = Proxy::new("http://127.0.0.1:1/", &ConnectOptions::default(), Vec::new(), recorder).unwrap();
     proxy.patience = Duration::from_millis(20);
     let mut client = patient(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
@@ -296,7 +296,7 @@ fn slow_clients_are_dropped() {
 #[test]
 fn a_signal_ends_a_connection() {
     let (listener, (tape, _spool)) = (TcpListener::bind("127.0.0.1:0").unwrap(), tape());
-    let recorder = TrafficRecorder { tape, loss: Loss::default() };
+    let recorder = TrafficRecorder { tape, loss: LostBytes::default() };
     let proxy = Proxy::new("http://127.0.0.1:1/", &ConnectOptions::default(), Vec::new(), recorder).unwrap();
     let mut client = patient(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
     let (stop, mut signal) = std::os::unix::net::UnixStream::pair().unwrap();

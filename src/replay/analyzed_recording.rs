@@ -20,7 +20,7 @@ use crate::decode::Direction;
 use crate::mcp::Session;
 use crate::mcp::content::part;
 use crate::mcp::link::Why;
-use crate::store::{Place, Reader};
+use crate::store::{DatabaseFile, StoreReader};
 
 /// A recording analyzed for replay. It contains numbers and positions. The texts stay in the store
 /// and are read when they are needed ([`Texts`]).
@@ -29,7 +29,7 @@ pub struct AnalyzedRecording {
     /// The recorded session.
     pub session: Session,
     /// The database that contains the recording.
-    place: Place,
+    place: DatabaseFile,
     first_messages: Arc<FirstMessages>,
     /// The messages that the client sends.
     pub plan: Plan,
@@ -51,7 +51,7 @@ impl AnalyzedRecording {
     ///
     /// # Errors
     /// The database cannot be read.
-    pub fn read(reader: &Reader, session: Session) -> Result<AnalyzedRecording> {
+    pub fn read(reader: &StoreReader, session: Session) -> Result<AnalyzedRecording> {
         let copies = reader.linked(&session, Why::Redirect)?.into_iter().collect();
         let (mut planner, mut search) = (Planner::new(copies), Search::default());
         let (mut effects, mut client, mut first_messages) = (Effects::default(), None, FirstMessages::default());

@@ -15,14 +15,15 @@ use crate::mcp::SessionNumber;
 use crate::pipeline::{Pipeline, PipelineConfig};
 use crate::source::Source;
 use crate::store::{
-    self, CaptureId, CaptureInfo, CaptureKind, Page, Place, Reader, Scope, Selection, Stored, Summary, Writer,
+    self, CaptureId, CaptureInfo, CaptureKind, DatabaseFile, Page, Scope, Selection, StoreReader, StoredPackets,
+    Summary, Writer,
 };
 
 /// A recorder on a thread of its own.
 #[derive(Debug)]
 pub struct Capture {
     thread: JoinHandle<Result<RequestNumbers>>,
-    place: Place,
+    place: DatabaseFile,
     id: CaptureId,
 }
 
@@ -34,13 +35,13 @@ impl Capture {
     /// The store cannot be written.
     pub fn start(
         source: impl Source + Send + 'static,
-        place: &Place,
+        place: &DatabaseFile,
         kind: CaptureKind,
         description: &str,
     ) -> Result<Capture> {
         let info =
             CaptureInfo { kind, source: description.to_owned(), process: std::process::id(), started: saver::now() };
-        let writer = Writer::create(place.clone(), &info, store::Options::default())?;
+        let writer = Writer::create(place.clone(), &info, store::WriteOptions::default())?;
         let id = writer.capture();
         let thread = thread::Builder::new().name("recorder".to_owned()).spawn(move || record(source, writer));
         Ok(Capture { thread: thread.context("cannot start a thread")?, place: place.clone(), id })
@@ -60,7 +61,7 @@ impl Capture {
 #[derive(Clone, Debug)]
 pub struct Recorded {
     numbers: RequestNumbers,
-    place: Place,
+    place: DatabaseFile,
     id: CaptureId,
 }
 
@@ -83,21 +84,21 @@ impl Recorded {
     ///
     /// # Errors
     /// The store cannot be read, or the other one cannot be written.
-    pub fn save(&self, place: &Place) -> Result<Option<SessionNumber>> {
+    pub fn save(&self, place: &DatabaseFile) -> Result<Option<SessionNumber>> {
         let capture =
-            Reader::open(self.place.clone())?.capture(self.id)?.context("the replay is no longer in the store")?;
-        let writer = Writer::create(place.clone(), &capture.info, store::Options::default())?;
+            StoreReader::open(self.place.clone())?.capture(self.id)?.context("the replay is no longer in the store")?;
+        let writer = Writer::create(place.clone(), &capture.info, store::WriteOptions::default())?;
         let id = writer.capture();
         // The packets are decoded again, which gives the same messages.
-        record(Stored::open(self.place.clone(), Selection::Capture(self.id))?, writer)?;
+        record(StoredPackets::open(self.place.clone(), Selection::Capture(self.id))?, writer)?;
         session_of(place, id)
     }
 }
 
 /// The last session of a capture. A `server/discover` that was refused over HTTP forms a session of
 /// its own before it.
-fn session_of(place: &Place, id: CaptureId) -> Result<Option<SessionNumber>> {
-    let last = Reader::open(place.clone())?.message_rows(Scope::Capture(id), Page::last(1))?;
+fn session_of(place: &DatabaseFile, id: CaptureId) -> Result<Option<SessionNumber>> {
+    let last = StoreReader::open(place.clone())?.message_rows(Scope::Capture(id), Page::last(1))?;
     Ok(last.first().map(|row| row.session))
 }
 

@@ -10,7 +10,7 @@ use super::texts::Texts;
 use crate::compare::pairing::ComparableRecording;
 use crate::mcp::Session;
 use crate::mcp::link::Why;
-use crate::store::Reader;
+use crate::store::StoreReader;
 
 /// A session to be compared.
 pub struct ComparedSession {
@@ -27,7 +27,7 @@ impl ComparedSession {
     ///
     /// # Errors
     /// The database cannot be read.
-    pub fn read(reader: &Reader, session: Session, hashes: &RandomState) -> Result<ComparedSession> {
+    pub fn read(reader: &StoreReader, session: Session, hashes: &RandomState) -> Result<ComparedSession> {
         let copies = reader.linked(&session, Why::Redirect)?;
         let mut side = ComparableRecording::new(hashes, copies.into_iter().map(|(_, redirected)| redirected).collect());
         for message in reader.whole_conversation(&session) {

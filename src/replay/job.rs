@@ -3,7 +3,7 @@
 //! ```text
 //!  let recording = AnalyzedRecording::read(&reader, session)?;
 //!  let target = Target::read("http://localhost:8080/mcp", timeout)?;   // or "python3 server.py"
-//!  let mut job = Job::new(recording, target, Place::file(database));
+//!  let mut job = Job::new(recording, target, DatabaseFile::file(database));
 //!  job.choose(&[step]);                              // one call, and what supplies its values
 //!  job.edit(step, r#"{"name":"get_weather","arguments":{"city":"Oslo"}}"#)?;
 //!  for row in job.planned()? { … }                   // a preview, with reasons for skipping
@@ -32,7 +32,7 @@ use super::target::Target;
 use super::translate::{Dialect, Translated};
 use crate::compare::{Answer, Label, Report, Rule, Rules};
 use crate::mcp::MessageNumber;
-use crate::store::Place;
+use crate::store::DatabaseFile;
 
 /// The pause between the two runs that are compared in a calibration. Many servers write times in
 /// whole seconds, so the runs have to be more than a second apart.
@@ -52,7 +52,7 @@ pub struct Job {
     /// Rules that [`Job::calibrate`] found. `rules` contains them too.
     pub volatile: Vec<Rule>,
     /// The database that stores the traffic of the replay.
-    pub place: Place,
+    pub place: DatabaseFile,
 }
 
 /// A finished replay.
@@ -105,7 +105,7 @@ pub struct Planned {
 
 impl Job {
     /// A replay of the whole recording at full speed, compared without exceptions.
-    pub fn new(recording: AnalyzedRecording, target: Target, place: Place) -> Job {
+    pub fn new(recording: AnalyzedRecording, target: Target, place: DatabaseFile) -> Job {
         let (settings, rules, volatile) = (Settings::default(), Rules::default(), Vec::new());
         Job { recording, target, settings, rules, volatile, place }
     }
@@ -175,7 +175,7 @@ impl Job {
     /// As for [`Target::replay`].
     pub fn calibrate(&mut self, follower: &mut Follower<'_>) -> Result<()> {
         // Calibration runs are not saved as sessions.
-        let place = Place::temporary()?;
+        let place = DatabaseFile::temporary()?;
         let (first, capture) = self.target.replay(&self.recording, &self.settings, &place, follower)?;
         capture.finish()?;
         // The pause lies between the end of the first run and the start of the second. Otherwise a
@@ -200,7 +200,7 @@ impl Job {
     }
 
     /// Replays once and records into another database.
-    pub(super) fn run_in(&self, place: &Place, follower: &mut Follower<'_>) -> Result<Replayed> {
+    pub(super) fn run_in(&self, place: &DatabaseFile, follower: &mut Follower<'_>) -> Result<Replayed> {
         let (result, capture) = self.target.replay(&self.recording, &self.settings, place, follower)?;
         // The recorder catches up during the comparison.
         let pairs = comparison::pairs(&self.recording, &result, &self.rules);
@@ -287,7 +287,7 @@ mod tests {
             <- {"id":4,"result":{}}
             "#,
         );
-        Job::new(recording, Target::Command(Server::default()), Place::file("unused"))
+        Job::new(recording, Target::Command(Server::default()), DatabaseFile::file("unused"))
     }
 
     #[test]

@@ -16,7 +16,7 @@ use super::job::{Job, Replayed};
 use super::outcome::{ReplayResult, StepOutcome};
 use crate::compare::{Outcome, Report};
 use crate::mcp::SessionNumber;
-use crate::store::Place;
+use crate::store::DatabaseFile;
 
 /// The number of replays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,7 +137,7 @@ pub fn run(job: &Job, load: Load) -> Result<Outcomes> {
     let outcomes = Mutex::new((Outcomes::default(), None));
     let started = AtomicU64::new(0);
     let replay = || {
-        let place = if is_single { job.place.clone() } else { Place::temporary()? };
+        let place = if is_single { job.place.clone() } else { DatabaseFile::temporary()? };
         job.run_in(&place, &mut Follower::nobody())
     };
     let add = |outcomes: &mut Outcomes, Replayed { result, recorded, report }: Replayed| {

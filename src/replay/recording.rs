@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 
 use crate::decode::exchange::Exchange;
 use crate::mcp::{Message, Session};
-use crate::store::{Reader, Scope};
+use crate::store::{Scope, StoreReader};
 use crate::view::units;
 
 /// The most bytes of messages in one recording. All of them stay in memory, since a client can ask
@@ -28,7 +28,7 @@ impl Recording {
     ///
     /// # Errors
     /// The database cannot be read, or the session is too large.
-    pub fn load(reader: &Reader, session: Session) -> Result<Recording> {
+    pub fn load(reader: &StoreReader, session: Session) -> Result<Recording> {
         // Reserving avoids half-empty memory after growth by doubling. The stored count can be
         // wrong, so it is limited.
         let count = usize::try_from(session.messages).unwrap_or(usize::MAX).min(MESSAGES);
@@ -53,7 +53,7 @@ impl Recording {
 ///
 /// # Errors
 /// The database cannot be read.
-pub fn masked_headers(reader: &Reader, session: &Session) -> Result<Vec<String>> {
+pub fn masked_headers(reader: &StoreReader, session: &Session) -> Result<Vec<String>> {
     let mut names: Vec<String> = Vec::new();
     for exchange in reader.all_exchanges(session.number) {
         for name in masked(&exchange?) {

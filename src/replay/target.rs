@@ -20,7 +20,7 @@ use crate::mcp::{Peers, Session};
 use crate::source::stdio::Server;
 #[cfg(feature = "http")]
 use crate::source::tape;
-use crate::store::{CaptureKind, Page, Place, Reader};
+use crate::store::{CaptureKind, DatabaseFile, Page, StoreReader};
 use crate::view::command_line;
 
 /// A server to replay against.
@@ -85,7 +85,7 @@ impl Target {
     ///
     /// # Errors
     /// The database cannot be read.
-    pub fn recorded(reader: &Reader, session: &Session) -> Result<Option<String>> {
+    pub fn recorded(reader: &StoreReader, session: &Session) -> Result<Option<String>> {
         match &session.peers {
             Peers::Process { command, .. } => {
                 let is_known = !command.is_empty() && !command.iter().any(|word| word.contains('*'));
@@ -119,7 +119,7 @@ impl Target {
         &self,
         recording: &AnalyzedRecording,
         settings: &Settings,
-        place: &Place,
+        place: &DatabaseFile,
         follower: &mut Follower<'_>,
     ) -> Result<(ReplayResult, Capture)> {
         let texts = &mut recording.texts()?;

@@ -4,7 +4,7 @@ use super::{AnalyzedRecording, Recording};
 use crate::capture::Time;
 use crate::event::Event;
 use crate::mcp::Message;
-use crate::store::{CaptureInfo, CaptureKind, Options, Place, Reader, Summary, Writer};
+use crate::store::{CaptureInfo, CaptureKind, DatabaseFile, StoreReader, Summary, WriteOptions, Writer};
 pub use crate::test_messages::{TICK, read};
 
 /// A recording of these messages in memory.
@@ -20,13 +20,13 @@ pub fn analyzed(text: &str) -> AnalyzedRecording {
 
 /// Saves messages and analyzes them for replay.
 pub fn analyze(messages: &[Message]) -> AnalyzedRecording {
-    let place = Place::temporary().unwrap();
+    let place = DatabaseFile::temporary().unwrap();
     let info = CaptureInfo { kind: CaptureKind::Import, source: String::new(), process: 1, started: Time(0) };
-    let mut writer = Writer::create(place.clone(), &info, Options::default()).unwrap();
+    let mut writer = Writer::create(place.clone(), &info, WriteOptions::default()).unwrap();
     writer.event(Event::Session(Box::new(crate::test_messages::session(messages))));
     messages.iter().for_each(|message| writer.event(Event::Message(Box::new(message.clone()))));
     writer.finish(&Summary::default()).unwrap();
-    let reader = Reader::open(place).unwrap();
+    let reader = StoreReader::open(place).unwrap();
     let session = reader.latest_session().unwrap().unwrap();
     AnalyzedRecording::read(&reader, session).unwrap()
 }

@@ -9,7 +9,7 @@ use crate::compare::Answer;
 use crate::decode::Direction;
 use crate::mcp::content::part;
 use crate::mcp::{Message, MessageNumber, Session};
-use crate::store::{Page, Place, Reader};
+use crate::store::{DatabaseFile, Page, StoreReader};
 
 /// The most messages, and the most bytes of them, that are retained from the first pass.
 const MAX_FIRST: (usize, usize) = (2_048, 1 << 20);
@@ -39,7 +39,7 @@ impl FirstMessages {
 
 /// Reads messages by their numbers, one page per direction at a time.
 pub struct Texts {
-    reader: Reader,
+    reader: StoreReader,
     session: Session,
     /// The client's first messages, which need no reading.
     first_messages: Arc<FirstMessages>,
@@ -52,8 +52,8 @@ impl Texts {
     ///
     /// # Errors
     /// The database cannot be opened.
-    pub fn open(place: &Place, session: &Session, first_messages: Arc<FirstMessages>) -> Result<Texts> {
-        let (reader, session) = (Reader::open(place.clone())?, session.clone());
+    pub fn open(place: &DatabaseFile, session: &Session, first_messages: Arc<FirstMessages>) -> Result<Texts> {
+        let (reader, session) = (StoreReader::open(place.clone())?, session.clone());
         Ok(Texts { reader, session, first_messages, pages: Default::default() })
     }
 

@@ -1,15 +1,15 @@
-//! Packets one behind the other in one piece of memory, as threads hand them to each other.
+//! Batches: packets side by side in one piece of memory, as threads pass them to each other.
 
 use crate::capture::{LinkType, Packet, PacketNumber, Time};
 
-/// Packets on their way from whoever captures to whoever decodes.
+/// Packets on their way from the capturing thread to the decoding thread.
 #[derive(Debug, Default)]
 pub struct Batch {
     bytes: Vec<u8>,
     heads: Vec<Head>,
 }
 
-/// A packet whose bytes end at `end` of its batch.
+/// A packet's metadata. Its bytes end at offset `end` of the batch.
 #[derive(Clone, Copy, Debug)]
 struct Head {
     number: PacketNumber,
@@ -20,11 +20,11 @@ struct Head {
     link: LinkType,
 }
 
-/// Bytes of a head in a block.
+/// Bytes of a `Head` when it is written to disk.
 const HEAD: usize = 30;
 
 impl Batch {
-    /// An empty one with room for so many bytes of packets.
+    /// An empty batch with room for this many bytes of packets.
     pub fn with_capacity(bytes: usize) -> Batch {
         Batch { bytes: Vec::with_capacity(bytes), heads: Vec::new() }
     }
@@ -36,7 +36,8 @@ impl Batch {
         self.heads.push(Head { number, time, original_length, interface, end: self.end(), link });
     }
 
-    /// Appends a packet that nothing was cut off, from the first interface; `write` writes its bytes behind those that are there.
+    /// Appends a packet of the first interface of which nothing was cut off. `write` appends its
+    /// bytes to the buffer.
     pub fn write(&mut self, number: PacketNumber, time: Time, link: LinkType, write: impl FnOnce(&mut Vec<u8>)) {
         let start = self.end();
         write(&mut self.bytes);
@@ -57,23 +58,23 @@ impl Batch {
         self.get(self.len().checked_sub(1)?)
     }
 
-    /// Takes the last packet away again.
+    /// Removes the last packet.
     pub fn pop(&mut self) {
         self.heads.pop();
         self.bytes.truncate(self.heads.last().map_or(0, |head| head.end as usize));
     }
 
-    /// Bytes of packets that it takes without growing.
+    /// Bytes of packets that fit without growing the buffer.
     pub fn room(&self) -> usize {
         self.bytes.capacity() - self.bytes.len()
     }
 
-    /// Packets in it.
+    /// The number of packets.
     pub fn len(&self) -> usize {
         self.heads.len()
     }
 
-    /// Whether there is none.
+    /// Whether the batch has no packets.
     pub fn is_empty(&self) -> bool {
         self.heads.is_empty()
     }
@@ -88,13 +89,14 @@ impl Batch {
         self.bytes.len() + self.heads.len() * size_of::<Head>()
     }
 
-    /// Forgets the packets and keeps the memory.
+    /// Removes the packets but not the memory.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.heads.clear();
     }
 
-    /// All but the bytes of the packets, which come before it in a block: the head of each (little-endian), and how many there are.
+    /// Appends everything but the packets' bytes: each packet's metadata (little-endian), then the
+    /// number of packets. On disk this follows [`Batch::bytes`].
     pub fn put_heads(&self, out: &mut Vec<u8>) {
         for head in &self.heads {
             out.extend_from_slice(&head.number.0.to_le_bytes());
@@ -107,7 +109,8 @@ impl Batch {
         out.extend_from_slice(&(self.heads.len() as u32).to_le_bytes());
     }
 
-    /// Reads a block: [`Batch::bytes`], and behind them what [`Batch::put_heads`] wrote; `None` where it is no such block.
+    /// Parses [`Batch::bytes`] followed by the output of [`Batch::put_heads`]; `None` if the bytes
+    /// are not a batch.
     pub fn from_block(mut block: Vec<u8>) -> Option<Batch> {
         let (rest, count) = block.split_last_chunk()?;
         let heads = (u32::from_le_bytes(*count) as usize).checked_mul(HEAD)?;
@@ -122,7 +125,7 @@ impl Batch {
         Some(Batch { bytes: block, heads })
     }
 
-    /// Its memory, empty.
+    /// The emptied buffer, to be used for another batch.
     pub fn into_memory(mut self) -> Vec<u8> {
         self.bytes.clear();
         self.bytes
@@ -156,16 +159,16 @@ mod tests {
 
     use super::*;
 
-    type Fields = (u64, i64, u16, u32, u32, Vec<u8>);
+    type ArbitraryPacket = (u64, i64, u16, u32, u32, Vec<u8>);
 
-    fn packet((number, time, link, interface, original_length, data): &Fields) -> Packet<'_> {
+    fn packet((number, time, link, interface, original_length, data): &ArbitraryPacket) -> Packet<'_> {
         let (number, time, link) = (PacketNumber(*number), Time(*time), LinkType(*link));
         Packet { number, time, link, interface: *interface, original_length: *original_length, data }
     }
 
     proptest! {
         #[test]
-        fn packets_come_back_as_they_were_from_memory_and_from_a_block(packets: Vec<Fields>, cut: prop::sample::Index) {
+        fn packets_come_back_as_they_were_from_memory_and_from_a_block(packets: Vec<ArbitraryPacket>, cut: prop::sample::Index) {
             let mut batch = Batch::default();
             packets.iter().for_each(|fields| batch.push(&packet(fields)));
             let mut block = batch.bytes().to_vec();

@@ -9,39 +9,39 @@ use std::time::Duration;
 use anyhow::{anyhow, bail};
 
 use super::input::{Input, is_standard_input};
-use super::reader::{Found, Reader};
+use super::reader::{CaptureFileReader, LocatedItem};
 use super::{Item, Source};
 use crate::capture::Time;
 
-/// How often a growing file is looked at.
+/// The interval at which a growing file is read.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Capture files, read one after another in the order of their first packets, as a rotating capture tool leaves them. Packets and interfaces
-/// are numbered over all of them.
+/// Capture files as one capture, read one after another in the order of their first packets, as a
+/// rotating capture tool writes them. Packets and interfaces are numbered over all of them.
 ///
-/// pcap and pcapng are told apart by their first bytes, gzip and zstd are decompressed. The path `-` is standard input.
+/// The first bytes distinguish pcap from pcapng. gzip and zstd are decompressed. The path `-`
+/// is standard input.
 pub struct Files {
-    /// Not begun yet.
+    /// Files that are not open yet.
     waiting: VecDeque<PathBuf>,
-    current: Option<Reader<Input>>,
+    current: Option<CaptureFileReader<Input>>,
     follow: bool,
-    /// The end of a growing file was found: wait before looking again.
+    /// The end of a growing file was reached: wait before the next read.
     idle: bool,
     packets: u64,
     interfaces: u32,
-    /// Bytes of the files that are done.
+    /// Bytes of the files that have been read.
     done: u64,
     total: Option<u64>,
 }
 
 impl Files {
-    /// Files as one capture. With `follow`, the end of the last one is taken for a pause ([`Item::Idle`]) if it is an uncompressed regular file:
-    /// it is still being written.
+    /// Opens files as one capture. With `follow`, the end of the last file is a pause
+    /// ([`Item::Idle`]) if it is an uncompressed regular file, because it is still being written.
     ///
     /// # Errors
-    ///
-    /// A file that does not exist; of several, also one that cannot be read or is no capture. Of a single one that is said when
-    /// it is read, so that opening never waits for a pipe.
+    /// A file does not exist. If there are several, also: one cannot be read or is no capture. A
+    /// single file is examined only on reading, so that opening never blocks on an empty pipe.
     pub fn open(paths: &[PathBuf], follow: bool) -> anyhow::Result<Files> {
         let mut total = Some(0);
         let mut regular = true;
@@ -51,8 +51,8 @@ impl Files {
             total = total.zip(length).map(|(total, length)| total + length);
         }
         let mut waiting = paths.to_vec();
-        // What is not a regular file cannot be read twice, and a file being written is the last whatever it holds: these
-        // stay in the order given.
+        // A file that is not regular cannot be read twice, and a file that is being written is the
+        // last one in any case. These stay in the given order.
         if paths.len() > 1 && regular && !follow {
             let mut dated = waiting
                 .into_iter()
@@ -78,7 +78,7 @@ impl Files {
         self.total.is_none()
     }
 
-    /// Takes leave of a file that has ended, and begins the next; `false` where there is none.
+    /// Closes a file that has ended and opens the next; `false` if there is none.
     fn turn(&mut self) -> anyhow::Result<bool> {
         if let Some(reader) = self.current.take() {
             self.packets = reader.packets();
@@ -105,7 +105,7 @@ impl Source for Files {
             match found {
                 Some(found) => {
                     // A pipe has waited already.
-                    self.idle = self.follow && matches!(found, Found::Idle);
+                    self.idle = self.follow && matches!(found, LocatedItem::Idle);
                     return Ok(self.current.as_ref().map(|reader| reader.item(found)));
                 }
                 None if self.turn()? => {}
@@ -132,22 +132,22 @@ fn regular_length(path: &Path) -> anyhow::Result<Option<u64>> {
     Ok(about.is_file().then_some(about.len()))
 }
 
-fn open(path: &Path, follow: bool) -> anyhow::Result<Reader<Input>> {
+fn open(path: &Path, follow: bool) -> anyhow::Result<CaptureFileReader<Input>> {
     let name = if is_standard_input(path) { "standard input".into() } else { path.display().to_string() };
     let input = Input::open(path).map_err(|error| cannot_open(path, &error))?;
     let follow = follow && input.is_plain();
-    Ok(Reader::new(name, input).follow(follow))
+    Ok(CaptureFileReader::new(name, input).follow(follow))
 }
 
 fn cannot_open(path: &Path, error: &std::io::Error) -> anyhow::Error {
     anyhow!("cannot open capture {:?}: {error}", path.display().to_string())
 }
 
-/// When the first packet of a file was captured.
+/// The time of the first packet in a file.
 fn first_time(path: &Path) -> anyhow::Result<Option<Time>> {
     let mut reader = open(path, false)?;
     while let Some(found) = reader.advance()? {
-        if let Found::Packet(packet) = found {
+        if let LocatedItem::Packet(packet) = found {
             return Ok(Some(packet.time));
         }
     }

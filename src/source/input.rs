@@ -1,4 +1,4 @@
-//! Where the bytes of a capture come from: a file or standard input, as it is or decompressed.
+//! The bytes of a capture: a file or standard input, decompressed if necessary.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -8,52 +8,44 @@ use std::path::Path;
 use flate2::bufread::MultiGzDecoder;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// What stands for standard input on the command line.
+/// The path that means standard input on the command line.
 const STANDARD_INPUT: &str = "-";
-/// Bytes of compressed data read at once.
+/// Bytes of compressed data in one read.
 const COMPRESSED_CHUNK: usize = 64 << 10;
-/// How long an empty pipe is waited for before it is said again that nothing comes.
+/// The interval at which an empty pipe reports again that nothing has come.
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
-/// Tells whether this path means standard input.
+/// Whether this path means standard input.
 pub(super) fn is_standard_input(path: &Path) -> bool {
     path.as_os_str() == STANDARD_INPUT
 }
 
-/// An opened capture, its bytes decompressed where need be.
+/// An open capture whose bytes are decompressed where necessary.
 pub(super) enum Input {
     Plain(Raw),
-    /// One member or several.
+    /// One or several members (RFC 1952).
     Gzip(Box<MultiGzDecoder<BufReader<Raw>>>),
-    /// One frame or several.
+    /// One or several frames (RFC 8878).
     Zstd(Box<zstd::Decoder<'static, BufReader<Raw>>>),
 }
 
 impl Input {
-    /// Opens a path, and reads as many bytes of it as it takes to recognise a compressed file.
+    /// Opens a path and reads as many bytes as it takes to recognise a compressed file.
     pub(super) fn open(path: &Path) -> io::Result<Input> {
-        // A copy of the descriptor: the buffer of `io::stdin` would hide from `poll` what it holds.
-        let file = if is_standard_input(path) {
+        // A copy of the descriptor: the buffer of `io::stdin` would hide from `poll` the bytes
+        // that it holds.
+        let mut file = if is_standard_input(path) {
             File::from(io::stdin().as_fd().try_clone_to_owned()?)
         } else {
             File::open(path)?
         };
-        let pipe = if file.metadata()?.is_file() { None } else { Some(Pipe { end: file.try_clone()?, waited: false }) };
-        let mut input = Input::new(Box::new(file))?;
-        if let Input::Plain(raw) = &mut input {
-            raw.pipe = pipe;
-        }
-        Ok(input)
-    }
-
-    /// Looks at the first bytes of `inner`.
-    pub(super) fn new(mut inner: Box<dyn Read + Send>) -> io::Result<Input> {
+        let is_regular = file.metadata()?.is_file();
         let mut first = Vec::new();
-        inner.by_ref().take(4).read_to_end(&mut first)?;
+        file.by_ref().take(4).read_to_end(&mut first)?;
         let read = first.len() as u64;
         let gzip = first.starts_with(b"\x1f\x8b");
         let zstd = first.starts_with(b"\x28\xb5\x2f\xfd");
-        let raw = Raw { first, inner, read, pipe: None };
+        let raw = Raw { first, file, read, waits: !is_regular && !gzip && !zstd, waited: false };
         Ok(if gzip {
             Input::Gzip(Box::new(MultiGzDecoder::new(BufReader::with_capacity(COMPRESSED_CHUNK, raw))))
         } else if zstd {
@@ -63,12 +55,12 @@ impl Input {
         })
     }
 
-    /// Tells whether the bytes are those of the file.
+    /// Whether the file is not compressed.
     pub(super) fn is_plain(&self) -> bool {
         matches!(self, Input::Plain(_))
     }
 
-    /// Bytes read, before decompression.
+    /// Bytes read from the file, before decompression.
     pub(super) fn bytes_read(&self) -> u64 {
         match self {
             Input::Plain(raw) => raw.read,
@@ -88,7 +80,7 @@ impl Read for Input {
     }
 }
 
-/// Says that a decompressor cannot go on; errors of the operating system pass through.
+/// Describes a failure of a decompressor. Errors of the operating system pass unchanged.
 fn broken(format: &str, error: io::Error) -> io::Error {
     if error.raw_os_error().is_some() || error.kind() == io::ErrorKind::Interrupted {
         return error;
@@ -96,26 +88,23 @@ fn broken(format: &str, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("the {format} data is broken or cut short from here on ({error})"))
 }
 
-/// The bytes of a file, counted. The first of them were read to see what it is.
+/// The bytes of a file, counted. The first of them were read to recognise a compressed file.
 pub(super) struct Raw {
     first: Vec<u8>,
-    inner: Box<dyn Read + Send>,
+    file: File,
     read: u64,
-    /// Where they come as somebody writes them.
-    pipe: Option<Pipe>,
-}
-
-/// A pipe, a socket or a terminal. A read that would have to wait fails with [`io::ErrorKind::WouldBlock`]: at once where there was
-/// something before, so that what was understood of it is shown, and then every [`PATIENCE`].
-struct Pipe {
-    end: File,
+    /// Whether this is a pipe, a socket or a terminal. A read that would block fails then with
+    /// [`io::ErrorKind::WouldBlock`]: at once after a read that succeeded, so that the packets so
+    /// far are shown, and afterwards every [`PATIENCE`].
+    waits: bool,
+    /// Whether the last read found nothing.
     waited: bool,
 }
 
-impl Pipe {
+impl Raw {
     fn wait(&mut self) -> io::Result<()> {
         let patience = if self.waited { PATIENCE } else { Timespec { tv_sec: 0, tv_nsec: 0 } };
-        self.waited = poll(&mut [PollFd::new(&self.end, PollFlags::IN)], Some(&patience))? == 0;
+        self.waited = poll(&mut [PollFd::new(&self.file, PollFlags::IN)], Some(&patience))? == 0;
         if self.waited { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
     }
 }
@@ -127,10 +116,10 @@ impl Read for Raw {
             self.first.drain(..length);
             return Ok(length);
         }
-        if let Some(pipe) = &mut self.pipe {
-            pipe.wait()?;
+        if self.waits {
+            self.wait()?;
         }
-        let length = self.inner.read(buffer)?;
+        let length = self.file.read(buffer)?;
         self.read += length as u64;
         Ok(length)
     }

@@ -9,38 +9,39 @@ use anyhow::anyhow;
 
 use super::{Item, Source};
 
-/// How often a growing key log is looked at: applications write secrets a moment before the records that need them.
+/// The interval at which a growing key log is read. Applications write secrets a moment before the
+/// records that need them.
 const LOOK: Duration = Duration::from_millis(20);
-/// Bytes handed on at once.
+/// Bytes delivered at once.
 const CHUNK: usize = 64 << 10;
-/// No line of a key log is so long; what is longer is none.
+/// The longest line in bytes. Longer lines are not key log lines and are discarded.
 const LINE: usize = 4 << 10;
 
-/// A source, and the secrets of a key log before the packets that they are for.
+/// A source combined with a key log, whose secrets are delivered before the packets that need them.
 pub struct WithKeyLog<S> {
     inner: S,
     log: Option<KeyLog>,
 }
 
-/// A key log file.
+/// A key log file that is read piece by piece.
 struct KeyLog {
     path: PathBuf,
-    /// `None` while there is none.
+    /// `None` while the file does not exist.
     file: Option<File>,
-    /// It may still grow.
+    /// Whether the file may still grow.
     follow: bool,
-    /// When it was looked at last; `None` while there may be more to read at once.
+    /// The time of the last read; `None` while there may be more to read at once.
     looked: Option<Instant>,
-    /// What was read: whole lines, and behind `whole` the beginning of one.
+    /// The bytes read: whole lines up to `whole`, then the start of another line.
     bytes: Vec<u8>,
     whole: usize,
 }
 
 impl<S: Source> WithKeyLog<S> {
-    /// Joins a source and a key log. One that is followed need not exist yet.
+    /// Combines a source and a key log. A key log that is followed need not exist yet.
     ///
     /// # Errors
-    /// A file that cannot be opened; one that does not exist and is not followed.
+    /// The file cannot be opened, or it does not exist and is not followed.
     pub fn new(inner: S, path: Option<&Path>, follow: bool) -> anyhow::Result<WithKeyLog<S>> {
         let log = path.map(|path| {
             let file = open(path, follow)?;
@@ -56,7 +57,7 @@ impl<S: Source> WithKeyLog<S> {
         Ok(WithKeyLog { inner, log: log.transpose()? })
     }
 
-    /// The source.
+    /// Returns the source that was combined with the key log.
     pub fn into_inner(self) -> S {
         self.inner
     }
@@ -79,7 +80,7 @@ impl<S: Source> Source for WithKeyLog<S> {
 }
 
 impl KeyLog {
-    /// Reads what is new, when it is time; says whether there are whole lines.
+    /// Reads new bytes when it is time to; returns whether there are whole lines.
     fn read(&mut self) -> anyhow::Result<bool> {
         if self.looked.is_some_and(|looked| !self.follow || looked.elapsed() < LOOK) {
             return Ok(false);
@@ -101,7 +102,7 @@ impl KeyLog {
                 })?,
             };
         let end = memchr::memrchr(b'\n', &self.bytes[before..]).map(|at| before + at + 1);
-        // The last line of a file that is complete may lack its end.
+        // The last line of a complete file may have no line end.
         let last = read < CHUNK && !self.follow;
         self.whole = if last { self.bytes.len() } else { end.unwrap_or(0) };
         if read < CHUNK {
@@ -111,7 +112,7 @@ impl KeyLog {
     }
 }
 
-/// Opens a key log; `None` where there is none yet and one may come.
+/// Opens a key log; `None` if it does not exist yet and is followed.
 fn open(path: &Path, follow: bool) -> anyhow::Result<Option<File>> {
     match File::open(path) {
         Ok(file) => Ok(Some(file)),
@@ -126,7 +127,7 @@ mod tests {
 
     use super::*;
 
-    /// A source that has nothing yet, again and again.
+    /// A source that is always idle.
     struct Quiet;
 
     impl Source for Quiet {

@@ -1,7 +1,8 @@
 //! A network interface as a source of packets, through libpcap.
 //!
-//! libpcap is used to capture and to compile BPF filters, and for nothing else. Its read timeout is not relied on: since 1.10 it does
-//! not return on an idle interface of Linux. The capture is non-blocking, and we wait with `poll`.
+//! libpcap is used to capture and to compile BPF filters, and for nothing else. This code does not
+//! rely on its read timeout, which since 1.10 does not end a read on an idle interface of Linux.
+//! The capture is non-blocking, and this code waits with `poll`.
 
 mod privileges;
 
@@ -19,37 +20,39 @@ use crate::capture::{LinkType, Packet, PacketNumber, Time};
 
 pub use self::privileges::{User, drop_privileges};
 
-/// How long `next` waits for a packet before it says [`Item::Idle`].
+/// The time for which `next` waits for a packet before it returns [`Item::Idle`].
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };
 
-/// Milliseconds for which the kernel may gather packets where immediate delivery was not asked for.
+/// Milliseconds for which the kernel may gather packets unless immediate delivery was requested.
 const GATHER: i32 = 20;
 
-/// The Linux pseudo-interface that stands for all of them.
+/// The Linux pseudo-interface that captures on all interfaces.
 const ANY: &str = "any";
 
-/// What to capture, and how.
+/// The interface to capture from, and the settings of the capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LiveOptions {
-    /// The interface's name; `any` is all of them, on Linux.
+    /// The interface's name. On Linux `any` means all interfaces.
     pub interface: String,
-    /// A BPF expression (pcap-filter(7)); nothing means every packet.
+    /// A BPF expression (pcap-filter(7)); `None` captures every packet.
     pub filter: Option<String>,
-    /// Whether packets for other machines are wanted too.
+    /// Whether packets for other machines are captured too.
     pub promiscuous: bool,
-    /// Bytes of the kernel's buffer: what may arrive while we are busy.
+    /// Bytes of the kernel's buffer, which holds the packets that arrive while this
+    /// program is busy.
     pub buffer_size: usize,
-    /// Bytes captured of each packet.
+    /// The largest number of bytes captured of each packet.
     pub snaplen: u32,
-    /// Whether each packet is delivered as it comes. If not, the kernel gathers them for up to 20 ms, and they lie close
-    /// together: measured on `lo`, 64 MiB hold 82,000 packets of 200 bytes, but 511 in immediate mode, where each takes a slot that the longest
-    /// would fit in.
+    /// Whether each packet is delivered as it comes. Otherwise the kernel gathers packets for up
+    /// to 20 ms and packs them closely. Measured on `lo`: 64 MiB hold 82,000 packets of 200
+    /// bytes, but only 511 in immediate mode. There each packet takes a slot that is large
+    /// enough for the longest one.
     pub immediate: bool,
 }
 
 impl Default for LiveOptions {
-    /// Everything on all interfaces, with room for a burst. The longest packets are those that the kernel has put together
-    /// from segments: 64 KiB, on new kernels more.
+    /// All packets on all interfaces, with room for a burst. The longest packets are those that the
+    /// kernel has assembled from segments: 64 KiB, more on new kernels.
     fn default() -> LiveOptions {
         LiveOptions {
             interface: ANY.into(),
@@ -67,9 +70,9 @@ impl Default for LiveOptions {
 pub struct Interface {
     /// Its name, for [`LiveOptions::interface`].
     pub name: String,
-    /// What the system says it is.
+    /// The system's description of it.
     pub description: Option<String>,
-    /// Its addresses.
+    /// Its network addresses.
     pub addresses: Vec<IpAddr>,
     /// Whether it is switched on.
     pub up: bool,
@@ -79,10 +82,11 @@ pub struct Interface {
     pub loopback: bool,
 }
 
-/// Counts since the capture began; of what was dropped as far as the system keeps them.
+/// Counters since the capture began. Drops are counted as far as the system counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Packets that were taken. What libpcap calls received counts packets of the loopback interface twice: as they leave, and as they come.
+    /// Packets that were delivered. The counter of libpcap counts packets of the loopback interface
+    /// twice, as they leave and as they arrive.
     pub captured: u64,
     /// Packets dropped because the kernel's buffer was full.
     pub dropped: u64,
@@ -90,14 +94,14 @@ pub struct Statistics {
     pub dropped_by_interface: u64,
 }
 
-/// An open capture.
+/// An open capture on an interface.
 pub struct Live {
     capture: Capture<Active>,
     interface: String,
     link: LinkType,
     packets: u64,
     bytes: u64,
-    /// The kernel's buffer was found empty: wait before reading again.
+    /// The kernel's buffer was empty: wait before the next read.
     drained: bool,
 }
 
@@ -105,8 +109,8 @@ impl Live {
     /// Opens the interface and begins to capture.
     ///
     /// # Errors
-    ///
-    /// No such interface (the message lists those there are), no permission (it says how to get it), a filter that is no BPF.
+    /// There is no such interface (the message lists those that exist), the permission is missing
+    /// (the message tells how to get it), or the filter is not valid BPF.
     pub fn open(options: &LiveOptions) -> anyhow::Result<Live> {
         let LiveOptions { interface, filter, .. } = options;
         let capture = activate(options).map_err(|error| explain(interface, &error))?;
@@ -117,8 +121,9 @@ impl Live {
                 anyhow!("`{filter}` is not a capture filter: {error}; such filters look like `tcp port 8080`, see pcap-filter(7)")
             })?;
         }
-        let link = link_type(capture.get_datalink().0)
-            .with_context(|| format!("cannot capture on {interface}: its packets have no link type known to files"))?;
+        let link = link_type(capture.get_datalink().0).with_context(|| {
+            format!("cannot capture on {interface}: capture files have no link type for its packets")
+        })?;
         Ok(Live { capture, interface: interface.clone(), link, packets: 0, bytes: 0, drained: true })
     }
 
@@ -127,7 +132,7 @@ impl Live {
         &self.interface
     }
 
-    /// What its packets begin with.
+    /// The link type of its packets.
     pub fn link(&self) -> LinkType {
         self.link
     }
@@ -161,7 +166,7 @@ impl Source for Live {
                 self.drained = true;
                 return Ok(Some(Item::Idle));
             }
-            Err(error) => bail!("the capture on {} broke off: {}", self.interface, reason(&error)),
+            Err(error) => bail!("the capture on {} failed: {}", self.interface, reason(&error)),
         };
         self.packets += 1;
         self.bytes += packet.data.len() as u64;
@@ -186,7 +191,7 @@ impl fmt::Debug for Live {
     }
 }
 
-/// The interfaces that libpcap can capture on, the most likely one first.
+/// The interfaces on which libpcap can capture, the most likely one first.
 pub fn interfaces() -> anyhow::Result<Vec<Interface>> {
     let devices = Device::list().context("cannot list the network interfaces")?;
     let interface = |device: Device| Interface {
@@ -203,7 +208,7 @@ pub fn interfaces() -> anyhow::Result<Vec<Interface>> {
 fn activate(options: &LiveOptions) -> Result<Capture<Active>, pcap::Error> {
     let bounded = |size: usize| i32::try_from(size).unwrap_or(i32::MAX);
     Capture::from_device(options.interface.as_str())?
-        // On `any` that is impossible, and the warning would be taken for an error.
+        // `any` has no promiscuous mode, and its warning would be taken for an error.
         .promisc(options.promiscuous && options.interface != ANY)
         .snaplen(bounded(options.snaplen as usize))
         .buffer_size(bounded(options.buffer_size))
@@ -213,7 +218,8 @@ fn activate(options: &LiveOptions) -> Result<Capture<Active>, pcap::Error> {
         .open()
 }
 
-/// Says what is wrong and what to do. libpcap's errors are text; the interface is looked up to be sure.
+/// The cause of a failure, and the remedy. libpcap's errors are only text, so the interface is
+/// looked up to be sure.
 fn explain(interface: &str, error: &pcap::Error) -> anyhow::Error {
     let names: Vec<String> = interfaces().unwrap_or_default().into_iter().map(|known| known.name).collect();
     let text = reason(error);
@@ -227,7 +233,7 @@ fn explain(interface: &str, error: &pcap::Error) -> anyhow::Error {
     }
 }
 
-/// How to get the permission to capture.
+/// Instructions for getting the permission to capture.
 fn permission(program: &str) -> String {
     if cfg!(target_os = "linux") {
         format!("run it with sudo, or grant it once: sudo setcap cap_net_raw,cap_net_admin=eip {program}")
@@ -236,7 +242,7 @@ fn permission(program: &str) -> String {
     }
 }
 
-/// libpcap's words, without the name of the variant that carries them.
+/// libpcap's text, without the name of the error variant that contains it.
 fn reason(error: &pcap::Error) -> String {
     match error {
         pcap::Error::PcapError(text) => text.clone(),
@@ -244,8 +250,9 @@ fn reason(error: &pcap::Error) -> String {
     }
 }
 
-/// The LINKTYPE that files use, for the DLT that this system's libpcap uses. Nearly all are the same number; those
-/// below 104 that systems disagree on are not (<https://www.tcpdump.org/linktypes.html>).
+/// The LINKTYPE of files that corresponds to a DLT of this system's libpcap.
+/// Nearly all have the same number. Those below 104 whose numbers differ between
+/// systems do not (<https://www.tcpdump.org/linktypes.html>).
 fn link_type(dlt: i32) -> Option<LinkType> {
     match dlt {
         // DLT_ATM_RFC1483
@@ -258,7 +265,8 @@ fn link_type(dlt: i32) -> Option<LinkType> {
     }
 }
 
-/// The time of a packet captured with nanosecond precision, whose second member counts nanoseconds.
+/// The time of a packet captured with nanosecond precision. The second member
+/// counts nanoseconds then.
 fn time(seconds: i64, nanoseconds: i64) -> Time {
     Time(seconds.saturating_mul(1_000_000_000)).plus(nanoseconds)
 }
@@ -269,7 +277,7 @@ mod tests {
 
     use super::*;
 
-    /// A capture on the loopback interface, or a note why not.
+    /// A capture on the loopback interface, or `None` if the permission is missing.
     fn loopback(filter: &str) -> Option<Live> {
         let name = interfaces().ok()?.into_iter().find(|interface| interface.loopback)?.name;
         let options = LiveOptions { interface: name, filter: Some(filter.into()), ..LiveOptions::default() };
@@ -292,7 +300,7 @@ mod tests {
         let address = socket.local_addr().unwrap();
         let Some(mut live) = loopback(&format!("udp dst port {}", address.port())) else { return };
         assert!(matches!(live.next().unwrap(), Some(Item::Idle)), "nothing was sent yet");
-        // The third is longer than the interface's MTU is on other links; the snap length must hold it.
+        // The third message is longer than the MTU of other links. The snap length must hold it.
         let messages = [b"one".to_vec(), b"two".to_vec(), vec![b'x'; 60_000]];
         for message in &messages {
             socket.send_to(message, address).unwrap();

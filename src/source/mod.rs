@@ -1,21 +1,27 @@
-//! The only way traffic gets in: capture files, interfaces, pipes, saved sessions.
+//! Sources: the only way traffic gets in. Capture files, interfaces, wrapped processes, and
+//! mcptap's own traffic.
 //!
-//! A source yields items; it knows nothing of protocols above the packet.
+//! A source yields items. It does not interpret anything above the packet.
 //!
 //! ```text
-//!  file.rs      several files as one capture           path, "-"
-//!  input.rs     where bytes come from                  file │ stdin │ gzip │ zstd
-//!  window.rs    the bytes being looked at              one growable buffer
-//!  pcap.rs      bytes to units, without input/output   Step::Need │ Step::Unit
+//!  file.rs      several files as one capture             path, "-"
+//!  input.rs     the bytes of a file, decompressed        file │ stdin │ gzip │ zstd
+//!  window.rs    the bytes that are being parsed          one growable buffer
+//!  element.rs   the elements of a capture file           NextElement::Need │ Found │ Unreadable
+//!  pcap.rs      bytes to elements, without input/output
 //!  pcapng.rs
-//!  reader.rs    all of that as a Source                Item::Packet │ Secrets │ Damage │ Idle
+//!  reader.rs    all of that as a Source                  Item::Packet │ Secrets │ Damage │ Idle
 //!  keylog.rs    TLS secrets from a file beside it
-//!  batch.rs     packets from one thread to another     Batch
-//!  overflow.rs  where they wait when memory is full
-//!  patience.rs  how long to wait for the next ones
+//!  live.rs      a network interface
+//!  stdio.rs     a wrapped process
+//!  tape.rs      what mcptap itself sends and receives
+//!  batch.rs     packets from one thread to another       Batch
+//!  overflow.rs  batches on disk while memory is full
+//!  patience.rs  how long to wait for the next packets
 //! ```
 
 pub mod batch;
+pub mod element;
 pub mod file;
 mod input;
 pub mod keylog;
@@ -28,7 +34,6 @@ pub mod pcapng;
 pub mod reader;
 pub mod stdio;
 pub mod tape;
-pub mod unit;
 mod window;
 
 #[cfg(test)]
@@ -40,41 +45,47 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::capture::{Damage, Dropped, Packet, Time};
 
-/// What a source yields.
+/// An item of a source.
 #[derive(Debug)]
 pub enum Item<'a> {
-    /// A packet.
+    /// A packet, in the order in which the source delivers them.
     Packet(Packet<'a>),
-    /// TLS secrets as whole lines of a key log: from a file beside the capture, or embedded in it (pcapng decryption secrets block).
+    /// TLS secrets as whole lines of a key log. They come from a file beside the capture, or from a
+    /// decryption secrets block of a pcapng file.
     Secrets(&'a [u8]),
-    /// The file is broken here: what follows, up to where reading could go on, is not decoded.
+    /// The file is damaged here. The bytes up to the place where reading could resume
+    /// are not decoded.
     Damage(Damage),
     /// Packets that were captured are missing here.
     Dropped(Dropped),
-    /// Nothing now; more may come (a live interface, a growing file).
+    /// Nothing is available now. More may come (a live interface, a growing file).
     Idle,
 }
 
-/// The wall clock, which a record needs to be compared with other logs.
+/// The time of the system clock. A recording carries it so that it can be compared with other logs.
 pub fn now() -> Time {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Time(i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
 }
 
-/// Lowers the priority of this thread, and of those that it starts from now on, below that of those whose traffic it records: where it competes for a processor it gets about a
+/// Lowers the priority of this thread, and of the threads that it starts afterwards, below that
+/// of the peers whose traffic it records. Where it competes for a processor it gets about a
 /// tenth of their share.
-pub fn give_way() {
-    // On Linux niceness belongs to the thread. Without it recording works as well.
+pub fn lower_priority() {
+    // On Linux niceness belongs to the thread. If it cannot be set, recording works all the same.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::nice(10);
 }
 
-/// Where packets come from.
+/// A source of packets.
 pub trait Source {
-    /// The next item; `None` at the end. An error is final: it says what was being done, to what, and what to try.
+    /// The next item; `None` at the end.
+    ///
+    /// # Errors
+    /// An error is final. Its message says what was being done, to what, and what to try.
     fn next(&mut self) -> anyhow::Result<Option<Item<'_>>>;
 
-    /// Bytes read so far, and in all where that is known.
+    /// Bytes read so far, and the total where it is known.
     fn progress(&self) -> (u64, Option<u64>) {
         (0, None)
     }

@@ -1,10 +1,13 @@
-//! Where packets wait that memory has no room for, while whoever decodes them is behind: files without a name.
+//! Overflow: packets that wait on disk, in files without a name, while decoding is
+//! slower than capturing.
 //!
-//! Each batch that is written leaves a [`Block`], and whoever has that can read it back once. A file is closed, and its space given back, when all its
-//! blocks are read. Together they never take more than half of what the disk has free: what waits there has to be saved on it too.
+//! Each batch that is written yields a [`SpilledBatch`], which can be read back once. A file is
+//! closed, and its space freed, when all its batches have been read. All files together never
+//! use more than half of the free space of the disk, because the decoded packets have to be
+//! stored there too.
 //!
-//! Packets of a network are sealed there (AES-128-GCM, NIST SP 800-38D) with keys that exist in this process's memory only, for secrets in
-//! them are masked no sooner than they are decoded.
+//! Packets of a network are sealed on disk with AES-128-GCM (NIST SP 800-38D). The keys exist only
+//! in the memory of this process. The reason: secrets in packets are masked only after decoding.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -20,13 +23,14 @@ use rustix::fs::{FallocateFlags, fallocate};
 
 use super::batch::Batch;
 
-/// Bytes of one file: its space is not given back before all of it was read.
+/// Bytes of one file. Its space is freed only when all of it has been read.
 const SEGMENT: u64 = 64 << 20;
 
-/// Bytes of a file that are asked for at once: writes to blocks that the file has already take a sixth to a third less time.
+/// Bytes of a file that are allocated at once. Writes to blocks that the file already has take a
+/// sixth to a third less time.
 const STRIDE: u64 = 8 << 20;
 
-/// Writes batches to the disk.
+/// Writes batches to disk.
 #[derive(Debug)]
 pub struct Overflow {
     folder: PathBuf,
@@ -34,11 +38,11 @@ pub struct Overflow {
     segment: Option<(Arc<Segment>, Written)>,
     /// Bytes in all files together.
     used: Arc<AtomicU64>,
-    /// The block being made.
+    /// The buffer in which a batch is encoded.
     bytes: Vec<u8>,
 }
 
-/// How far a segment is written, and may be.
+/// The position in a file up to which it is written, allocated, and may grow.
 #[derive(Clone, Copy, Debug)]
 struct Written {
     end: u64,
@@ -50,21 +54,22 @@ struct Written {
 struct Segment {
     file: File,
     key: Option<LessSafeKey>,
-    /// Bytes in it, which are part of `total`.
+    /// Bytes in this file, which are part of `total`.
     used: AtomicU64,
     total: Arc<AtomicU64>,
 }
 
-/// A batch that waits on the disk.
+/// A batch that waits on disk.
 #[derive(Debug)]
-pub struct Block {
+pub struct SpilledBatch {
     segment: Arc<Segment>,
     start: u64,
     length: u32,
 }
 
 impl Overflow {
-    /// One that makes its files in `folder` when it needs them. What it keeps is `sealed` if it is more than will be saved in the end.
+    /// Creates files in `folder` when they are needed. Set `sealed` for packets that will not all
+    /// be stored in the end.
     pub fn new(folder: &Path, sealed: bool) -> Overflow {
         Overflow { folder: folder.to_owned(), sealed, segment: None, used: Arc::default(), bytes: Vec::new() }
     }
@@ -72,8 +77,8 @@ impl Overflow {
     /// Writes a batch.
     ///
     /// # Errors
-    /// There is no room for it, or no file can be made. Later there may be.
-    pub fn write(&mut self, batch: &Batch) -> io::Result<Block> {
+    /// There is no room for it, or no file can be created. A later attempt may succeed.
+    pub fn write(&mut self, batch: &Batch) -> io::Result<SpilledBatch> {
         self.bytes.clear();
         if self.sealed {
             self.bytes.extend_from_slice(batch.bytes());
@@ -82,7 +87,8 @@ impl Overflow {
         let before = if self.sealed { 0 } else { batch.bytes().len() };
         let length = before + self.bytes.len() + if self.sealed { AES_128_GCM.tag_len() } else { 0 };
         let length = u32::try_from(length).map_err(|_| io::ErrorKind::FileTooLarge)?;
-        // Whatever goes wrong with a file, it is written no further: no two blocks are sealed with the same key at the same place.
+        // After any error with a file nothing more is written to it, so no two batches are sealed
+        // with the same key at the same offset.
         let (segment, Written { end: start, mut reserved, most }) =
             match self.segment.take().filter(|(_, written)| written.end + u64::from(length) <= written.most) {
                 Some(current) => current,
@@ -94,7 +100,7 @@ impl Overflow {
         }
         if end > reserved {
             reserved = most.min(end + STRIDE);
-            // Where it cannot be, each write will do it, or say why not.
+            // If this fails, each write allocates its blocks itself, or reports the error.
             let _ = fallocate(&segment.file, FallocateFlags::KEEP_SIZE, start, reserved - start);
         }
         if let Some(key) = &segment.key {
@@ -107,10 +113,10 @@ impl Overflow {
         segment.used.fetch_add(length.into(), Ordering::Relaxed);
         self.used.fetch_add(length.into(), Ordering::Relaxed);
         self.segment = Some((Arc::clone(&segment), Written { end, reserved, most }));
-        Ok(Block { segment, start, length })
+        Ok(SpilledBatch { segment, start, length })
     }
 
-    /// Gives back the space of what was read, for the time in which nothing waits.
+    /// Closes the current file while nothing waits, so that its space is freed.
     pub fn rest(&mut self) {
         self.segment = None;
     }
@@ -130,17 +136,17 @@ impl Drop for Segment {
     }
 }
 
-impl Block {
-    /// Reads the batch back, into the memory of one that is used up.
+impl SpilledBatch {
+    /// Reads the batch back into the memory of a used batch.
     ///
     /// # Errors
-    /// The file cannot be read, or was changed.
+    /// The file cannot be read, or its bytes were changed.
     pub fn read(self, memory: Batch) -> anyhow::Result<Batch> {
         self.read_into(memory.into_memory()).context("cannot read back packets that waited on the disk")
     }
 
     fn read_into(self, mut bytes: Vec<u8>) -> anyhow::Result<Batch> {
-        let Block { segment, start, length } = self;
+        let SpilledBatch { segment, start, length } = self;
         bytes.resize(length as usize, 0);
         segment.file.read_exact_at(&mut bytes, start)?;
         let changed = || anyhow!("they were changed there");
@@ -152,7 +158,7 @@ impl Block {
     }
 }
 
-/// What the disk has free that a file is on.
+/// Free bytes of the disk that holds a file.
 fn free(file: &File) -> io::Result<u64> {
     let disk = rustix::fs::fstatvfs(file)?;
     Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
@@ -164,14 +170,16 @@ fn key() -> io::Result<LessSafeKey> {
     key.map(LessSafeKey::new).map_err(|_| io::Error::other("no random numbers"))
 }
 
-/// The nonce of the block at this place: each file has a key of its own, and no place of it is written twice.
+/// The nonce for the batch at this offset. Each file has its own key, and no offset
+/// is written twice.
 fn nonce(start: u64) -> Nonce {
     let mut nonce = [0; NONCE_LEN];
     nonce[..8].copy_from_slice(&start.to_le_bytes());
     Nonce::assume_unique_for_key(nonce)
 }
 
-/// A new file that only this user could open while it had a name, which it has no longer. It is gone with the process.
+/// Creates a file, readable by this user only, and removes its name at once. The file disappears
+/// with the process.
 pub(crate) fn nameless(folder: &Path) -> io::Result<File> {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let next = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -194,7 +202,7 @@ mod tests {
         batch
     }
 
-    fn number(block: Block) -> u64 {
+    fn number(block: SpilledBatch) -> u64 {
         let batch = block.read(Batch::default()).expect("it can be read");
         batch.get(0).expect("one packet").number.0
     }
@@ -243,7 +251,7 @@ mod tests {
         let first = overflow.write(&batch(1)).unwrap();
         let written = &mut overflow.segment.as_mut().unwrap().1;
         written.most = written.end * 2 - 1;
-        // What the disk has free is too little for anything once this much is said to be in use.
+        // With this much in use, half of the disk's free space leaves no room.
         let used = overflow.used.swap(u64::MAX / 2, Ordering::Relaxed);
         assert_eq!(overflow.write(&batch(2)).unwrap_err().kind(), io::ErrorKind::StorageFull);
         overflow.used.store(used, Ordering::Relaxed);

@@ -1,14 +1,16 @@
-//! How long to wait for what may not come for a long time.
+//! Growing waits for a source that may be quiet for a long time.
 
 use std::time::Duration;
 
-/// The first wait: a pause in traffic, at which what was held back is shown and written.
+/// The first wait. A pause of this length in the traffic is the moment to show and write
+/// what was buffered.
 const FIRST: Duration = Duration::from_millis(20);
 
-/// The longest: a writer says once a second that it lives.
+/// The longest wait. A writer updates its sign of life once a second.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Waits that grow while nothing comes, so that a rest costs nothing: what comes ends any of them at once.
+/// Waits that double while nothing comes, so that an idle source costs nothing. Data that arrives
+/// ends any wait at once.
 #[derive(Debug)]
 pub struct Patience(Duration);
 
@@ -19,14 +21,14 @@ impl Default for Patience {
 }
 
 impl Patience {
-    /// How long to wait now. Where that is in vain, the next wait is twice as long.
+    /// The duration to wait now. The next wait is twice as long, up to one second.
     pub fn wait(&mut self) -> Duration {
         let next = LONGEST.min(2 * self.0);
         std::mem::replace(&mut self.0, next)
     }
 
-    /// Something came: more of it may be near.
-    pub fn begin_again(&mut self) {
+    /// Starts again with the shortest wait, because something came and more may follow.
+    pub fn reset(&mut self) {
         *self = Patience::default();
     }
 }
@@ -41,7 +43,7 @@ mod tests {
         for _ in 0..2 {
             let waits: Vec<_> = (0..8).map(|_| patience.wait().as_millis()).collect();
             assert_eq!(waits, [20, 40, 80, 160, 320, 640, 1_000, 1_000]);
-            patience.begin_again();
+            patience.reset();
         }
     }
 }

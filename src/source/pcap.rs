@@ -1,11 +1,14 @@
 //! The pcap file format: a file header, then records.
 //!
-//! By draft-ietf-opsawg-pcap, with what readers in use accept beyond it: times in nanoseconds, both byte orders, the "modified" records of
-//! Alexey Kuznetzov's libpcap, any version, any snap length. All in one: who wrote a file wrong must still be able to read it.
+//! Follows draft-ietf-opsawg-pcap, and accepts what common readers accept beyond it. That is: times
+//! in nanoseconds, both byte orders, the "modified" records of Alexey Kuznetzov's libpcap, any
+//! version, any snap length. So an incorrectly written file can still be read.
 //!
 //! ```text
-//!  file    magic │ major, minor │ zone │ accuracy │ snap length │ FCS and link type      24 bytes
-//!  record  seconds │ fraction │ captured length │ original length │ (8 bytes more) │ data  16 (24) bytes, then data
+//!  file    magic │ major, minor │ zone │ accuracy │ snap length │ FCS and link type
+//!          24 bytes
+//!  record  seconds │ fraction │ captured length │ original length │ (8 bytes more) │ data
+//!          16 (24) bytes, then data
 //! ```
 
 use nom::bytes::streaming::take;
@@ -13,25 +16,26 @@ use nom::number::Endianness;
 use nom::number::streaming::{be_u32, u16, u32};
 use nom::{IResult, Parser};
 
-use super::unit::{Captured, Content, MAX_UNIT, Step, cut_short};
+use super::element::{FileElement, MAX_ELEMENT, NextElement, PacketElement, cut_short};
 use crate::capture::{LinkType, Time};
 
 const HEADER: usize = 24;
 const RECORD: usize = 16;
-/// What a "modified" record has behind the usual four numbers: interface index, protocol, packet type, padding.
+/// Bytes that a "modified" record has after the usual four numbers: interface index, protocol,
+/// packet type, padding.
 const MODIFIED: usize = 8;
 
-/// What the magic number says of a file.
+/// The properties of a file that its magic number determines.
 #[derive(Clone, Copy, Debug)]
 struct Magic {
     order: Endianness,
-    /// Nanoseconds in a unit of the time's fraction.
+    /// Nanoseconds per unit of the fraction in a time.
     fraction: i64,
-    /// Bytes of a record's head behind the four usual numbers.
+    /// Bytes of a record header after the usual four numbers.
     more: usize,
 }
 
-/// The magic number, which is also the byte order mark.
+/// Parses the magic number, which is also the byte order mark.
 fn magic(input: &[u8]) -> IResult<&[u8], Option<Magic>> {
     let known = |number: u32, order| {
         let (fraction, more) = match number {
@@ -45,12 +49,12 @@ fn magic(input: &[u8]) -> IResult<&[u8], Option<Magic>> {
     be_u32.map(|number| known(number, Endianness::Big).or(known(number.swap_bytes(), Endianness::Little))).parse(input)
 }
 
-/// Tells whether a file that begins with these bytes is a pcap file.
+/// Whether a file that begins with these bytes is a pcap file.
 pub fn recognises(bytes: &[u8]) -> bool {
     matches!(magic(bytes), Ok((_, Some(_))))
 }
 
-/// What the file header says.
+/// The parts of the file header that are used.
 #[derive(Clone, Copy, Debug)]
 struct Header {
     magic: Magic,
@@ -61,14 +65,15 @@ fn header(input: &[u8]) -> IResult<&[u8], Option<Header>> {
     let (rest, magic) = magic(input)?;
     let Some(magic) = magic else { return Ok((input, None)) };
     let order = magic.order;
-    // Version, zone, accuracy and snap length are not asked: no tool agrees with another on what they forbid. Of the last
-    // number the lower 16 bits are the link type, the upper the length of the frame check sequence.
+    // Version, zone, accuracy and snap length are ignored, because tools disagree on which values
+    // are invalid. The lower 16 bits of the last number are the link type, the upper ones describe
+    // the frame check sequence.
     let (rest, _) = (u16(order), u16(order), u32(order), u32(order), u32(order)).parse(rest)?;
     let (rest, link) = u32(order)(rest)?;
     Ok((rest, Some(Header { magic, link: LinkType(link as u16) })))
 }
 
-/// Times and lengths of one record.
+/// The times and lengths of one record.
 struct Record {
     time: Time,
     captured: u32,
@@ -80,50 +85,57 @@ fn record(magic: Magic) -> impl Fn(&[u8]) -> IResult<&[u8], Record> {
         let order = magic.order;
         let (rest, (seconds, fraction, captured, original, _)) =
             (u32(order), u32(order), u32(order), u32(order), take(magic.more)).parse(input)?;
-        // Seconds are unsigned: files go on after 2038. A fraction of more than a second is added as it stands.
+        // Seconds are unsigned, so that times after 2038 can be read. A fraction of more than a
+        // second is added unchanged.
         let time = Time(i64::from(seconds) * 1_000_000_000 + i64::from(fraction) * magic.fraction);
         Ok((rest, Record { time, captured, original }))
     }
 }
 
-/// Decodes one pcap file, step by step.
+/// Decodes one pcap file, element by element.
 #[derive(Debug, Default)]
 pub struct Decoder {
     header: Option<Header>,
 }
 
 impl Decoder {
-    /// Looks at the bytes behind the last unit.
-    pub fn step(&mut self, bytes: &[u8]) -> Step {
+    /// Parses the bytes that follow the last element.
+    pub fn next_element(&mut self, bytes: &[u8]) -> NextElement {
         let Some(Header { magic, link }) = self.header else {
             return match header(bytes) {
-                Ok((_, None)) => Step::End("no pcap header".into()),
+                Ok((_, None)) => NextElement::Unreadable("no pcap header".into()),
                 Ok((_, header)) => {
                     self.header = header;
-                    Step::Unit(HEADER, Content::Other)
+                    NextElement::Found(HEADER, FileElement::Other)
                 }
-                Err(_) => Step::Need(HEADER),
+                Err(_) => NextElement::Need(HEADER),
             };
         };
         let head = RECORD + magic.more;
-        let Ok((rest, record)) = record(magic)(bytes) else { return Step::Need(head) };
+        let Ok((rest, record)) = record(magic)(bytes) else { return NextElement::Need(head) };
         let length = head.saturating_add(record.captured as usize);
-        if length > MAX_UNIT {
-            // Records carry no mark by which the next could be found.
-            return Step::End(format!("the record claims {} captured bytes, which no packet has", record.captured));
+        if length > MAX_ELEMENT {
+            // Records contain no mark by which the next one could be found.
+            return NextElement::Unreadable(format!(
+                "the record claims {} captured bytes, which no packet has",
+                record.captured
+            ));
         }
         if rest.len() < length - head {
-            return Step::Need(length);
+            return NextElement::Need(length);
         }
-        Step::Unit(length, Content::Packet(Captured::new(record.time, link, 0, record.original, head..length)))
+        NextElement::Found(
+            length,
+            FileElement::Packet(PacketElement::new(record.time, link, 0, record.original, head..length)),
+        )
     }
 
-    /// Interfaces described so far.
+    /// Interfaces described so far: a pcap file has one.
     pub fn interfaces(&self) -> u32 {
         1
     }
 
-    /// What the file breaks off in, given the bytes behind its last whole unit.
+    /// The damage in a file that ends with these bytes after its last whole element.
     pub fn cut(&self, bytes: &[u8]) -> String {
         let have = bytes.len();
         let Some(Header { magic, .. }) = self.header else {

@@ -1,7 +1,9 @@
-//! The pcapng file format: sections of blocks, each block framed by its length, before and behind.
+//! The pcapng file format: sections of blocks. Each block has its length at its start and
+//! at its end.
 //!
-//! By draft-ietf-opsawg-pcapng. What is broken inside one block costs that block; where the framing itself is broken, the next
-//! block is searched for: a block type that exists, and two lengths that agree.
+//! Follows draft-ietf-opsawg-pcapng. Damage inside a block costs only that block. If the
+//! framing itself is damaged, the next block is searched for: a known block type and two
+//! lengths that agree.
 //!
 //! ```text
 //!  type │ total length │ body (padded to 32 bits) │ total length again
@@ -16,7 +18,7 @@ use nom::number::Endianness;
 use nom::number::streaming::u32;
 use nom::{IResult, Needed, Offset, Parser};
 
-use super::unit::{Captured, Content, MAX_UNIT, Step, cut_short};
+use super::element::{FileElement, MAX_ELEMENT, NextElement, PacketElement, cut_short};
 use crate::capture::Time;
 use block::{Interface, PacketBody};
 
@@ -34,7 +36,7 @@ mod kind {
     pub const CUSTOM: u32 = 0xbad;
     pub const CUSTOM_NOT_COPIED: u32 = 0x4000_0bad;
 
-    /// What the draft calls it; `None` for a type that is not assigned.
+    /// The draft's name for a block type; `None` for a type that is not assigned.
     pub fn name(kind: u32) -> Option<&'static str> {
         Some(match kind {
             SECTION => "section header block",
@@ -52,17 +54,18 @@ mod kind {
     }
 }
 
-/// Type and two lengths.
+/// Bytes of a type and two lengths.
 const FRAME: usize = 12;
-/// Bytes of the longest block that a search believes in. Packets end at 256 KiB but for a few; a search that waited for the end
-/// of every larger claim would read megabytes ahead for noise.
+/// Bytes of the longest block that a search accepts. Nearly all packets end at 256 KiB. A search
+/// that waited for the end of larger claims would read megabytes ahead in noise.
 const SEARCH_REACH: usize = 1 << 20;
-/// Interfaces of one section. Captures of whole data centres have hundreds; each one costs a few bytes as long as the section lasts.
+/// The largest number of interfaces in one section. Captures of whole data centres have hundreds.
+/// Each costs a few bytes for the duration of the section.
 const MAX_INTERFACES: usize = 65_536;
 
-/// What can be wrong with a block.
+/// Errors in the framing of a block.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-enum Fault {
+enum FramingError {
     #[error("block type {0:#010x} has length {1}, below the {FRAME} bytes of an empty block")]
     TooShort(u32, u32),
     #[error("block type {0:#010x} has length {1}, not a multiple of 4")]
@@ -77,23 +80,24 @@ enum Fault {
     Malformed,
 }
 
-impl nom::error::ParseError<&[u8]> for Fault {
-    fn from_error_kind(_: &[u8], _: nom::error::ErrorKind) -> Fault {
-        Fault::Malformed
+impl nom::error::ParseError<&[u8]> for FramingError {
+    fn from_error_kind(_: &[u8], _: nom::error::ErrorKind) -> FramingError {
+        FramingError::Malformed
     }
 
-    fn append(_: &[u8], _: nom::error::ErrorKind, other: Fault) -> Fault {
+    fn append(_: &[u8], _: nom::error::ErrorKind, other: FramingError) -> FramingError {
         other
     }
 }
 
-/// Tells whether a file that begins with these bytes is a pcapng file: the section header's type is the same in both byte orders.
+/// Whether a file that begins with these bytes is a pcapng file. The section header's type is the
+/// same in both byte orders.
 pub fn recognises(bytes: &[u8]) -> bool {
     bytes.starts_with(&kind::SECTION.to_be_bytes())
 }
 
-/// The byte order of the section that begins here; `None` where none does.
-fn section_order(input: &[u8]) -> IResult<&[u8], Option<Endianness>, Fault> {
+/// The byte order of a section that begins here; `None` if none does.
+fn section_order(input: &[u8]) -> IResult<&[u8], Option<Endianness>, FramingError> {
     if !recognises(input) {
         return Ok((input, None));
     }
@@ -101,27 +105,27 @@ fn section_order(input: &[u8]) -> IResult<&[u8], Option<Endianness>, Fault> {
     match magic {
         0x1a2b_3c4d => Ok((rest, Some(Endianness::Big))),
         0x4d3c_2b1a => Ok((rest, Some(Endianness::Little))),
-        other => Err(nom::Err::Failure(Fault::ByteOrder(other))),
+        other => Err(nom::Err::Failure(FramingError::ByteOrder(other))),
     }
 }
 
-/// A block without its frame.
+/// A block without its framing.
 struct Block<'a> {
     kind: u32,
     body: &'a [u8],
 }
 
-/// A whole block, of at most `limit` bytes.
-fn block<'a>(order: Endianness, limit: usize) -> impl Fn(&'a [u8]) -> IResult<&'a [u8], Block<'a>, Fault> {
+/// Parses a whole block of at most `limit` bytes.
+fn block<'a>(order: Endianness, limit: usize) -> impl Fn(&'a [u8]) -> IResult<&'a [u8], Block<'a>, FramingError> {
     move |input| {
         let (rest, (kind, length)) = (u32(order), u32(order)).parse(input)?;
         let fault = if length < FRAME as u32 {
-            Some(Fault::TooShort(kind, length))
+            Some(FramingError::TooShort(kind, length))
         } else if length % 4 != 0 {
             // "This value MUST be a multiple of 4."
-            Some(Fault::NotAligned(kind, length))
+            Some(FramingError::NotAligned(kind, length))
         } else if length as usize > limit {
-            Some(Fault::TooLong(kind, length))
+            Some(FramingError::TooLong(kind, length))
         } else {
             None
         };
@@ -132,68 +136,70 @@ fn block<'a>(order: Endianness, limit: usize) -> impl Fn(&'a [u8]) -> IResult<&'
         let (rest, again) = u32(order)(rest)?;
         match again == length {
             true => Ok((rest, Block { kind, body })),
-            false => Err(nom::Err::Failure(Fault::LengthsDiffer(kind, length, again))),
+            false => Err(nom::Err::Failure(FramingError::LengthsDiffer(kind, length, again))),
         }
     }
 }
 
-/// Decodes one pcapng file, step by step.
+/// Decodes one pcapng file, element by element.
 #[derive(Debug)]
 pub struct Decoder {
     order: Endianness,
-    /// Those of this section, by id; `None` for one whose description is broken beyond use.
+    /// The interfaces of this section, by id; `None` for one whose description is
+    /// damaged beyond use.
     interfaces: Vec<Option<Interface>>,
-    /// Interfaces of the sections before.
-    earlier: u32,
-    /// When the last packet was captured, for the blocks that do not say.
+    /// Interfaces of the sections before this one.
+    earlier_interfaces: u32,
+    /// The time of the last packet, used for blocks without a time.
     time: Time,
-    /// The framing is broken: the next block is being searched for.
-    lost: bool,
+    /// The framing is damaged: the next block is being searched for.
+    searching: bool,
 }
 
 impl Default for Decoder {
     fn default() -> Decoder {
         let order = Endianness::Little;
-        Decoder { order, interfaces: Vec::new(), earlier: 0, time: Time(0), lost: false }
+        Decoder { order, interfaces: Vec::new(), earlier_interfaces: 0, time: Time(0), searching: false }
     }
 }
 
 impl Decoder {
-    /// Looks at the bytes behind the last unit. With `last`, nothing follows them: what would need more is not there.
-    pub fn step(&mut self, bytes: &[u8], last: bool) -> Step {
-        if self.lost {
+    /// Parses the bytes that follow the last element. With `last`, no more bytes will come, so an
+    /// incomplete element is damage.
+    pub fn next_element(&mut self, bytes: &[u8], last: bool) -> NextElement {
+        if self.searching {
             return self.search(bytes, last);
         }
         let block = section_order(bytes).and_then(|(_, order)| {
             if let Some(order) = order {
                 self.begin_section(order);
             }
-            block(self.order, MAX_UNIT)(bytes)
+            block(self.order, MAX_ELEMENT)(bytes)
         });
         match block {
             Ok((rest, block)) => {
                 let content = self.content(bytes, &block).unwrap_or_else(|fault| {
-                    Content::Damage(format!("{}: {fault}", kind::name(block.kind).unwrap_or("block")))
+                    FileElement::Damaged(format!("{}: {fault}", kind::name(block.kind).unwrap_or("block")))
                 });
-                Step::Unit(bytes.offset(rest), content)
+                NextElement::Found(bytes.offset(rest), content)
             }
-            Err(nom::Err::Incomplete(needed)) => Step::Need(bytes.len().saturating_add(missing(needed))),
+            Err(nom::Err::Incomplete(needed)) => NextElement::Need(bytes.len().saturating_add(missing(needed))),
             Err(nom::Err::Error(fault) | nom::Err::Failure(fault)) => {
-                self.lost = true;
-                Step::Unit(bytes.len().min(4), Content::Damage(fault.to_string()))
+                self.searching = true;
+                NextElement::Found(bytes.len().min(4), FileElement::Damaged(fault.to_string()))
             }
         }
     }
 
     /// Interfaces described so far.
     pub fn interfaces(&self) -> u32 {
-        self.earlier.saturating_add(self.interfaces.len() as u32)
+        self.earlier_interfaces.saturating_add(self.interfaces.len() as u32)
     }
 
-    /// What the file breaks off in, given the bytes behind its last whole unit.
+    /// The damage in a file that ends with these bytes after its last whole element.
     pub fn cut(&self, bytes: &[u8]) -> String {
         let have = bytes.len();
-        let head: IResult<_, _, Fault> = (u32(self.order), u32(self.order)).parse(bytes);
+        let head: IResult<_, _, FramingError> = (u32(self.order), u32(self.order)).parse(bytes);
         match head {
             Ok((_, (kind, length))) => match kind::name(kind) {
                 Some(name) => cut_short(name, have, length as usize),
@@ -203,63 +209,63 @@ impl Decoder {
         }
     }
 
-    /// "Interface IDs are unique within a section", and only there.
+    /// Starts a section. "Interface IDs are unique within a section", and only there.
     fn begin_section(&mut self, order: Endianness) {
-        self.earlier = self.interfaces();
+        self.earlier_interfaces = self.interfaces();
         self.interfaces.clear();
         self.order = order;
     }
 
-    /// Goes to the next block: its type is known, and its lengths agree.
-    fn search(&mut self, bytes: &[u8], last: bool) -> Step {
+    /// Moves to the next block that has a known type and two lengths that agree.
+    fn search(&mut self, bytes: &[u8], last: bool) -> NextElement {
         for at in 0..bytes.len() {
             let here = &bytes[at..];
             let order = match section_order(here) {
                 Ok((_, order)) => order.unwrap_or(self.order),
-                // Its byte order stands behind its length.
+                // Its byte order follows its length.
                 Err(nom::Err::Incomplete(needed)) if !last => {
                     return match at {
-                        0 => Step::Need(bytes.len().saturating_add(missing(needed))),
-                        _ => Step::Unit(at, Content::Other),
+                        0 => NextElement::Need(bytes.len().saturating_add(missing(needed))),
+                        _ => NextElement::Found(at, FileElement::Other),
                     };
                 }
-                // Cut inside a section's head: that is for the block parser to say.
+                // Cut inside a section header: the block parser reports that.
                 Err(nom::Err::Incomplete(_)) => self.order,
                 Err(_) => continue,
             };
-            let number: IResult<_, _, Fault> = u32(order)(here);
+            let number: IResult<_, _, FramingError> = u32(order)(here);
             if number.is_ok_and(|(_, number)| kind::name(number).is_none()) {
                 continue;
             }
             match block(order, SEARCH_REACH)(here) {
                 Ok(_) => {
-                    self.lost = false;
-                    return Step::Unit(at, Content::Other);
+                    self.searching = false;
+                    return NextElement::Found(at, FileElement::Other);
                 }
                 Err(nom::Err::Incomplete(_)) if last => {}
                 Err(nom::Err::Incomplete(needed)) if at == 0 => {
-                    return Step::Need(bytes.len().saturating_add(missing(needed)));
+                    return NextElement::Need(bytes.len().saturating_add(missing(needed)));
                 }
-                Err(nom::Err::Incomplete(_)) => return Step::Unit(at, Content::Other),
+                Err(nom::Err::Incomplete(_)) => return NextElement::Found(at, FileElement::Other),
                 Err(_) => {}
             }
         }
         match bytes.len() {
-            0 => Step::Need(1),
-            all => Step::Unit(all, Content::Other),
+            0 => NextElement::Need(1),
+            all => NextElement::Found(all, FileElement::Other),
         }
     }
 
-    /// What a whole block says.
-    fn content(&mut self, bytes: &[u8], block: &Block<'_>) -> Result<Content, block::Fault> {
+    /// The element that a whole block contains.
+    fn content(&mut self, bytes: &[u8], block: &Block<'_>) -> Result<FileElement, block::BodyError> {
         let order = self.order;
         match block.kind {
-            kind::SECTION => block::section(order, block.body).map(|()| Content::Other),
-            kind::INTERFACE if self.interfaces.len() >= MAX_INTERFACES => Err(block::Fault::TooManyInterfaces),
+            kind::SECTION => block::section(order, block.body).map(|()| FileElement::Other),
+            kind::INTERFACE if self.interfaces.len() >= MAX_INTERFACES => Err(block::BodyError::TooManyInterfaces),
             kind::INTERFACE => {
                 let (interface, fault) = block::interface(order, block.body);
                 self.interfaces.push(interface);
-                fault.map_or(Ok(Content::Other), Err)
+                fault.map_or(Ok(FileElement::Other), Err)
             }
             kind::ENHANCED_PACKET => self.packet(bytes, block::enhanced_packet(order, block.body)?),
             kind::OBSOLETE_PACKET => self.packet(bytes, block::obsolete_packet(order, block.body)?),
@@ -268,32 +274,32 @@ impl Decoder {
                 self.packet(bytes, block::simple_packet(order, block.body, snap_length)?)
             }
             kind::SECRETS => Ok(match block::key_log(order, block.body)? {
-                Some(lines) => Content::Secrets(range(bytes, lines)),
-                None => Content::Other,
+                Some(lines) => FileElement::Secrets(range(bytes, lines)),
+                None => FileElement::Other,
             }),
-            // "Readers MUST skip unknown blocks." Names and statistics tell nothing that packets do not.
-            _ => Ok(Content::Other),
+            // "Readers MUST skip unknown blocks." Names and statistics add nothing to the packets.
+            _ => Ok(FileElement::Other),
         }
     }
 
-    fn packet(&mut self, bytes: &[u8], packet: PacketBody<'_>) -> Result<Content, block::Fault> {
+    fn packet(&mut self, bytes: &[u8], packet: PacketBody<'_>) -> Result<FileElement, block::BodyError> {
         let interface = self.interface(packet.interface)?;
         let link = interface.link;
         if let Some(ticks) = packet.ticks {
             self.time = interface.clock.time(ticks);
         }
-        let number = self.earlier.saturating_add(packet.interface);
+        let number = self.earlier_interfaces.saturating_add(packet.interface);
         let data = range(bytes, packet.data);
-        Ok(Content::Packet(Captured::new(self.time, link, number, packet.original_length, data)))
+        Ok(FileElement::Packet(PacketElement::new(self.time, link, number, packet.original_length, data)))
     }
 
-    fn interface(&self, id: u32) -> Result<&Interface, block::Fault> {
+    fn interface(&self, id: u32) -> Result<&Interface, block::BodyError> {
         let known = self.interfaces.get(id as usize).and_then(Option::as_ref);
-        known.ok_or(block::Fault::UnknownInterface(id))
+        known.ok_or(block::BodyError::UnknownInterface(id))
     }
 }
 
-/// Where `part` stands in `whole`, of which it is a slice.
+/// The range of `part` within `whole`, of which it is a slice.
 fn range(whole: &[u8], part: &[u8]) -> std::ops::Range<usize> {
     let start = whole.offset(part);
     start..start + part.len()

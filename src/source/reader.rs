@@ -6,25 +6,26 @@ use std::ops::Range;
 
 use anyhow::anyhow;
 
-use super::unit::{Captured, Content, Step};
+use super::element::{FileElement, NextElement, PacketElement};
 use super::window::Window;
 use super::{Item, Source, pcap, pcapng};
 use crate::capture::Damage;
 use crate::capture::{Packet, PacketNumber};
 
-/// Reads a pcap or pcapng file; which of them, its first bytes tell.
+/// Reads a pcap or pcapng file. The first bytes tell which of them it is.
 #[derive(Debug)]
-pub struct Reader<R> {
+pub struct CaptureFileReader<R> {
     file: String,
     window: Window<R>,
     format: Format,
-    /// At the end of the data, more may come.
+    /// Whether the file is still being written: its end is then a pause, not the end.
     follow: bool,
-    /// The input has ended: what is at hand is all there is.
+    /// The input has ended: no more bytes will follow those at hand.
     last: bool,
     ended: bool,
-    /// Bytes of the unit handed out last, which its borrower has given back by asking for the next.
-    spent: usize,
+    /// Bytes of the element delivered last. They are consumed by the next call, when nobody borrows
+    /// them any more.
+    lent: usize,
     packets: u64,
     /// Interfaces of the files before this one.
     interfaces: u32,
@@ -37,50 +38,52 @@ enum Format {
     Pcapng(pcapng::Decoder),
 }
 
-/// An item without its bytes: what [`Reader::advance`] found, for [`Reader::item`].
+/// An item that refers to its bytes by range, found by [`CaptureFileReader::advance`].
+/// [`CaptureFileReader::item`] makes an [`Item`] of it.
 #[derive(Debug)]
-pub(super) enum Found {
-    Packet(Captured),
+pub(super) enum LocatedItem {
+    Packet(PacketElement),
     Secrets(Range<usize>),
     Damage(Damage),
     Idle,
 }
 
-impl<R: Read> Reader<R> {
-    /// A reader of `input`, which is called `file` in messages. Nothing is read yet.
-    pub fn new(file: impl Into<String>, input: R) -> Reader<R> {
-        Reader {
+impl<R: Read> CaptureFileReader<R> {
+    /// A reader of `input`, which error messages call `file`. Nothing is read yet.
+    pub fn new(file: impl Into<String>, input: R) -> CaptureFileReader<R> {
+        CaptureFileReader {
             file: file.into(),
             window: Window::new(input),
             format: Format::Unknown,
             follow: false,
             last: false,
             ended: false,
-            spent: 0,
+            lent: 0,
             packets: 0,
             interfaces: 0,
         }
     }
 
-    /// Goes on from the numbers of a reader that has ended: packets and interfaces are numbered over all files of a capture.
-    pub fn continuing(mut self, packets: u64, interfaces: u32) -> Reader<R> {
+    /// Continues the numbering of a reader that has ended: packets and interfaces are numbered over
+    /// all files of a capture.
+    pub fn continuing(mut self, packets: u64, interfaces: u32) -> CaptureFileReader<R> {
         self.packets = packets;
         self.interfaces = interfaces;
         self
     }
 
-    /// Takes the end of the data for a pause: the file is still being written.
-    pub fn follow(mut self, follow: bool) -> Reader<R> {
+    /// Treats the end of the data as a pause, because the file is still being written.
+    pub fn follow(mut self, follow: bool) -> CaptureFileReader<R> {
         self.follow = follow;
         self
     }
 
-    /// Packets up to here, in this file and those before.
+    /// Packets delivered so far, in this file and those before it.
     pub fn packets(&self) -> u64 {
         self.packets
     }
 
-    /// Interfaces up to here, in this file and those before.
+    /// Interfaces described so far, in this file and those before it.
     pub fn interfaces(&self) -> u32 {
         self.interfaces.saturating_add(match &self.format {
             Format::Unknown => 0,
@@ -89,44 +92,45 @@ impl<R: Read> Reader<R> {
         })
     }
 
-    /// Where the bytes come from.
+    /// The input that the bytes come from.
     pub fn input(&self) -> &R {
         self.window.input()
     }
 
-    /// Bytes of memory held.
+    /// Bytes of memory that the buffer occupies.
     pub fn memory(&self) -> usize {
         self.window.memory()
     }
 
-    /// Goes to the next item; `None` at the end.
-    pub(super) fn advance(&mut self) -> anyhow::Result<Option<Found>> {
-        self.window.consume(mem::take(&mut self.spent));
+    /// Finds the next item; `None` at the end.
+    pub(super) fn advance(&mut self) -> anyhow::Result<Option<LocatedItem>> {
+        self.window.consume(mem::take(&mut self.lent));
         while !self.ended {
-            match self.step()? {
-                Step::Need(wanted) => match self.window.fill(wanted) {
+            match self.next_element()? {
+                NextElement::Need(wanted) => match self.window.fill(wanted) {
                     Ok(true) => {}
-                    Ok(false) if self.follow => return Ok(Some(Found::Idle)),
-                    // Once more: a search may still find something in what is at hand.
+                    Ok(false) if self.follow => return Ok(Some(LocatedItem::Idle)),
+                    // One more attempt with `last` set: a search may still find something in the
+                    // bytes at hand.
                     Ok(false) if !self.last => self.last = true,
                     Ok(false) => return Ok(self.cut()),
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Some(Found::Idle)),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Some(LocatedItem::Idle)),
                     Err(error) => return self.failed(error).map(Some),
                 },
-                Step::Unit(length, content) => {
-                    self.spent = length;
+                NextElement::Found(length, content) => {
+                    self.lent = length;
                     match content {
-                        Content::Other => self.window.consume(mem::take(&mut self.spent)),
-                        Content::Packet(mut packet) => {
+                        FileElement::Other => self.window.consume(mem::take(&mut self.lent)),
+                        FileElement::Packet(mut packet) => {
                             self.packets += 1;
                             packet.interface = packet.interface.saturating_add(self.interfaces);
-                            return Ok(Some(Found::Packet(packet)));
+                            return Ok(Some(LocatedItem::Packet(packet)));
                         }
-                        Content::Secrets(lines) => return Ok(Some(Found::Secrets(lines))),
-                        Content::Damage(reason) => return Ok(Some(self.damage(reason))),
+                        FileElement::Secrets(lines) => return Ok(Some(LocatedItem::Secrets(lines))),
+                        FileElement::Damaged(reason) => return Ok(Some(self.damage(reason))),
                     }
                 }
-                Step::End(reason) => {
+                NextElement::Unreadable(reason) => {
                     self.ended = true;
                     return Ok(Some(self.damage(reason)));
                 }
@@ -135,29 +139,31 @@ impl<R: Read> Reader<R> {
         Ok(None)
     }
 
-    /// The item that [`Reader::advance`] has just found.
-    pub(super) fn item(&self, found: Found) -> Item<'_> {
+    /// The item for a `LocatedItem` that [`CaptureFileReader::advance`] has just returned.
+    pub(super) fn item(&self, found: LocatedItem) -> Item<'_> {
         match found {
-            Found::Packet(Captured { time, link, interface, original_length, data }) => Item::Packet(Packet {
-                number: PacketNumber(self.packets),
-                time,
-                link,
-                interface,
-                original_length,
-                data: &self.window.bytes()[data],
-            }),
-            Found::Secrets(lines) => Item::Secrets(&self.window.bytes()[lines]),
-            Found::Damage(damage) => Item::Damage(damage),
-            Found::Idle => Item::Idle,
+            LocatedItem::Packet(PacketElement { time, link, interface, original_length, data }) => {
+                Item::Packet(Packet {
+                    number: PacketNumber(self.packets),
+                    time,
+                    link,
+                    interface,
+                    original_length,
+                    data: &self.window.bytes()[data],
+                })
+            }
+            LocatedItem::Secrets(lines) => Item::Secrets(&self.window.bytes()[lines]),
+            LocatedItem::Damage(damage) => Item::Damage(damage),
+            LocatedItem::Idle => Item::Idle,
         }
     }
 
-    fn step(&mut self) -> anyhow::Result<Step> {
+    fn next_element(&mut self) -> anyhow::Result<NextElement> {
         let bytes = self.window.bytes();
         match &mut self.format {
-            Format::Pcap(decoder) => return Ok(decoder.step(bytes)),
-            Format::Pcapng(decoder) => return Ok(decoder.step(bytes, self.last)),
-            Format::Unknown if bytes.len() < 4 && !self.last => return Ok(Step::Need(4)),
+            Format::Pcap(decoder) => return Ok(decoder.next_element(bytes)),
+            Format::Pcapng(decoder) => return Ok(decoder.next_element(bytes, self.last)),
+            Format::Unknown if bytes.len() < 4 && !self.last => return Ok(NextElement::Need(4)),
             Format::Unknown => {}
         }
         self.format = if pcap::recognises(bytes) {
@@ -166,19 +172,20 @@ impl<R: Read> Reader<R> {
             Format::Pcapng(pcapng::Decoder::default())
         } else {
             self.ended = true;
-            // A few bytes more tell what it is instead; where they cannot be had, the message does without.
+            // A few more bytes tell which other format it is. Without them the message is shorter.
             let _ = self.window.fill(16);
             return Err(anyhow!("cannot open capture {:?}: {}", self.file, no_capture(self.window.bytes())));
         };
-        self.step()
+        self.next_element()
     }
 
-    fn damage(&self, reason: String) -> Found {
-        Found::Damage(Damage { file: self.file.clone(), offset: self.window.offset(), reason })
+    fn damage(&self, reason: String) -> LocatedItem {
+        LocatedItem::Damage(Damage { file: self.file.clone(), offset: self.window.offset(), reason })
     }
 
-    /// The input has ended. Between two units that is the end; inside one it is damage.
-    fn cut(&mut self) -> Option<Found> {
+    /// The input has ended. Between two elements this is the end of the file, inside one
+    /// it is damage.
+    fn cut(&mut self) -> Option<LocatedItem> {
         self.ended = true;
         let bytes = self.window.bytes();
         let reason = match &self.format {
@@ -190,8 +197,9 @@ impl<R: Read> Reader<R> {
         Some(self.damage(reason))
     }
 
-    /// Reading failed. What the operating system refuses is an error; what a decompressor cannot go on with is damage to the file.
-    fn failed(&mut self, error: io::Error) -> anyhow::Result<Found> {
+    /// Handles a failed read. A refusal by the operating system is an error. A failure of a
+    /// decompressor is damage to the file.
+    fn failed(&mut self, error: io::Error) -> anyhow::Result<LocatedItem> {
         self.ended = true;
         match error.raw_os_error() {
             Some(_) => Err(anyhow!("cannot read capture {:?}: {error}", self.file)),
@@ -200,7 +208,7 @@ impl<R: Read> Reader<R> {
     }
 }
 
-impl<R: Read> Source for Reader<R> {
+impl<R: Read> Source for CaptureFileReader<R> {
     fn next(&mut self) -> anyhow::Result<Option<Item<'_>>> {
         let found = self.advance()?;
         Ok(found.map(|found| self.item(found)))
@@ -211,7 +219,7 @@ impl<R: Read> Source for Reader<R> {
     }
 }
 
-/// What people open by mistake, by its first bytes, and what to do with it.
+/// File formats that people open by mistake: their first bytes, and advice.
 const FOREIGN: [(&[u8], &str); 9] = [
     (
         b"SQLite format 3\0",
@@ -227,7 +235,7 @@ const FOREIGN: [(&[u8], &str); 9] = [
     (b"\x28\xb5\x2f\xfd", "It is compressed twice: decompress it first."),
 ];
 
-/// Why a file that begins with these bytes is no capture, and what to try.
+/// The reason why a file that begins with these bytes is not a capture, and what to try.
 fn no_capture(first: &[u8]) -> String {
     if first.is_empty() {
         return "the file is empty".into();
@@ -243,14 +251,13 @@ fn no_capture(first: &[u8]) -> String {
     message
 }
 
-/// The body of the fuzz target for capture files: any bytes at all are read without a panic, in bounded memory, to an end; how they
-/// arrive changes nothing.
+/// The body of the fuzz target for capture files. Any bytes are read to an end, without a panic and
+/// in bounded memory. The size of the pieces in which they arrive changes nothing.
 ///
 /// # Panics
-///
-/// When one of these does not hold.
+/// When one of these properties does not hold.
 pub fn fuzz_capture_file(data: &[u8]) {
-    /// Gives so many bytes at a time.
+    /// Returns at most this many bytes per read.
     struct Pieces<'a>(&'a [u8], usize);
 
     impl Read for Pieces<'_> {
@@ -264,7 +271,7 @@ pub fn fuzz_capture_file(data: &[u8]) {
     }
 
     let read = |size| {
-        let mut reader = Reader::new("fuzz", Pieces(data, size));
+        let mut reader = CaptureFileReader::new("fuzz", Pieces(data, size));
         let mut items = Vec::new();
         let mut captured = 0;
         loop {

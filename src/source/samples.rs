@@ -1,23 +1,23 @@
-//! Capture files for the tests of this folder, made byte by byte, so that they can be wrong in any place.
+//! Capture files for the tests of this folder, made byte by byte so that any byte can be wrong.
 
 use nom::number::Endianness;
 
-use super::reader::{Reader, fuzz_capture_file};
+use super::reader::{CaptureFileReader, fuzz_capture_file};
 use super::{Item, Source};
 
-/// An item with its bytes.
+/// An item that owns its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum OwnedItem {
     Packet { number: u64, time: i64, link: u16, interface: u32, original: u32, data: Vec<u8> },
     Secrets(Vec<u8>),
     Damage { offset: u64, reason: String },
     Idle,
 }
 
-impl Seen {
-    pub fn from(item: Item<'_>) -> Seen {
+impl OwnedItem {
+    pub fn from(item: Item<'_>) -> OwnedItem {
         match item {
-            Item::Packet(packet) => Seen::Packet {
+            Item::Packet(packet) => OwnedItem::Packet {
                 number: packet.number.0,
                 time: packet.time.0,
                 link: packet.link.0,
@@ -25,52 +25,52 @@ impl Seen {
                 original: packet.original_length,
                 data: packet.data.to_vec(),
             },
-            Item::Secrets(lines) => Seen::Secrets(lines.to_vec()),
-            Item::Damage(damage) => Seen::Damage { offset: damage.offset, reason: damage.reason },
+            Item::Secrets(lines) => OwnedItem::Secrets(lines.to_vec()),
+            Item::Damage(damage) => OwnedItem::Damage { offset: damage.offset, reason: damage.reason },
             Item::Dropped(dropped) => unreachable!("files drop nothing: {dropped:?}"),
-            Item::Idle => Seen::Idle,
+            Item::Idle => OwnedItem::Idle,
         }
     }
 
     pub fn is_packet(&self) -> bool {
-        matches!(self, Seen::Packet { .. })
+        matches!(self, OwnedItem::Packet { .. })
     }
 
     pub fn is_damage(&self) -> bool {
-        matches!(self, Seen::Damage { .. })
+        matches!(self, OwnedItem::Damage { .. })
     }
 }
 
-/// Everything up to the end, or up to an error.
-pub fn drain(source: &mut dyn Source) -> anyhow::Result<Vec<Seen>> {
+/// Reads all items up to the end or up to an error.
+pub fn drain(source: &mut dyn Source) -> anyhow::Result<Vec<OwnedItem>> {
     let mut seen = Vec::new();
     while let Some(item) = source.next()? {
-        seen.push(Seen::from(item));
+        seen.push(OwnedItem::from(item));
     }
     Ok(seen)
 }
 
-/// What a file of these bytes holds, read whole; that reading it in pieces gives the same is checked on the way.
-pub fn seen(bytes: &[u8]) -> Vec<Seen> {
+/// The items of a file with these bytes. Also checks that reading it in pieces gives the same.
+pub fn seen(bytes: &[u8]) -> Vec<OwnedItem> {
     fuzz_capture_file(bytes);
-    drain(&mut Reader::new("sample", bytes)).expect("a capture file")
+    drain(&mut CaptureFileReader::new("sample", bytes)).expect("a capture file")
 }
 
-/// A short account of items, one line each, to compare with.
-pub fn account(seen: &[Seen]) -> String {
-    let line = |item: &Seen| match item {
-        Seen::Packet { number, time, link, interface, original, data } => {
+/// A description of items, one line each, for comparison.
+pub fn account(seen: &[OwnedItem]) -> String {
+    let line = |item: &OwnedItem| match item {
+        OwnedItem::Packet { number, time, link, interface, original, data } => {
             let text = String::from_utf8_lossy(data);
             format!("packet {number} time {time} link {link} interface {interface} length {original} {text:?}\n")
         }
-        Seen::Secrets(lines) => format!("secrets {:?}\n", String::from_utf8_lossy(lines)),
-        Seen::Damage { offset, reason } => format!("byte {offset}: {reason}\n"),
-        Seen::Idle => "idle\n".into(),
+        OwnedItem::Secrets(lines) => format!("secrets {:?}\n", String::from_utf8_lossy(lines)),
+        OwnedItem::Damage { offset, reason } => format!("byte {offset}: {reason}\n"),
+        OwnedItem::Idle => "idle\n".into(),
     };
     seen.iter().map(line).collect()
 }
 
-/// A file being written in one byte order.
+/// A file that is being written in one byte order.
 #[derive(Clone)]
 pub struct Bytes {
     pub order: Endianness,

@@ -1,15 +1,19 @@
-//! What this program itself sends and receives over sockets, as the packets that a capture of it would show.
+//! The tape: what this program itself sends and receives over sockets, as the packets that a
+//! capture of it would show.
 //!
-//! A replay and a proxy speak HTTP, often inside TLS, whose keys a capture would not have. So the bytes are noted where they leave for TLS and where they
-//! come from it, each piece at its time, between the real addresses; out of them a [`Spool`] makes a TCP connection: handshake, segments,
-//! end. Everything above the segments is what was sent. Everything below (sequence numbers, segment sizes, acknowledgements, the absence of
-//! TLS) is made up, and no view of it tells anything of the network.
+//! A replay and a proxy speak HTTP, often inside TLS, and a capture would lack the TLS keys. So the
+//! bytes are noted above TLS: before they are encrypted and after they are decrypted. Each piece is
+//! noted with its time and the real addresses. From these pieces a [`TapeSource`] makes a TCP
+//! connection: handshake, segments, end. Everything above the segments is what was sent. Everything
+//! below (sequence numbers, segment sizes, acknowledgments, the absence of TLS) is invented, and no
+//! view presents it as a fact about the network.
 //!
-//! Whoever notes something on a [`Tape`] waits where the recorder is behind: a replay takes longer. Traffic of others must not wait: it is noted on a [`Track`].
+//! A writer to a [`Tape`] waits when the recorder is behind, so a replay takes longer. Traffic of
+//! others must not wait: it is noted on a [`LossyTapeConnection`].
 
-mod track;
+mod lossy_connection;
 
-pub use track::{Loss, Track};
+pub use lossy_connection::{LossyTapeConnection, LostBytes};
 
 use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
@@ -24,16 +28,18 @@ use super::patience::Patience;
 use super::{Item, Source, now};
 use crate::capture::{LinkType, Packet, PacketNumber, Time};
 
-/// Pieces that wait for the recorder. Whoever notes more waits: nothing of a replay is lost, it takes longer.
+/// The largest number of pieces that wait for the recorder. A writer of more waits, so nothing of a
+/// replay is lost.
 const WAITING: usize = 1_024;
 
-/// How long pieces gather before the recorder takes them.
+/// The time for which pieces gather before the recorder takes them.
 const GATHER: Duration = Duration::from_millis(2);
 
-/// Bytes of one segment: what fits an IP packet (RFC 791 section 3.1: total length of 16 bits) with its headers.
+/// Bytes of one segment: the data that fits an IP packet with its headers (RFC 791 section 3.1: a
+/// total length of 16 bits).
 const SEGMENT: usize = 60_000;
 
-/// Bytes of the headers: TCP's without options, and IPv6's, which is the longer of the two.
+/// Bytes of the headers: TCP's without options, and IPv6's, which is longer than IPv4's.
 const TCP: usize = 20;
 const IPV6: usize = 40;
 
@@ -42,74 +48,78 @@ const PSH: u8 = 0x08;
 const ACK: u8 = 0x10;
 const FIN: u8 = 0x01;
 
-/// Names a connection on the tape.
+/// The number of a connection on the tape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct TapeConnection(u32);
 
+/// One event of a connection, with its time.
 #[derive(Debug)]
-struct Note {
+struct TapeEntry {
     connection: TapeConnection,
     time: Time,
-    what: What,
+    event: TapeEvent,
 }
 
+/// Something that happened on a connection.
 #[derive(Debug)]
-enum What {
+enum TapeEvent {
     Open {
         client: SocketAddr,
         server: SocketAddr,
     },
     Sent(Vec<u8>),
     Received(Vec<u8>),
-    /// So many bytes that the client sent and received passed unrecorded.
+    /// Numbers of bytes that the client sent and received without being recorded.
     Lost([u64; 2]),
     Close,
 }
 
-/// Where bytes are noted. Clones write on the same tape; it ends when the last is dropped.
+/// Takes the bytes of connections. Clones write to the same tape, which ends when the last of
+/// them is dropped.
 #[derive(Clone, Debug)]
 pub struct Tape {
-    notes: Sender<Note>,
+    entries: Sender<TapeEntry>,
     connections: Arc<AtomicU32>,
-    /// What is noted of an attempt, until it is known to be one that counts.
-    attempt: Arc<Mutex<Option<Vec<Note>>>>,
+    /// The entries of a connection attempt that may still fail.
+    attempt: Arc<Mutex<Option<Vec<TapeEntry>>>>,
 }
 
 /// A tape, and the source that reads it.
-pub fn tape() -> (Tape, Spool) {
-    let (notes, waiting) = bounded(WAITING);
-    let tape = Tape { notes, connections: Arc::default(), attempt: Arc::default() };
-    let spool = Spool {
+pub fn tape() -> (Tape, TapeSource) {
+    let (entries, waiting) = bounded(WAITING);
+    let tape = Tape { entries, connections: Arc::default(), attempt: Arc::default() };
+    let tape_source = TapeSource {
         waiting,
         flows: HashMap::new(),
         packets: VecDeque::new(),
         current: Vec::new(),
         count: 0,
-        bytes: 0,
-        rest: Rest::Gathers,
+        idle_report: IdleReport::Delayed,
         patience: Patience::default(),
     };
-    (tape, spool)
+    (tape, tape_source)
 }
 
 impl Tape {
-    /// The same tape, for an attempt that may come to nothing: what is noted on it and on its clones is held back until it is to be
-    /// [kept](Tape::keep). Dropped before, it leaves no trace.
+    /// The same tape, for a connection attempt that may fail. Entries of this clone and its
+    /// clones are held until the attempt is [kept](Tape::keep). If it is dropped before that,
+    /// its entries are discarded.
     pub fn attempt(&self) -> Tape {
         Tape { attempt: Arc::new(Mutex::new(Some(Vec::new()))), ..self.clone() }
     }
 
-    /// The attempt counts: what was noted so far is on the tape, and so is what follows.
+    /// The attempt succeeded: the held entries are on the tape now, and so is
+    /// everything that follows.
     pub fn keep(&self) {
         let mut attempt = self.lock();
-        // Sent while the lock is held, so that nothing overtakes it.
-        attempt.take().into_iter().flatten().for_each(|note| self.send(note));
+        // Sent while the lock is held, so that no later entry overtakes them.
+        attempt.take().into_iter().flatten().for_each(|entry| self.send(entry));
     }
 
-    /// A connection was made, from `client` to `server`.
+    /// Notes a new connection, from `client` to `server`.
     pub fn open(&self, client: SocketAddr, server: SocketAddr) -> TapeConnection {
         let connection = self.begin();
-        self.note(connection, What::Open { client, server });
+        self.append(connection, TapeEvent::Open { client, server });
         connection
     }
 
@@ -117,88 +127,90 @@ impl Tape {
         TapeConnection(self.connections.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The client sent this.
+    /// Notes bytes that the client sent.
     pub fn sent(&self, connection: TapeConnection, bytes: &[u8]) {
         if !bytes.is_empty() {
-            self.note(connection, What::Sent(bytes.to_vec()));
+            self.append(connection, TapeEvent::Sent(bytes.to_vec()));
         }
     }
 
-    /// The client received this.
+    /// Notes bytes that the client received.
     pub fn received(&self, connection: TapeConnection, bytes: &[u8]) {
         if !bytes.is_empty() {
-            self.note(connection, What::Received(bytes.to_vec()));
+            self.append(connection, TapeEvent::Received(bytes.to_vec()));
         }
     }
 
-    /// The connection is over.
+    /// Notes the end of a connection.
     pub fn close(&self, connection: TapeConnection) {
-        self.note(connection, What::Close);
+        self.append(connection, TapeEvent::Close);
     }
 
-    fn note(&self, connection: TapeConnection, what: What) {
-        let note = Note { connection, time: now(), what };
+    fn append(&self, connection: TapeConnection, event: TapeEvent) {
+        let entry = TapeEntry { connection, time: now(), event };
         let mut attempt = self.lock();
         match &mut *attempt {
-            Some(held) => held.push(note),
+            Some(held) => held.push(entry),
             None => {
                 drop(attempt);
-                self.send(note);
+                self.send(entry);
             }
         }
     }
 
-    fn send(&self, note: Note) {
-        // Without a recorder nothing is recorded, and that is said by whoever runs it.
-        let _ = self.notes.send(note);
+    fn send(&self, entry: TapeEntry) {
+        // If there is no recorder nothing is recorded. The caller that runs the
+        // recorder reports that.
+        let _ = self.entries.send(entry);
     }
 
-    /// No code that can panic runs under the lock.
-    fn lock(&self) -> MutexGuard<'_, Option<Vec<Note>>> {
+    /// Ignores poisoning, because no code under the lock can panic.
+    fn lock(&self) -> MutexGuard<'_, Option<Vec<TapeEntry>>> {
         self.attempt.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A tape as a [`Source`] of packets of link type [`LinkType::IPV4`] or [`LinkType::IPV6`].
 #[derive(Debug)]
-pub struct Spool {
-    waiting: Receiver<Note>,
+pub struct TapeSource {
+    waiting: Receiver<TapeEntry>,
     flows: HashMap<TapeConnection, Flow>,
     packets: VecDeque<(Time, LinkType, Vec<u8>)>,
     current: Vec<u8>,
     count: u64,
-    bytes: u64,
-    rest: Rest,
-    /// How long the recorder waits for a piece before it writes out what it has.
+    idle_report: IdleReport,
+    /// The time to wait for a piece before the recorder writes what it has.
     patience: Patience,
 }
 
-/// What a spool does when nothing waits.
+/// The behaviour of the source when nothing waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rest {
-    /// Lets pieces gather before it says so, which has everything written out.
-    Gathers,
-    /// Says so at once, before it waits; whether it has.
-    Says(bool),
+enum IdleReport {
+    /// Lets pieces gather before it reports [`Item::Idle`], because the recorder
+    /// then writes everything.
+    Delayed,
+    /// Reports [`Item::Idle`] at once, before it waits. The flag is true once it has done so.
+    AtOnce(bool),
 }
 
-/// A connection: its ends, client first, and the sequence number that each sends next.
+/// A connection: its endpoints, client first, and the next sequence number of each.
 #[derive(Clone, Copy, Debug)]
 struct Flow {
     ends: [SocketAddr; 2],
     next: [u32; 2],
 }
 
-impl Spool {
-    /// The same for a reader that hands on what it has whenever nothing more is there: it is told so at once.
-    pub fn prompt(self) -> Spool {
-        Spool { rest: Rest::Says(true), ..self }
+impl TapeSource {
+    /// Makes the source report [`Item::Idle`] at once when nothing waits, for a reader that then
+    /// passes on everything it has.
+    pub fn reporting_idle_at_once(self) -> TapeSource {
+        TapeSource { idle_report: IdleReport::AtOnce(true), ..self }
     }
 
-    fn take(&mut self, note: Note) {
-        let Note { connection, time, what } = note;
-        if let What::Open { client, server } = what {
-            // A mapped address (`::ffff:127.0.0.1`) is written as what it stands for.
+    fn take(&mut self, entry: TapeEntry) {
+        let TapeEntry { connection, time, event } = entry;
+        if let TapeEvent::Open { client, server } = event {
+            // A mapped address (`::ffff:127.0.0.1`) is written as the IPv4 address.
             let ends = [client, server].map(|end| SocketAddr::new(end.ip().to_canonical(), end.port()));
             self.flows.insert(connection, Flow { ends, next: [0, 0] });
         }
@@ -207,21 +219,21 @@ impl Spool {
             let (link, packet) = flow.segment(sender, flags, bytes);
             self.packets.push_back((time, link, packet));
         };
-        match what {
-            What::Open { .. } => {
+        match event {
+            TapeEvent::Open { .. } => {
                 send(0, SYN, b"");
                 send(1, SYN | ACK, b"");
                 send(0, ACK, b"");
             }
-            What::Sent(bytes) => bytes.chunks(SEGMENT).for_each(|chunk| send(0, PSH | ACK, chunk)),
-            What::Received(bytes) => bytes.chunks(SEGMENT).for_each(|chunk| send(1, PSH | ACK, chunk)),
-            // The numbers go on behind them, as in a capture that lost packets.
-            What::Lost(bytes) => {
+            TapeEvent::Sent(bytes) => bytes.chunks(SEGMENT).for_each(|chunk| send(0, PSH | ACK, chunk)),
+            TapeEvent::Received(bytes) => bytes.chunks(SEGMENT).for_each(|chunk| send(1, PSH | ACK, chunk)),
+            // The sequence numbers skip the lost bytes, as in a capture that lost packets.
+            TapeEvent::Lost(bytes) => {
                 for (next, lost) in flow.next.iter_mut().zip(bytes) {
                     *next = next.wrapping_add(lost as u32);
                 }
             }
-            What::Close => {
+            TapeEvent::Close => {
                 send(0, FIN | ACK, b"");
                 send(1, FIN | ACK, b"");
                 send(0, ACK, b"");
@@ -233,7 +245,8 @@ impl Spool {
 }
 
 impl Flow {
-    /// The next segment of one side, as an IP packet. What the other side sent so far is acknowledged.
+    /// The next segment of one sender, as an IP packet. It acknowledges all that the other side has
+    /// sent so far.
     fn segment(&mut self, sender: usize, flags: u8, bytes: &[u8]) -> (LinkType, Vec<u8>) {
         let (from, to) = (self.ends[sender], self.ends[1 - sender]);
         let length = TCP + bytes.len();
@@ -245,20 +258,21 @@ impl Flow {
         packet.extend_from_slice(&self.next[sender].to_be_bytes());
         let acknowledged = if flags & ACK != 0 { self.next[1 - sender] } else { 0 };
         packet.extend_from_slice(&acknowledged.to_be_bytes());
-        // Five words of header; the widest window, no urgent data; the checksum stands in the middle.
+        // Five words of header; the widest window; no urgent data. The checksum is filled in below.
         packet.extend_from_slice(&[5 << 4, flags, 0xff, 0xff, 0, 0, 0, 0]);
         packet.extend_from_slice(bytes);
         let tcp = &mut packet[start..];
         let sum = checksum(pseudo_header(from.ip(), to.ip(), length), tcp);
         tcp[16..18].copy_from_slice(&sum.to_be_bytes());
-        // RFC 9293 section 3.4: SYN and FIN take a number each.
+        // RFC 9293 section 3.4: SYN and FIN take one sequence number each.
         let taken = bytes.len() as u32 + u32::from(flags & (SYN | FIN) != 0);
         self.next[sender] = self.next[sender].wrapping_add(taken);
         (link, packet)
     }
 }
 
-/// The header of an IP packet with so many bytes behind it: RFC 791 section 3.1, RFC 8200 section 3.
+/// Appends the header of an IP packet with `length` bytes of payload (RFC 791 section 3.1, RFC
+/// 8200 section 3).
 fn put_ip(from: IpAddr, to: IpAddr, length: usize, out: &mut Vec<u8>) -> LinkType {
     match (from, to) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
@@ -266,7 +280,7 @@ fn put_ip(from: IpAddr, to: IpAddr, length: usize, out: &mut Vec<u8>) -> LinkTyp
             let length = u16::try_from(20 + length).unwrap_or(u16::MAX);
             out.extend_from_slice(&[0x45, 0]);
             out.extend_from_slice(&length.to_be_bytes());
-            // Not to be fragmented; sixty-four hops; TCP.
+            // Do not fragment; a time to live of 64; TCP.
             out.extend_from_slice(&[0, 0, 0x40, 0, 64, 6, 0, 0]);
             out.extend_from_slice(&from.octets());
             out.extend_from_slice(&to.octets());
@@ -289,7 +303,7 @@ fn put_ip(from: IpAddr, to: IpAddr, length: usize, out: &mut Vec<u8>) -> LinkTyp
     }
 }
 
-/// The sum of the pseudo header that TCP's checksum begins with (RFC 9293 section 3.1).
+/// The sum of the pseudo header with which TCP's checksum begins (RFC 9293 section 3.1).
 fn pseudo_header(from: IpAddr, to: IpAddr, length: usize) -> u32 {
     let words = |address: IpAddr| match address {
         IpAddr::V4(address) => sum(&address.octets()),
@@ -298,7 +312,8 @@ fn pseudo_header(from: IpAddr, to: IpAddr, length: usize) -> u32 {
     words(from) + words(to) + 6 + length as u32
 }
 
-/// The sum of the words of 16 bits. Those of 32 bits are summed, which is faster: 2^16 is 1 in ones' complement (RFC 1071 section 2).
+/// The sum of the words of 16 bits. Summing words of 32 bits is faster and equivalent, because 2^16
+/// is 1 in ones' complement (RFC 1071 section 2).
 fn sum(bytes: &[u8]) -> u32 {
     let (words, rest) = bytes.as_chunks::<4>();
     let mut last = [0; 4];
@@ -307,7 +322,8 @@ fn sum(bytes: &[u8]) -> u32 {
     (0..64).step_by(16).map(|shift| (total >> shift) as u32 & 0xffff).sum()
 }
 
-/// The ones' complement of the ones' complement sum (RFC 1071). 64 KiB of words cannot overflow 32 bits.
+/// The ones' complement of the ones' complement sum (RFC 1071). 64 KiB of words cannot
+/// overflow 32 bits.
 fn checksum(start: u32, bytes: &[u8]) -> u16 {
     let mut total = start + sum(bytes);
     while total > 0xffff {
@@ -316,24 +332,25 @@ fn checksum(start: u32, bytes: &[u8]) -> u16 {
     !(total as u16)
 }
 
-impl Source for Spool {
+impl Source for TapeSource {
     fn next(&mut self) -> anyhow::Result<Option<Item<'_>>> {
         while self.packets.is_empty() {
             if self.waiting.is_empty() {
-                if self.rest == Rest::Says(false) {
-                    self.rest = Rest::Says(true);
+                if self.idle_report == IdleReport::AtOnce(false) {
+                    self.idle_report = IdleReport::AtOnce(true);
                     return Ok(Some(Item::Idle));
                 }
-                // Whoever notes something need not wake anybody for each piece.
+                // Lets pieces gather, so that their writer need not wake this thread for
+                // each of them.
                 thread::sleep(GATHER);
             }
             match self.waiting.recv_timeout(self.patience.wait()) {
-                Ok(note) => {
-                    self.patience.begin_again();
-                    if let Rest::Says(said) = &mut self.rest {
-                        *said = false;
+                Ok(entry) => {
+                    self.patience.reset();
+                    if let IdleReport::AtOnce(reported) = &mut self.idle_report {
+                        *reported = false;
                     }
-                    self.take(note);
+                    self.take(entry);
                 }
                 Err(RecvTimeoutError::Timeout) => return Ok(Some(Item::Idle)),
                 Err(RecvTimeoutError::Disconnected) => return Ok(None),
@@ -342,7 +359,6 @@ impl Source for Spool {
         let Some((time, link, data)) = self.packets.pop_front() else { return Ok(Some(Item::Idle)) };
         self.current = data;
         self.count += 1;
-        self.bytes += self.current.len() as u64;
         Ok(Some(Item::Packet(Packet {
             number: PacketNumber(self.count),
             time,
@@ -352,19 +368,15 @@ impl Source for Spool {
             data: &self.current,
         })))
     }
-
-    fn progress(&self) -> (u64, Option<u64>) {
-        (self.bytes, None)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// What one side said, put together again from the packets, whose checksums must hold.
-    fn said(server: SocketAddr, pieces: &[(bool, &[u8])]) -> [Vec<u8>; 2] {
-        let (tape, mut spool) = tape();
+    /// The bytes that each side sent, reassembled from the packets, whose checksums must be right.
+    fn sent_bytes(server: SocketAddr, pieces: &[(bool, &[u8])]) -> [Vec<u8>; 2] {
+        let (tape, mut tape_source) = tape();
         let client = SocketAddr::new(server.ip(), 50_000);
         let connection = tape.open(client, server);
         for (sent, bytes) in pieces {
@@ -372,9 +384,9 @@ mod tests {
         }
         tape.close(connection);
         drop(tape);
-        let mut said = [Vec::new(), Vec::new()];
+        let mut sent = [Vec::new(), Vec::new()];
         let mut next = [0u32; 2];
-        while let Some(item) = spool.next().unwrap() {
+        while let Some(item) = tape_source.next().unwrap() {
             let Item::Packet(packet) = item else { continue };
             let head = if packet.link == LinkType::IPV4 { 20 } else { 40 };
             if head == 20 {
@@ -386,9 +398,9 @@ mod tests {
             let side = usize::from(from == server.port());
             assert_eq!(u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]), next[side], "in order, without a hole");
             next[side] += (tcp.len() - 20) as u32 + u32::from(tcp[13] & (SYN | FIN) != 0);
-            said[side].extend_from_slice(&tcp[20..]);
+            sent[side].extend_from_slice(&tcp[20..]);
         }
-        said
+        sent
     }
 
     #[test]
@@ -408,7 +420,7 @@ mod tests {
 
     #[test]
     fn an_attempt_counts_once_it_is_kept() {
-        let (tape, mut spool) = tape();
+        let (tape, mut tape_source) = tape();
         let address = "127.0.0.1:80".parse().unwrap();
         for text in [&b"lost"[..], b"kept"] {
             let attempt = tape.attempt();
@@ -420,13 +432,13 @@ mod tests {
             }
         }
         drop(tape);
-        let mut said = Vec::new();
-        while let Some(item) = spool.next().unwrap() {
+        let mut sent = Vec::new();
+        while let Some(item) = tape_source.next().unwrap() {
             if let Item::Packet(packet) = item {
-                said.extend_from_slice(&packet.data[40..]);
+                sent.extend_from_slice(&packet.data[40..]);
             }
         }
-        assert_eq!(said, b"keptmore");
+        assert_eq!(sent, b"keptmore");
     }
 
     #[test]
@@ -434,7 +446,7 @@ mod tests {
         let long = vec![b'x'; 2 * SEGMENT + 1];
         for server in ["127.0.0.1:80", "[::1]:443"] {
             let pieces: [(bool, &[u8]); 4] = [(true, b"ask"), (false, &long), (true, b""), (true, b"more")];
-            assert_eq!(said(server.parse().unwrap(), &pieces), [b"askmore".to_vec(), long.clone()]);
+            assert_eq!(sent_bytes(server.parse().unwrap(), &pieces), [b"askmore".to_vec(), long.clone()]);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Laws of reading capture files, whatever is in them.
+//! Properties of reading capture files that hold for any content.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::file::Files;
-use super::reader::{Reader, fuzz_capture_file};
-use super::samples::{Bytes, Seen, drain, seen};
+use super::reader::{CaptureFileReader, fuzz_capture_file};
+use super::samples::{Bytes, OwnedItem, drain, seen};
 
-/// A file of one of the formats, with a few packets, and how many packets it holds.
+/// A sound file in one of the formats, with a few packets.
 fn files() -> impl Strategy<Value = Vec<u8>> {
     let packets = vec((any::<u32>(), vec(any::<u8>(), 0..60)), 0..8);
     (0..5u8, any::<bool>(), packets).prop_map(|(format, big, packets)| {
@@ -40,7 +40,7 @@ proptest! {
 
     #[test]
     fn a_sound_file_has_no_damage(file in files()) {
-        prop_assert!(!seen(&file).iter().any(Seen::is_damage));
+        prop_assert!(!seen(&file).iter().any(OwnedItem::is_damage));
     }
 
     #[test]
@@ -48,7 +48,7 @@ proptest! {
         let whole = seen(&file);
         let cut = 4 + cut.index(file.len() - 3);
         let mut items = seen(&file[..cut]);
-        if let Some(Seen::Damage { offset, .. }) = items.last() {
+        if let Some(OwnedItem::Damage { offset, .. }) = items.last() {
             prop_assert!((*offset as usize) < cut);
             items.pop();
         }
@@ -73,10 +73,10 @@ proptest! {
         fuzz_capture_file(&[start, &noise].concat());
     }
 
-    /// A file that grows is read as far as it has got, whatever the steps.
+    /// A growing file is read up to its present end, whatever the steps of its growth.
     #[test]
     fn a_growing_file_is_read_in_the_end_as_a_whole_one(file in files(), steps in vec(1..50usize, 1..20)) {
-        /// A file that grows by a step whenever its end is reached.
+        /// A file that grows by one step whenever its end is reached.
         struct Growing<'a> { file: &'a [u8], at: usize, end: usize, steps: std::vec::IntoIter<usize> }
 
         impl std::io::Read for Growing<'_> {
@@ -92,12 +92,12 @@ proptest! {
         }
 
         let growing = Growing { file: &file, at: 0, end: 0, steps: steps.into_iter() };
-        let mut reader = Reader::new("growing", growing).follow(true);
+        let mut reader = CaptureFileReader::new("growing", growing).follow(true);
         let mut items = Vec::new();
         let mut idle = 0;
         while idle < 25 {
-            match super::Source::next(&mut reader).unwrap().map(Seen::from) {
-                Some(Seen::Idle) => idle += 1,
+            match super::Source::next(&mut reader).unwrap().map(OwnedItem::from) {
+                Some(OwnedItem::Idle) => idle += 1,
                 Some(item) => items.push(item),
                 None => panic!("a growing file has no end"),
             }
@@ -106,19 +106,20 @@ proptest! {
     }
 }
 
-/// A block whose claim is larger than what arrives is not believed: memory follows the bytes.
+/// A length beyond the bytes that arrive allocates nothing: the buffer grows with the bytes.
 #[test]
 fn a_claim_allocates_nothing() {
     let claims = Bytes::new(Endianness::Little).section().u32(6).u32(60 << 20).raw(b"few bytes");
     let record = Bytes::new(Endianness::Little).pcap_header(0xa1b2_c3d4, 1).u32(0).u32(0).u32(60 << 20).u32(0);
     for file in [claims.bytes, record.bytes] {
-        let mut reader = Reader::new("claims", &file[..]);
-        assert!(drain(&mut reader).unwrap().iter().any(Seen::is_damage));
+        let mut reader = CaptureFileReader::new("claims", &file[..]);
+        assert!(drain(&mut reader).unwrap().iter().any(OwnedItem::is_damage));
         assert!(reader.memory() <= 1 << 20, "{} bytes", reader.memory());
     }
 }
 
-/// Noise in which every word begins a block that would end a megabyte on: reading ahead for each must not mean moving a megabyte for each.
+/// Noise in which every word begins a block that would end a megabyte later. The search must not
+/// move a megabyte for each of them.
 #[test]
 fn a_search_through_noise_reads_in_large_steps() {
     struct Counted<'a>(&'a [u8], usize);
@@ -133,14 +134,16 @@ fn a_search_through_noise_reads_in_large_steps() {
     let broken = Bytes::new(Endianness::Little).section().u32(6).u32(13);
     let noise = (0..300_000).fold(broken, |bytes, _| bytes.u32(6).u32((1 << 20) - 4));
     let file = noise.raw(&[0; 2]).interface(1, 0, &[]).enhanced(0, 1, b"found");
-    let mut reader = Reader::new("noise", Counted(&file.bytes, 0));
+    let mut reader = CaptureFileReader::new("noise", Counted(&file.bytes, 0));
     let items = drain(&mut reader).unwrap();
-    assert!(matches!(&items[..], [Seen::Damage { offset: 28, .. }, Seen::Packet { data, .. }] if data == b"found"));
+    assert!(
+        matches!(&items[..], [OwnedItem::Damage { offset: 28, .. }, OwnedItem::Packet { data, .. }] if data == b"found")
+    );
     assert!(reader.input().1 < 20, "{} reads", reader.input().1);
     assert!(reader.memory() <= 4 << 20);
 }
 
-/// Packets of several megabytes exist; so do buffers full of small ones in between.
+/// Packets of several megabytes exist, with buffers full of small ones between them.
 #[test]
 fn a_packet_larger_than_the_buffer_is_read() {
     let large: Vec<u8> = (0..3_000_000u32).map(|number| number as u8).collect();
@@ -148,17 +151,20 @@ fn a_packet_larger_than_the_buffer_is_read() {
     for _ in 0..3 {
         file = file.enhanced(0, 1, b"small").enhanced(0, 1, &large);
     }
-    let items = drain(&mut Reader::new("large", &file.bytes[..])).unwrap();
+    let items = drain(&mut CaptureFileReader::new("large", &file.bytes[..])).unwrap();
     assert_eq!(items.len(), 6);
-    assert!(items.iter().all(|item| matches!(item, Seen::Packet { data, .. } if *data == large || data == b"small")));
+    assert!(
+        items.iter().all(|item| matches!(item, OwnedItem::Packet { data, .. } if *data == large || data == b"small"))
+    );
 }
 
-/// Real and odd captures.
+/// A folder of captures: real ones, or public ones.
 fn captures(folder: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(folder)
 }
 
-/// The frames that tshark counts, for every capture of the corpus for which that is written down.
+/// Compares the number of packets with the frames that tshark counts, for each capture for which
+/// that is written down.
 #[test]
 fn the_public_captures_have_the_packets_that_tshark_counts() {
     let folder = captures("captures-public");
@@ -168,13 +174,13 @@ fn the_public_captures_have_the_packets_that_tshark_counts() {
         let (Some(name), Some(frames)) = (expected["file"].as_str(), expected["frames"].as_u64()) else { continue };
         let items = drain(&mut Files::open(&[folder.join(name)], false).unwrap()).unwrap();
         assert_eq!(items.iter().filter(|item| item.is_packet()).count() as u64, frames, "{name}");
-        assert!(!items.iter().any(Seen::is_damage), "{name}: {:?}", items.last());
+        assert!(!items.iter().any(OwnedItem::is_damage), "{name}: {:?}", items.last());
         compared += 1;
     }
     assert!(compared > 50, "{compared} captures compared");
 }
 
-/// What must come of the captures that were broken on purpose: packets, and the damage.
+/// Captures that were damaged on purpose give their packets and the expected damage.
 #[test]
 fn the_broken_captures_give_their_packets_and_say_what_is_wrong() {
     let folder = captures("captures-public");
@@ -221,7 +227,7 @@ fn the_broken_captures_give_their_packets_and_say_what_is_wrong() {
         let damages: Vec<String> = items
             .iter()
             .filter_map(|item| match item {
-                Seen::Damage { offset, reason } => Some(format!("byte {offset}: {reason}")),
+                OwnedItem::Damage { offset, reason } => Some(format!("byte {offset}: {reason}")),
                 _ => None,
             })
             .collect();
@@ -234,7 +240,7 @@ fn the_broken_captures_give_their_packets_and_say_what_is_wrong() {
     assert!(empty.to_string().ends_with("zero-bytes.pcap\": the file is empty"), "{empty}");
 }
 
-/// The captures of real MCP traffic are sound but for the one that was cut.
+/// The captures of real MCP traffic have no damage, except for the one that was cut.
 #[test]
 fn the_real_captures_are_read_without_damage() {
     for entry in fs::read_dir(captures("captures")).unwrap() {
@@ -243,8 +249,13 @@ fn the_real_captures_are_read_without_damage() {
             let path = folder.join(name);
             if path.exists() {
                 let items = drain(&mut Files::open(&[path], false).unwrap()).unwrap();
-                assert!(items.iter().any(Seen::is_packet), "{}", folder.display());
-                assert_eq!(items.iter().any(Seen::is_damage), folder.ends_with("06_cutfile"), "{}", folder.display());
+                assert!(items.iter().any(OwnedItem::is_packet), "{}", folder.display());
+                assert_eq!(
+                    items.iter().any(OwnedItem::is_damage),
+                    folder.ends_with("06_cutfile"),
+                    "{}",
+                    folder.display()
+                );
             }
         }
     }

@@ -1,17 +1,19 @@
-//! The bytes being looked at: one buffer that is refilled in large reads and grows only as bytes arrive.
+//! The bytes that are being parsed: one buffer that is refilled by large reads and grows only
+//! as bytes arrive.
 //!
 //! ```text
-//!  bytes   ┊ consumed ┊ to be looked at ┊ free ┊
-//!          0        start              end    len
+//!  bytes   ┊ consumed ┊ at hand ┊ free ┊
+//!          0        start      end    len
 //! ```
 
 use std::io::{self, Read};
 
-/// Bytes asked for in one read: enough for the system call to cost nothing beside the copy, few enough to stay in the processor's
-/// second-level cache, with all that is looked up for them, until the next read fills the same memory.
+/// Bytes of one read. This is enough to make the cost of the system call negligible beside the
+/// copy. It is few enough to stay in the processor's second-level cache, together with the
+/// decoder's tables, until the next read fills the same memory.
 const CHUNK: usize = 64 << 10;
 
-/// A view of a stream of bytes that slides over it.
+/// A buffer that slides over a stream of bytes.
 #[derive(Debug)]
 pub(super) struct Window<R> {
     input: R,
@@ -22,7 +24,7 @@ pub(super) struct Window<R> {
 }
 
 impl<R: Read> Window<R> {
-    /// A window at the beginning of `input`, of which nothing is read yet.
+    /// A window at the start of `input`. Nothing is read yet.
     pub(super) fn new(input: R) -> Window<R> {
         Window { input, bytes: Vec::new(), start: 0, end: 0, offset: 0 }
     }
@@ -37,26 +39,28 @@ impl<R: Read> Window<R> {
         self.offset
     }
 
-    /// Where the bytes come from.
+    /// The stream that the bytes come from.
     pub(super) fn input(&self) -> &R {
         &self.input
     }
 
-    /// Bytes of memory held.
+    /// Bytes of memory that the buffer occupies.
     pub(super) fn memory(&self) -> usize {
         self.bytes.capacity()
     }
 
-    /// Lets go of the first `length` bytes at hand.
+    /// Discards the first `length` bytes at hand.
     pub(super) fn consume(&mut self, length: usize) {
         let length = length.min(self.end - self.start);
         self.start += length;
         self.offset += length as u64;
     }
 
-    /// Reads until `wanted` bytes are at hand; `false` where the input ends before. It can be asked again when the input has grown.
+    /// Reads until `wanted` bytes are at hand; `false` if the input ends before that. The call may
+    /// be repeated when the input has grown.
     ///
-    /// It never reads once there are enough: a slow pipe is looked at as it arrives.
+    /// It never reads once there are enough bytes, so that data from a slow pipe is parsed
+    /// as it arrives.
     pub(super) fn fill(&mut self, wanted: usize) -> io::Result<bool> {
         while self.end - self.start < wanted {
             if self.end == self.bytes.len() {
@@ -72,8 +76,10 @@ impl<R: Read> Window<R> {
         Ok(true)
     }
 
-    /// Moves the bytes at hand to the front. At least half of the buffer is free then, so that what is moved was paid for by as many bytes
-    /// read; it grows only when half full of bytes that did arrive.
+    /// Moves the bytes at hand to the front of the buffer.
+    ///
+    /// At least half of the buffer is free then, so each byte moved corresponds to a byte read. The
+    /// buffer grows only when more than half of it holds bytes that did arrive.
     fn make_room(&mut self) {
         let kept = self.end - self.start;
         self.bytes.copy_within(self.start..self.end, 0);

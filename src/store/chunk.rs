@@ -1,41 +1,47 @@
-//! Packets at rest: runs of one connection's packets, in order of number, compressed together.
+//! Chunks: stored packets of one connection, in order of number, compressed together.
 //!
 //! ```text
-//!  a packet in a chunk, variable-length numbers except the data:
+//!  a packet in a chunk (variable-length numbers, except the data):
 //!  bits │ number + │ time + │ link │ interface │ original length │ data length │ [segment] │ data
-//!  a segment: offset │ length │ [acknowledged] │ window │ flags │ analysis │ origins: count │ (number ± │ start │ length) …
+//!  a segment:
+//!  offset │ length │ [acknowledged] │ window │ flags │ analysis │ count of origins │ origins
+//!  an origin:
+//!  number ± │ start │ length
 //! ```
 //!
-//! A chunk that is open on reading was open at that packet number on writing too: so the bound on open chunks of the writer also
-//! bounds a reader that merges the connections of a capture.
+//! A chunk that a reader has open at a packet number was also open at that number when it was
+//! written. So the writer's bound on open chunks also limits a reader that merges the connections
+//! of a capture.
 
 use std::ops::Range;
 
-use super::codec::{Code, Damaged, Decoder, Encoder};
+use super::codec::{BlobReader, BlobWriter, Code, Damaged};
 use super::text;
 use crate::capture::{LinkType, Packet, PacketNumber, PacketRange, Time};
 use crate::decode::tcp::{Analysis, Flags};
 use crate::decode::{ConnectionId, Side};
 use crate::event::Segment;
 
-/// Bytes of packets after which a chunk is closed: little to read for one packet, and few rows for all of them.
+/// Bytes of packets after which a chunk is closed. Little has to be read for one packet, and the
+/// packets take few rows.
 pub(super) const CHUNK: usize = 128 << 10;
 
-/// Bytes of packets that are compressed together: with more of them zstd finds little more that repeats (2 % from 16 to 32 KiB), and each of some
-/// thousand connections may have as many waiting.
+/// Bytes of packets that are compressed together. Larger blocks compress little better (2 % from 16
+/// to 32 KiB), and each of some thousand connections may buffer one block.
 const BLOCK: usize = 16 << 10;
 
-/// More than a chunk can grow to: one packet beyond [`CHUNK`]. Capture files bound a packet at 256 KiB to some megabytes.
+/// The largest size of a chunk: [`CHUNK`] and one more packet. Capture files limit a packet to 256
+/// KiB, some to several megabytes.
 const CHUNK_MOST: usize = 256 << 20;
 
-/// A packet as the store gives it back.
+/// A packet as the store returns it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct KeptPacket {
+pub struct StoredPacket {
     /// Its position in the capture.
     pub number: PacketNumber,
     /// When it was captured.
     pub time: Time,
-    /// What its first byte is.
+    /// The link type, which determines how the first bytes are parsed.
     pub link: LinkType,
     /// The interface it was captured on.
     pub interface: u32,
@@ -45,18 +51,19 @@ pub struct KeptPacket {
     pub data: Vec<u8>,
     /// The connection it belongs to.
     pub connection: ConnectionId,
-    /// What the pipeline knew of it; `None` for all fragments of a datagram but the one that completed it.
+    /// The segment that the packet contains. `None` for a fragment of a datagram, except the
+    /// fragment that completed it.
     pub segment: Option<Segment>,
-    /// Whether bytes of it were masked.
+    /// Whether secrets in it were masked.
     pub masked: bool,
 }
 
-impl KeptPacket {
-    /// In memory that another one was kept in.
-    pub(super) fn new(packet: &Packet<'_>, mut data: Vec<u8>) -> KeptPacket {
+impl StoredPacket {
+    /// Copies a packet into the memory of a used one.
+    pub(super) fn new(packet: &Packet<'_>, mut data: Vec<u8>) -> StoredPacket {
         data.clear();
         data.extend_from_slice(packet.data);
-        KeptPacket {
+        StoredPacket {
             number: packet.number,
             time: packet.time,
             link: packet.link,
@@ -69,7 +76,7 @@ impl KeptPacket {
         }
     }
 
-    /// The packet, to be decoded again.
+    /// The packet in a form that can be decoded again.
     pub fn packet(&self) -> Packet<'_> {
         Packet {
             number: self.number,
@@ -81,10 +88,10 @@ impl KeptPacket {
         }
     }
 
-    /// Bytes of memory it takes, about.
+    /// Bytes of memory that it takes, approximately.
     pub(super) fn size(&self) -> usize {
         let origin = self.segment.as_ref().map_or(0, |segment| segment.origin.len() * size_of::<PacketRange>());
-        size_of::<KeptPacket>() + self.data.len() + origin
+        size_of::<StoredPacket>() + self.data.len() + origin
     }
 }
 
@@ -102,20 +109,21 @@ pub(super) struct Piece {
 /// A chunk that is being filled.
 #[derive(Debug, Default)]
 pub(super) struct Builder {
-    /// Frames of what comes before `bytes`, and how much that is.
+    /// Compressed frames of the bytes before `bytes`, and the number of those bytes.
     frames: Vec<u8>,
     framed: usize,
-    bytes: Encoder,
-    numbers: Encoder,
+    bytes: BlobWriter,
+    numbers: BlobWriter,
     packets: u64,
     first: PacketNumber,
-    /// Where the next packet's steps begin: at zero for the first.
+    /// The number and time of the last packet, from which the next packet's differences are
+    /// computed. Zero at first.
     last: (PacketNumber, Time),
     times: (Time, Time),
 }
 
 impl Builder {
-    /// Bytes so far.
+    /// Bytes so far, before compression.
     pub(super) fn len(&self) -> usize {
         self.framed + self.bytes.0.len()
     }
@@ -129,8 +137,9 @@ impl Builder {
         self.last.0
     }
 
-    /// Appends a packet; its number must be larger than the last. `pieces` of its data stand in order.
-    pub(super) fn push(&mut self, packet: &KeptPacket, pieces: &[Piece], packer: &mut text::Packer) {
+    /// Appends a packet, whose number must be larger than the last. `pieces` of its data
+    /// are in order.
+    pub(super) fn push(&mut self, packet: &StoredPacket, pieces: &[Piece], packer: &mut text::Packer) {
         if self.is_empty() {
             self.first = packet.number;
             self.times = (packet.time, packet.time);
@@ -154,19 +163,19 @@ impl Builder {
         let mut at = 0;
         for piece in pieces {
             self.bytes.0.extend_from_slice(&packet.data[at..piece.range.start]);
-            // Without memory for zstd's tables the bytes stand for themselves, as those of other packets do.
+            // Without memory for zstd's tables the bytes are stored as those of other packets are.
             at = if self.join(piece, packer).is_ok() { piece.range.end } else { piece.range.start };
         }
         self.bytes.0.extend_from_slice(&packet.data[at..]);
         self.last = (packet.number, packet.time);
         self.packets += 1;
         if self.bytes.0.len() >= BLOCK {
-            // Without memory for zstd's tables they wait for the next packet.
+            // Without memory for zstd's tables the bytes wait for the next packet.
             let _ = self.pack(packer);
         }
     }
 
-    /// Compresses what is there so far.
+    /// Compresses the bytes so far.
     fn pack(&mut self, packer: &mut text::Packer) -> std::io::Result<()> {
         packer.append(&self.bytes.0, &mut self.frames)?;
         self.framed += self.bytes.0.len();
@@ -174,7 +183,7 @@ impl Builder {
         Ok(())
     }
 
-    /// Compresses what is there so far, and puts a piece behind it.
+    /// Compresses the bytes so far, and appends a piece that is compressed already.
     fn join(&mut self, piece: &Piece, packer: &mut text::Packer) -> std::io::Result<()> {
         self.pack(packer)?;
         self.frames.extend_from_slice(&piece.frame);
@@ -182,7 +191,8 @@ impl Builder {
         Ok(())
     }
 
-    /// Closes the chunk; the builder is empty again. What it was built in is left for another one.
+    /// Closes the chunk and empties the builder. Also returns the builder's memory,
+    /// for another chunk.
     pub(super) fn finish(
         &mut self,
         connection: ConnectionId,
@@ -203,28 +213,28 @@ impl Builder {
         Ok((chunk, Spare(full.bytes.0)))
     }
 
-    /// Begins, empty as it is, in memory that another one was built in.
+    /// Begins an empty chunk in the memory of another.
     pub(super) fn begin(&mut self, Spare(mut bytes): Spare) {
         bytes.clear();
         self.bytes.0 = bytes;
     }
 }
 
-/// The memory that a chunk was built in: to let the next one grow from nothing costs more than to fill it.
+/// The memory of a finished chunk. Growing a new buffer costs more than filling it.
 #[derive(Debug)]
 pub(super) struct Spare(Vec<u8>);
 
 impl Spare {
-    /// Whether it is worth keeping, and not too large to be kept.
+    /// Whether the memory is large enough to be useful, and small enough to be retained.
     pub(super) fn is_useful(&self) -> bool {
         (BLOCK / 2..4 * BLOCK).contains(&self.0.capacity())
     }
 }
 
-fn put_segment(out: &mut Encoder, segment: &Segment) {
+fn put_segment(out: &mut BlobWriter, segment: &Segment) {
     out.u64(segment.offset);
     out.u64(segment.length.into());
-    out.option(segment.acknowledged, Encoder::u64);
+    out.option(segment.acknowledged, BlobWriter::u64);
     out.u64(segment.window.into());
     out.u64(segment.flags.0.into());
     out.u64(segment.analysis.0.into());
@@ -236,30 +246,25 @@ fn put_segment(out: &mut Encoder, segment: &Segment) {
     }
 }
 
-/// A chunk as its row holds it.
+/// A chunk in the form in which its row holds it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Chunk {
     pub(super) connection: ConnectionId,
-    /// First and last.
+    /// The first and the last packet number.
     pub(super) numbers: (PacketNumber, PacketNumber),
-    /// Earliest and latest.
+    /// The earliest and the latest time.
     pub(super) times: (Time, Time),
     pub(super) packets: u64,
-    /// The number of each, as steps.
+    /// The packet numbers, each as the difference to the one before.
     pub(super) number_list: Vec<u8>,
-    /// Zstd frames, one behind the other.
+    /// Concatenated zstd frames.
     pub(super) data: Vec<u8>,
 }
 
 impl Chunk {
-    /// Whether `number` is among the steps of `number_list`.
-    pub(super) fn contains(number_list: &[u8], number: PacketNumber) -> Result<bool, Damaged> {
-        Ok(Self::position(number_list, number)?.is_some())
-    }
-
-    /// How many packets of the list come before this one, if it is in it.
+    /// The position of a packet in a list of numbers; `None` if it is not in the list.
     pub(super) fn position(number_list: &[u8], number: PacketNumber) -> Result<Option<u64>, Damaged> {
-        let mut steps = Decoder::new(number_list, "the packet numbers of a chunk");
+        let mut steps = BlobReader::new(number_list, "the packet numbers of a chunk");
         let (mut at, mut position) = (0u64, 0);
         while !steps.is_empty() {
             at = at.saturating_add(steps.u64()?);
@@ -283,20 +288,20 @@ pub(super) struct OpenChunk {
 }
 
 impl OpenChunk {
-    /// Of a connection's packets, from the column.
+    /// Decompresses the data column of a chunk of this connection.
     pub(super) fn open(connection: ConnectionId, frame: &[u8]) -> Result<OpenChunk, Damaged> {
         let bytes = text::unpack(frame, CHUNK_MOST)?;
         Ok(OpenChunk { connection, frame_length: frame.len() as u64, bytes, at: 0, last: Default::default() })
     }
 
-    /// Bytes it takes in the file.
+    /// Bytes that it takes in the file.
     pub(super) fn frame_length(&self) -> u64 {
         self.frame_length
     }
 
     /// The next packet.
-    pub(super) fn next(&mut self) -> Result<Option<KeptPacket>, Damaged> {
-        let mut decoder = Decoder::new(&self.bytes[self.at..], "a packet");
+    pub(super) fn next(&mut self) -> Result<Option<StoredPacket>, Damaged> {
+        let mut decoder = BlobReader::new(&self.bytes[self.at..], "a packet");
         if decoder.is_empty() {
             return Ok(None);
         }
@@ -311,7 +316,7 @@ impl OpenChunk {
             0 => None,
             _ => Some(self.segment(&mut decoder, number, Side::from_code((bits & SECOND != 0).into())?)?),
         };
-        let packet = KeptPacket {
+        let packet = StoredPacket {
             number,
             time,
             link,
@@ -327,14 +332,14 @@ impl OpenChunk {
         Ok(Some(packet))
     }
 
-    fn segment(&self, decoder: &mut Decoder<'_>, packet: PacketNumber, side: Side) -> Result<Segment, Damaged> {
+    fn segment(&self, decoder: &mut BlobReader<'_>, packet: PacketNumber, side: Side) -> Result<Segment, Damaged> {
         Ok(Segment {
             connection: self.connection,
             side,
             packet,
             offset: decoder.u64()?,
             length: decoder.u32()?,
-            acknowledged: decoder.option(Decoder::u64)?,
+            acknowledged: decoder.option(BlobReader::u64)?,
             window: decoder.u32()?,
             flags: Flags(u16::try_from(decoder.u64()?).map_err(|_| decoder.damaged())?),
             analysis: Analysis(decoder.u32()?),
@@ -362,8 +367,8 @@ pub(super) mod tests {
         pub(in crate::store) fn any_packet()(
             time: i64, link: u16, interface: u32, original_length: u32, data: Vec<u8>, masked: bool,
             segment in prop::option::of(any_segment()),
-        ) -> KeptPacket {
-            KeptPacket {
+        ) -> StoredPacket {
+            StoredPacket {
                 number: PacketNumber(0), time: Time(time), link: LinkType(link), interface, original_length, data,
                 connection: ConnectionId(1), segment, masked,
             }
@@ -386,7 +391,7 @@ pub(super) mod tests {
         }
     }
 
-    /// The second and the last quarter of some data.
+    /// The second and the last quarter of some data, as pieces.
     fn pieces(data: &[u8], packer: &mut text::Packer) -> Vec<Piece> {
         let quarter = data.len() / 4;
         let mut piece = |range: Range<usize>| Piece { frame: packer.frame(&data[range.clone()]).unwrap(), range };
@@ -427,10 +432,12 @@ pub(super) mod tests {
             prop_assert_eq!(open.next(), Ok(None));
             for number in 0..=number + 1 {
                 let held = packets.iter().any(|packet| packet.number.0 == number);
-                prop_assert_eq!(Chunk::contains(&chunk.number_list, PacketNumber(number)), Ok(held));
+                let position = Chunk::position(&chunk.number_list, PacketNumber(number));
+                prop_assert_eq!(position.map(|position| position.is_some()), Ok(held));
             }
 
-            // A file cut or scrambled is refused or read as something; it never panics.
+            // A file that was cut or changed is rejected or read as something else.
+            // It never panics.
             let raw = text::unpack(&chunk.data, CHUNK_MOST).unwrap();
             let frame = packer.frame(&raw[cut.index(raw.len())..]).unwrap();
             let mut open = OpenChunk::open(ConnectionId(1), &frame).unwrap();

@@ -1,7 +1,7 @@
-//! How records become columns and blobs: variable-length numbers, words as numbers, keys.
+//! The encoding of records in columns and blobs: variable-length numbers, words as numbers, keys.
 //!
-//! A blob has no tags: its layout belongs to the version of the schema. What a file holds is not trusted: every read is checked
-//! and says [`Damaged`].
+//! A blob has no tags: the version of the schema determines its layout. A file is not trusted:
+//! every read is checked and may return [`Damaged`].
 
 use crate::capture::PacketNumber;
 use crate::decode::jsonrpc::Kind;
@@ -10,16 +10,17 @@ use crate::decode::{Direction, Side};
 use crate::findings::Severity;
 use crate::mcp::{Carrier, Transport};
 
-/// The file says something that the writer never writes.
+/// The file contains something that the writer never writes. The text names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the database is damaged: {0} cannot be read")]
 pub struct Damaged(pub &'static str);
 
-/// Appends numbers, seven bits a byte, low bits first, the high bit set on all bytes but the last (LEB128).
+/// Appends variable-length numbers to a blob: seven bits per byte, low bits first, the high bit set
+/// on all bytes but the last (LEB128).
 #[derive(Debug, Default)]
-pub(super) struct Encoder(pub(super) Vec<u8>);
+pub(super) struct BlobWriter(pub(super) Vec<u8>);
 
-impl Encoder {
+impl BlobWriter {
     pub(super) fn u64(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.0.push(value as u8 | 0x80);
@@ -28,12 +29,12 @@ impl Encoder {
         self.0.push(value as u8);
     }
 
-    /// Small on either side of zero stays short.
+    /// Zigzag encoding: numbers near zero stay short, whatever their sign.
     pub(super) fn i64(&mut self, value: i64) {
         self.u64(((value << 1) ^ (value >> 63)) as u64);
     }
 
-    /// The way from `before` to `value`, whichever is larger.
+    /// The difference between `before` and `value`, which may be negative.
     pub(super) fn step(&mut self, before: u64, value: u64) {
         self.i64(value.wrapping_sub(before) as i64);
     }
@@ -44,7 +45,7 @@ impl Encoder {
     }
 
     /// A presence byte, then the value.
-    pub(super) fn option<T>(&mut self, value: Option<T>, put: impl FnOnce(&mut Encoder, T)) {
+    pub(super) fn option<T>(&mut self, value: Option<T>, put: impl FnOnce(&mut BlobWriter, T)) {
         self.u64(value.is_some().into());
         if let Some(value) = value {
             put(self, value);
@@ -61,17 +62,17 @@ impl Encoder {
     }
 }
 
-/// Reads what [`Encoder`] wrote.
+/// Reads the output of a [`BlobWriter`].
 #[derive(Debug)]
-pub(super) struct Decoder<'a> {
+pub(super) struct BlobReader<'a> {
     rest: &'a [u8],
-    /// What is being read, for the error.
+    /// The name of the blob, for the error.
     what: &'static str,
 }
 
-impl<'a> Decoder<'a> {
-    pub(super) fn new(blob: &'a [u8], what: &'static str) -> Decoder<'a> {
-        Decoder { rest: blob, what }
+impl<'a> BlobReader<'a> {
+    pub(super) fn new(blob: &'a [u8], what: &'static str) -> BlobReader<'a> {
+        BlobReader { rest: blob, what }
     }
 
     pub(super) fn damaged(&self) -> Damaged {
@@ -82,7 +83,7 @@ impl<'a> Decoder<'a> {
         self.rest.is_empty()
     }
 
-    /// Bytes left.
+    /// The number of bytes left.
     pub(super) fn len(&self) -> usize {
         self.rest.len()
     }
@@ -130,7 +131,7 @@ impl<'a> Decoder<'a> {
 
     pub(super) fn option<T>(
         &mut self,
-        get: impl FnOnce(&mut Decoder<'a>) -> Result<T, Damaged>,
+        get: impl FnOnce(&mut BlobReader<'a>) -> Result<T, Damaged>,
     ) -> Result<Option<T>, Damaged> {
         match self.u64()? {
             0 => Ok(None),
@@ -138,10 +139,11 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// A list: each member takes at least a byte, so that no count can ask for more memory than the blob has bytes.
+    /// A list. Each member takes at least a byte, so no count can request more memory than the
+    /// blob has bytes.
     pub(super) fn list<T>(
         &mut self,
-        mut get: impl FnMut(&mut Decoder<'a>) -> Result<T, Damaged>,
+        mut get: impl FnMut(&mut BlobReader<'a>) -> Result<T, Damaged>,
     ) -> Result<Vec<T>, Damaged> {
         let count = self.u64()?;
         if count > self.rest.len() as u64 {
@@ -161,13 +163,13 @@ impl<'a> Decoder<'a> {
 
 /// A blob that is one list of packet numbers.
 pub(super) fn packet_list(packets: &[PacketNumber]) -> Vec<u8> {
-    // A number as large as they get, and steps of at most two bytes.
-    let mut encoder = Encoder(Vec::with_capacity(8 + 2 * packets.len()));
+    // One number of the largest size, and differences of at most two bytes.
+    let mut encoder = BlobWriter(Vec::with_capacity(8 + 2 * packets.len()));
     encoder.packets(packets);
     encoder.0
 }
 
-/// A word with few values, kept as its position in a list. Lists only grow at their end.
+/// A word with few values, stored as its position in a list. Lists grow only at their end.
 pub(super) trait Code: Copy + PartialEq + 'static {
     const ALL: &'static [Self];
     const WHAT: &'static str;
@@ -235,25 +237,25 @@ mod tests {
         fn numbers_lists_and_bytes_survive_the_round_trip(
             numbers: Vec<u64>, signed: Vec<i64>, bytes: Vec<u8>, option: Option<u64>,
         ) {
-            let mut encoder = Encoder::default();
+            let mut encoder = BlobWriter::default();
             let packets: Vec<_> = numbers.iter().copied().map(PacketNumber).collect();
             encoder.packets(&packets);
             signed.iter().for_each(|number| encoder.i64(*number));
             encoder.bytes(&bytes);
-            encoder.option(option, Encoder::u64);
-            let mut decoder = Decoder::new(&encoder.0, "a test");
+            encoder.option(option, BlobWriter::u64);
+            let mut decoder = BlobReader::new(&encoder.0, "a test");
             prop_assert_eq!(decoder.packets().unwrap(), packets);
             for number in signed {
                 prop_assert_eq!(decoder.i64().unwrap(), number);
             }
             prop_assert_eq!(decoder.bytes().unwrap(), &bytes[..]);
-            prop_assert_eq!(decoder.option(Decoder::u64).unwrap(), option);
+            prop_assert_eq!(decoder.option(BlobReader::u64).unwrap(), option);
             prop_assert!(decoder.is_empty());
         }
 
         #[test]
         fn any_bytes_are_read_or_refused(blob: Vec<u8>) {
-            let mut decoder = Decoder::new(&blob, "a test");
+            let mut decoder = BlobReader::new(&blob, "a test");
             let _ = decoder.packets();
             let _ = decoder.string();
             let _ = decoder.u32();

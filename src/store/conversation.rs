@@ -1,4 +1,5 @@
-//! A conversation as it was said: its messages without what captured them, for whoever goes through all of it.
+//! A conversation: the messages of a session without their packets, for code that goes through
+//! all of them.
 
 use std::ops::ControlFlow;
 
@@ -7,8 +8,8 @@ use rusqlite::{Row, params};
 
 use super::Page;
 use super::codec::Code;
-use super::query::ALL;
-use super::read::Reader;
+use super::page::ALL;
+use super::read::StoreReader;
 use super::record::Columns;
 use super::text::Text;
 use crate::capture::{Limits, Span, Time};
@@ -19,15 +20,17 @@ use crate::decode::raw::Raw;
 use crate::mcp::link::Why;
 use crate::mcp::{Carrier, Message, MessageNumber, Session};
 
-/// Bytes of text after which a page ends early: whoever reads on needs no more of it at once.
+/// Bytes of text after which a page ends early. The caller reads on, and needs no more than
+/// this at once.
 const PAGE_BYTES: usize = 1 << 20;
 
-impl Reader {
-    /// Messages of a session, of both sides or of one, without where they were captured, what ties them together and what was found; of where its parts stand `params`, `result` and `error`. The page ends
-    /// early after 1 MiB of text: only an empty page is the end of the list.
+impl StoreReader {
+    /// Messages of a session, in both directions or in one. Left out are the packets, the links and
+    /// the findings. Of the envelope only `params`, `result` and `error` are located. The page ends
+    /// early after 1 MiB of text, so only an empty page is the end of the list.
     ///
     /// # Errors
-    /// The database cannot be read, or is damaged; so for all that follow.
+    /// The database cannot be read, or is damaged. This holds for all functions that follow.
     pub fn conversation(
         &self,
         session: &Session,
@@ -35,7 +38,8 @@ impl Reader {
         page: Page<MessageNumber>,
     ) -> anyhow::Result<Vec<Message>> {
         let from = page.from.unwrap_or_default();
-        // Positions and numbers grow together: the index of positions leads to the first one.
+        // Positions and numbers grow together, so the index of positions leads to
+        // the first message.
         let (first, _) = ALL;
         let first = if from.0 == 0 { first } else { self.message_position(session.number, from)? as i64 };
         let mut statement = self.db().prepare_cached(
@@ -56,7 +60,8 @@ impl Reader {
         Ok(messages)
     }
 
-    /// The messages of a session that are tied to an earlier one for this reason, in order, each with that.
+    /// The messages of a session that are linked to an earlier one for this reason, in order, each
+    /// with the earlier one.
     pub fn linked(&self, session: &Session, why: Why) -> anyhow::Result<Vec<(MessageNumber, MessageNumber)>> {
         self.select(
             "SELECT link.message, previous FROM link JOIN message ON message.id = link.message
@@ -80,7 +85,7 @@ fn read(row: &Row<'_>, session: &Session, limits: &Limits) -> anyhow::Result<Mes
         (columns.optional_u64()?.map(MessageNumber), columns.optional_u64()?.map(MessageNumber));
     let redelivered = columns.get()?;
     let raw = match row.get_ref(TEXT)? {
-        // A record that was given up for want of room has no text.
+        // A record that was discarded for lack of room has no text.
         ValueRef::Null => Raw::default(),
         text => Text::read(text)?.into(),
     };
@@ -119,7 +124,8 @@ fn read(row: &Row<'_>, session: &Session, limits: &Limits) -> anyhow::Result<Mes
     })
 }
 
-/// Where the parts of a message stand, which was read when it was saved and is not checked again; `None` where it may be none.
+/// Locates the members of a message. The text was validated when it was stored and is not validated
+/// again. `None` if it may not be a message.
 fn parts(raw: &Raw<'_>, kind: Kind) -> Option<Envelope> {
     let text = raw.text().filter(|_| kind != Kind::Invalid)?;
     let mut envelope = Envelope { kind: Some(kind), ..Envelope::default() };
@@ -139,7 +145,7 @@ fn parts(raw: &Raw<'_>, kind: Kind) -> Option<Envelope> {
     is_whole.then_some(envelope)
 }
 
-/// The column of the text.
+/// The index of the column with the text.
 const TEXT: usize = 10;
 
 #[cfg(test)]

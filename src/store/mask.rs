@@ -1,29 +1,31 @@
-//! Secrets in packets: where they are, and how they are blanked.
+//! Secrets in packets: their location, and how they are masked.
 //!
-//! The decoder names them as ranges of a side's stream. Every packet that carries such bytes is masked, whether it came before,
-//! later or twice. What the decoder never looked at (a retransmission with other content, what follows broken HTTP) is searched
-//! for lines that look like a secret header.
+//! The decoder reports them as ranges of a side's stream. Every packet that carries such bytes is
+//! masked, whether it came earlier, later or twice. Bytes that the decoder never examined are
+//! searched for lines that look like a secret header. Such bytes are a retransmission with other
+//! content, or what follows broken HTTP.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use crate::decode::http;
 
-/// Secrets remembered for one side, for copies that come later. A request carries a handful, and a retransmission comes within a
-/// window of data.
+/// The number of secrets remembered per side, for copies that come later. A request carries a few,
+/// and a retransmission comes within a window of data.
 const REMEMBERED: usize = 256;
 
 /// The secrets of one side's stream.
 #[derive(Debug, Default)]
 pub(super) struct Secrets {
-    /// In order, apart from each other, each with what masks it. Those that touch differ in that.
+    /// Disjoint ranges in order, each with the byte that masks it. Adjacent ranges
+    /// have different masks.
     ranges: VecDeque<(Range<u64>, u8)>,
-    /// Everything below may be a secret that is no longer remembered.
+    /// All bytes below this offset may belong to a secret that is no longer remembered.
     forgotten: u64,
 }
 
 impl Secrets {
-    /// These bytes of the stream are a secret. Where ranges overlap, the mask of the last one holds for both.
+    /// Adds a secret. If ranges overlap, the mask of the last one applies to both.
     pub(super) fn insert(&mut self, mut secret: Range<u64>, mask: u8) {
         if secret.is_empty() {
             return;
@@ -51,7 +53,8 @@ impl Secrets {
         }
     }
 
-    /// Blanks what is secret of `bytes`, which stand at `offset` of the stream; says whether anything was.
+    /// Masks the secrets in `bytes`, which begin at `offset` of the stream; returns whether
+    /// there were any.
     pub(super) fn mask(&self, offset: u64, bytes: &mut [u8]) -> bool {
         if bytes.is_empty() {
             return false;
@@ -72,8 +75,9 @@ impl Secrets {
     }
 }
 
-/// The values of lines that look like a secret header, in text that no decoder understood: `authorization: …` up to the end of
-/// the line, continued lines (RFC 9112 section 5.2) included. The name may stand anywhere: rather too much than too little.
+/// The values of lines that look like a secret header, in text that no decoder understood: from
+/// `authorization:` to the end of the line, continued lines (RFC 9112 section 5.2) included. The
+/// name may be anywhere in the line, because masking too much is better than too little.
 pub(super) fn secret_lines(text: &[u8]) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut done = 0;
@@ -91,7 +95,8 @@ pub(super) fn secret_lines(text: &[u8]) -> Vec<Range<usize>> {
     found
 }
 
-/// Where the line of `at` ends, its line end not included; the end of the text where there is none.
+/// The end of the line that contains `at`, without its line end; the end of the text if the
+/// line has none.
 pub(super) fn line_end(text: &[u8], at: usize) -> usize {
     let is_end = |feed: &usize| !matches!(text.get(feed + 1), Some(b' ' | b'\t'));
     let Some(feed) = memchr::memchr_iter(b'\n', &text[at..]).map(|feed| at + feed).find(is_end) else {
@@ -100,7 +105,7 @@ pub(super) fn line_end(text: &[u8], at: usize) -> usize {
     if feed > at && text[feed - 1] == b'\r' { feed - 1 } else { feed }
 }
 
-/// A byte of a field name (RFC 9110 section 5.6.2).
+/// Whether a byte may be part of a field name (RFC 9110 section 5.6.2).
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
@@ -129,7 +134,8 @@ mod tests {
     }
 
     proptest! {
-        /// However many ranges, in whatever order: every byte of a secret is masked, and no other while all are remembered.
+        /// Ranges of any number and order: every byte of a secret is masked, and no other byte
+        /// while all are remembered.
         #[test]
         fn exactly_the_secret_bytes_are_masked(
             ranges in prop::collection::vec((0u64..300, 0u64..20), 0..200), offset in 0u64..300, length in 0usize..80,

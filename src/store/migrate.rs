@@ -1,7 +1,8 @@
-//! Opening a database: is it ours, which version, and what brings it to the newest.
+//! Opening a database: recognising it, finding its version, and bringing it to the newest one.
 //!
-//! `application_id` says that a file is ours, `user_version` how many of [`MIGRATIONS`] it has seen. Each migration is one
-//! transaction: a program that is killed inside leaves the version before.
+//! `application_id` marks a file of this program. `user_version` is the number of [`MIGRATIONS`]
+//! that were applied to it. Each migration is one transaction, so a program that is killed during
+//! one leaves the version before.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -12,30 +13,32 @@ use anyhow::{Context, bail};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
-use super::place::Place;
-use super::{filter, text};
+use super::database_file::DatabaseFile;
+use super::filter::functions;
+use super::text;
 
-/// The steps from an empty file to the newest version. What was released is never changed, only added to: each step adds a database to
-/// `tests/databases/`.
+/// The steps from an empty file to the newest version. A released step is never changed. Each new
+/// step adds a database to `tests/databases/`.
 const MIGRATIONS: &[&str] = &[include_str!("schema.sql"), include_str!("schema-2.sql"), include_str!("schema-3.sql")];
 
-/// `MCPT`, in the head of the file, where `file(1)` finds it.
+/// `MCPT`, in the header of the file, where `file(1)` finds it.
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"MCPT");
 
-/// Measured with texts of 2 KB: twice the speed of 4,096, and files of 1.1 instead of 2 times the text.
+/// Measured with texts of 2 KB: twice the speed of 4,096, and files of 1.1 instead of 2
+/// times the text.
 const PAGE_SIZE: u32 = 16_384;
 
-/// How long to wait before a locked database is tried again.
+/// The pause before a locked database is tried again.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What a file is to us.
+/// The state of a file: empty, or a database of this program with its version.
 enum Identity {
     Empty,
     Ours(usize),
 }
 
-/// Opens a database to write, creating it or bringing it to the newest version.
-pub(super) fn open_writer(place: &Place, busy_timeout: Duration) -> anyhow::Result<Connection> {
+/// Opens a database to write. Creates it or brings it to the newest version.
+pub(super) fn open_writer(place: &DatabaseFile, busy_timeout: Duration) -> anyhow::Result<Connection> {
     place.create()?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = connect(place.path().as_os_str(), place, flags, busy_timeout)?;
@@ -45,8 +48,9 @@ pub(super) fn open_writer(place: &Place, busy_timeout: Duration) -> anyhow::Resu
     Ok(connection)
 }
 
-/// Opens a database to read, while others write it or not. One of an older version is brought to the newest first.
-pub(super) fn open_reader(place: &Place, busy_timeout: Duration) -> anyhow::Result<Connection> {
+/// Opens a database to read, whether others write to it or not. An older version is first brought
+/// to the newest one.
+pub(super) fn open_reader(place: &DatabaseFile, busy_timeout: Duration) -> anyhow::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = connect(place.path().as_os_str(), place, flags, busy_timeout)?;
     if let Some(uri) = frozen(&connection, place) {
@@ -61,34 +65,37 @@ pub(super) fn open_reader(place: &Place, busy_timeout: Duration) -> anyhow::Resu
         }
         Identity::Ours(_) => {}
     }
-    // A page of messages joins texts and findings: sixteen statements are in use again and again.
+    // A page of messages joins texts and findings: sixteen statements are used again and again.
     connection.set_prepared_statement_cache_capacity(64);
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     text::register(&connection)?;
-    filter::register(&connection)?;
+    functions::register(&connection)?;
     Ok(connection)
 }
 
-/// Whether opening may succeed later: SQLite or the file system failed. A file that was read and refused stays refused.
+/// Whether opening may succeed later, because SQLite or the file system failed. A file that was
+/// read and rejected stays rejected.
 pub fn may_pass(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| cause.is::<rusqlite::Error>() || cause.is::<std::io::Error>())
 }
 
-fn connect(name: &OsStr, place: &Place, flags: OpenFlags, busy_timeout: Duration) -> anyhow::Result<Connection> {
+fn connect(name: &OsStr, place: &DatabaseFile, flags: OpenFlags, busy_timeout: Duration) -> anyhow::Result<Connection> {
     let connection = Connection::open_with_flags(name, flags)
         .with_context(|| format!("cannot open the database {}", place.path().display()))?;
     connection.busy_timeout(busy_timeout)?;
-    // Else SQLite plans a statement anew whenever a bound number changes which might choose another index: longer than most take.
+    // Otherwise SQLite prepares a statement anew whenever a bound number changes that might favour
+    // another index. That takes longer than most statements.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    // The file may come from anybody: nothing its schema says is run with our rights, and damaged cells are errors.
+    // The file may come from anybody. So nothing in its schema runs with the user's rights, and
+    // damaged cells are errors.
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "cell_size_check", true)?;
     Ok(connection)
 }
 
-/// The URI that opens a database on a medium where nothing can be written: SQLite wants to lay a `-shm` file beside it and
-/// cannot. Where nobody can write, nobody does: it may be read as it is, unless a `-wal` file holds a part of it.
-fn frozen(connection: &Connection, place: &Place) -> Option<String> {
+/// The URI that opens a database on a read-only medium, where SQLite cannot create the `-shm` file.
+/// If nobody can write, the file can be read as it is, unless a `-wal` file holds a part of it.
+fn frozen(connection: &Connection, place: &DatabaseFile) -> Option<String> {
     let first = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()));
     let Err(rusqlite::Error::SqliteFailure(error, _)) = first else { return None };
     let mut wal = place.path().as_os_str().to_owned();
@@ -100,15 +107,15 @@ fn frozen(connection: &Connection, place: &Place) -> Option<String> {
     Some(format!("file:{path}?immutable=1"))
 }
 
-/// Looks at the file without changing it.
-fn identify(connection: &Connection, place: &Place) -> anyhow::Result<Identity> {
+/// Examines the file without changing it.
+fn identify(connection: &Connection, place: &DatabaseFile) -> anyhow::Result<Identity> {
     let path = place.path().display();
-    // All at one time: another program may be creating it.
+    // In one transaction, because another program may be creating the file.
     let connection = connection.unchecked_transaction().with_context(|| format!("cannot read the database {path}"))?;
     let number = |pragma: &str| connection.pragma_query_value(None, pragma, |row| row.get::<_, i32>(0));
     let application = match number("application_id") {
         Err(rusqlite::Error::SqliteFailure(error, _)) if error.code == ErrorCode::NotADatabase => {
-            bail!("{path} is no database: name another file with --db")
+            bail!("{path} is not a database: name another file with --db")
         }
         other => other.with_context(|| format!("cannot read the database {path}"))?,
     };
@@ -122,7 +129,7 @@ fn identify(connection: &Connection, place: &Place) -> anyhow::Result<Identity> 
             MIGRATIONS.len()
         ),
         (APPLICATION_ID, Ok(version)) => Ok(Identity::Ours(version)),
-        _ => bail!("{path} is a database of another program: name another file with --db"),
+        _ => bail!("{path} is the database of another program: name another file with --db"),
     }
 }
 
@@ -133,12 +140,14 @@ fn prepare(
     busy_timeout: Duration,
 ) -> rusqlite::Result<()> {
     if let Identity::Empty = identity {
-        // Only before the first page is written, and before WAL.
+        // Possible only before the first page is written, and before WAL.
         connection.pragma_update(None, "page_size", PAGE_SIZE)?;
     }
-    // Readers never wait for the writer, nor it for them; what was committed survives the death of the process.
+    // With WAL, readers never wait for the writer, nor it for them. Committed data survives the
+    // death of the process.
     patiently(busy_timeout, || connection.pragma_update(None, "journal_mode", "WAL"))?;
-    // A power cut may take the last commits, but never the file. A temporary file need not survive it at all.
+    // A power cut may lose the last commits, but never damages the file. A temporary file need not
+    // survive a power cut.
     connection.pragma_update(None, "synchronous", if temporary { "OFF" } else { "NORMAL" })?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
@@ -146,8 +155,8 @@ fn prepare(
     migrate(connection)
 }
 
-/// Tries again while the database is locked: where two want to change its mode at once SQLite itself does not wait, since each
-/// would wait for the other.
+/// Tries again while the database is locked. When two programs change its mode at once SQLite
+/// itself does not wait, because each would wait for the other.
 fn patiently(busy_timeout: Duration, attempt: impl Fn() -> rusqlite::Result<()>) -> rusqlite::Result<()> {
     let begun = Instant::now();
     loop {
@@ -164,7 +173,7 @@ fn patiently(busy_timeout: Duration, attempt: impl Fn() -> rusqlite::Result<()>)
 
 fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
     loop {
-        // Looked up inside the transaction: two programs may create the file at once.
+        // Read inside the transaction, because two programs may create the file at once.
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
         let version: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
         let Some(step) = usize::try_from(version).ok().and_then(|version| MIGRATIONS.get(version)) else {

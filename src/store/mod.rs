@@ -1,51 +1,56 @@
-//! The store: what people look at, live or years later, is read from here.
+//! The store: every view reads from here, during a recording or years later.
 //!
 //! ```text
-//!  Packet ─► packets (which are kept, secrets masked) ─► chunk ─┐                        ┌─► Reader: pages of records
-//!                                                               ├─► pending ─► SQLite ─►─┤
-//!  Event ─── sessions, messages, exchanges, findings, parts ────┘    (one transaction)   └─► Stored: a Source of packets again
+//!  Packet ─► packets (secrets masked) ─► chunk ─┐                        ┌─► StoreReader: records
+//!                                               ├─► pending ─► SQLite ─►─┤
+//!  Event ─► sessions, messages, findings … ─────┘    (one transaction)   └─► StoredPackets
 //! ```
 //!
-//! One SQLite file holds many captures, each with its sessions; several programs write it at once and readers never wait. A
-//! writer gathers what it is told and writes it in one short transaction: what cannot be written now is written with the next,
-//! and what would take too much memory until then is given up and counted. The record types are those of the program.
+//! One SQLite file holds many captures, each with its sessions. Several programs write to it at
+//! once, and readers never wait. A writer gathers records and writes them in one short transaction.
+//! Records that cannot be written now are written with the next transaction. Records that would
+//! take too much memory until then are discarded and counted.
 //!
-//! This is the only module with SQL. `schema.sql`, and `schema-2.sql` and `schema-3.sql` on top of it, are the guide to the file.
+//! All SQL of the program is in this folder. `schema.sql`, with `schema-2.sql` and `schema-3.sql`
+//! on top of it, describes the file.
 
-mod all;
 mod chunk;
 mod codec;
 mod conversation;
+mod database_file;
 mod filter;
-mod kept;
+mod iterators;
 mod mask;
+mod merge;
 mod migrate;
+mod packet_pages;
 mod packets;
+mod page;
 mod pending;
-mod place;
 mod process;
 mod query;
 mod read;
 mod record;
-mod replay;
+mod stored_packets;
 mod text;
 mod write;
 
 #[cfg(test)]
 mod tests;
 
-pub use chunk::KeptPacket;
+pub use chunk::StoredPacket;
 pub use codec::Damaged;
+pub use database_file::DatabaseFile;
 pub use migrate::may_pass;
 pub use packets::PacketCounts;
-pub use place::Place;
-pub use query::{Linked, MethodCount, Order, Page, Scope};
-pub use read::Reader;
+pub use page::{Page, Scope, SortOrder};
+pub use query::{MethodCount, OperationLinks};
+pub use read::StoreReader;
 pub use record::capture::{Capture, CaptureInfo, CaptureKind, Counts, Summary};
 pub use record::finding::FindingRow;
-pub use record::message::{MessageRow, Status};
-pub use replay::{Selection, Stored};
-pub use write::{Options, Writer};
+pub use record::message::MessageRow;
+pub use stored_packets::{Selection, StoredPackets};
+pub use write::{WriteOptions, Writer};
 
 use rusqlite::types::ToSqlOutput;
 
@@ -53,43 +58,44 @@ use rusqlite::types::ToSqlOutput;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CaptureId(pub u32);
 
-/// Bits of a key that number within a capture: a trillion messages, and eight million captures.
+/// Bits of a row key for the number within a capture. They allow a trillion messages per capture,
+/// and eight million captures.
 const NUMBER_BITS: u32 = 40;
 
-/// What is numbered within a capture (a message, an exchange), named within the database. Keys of a capture lie together, in
-/// order of number.
+/// The key of a row in the database: a capture, and a number within it (of a message, an exchange,
+/// a connection, a stream). The rows of a capture lie together, ordered by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key(i64);
+pub struct RowKey(i64);
 
-impl Key {
-    /// Number `number` of a capture.
-    pub fn new(capture: CaptureId, number: u64) -> Key {
+impl RowKey {
+    /// The key for `number` of a capture.
+    pub fn new(capture: CaptureId, number: u64) -> RowKey {
         let number = number.min((1 << NUMBER_BITS) - 1);
-        Key((i64::from(capture.0) << NUMBER_BITS) | number as i64)
+        RowKey((i64::from(capture.0) << NUMBER_BITS) | number as i64)
     }
 
-    /// The capture.
+    /// The capture that the row belongs to.
     pub fn capture(self) -> CaptureId {
         CaptureId((self.0 >> NUMBER_BITS) as u32)
     }
 
-    /// The key behind it.
-    pub fn next(self) -> Key {
-        Key(self.0.saturating_add(1))
+    /// The key that follows this one.
+    pub fn next(self) -> RowKey {
+        RowKey(self.0.saturating_add(1))
     }
 
-    /// The number within it.
+    /// The number within the capture.
     pub fn number(self) -> u64 {
         self.0 as u64 & ((1 << NUMBER_BITS) - 1)
     }
 
-    /// First and last key of a capture.
-    fn all(capture: CaptureId) -> (Key, Key) {
-        (Key::new(capture, 0), Key::new(capture, u64::MAX))
+    /// The first and the last possible key of a capture.
+    fn all(capture: CaptureId) -> (i64, i64) {
+        (RowKey::new(capture, 0).0, RowKey::new(capture, u64::MAX).0)
     }
 }
 
-impl rusqlite::ToSql for Key {
+impl rusqlite::ToSql for RowKey {
     fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
         Ok(self.0.into())
     }

@@ -1,26 +1,28 @@
-//! Which packets are kept, and when their bytes may be written.
+//! The packets that are stored, and the moment from which their bytes may be written.
 //!
 //! ```text
-//!  Writer::packet ─► last ──Segment──► held by its connection ──Keep──► waits for Cleared ──► open chunk ──► chunk
-//!                     │ no Segment                │ Closed without Keep       │ too many: payload blanked
-//!                     ▼                           ▼                           ▼
-//!                   recent (fragments)          dropped                     open chunk
+//!  Writer::packet ─► last ─Segment─► buffered ─Keep─► waits for Cleared ─► open chunk ─► chunk
+//!                     │ no Segment     │ Closed         │ too many waiting:
+//!                     ▼                ▼ without Keep   ▼ payload blanked
+//!                   recent          discarded         open chunk
+//!                   (fragments)
 //! ```
 //!
-//! Until it is known whether a connection carries MCP its packets wait, up to `Limits::undecided`; then in order of number until
-//! the decoder has looked at their payload for secrets.
+//! Packets wait until it is decided whether their connection carries MCP, up to
+//! `Limits::undecided`. After that they wait, in order of number, until the decoder has searched
+//! their payload for secrets.
 
 mod connection;
-mod line;
+mod line_compressor;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
 
 use rustc_hash::FxBuildHasher;
 
-use self::connection::Connection;
-use self::line::{Line, Whole};
-use super::chunk::{Builder, CHUNK, Chunk, KeptPacket, Piece, Spare};
+use self::connection::ConnectionPackets;
+use self::line_compressor::{CompressedLine, LineCompressor};
+use super::chunk::{Builder, CHUNK, Chunk, Piece, Spare, StoredPacket};
 use super::text::Packer;
 use crate::capture::pipe::{self, Pipe, PipeEvent};
 use crate::capture::{Limits, LinkType, Packet, PacketNumber};
@@ -28,30 +30,34 @@ use crate::decode::{ConnectionId, Direction, Side};
 use crate::event::Segment;
 use crate::mcp::{Carrier, Message};
 
-/// Packets held, over all connections.
-const HELD_TOTAL: usize = 64 << 20;
+/// Bytes of packets that are buffered, over all connections.
+const MAX_BUFFERED: usize = 64 << 20;
 
-/// Packets of one kept connection that wait behind one that was not cleared. What a decoder has not reached within a mebibyte
-/// stands behind a hole.
-const HELD_BEHIND: usize = 1 << 20;
+/// Bytes of packets of one stored connection that wait after a packet that was not cleared. If the
+/// decoder has not reached them after a mebibyte, they follow a hole in the stream.
+const MAX_UNCLEARED: usize = 1 << 20;
 
-/// Bytes of open chunks, over all connections: then all are closed, whatever their size.
-const OPEN_TOTAL: usize = 32 << 20;
+/// Bytes of open chunks, over all connections. Beyond this all are closed, whatever their size.
+const MAX_OPEN: usize = 32 << 20;
 
-/// Packets nobody has claimed yet, for the fragments of a datagram: fragments of one datagram are sent back to back.
+/// Packets, and their bytes, that belong to no segment yet. They may be fragments of a datagram,
+/// which are sent back to back.
 const RECENT: (usize, usize) = (1_024, 4 << 20);
 
-/// Buffers of packets that are kept to be used again, and how large each may be: some more than an Ethernet frame.
+/// The number of packet buffers that are retained to be used again, and the largest size of each:
+/// somewhat more than an Ethernet frame.
 const BUFFERS: (usize, usize) = (64, 4 << 10);
 
-/// What became of the packets.
+/// Numbers of packets, by what became of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketCounts {
-    /// Packets kept.
-    pub kept: u64,
-    /// Packets of kept connections that were given up before anybody knew that they belong to a session.
-    pub dropped: u64,
-    /// Packets kept with their payload blanked, because nothing had looked at it for secrets in time.
+    /// Packets that were stored.
+    pub stored: u64,
+    /// Packets of stored connections that were discarded before it was known that they belong
+    /// to a session.
+    pub discarded: u64,
+    /// Packets stored with their payload blanked, because the decoder had not searched it for
+    /// secrets in time.
     pub blanked: u64,
 }
 
@@ -59,27 +65,28 @@ pub struct PacketCounts {
 pub(super) struct Packets {
     limits: Limits,
     keep_secrets: bool,
-    last: Option<KeptPacket>,
-    recent: VecDeque<KeptPacket>,
+    last: Option<StoredPacket>,
+    recent: VecDeque<StoredPacket>,
     recent_bytes: usize,
-    connections: HashMap<ConnectionId, Connection, FxBuildHasher>,
-    /// Undecided connections by the oldest packet they hold.
+    connections: HashMap<ConnectionId, ConnectionPackets, FxBuildHasher>,
+    /// Undecided connections, by the oldest packet that each buffers.
     undecided: BTreeMap<PacketNumber, ConnectionId>,
-    held: usize,
+    buffered: usize,
     out: Output,
 }
 
-/// Where packets go that may be written.
+/// The chunks to which packets go once they may be written.
 struct Output {
     open: usize,
     packer: Packer,
     ready: Vec<Chunk>,
-    /// One is enough for a connection at a time, and many chunks are closed at once only to be committed.
+    /// One is enough: chunks are built one at a time, and many are closed at once only
+    /// for a commit.
     spare: Option<Spare>,
-    /// The memory of packets that went out: most wait for a moment only.
+    /// The memory of packets that were written. Most packets wait only for a moment.
     buffers: Vec<Vec<u8>>,
     /// The long line of a pipe that ended in the last packet.
-    line: Option<(Direction, Whole)>,
+    line: Option<(Direction, CompressedLine)>,
     counts: PacketCounts,
 }
 
@@ -102,15 +109,16 @@ impl Packets {
             recent_bytes: 0,
             connections: HashMap::default(),
             undecided: BTreeMap::new(),
-            held: 0,
+            buffered: 0,
             out,
         })
     }
 
-    /// A packet was observed; what it is, is said next.
+    /// Takes a packet. The event that describes it follows.
     pub(super) fn observe(&mut self, packet: &Packet<'_>) {
         self.out.line = None;
-        if let Some(unclaimed) = self.last.replace(KeptPacket::new(packet, self.out.buffers.pop().unwrap_or_default()))
+        if let Some(unclaimed) =
+            self.last.replace(StoredPacket::new(packet, self.out.buffers.pop().unwrap_or_default()))
         {
             self.recent_bytes += unclaimed.size();
             self.recent.push_back(unclaimed);
@@ -121,8 +129,9 @@ impl Packets {
         }
     }
 
-    /// The packet of a segment, or an earlier fragment of its datagram, while it is still there.
-    fn claim(&mut self, number: PacketNumber) -> Option<KeptPacket> {
+    /// Takes out the packet of a segment, or an earlier fragment of its datagram, if it
+    /// is still available.
+    fn claim(&mut self, number: PacketNumber) -> Option<StoredPacket> {
         if let Some(packet) = self.last.take_if(|packet| packet.number == number) {
             return Some(packet);
         }
@@ -132,33 +141,34 @@ impl Packets {
         Some(packet)
     }
 
-    /// A packet turned out to be a segment.
+    /// The packet turned out to be a TCP segment, or a chunk of a pipe.
     pub(super) fn segment(&mut self, segment: Segment) -> std::io::Result<()> {
         let (id, side) = (segment.connection, segment.side);
         for range in segment.origin.iter().filter(|range| range.packet != segment.packet) {
             if let Some(fragment) = self.claim(range.packet) {
                 let carries = self.carries(&fragment, &segment);
-                self.hold(id, side, fragment, carries);
+                self.buffer(id, side, fragment, carries);
             }
         }
         if let Some(mut packet) = self.claim(segment.packet) {
             let carries = self.carries(&packet, &segment);
             packet.segment = Some(segment);
-            self.hold(id, side, packet, carries);
+            self.buffer(id, side, packet, carries);
         }
         self.settle(id)
     }
 
-    fn hold(&mut self, id: ConnectionId, side: Side, mut packet: KeptPacket, carries: Vec<(u64, Range<usize>)>) {
+    fn buffer(&mut self, id: ConnectionId, side: Side, mut packet: StoredPacket, carries: Vec<(u64, Range<usize>)>) {
         packet.connection = id;
-        self.held += packet.size();
-        self.connections.entry(id).or_default().hold(packet, side, carries);
+        self.buffered += packet.size();
+        self.connections.entry(id).or_default().buffer(packet, side, carries);
     }
 
-    /// Which bytes of the sender's stream `packet` carries of `segment`, and where they stand in it; none where they are not to be
-    /// looked at for secrets.
-    fn carries(&self, packet: &KeptPacket, segment: &Segment) -> Vec<(u64, Range<usize>)> {
-        // The pipes of a process have no headers, and their messages are kept as they are in any case.
+    /// The bytes of `segment` in the sender's stream that `packet` carries, and their ranges in the
+    /// packet. Empty if they need not be searched for secrets.
+    fn carries(&self, packet: &StoredPacket, segment: &Segment) -> Vec<(u64, Range<usize>)> {
+        // The pipes of a process have no headers, and their messages are stored unchanged
+        // in any case.
         if self.keep_secrets || packet.link == LinkType::PIPE {
             return Vec::new();
         }
@@ -174,19 +184,20 @@ impl Packets {
         carries
     }
 
-    /// Lets go what may be written, and what is more than the limits allow.
+    /// Writes the packets that may be written, and discards those beyond the limits.
     fn settle(&mut self, id: ConnectionId) -> std::io::Result<()> {
         let Some(connection) = self.connections.get_mut(&id) else { return Ok(()) };
         let before = connection.bytes();
-        if connection.kept {
-            connection.release(HELD_BEHIND, &mut self.out)?;
+        if connection.is_stored {
+            connection.release(MAX_UNCLEARED, &mut self.out)?;
         } else {
             while connection.bytes() > self.limits.undecided && connection.drop_oldest() {}
         }
-        self.held -= before - connection.bytes();
+        self.buffered -= before - connection.bytes();
         self.list(id);
-        while self.held > HELD_TOTAL {
-            // The oldest packet of the undecided goes first; when all that wait belong to sessions, this connection pays.
+        while self.buffered > MAX_BUFFERED {
+            // The oldest packet of the undecided connections goes first. If all buffered packets
+            // belong to sessions, those of this connection are blanked.
             let undecided = self.undecided.first_key_value().map(|(_, id)| *id);
             let Some(connection) = self.connections.get_mut(&undecided.unwrap_or(id)) else { break };
             let before = connection.bytes();
@@ -195,19 +206,20 @@ impl Packets {
             } else {
                 connection.release(0, &mut self.out)?;
             }
-            self.held -= before - connection.bytes();
+            self.buffered -= before - connection.bytes();
             match undecided {
                 Some(undecided) => self.list(undecided),
                 None => break,
             }
         }
-        if self.out.open > OPEN_TOTAL { self.close_chunks() } else { Ok(()) }
+        if self.out.open > MAX_OPEN { self.close_chunks() } else { Ok(()) }
     }
 
-    /// Lists an undecided connection under the oldest packet it holds now, and no other connection.
+    /// Lists an undecided connection under the oldest packet that it buffers now. Other connections
+    /// are not listed.
     fn list(&mut self, id: ConnectionId) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        let oldest = connection.oldest().filter(|_| !connection.kept);
+        let oldest = connection.oldest().filter(|_| !connection.is_stored);
         if connection.listed != oldest {
             if let Some(before) = std::mem::replace(&mut connection.listed, oldest) {
                 self.undecided.remove(&before);
@@ -218,38 +230,38 @@ impl Packets {
         }
     }
 
-    /// A connection belongs to a session.
+    /// The connection belongs to a session, so its packets are stored.
     pub(super) fn keep(&mut self, id: ConnectionId) -> std::io::Result<()> {
         let connection = self.connections.entry(id).or_default();
-        if !std::mem::replace(&mut connection.kept, true) {
-            self.out.counts.dropped += connection.dropped;
+        if !std::mem::replace(&mut connection.is_stored, true) {
+            self.out.counts.discarded += connection.discarded;
         }
         self.settle(id)
     }
 
-    /// These bytes of a side's stream are a secret.
+    /// Notes that these bytes of a side's stream are a secret.
     pub(super) fn secret(&mut self, id: ConnectionId, side: Side, range: Range<u64>, mask: u8) {
         if !self.keep_secrets {
             self.connections.entry(id).or_default().sides[side.index()].secrets.insert(range, mask);
         }
     }
 
-    /// Everything below `offset` of a side's stream was looked at.
+    /// The decoder has searched all bytes below `offset` of a side's stream.
     pub(super) fn cleared(&mut self, id: ConnectionId, side: Side, offset: u64) -> std::io::Result<()> {
         let connection = self.connections.entry(id).or_default();
         let sent = &mut connection.sides[side.index()];
         sent.cleared = sent.cleared.max(offset);
-        if connection.kept { self.settle(id) } else { Ok(()) }
+        if connection.is_stored { self.settle(id) } else { Ok(()) }
     }
 
-    /// A connection is over.
+    /// The connection has ended.
     pub(super) fn closed(&mut self, id: ConnectionId) -> std::io::Result<()> {
         if let Some(mut connection) = self.connections.remove(&id) {
-            self.held -= connection.bytes();
+            self.buffered -= connection.bytes();
             if let Some(oldest) = connection.listed {
                 self.undecided.remove(&oldest);
             }
-            if connection.kept {
+            if connection.is_stored {
                 connection.finish(&mut self.out)?;
                 self.out.close(id, &mut connection.chunk)?;
             }
@@ -257,13 +269,13 @@ impl Packets {
         Ok(())
     }
 
-    /// The capture is over: every connection is.
+    /// The capture has ended, and with it every connection.
     pub(super) fn finish(&mut self) -> std::io::Result<()> {
         let open: Vec<_> = self.connections.keys().copied().collect();
         open.into_iter().try_for_each(|id| self.closed(id))
     }
 
-    /// Closes the open chunks, so that what is known can be committed.
+    /// Closes the open chunks, so that they can be committed.
     pub(super) fn close_chunks(&mut self) -> std::io::Result<()> {
         for (id, connection) in &mut self.connections {
             self.out.close(*id, &mut connection.chunk)?;
@@ -271,7 +283,7 @@ impl Packets {
         Ok(())
     }
 
-    /// Gives up memory that is kept to be used again.
+    /// Frees memory that was retained to be used again.
     pub(super) fn rest(&mut self) {
         self.out.packer.rest();
         self.out.spare = None;
@@ -279,14 +291,14 @@ impl Packets {
         self.out.line = None;
     }
 
-    /// The text of a message as frames, if it is a long line that ended in the last packet.
+    /// The compressed text of a message, if it is a long line that ended in the last packet.
     pub(super) fn text(&mut self, message: &Message) -> Option<Vec<u8>> {
         let is_it = |direction| message.carrier == Carrier::Line && message.direction == direction;
         let (_, line) = self.out.line.take_if(|(direction, _)| is_it(*direction))?;
         line.text(message.span).filter(|_| message.raw.len() as u64 == message.span.len())
     }
 
-    /// The chunks that are complete.
+    /// Removes the complete chunks.
     pub(super) fn take_ready(&mut self) -> impl Iterator<Item = Chunk> + '_ {
         self.out.ready.drain(..)
     }
@@ -295,17 +307,18 @@ impl Packets {
         self.out.counts
     }
 
-    /// Bytes held and in open chunks, about.
+    /// Bytes that are buffered and in open chunks, approximately.
     #[cfg(test)]
     pub(super) fn memory(&self) -> usize {
-        self.held + self.recent_bytes + self.out.open
+        self.buffered + self.recent_bytes + self.out.open
     }
 }
 
 impl Output {
-    /// Puts a packet in its chunk, which a line of a pipe goes through.
-    fn push(&mut self, packet: &KeptPacket, line: &mut Line, chunk: &mut Builder) -> std::io::Result<()> {
-        // A fragment may come after packets with larger numbers went out: the chunk stays in order, chunks may overlap.
+    /// Appends a packet to its connection's chunk. `line` compresses the long lines of a pipe.
+    fn push(&mut self, packet: &StoredPacket, line: &mut LineCompressor, chunk: &mut Builder) -> std::io::Result<()> {
+        // A fragment may come after packets with larger numbers were written. A chunk stays in
+        // order, and chunks may overlap.
         if !chunk.is_empty() && packet.number <= chunk.last() {
             self.close(packet.connection, chunk)?;
         }
@@ -317,12 +330,12 @@ impl Output {
         let before = chunk.len();
         chunk.push(packet, &self.pieces(packet, line), &mut self.packer);
         self.open += chunk.len() - before;
-        self.counts.kept += 1;
+        self.counts.stored += 1;
         if chunk.len() >= CHUNK { self.close(packet.connection, chunk) } else { Ok(()) }
     }
 
-    /// What of a packet is part of a long line, and compressed for its message too.
-    fn pieces(&mut self, packet: &KeptPacket, line: &mut Line) -> Vec<Piece> {
+    /// The parts of a packet that belong to a long line, which are also compressed for its message.
+    fn pieces(&mut self, packet: &StoredPacket, line: &mut LineCompressor) -> Vec<Piece> {
         let Some(segment) = packet.segment.as_ref().filter(|_| packet.link == LinkType::PIPE) else {
             return Vec::new();
         };
@@ -339,7 +352,7 @@ impl Output {
         pieces
     }
 
-    /// Keeps the memory of a packet that went out.
+    /// Retains the memory of a packet that was written.
     fn reuse(&mut self, buffer: Vec<u8>) {
         if self.buffers.len() < BUFFERS.0 && buffer.capacity() <= BUFFERS.1 {
             self.buffers.push(buffer);

@@ -1,4 +1,4 @@
-//! What waits for the next transaction.
+//! The records that wait for the next transaction.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -6,10 +6,10 @@ use rusqlite::{Connection as Database, params};
 use rustc_hash::FxBuildHasher;
 
 use super::chunk::Chunk;
-use super::record::message::Glance;
+use super::record::message::DerivedColumns;
 use super::record::{connection, exchange, finding, message, packet, provenance, session};
 use super::text::Text;
-use super::{CaptureId, Key};
+use super::{CaptureId, RowKey};
 use crate::capture::{PacketNumber, StreamId, StreamPart};
 use crate::decode::ConnectionId;
 use crate::decode::exchange::{Exchange, ExchangeNumber, Half};
@@ -17,22 +17,24 @@ use crate::event::{Connection, Stream};
 use crate::findings::Finding;
 use crate::mcp::{Message, MessageNumber, Session, SessionNumber};
 
-/// Bytes that may wait while the database is locked or its disk is full. Beyond, records are given up.
+/// Bytes that may wait while the database is locked or its disk is full. Further
+/// records are discarded.
 const MOST: usize = 64 << 20;
 
-/// Records of a list for which memory is kept: as many as there are in a transaction.
+/// Records of a list for which memory is retained: as many as one transaction has.
 const LISTED: usize = 8 << 10;
 
-/// Records that were told and not yet written. Of one that came again only the last state waits.
+/// Records that were emitted and not yet written. Of a record that was emitted again only the
+/// last state waits.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     sessions: BTreeMap<SessionNumber, Session>,
     connections: BTreeMap<ConnectionId, Connection>,
     exchanges: BTreeMap<ExchangeNumber, Exchange>,
     streams: Vec<Stream>,
-    /// Where the bytes of streams came from, those of one stream in their order.
+    /// The origins of the bytes of streams; those of one stream in order.
     parts: Vec<(StreamId, StreamPart)>,
-    messages: Vec<(Message, Glance, Text)>,
+    messages: Vec<(Message, DerivedColumns, Text)>,
     findings: Vec<Finding>,
     chunks: Vec<Chunk>,
     plaintext: Vec<(StreamId, u64, Vec<u8>)>,
@@ -40,15 +42,17 @@ pub(super) struct Pending {
     bytes: usize,
     rows: usize,
     lost: u64,
-    /// The last of the exchanges that were written: later ones have no earlier state to be forgotten.
+    /// The last exchange that was written. Later ones have no earlier state in the database
+    /// to be deleted.
     exchanged: ExchangeNumber,
-    /// The last of the streams that were written: none of the later ones is there.
+    /// The last stream that was written. Later ones have no row in the database.
     streamed: StreamId,
 }
 
-/// What earlier transactions wrote, so as not to ask the database for it. Forgotten when one fails.
+/// Results of earlier transactions that would otherwise be read from the database. Cleared when
+/// a transaction fails.
 #[derive(Debug, Default)]
-pub(super) struct Written {
+pub(super) struct WrittenRows {
     /// The id of a session and the position of its last message.
     sessions: HashMap<SessionNumber, (i64, i64), FxBuildHasher>,
     rules: HashSet<&'static str>,
@@ -59,12 +63,12 @@ impl Pending {
         self.rows == 0
     }
 
-    /// Rows and bytes that wait, about.
+    /// Numbers of rows and bytes that wait, approximately.
     pub(super) fn size(&self) -> (usize, usize) {
         (self.rows, self.bytes)
     }
 
-    /// Records given up so far.
+    /// Records discarded so far.
     pub(super) fn lost(&self) -> u64 {
         self.lost
     }
@@ -104,7 +108,7 @@ impl Pending {
         }
     }
 
-    /// A frame of what TLS carried.
+    /// Adds a compressed frame of the bytes that TLS carried.
     pub(super) fn plaintext(&mut self, stream: StreamId, start: u64, frame: Vec<u8>) {
         if self.has_room(frame.len() + size_of::<(StreamId, u64, Vec<u8>)>()) {
             self.plaintext.push((stream, start, frame));
@@ -117,27 +121,29 @@ impl Pending {
         }
     }
 
-    pub(super) fn message(&mut self, record: Message, mut glance: Glance, text: Text) {
+    pub(super) fn message(&mut self, record: Message, mut derived: DerivedColumns, text: Text) {
         let size = size_of::<Message>() + text.len() + record.packets.len() * size_of::<PacketNumber>();
         if !self.has_room(size) {
             return;
         }
-        if let Some((request, asked)) = record.answers.and_then(|request| self.waiting(request)) {
-            // What the two tell each other is told before either is a row. The first answer counts.
+        if let Some((request, asked)) = record.answers.and_then(|request| self.find_message(request)) {
+            // Request and response wait together, so each completes the other before it is written.
+            // The first response counts.
             if request.answered_by.is_none() {
                 (request.answered_by, request.latency) = (Some(record.number), record.latency);
-                asked.status = glance.status;
+                asked.status = derived.status;
             }
-            glance.subject = glance.subject.or_else(|| asked.subject.clone());
-            glance.request = None;
+            derived.subject = derived.subject.or_else(|| asked.subject.clone());
+            derived.request = None;
         }
-        self.messages.push((record, glance, text));
+        self.messages.push((record, derived, text));
     }
 
-    /// A message that waits. They come in order of number; one that did not is found in the database.
-    fn waiting(&mut self, number: MessageNumber) -> Option<(&mut Message, &mut Glance)> {
+    /// A message that waits. Messages come in order of number; one that did not is found
+    /// in the database.
+    fn find_message(&mut self, number: MessageNumber) -> Option<(&mut Message, &mut DerivedColumns)> {
         let at = self.messages.binary_search_by_key(&number, |(message, ..)| message.number).ok()?;
-        self.messages.get_mut(at).map(|(message, glance, _)| (message, glance))
+        self.messages.get_mut(at).map(|(message, derived, _)| (message, derived))
     }
 
     pub(super) fn finding(&mut self, record: Finding) {
@@ -153,14 +159,15 @@ impl Pending {
         }
     }
 
-    /// Gives up memory that is kept to be used again.
+    /// Frees memory that was retained to be used again.
     pub(super) fn rest(&mut self) {
         self.streams.shrink_to_fit();
         self.parts.shrink_to_fit();
         self.messages.shrink_to_fit();
     }
 
-    /// Takes in a record of this size, or counts it as lost.
+    /// Counts a record of this size as waiting, or as lost if there is no room for it; returns
+    /// whether there is room.
     fn has_room(&mut self, size: usize) -> bool {
         let room = self.bytes < MOST;
         if room {
@@ -172,18 +179,20 @@ impl Pending {
         room
     }
 
-    /// Everything was written.
+    /// Removes all records, because they were written.
     pub(super) fn clear(&mut self) {
         let exchanged = self.exchanges.last_key_value().map_or(self.exchanged, |(last, _)| self.exchanged.max(*last));
         let streamed = self.streams.last().map_or(self.streamed, |last| self.streamed.max(last.id));
-        // The longest lists are filled again: to let them grow would move them a dozen times.
+        // The longest lists will be filled again. Growing from nothing would move them
+        // a dozen times.
         let (streams, parts, messages) =
             (emptied(&mut self.streams), emptied(&mut self.parts), emptied(&mut self.messages));
         *self = Pending { lost: self.lost, exchanged, streamed, streams, parts, messages, ..Pending::default() };
     }
 
-    /// Writes everything, inside a transaction. May be called again after that was rolled back, with `written` new.
-    pub(super) fn write(&mut self, db: &Database, capture: CaptureId, written: &mut Written) -> anyhow::Result<()> {
+    /// Writes everything, inside a transaction. May be called again, with a new `written`, if the
+    /// transaction was rolled back.
+    pub(super) fn write(&mut self, db: &Database, capture: CaptureId, written: &mut WrittenRows) -> anyhow::Result<()> {
         for (number, record) in &self.sessions {
             let id = written.session(db, capture, *number)?.0;
             session::update(db, id, record)?;
@@ -197,7 +206,7 @@ impl Pending {
         let mut statement = db.prepare_cached(exchange::INSERT)?;
         for record in self.exchanges.values() {
             if record.number <= self.exchanged {
-                delete.execute([Key::new(capture, record.number.0)])?;
+                delete.execute([RowKey::new(capture, record.number.0)])?;
             }
             exchange::write(&mut statement, capture, record)?;
         }
@@ -212,11 +221,11 @@ impl Pending {
         }
         let mut statement = db.prepare_cached(provenance::INSERT_PLAINTEXT)?;
         for (stream, start, frame) in &self.plaintext {
-            statement.execute(params![Key::new(capture, stream.0.into()), *start as i64, frame])?;
+            statement.execute(params![RowKey::new(capture, stream.0.into()), *start as i64, frame])?;
         }
         let mut statement = db.prepare_cached("INSERT OR REPLACE INTO key_log (connection, lines) VALUES (?, ?)")?;
         for (connection, lines) in &self.keys {
-            statement.execute(params![Key::new(capture, connection.0.into()), lines])?;
+            statement.execute(params![RowKey::new(capture, connection.0.into()), lines])?;
         }
         let mut statement = db.prepare_cached(packet::INSERT)?;
         for chunk in &self.chunks {
@@ -226,7 +235,7 @@ impl Pending {
     }
 
     fn write_streams(&mut self, db: &Database, capture: CaptureId) -> rusqlite::Result<()> {
-        // Stable: parts of a stream stay in their order.
+        // The sort is stable, so the parts of a stream stay in order.
         self.streams.sort_by_key(|stream| stream.id);
         self.streams.dedup_by_key(|stream| stream.id);
         self.parts.sort_by_key(|(stream, _)| *stream);
@@ -236,7 +245,8 @@ impl Pending {
             let id = parts[0].0;
             whole.extend(std::iter::from_fn(|| streams.next_if(|stream| stream.id < id)).map(|stream| (stream, None)));
             let mut runs = parts.chunks(provenance::PARTS);
-            // A body is told whole most often: then it is one row.
+            // Most bodies are complete when they are written. Then the stream and its parts
+            // are one row.
             if let Some(stream) = streams.next_if(|stream| stream.id == id) {
                 let row = (stream, runs.next());
                 if id > self.streamed {
@@ -245,7 +255,7 @@ impl Pending {
                     runs = parts.chunks(provenance::PARTS);
                 }
             }
-            later.extend(runs.map(|run| (Key::new(capture, id.0.into()), run)));
+            later.extend(runs.map(|run| (RowKey::new(capture, id.0.into()), run)));
         }
         whole.extend(streams.map(|stream| (stream, None)));
         provenance::STREAM_ROWS.all(db, &whole, |row| provenance::stream_row(capture, *row))?;
@@ -253,24 +263,24 @@ impl Pending {
         Ok(())
     }
 
-    fn write_messages(&self, db: &Database, capture: CaptureId, written: &mut Written) -> anyhow::Result<()> {
+    fn write_messages(&self, db: &Database, capture: CaptureId, written: &mut WrittenRows) -> anyhow::Result<()> {
         let mut insert = db.prepare_cached(message::INSERT)?;
         let mut texts = Vec::with_capacity(self.messages.len());
         let mut insert_link = db.prepare_cached(message::INSERT_LINK)?;
         let mut answered = db.prepare_cached(message::ANSWERED)?;
-        for (record, glance, text) in &self.messages {
+        for (record, derived, text) in &self.messages {
             let (id, last) = written.session(db, capture, record.session)?;
-            if !message::write(&mut insert, (capture, *id, *last + 1), record, glance)? {
+            if !message::write(&mut insert, (capture, *id, *last + 1), record, derived)? {
                 continue;
             }
             *last += 1;
             if let Some(link) = &record.link {
                 message::write_link(&mut insert_link, (capture, record.number), link)?;
             }
-            texts.push((Key::new(capture, record.number.0), text));
-            if let Some(request) = glance.request {
-                let request = Key::new(capture, request.0);
-                let status = super::codec::Code::code(glance.status);
+            texts.push((RowKey::new(capture, record.number.0), text));
+            if let Some(request) = derived.request {
+                let request = RowKey::new(capture, request.0);
+                let status = super::codec::Code::code(derived.status);
                 answered.execute(params![record.number.0 as i64, record.latency, status, request])?;
             }
         }
@@ -279,14 +289,14 @@ impl Pending {
     }
 }
 
-/// The memory of a list, unless it grew while nothing could be written.
+/// Takes the emptied list with its memory, unless it grew too much while nothing could be written.
 fn emptied<T>(list: &mut Vec<T>) -> Vec<T> {
     list.clear();
     list.shrink_to(LISTED);
     std::mem::take(list)
 }
 
-impl Written {
+impl WrittenRows {
     /// The id of a session, and the position of its last message.
     fn session(
         &mut self,
@@ -294,7 +304,7 @@ impl Written {
         capture: CaptureId,
         number: SessionNumber,
     ) -> rusqlite::Result<&mut (i64, i64)> {
-        // A capture may have any number of sessions; those of a moment are few.
+        // A capture may have any number of sessions, but only few are active at the same time.
         if self.sessions.len() > 65_536 {
             self.sessions.clear();
         }

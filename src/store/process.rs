@@ -1,25 +1,28 @@
-//! Whether the process that writes a capture is still there: one that is at a message of a hundred megabytes says nothing for long.
+//! Whether the process that writes a capture still runs. A process that decodes a message of a
+//! hundred megabytes reports no sign of life for a long time.
 
 use crate::capture::Time;
 
-/// Whether a process of this number runs and did so at `time`. A number is given to another process once its own is gone: that one began later.
+/// Whether a process with this number runs and did so at `time`. After a process has ended its
+/// number may be given to another one, which began later.
 #[cfg(target_os = "linux")]
 pub(super) fn runs_since(process: u32, time: Time) -> bool {
     began(process).is_some_and(|began| began <= time)
 }
 
-/// Elsewhere nobody tells when a process began.
+/// Elsewhere the start of a process cannot be found.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn runs_since(_: u32, _: Time) -> bool {
     false
 }
 
-/// When a process began that has not ended, by the clock.
+/// The time at which a process began that has not ended, by the system clock.
 #[cfg(target_os = "linux")]
 fn began(process: u32) -> Option<Time> {
     use rustix::time::{ClockId, clock_gettime};
 
-    // proc(5): the name, in parentheses, may hold anything; the next word is the state, the 20th from there the beginning in ticks since boot.
+    // proc(5): the name, in parentheses, may contain anything. The next word is the state, and the
+    // 20th from there the start in ticks since boot.
     let stat = std::fs::read(format!("/proc/{process}/stat")).ok()?;
     let stat = String::from_utf8_lossy(&stat);
     let mut words = stat.get(stat.rfind(')')? + 1..)?.split_ascii_whitespace();

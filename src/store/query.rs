@@ -1,129 +1,46 @@
-//! Pages of messages: any window of any list, however long, is a few index steps away. Nothing here counts its way with OFFSET.
+//! Pages of messages. Any window of a list, however long, is a few index steps away: nothing
+//! here uses OFFSET.
 
 use std::collections::HashMap;
 
 use rusqlite::{OptionalExtension, Row, ToSql, params};
 
 use super::codec::Code;
-use super::read::Reader;
+use super::page::{ALL, PAGE_BYTES, PAGE_ROWS, Page, Scope, SortOrder};
+use super::read::StoreReader;
 use super::record::Columns;
 use super::record::message::{self, MessageRow};
 use super::text::Text;
-use super::{CaptureId, Key};
+use super::{CaptureId, RowKey};
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::jsonrpc::Kind;
 use crate::findings;
 use crate::mcp::link::Why;
 use crate::mcp::{Message, MessageNumber, SessionNumber};
 
-/// Rows of one page at most: a screen has a hundred, an export reads on.
-const PAGE_ROWS: usize = 10_000;
-
-/// Bytes of text or packets after which a page ends early: single messages may have a hundred megabytes.
-pub(super) const PAGE_BYTES: usize = 16 << 20;
-
-/// Of what.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// The whole database, capture by capture.
-    All,
-    /// One capture.
-    Capture(CaptureId),
-    /// One session.
-    Session(SessionNumber),
-}
-
-/// Which way a page goes on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
-    /// Numbers grow.
-    #[default]
-    Forward,
-    /// Numbers fall.
-    Backward,
-}
-
-/// Part of a list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Page<K> {
-    /// The first row, or where that is not in the list the next one; `None`: the end of the list where `order` begins.
-    pub from: Option<K>,
-    /// Which way.
-    pub order: Order,
-    /// Rows at most; never more than 10,000.
-    pub limit: usize,
-}
-
-impl<K> Page<K> {
-    /// The first rows.
-    pub fn first(limit: usize) -> Page<K> {
-        Page { from: None, order: Order::Forward, limit }
-    }
-
-    /// The last rows, last one first.
-    pub fn last(limit: usize) -> Page<K> {
-        Page { from: None, order: Order::Backward, limit }
-    }
-
-    /// Rows from this one on.
-    pub fn from(from: K, limit: usize) -> Page<K> {
-        Page { from: Some(from), order: Order::Forward, limit }
-    }
-
-    /// Rows from this one back.
-    pub fn back_from(from: K, limit: usize) -> Page<K> {
-        Page { from: Some(from), order: Order::Backward, limit }
-    }
-
-    /// The range of numbers to look in, both ends included, given that of the whole list.
-    pub(super) fn range(&self, (first, last): (i64, i64), number: impl FnOnce(&K) -> i64) -> (i64, i64) {
-        match (self.from.as_ref().map(number), self.order) {
-            (None, _) => (first, last),
-            (Some(from), Order::Forward) => (from.max(first), last),
-            (Some(from), Order::Backward) => (first, from.min(last)),
-        }
-    }
-
-    pub(super) fn limit(&self) -> i64 {
-        self.limit.min(PAGE_ROWS) as i64
-    }
-}
-
-impl Order {
-    pub(super) fn sql(self) -> &'static str {
-        match self {
-            Order::Forward => "ASC",
-            Order::Backward => "DESC",
-        }
-    }
-}
-
-/// The keys of all captures.
-pub(super) const ALL: (i64, i64) = (0, i64::MAX);
-
-/// How often messages of one kind and method were sent in a session, and the first of them.
+/// The number of messages of one kind and method in a session, and the first of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MethodCount {
-    /// What they are.
+    /// Request, response, notification and so on.
     pub kind: Kind,
-    /// The method; for answers that of their requests.
+    /// The method; for a response that of its request.
     pub method: Option<String>,
-    /// How many.
+    /// The number of such messages.
     pub count: u64,
-    /// The first.
+    /// The first such message.
     pub first: MessageNumber,
 }
 
-/// The first message of an operation, and how many messages are linked to it by each reason.
-pub type Linked = (MessageNumber, Vec<(Why, u64)>);
+/// The first message of an operation, and the number of messages linked to it for each reason.
+pub type OperationLinks = (MessageNumber, Vec<(Why, u64)>);
 
-impl Reader {
-    /// The messages of a session by kind and method.
+impl StoreReader {
+    /// Counts the messages of a session by kind and method.
     ///
     /// # Errors
-    /// The database cannot be read, or is damaged; so for all that follow.
+    /// The database cannot be read, or is damaged. This holds for all functions that follow.
     pub fn method_counts(&self, session: SessionNumber) -> anyhow::Result<Vec<MethodCount>> {
-        // Grouped here: SQLite would sort all messages of the session for it.
+        // Grouped here, because SQLite would sort all messages of the session for it.
         let mut counts: HashMap<Vec<u8>, MethodCount> = HashMap::new();
         let mut select = self.db().prepare_cached("SELECT kind, method, id FROM message WHERE session = ?")?;
         let mut rows = select.query([session.0])?;
@@ -135,7 +52,7 @@ impl Reader {
             group.extend(kind.to_le_bytes());
             group.push(u8::from(method.is_some()));
             group.extend(method.unwrap_or_default());
-            let number = MessageNumber(Key(row.get(2)?).number());
+            let number = MessageNumber(RowKey(row.get(2)?).number());
             match counts.get_mut(&group) {
                 Some(count) => (count.count, count.first) = (count.count + 1, count.first.min(number)),
                 None => {
@@ -149,9 +66,13 @@ impl Reader {
         Ok(counts)
     }
 
-    /// The messages of a session that later ones go on from with what they had asked for (2026-07-28 basic/patterns/mrtr), in order; the
-    /// first `limit` of them.
-    pub fn asked_for_input(&self, session: SessionNumber, limit: usize) -> anyhow::Result<Vec<MessageNumber>> {
+    /// The first `limit` messages of a session that asked for input which a later message supplied
+    /// (2026-07-28 basic/patterns/mrtr), in order.
+    pub fn messages_asking_for_input(
+        &self,
+        session: SessionNumber,
+        limit: usize,
+    ) -> anyhow::Result<Vec<MessageNumber>> {
         self.select(
             "SELECT DISTINCT previous FROM link JOIN message ON message.id = link.message
              WHERE message.session = ? AND why IN (?, ?) ORDER BY previous LIMIT ?",
@@ -160,16 +81,21 @@ impl Reader {
         )
     }
 
-    /// The operations of a session in order: the first message of each, and how many messages are linked to it by each reason; `limit` of
-    /// them at most.
-    pub fn operations(&self, capture: CaptureId, session: SessionNumber, limit: usize) -> anyhow::Result<Vec<Linked>> {
+    /// The first `limit` operations of a session: the first message of each, and the number of
+    /// messages linked to it for each reason.
+    pub fn operations(
+        &self,
+        capture: CaptureId,
+        session: SessionNumber,
+        limit: usize,
+    ) -> anyhow::Result<Vec<OperationLinks>> {
         let mut select = self.db().prepare_cached(
             "SELECT link.operation, link.why FROM link JOIN message ON message.id = link.operation
              WHERE link.operation BETWEEN ? AND ? AND message.session = ? ORDER BY link.operation",
         )?;
-        let (first, last) = Key::all(capture);
+        let (first, last) = RowKey::all(capture);
         let mut rows = select.query(params![first, last, session.0])?;
-        let mut operations: Vec<Linked> = Vec::new();
+        let mut operations: Vec<OperationLinks> = Vec::new();
         while let Some(row) = rows.next()? {
             let mut columns = Columns::new(row);
             let (operation, why) = (MessageNumber(columns.key()?.number()), columns.code::<Why>()?);
@@ -191,8 +117,8 @@ impl Reader {
     /// Messages without their text.
     ///
     /// # Errors
-    /// The database cannot be read, or is damaged; so for all that follow.
-    pub fn message_rows(&self, scope: Scope, page: Page<Key>) -> anyhow::Result<Vec<MessageRow>> {
+    /// The database cannot be read, or is damaged. This holds for all functions that follow.
+    pub fn message_rows(&self, scope: Scope, page: Page<RowKey>) -> anyhow::Result<Vec<MessageRow>> {
         let mut rows = Vec::new();
         self.select_messages(scope, page, "", |row| {
             rows.push(message::read(row)?);
@@ -201,8 +127,9 @@ impl Reader {
         Ok(rows)
     }
 
-    /// Messages with their text. The page ends early after 16 MiB of it: only an empty page is the end of the list.
-    pub fn messages(&self, scope: Scope, page: Page<Key>) -> anyhow::Result<Vec<Message>> {
+    /// Messages with their text. The page ends early after 16 MiB of text, so only an empty page is
+    /// the end of the list.
+    pub fn messages(&self, scope: Scope, page: Page<RowKey>) -> anyhow::Result<Vec<Message>> {
         let mut messages = Vec::new();
         let mut bytes = 0;
         self.select_messages(scope, page, ", (SELECT text FROM message_text AS t WHERE t.id = message.id)", |row| {
@@ -214,14 +141,15 @@ impl Reader {
         Ok(messages)
     }
 
-    /// Rows `position`, `position + 1` … of a session (from 1) without their text: for a list that is scrolled.
+    /// Rows `position`, `position + 1` … of a session (from 1), without their text, for a list
+    /// that is scrolled.
     pub fn message_rows_at(
         &self,
         session: SessionNumber,
         position: u64,
         limit: usize,
     ) -> anyhow::Result<Vec<MessageRow>> {
-        let page: Page<Key> = Page::first(limit);
+        let page: Page<RowKey> = Page::first(limit);
         let first = i64::try_from(position).unwrap_or(i64::MAX);
         let mut rows = Vec::new();
         self.select_positions(session, (first, i64::MAX), page.order, page.limit(), "", |row| {
@@ -231,14 +159,15 @@ impl Reader {
         Ok(rows)
     }
 
-    /// The position in a session of the first message that has this number or a larger one: one more than there are messages
-    /// where none has.
+    /// The position in a session of the first message with this number or a larger one. If there is
+    /// none: the number of messages plus one.
     pub fn message_position(&self, session: SessionNumber, number: MessageNumber) -> anyhow::Result<u64> {
         let mut statement = self.db().prepare_cached("SELECT id FROM message WHERE session = ? AND position = ?")?;
         let (mut low, mut high) = (1, self.message_count(Scope::Session(session))? + 1);
         while low < high {
             let middle = low + (high - low) / 2;
-            let key = statement.query_row(params![session.0, middle as i64], |row| row.get(0)).map(Key).optional()?;
+            let key =
+                statement.query_row(params![session.0, middle as i64], |row| row.get(0)).map(RowKey).optional()?;
             if key.is_some_and(|key| key.number() < number.0) {
                 low = middle + 1;
             } else {
@@ -248,13 +177,13 @@ impl Reader {
         Ok(low)
     }
 
-    /// Shows to `take` which exchange carried each message of a capture, in order of message.
-    pub fn carried(
+    /// Passes to `take` the exchange that carried each message of a capture, in order of message.
+    pub fn visit_carriers(
         &self,
         capture: CaptureId,
         mut take: impl FnMut(ExchangeNumber, SessionNumber, MessageNumber),
     ) -> anyhow::Result<()> {
-        let (first, last) = Key::all(capture);
+        let (first, last) = RowKey::all(capture);
         let mut select = self.db().prepare_cached(
             "SELECT exchange, session, id FROM message WHERE id BETWEEN ? AND ? AND exchange IS NOT NULL ORDER BY id",
         )?;
@@ -267,9 +196,9 @@ impl Reader {
         Ok(())
     }
 
-    /// How many messages there are.
+    /// The number of messages in a part of the database.
     pub fn message_count(&self, scope: Scope) -> anyhow::Result<u64> {
-        // Positions have no holes: the last of each session is its count.
+        // Positions have no holes, so the last position of a session is its number of messages.
         let (which, value) = match scope {
             Scope::All => ("?1 IS NOT NULL", 0),
             Scope::Capture(capture) => ("capture = ?1", capture.0),
@@ -281,26 +210,26 @@ impl Reader {
         Ok(count as u64)
     }
 
-    /// One message, with its text.
-    pub fn message(&self, key: Key) -> anyhow::Result<Option<Message>> {
+    /// The message with this key, with its text.
+    pub fn message(&self, key: RowKey) -> anyhow::Result<Option<Message>> {
         Ok(self
             .messages(Scope::Capture(key.capture()), Page::from(key, 1))?
             .into_iter()
             .find(|message| message.number.0 == key.number()))
     }
 
-    /// One message of a session, with its text.
+    /// The message of a session with this number, with its text.
     pub fn message_of(&self, session: SessionNumber, number: MessageNumber) -> anyhow::Result<Option<Message>> {
         let Some(capture) = self.capture_of(session)? else { return Ok(None) };
-        let message = self.message(Key::new(capture, number.0))?;
+        let message = self.message(RowKey::new(capture, number.0))?;
         Ok(message.filter(|message| message.session == session))
     }
 
-    /// Runs through a page of messages, until `take` has enough.
+    /// Passes the rows of a page of messages to `take`, until that returns false.
     fn select_messages(
         &self,
         scope: Scope,
-        page: Page<Key>,
+        page: Page<RowKey>,
         more_columns: &str,
         mut take: impl FnMut(&Row<'_>) -> anyhow::Result<bool>,
     ) -> anyhow::Result<()> {
@@ -310,21 +239,19 @@ impl Reader {
                 let range = Page { from, order: page.order, limit: 0 }.range((1, i64::MAX), |position| *position);
                 return self.select_positions(session, range, page.order, page.limit(), more_columns, take);
             }
-            Scope::Capture(capture) => {
-                let (first, last) = Key::all(capture);
-                (first.0, last.0)
-            }
+            Scope::Capture(capture) => RowKey::all(capture),
             Scope::All => ALL,
         };
         let (first, last) = page.range(keys, |key| key.0);
         self.select_where("id", "id", page.order, more_columns, &[&first, &last, &page.limit()], &mut take)
     }
 
-    /// The position from which a page of a session begins: that of the first message from `key` on, or of the last up to it.
-    fn position_for(&self, session: SessionNumber, key: Key, order: Order) -> anyhow::Result<i64> {
+    /// The position at which a page of a session begins: that of the first message at or after
+    /// `key`, or of the last one up to it.
+    fn position_for(&self, session: SessionNumber, key: RowKey, order: SortOrder) -> anyhow::Result<i64> {
         Ok(match order {
-            Order::Forward => self.message_position(session, MessageNumber(key.number()))? as i64,
-            Order::Backward => self.message_position(session, MessageNumber(key.number() + 1))? as i64 - 1,
+            SortOrder::Forward => self.message_position(session, MessageNumber(key.number()))? as i64,
+            SortOrder::Backward => self.message_position(session, MessageNumber(key.number() + 1))? as i64 - 1,
         })
     }
 
@@ -332,7 +259,7 @@ impl Reader {
         &self,
         session: SessionNumber,
         (first, last): (i64, i64),
-        order: Order,
+        order: SortOrder,
         limit: i64,
         more_columns: &str,
         mut take: impl FnMut(&Row<'_>) -> anyhow::Result<bool>,
@@ -345,7 +272,7 @@ impl Reader {
         &self,
         by: &str,
         which: &str,
-        order: Order,
+        order: SortOrder,
         more_columns: &str,
         parameters: &[&dyn ToSql],
         take: &mut dyn FnMut(&Row<'_>) -> anyhow::Result<bool>,
@@ -364,14 +291,14 @@ impl Reader {
         Ok(())
     }
 
-    /// The message of a row that has the text behind the columns of [`message::COLUMNS`].
+    /// The message of a row that has its text after the columns of [`message::COLUMNS`].
     fn read_message(&self, row: &Row<'_>) -> anyhow::Result<Message> {
         let small = message::read(row)?;
         let text = Text::read(row.get_ref(message::WIDTH)?)?;
         let mut rules = Vec::new();
         if small.findings > 0 {
             for finding in self.message_findings(small.key())? {
-                // A rule that only another version knows is told by its `FindingRow`.
+                // A rule that only another version knows is reported by its `FindingRow`.
                 if let Some(rule) = findings::rule(&finding.rule).filter(|rule| !rules.contains(&rule.id)) {
                     rules.push(rule.id);
                 }

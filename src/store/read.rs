@@ -1,17 +1,17 @@
-//! Reading: pages of records, while others write or not.
+//! Reading: pages of records, whether others write or not.
 
 use std::time::Duration;
 
 use rusqlite::{Connection as Database, OptionalExtension, Params, Row, params};
 
-use super::chunk::{Chunk, KeptPacket};
+use super::chunk::StoredPacket;
 use super::codec::Damaged;
-use super::query::{ALL, PAGE_BYTES};
+use super::merge::Merge;
+use super::page::{ALL, PAGE_BYTES};
 use super::record::capture::{self, Capture};
 use super::record::finding::{self, FindingRow};
 use super::record::{Columns, connection, exchange, packet, provenance, session};
-use super::replay::Merge;
-use super::{CaptureId, Key, Page, Place, Scope, migrate};
+use super::{CaptureId, DatabaseFile, Page, RowKey, Scope, migrate};
 use crate::capture::{Limits, Origin, PacketNumber, PacketRange, Span, StreamId, StreamPart, provenance as ground};
 use crate::decode::ConnectionId;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
@@ -19,32 +19,35 @@ use crate::event::{Connection, Stream};
 use crate::findings::Severity;
 use crate::mcp::{Session, SessionNumber};
 
-/// How long a reader waits where SQLite makes it wait at all: when a file is opened while its last user closes it.
+/// The time for which a reader waits in the rare case that SQLite makes it wait: when it opens a
+/// file that the last user is closing.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// Steps of one walk down the provenance. The largest message has 100,000 packets.
+/// The largest number of steps of one walk down the provenance. The largest message
+/// has 100,000 packets.
 const STEPS: usize = 4 << 20;
 
-/// Reads a database. Every call sees what was committed before it; none holds up a writer.
-pub struct Reader {
-    // Closed before the place is given up, which may remove the file.
+/// Reads a database. Every call sees everything that was committed before it. No call
+/// delays a writer.
+pub struct StoreReader {
+    // Declared before the file, so that it is closed before a temporary file is removed.
     db: Database,
-    place: Place,
+    place: DatabaseFile,
     limits: Limits,
 }
 
-impl Reader {
+impl StoreReader {
     /// Opens a database to read.
     ///
     /// # Errors
-    /// The file cannot be opened, is no database of this program, or of another version.
-    pub fn open(place: impl Into<Place>) -> anyhow::Result<Reader> {
+    /// The file cannot be opened, is not a database of this program, or belongs to a newer version.
+    pub fn open(place: impl Into<DatabaseFile>) -> anyhow::Result<StoreReader> {
         let place = place.into();
-        Ok(Reader { db: migrate::open_reader(&place, BUSY)?, place, limits: Limits::default() })
+        Ok(StoreReader { db: migrate::open_reader(&place, BUSY)?, place, limits: Limits::default() })
     }
 
-    /// Where it reads.
-    pub fn place(&self) -> &Place {
+    /// The file that is read.
+    pub fn place(&self) -> &DatabaseFile {
         &self.place
     }
 
@@ -56,15 +59,16 @@ impl Reader {
         &self.limits
     }
 
-    /// Another number than before when anybody has committed since: whoever follows asks this first.
+    /// A number that changes whenever somebody else commits. A view that follows a recording
+    /// checks it first.
     ///
     /// # Errors
-    /// The database cannot be read, or is damaged; so for all that follow.
+    /// The database cannot be read, or is damaged. This holds for all functions that follow.
     pub fn data_version(&self) -> anyhow::Result<i64> {
         Ok(self.db.pragma_query_value(None, "data_version", |row| row.get(0))?)
     }
 
-    /// Captures.
+    /// A page of the captures, by number.
     pub fn captures(&self, page: Page<CaptureId>) -> anyhow::Result<Vec<Capture>> {
         let (first, last) = page.range(ALL, |id| id.0.into());
         let sql = format!(
@@ -75,13 +79,13 @@ impl Reader {
         self.select(&sql, params![first, last, page.limit()], capture::read)
     }
 
-    /// One capture.
+    /// The capture with this number.
     pub fn capture(&self, id: CaptureId) -> anyhow::Result<Option<Capture>> {
         let sql = format!("SELECT {} FROM capture WHERE id = ?", capture::COLUMNS);
         Ok(self.select(&sql, [id.0], capture::read)?.pop())
     }
 
-    /// Whether the packets of a capture are made up, see `CaptureKind::is_made_up`.
+    /// Whether the packets of a capture are invented, see `CaptureKind::is_made_up`.
     pub fn is_made_up(&self, id: CaptureId) -> anyhow::Result<bool> {
         Ok(self.capture(id)?.is_some_and(|capture| capture.info.kind.is_made_up()))
     }
@@ -92,7 +96,7 @@ impl Reader {
         Ok(statement.query_row([session.0], |row| row.get(0)).map(CaptureId).optional()?)
     }
 
-    /// Sessions, numbered in the database.
+    /// A page of the sessions, by their number in the database.
     pub fn sessions(&self, page: Page<SessionNumber>) -> anyhow::Result<Vec<Session>> {
         let (first, last) = page.range(ALL, |number| number.0.into());
         let sql = format!(
@@ -109,20 +113,20 @@ impl Reader {
         Ok(sessions)
     }
 
-    /// One session.
+    /// The session with this number in the database.
     pub fn session(&self, number: SessionNumber) -> anyhow::Result<Option<Session>> {
         Ok(self.sessions(Page::from(number, 1))?.pop().filter(|session| session.number == number))
     }
 
-    /// The session that was begun last.
+    /// The session that began last.
     pub fn latest_session(&self) -> anyhow::Result<Option<Session>> {
         Ok(self.sessions(Page::last(1))?.pop())
     }
 
-    /// HTTP exchanges on the connections of a session.
+    /// A page of the HTTP exchanges on the connections of a session.
     pub fn exchanges(&self, session: SessionNumber, page: Page<ExchangeNumber>) -> anyhow::Result<Vec<Exchange>> {
         let Some(capture) = self.capture_of(session)? else { return Ok(Vec::new()) };
-        let (first, last) = page.range(bounds(capture), |number| Key::new(capture, number.0).0);
+        let (first, last) = page.range(RowKey::all(capture), |number| RowKey::new(capture, number.0).0);
         let sql = format!(
             "SELECT {} FROM exchange
              WHERE connection IN (SELECT connection FROM session_connection WHERE session = ?) AND id BETWEEN ? AND ?
@@ -133,16 +137,16 @@ impl Reader {
         self.select(&sql, params![session.0, first, last, page.limit()], exchange::read)
     }
 
-    /// One HTTP exchange.
+    /// The HTTP exchange with this number.
     pub fn exchange(&self, capture: CaptureId, number: ExchangeNumber) -> anyhow::Result<Option<Exchange>> {
         let sql = format!("SELECT {} FROM exchange WHERE id = ?", exchange::COLUMNS);
-        Ok(self.select(&sql, [Key::new(capture, number.0)], exchange::read)?.pop())
+        Ok(self.select(&sql, [RowKey::new(capture, number.0)], exchange::read)?.pop())
     }
 
-    /// The connections of a session, by number.
+    /// A page of the connections of a session, by number.
     pub fn connections(&self, session: SessionNumber, page: Page<ConnectionId>) -> anyhow::Result<Vec<Connection>> {
         let Some(capture) = self.capture_of(session)? else { return Ok(Vec::new()) };
-        let (first, last) = page.range(bounds(capture), |id| Key::new(capture, id.0.into()).0);
+        let (first, last) = page.range(RowKey::all(capture), |id| RowKey::new(capture, id.0.into()).0);
         let sql = format!(
             "SELECT {} FROM connection
              WHERE id IN (SELECT connection FROM session_connection WHERE session = ?) AND id BETWEEN ? AND ?
@@ -153,13 +157,14 @@ impl Reader {
         self.select(&sql, params![session.0, first, last, page.limit()], connection::read)
     }
 
-    /// One connection.
+    /// The connection with this number.
     pub fn connection(&self, capture: CaptureId, id: ConnectionId) -> anyhow::Result<Option<Connection>> {
         let sql = format!("SELECT {} FROM connection WHERE id = ?", connection::COLUMNS);
-        Ok(self.select(&sql, [Key::new(capture, id.0.into())], connection::read)?.pop())
+        Ok(self.select(&sql, [RowKey::new(capture, id.0.into())], connection::read)?.pop())
     }
 
-    /// Findings, in order as they were made. Of a session: those that belong to it.
+    /// A page of findings, in the order in which they were made. For a session: those that
+    /// belong to it.
     pub fn findings(&self, scope: Scope, page: Page<u64>) -> anyhow::Result<Vec<FindingRow>> {
         let (first, last) = page.range(ALL, |number| *number as i64);
         let (which, value) = finding_scope(scope);
@@ -172,7 +177,7 @@ impl Reader {
         self.select(&sql, params![value, first, last, page.limit()], finding::read)
     }
 
-    /// How many findings there are of each severity.
+    /// The number of findings of each severity.
     pub fn finding_counts(&self, scope: Scope) -> anyhow::Result<Vec<(Severity, u64)>> {
         let (which, value) = finding_scope(scope);
         let sql = format!(
@@ -185,8 +190,8 @@ impl Reader {
         })
     }
 
-    /// Findings about a message.
-    pub fn message_findings(&self, message: Key) -> anyhow::Result<Vec<FindingRow>> {
+    /// The findings about a message.
+    pub fn message_findings(&self, message: RowKey) -> anyhow::Result<Vec<FindingRow>> {
         let sql = format!(
             "SELECT {} FROM finding JOIN rule ON rule.id = finding.rule
              WHERE finding.id IN (SELECT finding FROM finding_message WHERE message = ?) ORDER BY finding.id LIMIT ?",
@@ -195,19 +200,20 @@ impl Reader {
         self.select(&sql, params![message, Page::<u64>::first(usize::MAX).limit()], finding::read)
     }
 
-    /// Packets kept of a connection, from number `from` on, with what the pipeline knew of each. Ends early after 16 MiB.
+    /// Packets stored for a connection, from number `from` on, each with its segment. Ends early
+    /// after 16 MiB.
     pub fn packets(
         &self,
         capture: CaptureId,
         connection: ConnectionId,
         from: PacketNumber,
         limit: usize,
-    ) -> anyhow::Result<Vec<KeptPacket>> {
+    ) -> anyhow::Result<Vec<StoredPacket>> {
         let sql = format!(
             "SELECT {} FROM packet_chunk WHERE connection = ? AND last_number >= ? ORDER BY first_number",
             packet::ID_COLUMNS
         );
-        let key = Key::new(capture, connection.0.into());
+        let key = RowKey::new(capture, connection.0.into());
         let chunks = self.select(&sql, params![key, from.0 as i64], |row| Ok(packet::read_id(row)?))?;
         let mut merge = Merge::new(chunks);
         let mut packets = Vec::new();
@@ -222,49 +228,40 @@ impl Reader {
         Ok(packets)
     }
 
-    /// One packet, where it was kept.
-    pub fn packet(&self, capture: CaptureId, number: PacketNumber) -> anyhow::Result<Option<KeptPacket>> {
-        // Chunks of several connections may span the number; their lists tell, without opening them, which one has it.
-        let mut statement = self.db.prepare_cached(
-            "SELECT id, numbers FROM packet_chunk
-             WHERE capture = ?1 AND first_number <= ?2 AND last_number >= ?2 ORDER BY first_number DESC",
-        )?;
-        let mut rows = statement.query(params![capture.0, number.0 as i64])?;
-        while let Some(row) = rows.next()? {
-            let mut columns = Columns::new(row);
-            let (id, numbers) = (columns.get()?, columns.bytes("the packet numbers of a chunk")?);
-            if Chunk::contains(numbers, number)? {
-                let mut chunk = packet::open(&self.db, id)?;
-                while let Some(packet) = chunk.next()? {
-                    if packet.number == number {
-                        return Ok(Some(packet));
-                    }
-                }
+    /// The packet with this number, if it was stored.
+    pub fn packet(&self, capture: CaptureId, number: PacketNumber) -> anyhow::Result<Option<StoredPacket>> {
+        let Some(place) = self.chunk_of(capture, number)? else { return Ok(None) };
+        let mut chunk = packet::open(&self.db, place.chunk)?;
+        while let Some(packet) = chunk.next()? {
+            if packet.number == number {
+                return Ok(Some(packet));
             }
         }
         Ok(None)
     }
 
-    /// What a stream is.
+    /// The stream with this number.
     pub fn stream(&self, capture: CaptureId, id: StreamId) -> anyhow::Result<Option<Stream>> {
         let sql = format!("SELECT {} FROM stream WHERE id = ?", provenance::STREAM_COLUMNS);
-        Ok(self.select(&sql, [Key::new(capture, id.0.into())], provenance::read_stream)?.pop())
+        Ok(self.select(&sql, [RowKey::new(capture, id.0.into())], provenance::read_stream)?.pop())
     }
 
-    /// Shows every stream of a capture to `take`, in order.
+    /// Passes every stream of a capture to `take`, in order.
     pub fn streams(&self, capture: CaptureId, mut take: impl FnMut(Stream)) -> anyhow::Result<()> {
         let sql = format!("SELECT {} FROM stream WHERE id BETWEEN ? AND ? ORDER BY id", provenance::STREAM_COLUMNS);
         let mut select = self.db.prepare_cached(&sql)?;
-        let mut rows = select.query(params![bounds(capture).0, bounds(capture).1])?;
+        let (first, last) = RowKey::all(capture);
+        let mut rows = select.query([first, last])?;
         while let Some(row) = rows.next()? {
             take(provenance::read_stream(row)?);
         }
         Ok(())
     }
 
-    /// One layer down: the parts that make up `span`, cut to it, in order, as `Provenance::parents`.
+    /// One layer down: the parts that make up `span`, cut to it, in
+    /// order, like `Provenance::parents`.
     pub fn parts(&self, capture: CaptureId, span: Span) -> anyhow::Result<Vec<StreamPart>> {
-        let key = Key::new(capture, span.stream.0.into());
+        let key = RowKey::new(capture, span.stream.0.into());
         let rows = self.select(
             "SELECT 0, parts FROM stream WHERE id = ?1 AND parts IS NOT NULL
              UNION ALL SELECT * FROM (
@@ -280,14 +277,16 @@ impl Reader {
         let inside = |part: &StreamPart| part.end > span.start && part.start < span.end;
         let cut = |part| ground::clip(part, span.start, span.end);
         let mut parts: Vec<StreamPart> = rows.into_iter().flatten().filter(inside).map(cut).collect();
-        // Where it became known late what the stream is, those in its row are not the first.
+        // If a stream's row was written after some of its parts, the parts in that row are
+        // not the first.
         parts.sort_by_key(|part| part.start);
         Ok(parts)
     }
 
-    /// What TLS carried in `span`, in order: offset and bytes, secrets masked. Nothing for streams that did not come out of TLS.
+    /// The bytes that TLS carried in `span`, in order: offset and bytes, secrets masked. Empty for
+    /// streams that were not decrypted from TLS.
     pub fn plaintext(&self, capture: CaptureId, span: Span) -> anyhow::Result<Vec<(u64, Vec<u8>)>> {
-        let key = Key::new(capture, span.stream.0.into());
+        let key = RowKey::new(capture, span.stream.0.into());
         let mut pieces: Vec<(u64, Vec<u8>)> = self.select(
             "SELECT start, data FROM plaintext WHERE stream = ?1 AND start < ?3 AND start >= coalesce(
                  (SELECT max(start) FROM plaintext WHERE stream = ?1 AND start <= ?2), 0) ORDER BY start",
@@ -310,7 +309,8 @@ impl Reader {
         Ok(pieces)
     }
 
-    /// All the way down: the bytes of packets that make up `span`, in stream order, as `Provenance::packet_ranges`.
+    /// All the way down: the bytes of packets that make up `span`, in stream
+    /// order, like `Provenance::packet_ranges`.
     pub fn packet_ranges(&self, capture: CaptureId, span: Span) -> anyhow::Result<Vec<PacketRange>> {
         const DAMAGED: Damaged = Damaged("where bytes came from");
         let mut ranges = Vec::new();
@@ -333,7 +333,8 @@ impl Reader {
                     Origin::Missing => {}
                 }
             }
-            // A stream is made of streams that were there before it: in a file that says otherwise the walk might never end.
+            // A stream is made only of streams that existed before it. In a damaged file that
+            // violates this the walk might never end.
             if steps > STEPS || below.iter().any(|from| from.stream >= span.stream) {
                 return Err(DAMAGED.into());
             }
@@ -342,7 +343,7 @@ impl Reader {
         Ok(ranges)
     }
 
-    /// The rows of a query.
+    /// The rows of a query, converted by `read`.
     pub(super) fn select<T>(
         &self,
         sql: &str,
@@ -353,13 +354,7 @@ impl Reader {
     }
 }
 
-/// First and last key of a capture.
-fn bounds(capture: CaptureId) -> (i64, i64) {
-    let (first, last) = Key::all(capture);
-    (first.0, last.0)
-}
-
-/// A condition on `finding`, with parameter 1.
+/// A condition on `finding` for a part of the database, and the value of its parameter 1.
 fn finding_scope(scope: Scope) -> (&'static str, u32) {
     match scope {
         Scope::All => ("?1 IS NOT NULL", 0),

@@ -1,4 +1,4 @@
-//! Records and rows: for each table how a record becomes a row and a row a record, side by side.
+//! Records and rows: one file per table with the conversion in both directions.
 
 pub(super) mod capture;
 pub(super) mod connection;
@@ -14,9 +14,9 @@ use rusqlite::Row;
 use rusqlite::types::FromSql;
 
 use super::codec::{Code, Damaged};
-use super::{CaptureId, Key};
+use super::{CaptureId, RowKey};
 
-/// Reads the columns of a row one after the other, in the order in which the query names them.
+/// Reads the columns of a row one after the other, in the order of the query.
 pub(super) struct Columns<'a> {
     row: &'a Row<'a>,
     next: usize,
@@ -32,13 +32,13 @@ impl<'a> Columns<'a> {
         self.row.get(self.next - 1)
     }
 
-    /// A blob or text, not copied.
+    /// A blob or text, not copied. `what` names it in the error.
     pub(super) fn bytes(&mut self, what: &'static str) -> anyhow::Result<&'a [u8]> {
         self.next += 1;
         self.row.get_ref(self.next - 1)?.as_bytes().map_err(|_| Damaged(what).into())
     }
 
-    /// A number without sign: SQLite has none, all 64 bits are kept.
+    /// An unsigned number. SQLite has none, so all 64 bits are stored in a signed one.
     pub(super) fn u64(&mut self) -> rusqlite::Result<u64> {
         self.get::<i64>().map(|value| value as u64)
     }
@@ -55,12 +55,12 @@ impl<'a> Columns<'a> {
         Ok(self.get::<Option<i64>>()?.map(T::from_code).transpose()?)
     }
 
-    pub(super) fn key(&mut self) -> rusqlite::Result<Key> {
-        self.get().map(Key)
+    pub(super) fn key(&mut self) -> rusqlite::Result<RowKey> {
+        self.get().map(RowKey)
     }
 
-    pub(super) fn optional_key(&mut self) -> rusqlite::Result<Option<Key>> {
-        self.get::<Option<i64>>().map(|key| key.map(Key))
+    pub(super) fn optional_key(&mut self) -> rusqlite::Result<Option<RowKey>> {
+        self.get::<Option<i64>>().map(|key| key.map(RowKey))
     }
 
     pub(super) fn capture(&mut self) -> rusqlite::Result<CaptureId> {

@@ -1,4 +1,4 @@
-//! The store as others use it: a writer and a reader on a real file.
+//! Tests of the store as others use it: a writer and a reader on a real file.
 
 mod file;
 mod packets;
@@ -26,7 +26,7 @@ fn info() -> CaptureInfo {
 }
 
 fn writer(path: &Path) -> Writer {
-    Writer::create(path, &info(), Options::default()).expect("a writer")
+    Writer::create(path, &info(), WriteOptions::default()).expect("a writer")
 }
 
 fn session(number: u32, connections: &[u32]) -> Session {
@@ -62,11 +62,11 @@ fn message(session: u32, number: u64, raw: &[u8]) -> Message {
 }
 
 impl Writer {
-    fn told_session(&mut self, record: Session) {
+    fn add_session(&mut self, record: Session) {
         self.event(Event::Session(Box::new(record)));
     }
 
-    fn told_message(&mut self, record: Message) {
+    fn add_message(&mut self, record: Message) {
         self.event(Event::Message(Box::new(record)));
     }
 }

@@ -1,4 +1,4 @@
-//! Texts of messages at rest: short ones as they are, long ones as zstd frames, mostly one.
+//! Stored texts of messages: short ones unchanged, long ones as zstd frames, usually one.
 
 use std::cell::RefCell;
 
@@ -10,24 +10,25 @@ use zstd::bulk::{Compressor, Decompressor};
 use super::codec::Damaged;
 use crate::capture::Limits;
 
-/// The fastest level that still codes literals. Measured on messages of 2 KB: 344 MB/s and a ratio of 3.6, where level 1 does 148
-/// MB/s for a ratio of 3.8; on chunks of packets there is little between them.
+/// The fastest level that still codes literals. Measured on messages of 2 KB: 344 MB/s and a ratio
+/// of 3.6. Level 1 has 148 MB/s and a ratio of 3.8. On chunks of packets they differ little.
 const LEVEL: i32 = -1;
 
-/// Below this a frame's head and tables eat up what is gained.
+/// Shorter texts gain nothing: the frame's header and tables take what compression saves.
 const WORTH_COMPRESSING: usize = 1 << 10;
 
-/// A text as its column holds it. The type tells the two apart, for plain SQL too.
+/// A text in the form in which its column holds it. The column type distinguishes the two, also
+/// for plain SQL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Text {
-    /// UTF-8, kept as TEXT.
+    /// UTF-8, stored as TEXT.
     Plain(Vec<u8>),
-    /// Zstd frames, kept as BLOB; what is not UTF-8, however short.
+    /// Zstd frames, stored as BLOB. Also used for any text that is not UTF-8, however short.
     Packed(Vec<u8>),
 }
 
 impl Text {
-    /// A text of which there are frames already.
+    /// The smaller form of a text whose frames exist already.
     pub(super) fn smaller(raw: Vec<u8>, frames: Vec<u8>) -> Text {
         if frames.len() >= raw.len() && simdutf8::basic::from_utf8(&raw).is_ok() {
             Text::Plain(raw)
@@ -36,14 +37,14 @@ impl Text {
         }
     }
 
-    /// Bytes it takes.
+    /// Bytes that it takes in the file.
     pub(super) fn len(&self) -> usize {
         match self {
             Text::Plain(bytes) | Text::Packed(bytes) => bytes.len(),
         }
     }
 
-    /// As its column holds it.
+    /// The value for its column.
     pub(super) fn column(&self) -> ToSqlOutput<'_> {
         ToSqlOutput::Borrowed(match self {
             Text::Plain(bytes) => ValueRef::Text(bytes),
@@ -61,7 +62,7 @@ impl Text {
     }
 }
 
-/// Compresses, keeping its tables and its buffer between texts.
+/// Compresses texts, and retains its tables and its buffer between them.
 pub(super) struct Packer {
     compressor: Compressor<'static>,
     buffer: Vec<u8>,
@@ -72,21 +73,21 @@ impl Packer {
         Ok(Packer { compressor: Compressor::new(LEVEL)?, buffer: Vec::new() })
     }
 
-    /// Gives up its tables and its buffer, for the time in which there is nothing to compress.
+    /// Frees its tables and its buffer for a time without texts.
     pub(super) fn rest(&mut self) {
         if let Ok(unused) = Packer::new() {
             *self = unused;
         }
     }
 
-    /// The text as it is to be kept: what is smaller.
+    /// The smaller form of a text.
     pub(super) fn text(&mut self, raw: Vec<u8>) -> Text {
         if raw.len() < WORTH_COMPRESSING && simdutf8::basic::from_utf8(&raw).is_ok() {
             return Text::Plain(raw);
         }
         match self.frame(&raw) {
             Ok(frame) => Text::smaller(raw, frame),
-            // No memory for zstd's tables: SQLite keeps any bytes as TEXT.
+            // No memory for zstd's tables. SQLite stores any bytes as TEXT.
             Err(_) => Text::Plain(raw),
         }
     }
@@ -98,38 +99,40 @@ impl Packer {
         Ok(frame)
     }
 
-    /// Puts a zstd frame of `raw` behind others.
+    /// Appends a zstd frame of `raw` to other frames.
     pub(super) fn append(&mut self, raw: &[u8], frames: &mut Vec<u8>) -> std::io::Result<()> {
         self.buffer.clear();
         self.buffer.reserve(zstd::zstd_safe::compress_bound(raw.len()));
         self.compressor.compress_to_buffer(raw, &mut self.buffer)?;
         frames.extend_from_slice(&self.buffer);
-        // One text of 100 MB shall not be paid for till the end.
+        // After one text of 100 MB its memory is freed.
         self.buffer.shrink_to(1 << 20);
         Ok(())
     }
 }
 
-/// What zstd frames hold, unless that is more than `most` bytes: a frame of a few bytes can stand for gigabytes.
+/// The content of zstd frames; an error if that is more than `most` bytes, because a frame of a few
+/// bytes can stand for gigabytes.
 pub(super) fn unpack(frame: &[u8], most: usize) -> Result<Vec<u8>, Damaged> {
     let mut raw = Vec::new();
     unpack_into(&mut raw, frame, most)?;
     Ok(raw)
 }
 
-/// What `look` says of a packed text. Nothing is kept of it: for scans, in which most of the time would go to allocation.
+/// The result of `look` for a compressed text. The text is decompressed into a shared buffer,
+/// because in a search most of the time would go to allocation.
 pub(super) fn look_at<T>(frame: &[u8], look: impl FnOnce(&[u8]) -> T) -> Result<T, Damaged> {
     SEEN.with_borrow_mut(|seen| {
         unpack_into(seen, frame, Limits::default().message)?;
         let said = look(seen);
-        // One text of 100 MB shall not be paid for till the end.
+        // After one text of 100 MB its memory is freed.
         seen.clear();
         seen.shrink_to(1 << 20);
         Ok(said)
     })
 }
 
-/// Puts what a frame holds, `most` bytes at most, in the place of what `raw` held.
+/// Replaces the content of `raw` by that of a frame, `most` bytes at most.
 fn unpack_into(raw: &mut Vec<u8>, frame: &[u8], most: usize) -> Result<(), Damaged> {
     const DAMAGED: Damaged = Damaged("a compressed text");
     let length = Decompressor::upper_bound(frame).filter(|length| *length <= most).ok_or(DAMAGED)?;
@@ -145,13 +148,14 @@ fn unpack_into(raw: &mut Vec<u8>, frame: &[u8], most: usize) -> Result<(), Damag
 }
 
 thread_local! {
-    /// zstd's tables, kept between texts: to make them takes longer than to unpack a text of some kilobytes.
+    /// zstd's tables, retained between texts: making them takes longer than decompressing a text
+    /// of some kilobytes.
     static UNPACKER: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
     static SEEN: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Gives SQL the functions `text(x)` (the text of a `message_text.text`; a blob where it is not UTF-8) and `unzstd(x)` (the same,
-/// always as a blob).
+/// Defines the SQL functions `text(x)` and `unzstd(x)`. The first returns the text of a
+/// `message_text.text`, or a blob if it is not UTF-8. The second always returns a blob.
 pub(super) fn register(connection: &Connection) -> rusqlite::Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_INNOCUOUS;
     connection.create_scalar_function("text", 1, flags, |context| {

@@ -1,4 +1,4 @@
-//! Writing: one writer for each capture.
+//! Writing: one writer per capture.
 
 use std::time::Duration;
 
@@ -6,68 +6,72 @@ use anyhow::Context;
 use rusqlite::{Connection, TransactionBehavior};
 
 use super::packets::Packets;
-use super::pending::{Pending, Written};
+use super::pending::{Pending, WrittenRows};
 use super::record::capture::{self, CaptureInfo, Counts, Summary};
-use super::record::message::Glance;
+use super::record::message::DerivedColumns;
 use super::text::{Packer, Text};
-use super::{CaptureId, Place, migrate};
+use super::{CaptureId, DatabaseFile, migrate};
 use crate::capture::{Limits, Packet, Time};
 use crate::event::Event;
 
-/// What waits is written on its own when it is this much: rows, and bytes. Larger transactions are no faster (measured), and hold up
-/// other writers.
+/// Rows, and bytes, at which waiting records are written without a commit call. Larger transactions
+/// are not faster (measured), and delay other writers.
 const BATCH: (usize, usize) = (8_192, 8 << 20);
 
-/// Kibibytes of the file that are kept in memory. Rows come in rising order: however large the file is, few pages are written to at a time.
+/// Kibibytes of the file that are cached in memory. Rows come in ascending order, so only few pages
+/// change at a time, however large the file is.
 const CACHE: u32 = 8 << 10;
 
-/// How to write.
+/// Settings of a writer.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Write packets as they are, secrets included.
+pub struct WriteOptions {
+    /// Write packets unchanged, secrets included.
     pub keep_secrets: bool,
-    /// Bounds on what is held.
+    /// Bounds on the memory for packets that wait.
     pub limits: Limits,
-    /// How long a transaction waits for other writers. Those that write live hold the database for milliseconds.
+    /// The time for which a transaction waits for other writers. A writer of live traffic locks the
+    /// database for milliseconds.
     pub busy_timeout: Duration,
 }
 
-impl Default for Options {
-    fn default() -> Options {
-        Options { keep_secrets: false, limits: Limits::default(), busy_timeout: Duration::from_secs(5) }
+impl Default for WriteOptions {
+    fn default() -> WriteOptions {
+        WriteOptions { keep_secrets: false, limits: Limits::default(), busy_timeout: Duration::from_secs(5) }
     }
 }
 
 /// Writes one capture.
 ///
-/// Dropped without [`Writer::finish`], what was committed stays, and the capture stays unfinished.
+/// If it is dropped without [`Writer::finish`], committed data stays, and the
+/// capture stays unfinished.
 pub struct Writer {
-    // Closed before the place is given up, which may remove the file.
+    // Declared before the file, so that it is closed before a temporary file is removed.
     db: Connection,
-    place: Place,
+    place: DatabaseFile,
     capture: CaptureId,
     pending: Pending,
-    written: Written,
+    written: WrittenRows,
     packets: Packets,
     packer: Packer,
     counts: Counts,
     alive: Time,
-    /// What the row of the capture says.
+    /// The counts and the sign of life that the row of the capture holds.
     saved: (Counts, Time),
-    /// So many times [`BATCH`] must wait for the next attempt that nobody asked for.
+    /// The multiple of [`BATCH`] at which the next write without a commit call is attempted. It
+    /// grows while writing fails.
     batches: usize,
 }
 
 impl Writer {
-    /// Opens or creates the database and enters a new capture.
+    /// Opens or creates the database and inserts a new capture.
     ///
     /// # Errors
-    /// The file cannot be created or opened, is no database of this program, is of a newer version, or is locked for longer than
-    /// the timeout.
-    pub fn create(place: impl Into<Place>, info: &CaptureInfo, options: Options) -> anyhow::Result<Writer> {
+    /// The file cannot be created or opened, is not a database of this program, or belongs to a
+    /// newer version. Or it is locked for longer than the timeout.
+    pub fn create(place: impl Into<DatabaseFile>, info: &CaptureInfo, options: WriteOptions) -> anyhow::Result<Writer> {
         let place = place.into();
         let db = migrate::open_writer(&place, options.busy_timeout)?;
-        // A negative number is one of kibibytes.
+        // A negative value counts kibibytes.
         db.pragma_update(None, "cache_size", -i64::from(CACHE))?;
         let capture = capture::insert(&db, info)
             .with_context(|| format!("cannot begin a capture in the database {}", place.path().display()))?;
@@ -76,7 +80,7 @@ impl Writer {
             place,
             capture,
             pending: Pending::default(),
-            written: Written::default(),
+            written: WrittenRows::default(),
             packets: Packets::new(options.limits, options.keep_secrets)?,
             packer: Packer::new()?,
             counts: Counts::default(),
@@ -86,8 +90,8 @@ impl Writer {
         })
     }
 
-    /// Where it writes.
-    pub fn place(&self) -> &Place {
+    /// The file that is written.
+    pub fn place(&self) -> &DatabaseFile {
         &self.place
     }
 
@@ -96,13 +100,13 @@ impl Writer {
         self.capture
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     pub fn counts(&self) -> Counts {
         let lost = self.counts.lost + self.pending.lost();
-        Counts { kept: self.packets.counts(), lost, ..self.counts }
+        Counts { packet_counts: self.packets.counts(), lost, ..self.counts }
     }
 
-    /// A packet was observed. Its events follow.
+    /// Takes a packet. Its events follow.
     pub fn packet(&mut self, packet: &Packet<'_>) {
         self.counts.packets += 1;
         self.counts.bytes += packet.data.len() as u64;
@@ -111,7 +115,8 @@ impl Writer {
         self.packets.observe(packet);
     }
 
-    /// An event of the pipeline. Never fails: what cannot be written waits, see [`Writer::commit`].
+    /// Takes an event of the pipeline. Never fails: a record that cannot be written
+    /// waits, see [`Writer::commit`].
     pub fn event(&mut self, event: Event) {
         let packets = &mut self.packets;
         let taken = match event {
@@ -134,7 +139,8 @@ impl Writer {
         self.gather_chunks();
         let (rows, bytes) = self.pending.size();
         if rows >= BATCH.0 * self.batches || bytes >= BATCH.1 * self.batches {
-            // A failure is told by the next commit, which tries again; here that would cost the timeout for every event.
+            // The next commit tries again and reports the failure. Reporting it here would cost the
+            // timeout for every event.
             self.batches = if self.write(None).is_ok() { 1 } else { self.batches + 1 };
         }
     }
@@ -143,14 +149,14 @@ impl Writer {
         match event {
             Event::Session(session) => self.pending.session(*session),
             Event::Message(mut message) => {
-                let glance = Glance::of(&message);
+                let derived = DerivedColumns::of(&message);
                 let frames = self.packets.text(&message);
                 let raw = std::mem::take(&mut message.raw).into_bytes();
                 let text = match frames {
                     Some(frames) => Text::smaller(raw, frames),
                     None => self.packer.text(raw),
                 };
-                self.pending.message(*message, glance, text);
+                self.pending.message(*message, derived, text);
             }
             Event::Exchange(exchange) | Event::Head(exchange) => self.pending.exchange(*exchange),
             Event::Finding(finding) => self.pending.finding(*finding),
@@ -166,34 +172,37 @@ impl Writer {
         }
     }
 
-    /// The writer lives, at this time by the clock; said with the next commit. Once a second is often enough: only after ten seconds
-    /// of silence is it asked whether its process does, see [`Capture::is_live`](super::Capture::is_live).
+    /// Notes that the writer lives at this time of the system clock. It is stored with the next
+    /// commit. Once a second is enough: a reader checks the process itself only after ten seconds
+    /// without this, see [`Capture::is_live`](super::Capture::is_live).
     pub fn alive(&mut self, now: Time) {
         self.alive = now;
     }
 
-    /// Writes everything that may be written, in one transaction. Does nothing where there is nothing new.
+    /// Writes everything that may be written, in one transaction. Does nothing if there
+    /// is nothing new.
     ///
     /// # Errors
-    /// The database is locked for longer than the timeout, or cannot be written. Nothing is lost by that: the next commit tries
-    /// again. Only beyond 64 MiB that wait are records given up and counted, see [`Counts::lost`].
+    /// The database is locked for longer than the timeout, or cannot be written. Nothing is lost:
+    /// the next commit tries again. Only when more than 64 MiB wait are records discarded and
+    /// counted, see [`Counts::lost`].
     pub fn commit(&mut self) -> anyhow::Result<()> {
         self.close_chunks();
         let result = self.write(None);
-        // A moment without packets: the next may be long, and what then waits is little.
+        // The next pause may be far away, and few records wait after a pause.
         self.pending.rest();
         result
     }
 
-    /// Nothing comes for a while: gives up memory that is kept to be used again.
+    /// Nothing will come for a while: frees memory that was retained to be used again.
     pub fn rest(&mut self) {
-        // Whatever that fails at, it costs some memory.
+        // If this fails, the only cost is some memory.
         let _ = self.db.release_memory();
         self.packer.rest();
         self.packets.rest();
     }
 
-    /// The capture is over: writes the rest, and that it is finished. May be called again where that failed.
+    /// The capture has ended: writes the rest and the summary. May be called again if that failed.
     ///
     /// # Errors
     /// As for [`Writer::commit`].
@@ -230,7 +239,7 @@ impl Writer {
                 self.batches = 1;
                 self.pending.clear();
             }
-            Err(_) => self.written = Written::default(),
+            Err(_) => self.written = WrittenRows::default(),
         }
         result.with_context(|| {
             let (path, (rows, _)) = (self.place.path().display(), self.pending.size());
@@ -239,7 +248,8 @@ impl Writer {
     }
 
     fn transact(&mut self, (counts, alive): (Counts, Time), summary: Option<&Summary>) -> anyhow::Result<()> {
-        // Immediate: a transaction that begins by reading cannot wait for another writer once it comes to write.
+        // Immediate: a transaction that begins with a read cannot wait for another writer when it
+        // comes to write.
         let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
         self.pending.write(&transaction, self.capture, &mut self.written)?;
         capture::update(&transaction, self.capture, &counts, alive)?;

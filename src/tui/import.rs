@@ -14,12 +14,12 @@ use crate::event::{Detail, Event};
 use crate::pipeline::{self, Pipeline};
 use crate::source::file::Files;
 use crate::source::keylog::WithKeyLog;
-use crate::store::{CaptureInfo, CaptureKind, Options, Place, Summary, Writer};
+use crate::store::{CaptureInfo, CaptureKind, DatabaseFile, Summary, WriteOptions, Writer};
 
 /// Interval at which newly read messages are made visible.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Options for decoding captures.
+/// WriteOptions for decoding captures.
 #[derive(Clone, Debug, Default)]
 pub struct Decoding {
     /// File with TLS secrets.
@@ -40,7 +40,7 @@ impl Import {
     ///
     /// # Errors
     /// A file cannot be opened, or the store cannot be created.
-    pub fn new(files: &[PathBuf], place: Place, decoding: Decoding) -> Result<Import> {
+    pub fn new(files: &[PathBuf], place: DatabaseFile, decoding: Decoding) -> Result<Import> {
         let source = WithKeyLog::new(Files::open(files, false)?, decoding.key_log.as_deref(), false)?;
         let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
         let info = CaptureInfo {
@@ -49,7 +49,7 @@ impl Import {
             process: std::process::id(),
             started: now(),
         };
-        let options = Options { keep_secrets: decoding.keep_secrets, ..Options::default() };
+        let options = WriteOptions { keep_secrets: decoding.keep_secrets, ..WriteOptions::default() };
         Ok(Import { source, writer: Writer::create(place, &info, options)?, decoding })
     }
 

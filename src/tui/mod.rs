@@ -45,7 +45,7 @@ use crossterm::event::{self, Event, MouseButton, MouseEventKind};
 
 use crate::engine::saver::now;
 use crate::mcp::SessionNumber;
-use crate::store::{Place, Reader};
+use crate::store::{DatabaseFile, StoreReader};
 use app::{App, Effect, Input};
 use data::Query;
 use import::{Decoding, Import};
@@ -84,11 +84,13 @@ pub fn run(target: Target, options: UiOptions) -> Result<()> {
     let (inputs, events) = unbounded();
     let stop = Arc::new(AtomicBool::new(false));
     let (title, place, session, newest_first, import) = match target {
-        Target::Database(path) => (title(&path), Place::file(path), None, true, None),
-        Target::Session(path, session) => (title(&path), Place::file(path), Some(SessionNumber(session)), true, None),
+        Target::Database(path) => (title(&path), DatabaseFile::file(path), None, true, None),
+        Target::Session(path, session) => {
+            (title(&path), DatabaseFile::file(path), Some(SessionNumber(session)), true, None)
+        }
         Target::Files(files) => {
             let name = files.iter().map(title).collect::<Vec<_>>().join(" ");
-            let place = Place::temporary()?;
+            let place = DatabaseFile::temporary()?;
             let import = Import::new(&files, place.clone(), options.decoding)?;
             (name, place, None, false, Some(import))
         }
@@ -98,7 +100,7 @@ pub fn run(target: Target, options: UiOptions) -> Result<()> {
     // An existing store is opened before the screen is taken, so that an error appears on
     // the normal terminal.
     let store = match place.path().exists() {
-        true => StoreState::Open(Box::new(QueryRunner::new(Reader::open(place)?, newest_first))),
+        true => StoreState::Open(Box::new(QueryRunner::new(StoreReader::open(place)?, newest_first))),
         false => StoreState::Awaited(place),
     };
     let mut screen = term::Screen::take()?;

@@ -28,7 +28,7 @@ use crate::capture::{PacketNumber, Time};
 use crate::decode::ConnectionId;
 use crate::event::Connection;
 use crate::mcp::{MessageNumber, Session, SessionNumber};
-use crate::store::{FindingRow, Key, MessageRow, Page, Reader, Scope};
+use crate::store::{FindingRow, MessageRow, Page, RowKey, Scope, StoreReader};
 use crate::view::latencies::Latencies;
 use crate::view::steps::{self, Step};
 use crate::view::text;
@@ -55,7 +55,7 @@ const SAMPLE: usize = 4_096;
 
 /// Answers queries, with what it has computed so far.
 pub struct QueryRunner {
-    reader: Reader,
+    reader: StoreReader,
     /// The order of the sessions: newest first for a database, oldest first for a capture.
     newest_first: bool,
     /// Wall-clock time. It separates live captures from those whose writer died.
@@ -66,10 +66,10 @@ pub struct QueryRunner {
     /// Latencies of sessions, and the number of messages at that time.
     latencies: HashMap<SessionNumber, (u64, Option<(i64, i64)>)>,
     /// Lines of the messages that were read last.
-    lines: HashMap<Key, MessageLine>,
+    lines: HashMap<RowKey, MessageLine>,
     matches: Option<Matches>,
     /// More readers for searches in parallel. They are opened with the first search.
-    helpers: Option<Vec<Reader>>,
+    helpers: Option<Vec<StoreReader>>,
     /// Figures of the session whose statistics were read last.
     figures: Option<calls::Figures>,
     steps: Option<steps::StepTable>,
@@ -78,7 +78,7 @@ pub struct QueryRunner {
 
 impl QueryRunner {
     /// Answers from a store.
-    pub fn new(reader: Reader, newest_first: bool) -> QueryRunner {
+    pub fn new(reader: StoreReader, newest_first: bool) -> QueryRunner {
         QueryRunner {
             reader,
             newest_first,
@@ -255,7 +255,7 @@ impl QueryRunner {
         let Some(matches) = self.matches.as_mut().filter(|matches| !matches.is_complete()) else { return Ok(false) };
         if self.helpers.is_none() {
             let count = thread::available_parallelism().map_or(1, NonZero::get).min(SEARCHERS) - 1;
-            let open = |_| Reader::open(self.reader.place()).ok();
+            let open = |_| StoreReader::open(self.reader.place()).ok();
             self.helpers = Some((0..count).filter_map(open).collect());
         }
         matches.search_on(&self.reader, self.helpers.as_deref_mut().unwrap_or_default())?;

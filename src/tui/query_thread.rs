@@ -14,7 +14,7 @@ use super::app::Input;
 use super::data::{Answer, Query};
 use super::query_runner::{QueryRunner, TURN};
 use crate::engine::saver::now;
-use crate::store::{Place, Reader};
+use crate::store::{DatabaseFile, StoreReader};
 
 /// Interval at which the store is checked for changes.
 const POLL: Duration = Duration::from_millis(100);
@@ -26,7 +26,7 @@ const PATIENCE: u32 = 20;
 pub enum StoreState {
     Open(Box<QueryRunner>),
     /// A database that does not exist yet.
-    Awaited(Place),
+    Awaited(DatabaseFile),
 }
 
 /// Answers queries until the sender is gone.
@@ -42,7 +42,7 @@ pub fn run(store: StoreState, inbox: &Receiver<Query>, out: &Sender<Input>) {
 
 /// Waits until somebody creates the database; meanwhile there are no sessions. `None`: the sender
 /// of queries is gone.
-fn wait_for(place: &Place, inbox: &Receiver<Query>, out: &Sender<Input>) -> Option<QueryRunner> {
+fn wait_for(place: &DatabaseFile, inbox: &Receiver<Query>, out: &Sender<Input>) -> Option<QueryRunner> {
     let mut failed = 0;
     loop {
         let answer = match inbox.recv_timeout(POLL) {
@@ -50,7 +50,7 @@ fn wait_for(place: &Place, inbox: &Receiver<Query>, out: &Sender<Input>) -> Opti
             Ok(query) => Input::Answer(query, Answer::Unplaced(Vec::new())),
             Err(RecvTimeoutError::Disconnected) => return None,
             Err(RecvTimeoutError::Timeout) if !place.path().exists() => continue,
-            Err(RecvTimeoutError::Timeout) => match Reader::open(place.clone()) {
+            Err(RecvTimeoutError::Timeout) => match StoreReader::open(place.clone()) {
                 Ok(reader) => {
                     out.send(Input::StoreChanged).ok()?;
                     return Some(QueryRunner::new(reader, true));

@@ -10,12 +10,12 @@ use super::app::Input;
 use super::replay::run::{Finished, ReplayUpdate};
 use super::replay::{Submission, runner};
 use crate::replay::plan::StepIndex;
-use crate::store::Place;
+use crate::store::DatabaseFile;
 
 /// Starts replay threads, which read and record in one store and report to the event loop.
 #[derive(Debug)]
 pub struct Replayer {
-    place: Place,
+    place: DatabaseFile,
     inputs: Sender<Input>,
     /// Dropping this sender ends the running replay.
     going: Option<Sender<()>>,
@@ -23,7 +23,7 @@ pub struct Replayer {
 
 impl Replayer {
     /// Replays of recordings in this store. The new sessions are recorded in it too.
-    pub fn new(place: Place, inputs: Sender<Input>) -> Replayer {
+    pub fn new(place: DatabaseFile, inputs: Sender<Input>) -> Replayer {
         Replayer { place, inputs, going: None }
     }
 

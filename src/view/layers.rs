@@ -15,7 +15,7 @@ use super::transcript::packets as name_packets;
 use crate::capture::{Origin, PacketNumber, Span, StreamId, StreamPart};
 use crate::decode::exchange::{Exchange, Half};
 use crate::mcp::{Carrier, Message, Session};
-use crate::store::{CaptureId, Reader};
+use crate::store::{CaptureId, StoreReader};
 
 pub use network::of_packet;
 
@@ -103,7 +103,7 @@ impl Layer {
 /// A session in a store, with all that its layers are read from.
 pub struct StoredSession<'a> {
     /// The reader of the store.
-    pub reader: &'a Reader,
+    pub reader: &'a StoreReader,
     /// The capture that contains the session.
     pub capture: CaptureId,
     /// The record of the session.

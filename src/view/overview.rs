@@ -21,7 +21,7 @@ use crate::mcp::meta;
 use crate::mcp::method::Method;
 use crate::mcp::revision::{Revision, Revisions};
 use crate::mcp::{Message, MessageNumber, Session};
-use crate::store::{Key, MessageRow, MethodCount, Page, Reader, Scope};
+use crate::store::{MessageRow, MethodCount, Page, RowKey, Scope, StoreReader};
 use operations::Operation;
 
 /// Methods whose messages the summary is made from: handshakes, lists, and changes of lists.
@@ -156,7 +156,7 @@ pub struct Overview {
 ///
 /// # Errors
 /// The database cannot be read, or is damaged.
-pub fn read(reader: &Reader, session: &Session) -> Result<Overview> {
+pub fn read(reader: &StoreReader, session: &Session) -> Result<Overview> {
     let mut overview = Overview::default();
     let revisions =
         session.protocol_version.as_deref().and_then(Revision::named).map_or(Revisions::ALL, Revisions::only);
@@ -189,7 +189,7 @@ pub fn read(reader: &Reader, session: &Session) -> Result<Overview> {
     }
     if let Some(count) = first_call
         && let Some(row) =
-            reader.message_rows(Scope::Capture(capture), Page::from(Key::new(capture, count.first.0), 1))?.pop()
+            reader.message_rows(Scope::Capture(capture), Page::from(RowKey::new(capture, count.first.0), 1))?.pop()
     {
         overview.timeline.push((row.time, "first call of a tool".to_owned(), row.number));
         overview.timeline.sort_by_key(|(_, _, number)| *number);
@@ -203,8 +203,8 @@ pub fn read(reader: &Reader, session: &Session) -> Result<Overview> {
             overview.read_text(reader, &row)?;
         }
     }
-    for number in reader.asked_for_input(session.number, TEXTS)? {
-        if let Some(message) = reader.message(Key::new(capture, number.0))? {
+    for number in reader.messages_asking_for_input(session.number, TEXTS)? {
+        if let Some(message) = reader.message(RowKey::new(capture, number.0))? {
             overview.count_input_requests(&message);
         }
     }
@@ -253,7 +253,7 @@ impl Overview {
     }
 
     /// Reads the text of a message, within bounds.
-    fn read_text(&mut self, reader: &Reader, row: &MessageRow) -> Result<()> {
+    fn read_text(&mut self, reader: &StoreReader, row: &MessageRow) -> Result<()> {
         if self.texts < TEXTS
             && row.size <= LONGEST
             && let Some(message) = reader.message(row.key())?
@@ -446,7 +446,7 @@ fn times(number: u64) -> String {
 }
 
 /// The end of a session, as far as the capture shows it.
-fn end(reader: &Reader, session: &Session) -> Result<String> {
+fn end(reader: &StoreReader, session: &Session) -> Result<String> {
     let waiting = match session.unanswered {
         0 => String::new(),
         requests => format!(", {} unanswered", count(requests, "request")),

@@ -286,8 +286,8 @@ mod tests {
     use crate::capture::Time;
     use crate::event::Event;
     use crate::mcp::{Message, Transport};
-    use crate::store::{CaptureInfo, CaptureKind, Key, Options as StoreOptions, Page, Place as StorePlace};
-    use crate::store::{Reader, Scope, Summary, Writer};
+    use crate::store::{CaptureInfo, CaptureKind, DatabaseFile, Page, RowKey, WriteOptions};
+    use crate::store::{Scope, StoreReader, Summary, Writer};
     use crate::test_messages;
 
     #[test]
@@ -301,9 +301,9 @@ mod tests {
         };
         assert_eq!(response(101).as_deref(), Some("HTTP 101 "));
         assert_eq!(response(200).as_deref(), Some("HTTP 200   (cut)"));
-        let store = StorePlace::temporary().unwrap();
+        let store = DatabaseFile::temporary().unwrap();
         let info = CaptureInfo { kind: CaptureKind::Import, source: "one".into(), process: 1, started: Time(0) };
-        let mut writer = Writer::create(store.clone(), &info, StoreOptions::default()).unwrap();
+        let mut writer = Writer::create(store.clone(), &info, WriteOptions::default()).unwrap();
         let peers = Peers::Process { process: 1, command: Vec::new(), name: None };
         let session = Session::opened(SessionNumber(1), Transport::WebSocket, peers, Time(0));
         writer.event(Event::Session(Box::new(session)));
@@ -313,7 +313,7 @@ mod tests {
             writer.event(Event::Message(Box::new(Message { carrier: Carrier::WebSocket, ..message })));
         }
         writer.finish(&Summary::default()).unwrap();
-        let rows = Reader::open(store).unwrap().message_rows(Scope::All, Page::<Key>::first(10)).unwrap();
+        let rows = StoreReader::open(store).unwrap().message_rows(Scope::All, Page::<RowKey>::first(10)).unwrap();
         let steps = rows.iter().map(|row| of_frame(&roles, row));
         let shown: Vec<_> = steps.map(|step| (step.ends(), step.detail, step.messages)).collect();
         let expected =

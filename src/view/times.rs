@@ -10,7 +10,7 @@ use super::timing::{Clock, Medians, Shares};
 use super::units::{count, duration};
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::Session;
-use crate::store::Reader;
+use crate::store::StoreReader;
 
 /// Number of messages that are read. For longer sessions they are an evenly spread sample: medians
 /// settle long before.
@@ -50,7 +50,7 @@ impl Times {
     ///
     /// # Errors
     /// The database cannot be read, or is damaged.
-    pub fn read(reader: &Reader, session: &Session) -> Result<Times> {
+    pub fn read(reader: &StoreReader, session: &Session) -> Result<Times> {
         let Some(capture) = reader.capture_of(session.number)? else { return Ok(Times::default()) };
         let mut clock = Clock::new(reader, capture);
         let mut calls: HashMap<String, (u64, i64, Latencies, Shares)> = HashMap::new();

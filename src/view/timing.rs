@@ -25,7 +25,7 @@ use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::{ConnectionId, Direction, Side};
 use crate::event::ConnectionKind;
 use crate::mcp::{Carrier, Message, MessageNumber};
-use crate::store::{CaptureId, KeptPacket, Key, MessageRow, Page, Reader, Scope};
+use crate::store::{CaptureId, MessageRow, Page, RowKey, Scope, StoreReader, StoredPacket};
 
 /// Maximum number of connections whose round trips are remembered. Some servers need a new
 /// connection for each call.
@@ -134,7 +134,7 @@ impl<'a> From<&'a MessageRow> for TimedMessage<'a> {
 
 /// Measures the calls of one capture.
 pub struct Clock<'r> {
-    reader: &'r Reader,
+    reader: &'r StoreReader,
     capture: CaptureId,
     /// Whether the capture saw a network. `None` until it is needed.
     has_network: Option<bool>,
@@ -144,7 +144,7 @@ pub struct Clock<'r> {
 
 impl<'r> Clock<'r> {
     /// Makes a clock for a capture.
-    pub fn new(reader: &'r Reader, capture: CaptureId) -> Clock<'r> {
+    pub fn new(reader: &'r StoreReader, capture: CaptureId) -> Clock<'r> {
         Clock { reader, capture, has_network: None, round_trips: HashMap::new() }
     }
 
@@ -215,7 +215,7 @@ impl<'r> Clock<'r> {
     }
 
     fn row(&self, number: MessageNumber) -> Result<Option<MessageRow>> {
-        let page = Page::from(Key::new(self.capture, number.0), 1);
+        let page = Page::from(RowKey::new(self.capture, number.0), 1);
         let row = self.reader.message_rows(Scope::Capture(self.capture), page)?.pop();
         Ok(row.filter(|row| row.number == number))
     }
@@ -276,7 +276,7 @@ impl<'r> Clock<'r> {
 /// Retransmitted data measures nothing: "RTT samples MUST NOT be made using segments that were
 /// retransmitted" (RFC 6298 section 3). An acknowledgment with data may have waited for that data,
 /// so it measures nothing either.
-fn quickest_acknowledgment(packets: &[KeptPacket], side: Side) -> Option<i64> {
+fn quickest_acknowledgment(packets: &[StoredPacket], side: Side) -> Option<i64> {
     let mut quickest: Option<i64> = None;
     // The last segment with data towards the side: its end, and its time.
     let mut sent: Option<(u64, Time)> = None;
@@ -373,7 +373,7 @@ mod tests {
 
     /// A packet at a time in milliseconds: its sender, the stream offset and length of its data,
     /// and the offset that it acknowledges.
-    fn packet(number: u64, at: i64, side: Side, (offset, length): (u64, u32), acknowledged: u64) -> KeptPacket {
+    fn packet(number: u64, at: i64, side: Side, (offset, length): (u64, u32), acknowledged: u64) -> StoredPacket {
         let segment = Segment {
             connection: ConnectionId(1),
             side,
@@ -386,7 +386,7 @@ mod tests {
             analysis: Default::default(),
             origin: Default::default(),
         };
-        KeptPacket {
+        StoredPacket {
             number: PacketNumber(number),
             time: Time(at * 1_000_000),
             link: LinkType::ETHERNET,

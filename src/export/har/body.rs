@@ -13,7 +13,7 @@ use crate::decode::exchange::{Exchange, Fields, Half};
 use crate::decode::http::HttpEvent;
 use crate::decode::http1::Http1;
 use crate::decode::{ConnectionId, Direction, Piece, Side};
-use crate::store::{KeptPacket, Reader};
+use crate::store::{StoreReader, StoredPacket};
 
 /// Bytes of a stream that are looked up at once.
 const LOOKUP_BYTES: u64 = 1 << 20;
@@ -56,7 +56,7 @@ pub(super) struct Bodies<'a> {
 }
 
 impl<'a> Bodies<'a> {
-    pub(super) fn new(reader: &'a Reader, exchanges: &'a ExchangeMap) -> Bodies<'a> {
+    pub(super) fn new(reader: &'a StoreReader, exchanges: &'a ExchangeMap) -> Bodies<'a> {
         Bodies { exchanges, packets: Packets { reader, exchanges, windows: VecDeque::new() } }
     }
 
@@ -211,10 +211,10 @@ fn list<'f>(fields: &'f Fields, name: &str) -> Option<Cow<'f, str>> {
 
 /// The packets of a capture, read in windows.
 struct Packets<'a> {
-    reader: &'a Reader,
+    reader: &'a StoreReader,
     exchanges: &'a ExchangeMap,
     /// The windows, the one used last first.
-    windows: VecDeque<(ConnectionId, Vec<KeptPacket>)>,
+    windows: VecDeque<(ConnectionId, Vec<StoredPacket>)>,
 }
 
 impl Packets<'_> {
@@ -264,8 +264,8 @@ impl Packets<'_> {
         Ok(at)
     }
 
-    fn packet(&mut self, connection: ConnectionId, number: PacketNumber) -> Result<Option<&KeptPacket>> {
-        let place = |packets: &[KeptPacket]| packets.binary_search_by_key(&number, |packet| packet.number).ok();
+    fn packet(&mut self, connection: ConnectionId, number: PacketNumber) -> Result<Option<&StoredPacket>> {
+        let place = |packets: &[StoredPacket]| packets.binary_search_by_key(&number, |packet| packet.number).ok();
         let known = self.windows.iter().position(|(of, packets)| *of == connection && place(packets).is_some());
         let window = match known.and_then(|known| self.windows.remove(known)) {
             Some(window) => window,

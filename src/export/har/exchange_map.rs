@@ -10,7 +10,7 @@ use crate::decode::exchange::ExchangeNumber;
 use crate::decode::stream::StreamKind;
 use crate::decode::{ConnectionId, Direction, Side};
 use crate::mcp::{MessageNumber, SessionNumber};
-use crate::store::{CaptureId, Reader};
+use crate::store::{CaptureId, StoreReader};
 
 /// A message that an exchange carried, with its session.
 pub(super) type ExchangeMessage = (ExchangeNumber, MessageNumber, SessionNumber);
@@ -31,9 +31,9 @@ pub(super) struct ExchangeMap {
 }
 
 impl ExchangeMap {
-    pub(super) fn read(reader: &Reader, capture: CaptureId) -> Result<ExchangeMap> {
+    pub(super) fn read(reader: &StoreReader, capture: CaptureId) -> Result<ExchangeMap> {
         let mut carried = Vec::new();
-        reader.carried(capture, |exchange, session, message| carried.push((exchange, message, session)))?;
+        reader.visit_carriers(capture, |exchange, session, message| carried.push((exchange, message, session)))?;
         carried.sort_unstable();
         let (mut bodies, mut channels, mut plaintext) = (Vec::new(), HashMap::new(), HashSet::new());
         reader.streams(capture, |stream| match stream.kind {

@@ -50,7 +50,7 @@ impl ServerTap {
     fn note(&self, note: impl FnOnce(&mut Tap)) {
         let mut tap = self.tap.lock().unwrap_or_else(PoisonError::into_inner);
         note(&mut tap);
-        tap.nudge();
+        tap.wake_sleepers();
     }
 }
 
@@ -79,7 +79,7 @@ impl Stdio {
         let (child, pipes) = server.spawn()?;
         let (mut tap, observations) = stdio::tap(child.id(), &std::env::temp_dir());
         tap.start(server.start());
-        tap.nudge();
+        tap.wake_sleepers();
         let recorded = Arc::new(ServerTap { tap: Mutex::new(tap), stderr_tail: Mutex::default() });
         // Only this end of the pipe becomes non-blocking.
         rustix::io::ioctl_fionbio(&pipes.stdin, true).context("cannot make a pipe non-blocking")?;

@@ -7,10 +7,10 @@ use tempfile::TempDir;
 
 use super::Files;
 use crate::source::Source;
-use crate::source::samples::{Bytes, Seen, account, drain};
+use crate::source::samples::{Bytes, OwnedItem, account, drain};
 use crate::support::needs::{self, have};
 
-/// A folder of files.
+/// A temporary folder of capture files.
 struct Folder(TempDir);
 
 impl Folder {
@@ -108,11 +108,11 @@ fn a_broken_compressed_tail_is_damage_behind_the_packets() {
             let path = folder.file("cut", &compressed[..cut]);
             match Files::open(&[path], false).and_then(|mut files| drain(&mut files)) {
                 Ok(seen) => {
-                    // Cut inside the check sum, everything is there.
+                    // After a cut inside the check sum all packets are there.
                     let (last, before) = seen.split_last().unwrap();
-                    let Seen::Damage { reason, .. } = last else { panic!("{name} cut at {cut}: {last:?}") };
+                    let OwnedItem::Damage { reason, .. } = last else { panic!("{name} cut at {cut}: {last:?}") };
                     assert!(reason.starts_with(&format!("the {name} data is broken or cut short")), "{reason}");
-                    assert!(before.iter().all(Seen::is_packet));
+                    assert!(before.iter().all(OwnedItem::is_packet));
                 }
                 Err(error) => panic!("{name} cut at {cut}: {error}"),
             }
@@ -127,7 +127,7 @@ fn a_growing_file_is_followed() {
     let path = folder.file("growing.pcap", b"");
     let mut writer = OpenOptions::new().append(true).open(&path).unwrap();
     let mut files = Files::open(&[path], true).unwrap();
-    let mut next = || account(&files.next().unwrap().map(Seen::from).into_iter().collect::<Vec<_>>());
+    let mut next = || account(&files.next().unwrap().map(OwnedItem::from).into_iter().collect::<Vec<_>>());
     let mut written = 0;
     let mut write = |end: usize| {
         writer.write_all(&whole[written..end]).unwrap();
@@ -192,10 +192,11 @@ fn a_pipe_is_read_as_it_arrives() {
     if !have(&needs::DESCRIPTORS, File::open(&path).is_ok()) {
         return;
     }
-    // Both the writer and the file's own end are open here: what is read is read without waiting for the end.
+    // This test holds the writer's end, and the file holds the reader's. So reading must not wait
+    // for the end of the pipe.
     let mut files = Files::open(&[path], false).unwrap();
     writer.write_all(&whole[..44]).unwrap();
-    let first = files.next().unwrap().map(Seen::from);
+    let first = files.next().unwrap().map(OwnedItem::from);
     assert!(first.is_some_and(|item| item.is_packet()));
     assert_eq!(files.progress(), (44, None));
     writer.write_all(&whole[44..]).unwrap();

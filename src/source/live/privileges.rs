@@ -1,20 +1,21 @@
-//! Giving up root once the interface is open.
+//! Giving up root privileges once the interface is open.
 
 use std::path::PathBuf;
 
-/// Somebody with an account.
+/// The user that the process has become.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct User {
     /// The login name.
     pub name: String,
-    /// The home directory: where the files of this person belong, whatever `$HOME` says under sudo.
+    /// The home directory, where this user's files belong whatever `$HOME` is under sudo.
     pub home: PathBuf,
 }
 
-/// When started through sudo, becomes for good the user who did so, and says who that is; `None` when there was nothing to give up.
+/// Becomes, for good, the user who started this program through sudo. Returns that user; `None` if
+/// there was nothing to give up.
 ///
-/// Hostile bytes are nothing that root should parse, and files that are written should belong to the person. An interface that is
-/// open stays open. It applies to all threads.
+/// Root should not parse hostile bytes, and the files written should belong to the user. An open
+/// interface stays open. The change applies to all threads.
 #[cfg(target_os = "linux")]
 pub fn drop_privileges() -> anyhow::Result<Option<User>> {
     use std::env;
@@ -32,18 +33,18 @@ pub fn drop_privileges() -> anyhow::Result<Option<User>> {
     }
     let doing = || format!("cannot become user {uid} again after opening the interface");
     let account = Account::from_uid(uid).with_context(doing)?.with_context(doing)?;
-    // The order matters: without root neither groups nor group can be set.
+    // The order matters: only root can set the groups and the group.
     initgroups(&CString::new(account.name.as_bytes())?, gid).with_context(doing)?;
     setgid(gid).with_context(doing)?;
     setuid(uid).with_context(doing)?;
-    // Trust nothing: a saved user id would let root come back.
+    // Checks that a saved user id does not let root come back.
     if geteuid() != uid || getegid() != gid || setuid(Uid::from_raw(0)).is_ok() {
         bail!("{}: root could come back", doing());
     }
     Ok(Some(User { name: account.name, home: account.dir }))
 }
 
-/// Elsewhere the groups cannot be set by safe means: nothing is given up.
+/// Elsewhere the groups cannot be set by safe means, so nothing is given up.
 #[cfg(not(target_os = "linux"))]
 pub fn drop_privileges() -> anyhow::Result<Option<User>> {
     Ok(None)
@@ -57,7 +58,7 @@ mod tests {
     use crate::support::needs::{self, have};
     use crate::support::waits::Finishes;
 
-    /// Not a test: it changes the process for good.
+    /// Not a test: it changes the process for good, so the test below runs it as a process.
     #[test]
     #[ignore = "run by the test below"]
     fn as_a_process() {

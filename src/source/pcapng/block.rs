@@ -7,9 +7,9 @@ use nom::{IResult, Parser};
 
 use crate::capture::{LinkType, Time};
 
-/// What can be wrong with a block's body, in words that follow the block's name.
+/// Errors in a block's body. Each message follows the block's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Fault {
+pub(super) enum BodyError {
     #[error("it is too short")]
     Short,
     #[error("it claims {claimed} captured bytes and has room for {room}")]
@@ -26,39 +26,40 @@ pub(super) enum Fault {
     Version(u16, u16),
 }
 
-/// Errors of nom that never leave this file: every one of them means "too short here".
+/// Errors of nom stay inside this file: each means that the bytes are too short here.
 type Parsed<'a, T> = IResult<&'a [u8], T, ()>;
 
-/// The section header behind its byte-order magic. Its length of the section is not needed, its options neither.
-pub(super) fn section(order: Endianness, body: &[u8]) -> Result<(), Fault> {
+/// Parses the section header after its byte-order magic. The section's length and options
+/// are not used.
+pub(super) fn section(order: Endianness, body: &[u8]) -> Result<(), BodyError> {
     let head: Parsed<'_, _> = (u32(order), u16(order), u16(order), take(8usize)).parse(body);
     match head {
-        // Writers of 1.2 exist, and write as 1.0 does.
+        // Files of version 1.2 exist. Their content is that of version 1.0.
         Ok((_, (_, 1, _, _))) => Ok(()),
-        Ok((_, (_, major, minor, _))) => Err(Fault::Version(major, minor)),
-        Err(_) => Err(Fault::Short),
+        Ok((_, (_, major, minor, _))) => Err(BodyError::Version(major, minor)),
+        Err(_) => Err(BodyError::Short),
     }
 }
 
-/// What an interface description says.
+/// An interface description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Interface {
     pub(super) link: LinkType,
-    /// Zero for none.
+    /// The snap length in bytes; zero for none.
     pub(super) snap_length: u32,
     pub(super) clock: Clock,
 }
 
-/// The interface, as far as it can be told, and what is wrong with its description. The description counts even when it is broken: the
-/// ids of those behind it depend on it.
-pub(super) fn interface(order: Endianness, body: &[u8]) -> (Option<Interface>, Option<Fault>) {
+/// Parses an interface description as far as possible, and returns the error in it. Even a damaged
+/// description takes an id, because the ids of the following ones depend on it.
+pub(super) fn interface(order: Endianness, body: &[u8]) -> (Option<Interface>, Option<BodyError>) {
     let head: Parsed<'_, _> = (u16(order), u16(order), u32(order)).parse(body);
-    let Ok((mut rest, (link, _reserved, snap_length))) = head else { return (None, Some(Fault::Short)) };
+    let Ok((mut rest, (link, _reserved, snap_length))) = head else { return (None, Some(BodyError::Short)) };
     let mut clock = Clock::default();
     let mut fault = None;
     while !rest.is_empty() {
         let Ok((behind, (code, value))) = option(order)(rest) else {
-            fault = Some(Fault::Option);
+            fault = Some(BodyError::Option);
             break;
         };
         rest = behind;
@@ -66,11 +67,11 @@ pub(super) fn interface(order: Endianness, body: &[u8]) -> (Option<Interface>, O
             option_code::END => break,
             option_code::TIME_RESOLUTION => match value {
                 &[resolution] => clock.resolution = Resolution::new(resolution),
-                _ => fault = Some(Fault::Option),
+                _ => fault = Some(BodyError::Option),
             },
             option_code::TIME_OFFSET => match i64::<_, ()>(order)(value) {
                 Ok(([], seconds)) => clock.offset = seconds,
-                _ => fault = Some(Fault::Option),
+                _ => fault = Some(BodyError::Option),
             },
             _ => {}
         }
@@ -85,7 +86,8 @@ mod option_code {
     pub const TIME_OFFSET: u16 = 14;
 }
 
-/// Code and value; the padding to 32 bits is skipped, and not missed at the end.
+/// Parses an option: its code and value. The padding to 32 bits is skipped and may be missing
+/// at the end.
 fn option<'a>(order: Endianness) -> impl Fn(&'a [u8]) -> Parsed<'a, (u16, &'a [u8])> {
     move |input| {
         let (rest, (code, length)) = (u16(order), u16(order)).parse(input)?;
@@ -96,7 +98,7 @@ fn option<'a>(order: Endianness) -> impl Fn(&'a [u8]) -> Parsed<'a, (u16, &'a [u
     }
 }
 
-/// How an interface counts time.
+/// The clock of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Clock {
     resolution: Resolution,
@@ -105,10 +107,11 @@ pub(super) struct Clock {
 }
 
 impl Clock {
-    /// The moment at which it stood at `ticks`.
+    /// The time that corresponds to `ticks`.
     ///
-    /// Times are unsigned. Writers whose clock stands before 1970 write them as if they were not: what would lie beyond all that [`Time`]
-    /// can express is read as negative. What even then lies beyond becomes the nearest moment.
+    /// Ticks are unsigned. Writers whose clock is before 1970 write negative ticks as if they were
+    /// unsigned. So a time beyond the range of [`Time`] is read as negative, and one that is still
+    /// out of range becomes the nearest possible time.
     pub(super) fn time(&self, ticks: u64) -> Time {
         let unsigned = self.nanoseconds(ticks.into());
         let either = i64::try_from(unsigned).or_else(|_| i64::try_from(self.nanoseconds((ticks as i64).into())));
@@ -125,26 +128,27 @@ impl Clock {
     }
 }
 
-/// How long a tick is.
+/// The length of a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Resolution {
-    /// So many nanoseconds.
+    /// This many nanoseconds per tick.
     Multiple(u64),
-    /// So many to a nanosecond.
+    /// This many ticks per nanosecond.
     Fraction(u64),
-    /// Two to the minus so much, in seconds; at most 127.
+    /// Two to the power of minus this number, in seconds; at most 127.
     Binary(u8),
 }
 
 impl Resolution {
-    /// if_tsresol: "If the most significant bit is equal to zero, the remaining bits indicate the resolution of the timestamp as
-    /// a negative power of 10; if it is equal to one, as a negative power of 2".
+    /// if_tsresol: "If the most significant bit is equal to zero, the remaining bits indicate
+    /// the resolution of the timestamp as a negative power of 10". If it is one: "as a negative
+    /// power of 2".
     fn new(value: u8) -> Resolution {
         let exponent = u32::from(value & 0x7f);
         match value {
             128.. => Resolution::Binary(value & 0x7f),
             0..=9 => Resolution::Multiple(10u64.pow(9 - exponent)),
-            // Beyond 10^28 parts of a second, 64 bits do not count up to one nanosecond.
+            // With more than 10^28 ticks per second, 64 bits do not count up to one nanosecond.
             _ => 10u64.checked_pow(exponent - 9).map_or(Resolution::Multiple(0), Resolution::Fraction),
         }
     }
@@ -157,39 +161,44 @@ impl Default for Resolution {
     }
 }
 
-/// A packet as its block tells it.
+/// The contents of a packet block.
 #[derive(Debug)]
 pub(super) struct PacketBody<'a> {
     pub(super) interface: u32,
-    /// `None` where the block has no time.
+    /// `None` if the block has no time.
     pub(super) ticks: Option<u64>,
     pub(super) original_length: u32,
     pub(super) data: &'a [u8],
 }
 
-/// Options behind the data are not looked at: nothing in them is needed, and what is broken in them does not touch the packet.
-pub(super) fn enhanced_packet(order: Endianness, body: &[u8]) -> Result<PacketBody<'_>, Fault> {
+/// Options after the data are not read: nothing in them is needed, and damage in them does not
+/// affect the packet.
+pub(super) fn enhanced_packet(order: Endianness, body: &[u8]) -> Result<PacketBody<'_>, BodyError> {
+    let (rest, interface) = u32::<_, ()>(order)(body).map_err(|_| BodyError::Short)?;
+    timed_packet(order, interface, rest)
+}
+
+/// The block that enhanced packets replaced: its interface id has 16 bits, followed by a
+/// count of drops.
+pub(super) fn obsolete_packet(order: Endianness, body: &[u8]) -> Result<PacketBody<'_>, BodyError> {
+    let (rest, (interface, _drops)) = (u16::<_, ()>(order), u16(order)).parse(body).map_err(|_| BodyError::Short)?;
+    timed_packet(order, interface.into(), rest)
+}
+
+/// A packet from its time on, which is the same in both blocks.
+fn timed_packet(order: Endianness, interface: u32, rest: &[u8]) -> Result<PacketBody<'_>, BodyError> {
     let u32 = || u32::<_, ()>(order);
-    let (rest, (interface, high, low, captured, original_length)) =
-        (u32(), u32(), u32(), u32(), u32()).parse(body).map_err(|_| Fault::Short)?;
+    let (rest, (high, low, captured, original_length)) =
+        (u32(), u32(), u32(), u32()).parse(rest).map_err(|_| BodyError::Short)?;
     let ticks = Some(u64::from(high) << 32 | u64::from(low));
     Ok(PacketBody { interface, ticks, original_length, data: data(rest, captured)? })
 }
 
-/// The block that enhanced packets replaced: its interface id has 16 bits, followed by a count of drops.
-pub(super) fn obsolete_packet(order: Endianness, body: &[u8]) -> Result<PacketBody<'_>, Fault> {
-    let u32 = || u32::<_, ()>(order);
-    let (rest, (interface, _drops, high, low, captured, original_length)) =
-        (u16(order), u16(order), u32(), u32(), u32(), u32()).parse(body).map_err(|_| Fault::Short)?;
-    let ticks = Some(u64::from(high) << 32 | u64::from(low));
-    Ok(PacketBody { interface: interface.into(), ticks, original_length, data: data(rest, captured)? })
-}
-
-/// "The Simple Packet Block does not contain the Interface ID [...] it MUST be assumed that all the Simple Packet Blocks have been captured
-/// on the interface previously specified in the first Interface Description Block", and its captured length is
-/// the smaller of the original length and that interface's snap length.
-pub(super) fn simple_packet(order: Endianness, body: &[u8], snap_length: u32) -> Result<PacketBody<'_>, Fault> {
-    let (rest, original_length) = u32::<_, ()>(order)(body).map_err(|_| Fault::Short)?;
+/// A simple packet block has no interface id: readers "MUST" assume the first interface of
+/// the section. Its captured length is the smaller of the original length and that
+/// interface's snap length.
+pub(super) fn simple_packet(order: Endianness, body: &[u8], snap_length: u32) -> Result<PacketBody<'_>, BodyError> {
+    let (rest, original_length) = u32::<_, ()>(order)(body).map_err(|_| BodyError::Short)?;
     let captured = match snap_length {
         0 => original_length,
         limit => original_length.min(limit),
@@ -197,21 +206,22 @@ pub(super) fn simple_packet(order: Endianness, body: &[u8], snap_length: u32) ->
     Ok(PacketBody { interface: 0, ticks: None, original_length, data: data(rest, captured)? })
 }
 
-fn data(body: &[u8], captured: u32) -> Result<&[u8], Fault> {
+fn data(body: &[u8], captured: u32) -> Result<&[u8], BodyError> {
     let taken: Parsed<'_, _> = take(captured)(body);
-    taken.map(|(_, data)| data).map_err(|_| Fault::Packet { claimed: captured, room: body.len() })
+    taken.map(|(_, data)| data).map_err(|_| BodyError::Packet { claimed: captured, room: body.len() })
 }
 
 /// "TLSK": the secrets are a TLS key log.
 const TLS_KEY_LOG: u32 = 0x544c_534b;
 
-/// The key log lines of a decryption secrets block, without its padding; `None` for secrets of other protocols.
-pub(super) fn key_log(order: Endianness, body: &[u8]) -> Result<Option<&[u8]>, Fault> {
-    let (rest, (kind, length)) = (u32::<_, ()>(order), u32(order)).parse(body).map_err(|_| Fault::Short)?;
+/// The key log lines of a decryption secrets block, without padding; `None` for secrets
+/// of other protocols.
+pub(super) fn key_log(order: Endianness, body: &[u8]) -> Result<Option<&[u8]>, BodyError> {
+    let (rest, (kind, length)) = (u32::<_, ()>(order), u32(order)).parse(body).map_err(|_| BodyError::Short)?;
     let taken: Parsed<'_, _> = take(length)(rest);
     match taken {
         Ok((_, secrets)) => Ok((kind == TLS_KEY_LOG).then_some(secrets)),
-        Err(_) => Err(Fault::Secrets { claimed: length, room: rest.len() }),
+        Err(_) => Err(BodyError::Secrets { claimed: length, room: rest.len() }),
     }
 }
 

@@ -1,36 +1,40 @@
-//! Letting chunks gather while their reader is busy with earlier ones.
+//! Gathering: a short pause while readers are still busy with earlier chunks.
 //!
-//! Peers that send without waiting for answers write small pieces, each of which wakes us. To bring each to a reader that has not read those before it
-//! makes nothing sooner; it takes time from the peers where they want all processors. So we leave them alone for a moment, and find more to bring at once.
+//! Peers that send without waiting for responses write small pieces, and each piece wakes mcptap.
+//! Passing a piece to a reader that has not read the pieces before it makes nothing faster. It only
+//! takes processor time from the peers when they want all processors. So mcptap pauses for a moment
+//! and then passes more bytes at once.
 
 use std::thread;
 use std::time::Duration;
 
 use super::lane::Lane;
 
-/// How long, to which the kernel may add as much again (prctl(2), timer slack): about what it takes to read the messages that keep a reader busy.
+/// The length of the pause, to which the kernel may add as much again (prctl(2), timer slack). It
+/// is about the time in which a busy reader reads its unread messages.
 const MOMENT: Duration = Duration::from_micros(50);
 
-/// When to leave peers alone.
+/// Decides whether to pause before reading.
 #[derive(Debug, Default)]
 pub(super) struct Gather {
-    /// The lanes that had something the last time.
+    /// The lanes that had something to read the last time.
     before: [bool; 3],
 }
 
 impl Gather {
-    /// Lets a moment pass where all lanes that have something have time.
+    /// Pauses if every lane that is ready may gather more bytes.
     pub(super) fn pause(&mut self, lanes: &[Lane; 3], ready: [bool; 3]) {
-        if self.is_worthwhile(lanes, ready) {
+        if self.may_pause(lanes, ready) {
             thread::sleep(MOMENT);
         }
     }
 
-    fn is_worthwhile(&mut self, lanes: &[Lane; 3], ready: [bool; 3]) -> bool {
-        // Where each message waits for an answer the lanes take turns: then there is nothing to ask.
+    fn may_pause(&mut self, lanes: &[Lane; 3], ready: [bool; 3]) -> bool {
+        // If each message waits for a response, the lanes take turns. Then the readers need
+        // not be examined.
         let again = self.before.iter().zip(ready).any(|(before, ready)| *before && ready);
         self.before = ready;
-        again && lanes.iter().zip(ready).all(|(lane, ready)| !ready || lane.has_time())
+        again && lanes.iter().zip(ready).all(|(lane, ready)| !ready || lane.may_gather())
     }
 }
 
@@ -46,7 +50,8 @@ mod tests {
     const STDERR: [bool; 3] = [false, false, true];
     const BOTH: [bool; 3] = [true, true, false];
 
-    /// A lane between pipes, and their other ends: the writer's and the reader's. The reader is busy if it has so much to read.
+    /// A lane between two pipes, and their other ends: the writer's and the reader's. The reader
+    /// has `unread` bytes to read.
     fn lane(unread: usize) -> (Lane, PipeWriter, PipeReader) {
         let ((from, writer), (reader, mut to)) = (pipe().unwrap(), pipe().unwrap());
         to.write_all(&vec![b'x'; unread]).unwrap();
@@ -58,18 +63,18 @@ mod tests {
         let lanes = [20_000, 100, 20_000].map(lane);
         let [(stdin, mut writer, _reader), (stdout, ..), (stderr, _writer, mut reader)] = lanes;
         let (lanes, mut gather) = ([stdin, stdout, stderr], Gather::default());
-        let mut is_worthwhile = |ready| gather.is_worthwhile(&lanes, ready);
+        let mut may_pause = |ready| gather.may_pause(&lanes, ready);
         writer.write_all(b"a message\n").unwrap();
-        assert!(!is_worthwhile(STDIN), "the first");
-        assert!(is_worthwhile(STDIN), "it sends on");
-        assert!(!is_worthwhile(BOTH), "the reader of the other would wait");
-        assert!(!is_worthwhile(STDOUT), "the same");
-        assert!(!is_worthwhile(STDIN) && !is_worthwhile(STDOUT) && !is_worthwhile(STDIN), "they take turns");
-        assert!(is_worthwhile(STDIN));
+        assert!(!may_pause(STDIN), "the first");
+        assert!(may_pause(STDIN), "it sends on");
+        assert!(!may_pause(BOTH), "the reader of the other would wait");
+        assert!(!may_pause(STDOUT), "the same");
+        assert!(!may_pause(STDIN) && !may_pause(STDOUT) && !may_pause(STDIN), "they take turns");
+        assert!(may_pause(STDIN));
         writer.write_all(&[b'x'; 32 << 10]).unwrap();
-        assert!(!is_worthwhile(STDIN), "the writer might soon have no room");
-        assert!(!is_worthwhile(STDERR) && is_worthwhile(STDERR));
+        assert!(!may_pause(STDIN), "the writer might soon have no room");
+        assert!(!may_pause(STDERR) && may_pause(STDERR));
         reader.read_exact(&mut [0; 4_000]).unwrap();
-        assert!(!is_worthwhile(STDERR), "the reader may soon have nothing");
+        assert!(!may_pause(STDERR), "the reader may soon have nothing");
     }
 }

@@ -1,4 +1,4 @@
-//! One direction of one pipe: from its writer to its reader, without ever blocking.
+//! A lane: one direction of one pipe, from its writer to its reader, without ever blocking.
 
 use std::mem;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -10,114 +10,126 @@ use rustix::io::Errno;
 use super::tap::Tap;
 use crate::capture::pipe::Pipe;
 
-/// Bytes read at once, about.
-pub(super) const BUFFER: usize = 128 << 10;
-
-/// What a pipe holds by default on Linux. One that was full is enlarged: with every read of it two processes change places on a processor.
-/// A quarter of what everybody may ask for, so that twenty wrappers stay far below what one user's pipes may hold in all.
+/// The default capacity of a pipe on Linux. A pipe that was full is enlarged, because each read of
+/// a full pipe makes two processes take turns on a processor.
 const FULL: usize = 64 << 10;
+/// The capacity of an enlarged pipe: a quarter of what every user may request, so that twenty
+/// wrappers stay far below the limit for all pipes of one user.
 const LARGE: usize = 256 << 10;
 
 /// Unread bytes that keep a reader busy for a while.
 const BACKLOG: u64 = 16 << 10;
 
-/// Bytes that a pipe takes without blocking once `poll` calls it writable (POSIX, `PIPE_BUF`: at least 512).
+/// Bytes that a pipe takes without blocking once `poll` reports it writable (POSIX, `PIPE_BUF`:
+/// at least 512).
 const PIPE_BUF: usize = if cfg!(target_os = "linux") { 4096 } else { 512 };
 
-/// Copies what comes from one descriptor to another.
+/// Copies bytes from one descriptor to another.
 #[derive(Debug)]
 pub(super) struct Lane {
     pipe: Pipe,
-    ends: Option<Ends>,
-    /// What was read and not yet taken by the reader, from this place on.
+    /// `None` once the lane is closed.
+    descriptors: Option<Descriptors>,
+    /// Bytes that were read but not yet written, from offset `taken` on.
     pending: Vec<u8>,
     taken: usize,
-    /// Bytes still to be read, once the server has ended.
+    /// Bytes still to be read after the server has ended; `None` before.
     left: Option<u64>,
-    /// Its pipes were full and hold more since.
+    /// Whether its pipes were full and have been enlarged.
     enlarged: bool,
 }
 
+/// The two open ends of a lane, and the way to write to the reader's.
 #[derive(Debug)]
-struct Ends {
+struct Descriptors {
     from: OwnedFd,
     to: OwnedFd,
-    kind: Kind,
+    method: WriteMethod,
 }
 
-/// How to write to a descriptor without blocking on it.
+/// The way to write to a descriptor without blocking on it.
 ///
-/// `O_NONBLOCK` is a property of the open file description, which others share (the host's own copy, a terminal): it is not
-/// ours to set. So each write asks for itself.
+/// `O_NONBLOCK` belongs to the open file description, which others share (the host's own copy, a
+/// terminal), so mcptap must not set it. Instead each single write asks not to block.
 #[derive(Clone, Copy, Debug)]
-enum Kind {
-    /// `MSG_DONTWAIT`.
-    Socket,
-    /// `RWF_NOWAIT`, Linux 6.4 and later.
-    Pipe,
-    /// Ask `poll` first and write no more than always fits.
-    OldPipe,
-    /// A file or a terminal: takes what it is given, or makes everybody wait.
-    Other,
+enum WriteMethod {
+    /// A socket: `send` with `MSG_DONTWAIT`.
+    Send,
+    /// A pipe: `pwritev2` with `RWF_NOWAIT`, Linux 6.4 and later.
+    NoWait,
+    /// A pipe elsewhere: `poll` first, then write no more than a writable pipe always takes.
+    PollFirst,
+    /// A file or a terminal: an ordinary write. Files never block; a terminal may block all lanes.
+    Blocking,
 }
 
 impl Lane {
     pub fn new(pipe: Pipe, from: OwnedFd, to: OwnedFd) -> Lane {
-        let kind = match rustix::fs::fstat(&to).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
-            Ok(FileType::Fifo) => Kind::Pipe,
-            Ok(FileType::Socket) => Kind::Socket,
-            _ => Kind::Other,
+        let method = match rustix::fs::fstat(&to).map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+            Ok(FileType::Fifo) => WriteMethod::NoWait,
+            Ok(FileType::Socket) => WriteMethod::Send,
+            _ => WriteMethod::Blocking,
         };
-        Lane { pipe, ends: Some(Ends { from, to, kind }), pending: Vec::new(), taken: 0, left: None, enlarged: false }
+        Lane {
+            pipe,
+            descriptors: Some(Descriptors { from, to, method }),
+            pending: Vec::new(),
+            taken: 0,
+            left: None,
+            enlarged: false,
+        }
     }
 
-    /// Whether neither end is open any more.
+    /// Whether both ends are closed.
     pub fn is_closed(&self) -> bool {
-        self.ends.is_none()
+        self.descriptors.is_none()
     }
 
     /// Closes both ends: the reader sees the end of the file, the writer a broken pipe.
     pub fn close(&mut self) {
-        self.ends = None;
+        self.descriptors = None;
         self.pending.clear();
     }
 
-    /// The server, the writer, has ended: delivers what is in its pipe and then closes.
+    /// The server, which is the writer, has ended. Delivers the bytes that are left in its pipe
+    /// and then closes.
     ///
-    /// A child that it left behind may hold the pipe open, or even go on writing. Nobody waits for it: the server's end is reported
-    /// to the host at once, as without us.
+    /// A child of the server may hold the pipe open, or even go on writing. The lane does not wait
+    /// for it: the server's end is reported to the host at once, as without mcptap.
     pub fn finish(&mut self, tap: &mut Tap) {
-        if let Some(ends) = &self.ends {
-            self.left = Some(rustix::io::ioctl_fionread(&ends.from).unwrap_or(0));
+        if let Some(descriptors) = &self.descriptors {
+            self.left = Some(rustix::io::ioctl_fionread(&descriptors.from).unwrap_or(0));
             self.close_if_finished(tap);
         }
     }
 
     fn close_if_finished(&mut self, tap: &mut Tap) {
-        if self.left == Some(0) && self.pending.is_empty() && self.ends.is_some() {
+        if self.left == Some(0) && self.pending.is_empty() && self.descriptors.is_some() {
             tap.end_of_file(self.pipe);
             self.close();
         }
     }
 
-    /// What to poll for; `nothing` is a descriptor to name when that is nothing.
+    /// The descriptor to poll. A closed lane polls `nothing`, for no event.
     pub fn watch<'a>(&'a self, nothing: BorrowedFd<'a>) -> PollFd<'a> {
-        match &self.ends {
+        match &self.descriptors {
             None => PollFd::from_borrowed_fd(nothing, PollFlags::empty()),
-            Some(ends) if self.pending.is_empty() => PollFd::new(&ends.from, PollFlags::IN),
-            Some(ends) => PollFd::new(&ends.to, PollFlags::OUT),
+            Some(descriptors) if self.pending.is_empty() => PollFd::new(&descriptors.from, PollFlags::IN),
+            Some(descriptors) => PollFd::new(&descriptors.to, PollFlags::OUT),
         }
     }
 
-    /// Whether more may gather before we go on, and nobody is later for it: the reader has not read what it has, and the writer has room.
-    pub fn has_time(&self) -> bool {
+    /// Whether more bytes may gather without delaying anybody: the reader has not read what it has,
+    /// and the writer has room.
+    pub fn may_gather(&self) -> bool {
         let unread = |end: &OwnedFd| rustix::io::ioctl_fionread(end).ok();
-        let Some(Ends { from, to, kind: Kind::Pipe }) = &self.ends else { return false };
+        let Some(Descriptors { from, to, method: WriteMethod::NoWait }) = &self.descriptors else { return false };
         let is_busy = unread(to).is_some_and(|unread| unread >= BACKLOG);
         is_busy && self.pending.is_empty() && unread(from).is_some_and(|unread| unread < FULL as u64 / 2)
     }
 
-    /// Moves what can be moved, now that [`watch`](Lane::watch) was answered.
+    /// Moves the bytes that can be moved, after `poll` has reported the
+    /// descriptor of [`watch`](Lane::watch).
     pub fn step(&mut self, tap: &mut Tap) {
         if self.pending.is_empty() {
             self.pass(tap);
@@ -127,10 +139,10 @@ impl Lane {
         self.close_if_finished(tap);
     }
 
-    /// Reads what the writer has written, as much as fits, and writes as much of it as the reader takes.
+    /// Reads from the writer as much as fits, and writes to the reader as much as it takes.
     fn pass(&mut self, tap: &mut Tap) {
-        let Some(ends) = &mut self.ends else { return };
-        match tap.read(self.pipe, &ends.from) {
+        let Some(descriptors) = &mut self.descriptors else { return };
+        match tap.read(self.pipe, &descriptors.from) {
             Err(Errno::AGAIN | Errno::INTR) => {}
             Ok(None) | Err(_) => {
                 tap.end_of_file(self.pipe);
@@ -140,25 +152,27 @@ impl Lane {
                 let length = chunk.bytes().len();
                 self.left = self.left.map(|left| left.saturating_sub(length as u64));
                 if length >= FULL && !mem::replace(&mut self.enlarged, true) {
-                    ends.enlarge();
+                    descriptors.enlarge();
                 }
-                match ends.write_all(chunk.bytes()) {
+                match descriptors.write_all(chunk.bytes()) {
                     Ok(written) => {
                         self.taken = 0;
                         self.pending.extend_from_slice(&chunk.bytes()[written..]);
                     }
                     Err(_) => self.close(),
                 }
-                // Delivered first: the record may have to wait for room. An answer to this chunk is read by this thread too, thus later.
+                // The bytes are delivered before they are recorded, because recording may wait for
+                // room. The order in the record is right: this thread also reads the response, so
+                // it reads it later.
                 tap.keep(chunk);
             }
         }
     }
 
-    /// Writes what is pending, as far as the reader takes it.
+    /// Writes pending bytes, as many as the reader takes.
     fn deliver(&mut self) {
-        let Some(ends) = &mut self.ends else { return };
-        match ends.write_all(&self.pending[self.taken..]) {
+        let Some(descriptors) = &mut self.descriptors else { return };
+        match descriptors.write_all(&self.pending[self.taken..]) {
             Ok(written) => self.taken += written,
             Err(_) => return self.close(),
         }
@@ -168,20 +182,20 @@ impl Lane {
     }
 }
 
-impl Ends {
-    /// Lets both ends hold more, where they are pipes and this user may have more in pipes.
+impl Descriptors {
+    /// Enlarges both ends if they are pipes and this user may have larger ones.
     fn enlarge(&self) {
         #[cfg(target_os = "linux")]
         for end in [&self.from, &self.to] {
             use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
-            // Never made smaller: whoever made it may have known why.
+            // A pipe is never made smaller, because its owner may have chosen the size.
             if fcntl_getpipe_size(end).is_ok_and(|size| size < LARGE) {
                 let _ = fcntl_setpipe_size(end, LARGE);
             }
         }
     }
 
-    /// Writes as many of `bytes` as the reader takes at once; how many.
+    /// Writes as many of `bytes` as the reader takes at once; returns their number.
     fn write_all(&mut self, bytes: &[u8]) -> rustix::io::Result<usize> {
         let mut written = 0;
         while written < bytes.len() {
@@ -197,20 +211,20 @@ impl Ends {
 
     /// Writes some of `bytes` at once, or fails with `EAGAIN`.
     fn write(&mut self, bytes: &[u8]) -> rustix::io::Result<usize> {
-        match self.kind {
-            Kind::Socket => {
+        match self.method {
+            WriteMethod::Send => {
                 use rustix::net::{SendFlags, send};
                 send(&self.to, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)
             }
-            Kind::Other => rustix::io::write(&self.to, bytes),
-            Kind::Pipe => match write_nowait(&self.to, bytes) {
+            WriteMethod::Blocking => rustix::io::write(&self.to, bytes),
+            WriteMethod::NoWait => match write_nowait(&self.to, bytes) {
                 Err(Errno::OPNOTSUPP | Errno::NOSYS | Errno::INVAL) => {
-                    self.kind = Kind::OldPipe;
+                    self.method = WriteMethod::PollFirst;
                     self.write_little(bytes)
                 }
                 written => written,
             },
-            Kind::OldPipe => self.write_little(bytes),
+            WriteMethod::PollFirst => self.write_little(bytes),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The server's process: its start and its end.
+//! The server's process: its start and its exit status.
 
 use std::error::Error;
 use std::ffi::{OsStr, OsString};
@@ -11,25 +11,26 @@ use std::{env, fmt, io};
 
 use crate::capture::pipe::{Exit, Start};
 
-/// An STDIO server to be run.
+/// An STDIO server to be started.
 #[derive(Clone, Debug, Default)]
 pub struct Server {
     /// Its command line, program first.
     pub command: Vec<OsString>,
-    /// The command line as it is recorded: what is secret in it is for the caller to mask.
+    /// The command line as it is recorded. The caller masks the secrets in it.
     pub recorded: Vec<String>,
-    /// The name the person gives it, if any.
+    /// The name given by the user, if any.
     pub name: Option<String>,
 }
 
-/// Our ends of the server's three pipes, named as the server sees them.
+/// The three standard streams, named as the server sees them: mcptap's ends of the pipes to the
+/// server, or of the streams to the host.
 #[derive(Debug)]
 pub struct Pipes {
-    /// What it reads.
+    /// Carries the client's messages to the server.
     pub stdin: OwnedFd,
-    /// What it answers.
+    /// Carries the server's messages to the client.
     pub stdout: OwnedFd,
-    /// Its log.
+    /// Carries the server's log to the host.
     pub stderr: OwnedFd,
 }
 
@@ -49,10 +50,11 @@ enum Why {
 }
 
 impl Server {
-    /// Starts it with three new pipes, in this directory and process group. It dies with the calling thread (Linux).
+    /// Starts the server with three new pipes, in this directory and process group. The kernel
+    /// kills it when the calling thread ends (Linux).
     ///
     /// # Errors
-    /// It cannot be started.
+    /// The server cannot be started.
     pub fn spawn(&self) -> Result<(Child, Pipes), StartError> {
         let (program, arguments) =
             self.command.split_first().ok_or_else(|| self.error(io::ErrorKind::NotFound.into()))?;
@@ -70,7 +72,7 @@ impl Server {
         }
     }
 
-    /// How its start is recorded.
+    /// The record of the server's start.
     pub fn start(&self) -> Start {
         Start {
             command: self.recorded.clone(),
@@ -85,7 +87,8 @@ impl Server {
             io::ErrorKind::NotFound if exists(&program) => Why::NoInterpreter,
             io::ErrorKind::NotFound => Why::NotFound,
             io::ErrorKind::PermissionDenied if exists(&program) => Why::NotExecutable,
-            // A directory of PATH that may not be searched makes the system say so for every name.
+            // With a directory in PATH that may not be searched the system reports this
+            // for every name.
             io::ErrorKind::PermissionDenied if !is_path(&program) => Why::NotFound,
             _ => Why::Other(error),
         };
@@ -93,12 +96,12 @@ impl Server {
     }
 }
 
-/// Whether a command is a path rather than a name to be looked up.
+/// Whether a command is a path rather than a name to be searched in PATH.
 fn is_path(program: &OsStr) -> bool {
     program.as_bytes().contains(&b'/')
 }
 
-/// Whether a command's file exists, here or in a directory of PATH.
+/// Whether a command's file exists, at its path or in a directory of PATH.
 fn exists(program: &OsStr) -> bool {
     if is_path(program) {
         return Path::new(program).exists();
@@ -110,6 +113,7 @@ fn exists(program: &OsStr) -> bool {
 /// Has the kernel kill the server when the thread that starts it ends, by whatever cause.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)] // The only way to do something between fork and exec.
+/// Makes the kernel kill the server when the thread that starts it ends, for any reason.
 fn die_with_us(command: &mut Command) {
     use std::os::unix::process::CommandExt;
 
@@ -118,15 +122,17 @@ fn die_with_us(command: &mut Command) {
     let us = getpid();
     let request = move || {
         set_parent_process_death_signal(Some(Signal::KILL))?;
-        // Had we died before the request was made, nobody would send the signal.
+        // If mcptap died before the request was made, nobody would send the signal.
         if getppid() == Some(us) { Ok(()) } else { Err(io::ErrorKind::Interrupted.into()) }
     };
-    // SAFETY: `request` makes two bare system calls; it neither allocates nor takes a lock, so it may run between fork and exec.
+    // SAFETY: `request` makes two bare system calls. It neither allocates nor takes a lock, so it
+    // may run between fork and exec.
     unsafe { command.pre_exec(request) };
 }
 
 impl StartError {
-    /// The status that shells report for it: 127 for a command that was not found, 126 for one that cannot be executed.
+    /// The exit status that shells use: 127 for a command that was not found, 126 for one that
+    /// cannot be executed.
     pub fn exit_code(&self) -> u8 {
         match self.why {
             Why::NotFound | Why::NoInterpreter => 127,
@@ -149,12 +155,12 @@ impl fmt::Display for StartError {
 
 impl Error for StartError {}
 
-/// How a process ended, as recorded.
+/// The end of a process in the form in which it is recorded.
 pub fn exit(status: ExitStatus) -> Exit {
     Exit { code: status.code(), signal: status.signal() }
 }
 
-/// The status to exit with for a server that ended like this: its own, or 128 plus the signal's number.
+/// The exit status for a server that ended like this: its own, or 128 plus the signal's number.
 pub fn exit_code(exit: Exit) -> u8 {
     let status = exit.code.or(exit.signal.map(|signal| 128 + signal)).unwrap_or(1);
     u8::try_from(status & 0xff).unwrap_or(1)

@@ -1,12 +1,13 @@
-//! What waits between the lanes and the recorder, in order and bounded in memory.
+//! The queue between the lanes and the recorder: in order, and bounded in memory.
 //!
 //! ```text
-//!  open ─► near ─────────────────────────► recorder    while it keeps up, and for a burst
-//!    └───► fresh ─► relief ─► disk ───────┘            while it is behind
+//!  open ─► near ───────────────────────────► recorder    while it keeps up, and for a burst
+//!    └───► recent ─► spiller ─► disk ───────┘            while it is behind
 //! ```
 //!
-//! Near batches are the oldest, then come those on the disk, the fresh, and the one that is being filled. So a flood passes through few fresh batches, which are
-//! still in the processor's cache when they are written, and their memory is used again at once: the kernel clears no page for it.
+//! The order of age is: near batches, batches on disk, recent batches, the open batch. A flood
+//! passes through few recent batches, which are still in the processor's cache when they are
+//! written to disk. Their memory is used again at once, so the kernel need not clear new pages.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -16,111 +17,123 @@ use std::time::{Duration, Instant};
 
 use crate::capture::pipe::Exit;
 use crate::source::batch::Batch;
-use crate::source::overflow::{Block, Overflow};
+use crate::source::overflow::{Overflow, SpilledBatch};
 
-/// Bytes of memory that wait to be recorded at most; with it the whole program stays below 64 MB.
+/// The largest number of bytes in memory that wait to be recorded. It keeps the whole program
+/// below 64 MB.
 pub const QUEUE_LIMIT: usize = 16 << 20;
 
+/// Bytes of one read, approximately.
+pub(super) const BUFFER: usize = 128 << 10;
+
 /// Bytes of one batch: a full read of a large pipe, and small enough for a processor's cache.
-pub(super) const BATCH: usize = super::lane::BUFFER + (4 << 10);
+pub(super) const BATCH: usize = BUFFER + (4 << 10);
 
-/// Near batches: half of what memory may hold.
-const NEAR: usize = QUEUE_LIMIT / 2 / BATCH;
+/// The largest number of near batches: half of the memory of the queue.
+const MAX_NEAR: usize = QUEUE_LIMIT / 2 / BATCH;
 
-/// Fresh batches at which they begin to be moved to the disk: whoever moves them is not woken for each.
-const MOVED: usize = 4;
+/// The number of recent batches at which they are moved to disk. The spiller is not woken for
+/// each of them.
+const SPILL_AT: usize = 4;
 
-/// Empty batches kept for use where there is no traffic.
+/// Empty batches retained while there is no traffic.
 const SPARE_AT_REST: usize = 1;
 
 /// Queued bytes at which the recorder is woken early.
-const EAGER: usize = QUEUE_LIMIT / 8;
+const WAKE_EARLY_AT: usize = QUEUE_LIMIT / 8;
 
-/// How long a lane waits for room while the disk takes nothing.
+/// The time for which a lane waits for room while the disk takes nothing.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// How long chunks gather before the recorder takes them all: below what a person notices, and long enough that
-/// waking the recorder costs nothing.
+/// The time for which chunks gather before the recorder takes them. A person does not notice it,
+/// and it makes the cost of waking the recorder negligible.
 pub(super) const GATHER: Duration = Duration::from_millis(20);
 
-/// How long a recorder that is far behind leaves the processors to its peers at most.
-const STAND_BACK: Duration = Duration::from_millis(250);
+/// The longest time for which a recorder that is far behind yields the processors to its peers.
+const LONGEST_YIELD: Duration = Duration::from_millis(250);
 
-/// How long an idle recorder sleeps at most before it is asked again.
+/// The longest sleep of an idle recorder before it is called again.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// What waits.
+/// The state of the queue, under its lock.
 #[derive(Debug, Default)]
-pub(super) struct Waiting {
+pub(super) struct QueuedBatches {
+    /// The oldest batches, which stay in memory.
     near: VecDeque<Batch>,
-    disk: VecDeque<Block>,
-    /// One is on its way from the fresh ones to the disk.
-    moving: bool,
-    fresh: VecDeque<Batch>,
-    /// Being filled. Whoever does that has taken it out.
+    /// Batches on disk, which follow the near ones.
+    disk: VecDeque<SpilledBatch>,
+    /// A recent batch is being written to disk.
+    is_spilling: bool,
+    /// Batches that follow those on disk.
+    recent: VecDeque<Batch>,
+    /// The batch that is being filled. A lane takes it out while it writes to it.
     open: Batch,
+    /// Empty batches whose memory will be used again.
     spare: Vec<Batch>,
-    /// Batches that were filled since the recorder took its last one.
-    filled: usize,
-    /// Memory in use by all batches that the recorder has not done with.
+    /// Batches completed since the recorder took its last one.
+    batches_since_taken: usize,
+    /// Bytes of memory of all batches, including the one that the recorder is working on.
     size: usize,
-    /// The recorder sleeps until there is something.
-    asleep: bool,
-    /// The queue has passed [`EAGER`] and the recorder was told.
-    pressed: bool,
-    /// Whoever relieves the queue sleeps until it is to.
-    relief: bool,
+    /// The recorder sleeps until a batch arrives.
+    recorder_asleep: bool,
+    /// The queue is larger than [`WAKE_EARLY_AT`] and the recorder has been woken for it.
+    woken_early: bool,
+    /// The spiller sleeps until it has to move batches to disk.
+    spiller_asleep: bool,
     /// A lane waits for room.
-    blocked: bool,
-    /// There was no room on the disk, until the recorder takes something.
-    stuck: bool,
-    /// One of the two sides is gone: what is queued is all there will be.
-    over: bool,
-    /// What passed in all, once the server has ended.
-    passed: Option<Passed>,
-    /// What waited was discarded.
-    cut: bool,
+    lane_waits: bool,
+    /// The last write to disk failed. The next attempt is made after the recorder has
+    /// taken a batch.
+    disk_full: bool,
+    /// The lanes or the recorder have ended: no more batches will be added.
+    ended: bool,
+    /// The totals, once the server has ended.
+    totals: Option<PassedTotals>,
+    /// The waiting batches were discarded.
+    discarded: bool,
 }
 
-/// What passed through the pipes of a server in all, and how it ended.
+/// The numbers of chunks and bytes that passed through a server's pipes, and the server's exit.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Passed {
+pub(super) struct PassedTotals {
     pub chunks: u64,
-    /// By pipe.
+    /// Indexed by [`Pipe`](crate::capture::pipe::Pipe).
     pub bytes: [u64; 3],
     pub exit: Exit,
 }
 
-impl Waiting {
+impl QueuedBatches {
     fn is_empty(&self) -> bool {
-        self.open.is_empty() && self.fresh.is_empty() && !self.moves() && self.near.is_empty()
+        self.open.is_empty() && self.recent.is_empty() && !self.uses_disk() && self.near.is_empty()
     }
 
-    /// Whether the recorder is to sleep, which is noted each time: the batch that it was woken for may be out again, to be filled further.
-    fn has_nothing(&mut self) -> bool {
-        self.asleep = self.is_empty() && !self.over;
-        self.asleep
+    /// Whether the recorder has to sleep. Notes the result each time: the batch for which it was
+    /// woken may have been taken out again by a lane.
+    fn is_idle(&mut self) -> bool {
+        self.recorder_asleep = self.is_empty() && !self.ended;
+        self.recorder_asleep
     }
 
-    /// Whether anything waits on the disk, or is on its way there.
-    fn moves(&self) -> bool {
-        self.moving || !self.disk.is_empty()
+    /// Whether any batch is on disk or on its way there.
+    fn uses_disk(&self) -> bool {
+        self.is_spilling || !self.disk.is_empty()
     }
 
-    /// Nothing more is written into this one.
-    fn seal(&mut self, batch: Batch) {
+    /// Appends a batch that is complete.
+    fn close_batch(&mut self, batch: Batch) {
         if batch.is_empty() {
             return self.release(batch);
         }
-        self.filled += 1;
-        if self.near.len() < NEAR && self.fresh.is_empty() && !self.moves() {
+        self.batches_since_taken += 1;
+        if self.near.len() < MAX_NEAR && self.recent.is_empty() && !self.uses_disk() {
             self.near.push_back(batch);
         } else {
-            self.fresh.push_back(batch);
+            self.recent.push_back(batch);
         }
     }
 
-    /// A batch's memory is free again: for the next, unless that is too much or too little.
+    /// Frees a used batch. Its memory is retained for another batch unless it is too small, too
+    /// large, or too much in all.
     fn release(&mut self, mut batch: Batch) {
         self.size -= batch.size();
         batch.clear();
@@ -130,267 +143,277 @@ impl Waiting {
     }
 }
 
-/// Who should be woken once there is time for it.
+/// The threads to be woken when the calling thread has time for it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Wanted {
+pub(super) struct PendingWakeups {
     recorder: bool,
-    relief: bool,
+    spiller: bool,
 }
 
-/// The queue, as both sides see it.
+/// The queue, shared by the lanes, the recorder and the spiller.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    waiting: Mutex<Waiting>,
-    /// Wakes the recorder.
-    wake: Condvar,
-    /// Wakes whoever relieves the queue.
-    full: Condvar,
+    queued: Mutex<QueuedBatches>,
+    wake_recorder: Condvar,
+    wake_spiller: Condvar,
     /// Wakes a lane that waits for room.
-    room: Condvar,
-    /// Wakes the recorder where it waits for what is on its way to the disk.
-    landed: Condvar,
-    /// Data bytes that the recorder has taken.
+    room_made: Condvar,
+    /// Wakes a recorder that waits for a batch on its way to disk.
+    batch_spilled: Condvar,
+    /// Bytes of data that the recorder has taken.
     pub(super) taken: AtomicU64,
 }
 
 impl Queue {
-    /// No code that can panic runs under the lock.
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Ignores poisoning, because no code under the lock can panic.
+    fn lock(&self) -> MutexGuard<'_, QueuedBatches> {
+        self.queued.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The batch that is being filled, to be put back, with room for so many bytes more.
+    /// Takes out the batch that is being filled, with room for at least `room` bytes. The caller
+    /// puts it back.
     pub(super) fn open(&self, room: usize) -> Batch {
-        let mut waiting = self.lock();
-        let open = mem::take(&mut waiting.open);
+        let mut queued = self.lock();
+        let open = mem::take(&mut queued.open);
         if open.room() >= room {
             return open;
         }
-        waiting.seal(open);
-        let spare = if room <= BATCH { waiting.spare.pop() } else { None };
+        queued.close_batch(open);
+        let spare = if room <= BATCH { queued.spare.pop() } else { None };
         spare.unwrap_or_else(|| Batch::with_capacity(room.max(BATCH)))
     }
 
-    /// Whether a good deal more has room.
-    pub(super) fn is_calm(&self) -> bool {
+    /// Whether the queue is at most half full.
+    pub(super) fn has_much_room(&self) -> bool {
         self.lock().size <= QUEUE_LIMIT / 2
     }
 
-    /// Puts back the batch that is being filled, `added` bytes larger, whether there is room for them or not.
-    pub(super) fn put(&self, batch: Batch, added: usize, wanted: &mut Wanted) {
-        self.take_back(&mut self.lock(), batch, added, wanted);
+    /// Puts back the batch that is being filled, `added` bytes larger, even if the
+    /// limit is exceeded.
+    pub(super) fn put(&self, batch: Batch, added: usize, wakeups: &mut PendingWakeups) {
+        self.take_back(&mut self.lock(), batch, added, wakeups);
     }
 
-    /// The same where there is room for them. Waits for it as long as the queue moves; without it the batch is returned.
-    pub(super) fn put_with_patience(&self, batch: Batch, added: usize, wanted: &mut Wanted) -> Result<(), Batch> {
-        let mut waiting = self.lock();
+    /// Puts back the batch that is being filled if there is room for `added` bytes. Waits for room
+    /// as long as the queue shrinks.
+    ///
+    /// # Errors
+    /// Returns the batch if there is no room.
+    pub(super) fn put_when_room(&self, batch: Batch, added: usize, wakeups: &mut PendingWakeups) -> Result<(), Batch> {
+        let mut queued = self.lock();
         let mut before = usize::MAX;
-        while waiting.size + added > QUEUE_LIMIT && waiting.size < before && !waiting.stuck && !waiting.over {
-            before = waiting.size;
-            waiting.blocked = true;
-            self.full.notify_one();
-            waiting = wait_while(&self.room, waiting, PATIENCE, |waiting| waiting.blocked && !waiting.over);
+        while queued.size + added > QUEUE_LIMIT && queued.size < before && !queued.disk_full && !queued.ended {
+            before = queued.size;
+            queued.lane_waits = true;
+            self.wake_spiller.notify_one();
+            queued = wait_while(&self.room_made, queued, PATIENCE, |queued| queued.lane_waits && !queued.ended);
         }
-        waiting.blocked = false;
-        if waiting.size + added > QUEUE_LIMIT || waiting.over {
+        queued.lane_waits = false;
+        if queued.size + added > QUEUE_LIMIT || queued.ended {
             return Err(batch);
         }
-        self.take_back(&mut waiting, batch, added, wanted);
+        self.take_back(&mut queued, batch, added, wakeups);
         Ok(())
     }
 
-    fn take_back(&self, waiting: &mut Waiting, batch: Batch, added: usize, wanted: &mut Wanted) {
-        if waiting.over {
+    fn take_back(&self, queued: &mut QueuedBatches, batch: Batch, added: usize, wakeups: &mut PendingWakeups) {
+        if queued.ended {
             return;
         }
-        waiting.size += added;
-        waiting.open = batch;
-        let pressed = waiting.size > EAGER;
-        wanted.recorder |= mem::take(&mut waiting.asleep) || (pressed && !waiting.pressed);
-        waiting.pressed = pressed;
-        wanted.relief |= waiting.fresh.len() >= MOVED && mem::take(&mut waiting.relief);
+        queued.size += added;
+        queued.open = batch;
+        let woken_early = queued.size > WAKE_EARLY_AT;
+        wakeups.recorder |= mem::take(&mut queued.recorder_asleep) || (woken_early && !queued.woken_early);
+        queued.woken_early = woken_early;
+        wakeups.spiller |= queued.recent.len() >= SPILL_AT && mem::take(&mut queued.spiller_asleep);
     }
 
-    /// Wakes who is wanted.
-    pub(super) fn nudge(&self, wanted: &mut Wanted) {
-        let Wanted { recorder, relief } = mem::take(wanted);
+    /// Wakes the threads noted in `wakeups`.
+    pub(super) fn wake_sleepers(&self, wakeups: &mut PendingWakeups) {
+        let PendingWakeups { recorder, spiller } = mem::take(wakeups);
         if recorder {
-            self.wake.notify_one();
+            self.wake_recorder.notify_one();
         }
-        if relief {
-            self.full.notify_one();
+        if spiller {
+            self.wake_spiller.notify_one();
         }
     }
 
-    /// Nothing more comes.
+    /// No more batches will be added.
     pub(super) fn end(&self) {
-        self.lock().over = true;
+        self.lock().ended = true;
         self.notify();
     }
 
-    /// The server has ended: nothing more comes, and this is all that came.
-    pub(super) fn end_with(&self, passed: Passed) {
-        self.lock().passed = Some(passed);
+    /// The server has ended: no more batches will be added, and these are the totals.
+    pub(super) fn end_with(&self, totals: PassedTotals) {
+        self.lock().totals = Some(totals);
         self.end();
     }
 
-    /// What passed in all, once the server has ended.
-    pub(super) fn passed(&self) -> Option<Passed> {
-        self.lock().passed
+    /// The totals, once the server has ended.
+    pub(super) fn totals(&self) -> Option<PassedTotals> {
+        self.lock().totals
     }
 
-    /// Discards all that waits but the oldest batch, so that the recorder comes to its end soon. The first batch of all says which server it was.
-    pub(super) fn cut(&self) {
-        let mut waiting = self.lock();
-        if waiting.near.is_empty() && !waiting.moves() {
-            let oldest = waiting.fresh.pop_front().unwrap_or_else(|| mem::take(&mut waiting.open));
-            waiting.near.push_back(oldest);
+    /// Discards all waiting batches except the oldest, so that the recorder ends soon. The oldest
+    /// may be the first of all, which holds the start of the server.
+    pub(super) fn discard_rest(&self) {
+        let mut queued = self.lock();
+        if queued.near.is_empty() && !queued.uses_disk() {
+            let oldest = queued.recent.pop_front().unwrap_or_else(|| mem::take(&mut queued.open));
+            queued.near.push_back(oldest);
         }
-        (waiting.over, waiting.cut) = (true, true);
-        waiting.near.truncate(1);
-        waiting.disk.clear();
-        waiting.fresh.clear();
-        waiting.open = Batch::default();
-        drop(waiting);
+        (queued.ended, queued.discarded) = (true, true);
+        queued.near.truncate(1);
+        queued.disk.clear();
+        queued.recent.clear();
+        queued.open = Batch::default();
+        drop(queued);
         self.notify();
     }
 
-    /// Nobody will take what waits.
-    pub(super) fn forget(&self) {
-        self.cut();
+    /// Discards all waiting batches, because the recorder has ended.
+    pub(super) fn discard_all(&self) {
+        self.discard_rest();
         self.lock().near.clear();
     }
 
     fn notify(&self) {
-        self.wake.notify_one();
-        self.full.notify_one();
-        self.room.notify_one();
+        self.wake_recorder.notify_one();
+        self.wake_spiller.notify_one();
+        self.room_made.notify_one();
     }
 
-    /// Memory was released, or will not be: tells a lane that waits, once it would not wait again soon.
-    fn tell_of_room(&self, waiting: &mut Waiting) {
-        if waiting.blocked && (waiting.fresh.is_empty() || waiting.size <= QUEUE_LIMIT / 2 || waiting.stuck) {
-            waiting.blocked = false;
-            self.room.notify_one();
+    /// Wakes a waiting lane after memory was released, as soon as it would not have to wait again
+    /// at once; also if no memory will be released.
+    fn signal_room(&self, queued: &mut QueuedBatches) {
+        if queued.lane_waits && (queued.recent.is_empty() || queued.size <= QUEUE_LIMIT / 2 || queued.disk_full) {
+            queued.lane_waits = false;
+            self.room_made.notify_one();
         }
     }
 
-    /// Sleeps so long, unless everything is over sooner.
-    pub(super) fn hold_off(&self, time: Duration) {
-        drop(wait_while(&self.wake, self.lock(), time, |waiting| !waiting.over));
+    /// Sleeps for this time, or until the queue ends.
+    pub(super) fn sleep_until_over(&self, time: Duration) {
+        drop(wait_while(&self.wake_recorder, self.lock(), time, |queued| !queued.ended));
     }
 
-    /// Sleeps until there is something, then lets more of it gather.
+    /// Sleeps until there is a batch, then lets more of them gather.
     pub(super) fn rest(&self) {
-        let mut waiting = wait_while(&self.wake, self.lock(), IDLE, Waiting::has_nothing);
-        waiting.asleep = false;
-        if waiting.is_empty() {
-            waiting.spare.truncate(SPARE_AT_REST);
+        let mut queued = wait_while(&self.wake_recorder, self.lock(), IDLE, QueuedBatches::is_idle);
+        queued.recorder_asleep = false;
+        if queued.is_empty() {
+            queued.spare.truncate(SPARE_AT_REST);
         } else {
-            let calm = |waiting: &mut Waiting| waiting.size < EAGER && !waiting.over;
-            drop(wait_while(&self.wake, waiting, GATHER, calm));
+            let calm = |queued: &mut QueuedBatches| queued.size < WAKE_EARLY_AT && !queued.ended;
+            drop(wait_while(&self.wake_recorder, queued, GATHER, calm));
         }
     }
 
-    /// Whether memory did not hold all that waits, and more came while the recorder was at its last batch than it took.
-    pub(super) fn is_outrun(&self) -> bool {
-        let waiting = self.lock();
-        waiting.moves() && waiting.filled > 1 && !waiting.stuck
+    /// Whether batches wait on disk, and more batches came during the recorder's last one
+    /// than it took.
+    pub(super) fn is_falling_behind(&self) -> bool {
+        let queued = self.lock();
+        queued.uses_disk() && queued.batches_since_taken > 1 && !queued.disk_full
     }
 
-    /// Sleeps while more and more comes for which there is room, within bounds.
-    pub(super) fn stand_back(&self) {
+    /// Sleeps while more and more batches come for which there is room.
+    /// Limited to [`LONGEST_YIELD`].
+    pub(super) fn yield_processors(&self) {
         let begun = Instant::now();
-        let mut waiting = self.lock();
-        while mem::take(&mut waiting.filled) > 0 && !waiting.stuck && begun.elapsed() < STAND_BACK {
-            waiting = wait_while(&self.wake, waiting, GATHER, |waiting| !waiting.over);
+        let mut queued = self.lock();
+        while mem::take(&mut queued.batches_since_taken) > 0 && !queued.disk_full && begun.elapsed() < LONGEST_YIELD {
+            queued = wait_while(&self.wake_recorder, queued, GATHER, |queued| !queued.ended);
         }
     }
 
-    /// The oldest batch in place of one that is used up, an empty one where none waits; and whether nothing can follow it.
+    /// Exchanges a used batch for the oldest one, or for an empty one if none waits. Also returns
+    /// whether it is the last.
     ///
     /// # Errors
-    /// It waited on the disk and cannot be read back.
-    pub(super) fn turn(&self, used: Batch) -> anyhow::Result<(Batch, bool)> {
-        let mut waiting = self.lock();
-        waiting.filled = 0;
-        if mem::take(&mut waiting.stuck) {
-            self.full.notify_one();
+    /// The batch was on disk and cannot be read back.
+    pub(super) fn next_batch(&self, used: Batch) -> anyhow::Result<(Batch, bool)> {
+        let mut queued = self.lock();
+        queued.batches_since_taken = 0;
+        if mem::take(&mut queued.disk_full) {
+            self.wake_spiller.notify_one();
         }
-        let on_its_way = |waiting: &mut Waiting| waiting.near.is_empty() && waiting.disk.is_empty() && waiting.moving;
-        waiting = self.landed.wait_while(waiting, on_its_way).unwrap_or_else(PoisonError::into_inner);
-        let batch = if let Some(batch) = waiting.near.pop_front() {
-            waiting.release(used);
+        let on_its_way =
+            |queued: &mut QueuedBatches| queued.near.is_empty() && queued.disk.is_empty() && queued.is_spilling;
+        queued = self.batch_spilled.wait_while(queued, on_its_way).unwrap_or_else(PoisonError::into_inner);
+        let batch = if let Some(batch) = queued.near.pop_front() {
+            queued.release(used);
             batch
-        } else if let Some(block) = waiting.disk.pop_front() {
-            waiting.size -= used.size();
-            if waiting.disk.is_empty() {
+        } else if let Some(block) = queued.disk.pop_front() {
+            queued.size -= used.size();
+            if queued.disk.is_empty() {
                 // Its file can be closed.
-                self.full.notify_one();
+                self.wake_spiller.notify_one();
             }
-            drop(waiting);
+            drop(queued);
             let batch = block.read(used)?;
-            waiting = self.lock();
-            waiting.size += batch.size();
+            queued = self.lock();
+            queued.size += batch.size();
             batch
         } else {
-            waiting.release(used);
-            // What is fresh has become near.
-            let Waiting { near, fresh, .. } = &mut *waiting;
-            mem::swap(near, fresh);
-            waiting.near.pop_front().unwrap_or_else(|| mem::take(&mut waiting.open))
+            queued.release(used);
+            // No batch is on disk, so the recent batches are now the near ones.
+            let QueuedBatches { near, recent, .. } = &mut *queued;
+            mem::swap(near, recent);
+            queued.near.pop_front().unwrap_or_else(|| mem::take(&mut queued.open))
         };
-        self.tell_of_room(&mut waiting);
-        Ok((batch, waiting.over && waiting.is_empty()))
+        self.signal_room(&mut queued);
+        Ok((batch, queued.ended && queued.is_empty()))
     }
 
-    /// Moves fresh batches to the disk while there are many, until nothing more comes.
-    pub(super) fn relieve(&self, mut overflow: Overflow) {
-        let mut waiting = self.lock();
+    /// Moves recent batches to disk while there are many, until the queue ends.
+    pub(super) fn spill(&self, mut overflow: Overflow) {
+        let mut queued = self.lock();
         loop {
-            while (waiting.fresh.len() < MOVED || waiting.stuck) && !waiting.over {
-                if waiting.disk.is_empty() {
+            while (queued.recent.len() < SPILL_AT || queued.disk_full) && !queued.ended {
+                if queued.disk.is_empty() {
                     overflow.rest();
                 }
-                waiting.relief = true;
-                waiting = self.full.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+                queued.spiller_asleep = true;
+                queued = self.wake_spiller.wait(queued).unwrap_or_else(PoisonError::into_inner);
             }
-            waiting.relief = false;
-            if waiting.over {
+            queued.spiller_asleep = false;
+            if queued.ended {
                 return;
             }
-            while let Some(batch) = waiting.fresh.pop_front() {
-                waiting.moving = true;
-                drop(waiting);
+            while let Some(batch) = queued.recent.pop_front() {
+                queued.is_spilling = true;
+                drop(queued);
                 let block = overflow.write(&batch);
-                waiting = self.lock();
-                waiting.moving = false;
+                queued = self.lock();
+                queued.is_spilling = false;
                 match block {
-                    // What stood before it is gone.
-                    _ if waiting.cut => return self.landed.notify_one(),
+                    // The batches before this one have been discarded.
+                    _ if queued.discarded => return self.batch_spilled.notify_one(),
                     Ok(block) => {
-                        waiting.disk.push_back(block);
-                        waiting.release(batch);
+                        queued.disk.push_back(block);
+                        queued.release(batch);
                     }
                     Err(_) => {
-                        waiting.fresh.push_front(batch);
-                        waiting.stuck = true;
+                        queued.recent.push_front(batch);
+                        queued.disk_full = true;
                     }
                 }
-                self.landed.notify_one();
-                self.tell_of_room(&mut waiting);
-                if waiting.stuck || waiting.over {
+                self.batch_spilled.notify_one();
+                self.signal_room(&mut queued);
+                if queued.disk_full || queued.ended {
                     break;
                 }
             }
         }
     }
 
-    /// Memory in use, and whether anything waits on the disk.
+    /// Bytes of memory in use, and whether any batch is on disk.
     #[cfg(test)]
     pub(super) fn state(&self) -> (usize, bool) {
-        let waiting = self.lock();
-        (waiting.size, waiting.moves())
+        let queued = self.lock();
+        (queued.size, queued.uses_disk())
     }
 
     #[cfg(test)]
@@ -401,11 +424,11 @@ impl Queue {
 
 fn wait_while<'a>(
     wake: &Condvar,
-    waiting: MutexGuard<'a, Waiting>,
+    queued: MutexGuard<'a, QueuedBatches>,
     most: Duration,
-    condition: impl FnMut(&mut Waiting) -> bool,
-) -> MutexGuard<'a, Waiting> {
-    wake.wait_timeout_while(waiting, most, condition).unwrap_or_else(PoisonError::into_inner).0
+    condition: impl FnMut(&mut QueuedBatches) -> bool,
+) -> MutexGuard<'a, QueuedBatches> {
+    wake.wait_timeout_while(queued, most, condition).unwrap_or_else(PoisonError::into_inner).0
 }
 
 #[cfg(test)]
@@ -417,36 +440,36 @@ mod tests {
     use crate::capture::{LinkType, PacketNumber, Time};
     use crate::support::waits::within;
 
-    fn put_a_byte(queue: &Queue, mut batch: Batch) -> Wanted {
-        let (before, mut wanted) = (batch.size(), Wanted::default());
+    fn put_a_byte(queue: &Queue, mut batch: Batch) -> PendingWakeups {
+        let (before, mut wakeups) = (batch.size(), PendingWakeups::default());
         batch.write(PacketNumber(0), Time(0), LinkType::PIPE, |out| out.push(b'x'));
         let added = batch.size() - before;
-        queue.put(batch, added, &mut wanted);
-        wanted
+        queue.put(batch, added, &mut wakeups);
+        wakeups
     }
 
     #[test]
     fn a_recorder_that_is_woken_while_the_batch_is_out_again_is_woken_when_it_is_back() {
         let queue = Queue::default();
-        assert!(queue.lock().has_nothing());
+        assert!(queue.lock().is_idle());
         assert!(put_a_byte(&queue, queue.open(1)).recorder, "it sleeps");
         let batch = queue.open(1);
-        assert!(queue.lock().has_nothing(), "it was woken, and finds nothing");
+        assert!(queue.lock().is_idle(), "it was woken, and finds nothing");
         assert!(put_a_byte(&queue, batch).recorder, "it sleeps again");
-        assert!(!queue.lock().has_nothing());
+        assert!(!queue.lock().is_idle());
         assert!(!put_a_byte(&queue, queue.open(1)).recorder, "it is awake");
     }
 
-    /// Fills so many batches.
+    /// Fills this many batches.
     fn fill(queue: &Queue, batches: usize) {
         for _ in 0..batches {
             let mut batch = queue.open(BATCH);
             let before = batch.size();
             batch.write(PacketNumber(0), Time(0), LinkType::PIPE, |out| out.resize(BATCH, b'x'));
             let added = batch.size() - before;
-            let mut wanted = Wanted::default();
-            let _ = queue.put_with_patience(batch, added, &mut wanted);
-            queue.nudge(&mut wanted);
+            let mut wakeups = PendingWakeups::default();
+            let _ = queue.put_when_room(batch, added, &mut wakeups);
+            queue.wake_sleepers(&mut wakeups);
         }
     }
 
@@ -456,26 +479,26 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let (queue, passing) = (Queue::default(), AtomicBool::new(true));
             thread::scope(|scope| {
-                scope.spawn(|| queue.relieve(Overflow::new(folder.path(), false)));
-                fill(&queue, NEAR / 2);
-                assert!(!queue.is_outrun(), "memory holds it");
-                fill(&queue, 2 * NEAR);
-                assert!(queue.is_outrun());
-                queue.turn(Batch::default()).unwrap();
-                assert!(!queue.is_outrun(), "nothing came meanwhile");
+                scope.spawn(|| queue.spill(Overflow::new(folder.path(), false)));
+                fill(&queue, MAX_NEAR / 2);
+                assert!(!queue.is_falling_behind(), "memory holds it");
+                fill(&queue, 2 * MAX_NEAR);
+                assert!(queue.is_falling_behind());
+                queue.next_batch(Batch::default()).unwrap();
+                assert!(!queue.is_falling_behind(), "nothing came meanwhile");
                 let flood = scope.spawn(|| {
                     while passing.load(Ordering::Relaxed) {
                         fill(&queue, 1);
                     }
                 });
-                while !queue.is_outrun() {
+                while !queue.is_falling_behind() {
                     thread::yield_now();
                 }
-                queue.stand_back();
-                // It came to an end although the flood had none. Now the flood has.
+                queue.yield_processors();
+                // The recorder resumed although the flood went on. Now the flood ends.
                 passing.store(false, Ordering::Relaxed);
                 flood.join().unwrap();
-                queue.stand_back();
+                queue.yield_processors();
                 queue.end();
             });
         });

@@ -1,4 +1,4 @@
-//! Signals on their way to the server.
+//! Signals: those that mcptap passes on to the server, and those that end the recording.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -12,71 +12,76 @@ use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::origin::WithOrigin;
 use signal_hook::low_level::siginfo::Cause;
 
-/// What the server gets when we get it. Nobody else can be meant: we have no use for any of them.
+/// Signals that the server receives when mcptap receives them. mcptap itself uses none of them.
 const PASSED_ON: [i32; 6] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2];
 
-/// Those that tell us and the server to end.
+/// Signals that ask mcptap and the server to end.
 const ENDS: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 
-/// How long we go on recording once we are told to end, counted from the first signal. Hosts made with the official SDKs kill two seconds after
-/// it: the other second is for saving what was decoded.
+/// The time for which recording continues after the first signal that asks mcptap to end. Hosts
+/// built with the official SDKs kill two seconds after that signal; the other second is for storing
+/// what was decoded.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Makes signals something to poll for.
+/// Makes signals available to `poll`.
 #[derive(Debug)]
 pub(super) struct Signals {
     delivery: SignalDelivery<UnixStream, WithOrigin>,
-    /// When somebody first told us to end.
-    told: Option<Instant>,
+    /// The time of the first signal that asked mcptap to end.
+    first_end_signal: Option<Instant>,
 }
 
 impl Signals {
-    /// Catches the end of a child. (Where a careless host has us ignore it, the exit status would be lost.)
+    /// Catches the end of a child. A careless host may have made this process ignore it, and then
+    /// the exit status would be lost.
     pub fn new() -> io::Result<Signals> {
         let (read, write) = UnixStream::pair()?;
         let delivery = SignalDelivery::with_pipe(read, write, WithOrigin::default(), [SIGCHLD])?;
-        Ok(Signals { delivery, told: None })
+        Ok(Signals { delivery, first_end_signal: None })
     }
 
-    /// Catches from now on what is to be passed on too.
+    /// From now on also catches the signals that are passed on.
     pub fn catch_all(&self) -> io::Result<()> {
         PASSED_ON.iter().try_for_each(|&signal| self.delivery.handle().add_signal(signal))
     }
 
-    /// Readable when a signal arrived.
+    /// A descriptor that is readable after a signal has arrived.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.delivery.get_read().as_fd()
     }
 
-    /// Whether anybody, a person at the keyboard too, wants us gone. Asked once the server is.
-    pub fn want_us_gone(&mut self) -> bool {
+    /// Whether any signal, also one from the keyboard, asks mcptap to end. For use after the
+    /// server has ended.
+    pub fn end_requested(&mut self) -> bool {
         let wanted = self.delivery.pending().any(|origin| origin.signal != SIGCHLD);
         if wanted {
-            self.told.get_or_insert_with(Instant::now);
+            self.first_end_signal.get_or_insert_with(Instant::now);
         }
         wanted
     }
 
-    /// Whether the record must come to its end now: somebody told us to end, and that was [`PATIENCE`] ago or is said again. Asked once the
-    /// server has ended.
-    pub fn press(&mut self) -> bool {
-        let told = self.told;
-        self.want_us_gone() && told.is_some() || told.is_some_and(|told| told.elapsed() >= PATIENCE)
+    /// Whether the recording must end now: a signal asked for it [`PATIENCE`] ago, or a second one
+    /// has arrived. For use after the server has ended.
+    pub fn must_end_recording(&mut self) -> bool {
+        let first_end_signal = self.first_end_signal;
+        self.end_requested() && first_end_signal.is_some()
+            || first_end_signal.is_some_and(|first_end_signal| first_end_signal.elapsed() >= PATIENCE)
     }
 
-    /// The signals that arrived and that the server has not got as well.
+    /// The signals that have arrived and that the server has not received itself.
     ///
-    /// The keys of a terminal (Ctrl-C, Ctrl-\) signal its whole foreground process group, and the server is in it. Such signals come from the
-    /// kernel; of those sent by `kill` nobody can tell whether a process or a group was meant, and to be told twice does less harm
-    /// than not at all.
-    pub fn arrived(&mut self) -> Vec<Signal> {
+    /// The keys of a terminal (Ctrl-C, Ctrl-\) signal its whole foreground process group, which
+    /// includes the server. Such signals come from the kernel. A signal sent by `kill` may have
+    /// been meant for a process or for a group, and the two cannot be distinguished. Receiving it
+    /// twice does less harm than not at all.
+    pub fn to_pass_on(&mut self) -> Vec<Signal> {
         let by_key = |signal| matches!(signal, SIGINT | SIGQUIT);
-        let told = &mut self.told;
+        let first_end_signal = &mut self.first_end_signal;
         self.delivery
             .pending()
             .inspect(|origin| {
                 if ENDS.contains(&origin.signal) {
-                    told.get_or_insert_with(Instant::now);
+                    first_end_signal.get_or_insert_with(Instant::now);
                 }
             })
             .filter(|origin| origin.signal != SIGCHLD && !(by_key(origin.signal) && origin.cause == Cause::Kernel))
@@ -85,10 +90,11 @@ impl Signals {
     }
 }
 
-/// Sends `signal` to `child`, which must not have been reaped: until then its process id is its own.
+/// Sends `signal` to `child`, which must not have been reaped: until then no other process
+/// has its id.
 pub(super) fn pass_on(signal: Signal, child: &Child) {
     if let Some(process) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-        // Fails only where the server has changed its user: then nobody may signal it.
+        // Fails only if the server has changed its user: then it may not be signalled.
         let _ = kill_process(process, signal);
     }
 }

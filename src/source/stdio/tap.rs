@@ -1,11 +1,12 @@
-//! Both ends of the queue between the lanes and the recorder.
+//! The tap: both ends of the queue between the lanes and the recorder.
 //!
-//! The side of the lanes reads into memory that is used again and again, and makes a system call for the record only to wake the recorder, once
-//! every [`GATHER`](super::queue::GATHER) while there is traffic. The one lock is held for taking a batch out or putting it back, never
-//! while anything is decoded, written or read.
+//! The lanes read into memory that is used again and again. For the recording they make one system
+//! call per [`GATHER`](super::queue::GATHER) of traffic, to wake the recorder. The only lock is
+//! held while a batch is taken out or put back, never during decoding, reading or writing.
 //!
-//! Peers that outrun the disk as well are slowed to its pace: what was delivered waits for room in the queue, as long as the disk takes
-//! anything. Where it is full, or takes nothing for a while, the chunk is dropped, counted, and the record says so at that place.
+//! Peers that are faster than the disk are slowed to its pace: delivered bytes wait for room in the
+//! queue as long as the disk takes anything. If the disk is full, or takes nothing for a while, a
+//! chunk is dropped and counted, and the record contains a gap there.
 
 use std::mem;
 use std::os::fd::AsFd;
@@ -17,8 +18,7 @@ use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
 
-use super::lane::BUFFER;
-use super::queue::{Passed, Queue, Wanted};
+use super::queue::{BUFFER, PassedTotals, PendingWakeups, Queue};
 use super::wait::Load;
 use crate::capture::pipe::{self, Exit, Pipe, PipeEvent, Start};
 use crate::capture::{Dropped, LinkType, Packet, PacketNumber, Time};
@@ -26,29 +26,31 @@ use crate::source::batch::Batch;
 use crate::source::overflow::Overflow;
 use crate::source::{Item, Source, now};
 
-/// How long traffic without a pause may keep the recorder from writing things out: who follows looks every 30 ms, and is to see it within 100.
+/// The longest stretch of traffic without a pause before the recorder writes its records. A view
+/// that follows a recording looks every 30 ms, and should show a message within 100 ms.
 const PAUSE: Duration = Duration::from_millis(40);
 
-/// The side of the lanes: where what passes is noted.
+/// The lanes' end of the queue: it takes what passes.
 #[derive(Debug)]
 pub struct Tap {
     process: u32,
     queue: Arc<Queue>,
-    /// Chunks of data that passed, and bytes of each pipe.
+    /// Chunks of data that passed.
     chunks: u64,
-    seen: [u64; 3],
-    /// Data bytes of each pipe that were dropped since the last that were not.
+    /// Bytes of data that passed, by pipe.
+    passed_bytes: [u64; 3],
+    /// Bytes of data dropped since the last recorded chunk, by pipe.
     lost: [u64; 3],
-    /// Who should be woken once there is time for it.
-    wanted: Wanted,
+    /// Threads to be woken when there is time for it.
+    wakeups: PendingWakeups,
 }
 
-/// What was read from a pipe, at the end of a batch that goes back to the queue with it.
+/// Bytes that were read from a pipe, at the end of a batch that belongs to the queue.
 #[derive(Debug)]
 pub(super) struct Chunk {
     pipe: Pipe,
     batch: Batch,
-    /// Memory that the batch used before.
+    /// The batch's memory before the chunk was appended.
     before: usize,
 }
 
@@ -58,54 +60,59 @@ impl Chunk {
     }
 }
 
-/// What was observed of a wrapped server, in order: a [`Source`] of packets of link type [`LinkType::PIPE`].
+/// Everything observed of a wrapped server, in order: a [`Source`] of packets of
+/// link type [`LinkType::PIPE`].
 ///
-/// Begins with [`Content::Start`] and ends with [`Content::Exit`], before which stands what was [cut](Tap::cut). `next` answers [`Item::Idle`] at once when the queue has run
-/// empty, which is the moment to write things out, and then waits.
+/// Begins with [`PipeEvent::Start`] and ends with [`PipeEvent::Exit`]. Bytes that were
+/// [discarded](Tap::discard_rest) are reported just before the exit. `next` returns [`Item::Idle`]
+/// at once when the queue is empty, which is the moment to write records, and then waits.
 #[derive(Debug)]
 pub struct Observations {
     process: u32,
     queue: Arc<Queue>,
-    /// What is being handed out, and how many of its chunks were.
+    /// The batch that is being delivered.
     batch: Batch,
-    given: usize,
+    /// Packets of the batch that were delivered.
+    delivered: usize,
     packets: u64,
-    bytes: u64,
     /// Time of the last packet.
     last: Time,
-    /// Chunks of data that were handed out, and bytes of each pipe that were, or are known to be lost.
+    /// Chunks of data delivered.
     chunks: u64,
-    accounted: [u64; 3],
-    /// The server's end was handed out.
+    reported_bytes: [u64; 3],
+    /// The server's exit was delivered.
     ended: bool,
-    /// The last answer was [`Item::Idle`], because the queue had run empty.
+    /// The last result was [`Item::Idle`], because the queue was empty.
     idle: bool,
-    /// Since when there was work without a pause. To write things out may take longer than [`PAUSE`]: that does not count.
+    /// The start of the present stretch of traffic without a pause. A stretch longer than [`PAUSE`]
+    /// is interrupted by one [`Item::Idle`].
     busy: Option<Instant>,
-    /// `None`: nobody can be spared.
+    /// `None` if no processor can be spared.
     load: Option<Load>,
 }
 
-/// A queue for what is observed of `process`; what memory has no room for waits in `folder`.
+/// A queue for the observations of `process`. Those that do not fit in memory wait in
+/// files in `folder`.
 pub fn tap(process: u32, folder: &Path) -> (Tap, Observations) {
     let queue = Arc::<Queue>::default();
-    // Messages of a pipe are saved as they are: there is nothing to seal.
-    let (relieved, overflow) = (Arc::clone(&queue), Overflow::new(folder, false));
-    // It has the lanes' priority: the recorder, which has not, is what it makes up for. Without it the queue is as large as its memory.
-    let _ = thread::Builder::new().name("overflow".into()).spawn(move || relieved.relieve(overflow));
-    let (chunks, seen, lost, wanted) = (0, [0; 3], [0; 3], Wanted::default());
-    let tap = Tap { process, queue: Arc::clone(&queue), chunks, seen, lost, wanted };
+    // The messages of a pipe are stored without masking, so sealing them on disk
+    // would protect nothing.
+    let (spilled_queue, overflow) = (Arc::clone(&queue), Overflow::new(folder, false));
+    // This thread has the lanes' priority, because it compensates for the recorder, which has a
+    // lower one. Without it the queue is limited to its memory.
+    let _ = thread::Builder::new().name("overflow".into()).spawn(move || spilled_queue.spill(overflow));
+    let (chunks, passed_bytes, lost, wakeups) = (0, [0; 3], [0; 3], PendingWakeups::default());
+    let tap = Tap { process, queue: Arc::clone(&queue), chunks, passed_bytes, lost, wakeups };
     let (batch, load) = (Batch::default(), Load::new());
     let observations = Observations {
         process,
         queue,
         batch,
-        given: 0,
+        delivered: 0,
         packets: 0,
-        bytes: 0,
         last: Time::default(),
         chunks: 0,
-        accounted: [0; 3],
+        reported_bytes: [0; 3],
         ended: false,
         idle: false,
         busy: None,
@@ -115,12 +122,13 @@ pub fn tap(process: u32, folder: &Path) -> (Tap, Observations) {
 }
 
 impl Tap {
-    /// The server was started.
+    /// Notes the start of the server.
     pub fn start(&mut self, start: Start) {
         self.note(&PipeEvent::Start(start));
     }
 
-    /// Bytes passed through a pipe at this time. Waits where there is no room for them, within bounds.
+    /// Notes bytes that passed through a pipe at this time. Waits for room in the
+    /// queue, within bounds.
     pub fn data(&mut self, time: Time, pipe: Pipe, bytes: &[u8]) {
         for piece in bytes.chunks(BUFFER) {
             let chunk = self.chunk(time, pipe, piece.len(), |out| out.extend_from_slice(piece));
@@ -128,7 +136,8 @@ impl Tap {
         }
     }
 
-    /// Reads what a pipe's writer has written, as much as fits; `None` at the end. To be handed back with [`Tap::keep`] before anything else is noted.
+    /// Reads from a pipe as many bytes as fit; `None` at the end. Pass the chunk to [`Tap::keep`]
+    /// before anything else is noted.
     pub(super) fn read(&mut self, pipe: Pipe, from: impl AsFd) -> rustix::io::Result<Option<Chunk>> {
         let mut read = Ok(0);
         let mut chunk = self.chunk(now(), pipe, BUFFER / 4, |out| read = rustix::io::read(from, spare_capacity(out)));
@@ -140,14 +149,14 @@ impl Tap {
         read.map(|_| None)
     }
 
-    /// What was read passed. Waits where there is no room for it, within bounds.
+    /// Records a chunk that was delivered. Waits for room in the queue, within bounds.
     pub(super) fn keep(&mut self, mut chunk: Chunk) {
         let (lost, bytes) = (&mut self.lost[chunk.pipe as usize], chunk.bytes().len() as u64);
-        self.seen[chunk.pipe as usize] += bytes;
+        self.passed_bytes[chunk.pipe as usize] += bytes;
         self.chunks += 1;
         if *lost == 0 {
             let added = chunk.batch.size() - chunk.before;
-            match self.queue.put_with_patience(chunk.batch, added, &mut self.wanted) {
+            match self.queue.put_when_room(chunk.batch, added, &mut self.wakeups) {
                 Ok(()) => return,
                 Err(batch) => chunk.batch = batch,
             }
@@ -157,12 +166,14 @@ impl Tap {
         self.put(chunk);
     }
 
-    /// A chunk of at most so many bytes or, where it is `fill` that decides, of at least so many.
+    /// Appends a chunk of at most `bytes` bytes. `fill` may append more if the batch has
+    /// room for them.
     fn chunk(&mut self, time: Time, pipe: Pipe, bytes: usize, fill: impl FnOnce(&mut Vec<u8>)) -> Chunk {
         let mut batch = self.queue.open(bytes + 2 * pipe::HEAD + size_of::<u64>());
         let before = batch.size();
-        // After a loss, recording resumes once there is room for a good deal: shreds help nobody.
-        if self.lost[pipe as usize] > 0 && self.queue.is_calm() {
+        // After a loss, recording resumes only when there is much room. Many small fragments
+        // would help nobody.
+        if self.lost[pipe as usize] > 0 && self.queue.has_much_room() {
             let lost = mem::take(&mut self.lost[pipe as usize]);
             self.write(&mut batch, time, &PipeEvent::Lost(pipe, lost), |_| {});
         }
@@ -177,13 +188,13 @@ impl Tap {
         });
     }
 
-    /// Hands a batch back as it is.
+    /// Puts a batch back as it is.
     fn put(&mut self, Chunk { batch, before, .. }: Chunk) {
         let added = batch.size() - before;
-        self.queue.put(batch, added, &mut self.wanted);
+        self.queue.put(batch, added, &mut self.wakeups);
     }
 
-    /// What is not data always has room.
+    /// Notes something other than data, for which there is always room.
     fn note(&mut self, content: &PipeEvent<'_>) {
         let mut batch = self.queue.open(pipe::HEAD);
         let before = batch.size();
@@ -191,37 +202,38 @@ impl Tap {
         self.put(Chunk { pipe: Pipe::Stdin, batch, before });
     }
 
-    /// A pipe was closed by its writer.
+    /// Notes that the writer of a pipe has closed it.
     pub fn end_of_file(&mut self, pipe: Pipe) {
-        self.admit_loss(pipe);
+        self.record_loss(pipe);
         self.note(&PipeEvent::EndOfFile(pipe));
     }
 
-    /// The server ended: the last word.
+    /// Notes the end of the server, which is the last observation.
     pub fn exit(&mut self, exit: Exit) {
         for pipe in [Pipe::Stdin, Pipe::Stdout, Pipe::Stderr] {
-            self.admit_loss(pipe);
+            self.record_loss(pipe);
         }
         self.note(&PipeEvent::Exit(exit));
-        self.queue.end_with(Passed { chunks: self.chunks, bytes: self.seen, exit });
+        self.queue.end_with(PassedTotals { chunks: self.chunks, bytes: self.passed_bytes, exit });
     }
 
-    /// Discards what the recorder has not taken yet, so that it can come to its end: instead it is handed how much that was.
-    pub fn cut(&mut self) {
-        self.queue.cut();
+    /// Discards what the recorder has not taken yet, so that it can end. The recorder receives the
+    /// number of discarded bytes instead.
+    pub fn discard_rest(&mut self) {
+        self.queue.discard_rest();
     }
 
-    /// Wakes the recorder if it sleeps and there is something for it, or far too much.
-    pub fn nudge(&mut self) {
-        self.queue.nudge(&mut self.wanted);
+    /// Wakes the recorder if it sleeps and there is something for it, or if the queue is large.
+    pub fn wake_sleepers(&mut self) {
+        self.queue.wake_sleepers(&mut self.wakeups);
     }
 
-    /// Data bytes that were seen and that the recorder did not take.
+    /// Bytes of data that passed and that the recorder has not taken.
     pub fn unrecorded(&self) -> u64 {
-        self.seen.iter().sum::<u64>().saturating_sub(self.queue.taken.load(Ordering::Relaxed))
+        self.passed_bytes.iter().sum::<u64>().saturating_sub(self.queue.taken.load(Ordering::Relaxed))
     }
 
-    fn admit_loss(&mut self, pipe: Pipe) {
+    fn record_loss(&mut self, pipe: Pipe) {
         match mem::take(&mut self.lost[pipe as usize]) {
             0 => {}
             lost => self.note(&PipeEvent::Lost(pipe, lost)),
@@ -236,16 +248,17 @@ impl Drop for Tap {
 }
 
 impl Observations {
-    /// Sleeps so long, unless the server ends sooner.
-    pub(super) fn hold_off(&self, time: Duration) {
-        self.queue.hold_off(time);
+    /// Sleeps for this time, or until the server ends.
+    pub(super) fn sleep_until_over(&self, time: Duration) {
+        self.queue.sleep_until_over(time);
     }
 
-    /// The end of a record that was [cut](Tap::cut): how much is missing of each pipe, and how the server ended.
-    fn conclude(&mut self, passed: &Passed) -> Item<'_> {
+    /// The end of a record whose rest was [discarded](Tap::discard_rest): the missing bytes of each
+    /// pipe, and the server's exit.
+    fn conclude(&mut self, passed: &PassedTotals) -> Item<'_> {
         let time = now();
         for pipe in [Pipe::Stdin, Pipe::Stdout, Pipe::Stderr] {
-            match passed.bytes[pipe as usize] - self.accounted[pipe as usize] {
+            match passed.bytes[pipe as usize] - self.reported_bytes[pipe as usize] {
                 0 => {}
                 lost => self.append(time, &PipeEvent::Lost(pipe, lost)),
             }
@@ -262,9 +275,9 @@ impl Observations {
         self.batch.write(PacketNumber(0), time, LinkType::PIPE, |out| pipe::encode(process, content, out));
     }
 
-    /// Whether the peers have all the processors they want beside us.
-    fn is_in_nobodys_way(&mut self) -> bool {
-        self.load.as_mut().is_some_and(|load| load.leaves_some_to_spare(Instant::now()))
+    /// Whether the peers have all the processors that they want beside this thread.
+    fn has_idle_processor(&mut self) -> bool {
+        self.load.as_mut().is_some_and(|load| load.has_idle_processor(Instant::now()))
     }
 }
 
@@ -273,18 +286,18 @@ impl Source for Observations {
         if mem::take(&mut self.idle) {
             self.queue.rest();
         }
-        if self.given == self.batch.len() {
+        if self.delivered == self.batch.len() {
             if self.busy.get_or_insert_with(Instant::now).elapsed() > PAUSE {
                 self.busy = None;
                 return Ok(Some(Item::Idle));
             }
-            if self.queue.is_outrun() && !self.is_in_nobodys_way() {
-                self.queue.stand_back();
+            if self.queue.is_falling_behind() && !self.has_idle_processor() {
+                self.queue.yield_processors();
             }
-            let (batch, last) = self.queue.turn(mem::take(&mut self.batch))?;
-            (self.batch, self.given) = (batch, 0);
+            let (batch, last) = self.queue.next_batch(mem::take(&mut self.batch))?;
+            (self.batch, self.delivered) = (batch, 0);
             if self.batch.is_empty() {
-                if let Some(passed) = self.queue.passed().filter(|_| last && !self.ended) {
+                if let Some(passed) = self.queue.totals().filter(|_| last && !self.ended) {
                     return Ok(Some(self.conclude(&passed)));
                 }
                 self.idle = !last;
@@ -292,32 +305,27 @@ impl Source for Observations {
                 return Ok(self.idle.then_some(Item::Idle));
             }
         }
-        self.given += 1;
+        self.delivered += 1;
         self.packets += 1;
-        let Some(packet) = self.batch.get(self.given - 1) else { return Ok(Some(Item::Idle)) };
-        self.bytes += packet.data.len() as u64;
+        let Some(packet) = self.batch.get(self.delivered - 1) else { return Ok(Some(Item::Idle)) };
         self.last = packet.time;
         match pipe::decode(packet.data) {
             Some((_, PipeEvent::Data(pipe, bytes))) => {
                 self.chunks += 1;
-                self.accounted[pipe as usize] += bytes.len() as u64;
+                self.reported_bytes[pipe as usize] += bytes.len() as u64;
                 self.queue.taken.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             }
-            Some((_, PipeEvent::Lost(pipe, bytes))) => self.accounted[pipe as usize] += bytes,
+            Some((_, PipeEvent::Lost(pipe, bytes))) => self.reported_bytes[pipe as usize] += bytes,
             Some((_, PipeEvent::Exit(_))) => self.ended = true,
             _ => {}
         }
         Ok(Some(Item::Packet(Packet { number: PacketNumber(self.packets), ..packet })))
     }
-
-    fn progress(&self) -> (u64, Option<u64>) {
-        (self.bytes, None)
-    }
 }
 
 impl Drop for Observations {
     fn drop(&mut self) {
-        self.queue.forget();
+        self.queue.discard_all();
     }
 }
 
@@ -330,18 +338,19 @@ mod tests {
 
     const PIECE: usize = 64 << 10;
 
-    /// What a recorder got: the numbers that pieces of stdout begin with, and the bytes that it was told are missing.
+    /// The observations of a test recorder: the numbers at the start of each piece of stdout, and
+    /// the reported losses.
     #[derive(Debug, Default, PartialEq)]
-    struct Record {
+    struct RecordedPieces {
         numbers: Vec<u64>,
         bytes: u64,
         lost: u64,
-        /// Chunks.
+        /// Chunks reported as dropped.
         dropped: u64,
         ended: bool,
     }
 
-    impl Record {
+    impl RecordedPieces {
         /// Takes the next item; false at the end.
         fn take(&mut self, observations: &mut Observations) -> bool {
             let Some(item) = observations.next().expect("the disk can be read") else { return false };
@@ -365,7 +374,7 @@ mod tests {
             true
         }
 
-        fn take_all(mut self, observations: &mut Observations) -> Record {
+        fn take_all(mut self, observations: &mut Observations) -> RecordedPieces {
             while self.take(observations) {}
             self
         }
@@ -375,7 +384,7 @@ mod tests {
         let mut piece = vec![0; length];
         piece[..8].copy_from_slice(&number.to_le_bytes());
         tap.data(now(), Pipe::Stdout, &piece);
-        tap.nudge();
+        tap.wake_sleepers();
     }
 
     #[test]
@@ -385,8 +394,8 @@ mod tests {
         let all = (4 * QUEUE_LIMIT / PIECE) as u64;
         (0..all).for_each(|number| pass(&mut tap, number, PIECE));
         assert!(tap.queue.state().1);
-        // Recording goes on meanwhile, and what comes then is behind what waits.
-        let mut record = Record::default();
+        // The recorder takes batches while more come, which have to queue after those on disk.
+        let mut record = RecordedPieces::default();
         while record.numbers.len() < 10 {
             record.take(&mut observations);
         }
@@ -404,13 +413,13 @@ mod tests {
         let all = (2 * QUEUE_LIMIT / PIECE) as u64;
         (0..all).for_each(|number| pass(&mut tap, number, PIECE));
         tap.exit(Exit::default());
-        let record = Record::default().take_all(&mut observations);
+        let record = RecordedPieces::default().take_all(&mut observations);
         assert!(record.numbers.len() as u64 >= all / 2 - 10 && record.numbers.is_sorted(), "{}", record.numbers.len());
         assert_eq!(tap.unrecorded(), (all - record.numbers.len() as u64) * PIECE as u64);
         assert_eq!(tap.unrecorded(), record.lost);
     }
 
-    /// A lane that waits for room is not waited for when nobody will ever make any.
+    /// A lane does not wait for room when the recorder has gone.
     #[test]
     fn a_lane_does_not_wait_for_a_recorder_that_is_gone() {
         let (mut tap, observations) = tap(1, Path::new("/nowhere"));
@@ -423,36 +432,37 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(24))]
         #[test]
         fn everything_comes_out_in_order_or_is_counted(
-            bursts in prop::collection::vec((1u64..200, 8..BUFFER, 0usize..400), 1..8), disk: bool, cut: bool,
+            bursts in prop::collection::vec((1u64..200, 8..BUFFER, 0usize..400), 1..8), disk: bool, discard_rest: bool,
         ) {
             let folder = tempfile::tempdir().expect("a temporary directory");
             let place = if disk { folder.path().to_owned() } else { folder.path().join("missing") };
             let (mut tap, mut observations) = tap(1, &place);
-            let (mut record, mut number) = (Record::default(), 0);
+            let (mut record, mut number) = (RecordedPieces::default(), 0);
             for (pieces, length, taken) in bursts {
                 for _ in 0..pieces {
                     pass(&mut tap, number, length);
                     number += 1;
-                    // What the recorder is at is out of the queue, and may come from the disk.
+                    // The recorder's present batch is no longer in the queue, and it may
+                    // come from disk.
                     prop_assert!(tap.queue.state().0 <= QUEUE_LIMIT + 2 * BATCH);
                 }
-                let wanted = record.numbers.len() + taken.min((number as usize).saturating_sub(record.numbers.len()) / 2);
-                while record.numbers.len() < wanted && !tap.queue.is_empty() {
+                let wakeups = record.numbers.len() + taken.min((number as usize).saturating_sub(record.numbers.len()) / 2);
+                while record.numbers.len() < wakeups && !tap.queue.is_empty() {
                     record.take(&mut observations);
                 }
             }
             tap.exit(Exit::default());
-            if cut {
-                tap.cut();
+            if discard_rest {
+                tap.discard_rest();
             }
             let record = record.take_all(&mut observations);
             prop_assert!(record.ended && record.numbers.is_sorted_by(|before, after| before < after));
             prop_assert_eq!(tap.unrecorded(), record.lost);
-            prop_assert_eq!(record.bytes + record.lost, tap.seen[Pipe::Stdout as usize]);
+            prop_assert_eq!(record.bytes + record.lost, tap.passed_bytes[Pipe::Stdout as usize]);
             if record.dropped > 0 {
                 prop_assert_eq!(record.numbers.len() as u64 + record.dropped, number);
             }
-            if disk && !cut {
+            if disk && !discard_rest {
                 prop_assert_eq!(record.numbers, (0..number).collect::<Vec<_>>());
             }
         }

@@ -19,9 +19,9 @@ use crate::source::{Item, Source};
 use crate::support::pipes::Patient;
 use crate::support::waits::{Finishes, PATIENCE, joined};
 
-/// What the recorder saw, in a form that outlives the packets.
+/// The content of a pipe packet, in a form that outlives the packet.
 #[derive(Clone, Debug, PartialEq)]
-enum Seen {
+enum OwnedContent {
     Start(Start),
     Data(Pipe, Vec<u8>),
     EndOfFile(Pipe),
@@ -29,13 +29,13 @@ enum Seen {
     Lost(Pipe, u64),
 }
 
-/// A server under the tee, seen from its host.
+/// A wrapped server, seen from its host.
 struct Running {
     stdin: Option<Patient<PipeWriter>>,
     stdout: Option<Patient<PipeReader>>,
     stderr: Option<Patient<PipeReader>>,
-    tee: JoinHandle<Result<Outcome, StartError>>,
-    record: std::sync::mpsc::Receiver<Vec<(Time, Seen)>>,
+    tee: JoinHandle<Result<WrapReport, StartError>>,
+    record: std::sync::mpsc::Receiver<Vec<(Time, OwnedContent)>>,
 }
 
 fn shell(script: &str) -> Server {
@@ -51,8 +51,10 @@ fn cat() -> Server {
     Server { command: vec!["cat".into()], recorded: vec!["cat".into()], name: None }
 }
 
-/// A recorder that sends everything it saw, at the end.
-fn keep_all(result: Sender<Vec<(Time, Seen)>>) -> impl FnOnce(Observations) -> anyhow::Result<()> + Send + 'static {
+/// A recorder that sends all observations when they end.
+fn keep_all(
+    result: Sender<Vec<(Time, OwnedContent)>>,
+) -> impl FnOnce(Observations) -> anyhow::Result<()> + Send + 'static {
     move |mut observations| {
         let mut seen = Vec::new();
         while let Some(item) = observations.next()? {
@@ -63,11 +65,11 @@ fn keep_all(result: Sender<Vec<(Time, Seen)>>) -> impl FnOnce(Observations) -> a
             seen.push((
                 packet.time,
                 match content {
-                    PipeEvent::Start(start) => Seen::Start(start),
-                    PipeEvent::Data(pipe, bytes) => Seen::Data(pipe, bytes.to_vec()),
-                    PipeEvent::EndOfFile(pipe) => Seen::EndOfFile(pipe),
-                    PipeEvent::Exit(exit) => Seen::Exit(exit),
-                    PipeEvent::Lost(pipe, bytes) => Seen::Lost(pipe, bytes),
+                    PipeEvent::Start(start) => OwnedContent::Start(start),
+                    PipeEvent::Data(pipe, bytes) => OwnedContent::Data(pipe, bytes.to_vec()),
+                    PipeEvent::EndOfFile(pipe) => OwnedContent::EndOfFile(pipe),
+                    PipeEvent::Exit(exit) => OwnedContent::Exit(exit),
+                    PipeEvent::Lost(pipe, bytes) => OwnedContent::Lost(pipe, bytes),
                 },
             ));
         }
@@ -76,21 +78,25 @@ fn keep_all(result: Sender<Vec<(Time, Seen)>>) -> impl FnOnce(Observations) -> a
     }
 }
 
-fn start_with<R>(server: Server, record: impl FnOnce(Sender<Vec<(Time, Seen)>>) -> R) -> Running
+fn start_with<R>(server: Server, record: impl FnOnce(Sender<Vec<(Time, OwnedContent)>>) -> R) -> Running
 where
     R: FnOnce(Observations) -> anyhow::Result<()> + Send + 'static,
 {
     start_beside(&std::env::temp_dir(), server, record)
 }
 
-/// As all others, with observations that memory has no room for in `folder`.
-fn start_beside<R>(folder: &Path, server: Server, record: impl FnOnce(Sender<Vec<(Time, Seen)>>) -> R) -> Running
+/// Starts a server; observations that do not fit in memory wait in `folder`.
+fn start_beside<R>(
+    folder: &Path,
+    server: Server,
+    record: impl FnOnce(Sender<Vec<(Time, OwnedContent)>>) -> R,
+) -> Running
 where
     R: FnOnce(Observations) -> anyhow::Result<()> + Send + 'static,
 {
     let folder = folder.to_owned();
     let (stdin, stdout, stderr) = (pipe().unwrap(), pipe().unwrap(), pipe().unwrap());
-    let host = Host { stdin: stdin.0.into(), stdout: stdout.1.into(), stderr: stderr.1.into() };
+    let host = Pipes { stdin: stdin.0.into(), stdout: stdout.1.into(), stderr: stderr.1.into() };
     let (sender, result) = channel();
     let record = record(sender);
     let tee = thread::spawn(move || run(&server, host, &folder, record));
@@ -120,12 +126,13 @@ impl Running {
         bytes
     }
 
-    fn outcome(self) -> Outcome {
+    fn outcome(self) -> WrapReport {
         joined(self.tee, "the end of the tee").unwrap()
     }
 
-    /// Waits for the end; the record without times, which are checked to be in order.
-    fn finish(self) -> (Outcome, Vec<Seen>) {
+    /// Waits for the end. Returns the record without times, after checking that the times
+    /// are in order.
+    fn finish(self) -> (WrapReport, Vec<OwnedContent>) {
         let outcome = joined(self.tee, "the end of the tee").unwrap();
         let seen = self.record.recv_timeout(PATIENCE).expect("the record");
         assert!(seen.is_sorted_by_key(|(time, _)| *time));
@@ -137,10 +144,12 @@ fn exited(code: i32) -> Exit {
     Exit { code: Some(code), signal: None }
 }
 
-fn bytes_of(record: &[Seen], of: Pipe) -> Vec<u8> {
+fn bytes_of(record: &[OwnedContent], of: Pipe) -> Vec<u8> {
     record
         .iter()
-        .filter_map(|seen| if let Seen::Data(pipe, bytes) = seen { (*pipe == of).then_some(&bytes[..]) } else { None })
+        .filter_map(
+            |seen| if let OwnedContent::Data(pipe, bytes) = seen { (*pipe == of).then_some(&bytes[..]) } else { None },
+        )
         .collect::<Vec<_>>()
         .concat()
 }
@@ -159,24 +168,24 @@ fn a_conversation_passes_unchanged_and_is_recorded_in_order() {
     assert_eq!(log, "log\nlog\n");
 
     let (outcome, record) = server.finish();
-    assert_eq!(outcome, Outcome { exit: exited(3), unrecorded: None });
-    let Some(Seen::Start(start)) = record.first() else { panic!("no start: {record:?}") };
+    assert_eq!(outcome, WrapReport { exit: exited(3), unrecorded: None });
+    let Some(OwnedContent::Start(start)) = record.first() else { panic!("no start: {record:?}") };
     assert_eq!((start.command[0].as_str(), start.name.as_deref()), ("sh", Some("test")));
     assert!(start.directory.is_some());
-    assert_eq!(record.last(), Some(&Seen::Exit(exited(3))));
-    let talk = |seen: &&Seen| matches!(seen, Seen::Data(Pipe::Stdin | Pipe::Stdout, _));
+    assert_eq!(record.last(), Some(&OwnedContent::Exit(exited(3))));
+    let talk = |seen: &&OwnedContent| matches!(seen, OwnedContent::Data(Pipe::Stdin | Pipe::Stdout, _));
     assert_eq!(
         record.iter().filter(talk).cloned().collect::<Vec<_>>(),
         [
-            Seen::Data(Pipe::Stdin, b"one\n".into()),
-            Seen::Data(Pipe::Stdout, b"answer to one\n".into()),
-            Seen::Data(Pipe::Stdin, b"two\n".into()),
-            Seen::Data(Pipe::Stdout, b"answer to two\n".into()),
+            OwnedContent::Data(Pipe::Stdin, b"one\n".into()),
+            OwnedContent::Data(Pipe::Stdout, b"answer to one\n".into()),
+            OwnedContent::Data(Pipe::Stdin, b"two\n".into()),
+            OwnedContent::Data(Pipe::Stdout, b"answer to two\n".into()),
         ]
     );
     assert_eq!(bytes_of(&record, Pipe::Stderr), b"log\nlog\n");
     for pipe in [Pipe::Stdin, Pipe::Stdout, Pipe::Stderr] {
-        assert_eq!(record.iter().filter(|seen| **seen == Seen::EndOfFile(pipe)).count(), 1, "{pipe:?}");
+        assert_eq!(record.iter().filter(|seen| **seen == OwnedContent::EndOfFile(pipe)).count(), 1, "{pipe:?}");
     }
 }
 
@@ -189,8 +198,10 @@ fn an_answer_is_never_recorded_before_its_question() {
     }
     server.stdin = None;
     let (_, record) = server.finish();
-    let pipes: Vec<Pipe> =
-        record.iter().filter_map(|seen| if let Seen::Data(pipe, _) = seen { Some(*pipe) } else { None }).collect();
+    let pipes: Vec<Pipe> = record
+        .iter()
+        .filter_map(|seen| if let OwnedContent::Data(pipe, _) = seen { Some(*pipe) } else { None })
+        .collect();
     assert_eq!(pipes.len(), 1000);
     assert!(pipes.chunks(2).all(|pair| pair == [Pipe::Stdin, Pipe::Stdout]));
 }
@@ -207,7 +218,7 @@ proptest! {
         let sent = pieces.concat();
         prop_assert_eq!(&server.read_to_end(), &sent);
         let (outcome, record) = server.finish();
-        prop_assert_eq!(outcome, Outcome { exit: exited(0), unrecorded: None });
+        prop_assert_eq!(outcome, WrapReport { exit: exited(0), unrecorded: None });
         prop_assert_eq!(&bytes_of(&record, Pipe::Stdin), &sent);
         prop_assert_eq!(&bytes_of(&record, Pipe::Stdout), &sent);
     }
@@ -222,7 +233,7 @@ fn the_exit_status_is_the_servers() {
         ("kill -KILL $$", Exit { code: None, signal: Some(9) }, 137),
     ] {
         let outcome = start(shell(script)).outcome();
-        assert_eq!(outcome, Outcome { exit, unrecorded: None }, "{script}");
+        assert_eq!(outcome, WrapReport { exit, unrecorded: None }, "{script}");
         assert_eq!(exit_code(exit), code, "{script}");
     }
 }
@@ -251,7 +262,8 @@ fn a_server_that_ends_first_breaks_the_hosts_pipe() {
     assert_eq!(server.read_to_end(), b"");
     let mut stdin = server.stdin.take().unwrap();
     assert_eq!(server.outcome().exit, exited(4), "the host's end of stdin is open all the while");
-    // A child that another test is just starting has the other end too, until it becomes its program.
+    // A child that another test is just starting inherits the other end too, until it
+    // executes its program.
     let error = std::iter::repeat_with(|| stdin.write(b"x")).find_map(Result::err);
     assert_eq!(error.map(|error| error.kind()), Some(io::ErrorKind::BrokenPipe));
 }
@@ -310,7 +322,7 @@ fn a_jammed_lane_does_not_hold_up_another() {
 fn hosts_may_give_sockets() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let (log, their_log) = UnixStream::pair().unwrap();
-    let host = Host { stdin: ours.try_clone().unwrap().into(), stdout: ours.into(), stderr: log.into() };
+    let host = Pipes { stdin: ours.try_clone().unwrap().into(), stdout: ours.into(), stderr: log.into() };
     let tee = thread::spawn(move || run(&shell("cat; echo end >&2"), host, &std::env::temp_dir(), |_| Ok(())));
     let sent = vec![b'x'; 3_000_000];
     thread::scope(|scope| {

@@ -1,8 +1,9 @@
-//! Waiting for what comes next: asleep, or for a moment awake.
+//! Waiting for the next chunk: asleep, or for a moment awake.
 //!
-//! Who sleeps is woken by whoever writes to it. On another processor, which has gone to sleep too, that takes microseconds, and tens of them in a virtual
-//! machine, on each way of each call. So while traffic is dense, and processors have nothing else to do, we look again for a moment before we
-//! sleep (`docs/decisions/0014-awake-for-a-moment.md`).
+//! A sleeping thread is woken by the peer that writes to it. If it runs on another processor that
+//! has gone to sleep too, waking takes microseconds, in a virtual machine tens of them, in each
+//! direction of each call. So while traffic is dense and processors are idle, this thread polls for
+//! a moment before it sleeps (`docs/decisions/0014-awake-for-a-moment.md`).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -12,31 +13,34 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, Timespec, poll};
 use rustix::io::Result;
 
-/// How long we stay awake: about what it takes until two processors have woken each other. What comes later is worth no more than a wake.
+/// The time spent polling: about as long as two processors take to wake each other. A chunk that
+/// comes later justifies sleeping.
 const AWAKE: Duration = Duration::from_micros(50);
 
-/// How often it is asked whether processors have nothing else to do.
+/// The interval at which the load of the processors is read.
 const ASK: Duration = Duration::from_millis(10);
 
-/// Waits that are slept through after one that was awake in vain, at most: what that costs is then lost among them.
+/// The largest number of waits that are spent asleep after one that polled without success. The
+/// cost of that one is negligible among them.
 const RESTS: u32 = 1_024;
 
-/// Waits for descriptors.
+/// Waits for descriptors to become ready.
 #[derive(Debug)]
 pub(super) struct Waiter {
-    /// `None`: others need the processor while we look.
+    /// `None`: other threads need the processor, so this one always sleeps.
     load: Option<Load>,
-    /// Waits to be slept through, and how many it will be after the next that is awake in vain.
-    rests: u32,
+    /// Waits still to be spent asleep.
+    polls_to_sleep: u32,
+    /// Waits to be spent asleep after the next one that polls without success.
     next: u32,
 }
 
-/// How many processors there are, and how many are asked for.
+/// The number of processors, and the number of threads that want one.
 #[derive(Debug)]
 pub(super) struct Load {
     file: File,
     processors: usize,
-    /// The last answer and when it was given.
+    /// The last result and its time.
     spare: Option<(Instant, bool)>,
 }
 
@@ -46,10 +50,10 @@ impl Waiter {
     }
 
     fn with(load: Option<Load>) -> Waiter {
-        Waiter { load, rests: 0, next: 1 }
+        Waiter { load, polls_to_sleep: 0, next: 1 }
     }
 
-    /// As `poll(2)` without a limit of time.
+    /// Like `poll(2)` without a timeout.
     pub(super) fn poll(&mut self, watched: &mut [PollFd<'_>]) -> Result<usize> {
         self.wait(|limit| poll(watched, limit))
     }
@@ -57,12 +61,12 @@ impl Waiter {
     fn wait(&mut self, mut poll: impl FnMut(Option<&Timespec>) -> Result<usize>) -> Result<usize> {
         const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
         let Some(load) = &mut self.load else { return poll(None) };
-        if self.rests > 0 {
-            self.rests -= 1;
+        if self.polls_to_sleep > 0 {
+            self.polls_to_sleep -= 1;
             return poll(None);
         }
         let begun = Instant::now();
-        if !load.leaves_some_to_spare(begun) {
+        if !load.has_idle_processor(begun) {
             return poll(None);
         }
         loop {
@@ -72,7 +76,7 @@ impl Waiter {
                 return Ok(ready);
             }
             if begun.elapsed() >= AWAKE {
-                self.rests = self.next;
+                self.polls_to_sleep = self.next;
                 self.next = (4 * self.next).min(RESTS);
                 return poll(None);
             }
@@ -81,15 +85,15 @@ impl Waiter {
 }
 
 impl Load {
-    /// `None` where nobody can be spared: there is one processor, or it is not known what is asked for.
+    /// `None` if no processor can be spared: there is only one, or the load is unknown.
     pub(super) fn new() -> Option<Load> {
         let processors = thread::available_parallelism().map_or(1, usize::from);
         let file = (processors > 1).then(|| File::open("/proc/loadavg").ok()).flatten()?;
         Some(Load { file, processors, spare: None })
     }
 
-    /// Whether all that want to run have a processor, we too.
-    pub(super) fn leaves_some_to_spare(&mut self, now: Instant) -> bool {
+    /// Whether every thread that wants to run has a processor, this one included.
+    pub(super) fn has_idle_processor(&mut self, now: Instant) -> bool {
         if let Some((asked, spare)) = self.spare
             && now.duration_since(asked) < ASK
         {
@@ -100,7 +104,7 @@ impl Load {
         spare
     }
 
-    /// Threads that run or could run: the fourth word, before the slash (proc(5)).
+    /// Threads that run or could run: the number before the slash in the fourth word (proc(5)).
     fn running(&self) -> Option<usize> {
         let mut text = [0; 64];
         let length = self.file.read_at(&mut text, 0).ok()?;
@@ -116,14 +120,15 @@ mod tests {
     use super::*;
     use crate::support::waits::within;
 
-    /// Two processors, and so many threads that want them.
+    /// A waiter on two processors, while this many threads want them.
     fn waiter(running: usize) -> Waiter {
         let mut file = tempfile::tempfile().unwrap();
         write!(file, "0.20 0.18 0.12 {running}/80 11206").unwrap();
         Waiter::with(Some(Load { file, processors: 2, spare: None }))
     }
 
-    /// Waits so often, for something that is there at once or comes late; in how many of the waits it looked, and slept.
+    /// Waits `count` times, for something that is ready at once or comes late. Returns the number
+    /// of waits that polled and the number that slept.
     fn waits(waiter: &mut Waiter, count: usize, at_once: bool) -> (usize, usize) {
         let (mut awake, mut asleep) = (0, 0);
         for _ in 0..count {
@@ -145,7 +150,7 @@ mod tests {
         assert_eq!(waits(&mut waiter, 1_000, true), (1_000, 0));
         let (awake, asleep) = waits(&mut waiter, 100_000, false);
         assert!(awake < 200 && asleep == 100_000, "{awake}");
-        // Awake again once traffic is dense again.
+        // It polls again once traffic is dense again.
         let (awake, asleep) = waits(&mut waiter, 100_000, true);
         assert!(asleep <= RESTS as usize && awake + asleep == 100_000, "{asleep}");
     }
@@ -158,7 +163,8 @@ mod tests {
         assert_eq!(waits(&mut Waiter::with(Some(nothing)), 1_000, true), (0, 1_000), "who cannot be asked spares none");
     }
 
-    /// The real thing: a descriptor that becomes readable is told of, whether it was waited for awake or asleep.
+    /// A real descriptor that becomes readable is reported, whether the thread waited
+    /// awake or asleep.
     #[test]
     fn what_is_waited_for_comes() {
         within("a byte in a pipe", || {

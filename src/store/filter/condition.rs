@@ -1,9 +1,10 @@
-//! A filter as a condition of SQL.
+//! A filter as an SQL condition.
 //!
-//! The condition speaks of one table, `message`, and reaches the others through subqueries, so it can stand in any
-//! query over that. What SQLite can compare itself it compares, with its indexes; everything else (regular expressions,
-//! paths, ids, searches) is one function of two arguments, [`FUNCTION`]: a value, and the term of the filter as text.
-//! The function reads the term with the same parser and judges it with the same code as a filter on a stream.
+//! The condition is about one table, `message`, and reaches the others through subqueries. So it
+//! can be part of any query over that table. Comparisons that SQLite can make are made by SQLite,
+//! with its indexes. Everything else (regular expressions, paths, ids, searches) is a call of the
+//! function [`FUNCTION`] with two arguments: a value, and the term of the filter as text. The
+//! function parses and evaluates the term with the same code as a filter on a stream.
 
 use rusqlite::types::Value as Parameter;
 
@@ -13,13 +14,14 @@ use crate::filter::{Comparison, Expr, Filter, Test, Value};
 /// The name of the SQL function: `mcptap_filter(value, term)`.
 pub(super) const FUNCTION: &str = "mcptap_filter";
 
-/// The name of the same for a `message_text.text`, which may be packed: `mcptap_text(text, term)`.
+/// The name of the same function for a `message_text.text`, which may be
+/// compressed: `mcptap_text(text, term)`.
 pub(super) const TEXT_FUNCTION: &str = "mcptap_text";
 
 /// A condition for `WHERE`.
 pub(super) struct Condition {
-    /// The text; true, false or NULL for a message, NULL meaning false. Parameters are numbered (`?1`), so that it can stand
-    /// anywhere among others.
+    /// The SQL text. It is true, false or NULL for a message, and NULL means false. Its parameters
+    /// are numbered (`?1`), so that it can be combined with others.
     pub sql: String,
     /// The number of the first parameter.
     first: usize,
@@ -27,23 +29,24 @@ pub(super) struct Condition {
     pub parameters: Vec<Parameter>,
 }
 
-/// Where a field stands in the store.
+/// The location of a field in the store.
 enum Column {
-    /// An expression: one value, or NULL.
+    /// An expression with one value, or NULL.
     One(&'static str),
-    /// An expression: the position, counted from this number, of one of the field's words.
+    /// An expression: the position of one of the field's words, counted from this number.
     Word(&'static str, usize),
-    /// A query of one column called `value`: any number of values.
+    /// A query of one column called `value`, with any number of rows.
     Many(&'static str),
-    /// The same, of texts that the field's value has to be taken out of: the function does.
+    /// The same, where the field is a part of each value. The SQL function extracts it.
     Inside(&'static str),
 }
 
-/// The message's text as the store keeps it: most texts are short, and a copy of each would cost more than the search in it.
+/// The message's text as it is stored. Most texts are short, and copying each would cost more
+/// than searching it.
 const TEXT: &str = "(SELECT text FROM message_text WHERE message_text.id = message.id)";
 
-/// Header fields of one name; behind it follows the name in lower case. SQLite's `lower` folds ASCII only, as header names
-/// do.
+/// Header fields of one name. The name, in lower case, follows as a parameter. SQLite's `lower`
+/// folds only ASCII, which is right for header names.
 const HEADERS: &str = "SELECT value ->> 1 AS value FROM (\
      SELECT value FROM exchange, json_each(request_fields) \
      WHERE exchange.id = message.capture << 40 | message.exchange \
@@ -56,14 +59,15 @@ const HEADERS: &str = "SELECT value ->> 1 AS value FROM (\
 const ADDRESSES: &str = "SELECT client_address AS value FROM session WHERE id = message.session \
      UNION ALL SELECT server_address FROM session WHERE id = message.session";
 
-/// Field by field: the only place that knows the tables.
+/// The location of each field: the only function that refers to the tables.
 fn column(key: FieldId) -> Column {
     match key {
         FieldId::Method => Column::One("message.method"),
         FieldId::Tool => Column::One("CASE message.method WHEN 'tools/call' THEN message.subject END"),
         FieldId::Kind => Column::Word("message.kind", 0),
         FieldId::Id => Column::One("message.json_id"),
-        // The store notes an answer's status and latency on its request too; a stream cannot.
+        // The store notes a response's status and latency on its request too. A stream
+        // cannot do that.
         FieldId::Status => Column::Word("CASE WHEN message.kind IN (2, 3) THEN message.status END", 1),
         FieldId::Latency => Column::One("CASE WHEN message.kind IN (2, 3) THEN message.latency END"),
         FieldId::Direction => Column::Word("message.direction", 0),
@@ -85,7 +89,7 @@ fn column(key: FieldId) -> Column {
         FieldId::Process => Column::One("(SELECT process FROM session WHERE id = message.session)"),
         FieldId::Packet => Column::Many("SELECT value FROM json_each(numbers(message.packets))"),
         FieldId::Batch => Column::One("message.batch"),
-        // The first request of an operation is not linked, and neither is its answer.
+        // The first request of an operation is not linked, and neither is its response.
         FieldId::Operation => Column::One(
             "(coalesce((SELECT operation FROM link WHERE link.message = message.id), \
              (SELECT operation FROM link WHERE link.operation = message.id), \
@@ -122,15 +126,17 @@ fn column(key: FieldId) -> Column {
 }
 
 impl Condition {
-    /// The condition that is true for exactly the messages that the filter lets through. Its parameters are numbered from `first` on.
+    /// The condition that is true for exactly the messages that match the filter. Its parameters
+    /// are numbered from `first` on.
     pub fn new(filter: &Filter, first: usize) -> Condition {
         let mut condition = Condition { sql: String::new(), first, parameters: Vec::new() };
         condition.expression(filter.expression());
         condition
     }
 
-    /// A condition on `message_text` without which the filter lets nothing through: one of the words that it searches for. Where
-    /// there is one, texts are run through first, and the rest is asked of those few that have the word.
+    /// A condition on `message_text` that every matching message fulfils: one of the words that the
+    /// filter searches for. With it the texts are searched first, and the rest of the filter is
+    /// evaluated for the few messages with that word.
     pub fn of_text(filter: &Filter, first: usize) -> Option<Condition> {
         let expression = filter.expression();
         let word = match expression {
@@ -153,8 +159,8 @@ impl Condition {
         self.parameters.push(value);
     }
 
-    /// NULL is false wherever it ends up: under AND and OR and in WHERE it acts so by itself, under NOT by `IS NOT
-    /// TRUE`.
+    /// NULL has to act as false. Under AND, OR and in WHERE it does so by itself, under NOT by
+    /// means of `IS NOT TRUE`.
     fn expression(&mut self, expression: &Expr) {
         match expression {
             Expr::All(terms) if terms.is_empty() => self.push("TRUE"),
@@ -214,7 +220,8 @@ impl Condition {
         self.push("value IS NOT NULL");
     }
 
-    /// Any of many values passes; "differs" is: there is a value, and none equals this one.
+    /// At least one of many values passes. The test "differs" means: there is a value, and none
+    /// equals this one.
     fn any(&mut self, query: &str, name: Option<&String>, field: &Field, test: &Test, inside: bool) {
         if let Test::Compare(Comparison::NotEqual, other) = test {
             let equal = Test::Compare(Comparison::Equal, other.clone());
@@ -228,7 +235,7 @@ impl Condition {
         }
     }
 
-    /// One value passes, in SQL itself where it can and need not look `inside` the value.
+    /// One value passes. SQL makes the test if it can and need not look `inside` the value.
     fn test(&mut self, value: &str, field: &Field, test: &Test, inside: bool) {
         match test {
             Test::Compare(comparison, other) if !inside => {
@@ -257,7 +264,7 @@ impl Condition {
             Value::Integer(number) => self.bind(Parameter::Integer(*number)),
             Value::Flag(flag) => self.bind(Parameter::Integer((*flag).into())),
             Value::Text(text) => self.bind(Parameter::Text(text.clone())),
-            // Ids and paths are the function's.
+            // Ids and paths are tested by the function.
             Value::Json(_) => self.push("NULL"),
         }
     }

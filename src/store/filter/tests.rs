@@ -1,9 +1,12 @@
-//! SQL lets the messages through that a stream lets through.
+//! SQL selects the messages that a filter on a stream selects.
 
 use proptest::prelude::*;
-use rusqlite::params;
-use rusqlite::types::ToSqlOutput;
+use rusqlite::functions::{Context, FunctionFlags};
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Connection, params};
 
+use super::condition::{FUNCTION, TEXT_FUNCTION};
+use super::functions::term;
 use super::*;
 use crate::decode::exchange::{Exchange, Half};
 use crate::filter::tests::random::{a_message, a_session, an_exchange, an_expression, maybe};
@@ -12,14 +15,14 @@ use crate::filter::{FIELDS, Row};
 use crate::findings::Severity;
 use crate::mcp::{Message, MessageNumber, Peers, Session, content};
 
-/// The tables as far as a condition speaks of them, with the functions of a store.
+/// The tables, as far as conditions refer to them, with the SQL functions of a store.
 fn store() -> Connection {
     let connection = Connection::open_in_memory().unwrap();
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
     let same = |context: &Context<'_>| context.get::<Value>(0);
     connection.create_scalar_function("text", 1, flags, same).unwrap();
     connection.create_scalar_function("numbers", 1, flags, same).unwrap();
-    // No text is packed here.
+    // No text is compressed here.
     for name in [FUNCTION, TEXT_FUNCTION] {
         connection
             .create_scalar_function(name, 2, flags, |context| {

@@ -1,86 +1,91 @@
-//! The packets of one connection that wait, and what is known of its two sides.
+//! The packets that one connection buffers, and the state of its two sides.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::Output;
-use super::line::Line;
+use super::line_compressor::LineCompressor;
 use crate::capture::PacketNumber;
 use crate::decode::{Side, http};
-use crate::store::chunk::{Builder, KeptPacket};
+use crate::store::chunk::{Builder, StoredPacket};
 use crate::store::mask::{self, Secrets};
 
 /// A packet that waits.
 #[derive(Debug)]
-struct Waiting {
-    packet: KeptPacket,
+struct BufferedPacket {
+    packet: StoredPacket,
     side: Side,
-    /// Which bytes of the sender's stream it carries: offset in the stream, place in the packet.
+    /// The bytes of the sender's stream that it carries: their offset in the stream, and their
+    /// range in the packet.
     carries: Vec<(u64, Range<usize>)>,
-    /// It does not continue what was sent before: maybe a copy, with other content than the one the decoder looks at.
-    copy: bool,
+    /// Whether it repeats earlier bytes of the stream, perhaps with a content that differs from the
+    /// one that the decoder searches.
+    is_copy: bool,
 }
 
-/// What one side sent.
+/// The bytes that one side sent.
 #[derive(Debug, Default)]
 pub(super) struct Sent {
-    /// The end of what was seen.
-    seen: u64,
-    /// The end of what the decoder has looked at.
+    /// The end of the bytes received so far.
+    received_end: u64,
+    /// The end of the bytes that the decoder has searched.
     pub(super) cleared: u64,
     pub(super) secrets: Secrets,
-    /// Where it is a pipe.
-    line: Line,
+    /// Used if the connection is a pipe.
+    line: LineCompressor,
 }
 
+/// The packets of one connection, from capture to chunk.
 #[derive(Debug, Default)]
-pub(super) struct Connection {
-    pub(super) kept: bool,
-    /// Packets given up while it was undecided.
-    pub(super) dropped: u64,
-    /// The packet number under which it is listed as undecided.
+pub(super) struct ConnectionPackets {
+    pub(super) is_stored: bool,
+    /// Packets discarded while the connection was undecided.
+    pub(super) discarded: u64,
+    /// The number of the packet under which the connection is listed as undecided.
     pub(super) listed: Option<PacketNumber>,
     pub(super) sides: [Sent; 2],
     pub(super) chunk: Builder,
-    waiting: VecDeque<Waiting>,
+    buffered: VecDeque<BufferedPacket>,
     bytes: usize,
 }
 
-impl Connection {
-    /// Bytes of the packets that wait.
+impl ConnectionPackets {
+    /// Bytes of the buffered packets.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The first packet that waits.
+    /// The number of the first buffered packet.
     pub(super) fn oldest(&self) -> Option<PacketNumber> {
-        self.waiting.front().map(|waiting| waiting.packet.number)
+        self.buffered.front().map(|buffered| buffered.packet.number)
     }
 
-    /// Takes a packet in, in order of number: a fragment is known only after what came between it and its completion.
-    pub(super) fn hold(&mut self, packet: KeptPacket, side: Side, carries: Vec<(u64, Range<usize>)>) {
+    /// Buffers a packet, in order of number. A fragment is recognised only after the packets
+    /// between it and the last fragment.
+    pub(super) fn buffer(&mut self, packet: StoredPacket, side: Side, carries: Vec<(u64, Range<usize>)>) {
         let sent = &mut self.sides[side.index()];
-        let mut copy = false;
+        let mut is_copy = false;
         for (offset, range) in &carries {
-            copy |= *offset < sent.seen;
-            sent.seen = sent.seen.max(offset.saturating_add(range.len() as u64));
+            is_copy |= *offset < sent.received_end;
+            sent.received_end = sent.received_end.max(offset.saturating_add(range.len() as u64));
         }
         self.bytes += packet.size();
-        let later = self.waiting.iter().rev().take_while(|other| other.packet.number > packet.number).count();
-        self.waiting.insert(self.waiting.len() - later, Waiting { packet, side, carries, copy });
+        let later = self.buffered.iter().rev().take_while(|other| other.packet.number > packet.number).count();
+        self.buffered.insert(self.buffered.len() - later, BufferedPacket { packet, side, carries, is_copy });
     }
 
-    /// Gives up the first packet; says whether there was one.
+    /// Discards the first packet; returns whether there was one.
     pub(super) fn drop_oldest(&mut self) -> bool {
-        let Some(oldest) = self.waiting.pop_front() else { return false };
+        let Some(oldest) = self.buffered.pop_front() else { return false };
         self.bytes -= oldest.packet.size();
-        self.dropped += 1;
+        self.discarded += 1;
         true
     }
 
-    /// Lets go the packets at the front that may be written; and, blanked, those that may not, while more than `most` bytes wait.
+    /// Writes the packets at the front that may be written. While more than `most` bytes wait, also
+    /// writes those that may not, with their payload blanked.
     pub(super) fn release(&mut self, most: usize, out: &mut Output) -> std::io::Result<()> {
-        while let Some(mut front) = self.waiting.pop_front() {
+        while let Some(mut front) = self.buffered.pop_front() {
             let sent = &mut self.sides[front.side.index()];
             if front.is_cleared(sent.cleared) {
                 front.mask(&sent.secrets);
@@ -88,7 +93,7 @@ impl Connection {
                 front.blank();
                 out.counts.blanked += 1;
             } else {
-                self.waiting.push_front(front);
+                self.buffered.push_front(front);
                 break;
             }
             self.bytes -= front.packet.size();
@@ -98,7 +103,8 @@ impl Connection {
         Ok(())
     }
 
-    /// The connection is over: what was never looked at is searched for what looks like a secret, and let go.
+    /// The connection has ended. Bytes that the decoder never searched are searched here for
+    /// possible secrets, and all packets are written.
     pub(super) fn finish(&mut self, out: &mut Output) -> std::io::Result<()> {
         for side in [Side::First, Side::Second] {
             self.search(side);
@@ -107,14 +113,14 @@ impl Connection {
         self.release(usize::MAX, out)
     }
 
-    /// Makes secrets of what looks like one in the bytes of `side` that were not cleared, joined over packets.
+    /// Marks possible secrets in the bytes of `side` that were not cleared, joined over packets.
     fn search(&mut self, side: Side) {
         let Sent { cleared, secrets, .. } = &mut self.sides[side.index()];
         let mut pieces: Vec<(u64, &[u8])> = Vec::new();
-        for waiting in self.waiting.iter_mut().filter(|waiting| waiting.side == side) {
-            if !waiting.is_cleared(*cleared) {
-                waiting.copy = true;
-                pieces.extend(waiting.carries.iter().map(|(at, range)| (*at, &waiting.packet.data[range.clone()])));
+        for buffered in self.buffered.iter_mut().filter(|buffered| buffered.side == side) {
+            if !buffered.is_cleared(*cleared) {
+                buffered.is_copy = true;
+                pieces.extend(buffered.carries.iter().map(|(at, range)| (*at, &buffered.packet.data[range.clone()])));
             }
         }
         pieces.sort_by_key(|(offset, _)| *offset);
@@ -130,7 +136,8 @@ impl Connection {
         for (start, run) in runs {
             let mut lines = mask::secret_lines(&run);
             if start > *cleared {
-                // What came before it was never seen: the first line may be the end of a secret one.
+                // The bytes before this run were never seen, so its first line may be the end of a
+                // line with a secret.
                 lines.push(0..mask::line_end(&run, 0));
             }
             for line in lines {
@@ -141,7 +148,7 @@ impl Connection {
     }
 }
 
-impl Waiting {
+impl BufferedPacket {
     fn is_cleared(&self, cleared: u64) -> bool {
         self.carries.iter().all(|(offset, range)| offset.saturating_add(range.len() as u64) <= cleared)
     }
@@ -150,7 +157,7 @@ impl Waiting {
         for (offset, range) in &self.carries {
             let payload = &mut self.packet.data[range.clone()];
             self.packet.masked |= secrets.mask(*offset, payload);
-            if self.copy {
+            if self.is_copy {
                 for line in mask::secret_lines(payload) {
                     payload[line].fill(http::MASK);
                     self.packet.masked = true;

@@ -1,4 +1,4 @@
-//! Captures: one row for every import, live capture or wrapped server.
+//! Captures: one row per import, live capture, wrapped server, proxy, replay or mock.
 
 use std::collections::BTreeMap;
 
@@ -11,25 +11,26 @@ use crate::store::codec::{Code, Damaged};
 use crate::store::packets::PacketCounts;
 use crate::store::{CaptureId, process};
 
-/// How a capture came about.
+/// The origin of a capture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CaptureKind {
     /// Capture files were read.
     Import,
-    /// An interface was listened to.
+    /// Packets were captured on an interface.
     Sniff,
-    /// A server was run with its pipes recorded.
+    /// A server ran with its pipes recorded.
     Wrap,
-    /// A proxy stood in between.
+    /// A proxy recorded the traffic that it passed on.
     Proxy,
-    /// A recording was sent again.
+    /// A recording was sent to a server again.
     Replay,
-    /// A recorded server was played.
+    /// A mock played the server of a recording.
     Mock,
 }
 
 impl CaptureKind {
-    /// Whether its packets below what they carry are made up: this program spoke itself, over sockets that nobody listened to.
+    /// Whether the layers below the content of its packets are invented. This program itself was an
+    /// endpoint, and nobody captured its sockets.
     pub fn is_made_up(self) -> bool {
         matches!(self, CaptureKind::Proxy | CaptureKind::Replay | CaptureKind::Mock)
     }
@@ -47,65 +48,66 @@ impl Code for CaptureKind {
     const WHAT: &'static str = "a kind of capture";
 }
 
-/// What is known of a capture when it begins.
+/// The properties of a capture at its start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CaptureInfo {
-    /// How it comes about.
+    /// The origin of the capture.
     pub kind: CaptureKind,
-    /// From what: the files, the interface, the command line.
+    /// The files, the interface or the command line.
     pub source: String,
-    /// The process that writes it.
+    /// The id of the process that writes it.
     pub process: u32,
-    /// When it was begun, by the clock.
+    /// The time of its start by the system clock.
     pub started: Time,
 }
 
-/// What is known of a capture when it is over.
+/// The properties of a capture at its end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// When it was over, by the clock.
+    /// The time of its end by the system clock.
     pub ended: Time,
-    /// Packets that were nothing for mcptap, by reason.
+    /// Numbers of packets that mcptap cannot use, by reason.
     pub skipped: BTreeMap<String, u64>,
-    /// Where the files were broken.
+    /// The places where the files were damaged.
     pub damage: Vec<Damage>,
 }
 
-/// What is counted while a capture is written.
+/// Counters of a capture that is being written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Packets observed.
+    /// The number of packets observed.
     pub packets: u64,
-    /// Their captured bytes.
+    /// The sum of their captured bytes.
     pub bytes: u64,
-    /// The earliest and the latest of their times.
+    /// The earliest and the latest time among them.
     pub times: Option<(Time, Time)>,
-    /// What became of them.
-    pub kept: PacketCounts,
-    /// Records that could not be written and were given up.
+    /// Numbers of packets, by what became of them.
+    pub packet_counts: PacketCounts,
+    /// Records that could not be written and were discarded.
     pub lost: u64,
 }
 
-/// A capture as it was saved.
+/// A stored capture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capture {
     /// Its number in the database.
     pub id: CaptureId,
-    /// What was known when it began.
+    /// The properties at its start.
     pub info: CaptureInfo,
-    /// When its writer last said that it lives, by the clock.
+    /// The last sign of life of its writer, by the system clock.
     pub last_alive: Time,
-    /// What was counted up to the last commit.
+    /// The counters up to the last commit.
     pub counts: Counts,
-    /// What was known in the end; `None`: it is being written, or its writer died.
+    /// The properties at its end. `None` if it is being written, or if its writer died.
     pub summary: Option<Summary>,
 }
 
 impl Capture {
-    /// Whether it is still being written: not finished, and heard of within ten seconds before `now` or by a process that still runs.
+    /// Whether it is still being written: it is not finished, and its writer gave a sign of life
+    /// within ten seconds before `now`, or its process still runs.
     pub fn is_live(&self, now: Time) -> bool {
-        let heard = || now.since(self.last_alive) < 10_000_000_000;
-        self.summary.is_none() && (heard() || process::runs_since(self.info.process, self.info.started))
+        let is_recent = || now.since(self.last_alive) < 10_000_000_000;
+        self.summary.is_none() && (is_recent() || process::runs_since(self.info.process, self.info.started))
     }
 }
 
@@ -130,9 +132,9 @@ pub(in crate::store) fn update(
         counts.bytes as i64,
         counts.times.map(|(first, _)| first.0),
         counts.times.map(|(_, last)| last.0),
-        counts.kept.kept as i64,
-        counts.kept.dropped as i64,
-        counts.kept.blanked as i64,
+        counts.packet_counts.stored as i64,
+        counts.packet_counts.discarded as i64,
+        counts.packet_counts.blanked as i64,
         counts.lost as i64,
         last_alive.0,
         id.0,
@@ -174,7 +176,7 @@ pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<Capture> {
         packets,
         bytes,
         times: first.zip(last).map(|(first, last)| (Time(first), Time(last))),
-        kept: PacketCounts { kept: columns.u64()?, dropped: columns.u64()?, blanked: columns.u64()? },
+        packet_counts: PacketCounts { stored: columns.u64()?, discarded: columns.u64()?, blanked: columns.u64()? },
         lost: columns.u64()?,
     };
     let ended: Option<i64> = columns.get()?;

@@ -1,4 +1,4 @@
-//! Connections: what people search for as columns, the rest as one blob.
+//! Connections: the properties that people search for as columns, the rest as one blob.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -9,8 +9,8 @@ use crate::capture::{PacketNumber, Time};
 use crate::decode::tcp::{End, Facts, HandshakePacket, SynOptions};
 use crate::decode::{ConnectionId, Endpoints, tls};
 use crate::event::{Connection, ConnectionKind};
-use crate::store::codec::{Code, Damaged, Decoder, Encoder};
-use crate::store::{CaptureId, Key};
+use crate::store::codec::{BlobReader, BlobWriter, Code, Damaged};
+use crate::store::{CaptureId, RowKey};
 
 /// Parameters as [`write()`] binds them.
 pub(in crate::store) const REPLACE: &str = "
@@ -23,7 +23,7 @@ pub(in crate::store) fn write(
     capture: CaptureId,
     connection: &Connection,
 ) -> rusqlite::Result<()> {
-    let mut details = Encoder::default();
+    let mut details = BlobWriter::default();
     let (endpoints, process, opened) = match &connection.kind {
         ConnectionKind::Tcp(facts) => {
             put_facts(&mut details, facts);
@@ -40,7 +40,7 @@ pub(in crate::store) fn write(
     }
     details.option(connection.agreed.as_ref(), put_agreed);
     statement.execute(params![
-        Key::new(capture, connection.id.0.into()),
+        RowKey::new(capture, connection.id.0.into()),
         connection.protocol,
         connection.host,
         connection.client.map(Code::code),
@@ -63,7 +63,7 @@ pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<Connection> {
     let (host, client) = (columns.get()?, columns.optional_code()?);
     let process: Option<u32> = columns.get()?;
     let opened = Time(columns.get()?);
-    let mut details = Decoder::new(columns.bytes("a connection")?, "a connection");
+    let mut details = BlobReader::new(columns.bytes("a connection")?, "a connection");
     let kind = match process {
         Some(process) => ConnectionKind::Pipe { process, opened },
         None => ConnectionKind::Tcp(facts(&mut details)?),
@@ -76,33 +76,34 @@ pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<Connection> {
             detail: details.string()?,
         })
     })?;
-    // Version 1 of the database had nothing here.
+    // Version 1 of the database has nothing here.
     let agreed = if details.is_empty() { None } else { details.option(agreed)? };
     Ok(Connection { id, kind, client, protocol, host, tls, agreed })
 }
 
-fn put_agreed(out: &mut Encoder, agreed: &tls::Agreed) {
+fn put_agreed(out: &mut BlobWriter, agreed: &tls::Agreed) {
     let tls::Agreed { version, cipher_suite, server_name, alpn, resumed } = agreed;
-    // Earlier versions of this program write a fingerprint of the client in the fifth place.
+    // Earlier versions of this program wrote a fingerprint of the client in the fifth place.
     for text in [version, cipher_suite, server_name, alpn, &None] {
         out.option(text.as_ref(), |out, text| out.bytes(text.as_bytes()));
     }
     out.u64((*resumed).into());
 }
 
-fn agreed(blob: &mut Decoder<'_>) -> Result<tls::Agreed, Damaged> {
-    let mut text = || blob.option(Decoder::string);
+fn agreed(blob: &mut BlobReader<'_>) -> Result<tls::Agreed, Damaged> {
+    let mut text = || blob.option(BlobReader::string);
     let [version, cipher_suite, server_name, alpn, _] = [text()?, text()?, text()?, text()?, text()?];
     Ok(tls::Agreed { version, cipher_suite, server_name, alpn, resumed: blob.u64()? != 0 })
 }
 
-/// The names of protocols are the program's own words; one that only another version knows is `unknown`.
+/// The program's constant for a protocol's name; `unknown` for a name that only
+/// another version uses.
 fn protocol(name: &[u8]) -> &'static str {
     const NAMES: [&str; 8] = ["http/1.1", "http/1.0", "http/2", "h2", "h2c", "http", "tls", "pipe"];
     NAMES.into_iter().find(|known| known.as_bytes() == name).unwrap_or("unknown")
 }
 
-fn put_facts(out: &mut Encoder, facts: &Facts) {
+fn put_facts(out: &mut BlobWriter, facts: &Facts) {
     for address in facts.endpoints {
         put_address(out, address);
     }
@@ -131,7 +132,7 @@ fn put_facts(out: &mut Encoder, facts: &Facts) {
     }
 }
 
-fn facts(blob: &mut Decoder<'_>) -> Result<Facts, Damaged> {
+fn facts(blob: &mut BlobReader<'_>) -> Result<Facts, Damaged> {
     let endpoints: Endpoints = [address(blob)?, address(blob)?];
     let (opened, last) = (Time(blob.i64()?), Time(blob.i64()?));
     let mut step =
@@ -141,9 +142,9 @@ fn facts(blob: &mut Decoder<'_>) -> Result<Facts, Damaged> {
     Ok(Facts { endpoints, opened, last, handshake, ends })
 }
 
-fn end(blob: &mut Decoder<'_>) -> Result<End, Damaged> {
-    let narrow = |blob: &mut Decoder<'_>| u16::try_from(blob.u64()?).map_err(|_| blob.damaged());
-    let packet = |blob: &mut Decoder<'_>| Ok(PacketNumber(blob.u64()?));
+fn end(blob: &mut BlobReader<'_>) -> Result<End, Damaged> {
+    let narrow = |blob: &mut BlobReader<'_>| u16::try_from(blob.u64()?).map_err(|_| blob.damaged());
+    let packet = |blob: &mut BlobReader<'_>| Ok(PacketNumber(blob.u64()?));
     Ok(End {
         packets: blob.u64()?,
         bytes: blob.u64()?,
@@ -163,7 +164,7 @@ fn end(blob: &mut Decoder<'_>) -> Result<End, Damaged> {
     })
 }
 
-fn put_address(out: &mut Encoder, address: SocketAddr) {
+fn put_address(out: &mut BlobWriter, address: SocketAddr) {
     match address.ip() {
         IpAddr::V4(ip) => out.bytes(&ip.octets()),
         IpAddr::V6(ip) => out.bytes(&ip.octets()),
@@ -171,7 +172,7 @@ fn put_address(out: &mut Encoder, address: SocketAddr) {
     out.u64(address.port().into());
 }
 
-fn address(blob: &mut Decoder<'_>) -> Result<SocketAddr, Damaged> {
+fn address(blob: &mut BlobReader<'_>) -> Result<SocketAddr, Damaged> {
     let octets = blob.bytes()?;
     let ip = if let Ok(octets) = <[u8; 4]>::try_from(octets) {
         IpAddr::V4(Ipv4Addr::from(octets))

@@ -1,4 +1,4 @@
-//! HTTP exchanges.
+//! HTTP exchanges as rows.
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Row, Statement, params};
@@ -8,14 +8,14 @@ use super::Columns;
 use crate::capture::Time;
 use crate::decode::ConnectionId;
 use crate::decode::exchange::{Exchange, ExchangeNumber, Fields, Half};
-use crate::store::codec::{Damaged, Decoder, Encoder};
-use crate::store::{CaptureId, Key};
+use crate::store::codec::{BlobReader, BlobWriter, Damaged};
+use crate::store::{CaptureId, RowKey};
 
-/// Forgets the earlier state of an exchange, by key. With `INSERT OR REPLACE` SQLite would copy every page it changes, in case
-/// that statement fails halfway.
+/// Deletes the earlier state of an exchange, by key. With `INSERT OR REPLACE` SQLite would copy
+/// every page that it changes, in case that statement fails halfway.
 pub(in crate::store) const DELETE: &str = "DELETE FROM exchange WHERE id = ?";
 
-/// Parameters as [`write()`] binds them.
+/// Parameters in the order of [`write()`].
 pub(in crate::store) const INSERT: &str = "
     INSERT INTO exchange
         (id, connection, h2_stream, http_version, method, target, status, reason, request_fields, response_fields, request,
@@ -28,8 +28,8 @@ pub(in crate::store) fn write(
     exchange: &Exchange,
 ) -> anyhow::Result<()> {
     statement.execute(params![
-        Key::new(capture, exchange.number.0),
-        Key::new(capture, exchange.connection.0.into()),
+        RowKey::new(capture, exchange.number.0),
+        RowKey::new(capture, exchange.connection.0.into()),
         exchange.h2_stream,
         exchange.http_version,
         exchange.method,
@@ -44,7 +44,7 @@ pub(in crate::store) fn write(
     Ok(())
 }
 
-/// Columns as [`read`] takes them.
+/// Columns in the order of [`read`].
 pub(in crate::store) const COLUMNS: &str = "
     id, connection, h2_stream, http_version, method, target, status, reason, request_fields, response_fields, request,
     response";
@@ -54,7 +54,7 @@ pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<Exchange> {
     let number = ExchangeNumber(columns.key()?.number());
     let connection = ConnectionId(columns.key()?.number() as u32);
     let h2_stream = columns.get()?;
-    // The program's own words, as in `Exchange::http_version`.
+    // The program's constants, as in `Exchange::http_version`.
     let version = columns.bytes("an HTTP version")?;
     let http_version = ["1.1", "2", "1.0"].into_iter().find(|known| known.as_bytes() == version).unwrap_or("");
     let (method, target, status, reason) = (columns.get()?, columns.get()?, columns.get()?, columns.get()?);
@@ -64,7 +64,7 @@ pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<Exchange> {
     Ok(Exchange { number, connection, h2_stream, http_version, method, target, status, reason, request, response })
 }
 
-/// Fields as JSON.
+/// Header fields as JSON.
 fn put_fields(fields: &Fields) -> serde_json::Result<Vec<u8>> {
     struct Pairs<'a>(&'a Fields);
     impl Serialize for Pairs<'_> {
@@ -72,7 +72,7 @@ fn put_fields(fields: &Fields) -> serde_json::Result<Vec<u8>> {
             serializer.collect_seq(self.0.iter())
         }
     }
-    // What JSON adds is five bytes a field, and seldom an escape.
+    // JSON adds five bytes per field, and seldom an escape.
     let mut json = Vec::with_capacity(2 * fields.size());
     serde_json::to_writer(&mut json, &Pairs(fields))?;
     Ok(json)
@@ -83,11 +83,11 @@ fn fields(json: &[u8]) -> Result<Fields, Damaged> {
     Ok(pairs.into_iter().collect())
 }
 
-/// Bytes of a half, about: more where many packets carried it.
+/// Bytes of an encoded request or response, approximately. It is more if many packets carried it.
 const HALF: usize = 96;
 
 fn put_half(half: &Half) -> Vec<u8> {
-    let mut out = Encoder(Vec::with_capacity(HALF));
+    let mut out = BlobWriter(Vec::with_capacity(HALF));
     for time in [half.started, half.ended] {
         out.option(time, |out, time| out.i64(time.0));
     }
@@ -102,8 +102,8 @@ fn put_half(half: &Half) -> Vec<u8> {
 }
 
 fn half(fields: Fields, blob: &[u8]) -> Result<Half, Damaged> {
-    let mut blob = Decoder::new(blob, "an exchange");
-    let time = |blob: &mut Decoder<'_>| Ok(Time(blob.i64()?));
+    let mut blob = BlobReader::new(blob, "an exchange");
+    let time = |blob: &mut BlobReader<'_>| Ok(Time(blob.i64()?));
     Ok(Half {
         fields,
         started: blob.option(time)?,

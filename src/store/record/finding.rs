@@ -1,4 +1,5 @@
-//! Findings. The words of a rule are kept with them: a file may be read by a program that knows other rules.
+//! Findings. The texts of a rule are stored with them, because a program with other rules may
+//! read the file.
 
 use rusqlite::{Connection, Row, params};
 
@@ -6,40 +7,41 @@ use super::Columns;
 use crate::capture::{PacketNumber, Span, StreamId};
 use crate::findings::{self, Finding, Rule, Severity};
 use crate::mcp::{MessageNumber, SessionNumber};
-use crate::store::codec::{Code, Decoder, Encoder, packet_list};
-use crate::store::{CaptureId, Key};
+use crate::store::codec::{BlobReader, BlobWriter, Code, packet_list};
+use crate::store::{CaptureId, RowKey};
 
-/// A finding as it was saved.
+/// A stored finding.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FindingRow {
-    /// Its number in the database: where to page on from.
+    /// Its number in the database, which is the key for paging.
     pub number: u64,
-    /// The capture, which the numbers of messages and packets belong to.
+    /// The capture to which the numbers of messages and packets belong.
     pub capture: CaptureId,
     /// The rule's id.
     pub rule: String,
-    /// How bad it is.
+    /// The severity of this finding, which may differ from its rule's.
     pub severity: Severity,
-    /// What is wrong, in one line.
+    /// The title of the rule, in one line.
     pub title: String,
-    /// Where the specification says so.
+    /// The section of the specification on which the rule is based.
     pub spec: String,
-    /// The session, numbered in the database.
+    /// The session's number in the database.
     pub session: Option<SessionNumber>,
-    /// The messages it is about.
+    /// The numbers of the messages that the finding is about.
     pub messages: Vec<MessageNumber>,
-    /// The packets it is about.
+    /// The numbers of the packets that the finding is about.
     pub packets: Vec<PacketNumber>,
-    /// The bytes it is about.
+    /// The bytes that the finding is about.
     pub span: Option<Span>,
-    /// One sentence.
+    /// A sentence that describes the finding.
     pub text: String,
-    /// Where it stands for findings that are not listed one by one: how many.
+    /// The number of findings that this row stands for, if they are not listed one by
+    /// one; otherwise 0.
     pub repeated: u64,
 }
 
 impl FindingRow {
-    /// The finding, where this program knows its rule.
+    /// The finding, if this program has its rule.
     pub fn finding(self) -> Option<Finding> {
         Some(Finding {
             rule: findings::rule(&self.rule)?,
@@ -55,7 +57,7 @@ impl FindingRow {
     }
 }
 
-/// Writes the words of a rule: those of the program that wrote last.
+/// Writes the texts of a rule, replacing those of another version of this program.
 pub(in crate::store) fn write_rule(db: &Connection, rule: &Rule) -> rusqlite::Result<()> {
     db.prepare_cached(
         "INSERT INTO rule (id, severity, title, spec) VALUES (?, ?, ?, ?)
@@ -71,7 +73,7 @@ pub(in crate::store) fn write(
     session: Option<i64>,
     finding: &Finding,
 ) -> rusqlite::Result<()> {
-    let mut messages = Encoder::default();
+    let mut messages = BlobWriter::default();
     finding.messages.iter().for_each(|number| messages.u64(number.0));
     let id = db
         .prepare_cached(
@@ -94,12 +96,12 @@ pub(in crate::store) fn write(
     let mut about =
         db.prepare_cached("INSERT OR IGNORE INTO finding_message (message, finding, severity) VALUES (?, ?, ?)")?;
     for number in &finding.messages {
-        about.execute(params![Key::new(capture, number.0), id, finding.severity.code()])?;
+        about.execute(params![RowKey::new(capture, number.0), id, finding.severity.code()])?;
     }
     Ok(())
 }
 
-/// Columns as [`read`] takes them, of `finding JOIN rule`.
+/// Columns in the order of [`read`], from `finding JOIN rule`.
 pub(in crate::store) const COLUMNS: &str = "
     finding.id, capture, rule, finding.severity, title, spec, session, messages, packets, stream, span_start, span_end, text,
     repeated";
@@ -115,14 +117,14 @@ pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<FindingRow> {
         spec: columns.get()?,
         session: columns.get::<Option<u32>>()?.map(SessionNumber),
         messages: {
-            let mut list = Decoder::new(columns.bytes("a finding")?, "a finding");
+            let mut list = BlobReader::new(columns.bytes("a finding")?, "a finding");
             let mut messages = Vec::new();
             while !list.is_empty() {
                 messages.push(MessageNumber(list.u64()?));
             }
             messages
         },
-        packets: Decoder::new(columns.bytes("a finding")?, "a finding").packets()?,
+        packets: BlobReader::new(columns.bytes("a finding")?, "a finding").packets()?,
         span: match (columns.get()?, columns.optional_u64()?, columns.optional_u64()?) {
             (Some(stream), Some(start), Some(end)) => Some(Span { stream: StreamId(stream), start, end }),
             _ => None,

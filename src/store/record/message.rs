@@ -1,4 +1,4 @@
-//! Messages: the small columns, and what they say at a glance. The text has a table of its own.
+//! Messages: their small columns, some of them derived from the text. The text has its own table.
 
 use std::sync::Arc;
 
@@ -12,29 +12,15 @@ use crate::decode::exchange::ExchangeNumber;
 use crate::decode::json::{member, string};
 use crate::decode::jsonrpc::{self, Envelope, JsonRpcText, Kind};
 use crate::findings::Severity;
-use crate::mcp::content;
+use crate::mcp::content::{self, Status};
 use crate::mcp::link::{Link, Why};
 use crate::mcp::{Carrier, Message, MessageNumber, SessionNumber, Transport};
-use crate::store::codec::{Code, Decoder, packet_list};
-use crate::store::{CaptureId, Key};
+use crate::store::codec::{BlobReader, Code, packet_list};
+use crate::store::{CaptureId, RowKey};
 
-/// How a call came out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Status {
-    /// No answer, or none expected.
-    None,
-    /// A result.
-    Ok,
-    /// A JSON-RPC error.
-    Error,
-    /// A result that says `isError`: the tool failed, the protocol did not.
-    ToolError,
-    /// A result whose data says no: the tool did its work.
-    Negative,
-}
-
-impl Code for Status {
-    const ALL: &'static [Status] = &[Status::None, Status::Ok, Status::Error, Status::ToolError, Status::Negative];
+impl Code for Option<Status> {
+    const ALL: &'static [Option<Status>] =
+        &[None, Some(Status::Ok), Some(Status::Error), Some(Status::ToolError), Some(Status::Negative)];
     const WHAT: &'static str = "a status";
 }
 
@@ -55,98 +41,76 @@ impl Code for Why {
     const WHAT: &'static str = "why a message is linked";
 }
 
-impl Status {
-    /// What the text of an answer says.
-    fn of(message: &Message) -> Status {
-        match content::status(message) {
-            None => Status::None,
-            Some(content::Status::Ok) => Status::Ok,
-            Some(content::Status::Error) => Status::Error,
-            Some(content::Status::ToolError) => Status::ToolError,
-            Some(content::Status::Negative) => Status::Negative,
-        }
-    }
-
-    /// The same, as a message says it.
-    pub fn outcome(self) -> Option<content::Status> {
-        Some(match self {
-            Status::None => return None,
-            Status::Ok => content::Status::Ok,
-            Status::Error => content::Status::Error,
-            Status::ToolError => content::Status::ToolError,
-            Status::Negative => content::Status::Negative,
-        })
-    }
-}
-
 /// A message without its text, for lists.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MessageRow {
-    /// The capture, which `number` belongs to.
+    /// The capture to which `number` belongs.
     pub capture: CaptureId,
     /// Its number in the capture.
     pub number: MessageNumber,
-    /// Its session, numbered in the database.
+    /// Its session's number in the database.
     pub session: SessionNumber,
-    /// Its place in the session: 1, 2, 3 … without holes.
+    /// Its position in the session: 1, 2, 3 … without holes.
     pub position: u64,
-    /// When its last byte was captured.
+    /// The capture time of its last byte.
     pub time: Time,
-    /// How it travelled.
+    /// The transport of its session.
     pub transport: Transport,
-    /// Which way.
+    /// Client to server, or server to client.
     pub direction: Direction,
-    /// What it is.
+    /// Request, response, notification and so on.
     pub kind: Kind,
-    /// The id as JSON text.
+    /// The request id as JSON text.
     pub id: Option<String>,
-    /// The method; for an answer that of its request.
+    /// The method; for a response that of its request.
     pub method: Option<String>,
-    /// The tool, prompt or resource it is about, cut to 200 bytes; for an answer that of its request.
+    /// The tool, prompt or resource that it is about, cut to 200 bytes; for a response that
+    /// of its request.
     pub subject: Option<String>,
-    /// How the call came out: of an answer, and of a request once it is answered.
-    pub status: Status,
-    /// Nanoseconds between request and answer, on both.
+    /// The result of the call: on a response, and on a request that was answered. `None` if there
+    /// is no response, or none is expected.
+    pub status: Option<Status>,
+    /// Nanoseconds between request and response, on both.
     pub latency: Option<i64>,
-    /// The request it answers.
+    /// The request that this response answers.
     pub answers: Option<MessageNumber>,
-    /// The answer to it.
+    /// The response to this request.
     pub answered_by: Option<MessageNumber>,
     /// Bytes of its text.
     pub size: u64,
-    /// What carried it.
+    /// A body, a server-sent event or a line.
     pub carrier: Carrier,
-    /// The HTTP exchange.
+    /// The HTTP exchange that carried it.
     pub exchange: Option<ExchangeNumber>,
-    /// The number of its batch and its position in that.
+    /// The number of its batch and its position in the batch.
     pub batch: Option<(u64, u32)>,
-    /// The line on the pipe.
+    /// The number of the line on the pipe.
     pub line: Option<u64>,
-    /// The SSE event's id.
+    /// The id of the server-sent event.
     pub sse_id: Option<String>,
-    /// An SSE resume delivered the same event again.
+    /// Whether a resumed stream delivered the same event again.
     pub redelivered: bool,
-    /// The number of the first request of its operation, where it is part of one.
+    /// The number of the first request of its operation, if it belongs to one.
     pub operation: Option<MessageNumber>,
-    /// What ties it to an earlier message of that; the first request has none.
+    /// The link to an earlier message of its operation. The first request has none.
     pub link: Option<Link>,
-    /// Where it stands.
+    /// The address of its bytes.
     pub span: Span,
     /// Packets that carried its bytes.
     pub packets: Vec<PacketNumber>,
-    /// Findings about it.
+    /// The number of findings about it.
     pub findings: u32,
-    /// The worst of them.
+    /// The highest severity of these findings.
     pub severity: Option<Severity>,
 }
 
 impl MessageRow {
-    /// Where to page on from.
-    pub fn key(&self) -> Key {
-        Key::new(self.capture, self.number.0)
+    /// The key of its row, for paging.
+    pub fn key(&self) -> RowKey {
+        RowKey::new(self.capture, self.number.0)
     }
 
-    /// The message, with its text. The envelope is read from that again.
+    /// The message with its text, from which the envelope is parsed again.
     pub(in crate::store) fn with_text(self, raw: Vec<u8>, findings: Vec<&'static str>, limits: &Limits) -> Message {
         let raw = raw.into();
         let envelope = match jsonrpc::parse_raw(&raw, limits.json_depth, limits.batch) {
@@ -185,25 +149,25 @@ impl MessageRow {
     }
 }
 
-/// What is read off the text before that is compressed.
+/// Columns derived from the text before it is compressed.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::store) struct Glance {
+pub(in crate::store) struct DerivedColumns {
     pub(in crate::store) size: usize,
-    pub(in crate::store) status: Status,
+    pub(in crate::store) status: Option<Status>,
     pub(in crate::store) subject: Option<String>,
-    /// The request that it answers, unless that waits to be written with it.
+    /// The request that it answers, unless that is written in the same transaction.
     pub(in crate::store) request: Option<MessageNumber>,
 }
 
-impl Glance {
-    pub(in crate::store) fn of(message: &Message) -> Glance {
-        let (status, subject, request) = (Status::of(message), subject(message), message.answers);
-        Glance { size: message.raw.len(), status, subject, request }
+impl DerivedColumns {
+    pub(in crate::store) fn of(message: &Message) -> DerivedColumns {
+        let (status, subject, request) = (content::status(message), subject(message), message.answers);
+        DerivedColumns { size: message.raw.len(), status, subject, request }
     }
 }
 
-/// The name of the tool or prompt, or the URI of the resource, that a request or notification is about (MCP 2025-11-25, server
-/// features).
+/// The name of the tool or prompt, or the URI of the resource, that a request or notification is
+/// about (MCP 2025-11-25, server features).
 fn subject(message: &Message) -> Option<String> {
     let name = match message.method.as_deref()? {
         "tools/call" => return content::tool(message).map(|tool| tool.as_ref().to_owned()),
@@ -216,7 +180,7 @@ fn subject(message: &Message) -> Option<String> {
     Some(subject)
 }
 
-/// Parameters as [`write()`] binds them. A number that is there already stays as it is.
+/// Parameters in the order of [`write()`]. A row that exists stays unchanged.
 pub(in crate::store) const INSERT: &str = "
     INSERT OR IGNORE INTO message
         (id, session, position, time, transport, direction, kind, json_id, method, subject, status, latency, answers,
@@ -225,15 +189,15 @@ pub(in crate::store) const INSERT: &str = "
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, coalesce(?10, (SELECT subject FROM message WHERE id = ?11)), ?12, ?13, ?14,
             ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24, ?25, ?26, ?27)";
 
-/// Writes a message but for its text; says whether it is new.
+/// Writes a message without its text; returns whether it is new.
 pub(in crate::store) fn write(
     statement: &mut Statement<'_>,
     (capture, session, position): (CaptureId, i64, i64),
     message: &Message,
-    glance: &Glance,
+    derived: &DerivedColumns,
 ) -> rusqlite::Result<bool> {
     let inserted = statement.execute(params![
-        Key::new(capture, message.number.0),
+        RowKey::new(capture, message.number.0),
         session,
         position,
         message.time.0,
@@ -242,13 +206,13 @@ pub(in crate::store) fn write(
         message.kind.code(),
         message.id,
         message.method,
-        glance.subject,
-        glance.request.map(|number| Key::new(capture, number.0)),
-        glance.status.code(),
+        derived.subject,
+        derived.request.map(|number| RowKey::new(capture, number.0)),
+        derived.status.code(),
         message.latency,
         message.answers.map(|number| number.0 as i64),
         message.answered_by.map(|number| number.0 as i64),
-        glance.size as i64,
+        derived.size as i64,
         message.carrier.code(),
         message.exchange.map(|number| number.0 as i64),
         message.batch.map(|(number, _)| number as i64),
@@ -267,26 +231,27 @@ pub(in crate::store) fn write(
 /// Parameters: the key, the text.
 pub(in crate::store) const TEXT_ROWS: Insert<2> = Insert("INSERT OR IGNORE INTO message_text (id, text)");
 
-/// Parameters as [`write_link`] binds them.
+/// Parameters in the order of [`write_link`].
 pub(in crate::store) const INSERT_LINK: &str =
     "INSERT OR IGNORE INTO link (message, operation, previous, why) VALUES (?, ?, ?, ?)";
 
-/// Writes what ties a message to an earlier one.
+/// Writes the link from a message to an earlier one.
 pub(in crate::store) fn write_link(
     statement: &mut Statement<'_>,
     (capture, number): (CaptureId, MessageNumber),
     link: &Link,
 ) -> rusqlite::Result<()> {
-    let key = |number: MessageNumber| Key::new(capture, number.0);
+    let key = |number: MessageNumber| RowKey::new(capture, number.0);
     statement.execute(params![key(number), key(link.operation), key(link.previous), link.why.code()])?;
     Ok(())
 }
 
-/// What an answer tells of its request: its number, the latency, the status and the request's key. The first answer counts.
+/// Adds a response to its request. Parameters: the response's number, the latency, the status and
+/// the request's key. The first response counts.
 pub(in crate::store) const ANSWERED: &str =
     "UPDATE message SET answered_by = ?, latency = ?, status = ? WHERE id = ? AND answered_by IS NULL";
 
-/// Columns as [`read`] takes them.
+/// Columns in the order of [`read`].
 pub(in crate::store) const COLUMNS: &str = "
     id, session, position, time, transport, direction, kind, json_id, method, subject, status, latency, answers, answered_by,
     size, carrier, exchange, batch, batch_index, line, sse_id, redelivered, stream, span_start, span_end, packets,
@@ -297,7 +262,7 @@ pub(in crate::store) const COLUMNS: &str = "
     (SELECT count(*) FROM finding_message AS f WHERE f.message = message.id),
     (SELECT max(severity) FROM finding_message AS f WHERE f.message = message.id)";
 
-/// The number of columns of [`COLUMNS`]: what a query adds stands here.
+/// The number of columns of [`COLUMNS`]. Columns that a query adds follow them.
 pub(in crate::store) const WIDTH: usize = 31;
 
 pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<MessageRow> {
@@ -327,7 +292,7 @@ pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<MessageRow> {
         sse_id: columns.get()?,
         redelivered: columns.get()?,
         span: Span { stream: StreamId(columns.get()?), start: columns.u64()?, end: columns.u64()? },
-        packets: Decoder::new(columns.bytes("a list of packets")?, "a list of packets").packets()?,
+        packets: BlobReader::new(columns.bytes("a list of packets")?, "a list of packets").packets()?,
         link: None,
         operation: None,
         findings: 0,
@@ -339,7 +304,8 @@ pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<MessageRow> {
         (Some(operation), Some(previous), Some(why)) => {
             Some(Link { operation, previous: MessageNumber(previous.number()), why })
         }
-        // Whoever heard the answer to the first request did not know yet that others would go on with it.
+        // When the first request was answered, the decoder did not know yet that other requests
+        // would continue it.
         (Some(operation), ..) if row.answers == Some(operation) => {
             Some(Link { operation, previous: operation, why: Why::Answer })
         }

@@ -1,4 +1,4 @@
-//! Chunks of packets.
+//! Chunks of packets as rows.
 
 use rusqlite::{Connection, Row, Statement, params};
 
@@ -6,9 +6,9 @@ use super::Columns;
 use crate::capture::PacketNumber;
 use crate::decode::ConnectionId;
 use crate::store::chunk::{Chunk, OpenChunk};
-use crate::store::{CaptureId, Key};
+use crate::store::{CaptureId, RowKey};
 
-/// Parameters as [`write()`] binds them.
+/// Parameters in the order of [`write()`].
 pub(in crate::store) const INSERT: &str = "
     INSERT INTO packet_chunk
         (capture, connection, first_number, last_number, first_time, last_time, packets, numbers, data)
@@ -21,7 +21,7 @@ pub(in crate::store) fn write(
 ) -> rusqlite::Result<()> {
     statement.execute(params![
         capture.0,
-        Key::new(capture, chunk.connection.0.into()),
+        RowKey::new(capture, chunk.connection.0.into()),
         chunk.numbers.0.0 as i64,
         chunk.numbers.1.0 as i64,
         chunk.times.0.0,
@@ -33,14 +33,14 @@ pub(in crate::store) fn write(
     Ok(())
 }
 
-/// A chunk that can be opened: its row and the number of its first packet.
+/// A chunk that can be opened: its row, and the number of its first packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) struct ChunkId {
     pub(in crate::store) id: i64,
     pub(in crate::store) first: PacketNumber,
 }
 
-/// Columns as [`read_id`] takes them.
+/// Columns in the order of [`read_id`].
 pub(in crate::store) const ID_COLUMNS: &str = "id, first_number";
 
 pub(in crate::store) fn read_id(row: &Row<'_>) -> rusqlite::Result<ChunkId> {
@@ -48,7 +48,7 @@ pub(in crate::store) fn read_id(row: &Row<'_>) -> rusqlite::Result<ChunkId> {
     Ok(ChunkId { id: columns.get()?, first: PacketNumber(columns.u64()?) })
 }
 
-/// Opens a chunk.
+/// Reads and decompresses the chunk in a row.
 pub(in crate::store) fn open(db: &Connection, id: i64) -> anyhow::Result<OpenChunk> {
     let mut statement = db.prepare_cached("SELECT connection, data FROM packet_chunk WHERE id = ?")?;
     let mut rows = statement.query_and_then([id], |row| -> anyhow::Result<OpenChunk> {

@@ -1,4 +1,4 @@
-//! Streams, and where their bytes came from.
+//! Streams, and the origins of their bytes.
 
 use rusqlite::Row;
 use rusqlite::types::ToSqlOutput;
@@ -9,20 +9,21 @@ use crate::capture::{Origin, PacketNumber, Span, StreamId, StreamPart};
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::{ConnectionId, Direction, Side};
 use crate::event::{Stream, StreamKind};
-use crate::store::codec::{Code, Damaged, Decoder, Encoder};
-use crate::store::{CaptureId, Key};
+use crate::store::codec::{BlobReader, BlobWriter, Code, Damaged};
+use crate::store::{CaptureId, RowKey};
 
-/// Bytes of a part, about.
+/// Bytes of an encoded part, approximately.
 const PART: usize = 12;
 
-/// Parts of one row: some 700 bytes at most, so that SQLite never needs a second page for it.
+/// The number of parts in one row: some 700 bytes at most, so that SQLite never needs a second
+/// page for it.
 pub(in crate::store) const PARTS: usize = 64;
 
-/// Columns as [`stream_row`] gives them. What a stream is never changes.
+/// Columns in the order of [`stream_row`]. The row of a stream never changes.
 pub(in crate::store) const STREAM_ROWS: Insert<6> =
     Insert("INSERT OR IGNORE INTO stream (id, connection, kind, which, exchange, parts)");
 
-/// What a stream is, and its first parts where they are known by now.
+/// The row of a stream, with its first parts if they are known already.
 pub(in crate::store) fn stream_row(
     capture: CaptureId,
     (stream, parts): (Stream, Option<&[(StreamId, StreamPart)]>),
@@ -37,8 +38,8 @@ pub(in crate::store) fn stream_row(
         StreamKind::Plaintext(side) => (6, side.code(), None),
     };
     [
-        Key::new(capture, stream.id.0.into()).0.into(),
-        Key::new(capture, stream.connection.0.into()).0.into(),
+        RowKey::new(capture, stream.id.0.into()).0.into(),
+        RowKey::new(capture, stream.connection.0.into()).0.into(),
         kind.into(),
         which.into(),
         ToSqlOutput::Owned(exchange.map(|number| number.0 as i64).into()),
@@ -46,7 +47,7 @@ pub(in crate::store) fn stream_row(
     ]
 }
 
-/// Columns as [`read_stream`] takes them.
+/// Columns in the order of [`read_stream`].
 pub(in crate::store) const STREAM_COLUMNS: &str = "id, connection, kind, which, exchange";
 
 pub(in crate::store) fn read_stream(row: &Row<'_>) -> anyhow::Result<Stream> {
@@ -72,18 +73,19 @@ pub(in crate::store) fn read_stream(row: &Row<'_>) -> anyhow::Result<Stream> {
 pub(in crate::store) const INSERT_PLAINTEXT: &str =
     "INSERT OR IGNORE INTO plaintext (stream, start, data) VALUES (?, ?, ?)";
 
-/// Columns as [`part_row`] gives them.
+/// Columns in the order of [`part_row`].
 pub(in crate::store) const PART_ROWS: Insert<3> = Insert("INSERT OR IGNORE INTO part (stream, start, parts)");
 
-/// Parts of a stream that come later, which has this key.
-pub(in crate::store) fn part_row((stream, parts): (Key, &[(StreamId, StreamPart)])) -> [ToSqlOutput<'static>; 3] {
+/// A row of later parts of the stream with this key.
+pub(in crate::store) fn part_row((stream, parts): (RowKey, &[(StreamId, StreamPart)])) -> [ToSqlOutput<'static>; 3] {
     let start = parts.first().map_or(0, |(_, part)| part.start);
     [stream.0.into(), (start as i64).into(), ToSqlOutput::Owned(put_parts(start, parts).into())]
 }
 
-/// Parts of one row, of which the gap before the first begins at `end`: `(gap, length, origin)` each.
+/// Encodes the parts of one row. The gap before the first part begins at `end`. Each part is
+/// encoded as `(gap, length, origin)`.
 fn put_parts(mut end: u64, parts: &[(StreamId, StreamPart)]) -> Vec<u8> {
-    let mut out = Encoder(Vec::with_capacity(PART * parts.len()));
+    let mut out = BlobWriter(Vec::with_capacity(PART * parts.len()));
     let (mut packet, mut offset) = (0, 0);
     for (_, part) in parts {
         out.step(end, part.start);
@@ -115,9 +117,9 @@ fn put_parts(mut end: u64, parts: &[(StreamId, StreamPart)]) -> Vec<u8> {
     out.0
 }
 
-/// Reads what [`put_parts`] wrote.
+/// Decodes the output of [`put_parts`].
 pub(in crate::store) fn read_parts(mut end: u64, blob: &[u8]) -> Result<Vec<StreamPart>, Damaged> {
-    let mut blob = Decoder::new(blob, "where bytes came from");
+    let mut blob = BlobReader::new(blob, "where bytes came from");
     let (mut packet, mut offset) = (0, 0);
     let mut parts = Vec::new();
     while !blob.is_empty() {
@@ -141,7 +143,7 @@ pub(in crate::store) fn read_parts(mut end: u64, blob: &[u8]) -> Result<Vec<Stre
             }
             _ => return Err(blob.damaged()),
         };
-        // What cutting such a part adds to its offset must not overflow.
+        // When such a part is cut, the sum with its offset must not overflow.
         let fits = match origin {
             Origin::Packet { offset, .. } => (end - start).saturating_add(offset.into()) <= u32::MAX.into(),
             Origin::Copied { offset, .. } => (end - start).checked_add(offset).is_some(),

@@ -1,16 +1,17 @@
-//! Short rows of one table, inserted many at a time: to begin and end a statement takes SQLite as long as to insert one.
+//! Short rows of one table, inserted many at a time. Beginning and ending a statement takes SQLite
+//! as long as inserting a row.
 
 use rusqlite::types::ToSqlOutput;
 use rusqlite::{Connection, Statement};
 
-/// Rows of one statement.
+/// The number of rows in one statement.
 const ROWS: usize = 16;
 
-/// Where rows of `N` columns go: the statement up to its VALUES.
+/// An insert statement for rows of `N` columns, up to its VALUES.
 pub(in crate::store) struct Insert<const N: usize>(pub(in crate::store) &'static str);
 
 impl<const N: usize> Insert<N> {
-    /// Inserts all rows; `columns` says what one holds. Says how many were new.
+    /// Inserts all rows, whose values `columns` returns. Returns the number of new rows.
     pub(in crate::store) fn all<R>(
         &self,
         db: &Connection,
@@ -38,7 +39,7 @@ impl<const N: usize> Insert<N> {
     }
 }
 
-/// Inserts as many rows as the statement has places for; says how many were new.
+/// Inserts as many rows as the statement has places for; returns the number of new rows.
 fn insert<R, const N: usize>(
     statement: &mut Statement<'_>,
     rows: &[R],

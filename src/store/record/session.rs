@@ -1,4 +1,4 @@
-//! Sessions.
+//! Sessions as rows.
 
 use std::net::SocketAddr;
 
@@ -10,12 +10,12 @@ use crate::capture::pipe::Exit;
 use crate::decode::ConnectionId;
 use crate::mcp::{Party, Peers, Session, SessionNumber};
 use crate::store::codec::{Code, Damaged};
-use crate::store::{CaptureId, Key};
+use crate::store::{CaptureId, RowKey};
 
 const DAMAGED: Damaged = Damaged("a session");
 
-/// The number in the database of session `number` of a capture: that of its row, which is made where there is none. Its other
-/// columns are written by [`update`].
+/// The number in the database of session `number` of a capture, which is the id of its row. Inserts
+/// the row if there is none. [`update`] writes its other columns.
 pub(in crate::store) fn ensure(db: &Connection, capture: CaptureId, number: SessionNumber) -> rusqlite::Result<i64> {
     let found = db
         .prepare_cached("SELECT id FROM session WHERE capture = ? AND number = ?")?
@@ -75,7 +75,7 @@ pub(in crate::store) fn update(db: &Connection, id: i64, session: &Session) -> a
     Ok(())
 }
 
-/// Writes which connections carried a session: the list only grows at its end.
+/// Writes the connections that carried a session. The list grows only at its end.
 pub(in crate::store) fn write_connections(
     db: &Connection,
     capture: CaptureId,
@@ -89,18 +89,18 @@ pub(in crate::store) fn write_connections(
     let mut insert =
         db.prepare_cached("INSERT INTO session_connection (session, position, connection) VALUES (?, ?, ?)")?;
     for (position, connection) in connections.iter().enumerate().skip(known) {
-        insert.execute(params![id, position as i64, Key::new(capture, connection.0.into())])?;
+        insert.execute(params![id, position as i64, RowKey::new(capture, connection.0.into())])?;
     }
     Ok(())
 }
 
-/// Columns as [`read`] takes them.
+/// Columns in the order of [`read`].
 pub(in crate::store) const COLUMNS: &str = "
     id, capture, transport, protocol_version, session_id, client_name, client_version, server_name, server_version,
     client_address, server_address, host, process, command, process_name, started, ended, messages, requests, responses,
     notifications, errors, invalid, unanswered, bytes_seen, bytes_sent, exit_code, exit_signal";
 
-/// A session, still without its connections, and its capture.
+/// A session without its connections, and its capture.
 pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<(CaptureId, Session)> {
     let mut columns = Columns::new(row);
     let number = SessionNumber(columns.get()?);
@@ -161,8 +161,8 @@ fn read_peers(columns: &mut Columns<'_>) -> anyhow::Result<Peers> {
 }
 
 /// The connections that carried a session, in order.
-pub(in crate::store) fn read_connections(db: &Connection, session: SessionNumber) -> rusqlite::Result<Vec<Key>> {
+pub(in crate::store) fn read_connections(db: &Connection, session: SessionNumber) -> rusqlite::Result<Vec<RowKey>> {
     db.prepare_cached("SELECT connection FROM session_connection WHERE session = ? ORDER BY position")?
-        .query_map([session.0], |row| row.get(0).map(Key))?
+        .query_map([session.0], |row| row.get(0).map(RowKey))?
         .collect()
 }

@@ -1,4 +1,4 @@
-//! The file: whose it is, who may read it, and what is in it when things go wrong.
+//! Tests of the file: ownership, access rights, and its content after failures.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use crate::findings::Severity;
 use crate::support::waits::{Meeting, until, until_some};
 
 fn count(path: &Path) -> u64 {
-    Reader::open(path).unwrap().message_count(Scope::All).unwrap()
+    StoreReader::open(path).unwrap().message_count(Scope::All).unwrap()
 }
 
 fn refusal(path: &Path) -> String {
-    let reader = Reader::open(path).err().expect("no reader").to_string();
-    let writer = Writer::create(path, &info(), Options::default()).err().expect("no writer").to_string();
+    let reader = StoreReader::open(path).err().expect("no reader").to_string();
+    let writer = Writer::create(path, &info(), WriteOptions::default()).err().expect("no writer").to_string();
     assert_eq!(reader, writer);
     reader
 }
@@ -27,7 +27,7 @@ fn a_file_that_is_not_ours_is_refused_and_left_alone() {
         "not a database, but as long as the head of one would be: one hundred bytes at the very least, or more",
     )
     .unwrap();
-    assert!(refusal(&text).contains("is no database"), "{}", refusal(&text));
+    assert!(refusal(&text).contains("is not a database"), "{}", refusal(&text));
 
     let foreign = directory.path().join("foreign.db");
     rusqlite::Connection::open(&foreign).unwrap().execute_batch("CREATE TABLE bookmark (url TEXT)").unwrap();
@@ -59,7 +59,7 @@ fn a_file_of_version_1_is_brought_up_to_date_by_whoever_opens_it() {
     .unwrap();
     drop(old);
 
-    let reader = Reader::open(&*path).unwrap();
+    let reader = StoreReader::open(&*path).unwrap();
     let findings = reader.findings(Scope::All, Page::first(9)).unwrap();
     assert_eq!(findings.len(), 1);
     assert_eq!((findings[0].text.as_str(), findings[0].repeated), ("twelve bytes", 0));
@@ -78,9 +78,9 @@ fn a_file_of_version_1_is_brought_up_to_date_by_whoever_opens_it() {
 fn an_absent_or_empty_file_has_nothing_to_read() {
     let directory = directory();
     let path = directory.path().join("absent.db");
-    assert!(Reader::open(&*path).is_err());
+    assert!(StoreReader::open(&*path).is_err());
     std::fs::write(&path, "").unwrap();
-    assert!(Reader::open(&*path).err().unwrap().to_string().contains("no captures yet"));
+    assert!(StoreReader::open(&*path).err().unwrap().to_string().contains("no captures yet"));
     drop(writer(&path));
     assert_eq!(count(&path), 0);
 }
@@ -94,7 +94,7 @@ fn only_this_user_can_read_what_is_kept() {
     let directory = directory();
     let path = directory.path().join("share/mcptap/captures.db");
     let mut writer = writer(&path);
-    writer.told_session(session(1, &[]));
+    writer.add_session(session(1, &[]));
     writer.commit().unwrap();
     assert_eq!(mode(&directory.path().join("share")), 0o700);
     assert_eq!(mode(path.parent().unwrap()), 0o700);
@@ -114,23 +114,23 @@ fn a_database_can_be_read_where_nothing_can_be_written() {
     let path = media.join("captures.db");
     packets::record_a_session(&mut writer(&path));
     mode(&path, 0o400);
-    // To the superuser all is writable: then this reads in the ordinary way.
+    // The superuser may write everything. Then this test reads in the ordinary way.
     mode(&media, 0o500);
-    let messages = Reader::open(&*path).and_then(|reader| reader.message_count(Scope::All));
+    let messages = StoreReader::open(&*path).and_then(|reader| reader.message_count(Scope::All));
     mode(&media, 0o700);
     assert_eq!(messages.unwrap(), 40);
 }
 
 #[test]
 fn a_temporary_database_is_gone_with_its_last_user() {
-    let place = Place::temporary().unwrap();
+    let place = DatabaseFile::temporary().unwrap();
     let path = place.path().to_owned();
-    let mut writer = Writer::create(&place, &info(), Options::default()).unwrap();
+    let mut writer = Writer::create(&place, &info(), WriteOptions::default()).unwrap();
     drop(place);
-    writer.told_session(session(1, &[]));
-    writer.told_message(message(1, 1, b"{}"));
+    writer.add_session(session(1, &[]));
+    writer.add_message(message(1, 1, b"{}"));
     writer.commit().unwrap();
-    let reader = Reader::open(writer.place()).unwrap();
+    let reader = StoreReader::open(writer.place()).unwrap();
     drop(writer);
     assert_eq!(reader.message_count(Scope::All).unwrap(), 1, "the reader keeps it");
     assert!(path.exists());
@@ -145,20 +145,20 @@ fn what_was_committed_stays_when_the_writer_dies() {
     let directory = directory();
     let path = directory.path().join("captures.db");
     let mut writer = writer(&path);
-    writer.told_session(session(1, &[]));
-    writer.told_message(message(1, 1, b"one"));
+    writer.add_session(session(1, &[]));
+    writer.add_message(message(1, 1, b"one"));
     writer.alive(Time(1_000));
     writer.commit().unwrap();
-    writer.told_message(message(1, 2, b"two"));
+    writer.add_message(message(1, 2, b"two"));
 
-    // As after a kill: a copy of the files while the writer has them open, and nothing more from it.
+    // A copy of the files while the writer has them open is like the state after a kill.
     let copy = directory.path().join("copy.db");
     for suffix in ["", "-wal"] {
         std::fs::copy(format!("{}{suffix}", path.display()), format!("{}{suffix}", copy.display())).unwrap();
     }
     drop(writer);
     for path in [&path, &copy] {
-        let reader = Reader::open(&**path).unwrap();
+        let reader = StoreReader::open(&**path).unwrap();
         assert_eq!(reader.message_count(Scope::All).unwrap(), 1);
         let capture = reader.capture(CaptureId(1)).unwrap().unwrap();
         assert_eq!(capture.summary, None, "never finished");
@@ -171,31 +171,31 @@ fn what_was_committed_stays_when_the_writer_dies() {
 fn a_locked_database_loses_nothing_until_memory_ends() {
     let directory = directory();
     let path = directory.path().join("captures.db");
-    let options = Options { busy_timeout: Duration::ZERO, ..Options::default() };
+    let options = WriteOptions { busy_timeout: Duration::ZERO, ..WriteOptions::default() };
     let mut writer = Writer::create(&*path, &info(), options).unwrap();
     let other = rusqlite::Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
 
-    writer.told_session(session(1, &[]));
-    writer.told_message(message(1, 1, b"one"));
+    writer.add_session(session(1, &[]));
+    writer.add_message(message(1, 1, b"one"));
     let error = format!("{:#}", writer.commit().unwrap_err());
     assert!(error.contains("captures.db: 2 records wait") && error.contains("locked"), "{error}");
 
-    // 80 MiB that zstd cannot make smaller, for 64 that may wait.
+    // 80 MiB that zstd cannot compress, where 64 MiB may wait.
     let words = std::iter::successors(Some(1u64), |word| {
         Some(word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407))
     });
     let noise: Vec<u8> = words.take(1 << 20).flat_map(|word| word.rotate_left(29).to_le_bytes()).collect();
     for number in 2..=11 {
-        writer.told_message(message(1, number, &noise));
+        writer.add_message(message(1, number, &noise));
     }
     assert_eq!(writer.counts().lost, 2);
 
     other.execute_batch("ROLLBACK").unwrap();
     writer.commit().unwrap();
-    writer.told_message(message(1, 12, b"after"));
+    writer.add_message(message(1, 12, b"after"));
     writer.commit().unwrap();
-    let reader = Reader::open(&*path).unwrap();
+    let reader = StoreReader::open(&*path).unwrap();
     let numbers: Vec<_> =
         reader.message_rows(Scope::All, Page::first(100)).unwrap().iter().map(|row| row.number.0).collect();
     assert_eq!(numbers, [1, 2, 3, 4, 5, 6, 7, 8, 9, 12]);
@@ -211,10 +211,10 @@ fn a_file_may_be_made_by_several_at_once() {
         let begin = Meeting::of(WRITERS);
         let create = || {
             begin.attend();
-            Writer::create(&*path, &info(), Options::default()).map(drop).unwrap();
+            Writer::create(&*path, &info(), WriteOptions::default()).map(drop).unwrap();
         };
         std::thread::scope(|scope| (0..WRITERS).for_each(|_| drop(scope.spawn(create))));
-        assert_eq!(Reader::open(&*path).unwrap().captures(Page::first(100)).unwrap().len(), WRITERS);
+        assert_eq!(StoreReader::open(&*path).unwrap().captures(Page::first(100)).unwrap().len(), WRITERS);
     }
 }
 
@@ -224,7 +224,7 @@ fn several_writers_share_a_file_and_readers_see_whole_transactions() {
     const COMMITS: u64 = 20;
     let directory = directory();
     let path = directory.path().join("captures.db");
-    // Nobody commits the second half before the reader has looked.
+    // Nobody commits the second half before the reader has read.
     let looked = Meeting::of(WRITERS as usize + 1);
     std::thread::scope(|scope| {
         for _ in 0..WRITERS {
@@ -234,9 +234,9 @@ fn several_writers_share_a_file_and_readers_see_whole_transactions() {
                     if commit == COMMITS / 2 {
                         looked.attend();
                     }
-                    writer.told_session(session(1, &[]));
-                    writer.told_message(message(1, 2 * commit + 1, b"request"));
-                    writer.told_message(message(1, 2 * commit + 2, b"answer"));
+                    writer.add_session(session(1, &[]));
+                    writer.add_message(message(1, 2 * commit + 1, b"request"));
+                    writer.add_message(message(1, 2 * commit + 2, b"answer"));
                     writer.commit().unwrap();
                 }
                 writer.finish(&Summary::default()).unwrap();
@@ -244,8 +244,8 @@ fn several_writers_share_a_file_and_readers_see_whole_transactions() {
         }
         scope.spawn(|| {
             let mut versions = Vec::new();
-            // The file may not be there yet, or be about to be created.
-            let reader = until_some("the file", || Reader::open(&*path).ok());
+            // The file may not exist yet, or is just being created.
+            let reader = until_some("the file", || StoreReader::open(&*path).ok());
             versions.push(reader.data_version().unwrap());
             looked.attend();
             let mut seen = 0;
@@ -260,7 +260,7 @@ fn several_writers_share_a_file_and_readers_see_whole_transactions() {
             assert!(versions.len() > 1, "commits of others are noticed");
         });
     });
-    let reader = Reader::open(&*path).unwrap();
+    let reader = StoreReader::open(&*path).unwrap();
     let sessions = reader.sessions(Page::first(100)).unwrap();
     assert_eq!(sessions.iter().map(|session| session.number.0).collect::<Vec<_>>(), [1, 2, 3, 4]);
     for session in sessions {
@@ -276,7 +276,7 @@ fn a_damaged_file_is_refused_or_read_but_never_panics() {
     packets::record_a_session(&mut writer(&path));
     let whole = std::fs::read(&path).unwrap();
     let read_all = |path: &Path| -> anyhow::Result<()> {
-        let reader = Reader::open(path)?;
+        let reader = StoreReader::open(path)?;
         let capture = CaptureId(1);
         reader.captures(Page::first(9))?;
         for session in reader.sessions(Page::first(9))? {
@@ -288,13 +288,14 @@ fn a_damaged_file_is_refused_or_read_but_never_panics() {
             reader.packet_ranges(capture, row.span)?;
             reader.stream(capture, row.span.stream)?;
         }
-        let mut stored = Stored::open(path, Selection::Capture(capture))?;
+        let mut stored = StoredPackets::open(path, Selection::Capture(capture))?;
         while crate::source::Source::next(&mut stored)?.is_some() {}
         Ok(())
     };
     read_all(&path).unwrap();
-    // Every used page, at places that a fixed stride makes fall on heads, cells and contents alike.
     let scrambled = directory.path().join("scrambled.db");
+    // Changes in every used page. The fixed stride makes them fall on headers, cells
+    // and contents alike.
     for start in (100..whole.len()).step_by(4_099) {
         let mut bytes = whole.clone();
         for at in (start..whole.len()).step_by(997).take(12) {

@@ -1,4 +1,5 @@
-//! Packets: which are kept, in what order they come back, and that no secret is among them.
+//! Tests of packets: which are stored, in which order they come back, and that they
+//! contain no secret.
 
 use std::collections::BTreeMap;
 
@@ -14,18 +15,18 @@ use crate::decode::tcp::{Analysis, Flags};
 use crate::event::{Segment, Stream, StreamKind};
 use crate::source::{Item, Source};
 
-/// What stands before the payload of every packet here.
+/// The bytes before the payload of every packet here.
 const HEAD: &[u8] = b"[head]";
 
-/// Tells a writer of packets and what they are, as the pipeline does.
-struct Wire<'a> {
+/// Passes packets and the events about them to a writer, as the pipeline does.
+struct PacketFeeder<'a> {
     writer: &'a mut Writer,
     number: u64,
 }
 
-impl Wire<'_> {
-    fn new(writer: &mut Writer) -> Wire<'_> {
-        Wire { writer, number: 0 }
+impl PacketFeeder<'_> {
+    fn new(writer: &mut Writer) -> PacketFeeder<'_> {
+        PacketFeeder { writer, number: 0 }
     }
 
     fn packet(&mut self, link: LinkType, data: &[u8]) -> PacketNumber {
@@ -76,62 +77,62 @@ impl Wire<'_> {
     }
 }
 
-/// The payloads that come back, in order, after what `talk` told.
-fn kept(options: Options, talk: impl FnOnce(&mut Wire<'_>)) -> (Vec<String>, PacketCounts) {
+/// The stored payloads, in order, after `talk` has passed its packets.
+fn stored_payloads(options: WriteOptions, talk: impl FnOnce(&mut PacketFeeder<'_>)) -> (Vec<String>, PacketCounts) {
     let directory = directory();
     let path = directory.path().join("captures.db");
     let mut writer = Writer::create(&*path, &info(), options).unwrap();
-    talk(&mut Wire::new(&mut writer));
+    talk(&mut PacketFeeder::new(&mut writer));
     writer.finish(&Summary::default()).unwrap();
-    let mut stored = Stored::open(&*path, Selection::Capture(CaptureId(1))).unwrap();
+    let mut stored = StoredPackets::open(&*path, Selection::Capture(CaptureId(1))).unwrap();
     let mut payloads = Vec::new();
     while let Some(Item::Packet(packet)) = stored.next().unwrap() {
         assert_eq!(&packet.data[..HEAD.len()], HEAD, "only payload is ever masked");
         payloads.push(String::from_utf8_lossy(&packet.data[HEAD.len()..]).into_owned());
     }
-    (payloads, Reader::open(&*path).unwrap().capture(CaptureId(1)).unwrap().unwrap().counts.kept)
+    (payloads, StoreReader::open(&*path).unwrap().capture(CaptureId(1)).unwrap().unwrap().counts.packet_counts)
 }
 
-fn kept_masked(talk: impl FnOnce(&mut Wire<'_>)) -> Vec<String> {
-    kept(Options::default(), talk).0
+fn stored_masked(talk: impl FnOnce(&mut PacketFeeder<'_>)) -> Vec<String> {
+    stored_payloads(WriteOptions::default(), talk).0
 }
 
 #[test]
 fn a_secret_is_masked_wherever_its_bytes_travel() {
-    let talk = |wire: &mut Wire<'_>| {
-        wire.sent(1, First, 0, b"");
-        wire.sent(1, First, 0, b"Cookie: secr");
+    let talk = |feeder: &mut PacketFeeder<'_>| {
+        feeder.sent(1, First, 0, b"");
+        feeder.sent(1, First, 0, b"Cookie: secr");
         // Later bytes first, then the second half of the secret, and all of it once more.
-        wire.sent(1, First, 16, b"\n\nbody");
-        wire.sent(1, Second, 12, b"seen");
-        wire.sent(1, First, 12, b"et!\r");
-        wire.secret(First, 8..15);
-        wire.cleared(First, 22);
-        wire.cleared(Second, 16);
-        wire.keep(1);
-        wire.sent(1, First, 4, b"ie: secret!\r\n\nbo");
-        wire.sent(1, First, 22, b" and more");
-        wire.cleared(First, 31);
-        wire.closed(1);
+        feeder.sent(1, First, 16, b"\n\nbody");
+        feeder.sent(1, Second, 12, b"seen");
+        feeder.sent(1, First, 12, b"et!\r");
+        feeder.secret(First, 8..15);
+        feeder.cleared(First, 22);
+        feeder.cleared(Second, 16);
+        feeder.keep(1);
+        feeder.sent(1, First, 4, b"ie: secret!\r\n\nbo");
+        feeder.sent(1, First, 22, b" and more");
+        feeder.cleared(First, 31);
+        feeder.closed(1);
     };
     let masked = ["", "Cookie: ****", "\n\nbody", "seen", "***\r", "ie: *******\r\n\nbo", " and more"];
-    assert_eq!(kept_masked(talk), masked);
+    assert_eq!(stored_masked(talk), masked);
 
     let plain = ["", "Cookie: secr", "\n\nbody", "seen", "et!\r", "ie: secret!\r\n\nbo", " and more"];
-    assert_eq!(kept(Options { keep_secrets: true, ..Options::default() }, talk).0, plain);
+    assert_eq!(stored_payloads(WriteOptions { keep_secrets: true, ..WriteOptions::default() }, talk).0, plain);
 }
 
 #[test]
 fn a_copy_with_other_content_is_searched_itself() {
-    let payloads = kept_masked(|wire| {
-        wire.keep(1);
-        wire.sent(1, First, 0, b"GET / HTTP/1.1\r\nAccept: everything\r\n\r\n");
-        wire.cleared(First, 38);
-        wire.sent(1, First, 0, b"GET / HTTP/1.1\r\nCookie: everythin\r\n\r\n");
-        // Both before the decoder got to them: it looks at one.
-        wire.sent(1, First, 38, b"Host: a\r\n");
-        wire.sent(1, First, 38, b"token:a\r\n");
-        wire.cleared(First, 47);
+    let payloads = stored_masked(|feeder| {
+        feeder.keep(1);
+        feeder.sent(1, First, 0, b"GET / HTTP/1.1\r\nAccept: everything\r\n\r\n");
+        feeder.cleared(First, 38);
+        feeder.sent(1, First, 0, b"GET / HTTP/1.1\r\nCookie: everythin\r\n\r\n");
+        // Both came before the decoder examined them. It examines one.
+        feeder.sent(1, First, 38, b"Host: a\r\n");
+        feeder.sent(1, First, 38, b"token:a\r\n");
+        feeder.cleared(First, 47);
     });
     assert_eq!(payloads[1], "GET / HTTP/1.1\r\nCookie:**********\r\n\r\n");
     assert_eq!(payloads[2..], ["Host: a\r\n", "token:*\r\n"]);
@@ -139,15 +140,15 @@ fn a_copy_with_other_content_is_searched_itself() {
 
 #[test]
 fn what_no_decoder_reached_is_searched_at_the_end() {
-    let payloads = kept_masked(|wire| {
-        wire.keep(1);
-        wire.sent(1, First, 0, b"GET / HTTP/1.1\r\nAuthoriz");
-        wire.cleared(First, 16);
-        wire.sent(1, First, 24, b"ation: Bear");
-        wire.sent(1, First, 35, b"er x\r\nHost: a\r\n");
-        // Behind a hole: who knows what line this ends.
-        wire.sent(1, First, 90, b"er y\r\nHost: b\r\nX-Api-Key: k");
-        wire.closed(1);
+    let payloads = stored_masked(|feeder| {
+        feeder.keep(1);
+        feeder.sent(1, First, 0, b"GET / HTTP/1.1\r\nAuthoriz");
+        feeder.cleared(First, 16);
+        feeder.sent(1, First, 24, b"ation: Bear");
+        feeder.sent(1, First, 35, b"er x\r\nHost: a\r\n");
+        // After a hole: the start of this line is unknown.
+        feeder.sent(1, First, 90, b"er y\r\nHost: b\r\nX-Api-Key: k");
+        feeder.closed(1);
     });
     let masked =
         ["GET / HTTP/1.1\r\nAuthoriz", "ation:*****", "****\r\nHost: a\r\n", "****\r\nHost: b\r\nX-Api-Key:**"];
@@ -159,57 +160,57 @@ fn nothing_is_written_before_it_was_looked_at() {
     let directory = directory();
     let path = directory.path().join("captures.db");
     let mut writer = writer(&path);
-    let mut wire = Wire::new(&mut writer);
-    wire.keep(1);
-    wire.sent(1, First, 0, b"Cookie: a");
-    wire.sent(1, Second, 0, b"");
-    wire.writer.commit().unwrap();
-    let reader = Reader::open(&*path).unwrap();
+    let mut feeder = PacketFeeder::new(&mut writer);
+    feeder.keep(1);
+    feeder.sent(1, First, 0, b"Cookie: a");
+    feeder.sent(1, Second, 0, b"");
+    feeder.writer.commit().unwrap();
+    let reader = StoreReader::open(&*path).unwrap();
     let numbers = || -> Vec<u64> {
         let packets = reader.packets(CaptureId(1), ConnectionId(1), PacketNumber(0), 10).unwrap();
         packets.iter().map(|packet| packet.number.0).collect()
     };
     assert!(numbers().is_empty(), "the acknowledgment waits behind, to stay in order");
-    wire.cleared(First, 9);
-    wire.writer.commit().unwrap();
+    feeder.cleared(First, 9);
+    feeder.writer.commit().unwrap();
     assert_eq!(numbers(), [1, 2]);
 }
 
 #[test]
 fn what_waits_too_long_is_blanked_and_counted() {
     let payload = vec![b'x'; 64 << 10];
-    let (payloads, counts) = kept(Options::default(), |wire| {
-        wire.keep(1);
-        // A hole at 0 that never closes: nothing behind it is cleared.
+    let (payloads, counts) = stored_payloads(WriteOptions::default(), |feeder| {
+        feeder.keep(1);
+        // A hole at 0 that is never filled: nothing after it is cleared.
         for index in 0..20 {
-            wire.sent(1, First, 1 + index * payload.len() as u64, &payload);
+            feeder.sent(1, First, 1 + index * payload.len() as u64, &payload);
         }
-        wire.cleared(First, u64::MAX);
+        feeder.cleared(First, u64::MAX);
     });
     assert_eq!(payloads.len(), 20);
     let blank = payloads.iter().take_while(|payload| payload.bytes().all(|byte| byte == b'*')).count();
-    assert_eq!(counts, PacketCounts { kept: 20, dropped: 0, blanked: blank as u64 });
+    assert_eq!(counts, PacketCounts { stored: 20, discarded: 0, blanked: blank as u64 });
     assert_eq!(blank, 5, "a mebibyte waits, the rest is blank");
     assert!(payloads[blank..].iter().all(|payload| payload.bytes().all(|byte| byte == b'x')));
 }
 
 #[test]
 fn packets_before_the_decision_are_kept_up_to_the_limit() {
-    let options = Options { limits: Limits { undecided: 4_096, ..Limits::default() }, ..Options::default() };
-    let (payloads, counts) = kept(options, |wire| {
+    let options = WriteOptions { limits: Limits { undecided: 4_096, ..Limits::default() }, ..WriteOptions::default() };
+    let (payloads, counts) = stored_payloads(options, |feeder| {
         for index in 0..10u64 {
             let payload = format!("{index}").repeat(1_000);
-            wire.sent(1, First, index * 1_000, payload.as_bytes());
-            wire.sent(2, First, index * 1_000, payload.as_bytes());
+            feeder.sent(1, First, index * 1_000, payload.as_bytes());
+            feeder.sent(2, First, index * 1_000, payload.as_bytes());
         }
-        wire.cleared(First, 10_000);
-        wire.keep(1);
-        wire.closed(2);
-        wire.packet(LinkType::ETHERNET, b"[head]of nobody");
+        feeder.cleared(First, 10_000);
+        feeder.keep(1);
+        feeder.closed(2);
+        feeder.packet(LinkType::ETHERNET, b"[head]of nobody");
     });
     let first: String = payloads.iter().map(|payload| &payload[..1]).collect();
     assert_eq!(first, "789");
-    assert_eq!(counts, PacketCounts { kept: 3, dropped: 7, blanked: 0 });
+    assert_eq!(counts, PacketCounts { stored: 3, discarded: 7, blanked: 0 });
 }
 
 #[test]
@@ -217,29 +218,30 @@ fn fragments_are_kept_with_the_packet_that_completes_them() {
     let directory = directory();
     let path = directory.path().join("captures.db");
     let mut writer = writer(&path);
-    let mut wire = Wire::new(&mut writer);
-    wire.keep(1);
-    let one = wire.packet(LinkType::ETHERNET, b"[head]Cookie: s");
-    // Has nothing to wait for, and is in a chunk before anybody knows whose the fragment is.
-    wire.sent(1, Second, 0, b"");
-    let other = wire.packet(LinkType::ETHERNET, b"[head]ecret\r\n");
-    wire.segment(
+    let mut feeder = PacketFeeder::new(&mut writer);
+    feeder.keep(1);
+    let one = feeder.packet(LinkType::ETHERNET, b"[head]Cookie: s");
+    // This packet waits for nothing, so it is in a chunk before the fragment's connection is known.
+    feeder.sent(1, Second, 0, b"");
+    let other = feeder.packet(LinkType::ETHERNET, b"[head]ecret\r\n");
+    feeder.segment(
         1,
         First,
         0,
         vec![PacketRange { packet: one, start: 6, end: 15 }, PacketRange { packet: other, start: 6, end: 13 }],
     );
-    wire.secret(First, 8..14);
-    wire.cleared(First, 16);
-    wire.writer.commit().unwrap();
-    let packets = Reader::open(&*path).unwrap().packets(CaptureId(1), ConnectionId(1), PacketNumber(1), 9).unwrap();
-    let told: Vec<_> = packets
+    feeder.secret(First, 8..14);
+    feeder.cleared(First, 16);
+    feeder.writer.commit().unwrap();
+    let packets =
+        StoreReader::open(&*path).unwrap().packets(CaptureId(1), ConnectionId(1), PacketNumber(1), 9).unwrap();
+    let stored: Vec<_> = packets
         .iter()
         .map(|packet| (packet.number.0, &packet.data[6..], packet.segment.is_some(), packet.masked))
         .collect();
     let expected: [(u64, &[u8], bool, bool); 3] =
         [(1, b"Cookie: *", false, true), (2, b"", true, false), (3, b"*****\r\n", true, true)];
-    assert_eq!(told, expected);
+    assert_eq!(stored, expected);
 }
 
 #[test]
@@ -247,12 +249,12 @@ fn the_chunks_of_a_pipe_need_no_clearing() {
     let directory = directory();
     let path = directory.path().join("captures.db");
     let mut writer = writer(&path);
-    let mut wire = Wire::new(&mut writer);
-    let packet = wire.packet(LinkType::PIPE, b"MTP1\x01\x01\0\0\0\0\0\0{\"token\": 1}\n");
-    wire.segment(1, First, 0, vec![PacketRange { packet, start: 12, end: 25 }]);
-    wire.keep(1);
-    wire.writer.commit().unwrap();
-    let packet = Reader::open(&*path).unwrap().packet(CaptureId(1), packet).unwrap().unwrap();
+    let mut feeder = PacketFeeder::new(&mut writer);
+    let packet = feeder.packet(LinkType::PIPE, b"MTP1\x01\x01\0\0\0\0\0\0{\"token\": 1}\n");
+    feeder.segment(1, First, 0, vec![PacketRange { packet, start: 12, end: 25 }]);
+    feeder.keep(1);
+    feeder.writer.commit().unwrap();
+    let packet = StoreReader::open(&*path).unwrap().packet(CaptureId(1), packet).unwrap().unwrap();
     assert_eq!(&packet.data[12..], b"{\"token\": 1}\n");
 }
 
@@ -288,7 +290,7 @@ fn what_is_held_stays_within_bounds() {
             packets.segment(segment).unwrap();
             assert!(packets.memory() < 70 << 20);
         }
-        // Some are kept and never cleared, some decided late, most never.
+        // Some are stored and never cleared, some decided late, most never.
         if connection % 7 == 0 {
             packets.keep(ConnectionId(connection)).unwrap();
         }
@@ -299,20 +301,20 @@ fn what_is_held_stays_within_bounds() {
     assert!(packets.memory() < 5 << 20, "only recent packets are left");
 }
 
-/// A session with one of everything.
+/// Records a session with one record of each kind.
 pub(super) fn record_a_session(writer: &mut Writer) {
-    writer.told_session(session(1, &[1]));
-    let mut wire = Wire::new(writer);
-    wire.keep(1);
-    wire.writer.event(Event::Stream(Stream {
+    writer.add_session(session(1, &[1]));
+    let mut feeder = PacketFeeder::new(writer);
+    feeder.keep(1);
+    feeder.writer.event(Event::Stream(Stream {
         id: StreamId(1),
         connection: ConnectionId(1),
         kind: StreamKind::Tcp(First),
     }));
     for number in 1..=40u64 {
         let text = format!(r#"{{"jsonrpc":"2.0","id":{number},"method":"ping"}}"#);
-        wire.sent(1, First, (number - 1) * 100, text.as_bytes());
-        wire.cleared(First, number * 100);
+        feeder.sent(1, First, (number - 1) * 100, text.as_bytes());
+        feeder.cleared(First, number * 100);
         let mut message = message(1, number, text.as_bytes());
         message.span =
             Span { stream: StreamId(1), start: (number - 1) * 100, end: (number - 1) * 100 + text.len() as u64 };
@@ -323,10 +325,10 @@ pub(super) fn record_a_session(writer: &mut Writer) {
             end: message.span.end,
             origin: Origin::Packet { packet, offset: 6 },
         };
-        wire.writer.event(Event::Part(StreamId(1), part));
-        wire.writer.told_message(message);
+        feeder.writer.event(Event::Part(StreamId(1), part));
+        feeder.writer.add_message(message);
         let exchange = Exchange { number: ExchangeNumber(number), connection: ConnectionId(1), ..Exchange::default() };
-        wire.writer.event(Event::Exchange(Box::new(exchange)));
+        feeder.writer.event(Event::Exchange(Box::new(exchange)));
     }
     writer.finish(&Summary::default()).unwrap();
 }
@@ -336,17 +338,17 @@ fn a_long_line_of_a_pipe_is_compressed_once() {
     let directory = directory();
     let path = directory.path().join("captures.db");
     let mut writer = writer(&path);
-    writer.told_session(session(1, &[1]));
-    let mut wire = Wire::new(&mut writer);
-    wire.keep(1);
-    // In one packet with what follows, and in several.
+    writer.add_session(session(1, &[1]));
+    let mut feeder = PacketFeeder::new(&mut writer);
+    feeder.keep(1);
+    // One line in the same packet as the start of the next, and one in several packets.
     let lines = [20_000, 100_000].map(|numbers| (0..numbers).map(|number| format!("{number:x}")).collect::<String>());
     let stream = format!("{}\n{}\n", lines[0], lines[1]);
     let (mut at, mut cuts) = (0, [lines[0].len() + 40_000, 130_000, 9].into_iter().cycle());
-    let told = |wire: &mut Wire<'_>, number: u64, start: usize| {
+    let add_line = |feeder: &mut PacketFeeder<'_>, number: u64, start: usize| {
         let line = lines[number as usize - 1].as_bytes();
         let span = Span { stream: StreamId(1), start: start as u64, end: (start + line.len()) as u64 };
-        wire.writer.told_message(Message {
+        feeder.writer.add_message(Message {
             span,
             direction: Direction::ServerToClient,
             carrier: Carrier::Line,
@@ -357,23 +359,23 @@ fn a_long_line_of_a_pipe_is_compressed_once() {
         let end = (at + cuts.next().unwrap()).min(stream.len());
         let (mut data, head) = (Vec::new(), pipe::HEAD as u32);
         pipe::encode(7, &pipe::PipeEvent::Data(pipe::Pipe::Stdout, &stream.as_bytes()[at..end]), &mut data);
-        let packet = wire.packet(LinkType::PIPE, &data);
-        wire.segment(1, Second, at as u64, vec![PacketRange { packet, start: head, end: data.len() as u32 }]);
+        let packet = feeder.packet(LinkType::PIPE, &data);
+        feeder.segment(1, Second, at as u64, vec![PacketRange { packet, start: head, end: data.len() as u32 }]);
         if at == 0 {
-            told(&mut wire, 1, 0);
+            add_line(&mut feeder, 1, 0);
         }
         at = end;
     }
-    told(&mut wire, 2, lines[0].len() + 1);
+    add_line(&mut feeder, 2, lines[0].len() + 1);
     writer.finish(&Summary::default()).unwrap();
 
-    let reader = Reader::open(&*path).unwrap();
+    let reader = StoreReader::open(&*path).unwrap();
     for (number, line) in (1..).zip(&lines) {
-        let message = reader.message(Key::new(CaptureId(1), number)).unwrap().unwrap();
+        let message = reader.message(RowKey::new(CaptureId(1), number)).unwrap().unwrap();
         assert!(*message.raw == *line.as_bytes(), "line {number} is the text of its message");
     }
-    let kept = reader.packets(CaptureId(1), ConnectionId(1), PacketNumber(0), 100).unwrap();
-    let payloads: Vec<u8> = kept.iter().flat_map(|packet| packet.data[pipe::HEAD..].iter().copied()).collect();
+    let stored = reader.packets(CaptureId(1), ConnectionId(1), PacketNumber(0), 100).unwrap();
+    let payloads: Vec<u8> = stored.iter().flat_map(|packet| packet.data[pipe::HEAD..].iter().copied()).collect();
     assert!(payloads == stream.as_bytes(), "and its packets are as they were");
     let db = rusqlite::Connection::open(&path).unwrap();
     let blobs = |query| -> Vec<Vec<u8>> {
@@ -387,8 +389,9 @@ fn a_long_line_of_a_pipe_is_compressed_once() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Packets of several connections, kept at any moment and committed at any moment, come back as they were: all of a capture,
-    /// those of a connection from any number on, and each alone.
+    /// Packets of several connections come back unchanged, whenever their connections are stored
+    /// and committed. This holds for all packets of a capture, those of a connection from any
+    /// number on, and each alone.
     #[test]
     fn packets_in_are_packets_out(
         packets in prop::collection::vec((1u32..5, chunk::tests::any_packet(), 0u8..12, 1u64..4), 1..60),
@@ -396,9 +399,9 @@ proptest! {
     ) {
         let directory = directory();
         let path = directory.path().join("captures.db");
-        let mut writer = Writer::create(&*path, &info(), Options { keep_secrets: true, ..Options::default() }).unwrap();
-        writer.told_session(session(1, &[2, 4]));
-        let mut told: BTreeMap<u64, KeptPacket> = BTreeMap::new();
+        let mut writer = Writer::create(&*path, &info(), WriteOptions { keep_secrets: true, ..WriteOptions::default() }).unwrap();
+        writer.add_session(session(1, &[2, 4]));
+        let mut expected_packets: BTreeMap<u64, StoredPacket> = BTreeMap::new();
         let mut number = 0;
         for (connection, mut packet, what, step) in packets {
             number += step;
@@ -409,10 +412,10 @@ proptest! {
             if let Some(segment) = &mut packet.segment {
                 segment.connection = packet.connection;
                 segment.packet = packet.number;
-                // Only of its own bytes: fragments have a test of their own.
+                // Only its own bytes: another test covers fragments.
                 segment.origin.iter_mut().for_each(|range| range.packet = packet.number);
                 writer.event(Event::Segment(segment.clone()));
-                told.insert(number, packet);
+                expected_packets.insert(number, packet);
             }
             match what {
                 0 => writer.event(Event::Claimed(ConnectionId(connection))),
@@ -422,38 +425,38 @@ proptest! {
         }
         (1..4).for_each(|connection| writer.event(Event::Claimed(ConnectionId(connection))));
         writer.finish(&Summary::default()).unwrap();
-        // Connection 4 is kept only where that was said.
-        let mut stored = Stored::open(&*path, Selection::Capture(CaptureId(1))).unwrap();
+        // Connection 4 is stored only if an event demanded it.
+        let mut stored = StoredPackets::open(&*path, Selection::Capture(CaptureId(1))).unwrap();
         let mut read = Vec::new();
         while let Some(Item::Packet(packet)) = stored.next().unwrap() {
             read.push((packet.number.0, packet.data.to_vec(), packet.time, packet.link, packet.interface, packet.original_length));
         }
         let (done, all) = stored.progress();
         prop_assert_eq!(Some(done), all);
-        let fourth = read.iter().any(|packet| told[&packet.0].connection.0 == 4);
-        told.retain(|_, packet| packet.connection.0 != 4 || fourth);
-        let expected: Vec<_> = told.values().map(|packet| {
+        let fourth = read.iter().any(|packet| expected_packets[&packet.0].connection.0 == 4);
+        expected_packets.retain(|_, packet| packet.connection.0 != 4 || fourth);
+        let expected: Vec<_> = expected_packets.values().map(|packet| {
             (packet.number.0, packet.data.clone(), packet.time, packet.link, packet.interface, packet.original_length)
         }).collect();
         prop_assert_eq!(&read, &expected);
 
-        let mut stored = Stored::open(&*path, Selection::Session(SessionNumber(1))).unwrap();
+        let mut stored = StoredPackets::open(&*path, Selection::Session(SessionNumber(1))).unwrap();
         let mut of_session = Vec::new();
         while let Some(Item::Packet(packet)) = stored.next().unwrap() {
             of_session.push(packet.number.0);
         }
-        let even = |packet: &&KeptPacket| packet.connection.0.is_multiple_of(2);
-        prop_assert_eq!(of_session, told.values().filter(even).map(|packet| packet.number.0).collect::<Vec<_>>());
+        let even = |packet: &&StoredPacket| packet.connection.0.is_multiple_of(2);
+        prop_assert_eq!(of_session, expected_packets.values().filter(even).map(|packet| packet.number.0).collect::<Vec<_>>());
 
-        let reader = Reader::open(&*path).unwrap();
+        let reader = StoreReader::open(&*path).unwrap();
         for at in 0..=number + 1 {
             let packet = reader.packet(CaptureId(1), PacketNumber(at)).unwrap();
-            prop_assert_eq!(packet.as_ref(), told.get(&at));
+            prop_assert_eq!(packet.as_ref(), expected_packets.get(&at));
         }
         let from = PacketNumber(from.index(number as usize + 2) as u64);
         for connection in (1..5).map(ConnectionId) {
             let page = reader.packets(CaptureId(1), connection, from, limit).unwrap();
-            let own = told.values().filter(|packet| packet.connection == connection && packet.number >= from);
+            let own = expected_packets.values().filter(|packet| packet.connection == connection && packet.number >= from);
             prop_assert_eq!(page, own.take(limit).cloned().collect::<Vec<_>>());
         }
     }

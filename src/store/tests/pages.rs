@@ -1,4 +1,4 @@
-//! Lists of messages, page by page.
+//! Tests of pages of messages.
 
 use proptest::prelude::*;
 
@@ -11,7 +11,8 @@ fn numbers(rows: &[MessageRow]) -> Vec<u64> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// Whatever the sessions that messages of two captures belong to: each page is what the whole list has there.
+    /// Each page equals the window of the whole list, for any sessions to which the messages of
+    /// two captures belong.
     #[test]
     fn every_page_is_a_window_of_the_whole_list(
         captures in prop::collection::vec(prop::collection::vec((1u32..4, 1u64..4), 0..30), 1..3),
@@ -25,15 +26,15 @@ proptest! {
             let mut number = 0;
             for (index, (session, step)) in messages.iter().enumerate() {
                 number += step;
-                writer.told_message(message(*session, number, b"{}"));
-                all.push(Key::new(writer.capture(), number));
+                writer.add_message(message(*session, number, b"{}"));
+                all.push(RowKey::new(writer.capture(), number));
                 if index % commits == 0 {
                     writer.commit().unwrap();
                 }
             }
             writer.finish(&Summary::default()).unwrap();
         }
-        let reader = Reader::open(&*path).unwrap();
+        let reader = StoreReader::open(&*path).unwrap();
         let whole = reader.message_rows(Scope::All, Page::first(1_000)).unwrap();
         prop_assert_eq!(whole.iter().map(MessageRow::key).collect::<Vec<_>>(), all);
 
@@ -47,11 +48,11 @@ proptest! {
             }).cloned().collect();
             prop_assert_eq!(reader.message_count(scope).unwrap(), list.len() as u64);
 
-            // Any number up to two behind the last, whether it is in the list or not.
+            // Any number up to two beyond the last, whether it is in the list or not.
             let capture = list.first().map_or(CaptureId(1), |row| row.capture);
             let last = list.iter().filter(|row| row.capture == capture).map(|row| row.number.0).max().unwrap_or(0);
-            let from = from.map(|index| Key::new(capture, index.index(last as usize + 3) as u64));
-            let order = if backward { Order::Backward } else { Order::Forward };
+            let from = from.map(|index| RowKey::new(capture, index.index(last as usize + 3) as u64));
+            let order = if backward { SortOrder::Backward } else { SortOrder::Forward };
             let mut expected = list.clone();
             expected.retain(|row| from.is_none_or(|from| if backward { row.key() <= from } else { row.key() >= from }));
             if backward {
@@ -80,10 +81,10 @@ fn a_page_of_long_texts_ends_early() {
     let path = directory.path().join("captures.db");
     let mut writer = writer(&path);
     for number in 1..=5 {
-        writer.told_message(message(1, number, &vec![b' '; 6 << 20]));
+        writer.add_message(message(1, number, &vec![b' '; 6 << 20]));
     }
     writer.commit().unwrap();
-    let reader = Reader::open(&*path).unwrap();
+    let reader = StoreReader::open(&*path).unwrap();
     assert_eq!(reader.messages(Scope::All, Page::first(5)).unwrap().len(), 3);
-    assert_eq!(reader.messages(Scope::All, Page::from(Key::new(CaptureId(1), 4), 5)).unwrap().len(), 2);
+    assert_eq!(reader.messages(Scope::All, Page::from(RowKey::new(CaptureId(1), 4), 5)).unwrap().len(), 2);
 }

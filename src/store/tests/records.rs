@@ -1,4 +1,4 @@
-//! What is written is what is read.
+//! Tests of records: they are read as they were written.
 
 use std::net::SocketAddr;
 
@@ -15,6 +15,7 @@ use crate::decode::{Side, tls};
 use crate::event::{Connection, ConnectionKind, Stream, StreamKind};
 use crate::findings::{Finding, Severity, rule};
 use crate::mcp::Party;
+use crate::mcp::content::Status;
 use crate::mcp::link::Link;
 
 fn packets() -> impl Strategy<Value = Vec<PacketNumber>> {
@@ -168,34 +169,35 @@ proptest! {
     ) {
         let directory = directory();
         let path = directory.path().join("captures.db");
-        // A capture before it, so that numbers of the capture and of the database differ.
+        // A capture before this one, so that the numbers in the capture and in the database differ.
         let mut other = writer(&path);
-        other.told_session(session(1, &[1]));
-        other.told_message(message(1, 1, b"of another capture"));
+        other.add_session(session(1, &[1]));
+        other.add_message(message(1, 1, b"of another capture"));
         other.commit().unwrap();
         let mut writer = writer(&path);
         let capture = writer.capture();
         let direction = |second| if second { Direction::ServerToClient } else { Direction::ClientToServer };
 
-        // Told first as something else: the last state counts. Connections of a session are only added.
+        // First written in an earlier state: the last state counts. Connections of a session
+        // are only added.
         for (index, (early, session)) in sessions.iter_mut().enumerate() {
             session.number = SessionNumber(index as u32 + 1);
             session.connections = vec![ConnectionId(2), ConnectionId(1)];
             early.number = session.number;
             early.connections = vec![ConnectionId(2)];
-            writer.told_session(early.clone());
+            writer.add_session(early.clone());
             if between {
                 writer.commit().unwrap();
             }
-            writer.told_session(session.clone());
+            writer.add_session(session.clone());
             session.number = SessionNumber(index as u32 + 2);
         }
         for (index, message) in messages.iter_mut().enumerate() {
             message.number = MessageNumber(index as u64 + 1);
-            writer.told_message(message.clone());
+            writer.add_message(message.clone());
             message.session = SessionNumber(2);
         }
-        // A store knows of the first message of an operation what only later ones told.
+        // The store derives the operation of a first message from later messages.
         let firsts: Vec<MessageNumber> = messages.iter().filter_map(|message| Some(message.link?.operation)).collect();
         for message in messages.iter_mut().filter(|message| message.operation.is_none() && firsts.contains(&message.number)) {
             message.joins(message.number);
@@ -231,11 +233,11 @@ proptest! {
             message.findings = vec![finding.rule.id];
         }
 
-        let reader = Reader::open(&*path).unwrap();
+        let reader = StoreReader::open(&*path).unwrap();
         let number = SessionNumber(2);
-        let told: Vec<_> = sessions.into_iter().map(|(_, session)| session).collect();
-        prop_assert_eq!(reader.sessions(Page::from(number, 10)).unwrap(), &told[..]);
-        prop_assert_eq!(reader.latest_session().unwrap(), told.last().cloned());
+        let expected_sessions: Vec<_> = sessions.into_iter().map(|(_, session)| session).collect();
+        prop_assert_eq!(reader.sessions(Page::from(number, 10)).unwrap(), &expected_sessions[..]);
+        prop_assert_eq!(reader.latest_session().unwrap(), expected_sessions.last().cloned());
         prop_assert_eq!(reader.messages(Scope::Session(number), Page::first(10)).unwrap(), &messages[..]);
         for message in &messages {
             let read = reader.message_of(number, message.number).unwrap();
@@ -268,7 +270,8 @@ proptest! {
         prop_assert_eq!(rows, [expected]);
     }
 
-    /// Streams made of packets, streams made of those, gaps and derived parts: the file tells the same as the pipeline did.
+    /// Streams made of packets, streams made of those, gaps and derived parts: the file has the
+    /// same provenance as the pipeline.
     #[test]
     fn provenance_reads_as_the_pipeline_had_it(
         steps in prop::collection::vec((0usize..5, 1u64..200, 0u8..10, any::<u16>()), 1..150),
@@ -296,23 +299,23 @@ proptest! {
             live.append(streams[stream], length, origin);
             handed.append(streams[stream], length, origin);
             if index % commit_every == 0 {
-                // The pipeline hands over what it forgets, a stream at a time.
+                // The pipeline hands over the parts that it discards, one stream at a time.
                 let id = streams[stream];
                 handed.forget(id, handed.length(id) / 2, |part| writer.event(Event::Part(id, part)));
                 writer.commit().unwrap();
             }
         }
         for stream in &streams {
-            // Some are told what they are for the second time, with parts behind those that are there.
             writer.event(Event::Stream(declaration(*stream)));
             handed.close(*stream, |part| writer.event(Event::Part(*stream, part)));
         }
         writer.commit().unwrap();
 
-        let reader = Reader::open(&*path).unwrap();
+        let reader = StoreReader::open(&*path).unwrap();
         for (stream, one, other) in spans {
             let span = Span { stream: streams[stream], start: one.min(other), end: one.max(other) };
-            // `handed` may have cut a run of contiguous bytes where a part was forgotten: compared is what the parts say of bytes.
+            // `handed` may have split a run of contiguous bytes where a part was discarded. So the
+            // origins of single bytes are compared.
             let bytes = |parts: Vec<StreamPart>| -> Vec<_> {
                 parts.into_iter().flat_map(|part| (part.start..part.end).map(move |at| {
                     match provenance::clip(part, at, at + 1).origin {
@@ -349,13 +352,13 @@ fn the_last_that_was_said_of_an_exchange_counts() {
     writer.event(Event::Head(exchange(5, None)));
     writer.event(Event::Head(exchange(6, None)));
     writer.commit().unwrap();
-    // An exchange may be told for the first time behind later ones.
+    // The first event of an exchange may come after those of later ones.
     writer.event(Event::Exchange(exchange(3, Some(200))));
     writer.event(Event::Exchange(exchange(5, Some(202))));
     writer.commit().unwrap();
     writer.event(Event::Exchange(exchange(6, Some(404))));
     writer.finish(&Summary::default()).unwrap();
-    let reader = Reader::open(&*path).unwrap();
+    let reader = StoreReader::open(&*path).unwrap();
     let status = |number| reader.exchange(CaptureId(1), ExchangeNumber(number)).unwrap().unwrap().status;
     assert_eq!([3, 5, 6].map(status), [Some(200), Some(202), Some(404)]);
 }
@@ -371,7 +374,7 @@ fn a_walk_that_goes_round_in_a_circle_is_refused() {
         writer.event(Event::Part(StreamId(stream), StreamPart { start: 0, end: 10, origin }));
     }
     writer.commit().unwrap();
-    let reader = Reader::open(&*path).unwrap();
+    let reader = StoreReader::open(&*path).unwrap();
     assert!(reader.packet_ranges(CaptureId(1), whole(1)).unwrap_err().to_string().contains("damaged"));
     assert!(reader.packet_ranges(CaptureId(1), whole(3)).unwrap().is_empty());
 }
@@ -390,7 +393,7 @@ fn a_request_learns_of_its_answer() {
         let mut request = message(1, 1, raw);
         request.method = Some("tools/call".into());
         request.envelope = envelope(raw);
-        writer.told_message(request);
+        writer.add_message(request);
         if commit_between {
             writer.commit().unwrap();
         }
@@ -400,20 +403,20 @@ fn a_request_learns_of_its_answer() {
         answer.envelope = envelope(raw);
         answer.answers = Some(MessageNumber(1));
         answer.latency = Some(5_000);
-        writer.told_message(answer.clone());
-        // A second answer changes nothing on the request.
-        writer.told_message(Message { number: MessageNumber(3), kind: Kind::Error, latency: Some(9_000), ..answer });
+        writer.add_message(answer.clone());
+        // A second response changes nothing on the request.
+        writer.add_message(Message { number: MessageNumber(3), kind: Kind::Error, latency: Some(9_000), ..answer });
         writer.finish(&Summary::default()).unwrap();
 
-        let reader = Reader::open(&*path).unwrap();
+        let reader = StoreReader::open(&*path).unwrap();
         let rows = reader.message_rows(Scope::Capture(writer.capture()), Page::first(9)).unwrap();
         let call: Vec<_> = rows.iter().map(|row| (row.subject.as_deref(), row.status, row.latency)).collect();
         assert_eq!(
             call,
             [
-                (Some("für"), Status::ToolError, Some(5_000)),
-                (Some("für"), Status::ToolError, Some(5_000)),
-                (Some("für"), Status::Error, Some(9_000)),
+                (Some("für"), Some(Status::ToolError), Some(5_000)),
+                (Some("für"), Some(Status::ToolError), Some(5_000)),
+                (Some("für"), Some(Status::Error), Some(9_000)),
             ]
         );
         assert_eq!(rows[0].answered_by, Some(MessageNumber(2)));
@@ -440,7 +443,7 @@ fn the_summary_of_a_capture_is_kept() {
     let damage = Damage { file: "trace.pcapng".into(), offset: 99, reason: "a block of 3 bytes".into() };
     let summary = Summary { ended: Time(60), skipped: [("ARP".to_owned(), 2)].into(), damage: vec![damage] };
     writer.finish(&summary).unwrap();
-    let reader = Reader::open(&*path).unwrap();
+    let reader = StoreReader::open(&*path).unwrap();
     let capture = reader.capture(CaptureId(1)).unwrap().unwrap();
     let counts = Counts { packets: 2, bytes: 8, times: Some((Time(40), Time(50))), ..Counts::default() };
     assert_eq!(

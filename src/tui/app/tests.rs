@@ -19,7 +19,7 @@ use ratatui::backend::TestBackend;
 use ratatui::buffer::Buffer;
 
 use super::*;
-use crate::store::{Place, Reader};
+use crate::store::{DatabaseFile, StoreReader};
 use crate::tui::data::Progress;
 use crate::tui::import::{Decoding, Import};
 use crate::tui::keys;
@@ -35,7 +35,7 @@ pub(crate) struct Story {
     pub(crate) copied: Vec<String>,
     pub(crate) ended: bool,
     pub(crate) submitted: Vec<Submission>,
-    place: Place,
+    place: DatabaseFile,
 }
 
 impl Story {
@@ -47,7 +47,7 @@ impl Story {
 
     /// Opens capture files.
     pub(crate) fn files(files: &[PathBuf], size: (u16, u16)) -> Story {
-        let place = Place::temporary().unwrap();
+        let place = DatabaseFile::temporary().unwrap();
         let import = Import::new(files, place.clone(), Decoding::default()).unwrap();
         let mut last = None;
         import.run(&mut |progress| last = Some(progress), &AtomicBool::new(false));
@@ -56,8 +56,8 @@ impl Story {
     }
 
     /// Opens a store.
-    pub(crate) fn store(place: Place, size: (u16, u16)) -> Story {
-        let query_runner = QueryRunner::new(Reader::open(place.clone()).unwrap(), false);
+    pub(crate) fn store(place: DatabaseFile, size: (u16, u16)) -> Story {
+        let query_runner = QueryRunner::new(StoreReader::open(place.clone()).unwrap(), false);
         let app = App::new("capture.pcapng".to_owned(), size, Theme::Mono);
         let mut story = Story { app, query_runner, copied: Vec::new(), ended: false, submitted: Vec::new(), place };
         story.take(Input::Tick(Time::default()));

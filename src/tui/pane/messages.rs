@@ -9,7 +9,6 @@ use super::super::theme::UiElement;
 use crate::capture::Time;
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
-use crate::store::Status;
 use crate::view::outcome::{Look, look};
 use crate::view::paint::Tone;
 use crate::view::transcript::part_of;
@@ -135,7 +134,7 @@ pub fn short_method(message: &MessageLine) -> String {
 
 /// The look of an answer. A request looks the same whatever its answer is.
 pub fn outcome(message: &MessageLine) -> Look {
-    look(message.row.status.outcome().filter(|_| message.row.kind != Kind::Request))
+    look(message.row.status.filter(|_| message.row.kind != Kind::Request))
 }
 
 /// The tone of the method: requests stand out, notifications are dim.
@@ -156,15 +155,15 @@ fn about_tone(message: &MessageLine) -> Tone {
 
 fn status(message: &MessageLine) -> &'static str {
     match (message.row.status, message.row.kind) {
-        (Status::None, Kind::Request) => "waiting",
-        (status, _) => look(status.outcome()).word,
+        (None, Kind::Request) => "waiting",
+        (status, _) => look(status).word,
     }
 }
 
 fn status_tone(message: &MessageLine) -> Tone {
     match (message.row.status, message.row.kind) {
-        (Status::None, Kind::Request) => Tone::Warning,
-        (status, _) => look(status.outcome()).about.unwrap_or(Tone::Dim),
+        (None, Kind::Request) => Tone::Warning,
+        (status, _) => look(status).about.unwrap_or(Tone::Dim),
     }
 }
 

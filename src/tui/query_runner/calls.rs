@@ -10,7 +10,8 @@ use super::TURN;
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::SessionNumber;
-use crate::store::{MessageRow, Reader, Scope, Status};
+use crate::mcp::content::Status;
+use crate::store::{MessageRow, Scope, StoreReader};
 use crate::view::latencies::Latencies;
 use crate::view::outcome::is_failure;
 use crate::view::timing::{Clock, Sample, Shares};
@@ -33,7 +34,7 @@ const NAMES: usize = 1_000;
 
 /// Whether a response reports a failure.
 pub(super) fn failed(row: &MessageRow) -> bool {
-    row.kind != Kind::Request && is_failure(row.status.outcome())
+    row.kind != Kind::Request && is_failure(row.status)
 }
 
 /// The calls of one method or tool while they are counted.
@@ -77,7 +78,7 @@ impl Figures {
     }
 
     /// Counts more messages for one time slice. Returns the figures so far.
-    pub(super) fn read(&mut self, reader: &Reader) -> Result<Statistics> {
+    pub(super) fn read(&mut self, reader: &StoreReader) -> Result<Statistics> {
         let Some(record) = reader.session(self.session)? else { return Ok(Statistics::default()) };
         // The parts of the latency are computed for a sample of the calls. The longer the session,
         // the fewer of the new calls are in it.
@@ -168,9 +169,9 @@ impl CallCounter {
     fn answered(&mut self, row: &MessageRow) {
         let call = &mut self.figures;
         call.answered += 1;
-        call.errors += u64::from(row.status == Status::Error);
-        call.tool_errors += u64::from(row.status == Status::ToolError);
-        call.negatives += u64::from(row.status == Status::Negative);
+        call.errors += u64::from(row.status == Some(Status::Error));
+        call.tool_errors += u64::from(row.status == Some(Status::ToolError));
+        call.negatives += u64::from(row.status == Some(Status::Negative));
         if let Some(latency) = row.latency.map(|latency| latency.max(0)) {
             call.total = call.total.saturating_add(latency);
             let [least, most] = call.extremes.get_or_insert([latency; 2]);

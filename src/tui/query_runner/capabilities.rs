@@ -8,7 +8,7 @@ use super::super::data::{CapabilityRow, ROWS};
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::content::part;
 use crate::mcp::{Message, SessionNumber};
-use crate::store::{Key, MessageRow, Reader};
+use crate::store::{MessageRow, RowKey, StoreReader};
 use crate::view::overview::{self, SummaryRow};
 
 /// Messages in which the lists are searched: they are at the beginning.
@@ -26,7 +26,7 @@ const LISTS: [(&str, &str); 4] = [
 ];
 
 /// The rows of a session.
-pub(super) fn read(reader: &Reader, session: SessionNumber) -> Result<Vec<CapabilityRow>> {
+pub(super) fn read(reader: &StoreReader, session: SessionNumber) -> Result<Vec<CapabilityRow>> {
     let Some(record) = reader.session(session)? else { return Ok(Vec::new()) };
     let lines = overview::read(reader, &record)?.lines(&record).into_iter();
     let mut rows: Vec<CapabilityRow> =
@@ -36,7 +36,7 @@ pub(super) fn read(reader: &Reader, session: SessionNumber) -> Result<Vec<Capabi
         let Some((_, member)) = list_of(&row).filter(|_| row.size <= LONGEST && row.kind == Kind::Response) else {
             continue;
         };
-        if let Some(message) = reader.message(Key::new(row.capture, row.number.0))?
+        if let Some(message) = reader.message(RowKey::new(row.capture, row.number.0))?
             && let Some(result) = part(&message, "result").and_then(|text| serde_json::from_str(text).ok())
         {
             list(member, &result, &message, &mut rows);

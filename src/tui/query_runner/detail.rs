@@ -10,7 +10,7 @@ use super::{curl, layers};
 use crate::capture::{PacketNumber, Span, StreamId};
 use crate::decode::exchange::{Exchange, Half};
 use crate::mcp::{Carrier, Message, MessageNumber, SessionNumber};
-use crate::store::{CaptureId, Reader};
+use crate::store::{CaptureId, StoreReader};
 
 /// Limit of the shown bytes of a head or an event.
 const SHOWN: usize = 1 << 20;
@@ -21,7 +21,7 @@ const AROUND: u64 = 4_096;
 /// The material from which the layers are built.
 pub(super) struct Parts<'r> {
     pub(super) tracer: Tracer<'r>,
-    pub(super) reader: &'r Reader,
+    pub(super) reader: &'r StoreReader,
     pub(super) capture: CaptureId,
     pub(super) message: Message,
     pub(super) exchange: Option<Exchange>,
@@ -34,7 +34,7 @@ pub(super) struct Parts<'r> {
 }
 
 /// Reads a message with its layers and bytes.
-pub(super) fn read(reader: &Reader, session: SessionNumber, number: MessageNumber) -> Result<Option<Box<Detail>>> {
+pub(super) fn read(reader: &StoreReader, session: SessionNumber, number: MessageNumber) -> Result<Option<Box<Detail>>> {
     let (Some(record), Some(capture)) = (reader.session(session)?, reader.capture_of(session)?) else {
         return Ok(None);
     };

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use crate::export::jsonl;
 use crate::filter::Filter;
 use crate::mcp::{MessageNumber, SessionNumber};
-use crate::store::{Reader, Scope};
+use crate::store::{Scope, StoreReader};
 
 /// Writes the messages that a filter selects, or `only` some of them. Returns their number.
 ///
@@ -17,7 +17,7 @@ use crate::store::{Reader, Scope};
 ///
 /// The file exists already or cannot be written, or the store cannot be read.
 pub(super) fn write(
-    reader: &Reader,
+    reader: &StoreReader,
     session: SessionNumber,
     filter: &str,
     only: &[MessageNumber],

@@ -10,7 +10,7 @@ use super::detail::Parts;
 use crate::capture::{PacketNumber, Span};
 use crate::findings::Severity;
 use crate::mcp::{Carrier, Session};
-use crate::store::Key;
+use crate::store::RowKey;
 use crate::view::layers::{self, At, Field, Layer, StoredSession};
 use crate::view::units;
 
@@ -156,7 +156,7 @@ fn event_lines(parts: &Parts<'_>, nodes: &mut Nodes) {
 }
 
 fn findings(parts: &Parts<'_>, nodes: &mut Nodes) -> Result<()> {
-    for finding in parts.reader.message_findings(Key::new(parts.capture, parts.message.number.0))? {
+    for finding in parts.reader.message_findings(RowKey::new(parts.capture, parts.message.number.0))? {
         let odd = finding.severity != Severity::Info;
         nodes.push(LayerNode { odd, ..node(0, &format!("! {}", finding.rule), finding.text, None) });
         nodes.push(node(1, "rule", finding.title, None));

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use super::super::data::PAGE;
 use crate::filter::Filter;
 use crate::mcp::{MessageNumber, SessionNumber};
-use crate::store::{Key, MessageRow, Page, Reader, Scope};
+use crate::store::{MessageRow, Page, RowKey, Scope, StoreReader};
 
 /// Message numbers of a slice: some milliseconds for filters on columns, some tens for
 /// filters on texts.
@@ -63,7 +63,7 @@ impl Matches {
     }
 
     /// Searches the next slices, one for each reader, in parallel.
-    pub(super) fn search_on(&mut self, reader: &Reader, others: &mut [Reader]) -> Result<()> {
+    pub(super) fn search_on(&mut self, reader: &StoreReader, others: &mut [StoreReader]) -> Result<()> {
         let scope = Scope::Session(self.session);
         let Some(last) = reader.message_rows(scope, Page::last(1))?.pop() else {
             self.complete = true;
@@ -75,8 +75,8 @@ impl Matches {
         }
         let MessageNumber(end) = last.number;
         let filter = &self.filter;
-        let search = |reader: &Reader, first: u64| {
-            let slice = (Key::new(last.capture, first), Key::new(last.capture, end.min(first + SLICE - 1)));
+        let search = |reader: &StoreReader, first: u64| {
+            let slice = (RowKey::new(last.capture, first), RowKey::new(last.capture, end.min(first + SLICE - 1)));
             reader.matching_within(filter, scope, slice)
         };
         let (own, rest) = (self.next, (1..).map(|slice| self.next + slice * SLICE));

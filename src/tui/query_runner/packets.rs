@@ -10,7 +10,7 @@ use crate::capture::pipe::{self, Pipe, PipeEvent};
 use crate::decode::{ConnectionId, Side};
 use crate::event::{Connection, ConnectionKind};
 use crate::mcp::{MessageNumber, SessionNumber};
-use crate::store::{KeptPacket, Reader, Scope};
+use crate::store::{Scope, StoreReader, StoredPacket};
 use crate::view::layers::{self, At, Field};
 use crate::view::units;
 
@@ -23,7 +23,7 @@ const SEARCHED: usize = 4_096;
 
 /// A page of the packets of a connection, in order of capture.
 pub(super) fn read(
-    reader: &Reader,
+    reader: &StoreReader,
     session: SessionNumber,
     connection: ConnectionId,
     page: usize,
@@ -43,7 +43,7 @@ pub(super) fn read(
 
 /// One packet, with its headers as a tree.
 pub(super) fn detail(
-    reader: &Reader,
+    reader: &StoreReader,
     session: SessionNumber,
     number: PacketNumber,
 ) -> Result<Option<Box<PacketDetail>>> {
@@ -73,7 +73,7 @@ pub(super) fn detail(
 
 /// The first message of which each of these packets carries bytes.
 fn carried(
-    reader: &Reader,
+    reader: &StoreReader,
     session: SessionNumber,
     (first, last): (PacketNumber, PacketNumber),
 ) -> Result<HashMap<PacketNumber, MessageNumber>> {
@@ -93,7 +93,7 @@ fn carried(
 
 /// The position of the first message that ends in this packet or a later one. Messages are numbered
 /// by their ends, so a binary search finds it.
-fn ends_from(reader: &Reader, session: SessionNumber, packet: PacketNumber) -> Result<u64> {
+fn ends_from(reader: &StoreReader, session: SessionNumber, packet: PacketNumber) -> Result<u64> {
     let (mut low, mut high) = (1, reader.message_count(Scope::Session(session))? + 1);
     while low < high {
         let middle = low + (high - low) / 2;
@@ -107,7 +107,7 @@ fn ends_from(reader: &Reader, session: SessionNumber, packet: PacketNumber) -> R
     Ok(low)
 }
 
-fn row(connection: &Connection, packet: &KeptPacket, messages: &HashMap<PacketNumber, MessageNumber>) -> PacketRow {
+fn row(connection: &Connection, packet: &StoredPacket, messages: &HashMap<PacketNumber, MessageNumber>) -> PacketRow {
     let client = connection.client.unwrap_or(Side::First);
     let (from, words, length) = match connection.kind {
         ConnectionKind::Pipe { .. } => piped(&packet.data),

@@ -12,7 +12,7 @@ use crate::decode::jsonrpc::Kind;
 use crate::mcp::content::part;
 use crate::mcp::{Message, MessageNumber, SessionNumber};
 use crate::replay::target::Target;
-use crate::store::{Key, MessageRow, Reader};
+use crate::store::{MessageRow, RowKey, StoreReader};
 
 /// Messages in which the list of tools is searched: it is at the beginning.
 const SEARCHED: usize = 5_000;
@@ -21,7 +21,7 @@ const SEARCHED: usize = 5_000;
 const LONGEST: u64 = 4 << 20;
 
 /// Reads the server of a session, and the request of one of its messages.
-pub(super) fn draft(reader: &Reader, session: SessionNumber, message: Option<MessageNumber>) -> Result<Draft> {
+pub(super) fn draft(reader: &StoreReader, session: SessionNumber, message: Option<MessageNumber>) -> Result<Draft> {
     let Some(record) = reader.session(session)? else { return Ok(Draft::default()) };
     let target = Target::recorded(reader, &record)?.unwrap_or_default();
     let selected = message.map(|message| reader.message_of(session, message)).transpose()?.flatten();
@@ -39,7 +39,7 @@ pub(super) fn draft(reader: &Reader, session: SessionNumber, message: Option<Mes
     Ok(Draft { target, requests: record.requests, call })
 }
 
-fn call_draft(reader: &Reader, session: SessionNumber, request: &Message, revision: String) -> Result<CallDraft> {
+fn call_draft(reader: &StoreReader, session: SessionNumber, request: &Message, revision: String) -> Result<CallDraft> {
     let is_call = request.method.as_deref() == Some("tools/call");
     let member = (is_call || request.method.as_deref() == Some("prompts/get")).then_some("arguments");
     let schema = match &request.tool {
@@ -57,13 +57,13 @@ fn call_draft(reader: &Reader, session: SessionNumber, request: &Message, revisi
 }
 
 /// The input schema in the session's last list of tools.
-fn schema(reader: &Reader, session: SessionNumber, tool: &str) -> Result<Option<String>> {
+fn schema(reader: &StoreReader, session: SessionNumber, tool: &str) -> Result<Option<String>> {
     let lists = |row: &MessageRow| {
         row.method.as_deref() == Some("tools/list") && row.kind == Kind::Response && row.size <= LONGEST
     };
     let mut found = None;
     for row in reader.message_rows_at(session, 1, SEARCHED)?.into_iter().filter(lists) {
-        let Some(message) = reader.message(Key::new(row.capture, row.number.0))? else { continue };
+        let Some(message) = reader.message(RowKey::new(row.capture, row.number.0))? else { continue };
         let Some(tools) = part(&message, "result").and_then(|result| Object::read(result).get("tools")) else {
             continue;
         };

@@ -10,7 +10,7 @@ use crate::capture::pipe::{self, Pipe, PipeEvent};
 use crate::capture::{LinkType, PacketNumber, Time};
 use crate::decode::ConnectionId;
 use crate::mcp::SessionNumber;
-use crate::store::{CaptureId, Page, Reader};
+use crate::store::{CaptureId, Page, StoreReader};
 
 /// Packets that are read at once.
 const SLICE: usize = 1_024;
@@ -44,7 +44,7 @@ const START: LinePosition = LinePosition { packet: PacketNumber(0), skip: 0 };
 
 impl StderrIndex {
     /// The index of a session; `None` if it has no pipes.
-    pub(super) fn new(reader: &Reader, session: SessionNumber) -> Result<Option<StderrIndex>> {
+    pub(super) fn new(reader: &StoreReader, session: SessionNumber) -> Result<Option<StderrIndex>> {
         let Some(capture) = reader.capture_of(session)? else { return Ok(None) };
         // A process has one set of pipes.
         let pipes = reader.connections(session, Page::<ConnectionId>::first(1))?;
@@ -59,7 +59,7 @@ impl StderrIndex {
     }
 
     /// A page of lines. The last line may be incomplete.
-    pub(super) fn page(&mut self, reader: &Reader, page: usize) -> Result<Rows<StderrLine>> {
+    pub(super) fn page(&mut self, reader: &StoreReader, page: usize) -> Result<Rows<StderrLine>> {
         let unfinished = self.scan_new_packets(reader)?;
         let mut rows = Vec::new();
         if let Some(from_position) = self.pages.get(page) {
@@ -72,7 +72,7 @@ impl StderrIndex {
     }
 
     /// Scans new packets for lines. Returns whether the last line is incomplete.
-    fn scan_new_packets(&mut self, reader: &Reader) -> Result<bool> {
+    fn scan_new_packets(&mut self, reader: &StoreReader) -> Result<bool> {
         let mut unfinished = false;
         for_each_line(reader, (self.capture, self.pipes), self.end, &mut |_, next_line| {
             match next_line {
@@ -94,7 +94,7 @@ impl StderrIndex {
 /// Calls `visit` for each line from a position on, as long as it returns true. Its second argument
 /// is the position of the next line; `None` for an incomplete line.
 fn for_each_line(
-    reader: &Reader,
+    reader: &StoreReader,
     (capture, pipes): (CaptureId, ConnectionId),
     from_position: LinePosition,
     visit: &mut dyn FnMut(StderrLine, Option<LinePosition>) -> bool,

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use crate::capture::{Origin, PacketNumber, Span, StreamId};
 use crate::decode::stream::StreamKind;
-use crate::store::{CaptureId, KeptPacket, Reader};
+use crate::store::{CaptureId, StoreReader, StoredPacket};
 
 /// Limit of the runs that are followed: the largest message that a screen can point into is
 /// in fewer packets.
@@ -37,18 +37,18 @@ pub(super) enum ByteAddress {
 
 /// Reads the origins of bytes in one capture. Each packet is read once.
 pub(super) struct Tracer<'r> {
-    reader: &'r Reader,
+    reader: &'r StoreReader,
     capture: CaptureId,
-    packets: HashMap<PacketNumber, Option<KeptPacket>>,
+    packets: HashMap<PacketNumber, Option<StoredPacket>>,
 }
 
 impl<'r> Tracer<'r> {
-    pub(super) fn new(reader: &'r Reader, capture: CaptureId) -> Tracer<'r> {
+    pub(super) fn new(reader: &'r StoreReader, capture: CaptureId) -> Tracer<'r> {
         Tracer { reader, capture, packets: HashMap::new() }
     }
 
     /// A packet. `None` if it is not stored, or if the limit of packets is reached.
-    pub(super) fn packet(&mut self, number: PacketNumber) -> Result<Option<&KeptPacket>> {
+    pub(super) fn packet(&mut self, number: PacketNumber) -> Result<Option<&StoredPacket>> {
         if !self.packets.contains_key(&number) {
             if self.packets.len() >= PACKETS {
                 return Ok(None);

@@ -14,14 +14,14 @@ use crate::replay::outcome::StepOutcome;
 use crate::replay::recording::masked_headers;
 use crate::replay::target::Target;
 use crate::replay::{AnalyzedRecording, Follower, Progress};
-use crate::store::{Place, Reader};
+use crate::store::{DatabaseFile, StoreReader};
 
 /// Limit for an answer. It is long because the user can stop the replay.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Runs a submission and sends updates until it ends. Dropping the sender of `stop`
 /// ends the replay.
-pub fn run(submission: &Submission, place: &Place, send: &mut dyn FnMut(ReplayUpdate), stop: Receiver<()>) {
+pub fn run(submission: &Submission, place: &DatabaseFile, send: &mut dyn FnMut(ReplayUpdate), stop: Receiver<()>) {
     if let Err(error) = replay(submission, place, send, stop) {
         send(ReplayUpdate::Failed(format!("{error:#}")));
     }
@@ -29,11 +29,11 @@ pub fn run(submission: &Submission, place: &Place, send: &mut dyn FnMut(ReplayUp
 
 fn replay(
     submission: &Submission,
-    place: &Place,
+    place: &DatabaseFile,
     send: &mut dyn FnMut(ReplayUpdate),
     stop: Receiver<()>,
 ) -> Result<()> {
-    let reader = Reader::open(place.clone())?;
+    let reader = StoreReader::open(place.clone())?;
     let session = reader.session(submission.session)?.context("the session is no longer in the store")?;
     let (target, missing) = target(submission, &reader, &session)?;
     let recording = AnalyzedRecording::read(&reader, session)?;
@@ -75,7 +75,7 @@ fn replay(
 }
 
 /// The server, and the header fields that were masked in the recording and not given in the form.
-fn target(submission: &Submission, reader: &Reader, session: &Session) -> Result<(Target, Vec<String>)> {
+fn target(submission: &Submission, reader: &StoreReader, session: &Session) -> Result<(Target, Vec<String>)> {
     let mut target = Target::read(&submission.target, PATIENCE)?;
     let given = fields(&submission.headers)?;
     let mut missing = Vec::new();

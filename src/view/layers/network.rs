@@ -11,7 +11,7 @@ use crate::decode::tcp::Facts;
 use crate::decode::tls::Agreed;
 use crate::event::{Connection, ConnectionKind};
 use crate::mcp::{Carrier, Message};
-use crate::store::KeptPacket;
+use crate::store::StoredPacket;
 use crate::view::units::{count, duration, size};
 
 use super::At;
@@ -52,7 +52,7 @@ pub(super) fn of_first_packet(stored: &StoredSession<'_>, message: &Message) -> 
 }
 
 /// The headers of a packet, from the link up.
-pub fn of_packet(packet: &KeptPacket) -> Vec<Layer> {
+pub fn of_packet(packet: &StoredPacket) -> Vec<Layer> {
     let layer = |header: Header| {
         let place = At::Packet(packet.number, header.start.into(), header.end.into());
         let summary = summary(&header);
@@ -92,7 +92,7 @@ fn summary(header: &Header) -> String {
 }
 
 /// TCP's analysis of a packet, such as a retransmission. `None` where nothing is unusual.
-fn analysis(packet: &KeptPacket) -> Option<Field> {
+fn analysis(packet: &StoredPacket) -> Option<Field> {
     let names: Vec<&str> = packet.segment.as_ref()?.analysis.names().collect();
     let name = format!("analysis of packet {}", packet.number);
     (!names.is_empty()).then(|| Field::new(name, names.join(", ")).odd())

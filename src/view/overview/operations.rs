@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use crate::mcp::link::Why;
 use crate::mcp::{MessageNumber, SessionNumber};
-use crate::store::{CaptureId, Key, Page, Reader, Scope};
+use crate::store::{CaptureId, Page, RowKey, Scope, StoreReader};
 use crate::view::units::count;
 
 /// Maximum number of operations that are listed: the first ones.
@@ -30,13 +30,13 @@ impl Operation {
 }
 
 /// The first operations of a session, and whether there are more.
-pub fn read(reader: &Reader, capture: CaptureId, session: SessionNumber) -> Result<(Vec<Operation>, bool)> {
+pub fn read(reader: &StoreReader, capture: CaptureId, session: SessionNumber) -> Result<(Vec<Operation>, bool)> {
     let mut linked = reader.operations(capture, session, LISTED + 1)?;
     let more = linked.len() > LISTED;
     linked.truncate(LISTED);
     let mut operations = Vec::new();
     for (first, links) in linked {
-        let page = Page::from(Key::new(capture, first.0), 1);
+        let page = Page::from(RowKey::new(capture, first.0), 1);
         let row = reader.message_rows(Scope::Capture(capture), page)?.pop().filter(|row| row.number == first);
         let name = row.map(|row| {
             let parts = [row.method, row.subject].into_iter().flatten();
@@ -65,14 +65,14 @@ mod tests {
     use crate::event::Event;
     use crate::mcp::link::Link;
     use crate::mcp::{Message, Peers, Session, Transport};
-    use crate::store::{CaptureInfo, CaptureKind, Options, Place, Summary, Writer};
+    use crate::store::{CaptureInfo, CaptureKind, DatabaseFile, Summary, WriteOptions, Writer};
     use crate::test_messages;
 
     /// A store with one session. Each message has the given link.
-    fn store(links: &[Option<(u64, Why)>]) -> (Reader, CaptureId) {
-        let place = Place::temporary().unwrap();
+    fn store(links: &[Option<(u64, Why)>]) -> (StoreReader, CaptureId) {
+        let place = DatabaseFile::temporary().unwrap();
         let info = CaptureInfo { kind: CaptureKind::Import, source: "one".into(), process: 1, started: Time(0) };
-        let mut writer = Writer::create(place.clone(), &info, Options::default()).unwrap();
+        let mut writer = Writer::create(place.clone(), &info, WriteOptions::default()).unwrap();
         let peers = Peers::Process { process: 1, command: Vec::new(), name: None };
         writer.event(Event::Session(Box::new(Session::opened(SessionNumber(1), Transport::Stdio, peers, Time(0)))));
         for (number, link) in (1..).zip(links) {
@@ -87,7 +87,7 @@ mod tests {
         }
         let capture = writer.capture();
         writer.finish(&Summary::default()).unwrap();
-        (Reader::open(place).unwrap(), capture)
+        (StoreReader::open(place).unwrap(), capture)
     }
 
     #[test]

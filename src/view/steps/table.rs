@@ -13,7 +13,7 @@ use crate::decode::ConnectionId;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::event::Connection;
 use crate::mcp::{Carrier, Peers, Session, SessionNumber};
-use crate::store::{CaptureId, Key, MessageRow, Page, Reader, Scope};
+use crate::store::{CaptureId, MessageRow, Page, RowKey, Scope, StoreReader};
 
 /// Number of messages, exchanges or connections read at once.
 const SLICE: usize = 2_000;
@@ -125,7 +125,7 @@ impl StepTable {
     ///
     /// # Errors
     /// The store cannot be read or is damaged. The same holds for the functions below.
-    pub fn grow(&mut self, reader: &Reader, stop: &dyn Fn() -> bool) -> Result<bool> {
+    pub fn grow(&mut self, reader: &StoreReader, stop: &dyn Fn() -> bool) -> Result<bool> {
         let Some((record, capture)) = self.stored(reader)? else { return Ok(true) };
         if matches!(record.peers, Peers::Process { .. }) {
             let pipes = reader.connections(self.session, Page::<ConnectionId>::first(SLICE))?;
@@ -147,7 +147,7 @@ impl StepTable {
     }
 
     /// The steps of a page: at most `limit`, beginning with the row `first` (from 0).
-    pub fn steps(&self, reader: &Reader, first: usize, limit: usize) -> Result<Vec<Step>> {
+    pub fn steps(&self, reader: &StoreReader, first: usize, limit: usize) -> Result<Vec<Step>> {
         let Some((record, capture)) = self.stored(reader)? else { return Ok(Vec::new()) };
         if let Some((above, _)) = &self.pipes {
             return lines(reader, &record, above, first, limit);
@@ -170,13 +170,13 @@ impl StepTable {
     }
 
     /// The record of the session, and its capture.
-    fn stored(&self, reader: &Reader) -> Result<Option<(Session, CaptureId)>> {
+    fn stored(&self, reader: &StoreReader) -> Result<Option<(Session, CaptureId)>> {
         Ok(reader.session(self.session)?.zip(reader.capture_of(self.session)?))
     }
 
     /// Adds connections. Returns whether there are more. The functions below do the same for
     /// exchanges and messages.
-    fn add_connections(&mut self, reader: &Reader, record: &Session, stop: &dyn Fn() -> bool) -> Result<bool> {
+    fn add_connections(&mut self, reader: &StoreReader, record: &Session, stop: &dyn Fn() -> bool) -> Result<bool> {
         loop {
             let page = match self.connections.last() {
                 Some(last) => Page::from(ConnectionId(last.0 + 1), SLICE),
@@ -200,7 +200,7 @@ impl StepTable {
         }
     }
 
-    fn add_exchanges(&mut self, reader: &Reader, capture: CaptureId, stop: &dyn Fn() -> bool) -> Result<bool> {
+    fn add_exchanges(&mut self, reader: &StoreReader, capture: CaptureId, stop: &dyn Fn() -> bool) -> Result<bool> {
         for number in self.open_exchanges.clone() {
             if let Some(exchange) = reader.exchange(capture, ExchangeNumber(number))? {
                 self.add_exchange(&exchange);
@@ -258,7 +258,7 @@ impl StepTable {
         &mut self.bodies[at].1
     }
 
-    fn add_messages(&mut self, reader: &Reader, stop: &dyn Fn() -> bool) -> Result<bool> {
+    fn add_messages(&mut self, reader: &StoreReader, stop: &dyn Fn() -> bool) -> Result<bool> {
         loop {
             let rows = reader.message_rows_at(self.session, self.next_position, SLICE)?;
             let Some(last) = rows.last() else { return Ok(false) };
@@ -290,7 +290,7 @@ fn first(packets: &[PacketNumber]) -> PacketNumber {
 }
 
 /// A page of a session over pipes: the steps of its connections, then its lines in order.
-fn lines(reader: &Reader, record: &Session, above: &[Step], first: usize, limit: usize) -> Result<Vec<Step>> {
+fn lines(reader: &StoreReader, record: &Session, above: &[Step], first: usize, limit: usize) -> Result<Vec<Step>> {
     let mut rows: Vec<Step> = above.iter().skip(first).take(limit).cloned().collect();
     let position = (first + rows.len()).saturating_sub(above.len()) as u64 + 1;
     rows.extend(reader.message_rows_at(record.number, position, limit - rows.len())?.iter().map(of_line));
@@ -300,7 +300,7 @@ fn lines(reader: &Reader, record: &Session, above: &[Step], first: usize, limit:
 
 /// Reads the steps of one page, and remembers what several of them need.
 struct PageReader<'r> {
-    reader: &'r Reader,
+    reader: &'r StoreReader,
     record: &'r Session,
     capture: CaptureId,
     /// The packets are made up, see
@@ -345,7 +345,7 @@ impl PageReader<'_> {
         let carried = if carrier == Carrier::RequestBody { bodies.request } else { bodies.response };
         // The members of a batch are complete at the same time, so their numbers
         // follow one another.
-        let page = Page::from(Key::new(capture, carried.first), carried.count.into());
+        let page = Page::from(RowKey::new(capture, carried.first), carried.count.into());
         let messages = match carried.count {
             0 => Vec::new(),
             _ => reader.message_rows(Scope::Capture(capture), page)?,
@@ -359,7 +359,7 @@ impl PageReader<'_> {
     }
 
     fn event(&mut self, number: u64) -> Result<Option<Step>> {
-        let page = Page::from(Key::new(self.capture, number), 1);
+        let page = Page::from(RowKey::new(self.capture, number), 1);
         let own = |message: &MessageRow| (message.session, message.number.0) == (self.record.number, number);
         let message = self.reader.message_rows(Scope::Capture(self.capture), page)?.pop().filter(own);
         let Some((message, exchange)) =

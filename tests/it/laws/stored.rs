@@ -2,7 +2,7 @@
 
 use mcptap::export::pcapng;
 use mcptap::source::file::Files;
-use mcptap::store::{self, CaptureInfo, CaptureKind, Place, Selection, Stored, Summary, Writer};
+use mcptap::store::{self, CaptureInfo, CaptureKind, DatabaseFile, Selection, StoredPackets, Summary, Writer};
 use mcptap_core::internal::capture::Time;
 use mcptap_core::internal::pipeline::{Input, PipelineConfig};
 
@@ -11,9 +11,9 @@ use crate::decoded::{ALL, Decoded, TextOrder, assert_same, conversations, frames
 use crate::rewrite::Frame;
 
 /// Imports packets into a database.
-fn import(place: &Place, frames: &[Frame]) -> store::CaptureId {
+fn import(place: &DatabaseFile, frames: &[Frame]) -> store::CaptureId {
     let info = CaptureInfo { kind: CaptureKind::Import, source: "laws".into(), process: 1, started: Time(0) };
-    let mut writer = Writer::create(place, &info, store::Options::default()).expect("a writer");
+    let mut writer = Writer::create(place, &info, store::WriteOptions::default()).expect("a writer");
     let mut pipeline = mcptap_core::internal::pipeline::Pipeline::new(PipelineConfig { ..ALL() });
     for (frame, number) in frames.iter().zip(1..) {
         writer.packet(&frame.packet(number));
@@ -30,9 +30,9 @@ fn a_stored_capture_decodes_to_the_same() {
     for path in conversations() {
         let frames = frames(&path);
         let wanted = Decoded::of(&frames);
-        let place = Place::temporary().expect("a temporary database");
+        let place = DatabaseFile::temporary().expect("a temporary database");
         let capture = import(&place, &frames);
-        let mut stored = Stored::open(&place, Selection::Capture(capture)).expect("it opens");
+        let mut stored = StoredPackets::open(&place, Selection::Capture(capture)).expect("it opens");
         let mut again = Vec::new();
         let mut pipeline = mcptap_core::internal::pipeline::Pipeline::new(ALL());
         while let Some(mcptap::source::Item::Packet(packet)) =
@@ -49,7 +49,7 @@ fn a_stored_capture_decodes_to_the_same() {
         let places = |decoded: &Decoded| decoded.messages().map(|m| (m.time, m.packets.clone())).collect::<Vec<_>>();
         assert_eq!(places(&wanted), places(&again), "{what}: packets");
         // A reader finds the packets of the messages.
-        let reader = store::Reader::open(&place).expect("a reader");
+        let reader = store::StoreReader::open(&place).expect("a reader");
         for message in wanted.messages() {
             let mut packets: Vec<_> = Vec::new();
             for range in reader.packet_ranges(capture, message.span).expect("provenance is readable") {

@@ -7,7 +7,7 @@ use mcptap::compare::{Answer, Outcome};
 use mcptap::replay::outcome::StepOutcome;
 use mcptap::replay::target::Target;
 use mcptap::replay::{Follower, Job, Progress};
-use mcptap::store::Place;
+use mcptap::store::DatabaseFile;
 use serde_json::json;
 
 use super::scene::{Scene, server};
@@ -15,7 +15,7 @@ use super::scene::{Scene, server};
 fn job(scene: &Scene, options: &[&str]) -> Job {
     let line = mcptap::view::command_line::quoted(&server(options));
     let target = Target::read(&line, Duration::from_secs(30)).expect("a command line");
-    Job::new(scene.recording(), target, Place::file(scene.path("mcptap.db")))
+    Job::new(scene.recording(), target, DatabaseFile::file(scene.path("mcptap.db")))
 }
 
 fn step(job: &Job, tool: &str) -> usize {
@@ -91,7 +91,7 @@ fn a_recording_names_its_server() {
     let Some(scene) = Scene::new() else { return };
     scene.record(&["--change", "a b"], |_| {});
     let recording = scene.recording();
-    let reader = mcptap::store::Reader::open(Place::file(scene.path("mcptap.db"))).expect("a database");
+    let reader = mcptap::store::StoreReader::open(DatabaseFile::file(scene.path("mcptap.db"))).expect("a database");
     let recorded = Target::recorded(&reader, &recording.session).expect("it can be read").expect("a command");
     assert_eq!(recorded, mcptap::view::command_line::quoted(&server(&["--change", "a b"])));
     assert!(recorded.ends_with("--change 'a b'"), "{recorded}");

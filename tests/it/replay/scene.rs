@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio};
 
 use mcptap::replay::AnalyzedRecording;
-use mcptap::store::{Place, Reader};
+use mcptap::store::{DatabaseFile, StoreReader};
 use mcptap_core::internal::mcp::SessionNumber;
 use serde_json::{Value, json};
 
@@ -64,7 +64,7 @@ impl Scene {
 
     /// Session 1 as the library reads it.
     pub fn recording(&self) -> AnalyzedRecording {
-        let reader = Reader::open(Place::file(self.path("mcptap.db"))).expect("a database");
+        let reader = StoreReader::open(DatabaseFile::file(self.path("mcptap.db"))).expect("a database");
         let session = reader.session(SessionNumber(1)).expect("it can be read").expect("session 1");
         AnalyzedRecording::read(&reader, session).expect("it can be read")
     }

@@ -1,4 +1,4 @@
-//! The wrapper as a process of its own: signals, orphans, exit statuses, what it prints.
+//! The wrapper as a separate process: signals, orphans, exit statuses, output.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdout, Stdio};
@@ -9,7 +9,8 @@ use super::*;
 use crate::support::signals::default_in_programs;
 use crate::support::waits::{ProcessEnd, until};
 
-/// Not a test: the wrapper as a process of its own, for the tests below. Its command line stands in the environment.
+/// Not a test: the wrapper as a separate process, started by the tests below. Its command line is
+/// in the environment.
 #[test]
 #[ignore = "run by other tests"]
 fn as_a_process() {
@@ -26,7 +27,8 @@ fn as_a_process() {
     })));
 }
 
-/// The wrapper as a process; what the test harness prints first is taken off its stdout.
+/// Starts the wrapper as a process, and removes from its stdout the lines that the test
+/// harness prints first.
 fn process(script: &str, configure: impl FnOnce(&mut Command)) -> (Child, BufReader<Patient<ChildStdout>>) {
     default_in_programs();
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -82,7 +84,8 @@ fn a_killed_wrapper_leaves_no_orphan() {
     let server: u32 = line(&mut stdout).trim().parse().unwrap();
     child.kill().unwrap();
     assert_eq!(child.ended("the wrapper").signal(), Some(9));
-    // Its state is the third word, behind the name in parentheses; whoever adopts it may be slow to reap it.
+    // The state is the third word, after the name in parentheses. The process that adopts it may be
+    // slow to reap it.
     let gone = || std::fs::read_to_string(format!("/proc/{server}/stat")).map_or(true, |stat| stat.contains(") Z "));
     until("the end of the server", gone);
 }
@@ -97,7 +100,7 @@ fn nothing_of_ours_is_on_stdout_and_at_most_one_line_on_stderr() {
     stdout.read_to_string(&mut all).unwrap();
     assert_eq!(all, "{}\n");
     let stderr = io::read_to_string(Patient::new(child.stderr.take().unwrap(), "the wrapper's last words")).unwrap();
-    assert_eq!(stderr, "log\nmcptap: recording: it crashed (as asked); 10 bytes passed unrecorded\n");
+    assert_eq!(stderr, "log\nmcptap: recording: the recorder crashed (as asked); 10 bytes passed unrecorded\n");
     assert_eq!(child.ended("the wrapper").code(), Some(0));
 
     let (mut child, mut stdout) = process("command:no-such-command", |_| {});

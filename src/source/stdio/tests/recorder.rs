@@ -1,9 +1,10 @@
-//! Recorders that lag, fail, crash or hang: they cost the record, never the conversation.
+//! Recorders that lag, fail, crash or hang affect the record, never the traffic.
 
 use super::*;
 
-/// What a recorder gets that begins when 64 MB have passed, in either direction, and how it went.
-fn lag(folder: &Path) -> (Outcome, Vec<Seen>) {
+/// Runs a recorder that begins only after 64 MB have passed in each direction. Returns its record
+/// and the report.
+fn lag(folder: &Path) -> (WrapReport, Vec<OwnedContent>) {
     let (caught_up, wait) = channel::<()>();
     let mut server = start_beside(folder, cat(), |result| {
         move |observations| {
@@ -21,7 +22,8 @@ fn lag(folder: &Path) -> (Outcome, Vec<Seen>) {
     assert_eq!(server.read(LAG + 1).last(), Some(&b'\n'), "one line of 64 MB");
     let mut stdin = joined(writer, "a line to be written");
     drop(caught_up);
-    // Where there was a loss the recorder makes room at some time; what passes then is recorded again, behind it.
+    // After a loss the recorder makes room again at some time. Bytes that pass then are recorded
+    // after the gap.
     for _ in 0..LATER {
         stdin.write_all(b"later\n").unwrap();
         server.read(6);
@@ -36,7 +38,7 @@ const LATER: usize = 1_000;
 #[test]
 fn a_recorder_that_lags_loses_nothing_where_there_is_a_disk() {
     let (outcome, record) = lag(&std::env::temp_dir());
-    assert_eq!(outcome, Outcome { exit: exited(0), unrecorded: None });
+    assert_eq!(outcome, WrapReport { exit: exited(0), unrecorded: None });
     for of in [Pipe::Stdin, Pipe::Stdout] {
         let bytes = bytes_of(&record, of);
         assert_eq!(bytes.len(), LAG + 1 + 6 * LATER, "{of:?}");
@@ -48,11 +50,15 @@ fn a_recorder_that_lags_loses_nothing_where_there_is_a_disk() {
 fn a_recorder_that_lags_without_a_disk_loses_bytes_of_the_record_only_and_the_record_says_so() {
     let (outcome, record) = lag(Path::new("/nowhere"));
     assert_eq!(outcome.exit, exited(0));
-    assert!(outcome.unrecorded.unwrap().starts_with("recording: it did not keep up; "));
+    assert!(outcome.unrecorded.unwrap().starts_with("recording: the recorder did not keep up; "));
     for of in [Pipe::Stdin, Pipe::Stdout] {
         let lost: u64 = record
             .iter()
-            .map(|seen| if let Seen::Lost(pipe, bytes) = seen { if *pipe == of { *bytes } else { 0 } } else { 0 })
+            .map(
+                |seen| {
+                    if let OwnedContent::Lost(pipe, bytes) = seen { if *pipe == of { *bytes } else { 0 } } else { 0 }
+                },
+            )
             .sum();
         assert!(lost > 0);
         let recorded = bytes_of(&record, of).len() as u64;
@@ -77,13 +83,13 @@ fn a_recorder_that_fails_crashes_or_hangs_costs_only_the_record() {
         outcome.unrecorded.expect("something was not recorded")
     }
     assert_eq!(outcome(|_| anyhow::bail!("disk full")), "recording: disk full; 36 bytes passed unrecorded");
-    // As a panic, without the backtrace that would be printed here and takes its time.
+    // Like a panic, but without the backtrace, which would take time to print.
     let crash = outcome(|_| std::panic::resume_unwind(Box::new(format!("boom {}", 1))));
-    assert_eq!(crash, "recording: it crashed (boom 1); 36 bytes passed unrecorded");
+    assert_eq!(crash, "recording: the recorder crashed (boom 1); 36 bytes passed unrecorded");
     let hang = outcome(|_| {
         loop {
             thread::park();
         }
     });
-    assert_eq!(hang, "recording: it did not come to an end; 36 bytes passed unrecorded");
+    assert_eq!(hang, "recording: the recorder did not end; 36 bytes passed unrecorded");
 }

@@ -6,14 +6,14 @@ use crate::capture::pipe::{Pipe, PipeEvent, Start, encode};
 use crate::capture::{LinkType, Packet, PacketNumber};
 use crate::event::Detail;
 use crate::pipeline::{self, Input as Fed, Pipeline};
-use crate::store::{CaptureInfo, CaptureKind, Options, Summary, Writer};
+use crate::store::{CaptureInfo, CaptureKind, Summary, WriteOptions, Writer};
 
 /// A store of a wrapped server with these lines, one millisecond apart. `live`: the
 /// server still runs.
-pub(super) fn wrapped(lines: &[(Pipe, &str)], live: bool) -> Place {
-    let place = Place::temporary().unwrap();
+pub(super) fn wrapped(lines: &[(Pipe, &str)], live: bool) -> DatabaseFile {
+    let place = DatabaseFile::temporary().unwrap();
     let info = CaptureInfo { kind: CaptureKind::Wrap, source: "server".into(), process: 1, started: Time(0) };
-    let mut writer = Writer::create(place.clone(), &info, Options::default()).unwrap();
+    let mut writer = Writer::create(place.clone(), &info, WriteOptions::default()).unwrap();
     let mut pipeline =
         Pipeline::new(pipeline::PipelineConfig { detail: Detail::Store, ..pipeline::PipelineConfig::default() });
     let start = Start { command: vec!["python".into(), "server.py".into()], name: None, directory: None };

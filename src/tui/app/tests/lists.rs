@@ -3,7 +3,7 @@
 use super::*;
 use crate::event::Event;
 use crate::findings::{self, Finding};
-use crate::store::{CaptureInfo, CaptureKind, Options, Summary, Writer};
+use crate::store::{CaptureInfo, CaptureKind, Summary, WriteOptions, Writer};
 
 #[test]
 fn every_screen_of_a_session() {
@@ -29,10 +29,10 @@ fn every_screen_of_a_session() {
 }
 
 /// A store without a session, with at most one finding.
-fn without_session(found: Option<Finding>) -> Place {
-    let place = Place::temporary().unwrap();
+fn without_session(found: Option<Finding>) -> DatabaseFile {
+    let place = DatabaseFile::temporary().unwrap();
     let info = CaptureInfo { kind: CaptureKind::Import, source: "nothing".into(), process: 1, started: Time(0) };
-    let mut writer = Writer::create(place.clone(), &info, Options::default()).unwrap();
+    let mut writer = Writer::create(place.clone(), &info, WriteOptions::default()).unwrap();
     found.into_iter().for_each(|finding| writer.event(Event::Finding(Box::new(finding))));
     writer.finish(&Summary::default()).unwrap();
     place

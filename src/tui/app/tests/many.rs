@@ -12,12 +12,12 @@ use crate::decode::exchange::{Exchange, ExchangeNumber, Half};
 use crate::decode::{ConnectionId, Direction};
 use crate::event::Event;
 use crate::mcp::{Carrier, Message, Peers, Session, Transport};
-use crate::store::{CaptureInfo, CaptureKind, Options, Summary, Writer};
+use crate::store::{CaptureInfo, CaptureKind, Summary, WriteOptions, Writer};
 use crate::test_messages;
 use crate::tui::data::{Answer, PAGE, Query, Rows};
 
 /// A session of this many messages. Every second one answers the one before.
-fn long(messages: u64) -> Place {
+fn long(messages: u64) -> DatabaseFile {
     texts(messages, 0)
 }
 
@@ -40,10 +40,10 @@ fn words(seed: u64, bytes: usize) -> String {
 }
 
 /// The same, with this many additional bytes in the texts of answers.
-fn texts(messages: u64, bytes: usize) -> Place {
-    let place = Place::temporary().unwrap();
+fn texts(messages: u64, bytes: usize) -> DatabaseFile {
+    let place = DatabaseFile::temporary().unwrap();
     let info = CaptureInfo { kind: CaptureKind::Import, source: "many".into(), process: 1, started: Time(0) };
-    let mut writer = Writer::create(place.clone(), &info, Options::default()).unwrap();
+    let mut writer = Writer::create(place.clone(), &info, WriteOptions::default()).unwrap();
     let session = |ended, messages| Session {
         protocol_version: Some("2025-11-25".into()),
         ended,
@@ -101,10 +101,10 @@ fn timed(what: &str, run: impl FnOnce()) {
 }
 
 /// A session over HTTP: each call is an exchange of its own, and its answer an event.
-fn exchanged(messages: u64) -> Place {
-    let place = Place::temporary().unwrap();
+fn exchanged(messages: u64) -> DatabaseFile {
+    let place = DatabaseFile::temporary().unwrap();
     let info = CaptureInfo { kind: CaptureKind::Import, source: "many".into(), process: 1, started: Time(0) };
-    let mut writer = Writer::create(place.clone(), &info, Options::default()).unwrap();
+    let mut writer = Writer::create(place.clone(), &info, WriteOptions::default()).unwrap();
     let peers = Peers::Network {
         client: "192.0.2.1:40000".parse().unwrap(),
         server: "192.0.2.2:80".parse().unwrap(),

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::mcp::MessageNumber;
-use crate::store::{Key, Page, Scope};
+use crate::store::{Page, RowKey, Scope};
 use crate::tui::data::PAGE;
 use crate::view::steps::{Step, StepTable};
 
 /// All pages of the table so far. Each step occurs once, in order of first packet.
-fn paged(index: &mut StepTable, reader: &Reader) -> Vec<Step> {
+fn paged(index: &mut StepTable, reader: &StoreReader) -> Vec<Step> {
     index.grow(reader, &|| false).unwrap();
     let pages = (0..index.total()).step_by(PAGE).map(|first| index.steps(reader, first, PAGE).unwrap());
     let steps: Vec<Step> = pages.flatten().collect();
@@ -29,14 +29,14 @@ fn a_growing_table_ends_complete_and_contains_every_message_once() {
     let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("samples");
     for name in ["weather/capture", "helpdesk/capture", "helpdesk/stdio", "tls/capture", "polluted-stdout/stdio"] {
         let path = samples.join(format!("{name}.pcapng"));
-        let place = Place::temporary().unwrap();
+        let place = DatabaseFile::temporary().unwrap();
         let import = Import::new(&[path], place.clone(), Decoding::default()).unwrap();
-        let mut growing: Option<(Reader, Vec<(SessionNumber, StepTable)>)> = None;
+        let mut growing: Option<(StoreReader, Vec<(SessionNumber, StepTable)>)> = None;
         import.run(
             &mut |_| {
                 // The store as far as it was written by now.
                 let (reader, indexes) =
-                    growing.get_or_insert_with(|| (Reader::open(place.clone()).unwrap(), Vec::new()));
+                    growing.get_or_insert_with(|| (StoreReader::open(place.clone()).unwrap(), Vec::new()));
                 for session in reader.sessions(Page::<SessionNumber>::first(10)).unwrap() {
                     if !indexes.iter().any(|(number, _)| *number == session.number) {
                         indexes.push((session.number, StepTable::new(session.number, usize::MAX)));
@@ -51,7 +51,7 @@ fn a_growing_table_ends_complete_and_contains_every_message_once() {
         for (session, index) in &mut indexes {
             let steps = paged(index, &reader);
             assert_eq!(paged(&mut StepTable::new(*session, usize::MAX), &reader), steps, "{name}");
-            let messages = reader.message_rows(Scope::Session(*session), Page::<Key>::first(10_000)).unwrap();
+            let messages = reader.message_rows(Scope::Session(*session), Page::<RowKey>::first(10_000)).unwrap();
             let known: BTreeSet<MessageNumber> = messages.iter().map(|message| message.number).collect();
             let named = named(&steps);
             assert_eq!((named.len(), BTreeSet::from_iter(named)), (known.len(), known), "{name}");

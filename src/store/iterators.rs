@@ -1,19 +1,19 @@
-//! Whole lists, read page by page as they are gone through: no more than one page is held.
+//! Whole lists as iterators, which hold one page at a time.
 
 use anyhow::Result;
 
-use super::query::{Page, Scope};
+use super::page::{Page, Scope};
 use super::record::finding::FindingRow;
 use super::record::message::MessageRow;
-use super::{CaptureId, Key, Reader};
+use super::{CaptureId, RowKey, StoreReader};
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::filter::Filter;
 use crate::mcp::{Message, MessageNumber, Session, SessionNumber};
 
-/// Rows that are read at once.
+/// The number of rows read at once.
 const PAGE: usize = 1_000;
 
-impl Reader {
+impl StoreReader {
     /// All sessions, by number.
     pub fn all_sessions(&self) -> impl Iterator<Item = Result<Session>> {
         rows(None, |page| self.sessions(page), |session| SessionNumber(session.number.0 + 1))
@@ -24,23 +24,23 @@ impl Reader {
         rows(None, move |page| self.exchanges(session, page), |exchange| ExchangeNumber(exchange.number.0 + 1))
     }
 
-    /// Findings, in order as they were made.
+    /// Findings, in the order in which they were made.
     pub fn all_findings(&self, scope: Scope) -> impl Iterator<Item = Result<FindingRow>> {
         rows(None, move |page| self.findings(scope, page), |finding| finding.number + 1)
     }
 
-    /// The messages that fit a filter.
+    /// The messages that match a filter, without their text.
     pub fn all_matching(&self, filter: &Filter, scope: Scope) -> impl Iterator<Item = Result<MessageRow>> {
         rows(None, move |page| self.matching(filter, scope, page), |row| row.key().next())
     }
 
-    /// The messages of this capture, or of a session in it, that come behind `after` and fit the filter.
+    /// The messages after `after` that match the filter, in this capture or in a session of it.
     pub fn all_messages(
         &self,
         capture: CaptureId,
         scope: Scope,
         filter: Option<&Filter>,
-        after: Option<Key>,
+        after: Option<RowKey>,
     ) -> impl Iterator<Item = Result<Message>> {
         let read = move |page| match filter {
             None => self.messages(scope, page),
@@ -49,16 +49,17 @@ impl Reader {
                 rows.iter().filter_map(|row| self.message(row.key()).transpose()).collect()
             }
         };
-        rows(after.map(Key::next), read, move |message| Key::new(capture, message.number.0).next())
+        rows(after.map(RowKey::next), read, move |message| RowKey::new(capture, message.number.0).next())
     }
 
-    /// The messages of a session, as [`Reader::conversation`] reads them.
+    /// The messages of a session, read by [`StoreReader::conversation`].
     pub fn whole_conversation(&self, session: &Session) -> impl Iterator<Item = Result<Message>> {
         rows(None, |page| self.conversation(session, None, page), |message| MessageNumber(message.number.0 + 1))
     }
 }
 
-/// The rows of a list from `from` on, where `read` reads a page of it and `behind` is where a row is followed by the next.
+/// Iterates over a list from `from` on. `read` reads a page, and `behind` gives the key that
+/// follows a row.
 fn rows<K: Copy, T>(
     mut from: Option<K>,
     read: impl Fn(Page<K>) -> Result<Vec<T>>,

@@ -1,39 +1,42 @@
-//! Where a database is: a file that stays, or one that is gone with its last user.
+//! The file of a database: one that stays, or one that is removed after its last use.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::ErrorKind;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::Context;
 
-/// The place of a database. Cloning names the same database again.
+/// The file of a database. A clone refers to the same file.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct DatabaseFile {
     path: PathBuf,
     temporary: Option<Arc<Temporary>>,
 }
 
-impl Place {
+impl DatabaseFile {
     /// A file that stays.
-    pub fn file(path: impl Into<PathBuf>) -> Place {
-        Place { path: path.into(), temporary: None }
+    pub fn file(path: impl Into<PathBuf>) -> DatabaseFile {
+        DatabaseFile { path: path.into(), temporary: None }
     }
 
-    /// A new file that only this user can read, for views on a capture file. It is removed when the last clone of this place
-    /// is dropped; every writer and reader on it holds one.
+    /// A new file that only this user can read, for views on a capture file. It is removed when the
+    /// last clone is dropped. Every writer and reader of it holds a clone.
     ///
-    /// A file and not an anonymous database: a reader on another thread shows what a writer is still writing.
-    pub fn temporary() -> anyhow::Result<Place> {
+    /// It is a file and not an anonymous database, so that a reader on another thread can show what
+    /// a writer is still writing.
+    pub fn temporary() -> anyhow::Result<DatabaseFile> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let directory = std::env::temp_dir();
-        // Whoever foresees a name can put a file there, but not make this one be taken for new.
+        // Somebody who guesses a name can create a file there, but cannot make it pass for
+        // a new one.
         for _ in 0..1_000 {
             let next = NEXT.fetch_add(1, Ordering::Relaxed);
             let path = directory.join(format!("mcptap-{}-{next}.db", std::process::id()));
             match create_private(&path) {
-                Ok(()) => return Ok(Place { path: path.clone(), temporary: Some(Arc::new(Temporary(path))) }),
+                Ok(()) => return Ok(DatabaseFile { path: path.clone(), temporary: Some(Arc::new(Temporary(path))) }),
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error).with_context(|| format!("cannot create {}", path.display())),
             }
@@ -44,7 +47,7 @@ impl Place {
         )
     }
 
-    /// Its path.
+    /// The path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -54,22 +57,21 @@ impl Place {
         self.temporary.is_some()
     }
 
-    /// The directory that the file is in, created with those above it where they are missing: for this user only, since captures hold what
-    /// people said to each other.
+    /// Creates the directory of the file and those above it, and returns it. Only this user gets
+    /// access, because captures contain what people wrote to each other.
     ///
     /// # Errors
     /// It cannot be created.
     pub fn create_folder(&self) -> anyhow::Result<PathBuf> {
         let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let mut builder = DirBuilder::new();
-        builder.recursive(true);
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder.recursive(true).mode(0o700);
         builder.create(parent).with_context(|| format!("cannot create the directory {}", parent.display()))?;
         Ok(parent.to_owned())
     }
 
-    /// Creates the file, empty, in its directory. SQLite gives its `-wal` and `-shm` files the mode of the database.
+    /// Creates the file, empty, in its directory. SQLite gives its `-wal` and `-shm` files the mode
+    /// of the database.
     pub(super) fn create(&self) -> anyhow::Result<()> {
         self.create_folder()?;
         match create_private(&self.path) {
@@ -81,25 +83,25 @@ impl Place {
     }
 }
 
-impl From<PathBuf> for Place {
-    fn from(path: PathBuf) -> Place {
-        Place::file(path)
+impl From<PathBuf> for DatabaseFile {
+    fn from(path: PathBuf) -> DatabaseFile {
+        DatabaseFile::file(path)
     }
 }
 
-impl From<&Path> for Place {
-    fn from(path: &Path) -> Place {
-        Place::file(path)
+impl From<&Path> for DatabaseFile {
+    fn from(path: &Path) -> DatabaseFile {
+        DatabaseFile::file(path)
     }
 }
 
-impl From<&Place> for Place {
-    fn from(place: &Place) -> Place {
+impl From<&DatabaseFile> for DatabaseFile {
+    fn from(place: &DatabaseFile) -> DatabaseFile {
         place.clone()
     }
 }
 
-/// A file that is removed on drop, with what SQLite lays beside it.
+/// A file that is removed on drop, together with the files that SQLite puts beside it.
 #[derive(Debug)]
 struct Temporary(PathBuf);
 
@@ -108,16 +110,12 @@ impl Drop for Temporary {
         for suffix in ["", "-wal", "-shm"] {
             let mut path = self.0.clone().into_os_string();
             path.push(suffix);
-            // It may not be there, and nobody is left to hear of it.
+            // It may not exist, and an error could no longer be reported to anybody.
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
 fn create_private(path: &Path) -> std::io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path).map(drop)
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map(drop)
 }

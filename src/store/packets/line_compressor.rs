@@ -1,12 +1,15 @@
-//! Long lines of a pipe: compressed once, for the chunks of their packets and for the text of their message.
+//! Long lines of a pipe: compressed once, for the chunks of their packets and for the text
+//! of their message.
 //!
 //! ```text
 //!  packets  │head {"jsonrpc" … │head … │head … }⏎│
-//!  chunk     raw │ piece 1    │raw│ 2 │raw│ 3  │raw     zstd frames, one behind the other,
-//!  text          │ piece 1    │   │ 2 │   │ 3  │        which stand for what they hold, one behind the other (RFC 8878, 3.1)
+//!  chunk     raw │ piece 1    │raw│ 2 │raw│ 3  │raw
+//!  text          │ piece 1    │   │ 2 │   │ 3  │
 //! ```
 //!
-//! Without this, zstd is two thirds of what it costs to record messages of a megabyte.
+//! Pieces are zstd frames. The content of concatenated frames is their concatenated content
+//! (RFC 8878, 3.1). Without this, zstd takes two thirds of the time for recording messages of a
+//! megabyte.
 
 use std::mem;
 use std::ops::Range;
@@ -17,46 +20,60 @@ use crate::capture::Span;
 use crate::store::chunk::Piece;
 use crate::store::text::Packer;
 
-/// Bytes of a piece at least: smaller ones are compressed twice, together with what stands around them.
+/// The smallest piece in bytes. Smaller ones are compressed twice, together with the
+/// bytes around them.
 const PIECE: usize = 8 << 10;
 
-/// Compressed bytes of a line that are kept at most, until its message comes. Longer ones are compressed twice.
+/// The largest number of compressed bytes of a line that are retained until its message comes.
+/// Longer lines are compressed twice.
 const MOST: usize = 8 << 20;
 
-/// The line that one direction of a pipe is at.
+/// Compresses the current line of one direction of a pipe.
 #[derive(Debug, Default)]
-pub(super) struct Line {
-    /// Where it begins and how far it was seen, in the direction's stream.
+pub(super) struct LineCompressor {
+    /// The offsets of its first byte, and of the end of the bytes seen, in the direction's stream.
     start: u64,
     end: u64,
-    /// Frames of what was seen of it, but for what waits. `None`: its beginning was not seen, or it is too long.
+    /// Compressed frames of the bytes seen, except those in `waits`. `None` if the start of the
+    /// line was not seen, or the line is too long.
     frames: Option<Vec<u8>>,
     /// Small pieces, to be compressed together.
     waits: Vec<u8>,
-    /// Whether any piece of it was large.
+    /// Whether any piece of the line reached the size of a piece.
     large: bool,
 }
 
-/// A whole line.
+/// A complete line, compressed.
 #[derive(Debug)]
-pub(super) struct Whole {
+pub(super) struct CompressedLine {
     start: u64,
     end: u64,
     frames: Vec<u8>,
 }
 
-impl Whole {
-    /// Its frames, if it is what stands there in the direction's stream.
+impl CompressedLine {
+    /// Its frames, if the line occupies exactly this span of the direction's stream.
     pub(super) fn text(self, span: Span) -> Option<Vec<u8>> {
         ((span.start, span.end) == (self.start, self.end)).then_some(self.frames)
     }
 }
 
-impl Line {
-    /// Takes in what a packet carries from `offset` on. The pieces to be kept with the packet, and the line that ends in it first.
-    pub(super) fn take(&mut self, offset: u64, payload: &[u8], packer: &mut Packer) -> (Vec<Piece>, Option<Whole>) {
+impl LineCompressor {
+    /// Takes the payload of a packet at `offset`. Returns the pieces to be stored with the packet,
+    /// and the first line that ends in it.
+    pub(super) fn take(
+        &mut self,
+        offset: u64,
+        payload: &[u8],
+        packer: &mut Packer,
+    ) -> (Vec<Piece>, Option<CompressedLine>) {
         if offset != self.end || offset == 0 {
-            *self = Line { start: offset, end: offset, frames: (offset == 0).then(Vec::new), ..Line::default() };
+            *self = LineCompressor {
+                start: offset,
+                end: offset,
+                frames: (offset == 0).then(Vec::new),
+                ..LineCompressor::default()
+            };
         }
         let mut pieces = Vec::new();
         let Some(first) = memchr(b'\n', payload) else {
@@ -70,7 +87,7 @@ impl Line {
         (pieces, whole)
     }
 
-    /// Goes on with a part of what a packet carries; what that is as a piece.
+    /// Appends a part of the payload to the line; returns it as a piece if it is large enough.
     fn append(&mut self, payload: &[u8], range: Range<usize>, packer: &mut Packer) -> Option<Piece> {
         let bytes = &payload[range.clone()];
         self.end += bytes.len() as u64;
@@ -89,7 +106,7 @@ impl Line {
         Some(Piece { range, frame: frame? })
     }
 
-    /// Compresses what waits.
+    /// Compresses the small pieces.
     fn flush(&mut self, packer: &mut Packer) {
         if !self.waits.is_empty() {
             let frame = packer.frame(&self.waits).ok();
@@ -98,7 +115,8 @@ impl Line {
         }
     }
 
-    /// Adds a frame; without it, where there was no memory for that, or with too many the line is given up.
+    /// Appends a frame. The line is given up if the frame is missing for lack of memory, or if it
+    /// has become too long.
     fn push(&mut self, frame: Option<&[u8]>) {
         self.frames = self.frames.take().zip(frame).map(|(mut frames, frame)| {
             frames.extend_from_slice(frame);
@@ -107,14 +125,15 @@ impl Line {
         self.frames.take_if(|frames| frames.len() > MOST);
     }
 
-    /// The line is over; the next one begins at `next`.
-    fn finish(&mut self, next: u64, packer: &mut Packer) -> Option<Whole> {
+    /// Ends the line. The next one begins at `next`.
+    fn finish(&mut self, next: u64, packer: &mut Packer) -> Option<CompressedLine> {
         if self.large {
             self.flush(packer);
         }
-        let following = Line { start: next, end: next, frames: Some(Vec::new()), ..Line::default() };
-        let Line { start, end, frames, large, .. } = mem::replace(self, following);
-        frames.filter(|_| large).map(|frames| Whole { start, end, frames })
+        let following =
+            LineCompressor { start: next, end: next, frames: Some(Vec::new()), ..LineCompressor::default() };
+        let LineCompressor { start, end, frames, large, .. } = mem::replace(self, following);
+        frames.filter(|_| large).map(|frames| CompressedLine { start, end, frames })
     }
 }
 
@@ -134,12 +153,12 @@ mod tests {
             lost in prop::option::of(0usize..8),
         ) {
             let stream: Vec<u8> = lines.iter().zip(b'a'..).flat_map(|(&length, letter)| vec![letter; length].into_iter().chain([b'\n'])).collect();
-            let (mut line, mut packer) = (Line::default(), Packer::new().unwrap());
+            let (mut line, mut packer) = (LineCompressor::default(), Packer::new().unwrap());
             let (mut at, mut shared) = (0, 0);
             for (number, &cut) in cuts.iter().cycle().enumerate() {
                 let end = (at + cut).min(stream.len());
                 let payload = &stream[at..end];
-                // What was lost of a pipe moves the offset on.
+                // Bytes lost from a pipe increase the offset.
                 let gap = lost.map_or(0, |lost| u64::from(number >= lost));
                 let (pieces, whole) = line.take(at as u64 + gap, payload, &mut packer);
                 prop_assert!(pieces.len() <= 2 && pieces.is_sorted_by(|one, next| one.range.end <= next.range.start));
@@ -168,7 +187,7 @@ mod tests {
     #[test]
     fn a_line_is_the_text_of_the_message_at_its_place_only() {
         let payload = [&[b'x'; PIECE][..], b"\n"].concat();
-        let whole = || Line::default().take(0, &payload, &mut Packer::new().unwrap()).1.unwrap();
+        let whole = || LineCompressor::default().take(0, &payload, &mut Packer::new().unwrap()).1.unwrap();
         let span = |start, end| Span { stream: StreamId(1), start, end };
         let end = PIECE as u64;
         assert!(whole().text(span(0, end)).is_some());
