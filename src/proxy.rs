@@ -16,8 +16,8 @@
 //!   ([`endpoint`]).
 //! * **Ambiguous requests are refused** ([`conversation`]), because the server might parse them
 //!   differently.
-//! * **Forwarding comes before recording.** The memory of [`LossyTapeConnection`] is limited, and it counts what
-//!   it had to drop.
+//! * **Forwarding comes before recording.** The memory of [`LossyTapeConnection`] is limited, and
+//!   it counts what it had to drop.
 //!
 //! The recording contains the bytes that left the proxy, between the addresses of the client and of
 //! the server: responses as the client gets them, and requests with the server's own name. It also

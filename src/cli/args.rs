@@ -398,6 +398,13 @@ pub enum FailOn {
     Never,
 }
 
+impl FailOn {
+    /// The severity of this name, as on the command line.
+    pub fn named(name: &str) -> Option<FailOn> {
+        FailOn::from_str(name, false).ok()
+    }
+}
+
 /// Arguments of `mcptap rules`.
 #[derive(Debug, Args)]
 pub struct Rules {

@@ -200,7 +200,7 @@ fn forward(child: &mut Child, mut lanes: [Lane; 3], signals: &mut Signals, tap: 
         if signalled && ended.is_none() {
             // Signals first: until `try_wait` has reaped the server its process id cannot belong
             // to another process.
-            signals.to_pass_on().into_iter().for_each(|signal| signals::pass_on(signal, child));
+            signals.take_forwardable().into_iter().for_each(|signal| signals::pass_on(signal, child));
             ended = child.try_wait()?;
             if ended.is_some() {
                 let [stdin, stdout, stderr] = &mut lanes;

@@ -39,7 +39,7 @@ impl Editor {
     }
 
     /// Moves the cursor to the end of the text.
-    pub fn to_end(mut self) -> Editor {
+    pub fn with_cursor_at_end(mut self) -> Editor {
         self.cursor = self.text.len();
         self
     }

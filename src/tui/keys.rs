@@ -82,7 +82,7 @@ pub enum Command {
     /// Goes to the next search hit (1) or the previous one (-1).
     SearchHit(i8),
     /// Opens the line for a command.
-    CommandLine,
+    OpenCommandLine,
     /// Shows all servers of the host in the sequence, or one.
     AllServers,
     /// Changes the zoom of the sequence's time column.
@@ -232,7 +232,7 @@ pub const KEYS: &[Binding] = &[
     key(&["9"],                KeyScope::Everywhere, Command::Show(Screen::Replay),   "",        "the last replay, with both answers side by side"),
     key(&["]"],                KeyScope::Everywhere, Command::Tab(1),                 "",        "next screen"),
     key(&["["],                KeyScope::Everywhere, Command::Tab(-1),                "",        "previous screen"),
-    key(&[":"],                KeyScope::Everywhere, Command::CommandLine,            "",        "command: replay, export, theme, filter, goto, session"),
+    key(&[":"],                KeyScope::Everywhere, Command::OpenCommandLine,            "",        "command: replay, export, theme, filter, goto, session"),
     key(&["t"],                KeyScope::Everywhere, Command::NextTheme,              "",        "next theme: dark, light, mono"),
     key(&["?"],                KeyScope::Everywhere, Command::Help,                   "help",    "this help"),
     key(&["ctrl-l"],           KeyScope::Everywhere, Command::Redraw,                 "",        "draw the screen again"),

@@ -125,7 +125,7 @@ fn the_servers_of_a_client_are_recorded_until_that_is_undone() {
         (Some(2), "mcptap: the configuration has no server \"nobody\"; it has: echo, other, remote\n")
     );
     let (code, said, told) = home.run(&["install", "--db", db, "cursor"]);
-    assert!(code == Some(0) && told.starts_with("mcptap: 2 servers recorded"), "{told}");
+    assert!(code == Some(0) && told.starts_with("mcptap: 2 servers will be recorded"), "{told}");
     assert!(said.contains("remote          is reached over HTTP"), "{said}");
     assert!(home.configuration().contains("\"-\" // standard input"), "{}", home.configuration());
     // The client starts the server by its changed configuration.
@@ -171,7 +171,7 @@ fn a_configuration_in_toml_is_changed_in_place_too() {
     fs::write(&path, before).unwrap();
     let db = home.path("mcptap.db");
     let (code, _, told) = home.run(&["install", "--db", db.to_str().unwrap(), "codex"]);
-    assert!(code == Some(0) && told.starts_with("mcptap: 1 server recorded"), "{told}");
+    assert!(code == Some(0) && told.starts_with("mcptap: 1 server will be recorded"), "{told}");
     let wrapped = fs::read_to_string(&path).unwrap();
     let own = env!("CARGO_BIN_EXE_mcptap");
     let db = db.to_str().unwrap();

@@ -43,7 +43,7 @@ fn assert_accounted(db: &Path, ended: &WrapOutput, exit: &Value) {
     let (last, whole) = messages.split_last().expect("something was recorded");
     assert!(whole.iter().zip(LINES).all(|(text, n)| *text == line_of_server(n)), "each line once and in order");
     assert!(line_of_server(messages.len()).starts_with(last), "the last one may be cut: {last}");
-    let said_last = ended.stderr.strip_prefix("mcptap: recording: it did not keep up; ");
+    let said_last = ended.stderr.strip_prefix("mcptap: recording: the recorder did not keep up; ");
     let unrecorded = said_last.and_then(|said| said.strip_suffix(" bytes passed unrecorded\n"));
     let unrecorded: f64 = unrecorded.and_then(|bytes| bytes.parse().ok()).expect(&ended.stderr);
     let passed = LINES.map(|n| line_of_server(n).len() + 1).sum::<usize>() as f64;

@@ -55,8 +55,8 @@ fn remains(frames: &[Frame]) -> Vec<(String, Vec<Frame>)> {
     remains
 }
 
-/// The errors of a capture from which packets are missing are those of the whole capture. What looks
-/// like an error only because something is missing says so, and is a warning at most.
+/// The errors of a capture from which packets are missing are those of the whole capture. What
+/// looks like an error only because something is missing says so, and is a warning at most.
 #[test]
 fn a_loss_becomes_nobodys_error() {
     // Of copies that differ the first counts. Where it is lost, the other one does.

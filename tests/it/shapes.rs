@@ -17,7 +17,6 @@
 //!
 //! A line of a file is a definition, `+` or `-`, and an instance. A line that begins with a tab is
 //! a JSON Pointer into the instance above it, and one verdict for each change of [`CHANGES`] there.
-//! instance above it (a JSON Pointer) and one verdict for each change of [`CHANGES`] made there.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -163,7 +163,8 @@ fn layers_use_what_is_below_them() {
     assert!(wrong.is_empty(), "the dependency table of docs/architecture.md does not hold:\n{}", wrong.join("\n"));
 }
 
-/// The layers are one reason that there are none. The others hold for modules that no layer is named for, too.
+/// The layers are one reason that there are none. The others hold for modules that no layer is
+/// named for, too.
 #[test]
 fn modules_do_not_use_each_other_in_circles() {
     let sources = sources();
@@ -177,7 +178,8 @@ fn modules_do_not_use_each_other_in_circles() {
         uses.entry(user.clone()).or_default().extend(used);
     }
     assert!(uses["core/pipeline"].contains("core/findings") && uses["tui"].contains("view"), "uses were found");
-    // What uses only modules that are in no circle is in none. What is left are circles, and what uses them.
+    // What uses only modules that are in no circle is in none. What is left are circles, and what
+    // uses them.
     loop {
         let done: Vec<String> = uses
             .iter()

@@ -14,7 +14,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, anyhow, bail};
-use clap::ValueEnum;
 use serde::Deserialize;
 
 use crate::cli::args::{Check, FailOn};
@@ -77,8 +76,8 @@ impl Config {
     fn from_section(section: CheckSection) -> Result<Config> {
         let fail_on = match section.fail_on.as_deref() {
             None => FailOn::Error,
-            Some(name) => FailOn::from_str(name, false)
-                .map_err(|_| anyhow!("fail-on must be error, warning, info or never, not {name:?}"))?,
+            Some(name) => FailOn::named(name)
+                .ok_or_else(|| anyhow!("fail-on must be error, warning, info or never, not {name:?}"))?,
         };
         let mut severities = BTreeMap::new();
         for (rule, name) in section.severity {

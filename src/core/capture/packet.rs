@@ -47,11 +47,11 @@ impl LinkType {
     pub const PPP_HDLC: LinkType = LinkType(50);
     /// PPPoE without the Ethernet header.
     pub const PPP_ETHER: LinkType = LinkType(51);
-    /// Cisco HDLC.
+    /// HDLC as Cisco routers send it.
     pub const CISCO_HDLC: LinkType = LinkType(104);
     /// IEEE 802.11.
     pub const IEEE802_11: LinkType = LinkType(105);
-    /// Frame Relay.
+    /// Frame Relay (ITU-T Q.922).
     pub const FRAME_RELAY: LinkType = LinkType(107);
     /// IEEE 802.11 with a radiotap header in front.
     pub const IEEE802_11_RADIOTAP: LinkType = LinkType(127);

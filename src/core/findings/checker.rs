@@ -361,7 +361,7 @@ impl Checker {
     }
 }
 
-/// The state of a session. It is made if the session was opened and nothing of it was judged so far.
+/// The state of a session. It is made if the session was opened and not judged before.
 fn checked_session<'s>(
     sessions: &'s mut FxHashMap<SessionNumber, Box<CheckedSession>>,
     session: SessionNumber,

@@ -89,6 +89,8 @@ pub struct History {
     pub earlier_may_follow: bool,
     /// Numbers of messages by direction: of the client, of the server.
     pub messages: [u64; 2],
+    /// Whether the client's first message was not `initialize`.
+    pub began_without_handshake: bool,
     /// The handshake (revisions up to 2025-11-25).
     pub handshake: Handshake,
     /// Messages of the stateless era (2026-07-28).
@@ -143,6 +145,7 @@ impl History {
             has_gaps: false,
             earlier_may_follow: false,
             messages: [0; 2],
+            began_without_handshake: false,
             handshake: Handshake::default(),
             stateless: StatelessEra::default(),
             discovered: None,
@@ -306,6 +309,8 @@ impl History {
     /// that it breaks.
     pub(super) fn observe(&mut self, facts: &MessageFacts<'_>, breaks: Vec<&'static str>) {
         let message = facts.message;
+        let is_first_of_client = self.messages == [0; 2] && message.direction == Direction::ClientToServer;
+        self.began_without_handshake |= is_first_of_client && facts.method != Method::Initialize;
         self.messages[message.direction as usize] += 1;
         if message.redelivered {
             return;

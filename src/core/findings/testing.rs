@@ -29,7 +29,7 @@ use crate::pipeline::{Input, Pipeline, PipelineConfig};
 /// | `> POST /mcp\nName: value\n\nbody` | a request; `Host` and `Content-Length` are added |
 /// | `< 200\nName: value\n\nbody` | a response; `Content-Length` is added |
 /// | `>_…`, `<_…` | bytes as they are |
-/// | `@ 2` | the following steps use the client's second connection; from `@ 900` on, to another port |
+/// | `@ 2` | the next steps use connection 2 of the client; from `@ 900` on, another port |
 /// | `~ 2` | this connection was open before the capture |
 ///
 /// In both, `+ 500` lets 500 milliseconds of capture time pass.

@@ -235,8 +235,8 @@ pub fn hides_messages(rule: &Rule) -> bool {
         || http2::hides_messages(rule)
 }
 
-/// A finding on a connection whose beginning was not captured. What is not HTTP there may be the rest
-/// of a message.
+/// A finding on a connection whose beginning was not captured. What is not HTTP there may be the
+/// rest of a message.
 pub fn with_doubt(finding: Finding) -> Finding {
     if *finding.rule != HTTP_MALFORMED {
         return finding;

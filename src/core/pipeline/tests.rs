@@ -378,7 +378,8 @@ fn a_refused_get_opens_no_session() {
     assert_eq!(sessions_of(&[&refused[..], &http_session("2025-06-18", true, &[])].concat()), [1, 1, 1]);
 }
 
-/// "Backwards Compatibility" of 2026-07-28: a client that speaks both eras asks `server/discover` first.
+/// A client that speaks both eras asks `server/discover` first ("Backwards Compatibility" of
+/// 2026-07-28).
 #[test]
 fn a_refused_probe_and_the_handshake_after_it_are_one_session() {
     let ask = format!(r#"{{"jsonrpc":"2.0","id":"d","method":"server/discover","params":{}}}"#, modern(""));

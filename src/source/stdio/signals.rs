@@ -74,7 +74,7 @@ impl Signals {
     /// includes the server. Such signals come from the kernel. A signal sent by `kill` may have
     /// been meant for a process or for a group, and the two cannot be distinguished. Receiving it
     /// twice does less harm than not at all.
-    pub fn to_pass_on(&mut self) -> Vec<Signal> {
+    pub fn take_forwardable(&mut self) -> Vec<Signal> {
         let by_key = |signal| matches!(signal, SIGINT | SIGQUIT);
         let first_end_signal = &mut self.first_end_signal;
         self.delivery

@@ -51,7 +51,7 @@ pub(super) fn run(app: &mut App, command: Command) -> Vec<Effect> {
             let needle = app.detail.search.as_ref().map(|found| found.needle.clone()).unwrap_or_default();
             app.mode = Mode::Prompt(Prompt::Search, Editor::line(&needle));
         }
-        Command::CommandLine => app.mode = Mode::Prompt(Prompt::Command, Editor::line("")),
+        Command::OpenCommandLine => app.mode = Mode::Prompt(Prompt::Command, Editor::line("")),
         Command::AllServers => all_servers(app),
         Command::Zoom(by) => app.zoom = app.zoom.saturating_add_signed(by).min(6),
         Command::NextTheme => {

@@ -84,7 +84,7 @@ impl Form {
             one_call,
             field: FormField::Target,
             target: Editor::line(target.unwrap_or(&draft.target)),
-            headers: Editor::lines(headers).to_end(),
+            headers: Editor::lines(headers).with_cursor_at_end(),
             options: Editor::line(options),
             arguments: Editor::lines(&shown),
             remark: Remark::None,

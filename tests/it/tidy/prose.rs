@@ -201,7 +201,9 @@ fn a_type_name_means_one_thing() {
             let words: Vec<&str> = line.split_whitespace().collect();
             let public = words.first().is_some_and(|word| word.starts_with("pub"));
             let [kind, name, ..] = &words[usize::from(public).min(words.len())..] else { continue };
-            if ["struct", "enum", "trait", "type", "union"].contains(kind) {
+            // An associated type has the name that its trait gives.
+            let is_associated = *kind == "type" && line.starts_with(' ');
+            if ["struct", "enum", "trait", "type", "union"].contains(kind) && !is_associated {
                 let name = name.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default();
                 places.entry(name.to_owned()).or_default().push(path.display().to_string());
             }

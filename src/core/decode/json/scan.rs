@@ -5,8 +5,8 @@
 //!
 //! * [`JsonScanner::checking`] reads a text for the first time and checks the grammar of RFC 8259.
 //! * [`JsonScanner::trusting`] reads a text that was checked before. It only skips values,
-//! which takes half the instructions. If the text is not JSON after all, the scanner stops
-//! somewhere inside it.
+//!   which takes half the instructions. If the text is not JSON after all, the scanner stops
+//!   somewhere inside it.
 //!
 //! The scanner does not report what is wrong with a text. serde_json is asked for that.
 

@@ -8,8 +8,8 @@ const PPP_IPV4: u16 = 0x0021;
 const PPP_IPV6: u16 = 0x0057;
 const PPP_MPLS: u16 = 0x0281;
 
-/// PPP, with or without the address and control bytes of HDLC (RFC 1662 section 3.1), or Cisco HDLC.
-/// LINKTYPE_PPP and LINKTYPE_PPP_HDLC are used for all three.
+/// PPP, with or without the address and control bytes of HDLC (RFC 1662 section 3.1), or Cisco
+/// HDLC. LINKTYPE_PPP and LINKTYPE_PPP_HDLC are used for all three.
 pub(super) fn ppp_or_hdlc<'a>(view: View<'a>, observer: &mut impl HeaderObserver) -> Result<View<'a>, &'static str> {
     match view.peek::<2>() {
         Some([0xff, 0x03]) => ppp(view, 2, observer),

@@ -82,7 +82,8 @@ impl Handshake {
                     (self.initialize, self.refused, self.offered) = (Some(initialize), None, client);
                     return;
                 }
-                // `initialized` stays valid if it was captured after an `initialize` that arrives late.
+                // `initialized` stays valid if it was captured after an `initialize` that arrives
+                // late.
                 let initialized = self.initialized.filter(|time| *time > message.time);
                 *self = Handshake { initialize: Some(initialize), client, initialized, ..Handshake::default() };
             }

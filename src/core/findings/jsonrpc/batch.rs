@@ -34,7 +34,7 @@ fn unsupported(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
         report.add_as(Severity::Warning, format!("batch {batch}: 2024-11-05 does not mention batches"));
     } else if let Some(revision) = in_force.revisions.single().filter(|revision| *revision != V2025_03_26) {
         report.add(format!("batch {batch}: {} has no batches", revision.name()));
-    } else if in_force.evidence == Evidence::Era && context.history.handshake.agreed_version.is_some() {
+    } else if in_force.evidence == Evidence::Era && context.history.handshake.answered.is_some() {
         report.add(format!("batch {batch}: no revision with batches was negotiated"));
     }
 }

@@ -3,7 +3,9 @@
 use crate::decode::Direction;
 use crate::decode::sse;
 use crate::decode::uri::authority;
-use crate::findings::{Check, History, MESSAGES, McpExchange, MessageContext, RESULTS, Report, Rule, Severity};
+use crate::findings::{
+    Check, History, MESSAGES, McpExchange, MessageContext, REQUESTS, RESULTS, Report, Rule, Severity,
+};
 use crate::mcp::Transport;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::{self, V2025_03_26};
@@ -80,14 +82,17 @@ static DEPRECATED: Rule = Rule {
     why: "New clients do not support it, and its only stream cannot be resumed.",
     example: "GET /sse, event: endpoint, and 2025-11-25 agreed on",
     remedy: "Serve Streamable HTTP at one path. Offer HTTP+SSE only for old clients.",
-    checks: &[Check::Any(RESULTS, &[Method::Initialize], deprecated), Check::End(deprecated_without_handshake)],
+    checks: &[
+        Check::Any(RESULTS, &[Method::Initialize], deprecated),
+        Check::Any(REQUESTS, &[], deprecated_without_handshake),
+    ],
     ..Rule::BLANK
 };
 
-/// Reported once, at the first handshake. It depends on the agreed revision: 2024-11-05 has no other
-/// transport.
+/// Reported once, at the first handshake. It depends on the agreed revision: for 2024-11-05 there
+/// is no other transport.
 fn deprecated(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    let is_first = context.history.handshake.answered.is_none();
+    let is_first = context.history.handshake.answered.is_none() && !context.history.began_without_handshake;
     let given = context.body().text("protocolVersion").and_then(|given| Revision::named(&given));
     let given = given.filter(|given| *given >= V2025_03_26 && context.history.transport == Transport::HttpSse);
     if let Some(given) = given.filter(|_| is_first) {
@@ -95,11 +100,13 @@ fn deprecated(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     }
 }
 
-/// Reported at the end of a session without a handshake: the transport has been replaced since.
-fn deprecated_without_handshake(history: &History, report: &mut Report<'_>) {
-    let has_messages = history.messages[Direction::ClientToServer as usize] > 0;
-    let is_agreed = history.handshake.initialize.is_some();
-    if has_messages && history.is_whole() && history.transport == Transport::HttpSse && !is_agreed {
+/// Reported at the first request of a session that begins without a handshake: the transport has
+/// been replaced since.
+fn deprecated_without_handshake(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let history = context.history;
+    let is_first = context.is_from_client() && history.messages[Direction::ClientToServer as usize] == 0;
+    let is_handshake = context.method == Method::Initialize;
+    if is_first && !is_handshake && history.is_whole() && history.transport == Transport::HttpSse {
         report.add("the session uses HTTP+SSE, which 2025-03-26 replaced, and no revision was agreed on");
     }
 }

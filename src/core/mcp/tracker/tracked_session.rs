@@ -25,8 +25,8 @@ pub(super) struct TrackedSession {
     pub(super) is_initialized: bool,
     /// Whether all its messages travelled on streams whose requests were not captured.
     pub(super) is_stray: bool,
-    /// Whether it holds only `server/discover` requests and their errors: a client that found out that
-    /// the server wants a handshake.
+    /// Whether it holds only `server/discover` requests and their errors: a client that found out
+    /// that the server wants a handshake.
     pub(super) is_probe: bool,
     /// Whether a response finds its request only in its own exchange.
     pub(super) is_stateless: bool,

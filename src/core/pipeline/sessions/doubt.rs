@@ -8,8 +8,8 @@ use crate::mcp::{Message, SessionNumber, Transport};
 
 impl Sessions {
     /// Records that messages on a connection may be missing. They may belong to any session that it
-    /// carries or will carry. While it carries none, they may belong to any session between the same
-    /// client and server.
+    /// carries or will carry. While it carries none, they may belong to any session between the
+    /// same client and server.
     pub(super) fn messages_missing(&mut self, id: ConnectionId) {
         let Some(state) = self.connections.get_mut(&id) else { return };
         state.has_gaps = true;
