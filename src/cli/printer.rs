@@ -17,6 +17,7 @@ use crate::findings::Severity;
 use crate::mcp::{Session, SessionNumber};
 use crate::pipeline::Counts;
 use crate::view::transcript::{LineFormatter, Totals};
+use crate::view::units::count;
 
 /// Prints events as they arrive.
 #[derive(Debug)]
@@ -195,8 +196,11 @@ impl Printer {
     }
 }
 
-/// An explanation for a capture without messages.
+/// An explanation for output without messages.
 fn nothing(counts: &Counts) -> String {
+    if counts.messages > 0 {
+        return format!("the filter matches none of {}", count(counts.messages, "message"));
+    }
     let skipped: Vec<String> = counts.skipped.iter().map(|(reason, count)| format!("{count} {reason}")).collect();
     let skipped = if skipped.is_empty() { String::new() } else { format!("; skipped: {}", skipped.join(", ")) };
     format!(

@@ -15,7 +15,7 @@ use super::target::{self, Opened};
 use crate::export::jsonl;
 use crate::filter::Filter;
 use crate::findings;
-use crate::mcp::{Message, MessageNumber, Session};
+use crate::mcp::{Message, MessageNumber, Session, SessionNumber};
 use crate::store::{CaptureId, Page, RowKey, Scope};
 use crate::view::paint::Tone;
 use crate::view::safe::{self, Align};
@@ -59,6 +59,9 @@ pub fn run(arguments: Show, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
     if arguments.follow {
         timeline.follow(&opened, last)?;
     } else {
+        if opened.session.is_none() {
+            timeline.findings(&opened, Scope::All, None)?;
+        }
         timeline.totals()?;
     }
     Ok(ExitCode::SUCCESS)
@@ -113,8 +116,22 @@ impl Timeline {
             writeln!(self.out, "{}", self.lines.session(session))?;
         }
         let last = self.messages(opened, session, None)?;
-        for row in opened.reader.all_findings(Scope::Session(session.number)) {
+        self.findings(opened, Scope::Session(session.number), Some(session.number))?;
+        if self.json {
+            self.write(|line| jsonl::write_session(line, session))?;
+        }
+        self.totals.session(session);
+        Ok(last)
+    }
+
+    /// Prints the findings in this scope that belong to `session`, or to none. Those about messages
+    /// are part of the lines of the messages.
+    fn findings(&mut self, opened: &Opened, scope: Scope, session: Option<SessionNumber>) -> Result<()> {
+        for row in opened.reader.all_findings(scope) {
             let row = row?;
+            if row.session != session {
+                continue;
+            }
             self.totals.finding(row.severity, row.repeated.max(1));
             // A rule of another version has no entry here, but the messages still name it.
             let Some(finding) = row.finding() else { continue };
@@ -124,11 +141,7 @@ impl Timeline {
                 writeln!(self.out, "{}", self.lines.finding(&finding))?;
             }
         }
-        if self.json {
-            self.write(|line| jsonl::write_session(line, session))?;
-        }
-        self.totals.session(session);
-        Ok(last)
+        Ok(())
     }
 
     /// Prints the summary of a session.

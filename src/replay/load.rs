@@ -17,6 +17,7 @@ use super::outcome::{ReplayResult, StepOutcome};
 use crate::compare::{Outcome, Report};
 use crate::mcp::SessionNumber;
 use crate::store::DatabaseFile;
+use crate::view::latencies::nearest_rank;
 
 /// The number of replays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,9 +58,7 @@ impl Latencies {
 pub fn percentile(values: &[i64], percent: usize) -> Option<i64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable();
-    // The nearest-rank method: of three values, the largest is the 99th percentile.
-    let rank = (sorted.len() * percent).div_ceil(100);
-    sorted.get(rank.saturating_sub(1)).copied()
+    nearest_rank(&sorted, percent)
 }
 
 /// The results of all replays.

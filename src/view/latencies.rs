@@ -32,15 +32,22 @@ impl Latencies {
         self.added += 1;
     }
 
-    /// The latency that so many percent of the samples do not exceed (nearest rank below).
-    /// `None` without samples.
+    /// A percentile of the samples by the method of [`nearest_rank`]. `None` without samples.
     pub fn percentile(&mut self, percent: usize) -> Option<i64> {
         if !self.sorted {
             self.samples.sort_unstable();
             self.sorted = true;
         }
-        self.samples.get(self.samples.len().checked_sub(1)? * percent.min(100) / 100).copied()
+        nearest_rank(&self.samples, percent)
     }
+}
+
+/// A percentile by the nearest-rank method: the smallest of the sorted values that at least
+/// `percent` percent of the values do not exceed. It is always one of the values: of three values,
+/// the largest is the 95th percentile. `None` without values.
+pub fn nearest_rank(sorted: &[i64], percent: usize) -> Option<i64> {
+    let rank = (sorted.len() * percent.min(100)).div_ceil(100);
+    sorted.get(rank.saturating_sub(1)).copied()
 }
 
 impl FromIterator<i64> for Latencies {
@@ -60,6 +67,8 @@ mod tests {
         let mut few: Latencies = (1..=100).rev().collect();
         assert_eq!((few.percentile(0), few.percentile(50), few.percentile(95)), (Some(1), Some(50), Some(95)));
         assert_eq!(few.percentile(100), Some(100));
+        let mut three: Latencies = [3, 1, 2].into_iter().collect();
+        assert_eq!([0, 50, 95, 99, 100].map(|percent| three.percentile(percent)), [1, 2, 3, 3, 3].map(Some));
         let mut many: Latencies = (0..1_000_000).collect();
         assert!(many.samples.len() < MAX_SAMPLES);
         assert!(many.percentile(50).is_some_and(|median| (median - 500_000).abs() < 100));

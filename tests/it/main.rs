@@ -34,5 +34,6 @@ mod terminal;
 mod tidy;
 mod timing;
 mod tls;
+mod totals;
 mod wire;
 mod wrapped;

@@ -20,7 +20,7 @@ pub enum Why {
     Task,
     /// Its `subscriptionId` or `uri` names the subscription of an earlier request.
     Subscription,
-    /// The message calls the tool whose call failed before. This is likely, not proven.
+    /// The message repeats a call that failed before, with the same arguments. Nothing proves it.
     Retry,
     /// The message repeats a request at the target of a redirect.
     Redirect,
@@ -94,7 +94,7 @@ impl Why {
             Why::Cancel => format!("its requestId is the id of message {number}"),
             Why::Elicitation => format!("its elicitationId names an elicitation that message {number} required"),
             Why::Retry => {
-                format!("likely: it calls the same tool soon after message {number} reported a failure")
+                format!("likely: it repeats the call that failed with message {number}, with the same arguments")
             }
         }
     }

@@ -6,11 +6,13 @@
 //! A message is linked to an earlier one if it carries a token (a cursor, a state, a task id) that
 //! only that message can have given. If two messages gave the same token and neither was used, no
 //! link is made: a link is proven, or it does not exist. The exception is the call of a tool soon
-//! after a failed one, which no member proves. It is called a likely retry.
+//! after a failed one with the same arguments, which no member proves. It is called a likely retry.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::Hasher;
 
 use ring::digest::SHA256;
+use rustc_hash::FxHasher;
 
 use super::content::{self, Status, body};
 use super::link::{Link, Why};
@@ -60,8 +62,8 @@ enum Token {
     Listen(Option<ExchangeNumber>, Digest),
     /// A `resources/subscribe` request: its URI.
     Resource(Digest),
-    /// A failed call: its tool.
-    Failure(Digest),
+    /// A failed call: the hash of its tool and arguments.
+    Failure(u64),
     /// The id of an elicitation by URL.
     Elicitation(Digest),
     /// The progress token of a request that became a task, with the sender of the request.
@@ -93,6 +95,8 @@ struct LinkableRequest {
     has_more: bool,
     /// The digest of its params, if it may be sent again with input.
     repeatable: Option<Digest>,
+    /// For a tool call: the hash of its tool and arguments.
+    call: Option<u64>,
     /// The token that the request itself gave. It is withdrawn when the request fails or ends.
     token: Option<Token>,
 }
@@ -171,6 +175,7 @@ impl Operations {
             progress: meta.get("progressToken").map(digest_typed),
             has_more: false,
             repeatable,
+            call: if method == Method::ToolsCall { call_hash(message, &params) } else { None },
             token,
         };
         self.requests.insert(message.number, request);
@@ -281,7 +286,7 @@ impl Operations {
                 self.use_token(Token::Resource(uri)).map(|origin| (origin, Why::Subscription))
             }
             Method::ToolsCall => {
-                let failure = Token::Failure(digest(message.tool.as_deref()?));
+                let failure = Token::Failure(call_hash(message, params)?);
                 let soon = |origin: &TokenOrigin| (0..=RETRY_TIME).contains(&message.time.since(origin.time));
                 self.token_origin(failure).filter(soon)?;
                 self.use_token(failure).map(|origin| (origin, Why::Retry))
@@ -386,7 +391,7 @@ impl TokenOrigin {
 
 /// The tokens that a response gives.
 fn tokens_of_response(message: &Message, request: &LinkableRequest) -> Vec<Token> {
-    let failure = || message.tool.as_deref().map(|tool| Token::Failure(digest(tool)));
+    let failure = || request.call.map(Token::Failure);
     if message.kind == Kind::Error {
         // URLElicitationRequiredError (2025-11-25 client/elicitation) lists what the user has to do
         // before the call is repeated.
@@ -450,6 +455,15 @@ fn digest_value(json: &str) -> Digest {
 /// As [`digest_value`], but `1` and `"1"` differ: ids and tokens are strings or numbers.
 fn digest_typed(json: &str) -> Digest {
     string(json).map_or_else(|| digest(json), |text| digest(&format!("\"{text}")))
+}
+
+/// A hash of a tool call: the tool and the arguments as sent. Clients that repeat a call send the
+/// same text again. It links calls only as likely retries, so 64 bits suffice.
+fn call_hash(message: &Message, params: &Object<'_>) -> Option<u64> {
+    let mut hasher = FxHasher::default();
+    hasher.write(message.tool.as_deref()?.as_bytes());
+    hasher.write(params.get("arguments").unwrap_or_default().as_bytes());
+    Some(hasher.finish())
 }
 
 /// The digest of a request's params without the members that may change when it is sent again.

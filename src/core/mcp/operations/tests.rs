@@ -165,11 +165,13 @@ fn a_call_soon_after_one_that_failed_is_likely_a_retry() {
     let call = r#"> {"id":1,"method":"tools/call","params":{"name":"add","arguments":{"a":"one"}}}"#;
     let failed = r#"< {"id":1,"result":{"content":[],"isError":true}}"#;
     let refused = r#"< {"id":1,"error":{"code":-32602,"message":"a is no number"}}"#;
-    let again = r#"> {"id":2,"method":"tools/call","params":{"name":"add","arguments":{"a":1}}}"#;
+    let again = r#"> {"id":2,"method":"tools/call","params":{"name":"add","arguments":{"a":"one"}}}"#;
     let other = again.replace("add", "sub");
+    let corrected = again.replace("\"one\"", "1");
     assert_eq!(links(&[call, failed, "+ 20", again]), ["3: 1/2 retry"]);
     assert_eq!(links(&[call, refused, again]), ["3: 1/2 retry"]);
     assert!(links(&[call, failed, &other]).is_empty());
+    assert!(links(&[call, failed, &corrected]).is_empty(), "other arguments are another call");
     assert!(links(&[call, failed, "+ 301", again]).is_empty());
     // The second call was sent before the first one failed.
     assert!(links(&[call, again, failed]).is_empty());
@@ -178,7 +180,7 @@ fn a_call_soon_after_one_that_failed_is_likely_a_retry() {
     let failed_too = failed.replace("\"id\":1", "\"id\":7");
     assert!(links(&[call, &second, failed, &failed_too, again]).is_empty());
     assert_eq!(links(&[call, &second, failed, "+ 301", &failed_too, again]), ["5: 2/4 retry"]);
-    // Every correction is one more step of the same operation.
+    // Every repetition is one more step of the same operation.
     let third = again.replace("\"id\":2", "\"id\":3");
     let failed_again = failed.replace("\"id\":1", "\"id\":2");
     assert_eq!(links(&[call, failed, again, &failed_again, &third]), ["3: 1/2 retry", "4: 1/3 answer", "5: 1/4 retry"]);
