@@ -117,7 +117,8 @@ fn text(out: &mut Output, paint: Paint, findings: &[(Severity, FindingRow)]) -> 
 fn finding_line(row: &FindingRow, paint: Paint) -> String {
     let session = row.session.map(|session| format!("session {}  ", session.0)).unwrap_or_default();
     let numbers: Vec<String> = row.messages.iter().take(4).map(|number| number.0.to_string()).collect();
-    let messages = if numbers.is_empty() { String::new() } else { format!("message {}  ", numbers.join(" ")) };
+    let noun = if numbers.len() == 1 { "message" } else { "messages" };
+    let messages = if numbers.is_empty() { String::new() } else { format!("{noun} {}  ", numbers.join(", ")) };
     let (text, packets) = (safe::visible(&row.text), packets(&row.packets));
     format!("{session}{messages}{text}  {}", paint.paint(Tone::Dim, &packets)).trim_end().to_owned()
 }

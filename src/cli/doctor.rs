@@ -188,7 +188,12 @@ fn disk(free: u64) -> (Health, String) {
 fn keys(path: Option<&Path>) -> CheckResult {
     let how = "SSLKEYLOGFILE=FILE for curl and Python, NODE_OPTIONS=--tls-keylog=FILE for Node.js: docs/tls.md";
     let Some(path) = path.filter(|path| !path.as_os_str().is_empty()) else {
-        return Ok((Health::Note, format!("SSLKEYLOGFILE is not set, so TLS cannot be decrypted\n{how}")));
+        return Ok((
+            Health::Note,
+            format!(
+                "SSLKEYLOGFILE is not set: TLS is decrypted only with --keylog, or with secrets in a pcapng file\n{how}"
+            ),
+        ));
     };
     let shown = path.display();
     if !path.exists() {

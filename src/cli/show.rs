@@ -75,7 +75,9 @@ pub fn find(opened: &Opened, number: MessageNumber) -> Result<(Session, Message)
         Some(session) => opened.reader.message_of(session.number, number)?,
         None => opened.reader.message(RowKey::new(CaptureId(1), number.0))?,
     };
-    let Some(message) = message else { bail!("there is no message {}: \"mcptap show\" lists all messages", number.0) };
+    let Some(message) = message else {
+        bail!("there is no message {}: \"mcptap show TARGET\" lists all messages", number.0)
+    };
     let session = match session {
         Some(session) => session,
         None => match opened.reader.session(message.session)? {

@@ -73,15 +73,22 @@ pub fn open(target: Option<&str>, session: Option<u32>, decoding: &Decoding, db:
         }
     };
     let reader = StoreReader::open(place)?;
-    let session = match (kind, session) {
-        (Some(TargetKind::Latest), _) => Some(latest(&reader)?),
-        (Some(TargetKind::Session(number)), _) => Some(number),
+    let session = match (&kind, session) {
+        (Some(TargetKind::Latest | TargetKind::Session(_)), Some(_)) => {
+            bail!("the target is a session already: --session needs a file or a database")
+        }
+        (Some(TargetKind::Latest), None) => Some(latest(&reader)?),
+        (Some(TargetKind::Session(number)), None) => Some(*number),
         (_, number) => number.map(SessionNumber),
     };
     if let Some(number) = session
         && reader.session(number)?.is_none()
     {
-        bail!("there is no session {}: \"mcptap sessions\" lists all sessions", number.0);
+        let file = match &kind {
+            Some(TargetKind::Database(path) | TargetKind::Capture(path)) => format!(" {}", path.display()),
+            _ => String::new(),
+        };
+        bail!("there is no session {}: \"mcptap sessions{file}\" lists all sessions", number.0);
     }
     Ok(Opened { reader, session })
 }

@@ -2,8 +2,8 @@
 //! reads no clock.
 //!
 //! Capture files, live interfaces, wrapped servers and stored sessions are the same kind of input.
-//! Therefore a live capture gives exactly the events of a file, and every test is a plain function
-//! call.
+//! Therefore, with the same limits, a live capture gives the events of its file, and every test is
+//! a plain function call.
 
 mod arrivals;
 mod connection_state;

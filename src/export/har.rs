@@ -286,11 +286,11 @@ fn url(exchange: &Exchange, connection: Option<&Connection>, recorded_https: boo
     let fields = &exchange.request.fields;
     let address = connection.and_then(server);
     // A capture that another program recorded above TLS shows no TLS. The port mostly reveals it.
-    let is_secret = recorded_https
+    let is_https = recorded_https
         || connection.is_some_and(|connection| !connection.tls.is_empty())
         || fields.get(":scheme") == Some("https")
         || address.is_some_and(|address| address.port() == 443);
-    let scheme = if is_secret { "https" } else { "http" };
+    let scheme = if is_https { "https" } else { "http" };
     if exchange.method.as_deref() == Some("CONNECT") {
         return format!("{scheme}://{target}");
     }

@@ -71,7 +71,7 @@ impl Ledger {
             .filter(|turn| script.turns[*turn].is_request && !self.used.contains(&script.turns[*turn].number))
             .collect();
         let mut text = format!(
-            "{requests} requests: {} exact, {} loose, {} in order, {} unknown; {} of {} recorded ones unused\n",
+            "{requests} requests: {} exact, {} loose, {} in order, {} unknown; {} of {} recorded ones were not used\n",
             fitted(Match::Exact),
             fitted(Match::Loose),
             fitted(Match::Order),

@@ -25,7 +25,7 @@ impl FromStr for Pace {
             "recorded" => Ok(Pace::Recorded(1.0)),
             other => match other.strip_prefix('x').and_then(|times| times.parse::<f64>().ok()) {
                 Some(times) if times.is_finite() && times > 0.001 => Ok(Pace::Recorded(times)),
-                _ => Err(format!("--pace {other}: fast, recorded, or xN for N times as fast")),
+                _ => Err(format!("--pace {other}: must be fast, recorded, or xN for N times as fast")),
             },
         }
     }

@@ -470,7 +470,7 @@ fn end(reader: &StoreReader, session: &Session) -> Result<String> {
             match delete.map(|exchange| exchange.status) {
                 Some(Some(status)) => format!("the client deleted the session: status {status}"),
                 Some(None) => "the client deleted the session".to_owned(),
-                None => "last message; nobody ended the session in this capture".to_owned(),
+                None => "last message; the end of the session was not captured".to_owned(),
             }
         }
         (None, None) => "last message".to_owned(),

@@ -1,7 +1,7 @@
 //! The bounds that hold over a whole capture or differ between uses, each with its reason.
 //!
-//! Bounds that only one file needs are constants in that file. Data beyond a bound is counted and
-//! shown. No input can make the program store more than the bounds allow.
+//! Bounds that only one file needs are constants in that file. Lost traffic is counted and shown.
+//! No input can make the program hold more in memory than the bounds allow.
 
 /// Bounds on memory and waiting times. The default suits a workstation. Tests lower them
 /// to reach them.
@@ -15,8 +15,8 @@ pub struct Limits {
     pub reassembly_per_direction: usize,
     /// Bytes buffered after holes, over all connections.
     pub reassembly_total: usize,
-    /// Packets of a connection after which missing bytes count as lost, if the peer acknowledged
-    /// them. Links and capture tools reorder packets over far shorter distances.
+    /// Packets of a connection after which missing bytes count as lost, if the other side
+    /// acknowledged them. Links and capture tools reorder packets over far shorter distances.
     pub loss_packets: u32,
     /// Nanoseconds of capture time after which such bytes count as lost, if `loss_segments`
     /// segments arrived since.
@@ -56,19 +56,20 @@ pub struct Limits {
     pub json_depth: usize,
     /// Members of one JSON-RPC batch.
     pub batch: usize,
-    /// Requests without a response that are stored for one session. Above, the oldest is evicted.
+    /// Requests without a response that are remembered for one session. Above, the oldest is
+    /// evicted.
     pub unanswered: usize,
-    /// Ids of answered requests that are stored for one session. They distinguish a second response
+    /// Ids of answered requests that are remembered for one session. They distinguish a second response
     /// from one without a request.
     pub answered: usize,
-    /// Ids of server-sent events that are stored for one session. They recognise events that a
+    /// Ids of server-sent events that are remembered for one session. They recognise events that a
     /// resumed stream delivers again.
     pub event_ids: usize,
     /// Packet numbers listed for one exchange. A stream may stay open for days.
     pub packets_listed: usize,
     /// Connections listed for one session. A client without keep-alive opens one for each call.
     pub connections_listed: usize,
-    /// Host names stored from DNS responses.
+    /// Host names remembered from DNS responses.
     pub names: usize,
     /// Bytes of TLS records buffered for a connection whose secrets may still come: the bytes that
     /// a fast link transmits between two reads of the key log.

@@ -314,8 +314,7 @@ mod tests {
         Origin::Packet { packet: PacketNumber(number), offset }
     }
 
-    /// A body of two chunks in a TCP direction of three packets, as in the drawing at the
-    /// top of the file.
+    /// A body of two chunks in a TCP direction of three packets.
     fn two_chunks() -> (Provenance, StreamId, StreamId) {
         let mut provenance = Provenance::default();
         let tcp = provenance.open();

@@ -85,8 +85,8 @@ impl Coding {
         Ok(Some(coding).filter(|coding| !coding.layers.is_empty()))
     }
 
-    /// Decodes the next bytes of the coded body and emits the result to `out`. After an error the
-    /// caller treats the rest as sent, and further calls do nothing.
+    /// Decodes the next bytes of the coded body and emits the result to `out`. After an error
+    /// further calls do nothing.
     ///
     /// # Errors
     ///

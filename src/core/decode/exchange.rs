@@ -130,7 +130,7 @@ pub struct Exchange {
     pub number: ExchangeNumber,
     /// The connection that carried the exchange.
     pub connection: ConnectionId,
-    /// The identifier of the HTTP/2 stream; `None` for HTTP/1.1.
+    /// The identifier of the HTTP/2 stream; `None` for HTTP/1.
     pub h2_stream: Option<u32>,
     /// `1.0`, `1.1` or `2`.
     pub http_version: &'static str,

@@ -215,14 +215,16 @@ pub enum Anomaly {
         /// Offset of the response's head.
         offset: u64,
     },
-    /// A body that cannot be decoded by its Content-Encoding. It is passed on as sent.
+    /// A body that cannot be decoded by its Content-Encoding. If nothing was decoded before, the
+    /// body is used as sent. Otherwise the rest is only counted.
     BadCoding {
         /// The coding from the header field.
         coding: String,
         /// The decoder's reason.
         why: String,
     },
-    /// A Content-Encoding that mcptap does not support. The body is passed on as sent.
+    /// A Content-Encoding that mcptap does not support. The bytes of the body are counted, and
+    /// no message is read from it.
     UnknownCoding {
         /// The coding from the header field.
         coding: String,

@@ -80,7 +80,7 @@ static NOT_REQUESTED: Rule = Rule {
     id: "cancel-without-notification",
     severity: Severity::Warning,
     layer: "cancellation",
-    title: "A request was answered as cancelled, but nobody cancelled it",
+    title: "A request was answered as cancelled without a cancellation notification",
     spec: "basic/utilities/cancellation \"Cancellation Flow\": \"When a party wants to cancel an in-progress request, it sends a notifications/cancelled notification\"; -32800 is LSP's RequestCancelled",
     why: "A server that stops by itself should report what failed. A client that cancels without the notification leaves the server working.",
     example: "{\"error\":{\"code\":-32800,\"message\":\"cancelled\"}} without notifications/cancelled before it",

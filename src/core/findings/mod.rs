@@ -8,7 +8,8 @@
 //!
 //! To add a rule: declare a `static` in the file of its topic, add it to `RULES` of that file,
 //! and write the check function. Write two tests: one in which the rule fires and one in which
-//! it must not.
+//! it must not. A rule that a decoder finds has no check function: it is an `Anomaly`, and
+//! `transport.rs` maps it to the rule.
 //!
 //! To add a topic: write a file with `RULES`, and add it to [`FAMILIES`]. State of the session that
 //! several rules need belongs into `history/`, one noun a file. `docs/findings.md` is generated

@@ -128,7 +128,7 @@ static TYPE_UNKNOWN: Rule = Rule {
     severity: Severity::Error,
     revisions: Revisions::MODERN,
     layer: "stateless",
-    title: "A result has a type that nobody defined",
+    title: "A result has an undefined resultType",
     spec: "2026-07-28 basic/index \"ResultType\": complete, input_required, or one of an extension",
     why: "The client cannot know what the result contains.",
     example: "\"resultType\":\"partial\"",

@@ -125,7 +125,7 @@ pub static HTTP_FRAMING: Rule = Rule {
     id: "http-ambiguous-framing",
     severity: Severity::Error,
     layer: "http",
-    title: "An HTTP head does not state the length of its body in exactly one valid way",
+    title: "An HTTP head states the length of its body in conflicting or invalid ways",
     spec: "RFC 9112 section 6.3",
     why: "Where a proxy and a server disagree about the length, requests can be smuggled.",
     example: "Content-Length: 5 together with Transfer-Encoding: chunked",

@@ -2,17 +2,18 @@
 //! needs may still arrive on another connection.
 //!
 //! ```text
-//!  connections ── heads, texts, events, ends ──► arrivals ──► tracker ──► rules ──► Event
+//!  connections ── heads, texts, SSE, ends ─────► arrivals ──► tracker ──► rules ──► Event
 //!                                                 ▲   │ lacks something?
 //!                       holes, order, clock ──────┘   ├ no_session: texts of unknown sessions
 //!                                                     ├ no_request: texts of unknown requests
 //!                                                     └ ends: of exchanges with held texts
 //! ```
 //!
-//! Nothing is held while a capture is in order, and a text passes without a copy. A text is held
-//! only while it lacks something that may still arrive ([`Tracker::lacks_session`],
-//! [`Tracker::lacks_request`]). It is released after [`MESSAGES`] messages or [`PATIENCE`] of
-//! capture time at the latest.
+//! In an orderly capture a text passes without a copy. Only texts that refer to a request which
+//! does not exist are held there. A text is held only while it lacks something that may still
+//! arrive ([`Tracker::lacks_session`], [`Tracker::lacks_request`]). It waits at most [`MESSAGES`]
+//! messages or [`PATIENCE`] of capture time for its session, then as long again for its request. If
+//! packets arrive late, each wait is longer by the largest delay so far.
 //!
 //! While the session of a text is not known, later texts and events of its exchange are held too.
 //! The end of an exchange or a connection is held until its last text is released. Therefore the
@@ -39,8 +40,8 @@ use crate::mcp::session_index::ExchangeEvidence;
 use crate::mcp::tracker::{ExpectedInput, Moment, ParsedText, Tracker};
 use crate::mcp::{Message, Transport, content, pairing};
 
-/// Messages after which a text is released. Packets are out of order only over short distances, and
-/// few of them complete a message, but one packet may complete a batch.
+/// Messages after which a text is released. Packets are reordered over short distances, so few
+/// messages pass meanwhile. The number is large because every member of a batch counts.
 const MESSAGES: u64 = 1_024;
 
 /// Nanoseconds of capture time after which a text is released. Packets may be out of order
@@ -227,7 +228,8 @@ impl Arrivals {
         debug_assert!(self.is_bounded());
     }
 
-    /// One item above the limit is possible until [`Self::next_due`] is called.
+    /// Until [`Self::next_due`] is called, `no_session` may exceed its limit by one item. All its
+    /// items may then move to `no_request`.
     fn is_bounded(&self) -> bool {
         self.no_session.len() <= MOST_NO_SESSION + 1 && self.no_request.len() <= MOST_NO_REQUEST + MOST_NO_SESSION + 1
     }

@@ -324,7 +324,8 @@ impl<'a> ResponseWriter<'a> {
         self.out.write_all(head(200, &fields, None).as_bytes())
     }
 
-    /// Writes a message as an event, with one `data` line for each of its lines.
+    /// Writes a message as an event, with one `data` line for each piece between CR and LF. An
+    /// empty piece does no harm.
     fn write_event(&mut self, text: &str, id: Option<String>) -> io::Result<()> {
         // A line ends with CR LF, LF or CR (WHATWG HTML section 9.2.6). Between the members of a
         // message line ends have no meaning.

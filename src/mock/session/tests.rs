@@ -123,7 +123,7 @@ fn an_unknown_request_gets_an_error_with_the_closest_one() {
     assert_eq!(client.send(r#"{"id":4,"method":"ping"}"#), [r#"{"jsonrpc":"2.0","id":4,"result":{}}"#]);
     assert!(client.send(r#"{"id":5,"method":"x/y"}"#)[0].contains("-32601"));
     insta::assert_snapshot!(client.ledger.text(client.server.script()), @r"
-    3 requests: 0 exact, 0 loose, 0 in order, 2 unknown; 1 of 1 recorded ones unused
+    3 requests: 0 exact, 0 loose, 0 in order, 2 unknown; 1 of 1 recorded ones were not used
       unused #1 tools/call a
       unknown tools/call b (the closest is #1 tools/call a)
       unknown x/y (the closest is #1 tools/call a)
@@ -194,7 +194,7 @@ fn a_client_of_2026_07_28_is_served_from_a_recording_with_a_handshake() {
         client.send(&format!(r#"{{"id":6,"method":"resources/subscribe","params":{{{META}}}}}"#))[0].contains("-32601")
     );
     insta::assert_snapshot!(client.ledger.text(client.server.script()), @r"
-    6 requests: 0 exact, 5 loose, 0 in order, 1 unknown; 0 of 4 recorded ones unused
+    6 requests: 0 exact, 5 loose, 0 in order, 1 unknown; 0 of 4 recorded ones were not used
       unknown resources/subscribe (the closest is #1 server/discover)
     ");
 }
@@ -234,7 +234,7 @@ fn a_client_up_to_2025_11_25_is_served_from_a_recording_without_handshake() {
     let done = one(&client.send(&format!(r#"{{"id":{},"result":{{"action":"decline"}}}}"#, server_requests["id"])));
     assert_eq!(done, json!({"jsonrpc": "2.0", "id": 3, "result": {"content": []}}));
     insta::assert_snapshot!(client.ledger.text(client.server.script()), @r"
-    3 requests: 1 exact, 1 loose, 0 in order, 0 unknown; 2 of 5 recorded ones unused
+    3 requests: 1 exact, 1 loose, 0 in order, 0 unknown; 2 of 5 recorded ones were not used
       unused #1 server/discover
       unused #5 subscriptions/listen
     ");

@@ -252,8 +252,8 @@ impl Run {
         self.current_row = if top == 0 { 0 } else { top + 2 };
     }
 
-    /// Goes to the next group of rows that differ, or the previous one. Returns false if
-    /// there is none.
+    /// Goes to the next start of a group of rows that differ, or to the one before the cursor.
+    /// Returns false if there is none.
     pub fn next_difference(&mut self, by: i8) -> bool {
         let rows = self.aligned_rows();
         let begins = |at: &usize| {

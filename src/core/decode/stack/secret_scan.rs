@@ -13,7 +13,8 @@ use crate::decode::secrets;
 /// have at most a tenth of that.
 const MAX_BYTES: usize = 64 << 10;
 
-/// The most memory of all such bodies, in bytes. At the limit, the next body is no longer searched.
+/// The most memory of all such bodies, in bytes. At the limit, the search in the
+/// body that grows ends.
 pub(super) const MAX_TOTAL: usize = 32 << 20;
 
 /// Memory of one range in `sent`, in bytes.
@@ -49,7 +50,7 @@ impl SecretScan {
         self.text.len() + self.sent.len() * RUN_BYTES
     }
 
-    /// Whether the body is too long to be searched.
+    /// Whether the search ends here, because the body or the list of its ranges is too long.
     pub(super) fn is_too_much(&self) -> bool {
         self.text.len() > MAX_BYTES || self.sent_bytes > MAX_BYTES || self.sent.len() * RUN_BYTES > MAX_BYTES
     }

@@ -187,7 +187,7 @@ pub(super) static AMBIGUOUS: Rule = Rule {
     layer: "jsonrpc",
     title: "A response matches several open requests with the same id",
     spec: "basic/index \"Requests\"",
-    why: "Nobody can tell which request was answered. mcptap pairs none of them rather than guess.",
+    why: "Nobody can tell which request was answered. mcptap therefore pairs none of them.",
     example: "two open requests with \"id\":1, and one response with \"id\":1",
     remedy: "Give each request an id of its own.",
     ..Rule::BLANK

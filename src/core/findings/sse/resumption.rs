@@ -99,7 +99,7 @@ static POINTLESS: Rule = Rule {
     layer: "sse",
     title: "The client resumed a stream whose response it already had",
     spec: "basic/transports \"Sending Messages to the Server\" 6: the stream ends with the response",
-    why: "Nothing follows: the request is wasted, and the stream stays open for nobody.",
+    why: "Nothing follows: the request is wasted, and the stream stays open without use.",
     example: "GET with Last-Event-ID after the error that ended the stream",
     remedy: "Resume only while a response is expected.",
     checks: &[Check::Response(pointless)],

@@ -9,8 +9,9 @@
 //!
 //! No response therefore precedes its request, in whatever order the packets were captured.
 //!
-//! While only one direction of a connection has been captured, no deadline applies. The other
-//! direction may be late as a whole, by up to `Limits::unseen_time`.
+//! While only one direction of a connection has been captured, the other may be late as a whole.
+//! `Limits::unseen_time` bounds this wait: unlimited for a file, one second live. The allowances
+//! below do not apply meanwhile.
 //!
 //! A piece that waits for one of the three conditions is buffered. Missing bytes count as lost when
 //! the peer has acknowledged them and one of these allowances has passed:
