@@ -56,14 +56,13 @@ pub struct Limits {
     pub json_depth: usize,
     /// Members of one JSON-RPC batch.
     pub batch: usize,
-    /// Requests without a response that are remembered for one session. Above, the oldest is
-    /// evicted.
+    /// Requests without a response, for one session. Above, the oldest is evicted.
     pub unanswered: usize,
-    /// Ids of answered requests that are remembered for one session. They distinguish a second response
-    /// from one without a request.
+    /// Ids of answered requests, for one session. They distinguish a second response from one
+    /// without a request.
     pub answered: usize,
-    /// Ids of server-sent events that are remembered for one session. They recognise events that a
-    /// resumed stream delivers again.
+    /// Ids of server-sent events, for one session. They recognise events that a resumed stream
+    /// delivers again.
     pub event_ids: usize,
     /// Packet numbers listed for one exchange. A stream may stay open for days.
     pub packets_listed: usize,

@@ -82,6 +82,11 @@ pub(super) fn report_oddity(oddity: &Oddity, facts: &MessageFacts<'_>, history: 
             }
             _ => add(&ids::UNKNOWN, format!("no request of the other side has id {id}")),
         },
+        // A second request with this id may be missing.
+        Oddity::AnsweredAgain if history.may_lack_messages() => {
+            let text = format!("the request with id {id} was already answered; bytes of the session are missing");
+            Report::at_message(&ids::DUPLICATE, message, found).add_as(super::Severity::Warning, text);
+        }
         Oddity::AnsweredAgain => add(&ids::DUPLICATE, format!("the request with id {id} was already answered")),
         Oddity::Ambiguous => {
             add(

@@ -231,7 +231,8 @@ pub static FRAGMENTS: Rule = Rule {
 
 /// Whether a finding of this rule means that messages may be missing.
 pub fn hides_messages(rule: &Rule) -> bool {
-    [&TCP_LOST, &BYTES_SKIPPED, &HTTP_MALFORMED, &HTTP_CODING, &HTTP_UNKNOWN_CODING, &LIMIT, &HEADER].contains(&rule)
+    [&TCP_LOST, &BYTES_SKIPPED, &HTTP_UNASKED, &HTTP_MALFORMED, &HTTP_CODING, &HTTP_UNKNOWN_CODING, &LIMIT, &HEADER]
+        .contains(&rule)
         || http2::hides_messages(rule)
 }
 
