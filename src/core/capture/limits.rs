@@ -61,8 +61,8 @@ pub struct Limits {
     /// Ids of answered requests, for one session. They distinguish a second response from one
     /// without a request.
     pub answered: usize,
-    /// Ids of server-sent events, for one session. They recognise events that a resumed stream
-    /// delivers again.
+    /// Ids of server-sent events, for one session. They show which events a resumed stream
+    /// delivers a second time.
     pub event_ids: usize,
     /// Packet numbers listed for one exchange. A stream may stay open for days.
     pub packets_listed: usize,
