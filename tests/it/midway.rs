@@ -76,7 +76,7 @@ fn open_streams_are_read() {
             }
             assert_paired(&what, &whole, &rest);
             // In HTTP/2 a request without a known head is not found, so its response gets a wrong
-            // finding (docs/next.md).
+            // finding (docs/limits.md).
             let is_known_to_be_wrong = name == "05_h2c";
             let invents_none = unknown_ids(&rest) <= unknown_ids(&whole);
             assert!(is_known_to_be_wrong || invents_none, "{what}: what an answer answers was sent before");
