@@ -79,7 +79,8 @@ pub struct Limits {
     /// Bytes of TLS records that may be decrypted in vain, over all connections, to find the
     /// secrets of connections whose ClientHello was not captured. This is some seconds of work.
     pub secrets_tried: u64,
-    /// Bytes of packets buffered for a connection until it is known whether it carries MCP.
+    /// Bytes of packets buffered for a connection until it is known whether it carries MCP. The
+    /// first request may be large: its session is known only when it is complete.
     pub undecided: usize,
     /// Stream parts that a [`Decoder`](crate::Decoder) retains for queries after decoding. Above,
     /// the oldest are discarded. A part takes about 50 bytes; a TCP segment makes about one.
@@ -116,7 +117,7 @@ impl Default for Limits {
             sealed_per_connection: 4 << 20,
             sealed_total: 64 << 20,
             secrets_tried: 4 << 30,
-            undecided: 256 << 10,
+            undecided: 4 << 20,
             retained_parts: 1 << 20,
         }
     }
