@@ -182,6 +182,13 @@ impl Lane {
     }
 }
 
+/// Writes a line if that cannot block; returns whether it was written.
+pub(super) fn write_at_once(to: &OwnedFd, line: &[u8]) -> bool {
+    let mut writable = [PollFd::new(to, PollFlags::OUT)];
+    let is_writable = poll(&mut writable, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ready| ready > 0);
+    is_writable && line.len() <= PIPE_BUF && rustix::io::write(to, line).is_ok_and(|written| written == line.len())
+}
+
 impl Descriptors {
     /// Enlarges both ends if they are pipes and this user may have larger ones.
     fn enlarge(&self) {

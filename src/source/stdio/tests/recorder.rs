@@ -68,7 +68,8 @@ fn a_recorder_that_lags_without_a_disk_loses_bytes_of_the_record_only_and_the_re
 
 #[test]
 fn a_recorder_that_fails_crashes_or_hangs_costs_only_the_record() {
-    fn outcome<R>(record: R) -> String
+    /// Returns what was said on stderr at once, and what was reported at the end.
+    fn outcome<R>(record: R) -> (String, Option<String>)
     where
         R: FnOnce(Observations) -> anyhow::Result<()> + Send + 'static,
     {
@@ -78,9 +79,10 @@ fn a_recorder_that_fails_crashes_or_hangs_costs_only_the_record() {
             assert_eq!(server.read(6), b"hello\n");
         }
         server.stdin = None;
+        let mut stderr = server.stderr.take().unwrap();
         let outcome = server.outcome();
         assert_eq!(outcome.exit, exited(7));
-        outcome.unrecorded.expect("something was not recorded")
+        (line(&mut stderr), outcome.unrecorded)
     }
     assert_eq!(outcome(|_| anyhow::bail!("disk full")), "recording: disk full; 36 bytes passed unrecorded");
     // Like a panic, but without the backtrace, which would take time to print.
