@@ -25,7 +25,7 @@
 //!   all. Peers that are faster even than the disk are slowed to its pace. If the disk is full or
 //!   hangs, the copy is dropped and counted, and the record contains a gap there. A recorder that
 //!   fails, crashes or hangs costs the record, not the server. Nor does it delay a host that ends
-//!   mcptap: what is not recorded within [`PATIENCE`](signals::PATIENCE) is counted and left out.
+//!   mcptap, or outlive one that has gone: what is not recorded within [`PATIENCE`](signals::PATIENCE) is counted and left out.
 //! * **The server's exit status is mcptap's**: the same status, or 128 plus the number of the
 //!   signal that ended it.
 //!
@@ -180,20 +180,24 @@ where
     tap.start(server.start());
     observations.stderr = host.stderr.try_clone().ok();
     let recorder = start_recorder(observations, record);
-    let lanes = [
+    let mut lanes = [
         Lane::new(Pipe::Stdin, host.stdin, stdio.stdin),
         Lane::new(Pipe::Stdout, stdio.stdout, host.stdout),
         Lane::new(Pipe::Stderr, stdio.stderr, host.stderr),
     ];
-    let status = forward(&mut child, lanes, &mut signals, &mut tap).map_err(|error| server.error(error))?;
+    let status = forward(&mut child, &mut lanes, &mut signals, &mut tap).map_err(|error| server.error(error))?;
     let exit = process::exit(status);
     tap.exit(exit);
+    let [(stdin_abandoned, _), (_, stdout_abandoned), _] = lanes.each_ref().map(Lane::was_abandoned);
+    if stdin_abandoned && stdout_abandoned {
+        signals.host_has_gone();
+    }
     let unrecorded = finish_recorder(&recorder, &mut signals, &mut tap);
     Ok(WrapReport { exit, unrecorded })
 }
 
 /// The loop: moves bytes and signals until the server has ended and all its output is delivered.
-fn forward(child: &mut Child, mut lanes: [Lane; 3], signals: &mut Signals, tap: &mut Tap) -> io::Result<ExitStatus> {
+fn forward(child: &mut Child, lanes: &mut [Lane; 3], signals: &mut Signals, tap: &mut Tap) -> io::Result<ExitStatus> {
     let mut ended = None;
     let mut signalled = false;
     let (mut waiter, mut gather) = (Waiter::new(), Gather::default());
@@ -204,7 +208,7 @@ fn forward(child: &mut Child, mut lanes: [Lane; 3], signals: &mut Signals, tap: 
             signals.take_forwardable().into_iter().for_each(|signal| signals::pass_on(signal, child));
             ended = child.try_wait()?;
             if ended.is_some() {
-                let [stdin, stdout, stderr] = &mut lanes;
+                let [stdin, stdout, stderr] = &mut *lanes;
                 stdin.close();
                 stdout.finish(tap);
                 stderr.finish(tap);
@@ -226,7 +230,7 @@ fn forward(child: &mut Child, mut lanes: [Lane; 3], signals: &mut Signals, tap: 
             Err(error) => return Err(error.into()),
         }
         let [signal, ready @ ..] = watched.map(|watched| !watched.revents().is_empty());
-        gather.pause(&lanes, ready);
+        gather.pause(lanes, ready);
         for (lane, _) in lanes.iter_mut().zip(ready).filter(|(_, ready)| *ready) {
             lane.step(tap);
         }

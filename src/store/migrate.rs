@@ -150,12 +150,12 @@ fn prepare(
         // Possible only before the first page is written, and before WAL.
         connection.pragma_update(None, "page_size", PAGE_SIZE)?;
     }
-    // With WAL, readers never wait for the writer, nor it for them. Committed data survives the
-    // death of the process.
-    patiently(busy_timeout, || connection.pragma_update(None, "journal_mode", "WAL"))?;
     // A power cut may lose the last commits, but never damages the file. A temporary file need not
     // survive a power cut.
     connection.pragma_update(None, "synchronous", if temporary { "OFF" } else { "NORMAL" })?;
+    // With WAL, readers never wait for the writer, nor it for them. Committed data survives the
+    // death of the process.
+    patiently(busy_timeout, || connection.pragma_update(None, "journal_mode", "WAL"))?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     connection.set_prepared_statement_cache_capacity(64);
@@ -179,6 +179,11 @@ fn patiently(busy_timeout: Duration, attempt: impl Fn() -> rusqlite::Result<()>)
 }
 
 fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
+    // A file of the newest version need not be locked, which matters to many programs that start at once.
+    let newest = |version: i64| usize::try_from(version).is_ok_and(|version| version >= MIGRATIONS.len());
+    if newest(connection.pragma_query_value(None, "user_version", |row| row.get(0))?) {
+        return Ok(());
+    }
     loop {
         // Read inside the transaction, because two programs may create the file at once.
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
