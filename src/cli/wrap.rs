@@ -47,8 +47,8 @@ fn record(mut observations: Observations, source: String, place: DatabaseFile) -
     recorder.saver.finish(&target::summary(pipeline.counts()))
 }
 
-/// Saves what passes through the pipes of one process. If the database is deleted meanwhile, it goes
-/// on in a new one.
+/// Saves what passes through the pipes of one process. If the database is deleted meanwhile, it
+/// goes on in a new one.
 struct Recorder {
     saver: DirectSaver,
     receipts: Receipts,

@@ -178,7 +178,8 @@ impl DirectSaver {
         &mut self.writer
     }
 
-    /// Whether everything that was taken before the last [`idle`](Listener::idle) is in the database.
+    /// Whether everything that was taken before the last [`idle`](Listener::idle) is in
+    /// the database.
     pub fn is_saved(&self) -> bool {
         self.saved && self.writer.counts().lost == 0
     }

@@ -25,7 +25,8 @@
 //!   all. Peers that are faster even than the disk are slowed to its pace. If the disk is full or
 //!   hangs, the copy is dropped and counted, and the record contains a gap there. A recorder that
 //!   fails, crashes or hangs costs the record, not the server. Nor does it delay a host that ends
-//!   mcptap, or outlive one that has gone: what is not recorded within [`PATIENCE`](signals::PATIENCE) is counted and left out.
+//!   mcptap, or outlive one that has gone: what is not recorded within
+//!   [`PATIENCE`](signals::PATIENCE) is counted and left out.
 //! * **The server's exit status is mcptap's**: the same status, or 128 plus the number of the
 //!   signal that ended it.
 //!
@@ -128,9 +129,9 @@ pub struct WrapReport {
 /// for this process.
 ///
 /// Prints nothing on stdout. Prints on stderr only that the server could not be started, or that
-/// something was not recorded: at once if the recorder fails, else at the end. As in shells, status 127 means that the command was not
-/// found, 126 that it is not executable. Observations that do not fit in memory wait in files in
-/// `folder`. Call it from the main thread.
+/// something was not recorded: at once if the recorder fails, else at the end. As in shells, status
+/// 127 means that the command was not found, 126 that it is not executable. Observations that do not
+/// fit in memory wait in files in `folder`. Call it from the main thread.
 pub fn wrap<R>(server: &Server, folder: &Path, record: R) -> u8
 where
     R: FnOnce(Observations) -> anyhow::Result<()> + Send + 'static,

@@ -70,8 +70,8 @@ impl DatabaseFile {
         Ok(parent.to_owned())
     }
 
-    /// The device and the inode of the file, which tell it from another file of the same name. `None`
-    /// if there is no such file.
+    /// The device and the inode of the file, which distinguish it from another file of the same
+    /// name. `None` if there is no such file.
     pub(super) fn identity(&self) -> Option<(u64, u64)> {
         std::fs::metadata(&self.path).ok().map(|file| (file.dev(), file.ino()))
     }

@@ -179,7 +179,8 @@ fn patiently(busy_timeout: Duration, attempt: impl Fn() -> rusqlite::Result<()>)
 }
 
 fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
-    // A file of the newest version need not be locked, which matters to many programs that start at once.
+    // A file of the newest version need not be locked. That matters to many programs that start
+    // at once.
     let newest = |version: i64| usize::try_from(version).is_ok_and(|version| version >= MIGRATIONS.len());
     if newest(connection.pragma_query_value(None, "user_version", |row| row.get(0))?) {
         return Ok(());

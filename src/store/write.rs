@@ -102,8 +102,8 @@ impl Writer {
     }
 
     /// Goes on in a new database in the place of a [deleted](Writer::is_deleted) one, as a new
-    /// capture. Records that wait are written there. `begun` are records that were written before and
-    /// that later ones refer to.
+    /// capture. Records that wait are written there. `begun` are records that were written before
+    /// and that later ones refer to.
     ///
     /// # Errors
     /// As for [`Writer::create`]. Records wait, and the call may be repeated.
