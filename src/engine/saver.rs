@@ -178,8 +178,7 @@ impl DirectSaver {
         &mut self.writer
     }
 
-    /// Whether everything that was taken before the last [`idle`](Listener::idle) is in
-    /// the database.
+    /// Whether the database holds everything that was taken before the last call of `idle`.
     pub fn is_saved(&self) -> bool {
         self.saved && self.writer.counts().lost == 0
     }

@@ -130,8 +130,8 @@ pub struct WrapReport {
 ///
 /// Prints nothing on stdout. Prints on stderr only that the server could not be started, or that
 /// something was not recorded: at once if the recorder fails, else at the end. As in shells, status
-/// 127 means that the command was not found, 126 that it is not executable. Observations that do not
-/// fit in memory wait in files in `folder`. Call it from the main thread.
+/// 127 means that the command was not found, 126 that it is not executable. Observations that do
+/// not fit in memory wait in files in `folder`. Call it from the main thread.
 pub fn wrap<R>(server: &Server, folder: &Path, record: R) -> u8
 where
     R: FnOnce(Observations) -> anyhow::Result<()> + Send + 'static,
