@@ -9,12 +9,13 @@ use anyhow::Result;
 
 use super::args::Wrap;
 use super::target;
-use crate::engine;
-use crate::engine::saver::DirectSaver;
-use crate::event::Detail;
+use crate::capture::Packet;
+use crate::engine::saver::{self, DirectSaver};
+use crate::engine::{self, Listener};
+use crate::event::{Detail, Event};
 use crate::pipeline::{Pipeline, PipelineConfig};
-use crate::source::stdio::{self, Observations, Server};
-use crate::store::{self, CaptureKind, DatabaseFile};
+use crate::source::stdio::{self, Observations, Receipts, Server};
+use crate::store::{CaptureInfo, CaptureKind, DatabaseFile, WriteOptions};
 use crate::view::command_line;
 
 pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
@@ -37,9 +38,64 @@ pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
 /// Decodes and saves observations until the server has ended. Nothing here can affect the server.
 fn record(mut observations: Observations, source: String, place: DatabaseFile) -> Result<()> {
     let info = target::capture_info(CaptureKind::Wrap, source);
-    let writer = target::create_patiently(&place, &info, store::WriteOptions::default(), |_| true)?;
+    let writer = target::create_patiently(&place, &info, WriteOptions::default(), |_| true)?;
     let mut pipeline = Pipeline::new(PipelineConfig { detail: Detail::Store, ..PipelineConfig::default() });
-    let mut recorder = DirectSaver::new(writer);
+    let (receipts, begun) = (observations.receipts(), Vec::new());
+    let mut recorder = Recorder { saver: DirectSaver::new(writer), receipts, info, begun, session: None };
     engine::run(&mut observations, &mut pipeline, &mut recorder, &AtomicBool::new(false))?;
-    recorder.finish(&target::summary(pipeline.counts()))
+    recorder.recreate_deleted();
+    recorder.saver.finish(&target::summary(pipeline.counts()))
+}
+
+/// Saves what passes through the pipes of one process. If the database is deleted meanwhile, it
+/// goes on in a new one.
+struct Recorder {
+    saver: DirectSaver,
+    receipts: Receipts,
+    info: CaptureInfo,
+    /// The connection and the streams: at most three pipes.
+    begun: Vec<Event>,
+    /// The last state of the session.
+    session: Option<Event>,
+}
+
+impl Recorder {
+    fn recreate_deleted(&mut self) {
+        let writer = self.saver.writer();
+        if !writer.is_deleted() {
+            return;
+        }
+        self.info.started = saver::now();
+        let begun = self.begun.iter().chain(&self.session).cloned();
+        // If this fails, the next commit fails too and reports it.
+        if writer.recreate(&self.info, WriteOptions::default(), begun).is_ok() {
+            let path = writer.place().path().display();
+            self.receipts
+                .say(&format!("recording: the database {path} was deleted; what follows is recorded in a new one"));
+        }
+    }
+}
+
+impl Listener for Recorder {
+    fn packet(&mut self, packet: &Packet<'_>) -> Result<()> {
+        self.saver.packet(packet)
+    }
+
+    fn event(&mut self, event: Event) -> Result<()> {
+        match &event {
+            Event::Session(_) => self.session = Some(event.clone()),
+            Event::Connection(_) | Event::Stream(_) => self.begun.push(event.clone()),
+            _ => {}
+        }
+        self.saver.event(event)
+    }
+
+    fn idle(&mut self) -> Result<()> {
+        self.recreate_deleted();
+        self.saver.idle()?;
+        if self.saver.is_saved() {
+            self.receipts.confirm();
+        }
+        Ok(())
+    }
 }

@@ -155,6 +155,8 @@ impl Listener for Saver {
 pub struct DirectSaver {
     writer: Writer,
     failed: Option<anyhow::Error>,
+    /// The last commit succeeded.
+    saved: bool,
     /// Idle items since the last packet.
     idle: u32,
     /// Whether it released memory before.
@@ -168,7 +170,17 @@ const IDLE_ITEMS: u32 = 3;
 impl DirectSaver {
     /// Records through `writer`.
     pub fn new(writer: Writer) -> DirectSaver {
-        DirectSaver { writer, failed: None, idle: 0, has_released: false }
+        DirectSaver { writer, failed: None, saved: false, idle: 0, has_released: false }
+    }
+
+    /// The writer, for what concerns its file.
+    pub fn writer(&mut self) -> &mut Writer {
+        &mut self.writer
+    }
+
+    /// Whether the database holds everything that was taken before the last call of `idle`.
+    pub fn is_saved(&self) -> bool {
+        self.saved && self.writer.counts().lost == 0
     }
 
     /// Ends the capture. An error reports the records that could not be written.
@@ -201,7 +213,9 @@ impl Listener for DirectSaver {
 
     fn idle(&mut self) -> Result<()> {
         self.writer.alive(now());
-        if let Err(error) = self.writer.commit() {
+        let committed = self.writer.commit();
+        self.saved = committed.is_ok();
+        if let Err(error) = committed {
             self.failed = Some(error);
         }
         self.idle = self.idle.saturating_add(1);

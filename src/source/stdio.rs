@@ -25,7 +25,8 @@
 //!   all. Peers that are faster even than the disk are slowed to its pace. If the disk is full or
 //!   hangs, the copy is dropped and counted, and the record contains a gap there. A recorder that
 //!   fails, crashes or hangs costs the record, not the server. Nor does it delay a host that ends
-//!   mcptap: what is not recorded within [`PATIENCE`](signals::PATIENCE) is counted and left out.
+//!   mcptap, or outlive one that has gone: what is not recorded within
+//!   [`PATIENCE`](signals::PATIENCE) is counted and left out.
 //! * **The server's exit status is mcptap's**: the same status, or 128 plus the number of the
 //!   signal that ended it.
 //!
@@ -80,7 +81,7 @@ use super::lower_priority;
 use crate::capture::pipe::{Exit, Pipe};
 
 pub use self::process::{Pipes, Server, StartError, exit, exit_code};
-pub use self::tap::{Observations, Tap, tap};
+pub use self::tap::{Observations, Receipts, Tap, tap};
 
 /// The time allowed, after the server's end, to a recorder that takes nothing from the queue. It
 /// hangs, the database is locked, or it decodes a message of a hundred megabytes on a busy machine.
@@ -120,17 +121,17 @@ pub struct WrapReport {
     /// The exit status or the signal of the server.
     pub exit: Exit,
     /// The reason why bytes were not recorded and their number, in one line without a line end;
-    /// `None` if everything was recorded.
+    /// `None` if everything was recorded, or if a line on stderr said at once that it is not.
     pub unrecorded: Option<String>,
 }
 
 /// `mcptap wrap`: runs `server` on this process's standard streams and returns the exit status
 /// for this process.
 ///
-/// Prints nothing on stdout. Prints on stderr only that the server could not be started, or, at the
-/// end, that something was not recorded. As in shells, status 127 means that the command was not
-/// found, 126 that it is not executable. Observations that do not fit in memory wait in files in
-/// `folder`. Call it from the main thread.
+/// Prints nothing on stdout. Prints on stderr only that the server could not be started, or that
+/// something was not recorded: at once if the recorder fails, else at the end. As in shells, status
+/// 127 means that the command was not found, 126 that it is not executable. Observations that do
+/// not fit in memory wait in files in `folder`. Call it from the main thread.
 pub fn wrap<R>(server: &Server, folder: &Path, record: R) -> u8
 where
     R: FnOnce(Observations) -> anyhow::Result<()> + Send + 'static,
@@ -176,23 +177,28 @@ where
     // After the start, so that a signal that is ignored here (`nohup`) is ignored by
     // the server too.
     signals.catch_all().map_err(|error| server.error(error))?;
-    let (mut tap, observations) = tap::tap(child.id(), folder);
+    let (mut tap, mut observations) = tap::tap(child.id(), folder);
     tap.start(server.start());
+    observations.stderr = host.stderr.try_clone().ok();
     let recorder = start_recorder(observations, record);
-    let lanes = [
+    let mut lanes = [
         Lane::new(Pipe::Stdin, host.stdin, stdio.stdin),
         Lane::new(Pipe::Stdout, stdio.stdout, host.stdout),
         Lane::new(Pipe::Stderr, stdio.stderr, host.stderr),
     ];
-    let status = forward(&mut child, lanes, &mut signals, &mut tap).map_err(|error| server.error(error))?;
+    let status = forward(&mut child, &mut lanes, &mut signals, &mut tap).map_err(|error| server.error(error))?;
     let exit = process::exit(status);
     tap.exit(exit);
+    let [(stdin_abandoned, _), (_, stdout_abandoned), _] = lanes.each_ref().map(Lane::was_abandoned);
+    if stdin_abandoned && stdout_abandoned {
+        signals.host_has_gone();
+    }
     let unrecorded = finish_recorder(&recorder, &mut signals, &mut tap);
     Ok(WrapReport { exit, unrecorded })
 }
 
 /// The loop: moves bytes and signals until the server has ended and all its output is delivered.
-fn forward(child: &mut Child, mut lanes: [Lane; 3], signals: &mut Signals, tap: &mut Tap) -> io::Result<ExitStatus> {
+fn forward(child: &mut Child, lanes: &mut [Lane; 3], signals: &mut Signals, tap: &mut Tap) -> io::Result<ExitStatus> {
     let mut ended = None;
     let mut signalled = false;
     let (mut waiter, mut gather) = (Waiter::new(), Gather::default());
@@ -203,7 +209,7 @@ fn forward(child: &mut Child, mut lanes: [Lane; 3], signals: &mut Signals, tap: 
             signals.take_forwardable().into_iter().for_each(|signal| signals::pass_on(signal, child));
             ended = child.try_wait()?;
             if ended.is_some() {
-                let [stdin, stdout, stderr] = &mut lanes;
+                let [stdin, stdout, stderr] = &mut *lanes;
                 stdin.close();
                 stdout.finish(tap);
                 stderr.finish(tap);
@@ -225,7 +231,7 @@ fn forward(child: &mut Child, mut lanes: [Lane; 3], signals: &mut Signals, tap: 
             Err(error) => return Err(error.into()),
         }
         let [signal, ready @ ..] = watched.map(|watched| !watched.revents().is_empty());
-        gather.pause(&lanes, ready);
+        gather.pause(lanes, ready);
         for (lane, _) in lanes.iter_mut().zip(ready).filter(|(_, ready)| *ready) {
             lane.step(tap);
         }
@@ -236,52 +242,75 @@ fn forward(child: &mut Child, mut lanes: [Lane; 3], signals: &mut Signals, tap: 
 
 type RecorderResult = thread::Result<anyhow::Result<()>>;
 
-/// Starts the recorder's thread. Its result comes through the channel.
-fn start_recorder<R>(observations: Observations, record: R) -> io::Result<Receiver<RecorderResult>>
+/// The result of the recorder's thread.
+struct RecorderEnd {
+    result: RecorderResult,
+    /// A line on stderr has reported a failure.
+    reported: bool,
+}
+
+/// Starts the recorder's thread. Its result comes through the channel. A failure during the life of
+/// the server is reported to the host at once, because that life may last for days.
+fn start_recorder<R>(observations: Observations, record: R) -> io::Result<Receiver<RecorderEnd>>
 where
     R: FnOnce(Observations) -> anyhow::Result<()> + Send + 'static,
 {
     let (done, result) = bounded(1);
     thread::Builder::new().name("recorder".into()).spawn(move || {
         lower_priority();
+        let receipts = observations.receipts();
         observations.sleep_until_over(HEAD_START);
-        let _ = done.send(catch_unwind(AssertUnwindSafe(|| record(observations))));
+        let result = catch_unwind(AssertUnwindSafe(|| record(observations)));
+        let reported = failure(&result).filter(|_| !receipts.server_has_ended()).is_some_and(|why| {
+            let more = if receipts.any() { " more" } else { "" };
+            receipts.say(&format!("recording: {why}; nothing{more} is recorded"))
+        });
+        let _ = done.send(RecorderEnd { result, reported });
     })?;
     Ok(result)
+}
+
+/// The reason why a recorder failed.
+fn failure(result: &RecorderResult) -> Option<String> {
+    match result {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(format!("{error:#}")),
+        Err(panic) => Some(format!("the recorder crashed ({})", panic_message(&**panic))),
+    }
 }
 
 /// Waits for the recorder, within bounds; returns the reason why bytes were not recorded,
 /// and their number.
 fn finish_recorder(
-    recorder: &io::Result<Receiver<RecorderResult>>,
+    recorder: &io::Result<Receiver<RecorderEnd>>,
     signals: &mut Signals,
     tap: &mut Tap,
 ) -> Option<String> {
-    let why = match recorder.as_ref().map(|result| wait_for(result, signals, tap)) {
-        Ok(Ok(Ok(Ok(())))) if tap.unrecorded() == 0 => return None,
-        Ok(Ok(Ok(Ok(())))) => "the recorder did not keep up".to_string(),
-        Ok(Ok(Ok(Err(error)))) => format!("{error:#}"),
-        Ok(Ok(Err(panic))) => format!("the recorder crashed ({})", panic_message(&*panic)),
-        Ok(Err(RecvTimeoutError::Timeout)) => "the recorder did not end".to_string(),
-        Ok(Err(RecvTimeoutError::Disconnected)) => "the recorder disappeared".to_string(),
-        Err(error) => format!("the recorder could not be started: {error}"),
+    let (why, bytes) = match recorder.as_ref().map(|result| wait_for(result, signals, tap)) {
+        Ok(Ok(RecorderEnd { reported: true, .. })) => return None,
+        Ok(Ok(RecorderEnd { result, .. })) => match failure(&result) {
+            None if tap.waiting() == 0 => return None,
+            None => ("the recorder did not keep up".to_string(), tap.waiting()),
+            Some(why) => (why, tap.unstored()),
+        },
+        Ok(Err(RecvTimeoutError::Timeout)) => ("the recorder did not end".to_string(), tap.unstored()),
+        Ok(Err(RecvTimeoutError::Disconnected)) => ("the recorder disappeared".to_string(), tap.unstored()),
+        Err(error) => (format!("the recorder could not be started: {error}"), tap.unstored()),
     };
-    Some(format!("recording: {why}; {} bytes passed unrecorded", tap.unrecorded()))
+    Some(format!("recording: {why}; {bytes} bytes passed unrecorded"))
 }
 
 /// Waits for the recorder's result. When the time allowed by mcptap or by the host is over, the
 /// rest of the queue is discarded.
 fn wait_for(
-    result: &Receiver<RecorderResult>,
+    result: &Receiver<RecorderEnd>,
     signals: &mut Signals,
     tap: &mut Tap,
-) -> Result<RecorderResult, RecvTimeoutError> {
-    let (mut left, mut moved) = (tap.unrecorded(), Instant::now());
+) -> Result<RecorderEnd, RecvTimeoutError> {
+    let (mut left, mut moved) = (tap.waiting(), Instant::now());
     while moved.elapsed() < RECORDER_GRACE && !signals.must_end_recording() {
         match result.recv_timeout(LOOK) {
-            Err(RecvTimeoutError::Timeout) if tap.unrecorded() < left => {
-                (left, moved) = (tap.unrecorded(), Instant::now())
-            }
+            Err(RecvTimeoutError::Timeout) if tap.waiting() < left => (left, moved) = (tap.waiting(), Instant::now()),
             Err(RecvTimeoutError::Timeout) => {}
             result => return result,
         }

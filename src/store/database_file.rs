@@ -2,7 +2,7 @@
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -68,6 +68,12 @@ impl DatabaseFile {
         builder.recursive(true).mode(0o700);
         builder.create(parent).with_context(|| format!("cannot create the directory {}", parent.display()))?;
         Ok(parent.to_owned())
+    }
+
+    /// The device and the inode of the file, which distinguish it from another file of the same
+    /// name. `None` if there is no such file.
+    pub(super) fn identity(&self) -> Option<(u64, u64)> {
+        std::fs::metadata(&self.path).ok().map(|file| (file.dev(), file.ino()))
     }
 
     /// Creates the file, empty, in its directory. SQLite gives its `-wal` and `-shm` files the mode

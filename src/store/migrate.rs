@@ -73,10 +73,16 @@ pub(super) fn open_reader(place: &DatabaseFile, busy_timeout: Duration) -> anyho
     Ok(connection)
 }
 
-/// Whether opening may succeed later, because SQLite or the file system failed. A file that was
-/// read and rejected stays rejected.
+/// Whether opening may succeed soon: other programs have the database locked. No other failure ends
+/// by itself within seconds: a file that is no database of this version, a damaged file, a folder,
+/// a missing right or a full disk.
 pub fn may_pass(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| cause.is::<rusqlite::Error>() || cause.is::<std::io::Error>())
+    use ErrorCode::{DatabaseBusy, DatabaseLocked, FileLockingProtocolFailed, SchemaChanged};
+    let codes = [DatabaseBusy, DatabaseLocked, FileLockingProtocolFailed, SchemaChanged];
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref())
+        .any(|cause| matches!(cause, rusqlite::Error::SqliteFailure(failure, _) if codes.contains(&failure.code)))
 }
 
 fn connect(name: &OsStr, place: &DatabaseFile, flags: OpenFlags, busy_timeout: Duration) -> anyhow::Result<Connection> {
@@ -120,7 +126,8 @@ fn identify(connection: &Connection, place: &DatabaseFile) -> anyhow::Result<Ide
         other => other.with_context(|| format!("cannot read the database {path}"))?,
     };
     let version = number("user_version")?;
-    let tables: i64 = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
+    let tables = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0));
+    let tables = tables.with_context(|| format!("cannot read the database {path}"))?;
     match (application, usize::try_from(version)) {
         (0, Ok(0)) if tables == 0 => Ok(Identity::Empty),
         (APPLICATION_ID, Ok(version)) if version > MIGRATIONS.len() => bail!(
@@ -143,12 +150,12 @@ fn prepare(
         // Possible only before the first page is written, and before WAL.
         connection.pragma_update(None, "page_size", PAGE_SIZE)?;
     }
-    // With WAL, readers never wait for the writer, nor it for them. Committed data survives the
-    // death of the process.
-    patiently(busy_timeout, || connection.pragma_update(None, "journal_mode", "WAL"))?;
     // A power cut may lose the last commits, but never damages the file. A temporary file need not
     // survive a power cut.
     connection.pragma_update(None, "synchronous", if temporary { "OFF" } else { "NORMAL" })?;
+    // With WAL, readers never wait for the writer, nor it for them. Committed data survives the
+    // death of the process.
+    patiently(busy_timeout, || connection.pragma_update(None, "journal_mode", "WAL"))?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     connection.set_prepared_statement_cache_capacity(64);
@@ -172,6 +179,12 @@ fn patiently(busy_timeout: Duration, attempt: impl Fn() -> rusqlite::Result<()>)
 }
 
 fn migrate(connection: &mut Connection) -> rusqlite::Result<()> {
+    // A file of the newest version need not be locked. That matters to many programs that start
+    // at once.
+    let newest = |version: i64| usize::try_from(version).is_ok_and(|version| version >= MIGRATIONS.len());
+    if newest(connection.pragma_query_value(None, "user_version", |row| row.get(0))?) {
+        return Ok(());
+    }
     loop {
         // Read inside the transaction, because two programs may create the file at once.
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;

@@ -1,5 +1,6 @@
 //! Writing: one writer per capture.
 
+use std::mem;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -48,6 +49,8 @@ pub struct Writer {
     // Declared before the file, so that it is closed before a temporary file is removed.
     db: Connection,
     place: DatabaseFile,
+    /// The file that is open, even if its name has gone.
+    identity: Option<(u64, u64)>,
     capture: CaptureId,
     pending: Pending,
     written: WrittenRows,
@@ -70,14 +73,12 @@ impl Writer {
     /// newer version. Or it is locked for longer than the timeout.
     pub fn create(place: impl Into<DatabaseFile>, info: &CaptureInfo, options: WriteOptions) -> anyhow::Result<Writer> {
         let place = place.into();
-        let db = migrate::open_writer(&place, options.busy_timeout)?;
-        // A negative value counts kibibytes.
-        db.pragma_update(None, "cache_size", -i64::from(CACHE))?;
-        let capture = capture::insert(&db, info)
-            .with_context(|| format!("cannot begin a capture in the database {}", place.path().display()))?;
+        let (db, capture) = begin(&place, info, options.busy_timeout)?;
+        let identity = place.identity();
         Ok(Writer {
             db,
             place,
+            identity,
             capture,
             pending: Pending::default(),
             written: WrittenRows::default(),
@@ -93,6 +94,36 @@ impl Writer {
     /// The file that is written.
     pub fn place(&self) -> &DatabaseFile {
         &self.place
+    }
+
+    /// Whether the file was deleted or replaced, so that nobody will ever read what is written.
+    pub fn is_deleted(&self) -> bool {
+        self.place.identity() != self.identity
+    }
+
+    /// Goes on in a new database in the place of a [deleted](Writer::is_deleted) one, as a new
+    /// capture. Records that wait are written there. `begun` are records that were written before
+    /// and that later ones refer to.
+    ///
+    /// # Errors
+    /// As for [`Writer::create`]. Records wait, and the call may be repeated.
+    pub fn recreate(
+        &mut self,
+        info: &CaptureInfo,
+        options: WriteOptions,
+        begun: impl Iterator<Item = Event>,
+    ) -> anyhow::Result<()> {
+        // Closed first, because SQLite finds the files beside a database by their names.
+        self.db = Connection::open_in_memory()?;
+        (self.db, self.capture) = begin(&self.place, info, options.busy_timeout)?;
+        self.identity = self.place.identity();
+        self.written = WrittenRows::default();
+        // On their own, because the row of a new stream takes waiting parts as those of its start.
+        let waiting = mem::take(&mut self.pending);
+        begun.for_each(|event| self.record(event));
+        let result = self.write(None);
+        self.pending = waiting;
+        result
     }
 
     /// The number of the capture in the database.
@@ -151,7 +182,7 @@ impl Writer {
             Event::Message(mut message) => {
                 let derived = DerivedColumns::of(&message);
                 let frames = self.packets.text(&message);
-                let raw = std::mem::take(&mut message.raw).into_bytes();
+                let raw = mem::take(&mut message.raw).into_bytes();
                 let text = match frames {
                     Some(frames) => Text::smaller(raw, frames),
                     None => self.packer.text(raw),
@@ -258,4 +289,14 @@ impl Writer {
         }
         Ok(transaction.commit()?)
     }
+}
+
+/// Opens or creates the database and inserts a new capture.
+fn begin(place: &DatabaseFile, info: &CaptureInfo, busy_timeout: Duration) -> anyhow::Result<(Connection, CaptureId)> {
+    let db = migrate::open_writer(place, busy_timeout)?;
+    // A negative value counts kibibytes.
+    db.pragma_update(None, "cache_size", -i64::from(CACHE))?;
+    let capture = capture::insert(&db, info)
+        .with_context(|| format!("cannot begin a capture in the database {}", place.path().display()))?;
+    Ok((db, capture))
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rusqlite::Connection;
@@ -188,18 +188,33 @@ fn a_locked_database_costs_the_record_only() {
     assert_eq!(of_type(&recorded(&db), "message").len(), 40);
 }
 
+/// Databases that can never be opened, in `folder`.
+fn unusable(folder: &Path) -> Vec<PathBuf> {
+    let [text, newer, damaged] = ["text", "newer.db", "damaged.db"].map(|name| folder.join(name));
+    fs::write(&text, "no database, but a file of somebody's\n").expect("the file is written");
+    for db in [&newer, &damaged] {
+        let mut wrapped = Wrapped::shell(db, ANSWERS);
+        wrapped.converse(1..3);
+        assert!(wrapped.end().stderr.is_empty());
+    }
+    let other = Connection::open(&newer).expect("the database opens");
+    other.pragma_update(None, "user_version", 1_000).expect("the version is changed");
+    let mut bytes = fs::read(&damaged).expect("the file is read");
+    bytes[100..].fill(0xaa);
+    fs::write(&damaged, bytes).expect("the file is written");
+    vec![text.join("below"), text, newer, damaged, folder.to_owned()]
+}
+
 #[test]
-fn an_unusable_database_is_reported_in_one_line() {
+fn an_unusable_database_is_reported_in_one_line_while_the_server_runs() {
     let (folder, _) = temporary_database();
-    fs::write(folder.path().join("text"), "no database, but a file of somebody's\n").expect("the file is written");
-    for db in ["text", "text/below", "."] {
-        let db = folder.path().join(db);
+    for db in unusable(folder.path()) {
         let mut wrapped = Wrapped::shell(&db, &format!("{ANSWERS}; exit 3"));
+        let report = line(&mut wrapped.stderr);
+        assert!(report.starts_with("mcptap: recording: ") && report.ends_with("; nothing is recorded"), "{report}");
         wrapped.converse(1..3);
         let ended = wrapped.end();
-        assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(3), ""), "{}", db.display());
-        assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
-        assert!(ended.stderr.starts_with("mcptap: recording: "), "{}", ended.stderr);
+        assert_eq!((ended.status.code(), ended.stdout.as_str(), ended.stderr.as_str()), (Some(3), "", ""));
     }
     assert_eq!(
         fs::read_to_string(folder.path().join("text")).expect("it is still there"),
@@ -211,6 +226,32 @@ fn an_unusable_database_is_reported_in_one_line() {
     wrapped.converse(1..3);
     assert!(wrapped.end().stderr.is_empty());
     assert_eq!(of_type(&recorded(&db), "message").len(), 4);
+}
+
+#[test]
+fn a_recording_whose_database_is_deleted_goes_on_in_a_new_one() {
+    let (_folder, db) = temporary_database();
+    let mut wrapped = Wrapped::shell(&db, ANSWERS);
+    wrapped.converse(1..6);
+    await_session(&db);
+    Follower::start(&db).await_message(10);
+    for suffix in ["", "-wal", "-shm"] {
+        fs::remove_file(db.with_file_name(format!("mcptap.db{suffix}"))).expect("it is there");
+    }
+    let report = line(&mut wrapped.stderr);
+    assert!(report.ends_with("was deleted; what follows is recorded in a new one"), "{report}");
+    wrapped.converse(6..11);
+    let ended = wrapped.end();
+    assert!(ended.status.success() && ended.stderr.is_empty(), "{}", ended.stderr);
+    assert_sound(&db);
+    let lines = recorded(&db);
+    assert_eq!(texts(&lines, TO_SERVER), (6..11).map(request).collect::<Vec<_>>());
+    assert_eq!(texts(&lines, TO_CLIENT).len(), 5);
+    let session = of_type(&lines, "session")[0];
+    assert_eq!(session["peers"]["command"][0], "sh", "{session}");
+    assert_eq!(session["exit"], json!({ "code": 0 }));
+    let layers = mcptap().arg("layers").arg(&db).finished();
+    assert!(String::from_utf8_lossy(&layers.stdout).contains("stdout, line 10"), "the bytes are traced to their pipe");
 }
 
 /// A script in its own mount namespace, with a file system of this size in `folder`. `None` if this
@@ -248,6 +289,9 @@ fn a_full_disk_costs_the_record_only() {
     assert_eq!(ended.stdout.lines().map(str::len).sum::<usize>(), 8_000_000, "the host got everything");
     assert_eq!(ended.stderr.lines().count(), 1, "{}", ended.stderr);
     assert!(ended.stderr.contains("disk is full"), "{}", ended.stderr);
+    let bytes = ended.stderr.strip_suffix(" bytes passed unrecorded\n").and_then(|said| said.split("; ").last());
+    let bytes: usize = bytes.and_then(|bytes| bytes.parse().ok()).expect(&ended.stderr);
+    assert!((7_000_000..8_100_000).contains(&bytes), "a disk of 1 MB holds less than that: {}", ended.stderr);
     assert_sound(&kept.join("mcptap.db"));
 }
 

@@ -1,6 +1,7 @@
 //! The recording of many messages whose host loses patience: it ends the wrapper before all is
 //! recorded, as the official SDKs do.
 
+use std::io::Read;
 use std::ops::Range;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -11,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::faults::assert_sound;
 use crate::program::mcptap;
+use crate::support::waits::ProcessEnd;
 use crate::wrapped::{WrapOutput, Wrapped, of_type, recorded, temporary_database, texts};
 
 /// More messages than the queue holds in memory, and than can be recorded while they pass.
@@ -68,6 +70,22 @@ fn a_flood_that_is_ended_with_its_server_is_recorded_in_part_and_the_rest_is_cou
     assert_eq!((ended.status.code(), ended.stdout.as_str()), (Some(143), ""));
     assert!(kill_process_group(group, Signal::KILL).is_err(), "nobody is left of the group");
     assert_accounted(&db, &ended, &json!({ "signal": 15 }));
+}
+
+/// The host dies, so nobody will send a signal.
+#[test]
+fn a_wrapper_whose_host_has_gone_counts_the_lines_that_it_did_not_record() {
+    let (_folder, db) = temporary_database();
+    let (mut wrapped, _) = start(&db, &floods("cat; exit 3"));
+    LINES.for_each(|n| assert_eq!(wrapped.next_line(), line_of_server(n)));
+    let Wrapped { mut child, stdin, stdout, mut stderr } = wrapped;
+    drop(stdout);
+    drop(stdin);
+    let mut report = String::new();
+    stderr.read_to_string(&mut report).expect("stderr is text");
+    let ended = WrapOutput { status: child.ended("mcptap"), stdout: String::new(), stderr: report };
+    assert_eq!(ended.status.code(), Some(3));
+    assert_accounted(&db, &ended, &json!({ "code": 3 }));
 }
 
 #[test]

@@ -162,6 +162,8 @@ pub(super) struct Queue {
     batch_spilled: Condvar,
     /// Bytes of data that the recorder has taken.
     pub(super) taken: AtomicU64,
+    /// Those of them that the recorder has stored, see [`Receipts`](super::Receipts).
+    pub(super) stored: AtomicU64,
 }
 
 impl Queue {

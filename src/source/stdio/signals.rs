@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getppid, kill_process};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::origin::WithOrigin;
@@ -29,6 +29,10 @@ pub(super) struct Signals {
     delivery: SignalDelivery<UnixStream, WithOrigin>,
     /// The time of the first signal that asked mcptap to end.
     first_end_signal: Option<Instant>,
+    /// The process that started mcptap: the host, or a launcher that lives as long.
+    parent: Option<Pid>,
+    /// The time at which the host was found to have gone.
+    gone: Option<Instant>,
 }
 
 impl Signals {
@@ -37,7 +41,7 @@ impl Signals {
     pub fn new() -> io::Result<Signals> {
         let (read, write) = UnixStream::pair()?;
         let delivery = SignalDelivery::with_pipe(read, write, WithOrigin::default(), [SIGCHLD])?;
-        Ok(Signals { delivery, first_end_signal: None })
+        Ok(Signals { delivery, first_end_signal: None, parent: getppid(), gone: None })
     }
 
     /// From now on also catches the signals that are passed on.
@@ -60,12 +64,20 @@ impl Signals {
         wanted
     }
 
-    /// Whether the recording must end now: a signal asked for it [`PATIENCE`] ago, or a second one
-    /// has arrived. For use after the server has ended.
+    /// Notes that the host has gone. Nobody will send a signal.
+    pub fn host_has_gone(&mut self) {
+        self.gone.get_or_insert_with(Instant::now);
+    }
+
+    /// Whether the recording must end now: a signal asked for it [`PATIENCE`] ago, a second one has
+    /// arrived, or the host has been gone for that time. For use after the server has ended.
     pub fn must_end_recording(&mut self) -> bool {
         let first_end_signal = self.first_end_signal;
+        if getppid() != self.parent {
+            self.host_has_gone();
+        }
         self.end_requested() && first_end_signal.is_some()
-            || first_end_signal.is_some_and(|first_end_signal| first_end_signal.elapsed() >= PATIENCE)
+            || [first_end_signal, self.gone].iter().flatten().any(|since| since.elapsed() >= PATIENCE)
     }
 
     /// The signals that have arrived and that the server has not received itself.

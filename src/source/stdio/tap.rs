@@ -9,7 +9,7 @@
 //! chunk is dropped and counted, and the record contains a gap there.
 
 use std::mem;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
 
+use super::lane::write_at_once;
 use super::queue::{BUFFER, PassedTotals, PendingWakeups, Queue};
 use super::wait::Load;
 use crate::capture::pipe::{self, Exit, Pipe, PipeEvent, Start};
@@ -89,6 +90,8 @@ pub struct Observations {
     busy: Option<Instant>,
     /// `None` if no processor can be spared.
     load: Option<Load>,
+    /// The host's stderr.
+    pub(super) stderr: Option<OwnedFd>,
 }
 
 /// A queue for the observations of `process`. Those that do not fit in memory wait in
@@ -117,6 +120,7 @@ pub fn tap(process: u32, folder: &Path) -> (Tap, Observations) {
         idle: false,
         busy: None,
         load,
+        stderr: None,
     };
     (tap, observations)
 }
@@ -229,8 +233,13 @@ impl Tap {
     }
 
     /// Bytes of data that passed and that the recorder has not taken.
-    pub fn unrecorded(&self) -> u64 {
+    pub fn waiting(&self) -> u64 {
         self.passed_bytes.iter().sum::<u64>().saturating_sub(self.queue.taken.load(Ordering::Relaxed))
+    }
+
+    /// Bytes of data that passed and that the recorder has not stored.
+    pub fn unstored(&self) -> u64 {
+        self.passed_bytes.iter().sum::<u64>().saturating_sub(self.queue.stored.load(Ordering::Relaxed))
     }
 
     fn record_loss(&mut self, pipe: Pipe) {
@@ -247,7 +256,43 @@ impl Drop for Tap {
     }
 }
 
+/// Where a recorder reports what it has stored, and what the host should know at once.
+#[derive(Debug)]
+pub struct Receipts {
+    queue: Arc<Queue>,
+    stderr: Option<OwnedFd>,
+}
+
+impl Receipts {
+    /// Everything that was taken from the [`Observations`] is stored. Call it on their thread.
+    pub fn confirm(&self) {
+        self.queue.stored.store(self.queue.taken.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    /// Writes a line on the host's stderr, beside the server's, if it takes the line without
+    /// blocking; returns whether it was written.
+    pub fn say(&self, line: &str) -> bool {
+        self.stderr.as_ref().is_some_and(|stderr| write_at_once(stderr, format!("mcptap: {line}\n").as_bytes()))
+    }
+
+    /// Whether anything is stored.
+    pub(super) fn any(&self) -> bool {
+        self.queue.stored.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether the server has ended and all its output was delivered.
+    pub(super) fn server_has_ended(&self) -> bool {
+        self.queue.totals().is_some()
+    }
+}
+
 impl Observations {
+    /// Where to report what is stored.
+    pub fn receipts(&self) -> Receipts {
+        let stderr = self.stderr.as_ref().and_then(|stderr| stderr.try_clone().ok());
+        Receipts { queue: Arc::clone(&self.queue), stderr }
+    }
+
     /// Sleeps for this time, or until the server ends.
     pub(super) fn sleep_until_over(&self, time: Duration) {
         self.queue.sleep_until_over(time);
@@ -403,7 +448,7 @@ mod tests {
         tap.exit(Exit::default());
         let record = record.take_all(&mut observations);
         assert_eq!(record.numbers, (0..all + 100).collect::<Vec<_>>());
-        assert_eq!((tap.unrecorded(), record.lost), (0, 0));
+        assert_eq!((tap.waiting(), record.lost), (0, 0));
     }
 
     #[test]
@@ -415,8 +460,8 @@ mod tests {
         tap.exit(Exit::default());
         let record = RecordedPieces::default().take_all(&mut observations);
         assert!(record.numbers.len() as u64 >= all / 2 - 10 && record.numbers.is_sorted(), "{}", record.numbers.len());
-        assert_eq!(tap.unrecorded(), (all - record.numbers.len() as u64) * PIECE as u64);
-        assert_eq!(tap.unrecorded(), record.lost);
+        assert_eq!(tap.waiting(), (all - record.numbers.len() as u64) * PIECE as u64);
+        assert_eq!(tap.waiting(), record.lost);
     }
 
     /// A lane does not wait for room when the recorder has gone.
@@ -425,7 +470,7 @@ mod tests {
         let (mut tap, observations) = tap(1, Path::new("/nowhere"));
         drop(observations);
         (0..1_000).for_each(|number| pass(&mut tap, number, PIECE));
-        assert_eq!(tap.unrecorded(), 1_000 * PIECE as u64);
+        assert_eq!(tap.waiting(), 1_000 * PIECE as u64);
     }
 
     proptest! {
@@ -457,7 +502,7 @@ mod tests {
             }
             let record = record.take_all(&mut observations);
             prop_assert!(record.ended && record.numbers.is_sorted_by(|before, after| before < after));
-            prop_assert_eq!(tap.unrecorded(), record.lost);
+            prop_assert_eq!(tap.waiting(), record.lost);
             prop_assert_eq!(record.bytes + record.lost, tap.passed_bytes[Pipe::Stdout as usize]);
             if record.dropped > 0 {
                 prop_assert_eq!(record.numbers.len() as u64 + record.dropped, number);

@@ -204,8 +204,8 @@ fn a_locked_database_loses_nothing_until_memory_ends() {
 
 #[test]
 fn a_file_may_be_made_by_several_at_once() {
-    const WRITERS: usize = 8;
-    for _ in 0..20 {
+    const WRITERS: usize = 50;
+    for _ in 0..4 {
         let directory = directory();
         let path = directory.path().join("captures.db");
         let begin = Meeting::of(WRITERS);

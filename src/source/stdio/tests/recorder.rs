@@ -68,7 +68,9 @@ fn a_recorder_that_lags_without_a_disk_loses_bytes_of_the_record_only_and_the_re
 
 #[test]
 fn a_recorder_that_fails_crashes_or_hangs_costs_only_the_record() {
-    fn outcome<R>(record: R) -> String
+    /// Returns the line on stderr that came during the life of the server, if one is expected then,
+    /// and the report at the end.
+    fn outcome<R>(at_once: bool, record: R) -> (String, Option<String>)
     where
         R: FnOnce(Observations) -> anyhow::Result<()> + Send + 'static,
     {
@@ -77,19 +79,30 @@ fn a_recorder_that_fails_crashes_or_hangs_costs_only_the_record() {
             server.write(b"hello\n");
             assert_eq!(server.read(6), b"hello\n");
         }
+        let mut line = String::new();
+        if at_once {
+            BufReader::new(server.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
+        }
         server.stdin = None;
         let outcome = server.outcome();
         assert_eq!(outcome.exit, exited(7));
-        outcome.unrecorded.expect("something was not recorded")
+        (line, outcome.unrecorded)
     }
-    assert_eq!(outcome(|_| anyhow::bail!("disk full")), "recording: disk full; 36 bytes passed unrecorded");
+    let (line, unrecorded) = outcome(true, |_| anyhow::bail!("disk full"));
+    assert_eq!((line.as_str(), unrecorded), ("mcptap: recording: disk full; nothing is recorded\n", None));
     // Like a panic, but without the backtrace, which would take time to print.
-    let crash = outcome(|_| std::panic::resume_unwind(Box::new(format!("boom {}", 1))));
-    assert_eq!(crash, "recording: the recorder crashed (boom 1); 36 bytes passed unrecorded");
-    let hang = outcome(|_| {
+    let (line, unrecorded) = outcome(true, |_| std::panic::resume_unwind(Box::new(format!("boom {}", 1))));
+    let crashed = "mcptap: recording: the recorder crashed (boom 1); nothing is recorded\n";
+    assert_eq!((line.as_str(), unrecorded), (crashed, None));
+    let (_, unrecorded) = outcome(false, |mut observations| {
+        while observations.next()?.is_some() {}
+        anyhow::bail!("disk full")
+    });
+    assert_eq!(unrecorded.as_deref(), Some("recording: disk full; 36 bytes passed unrecorded"));
+    let (_, unrecorded) = outcome(false, |_| {
         loop {
             thread::park();
         }
     });
-    assert_eq!(hang, "recording: the recorder did not end; 36 bytes passed unrecorded");
+    assert_eq!(unrecorded.as_deref(), Some("recording: the recorder did not end; 36 bytes passed unrecorded"));
 }
