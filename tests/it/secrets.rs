@@ -159,7 +159,9 @@ fn keys_of_real_servers_are_masked_wherever_they_are_named() {
     let options = ["--github-pat", "--auth", "--bearer", "--db-pass", "--key"];
     let mut wrap = mcptap();
     wrap.args(["wrap", "--db"]).arg(&wrapped).args(["--", "true", "--author", SAID]);
-    options.iter().for_each(|option| drop(wrap.args([option, &SECRETS[2]])));
+    for option in options {
+        wrap.args([option, SECRETS[2]]);
+    }
     assert!(wrap.finished().status.success());
 
     for (database, formats) in [(&database, &["jsonl", "har", "pcapng", "html"][..]), (&wrapped, &["jsonl", "pcapng"])]

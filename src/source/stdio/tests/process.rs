@@ -20,7 +20,7 @@ fn as_a_process() {
         None => shell(&script),
     };
     let crash = std::env::var("MCPTAP_TEST_CRASH").is_ok();
-    std::process::exit(i32::from(wrap(&server, &std::env::temp_dir(), move |mut observations| {
+    std::process::exit(i32::from(wrap(&server, &std::env::temp_dir(), Into::into, move |mut observations| {
         assert!(!crash, "as asked");
         while observations.next()?.is_some() {}
         Ok(())
