@@ -86,8 +86,7 @@ const EXCEPTIONS: &[&str] = &[
     "websocketkey",
 ];
 
-/// Whether a value with this name is a secret. Secrets are shown and stored only if the user asks
-/// for it.
+/// Whether a value with this name is a secret. Unless the user asks otherwise, it is masked.
 pub fn is_secret(name: &[u8]) -> bool {
     let (mut is_marked, mut last) = (false, &name[..0]);
     for part in name.split(|byte| !byte.is_ascii_alphanumeric()).filter(|part| !part.is_empty()) {
@@ -103,8 +102,8 @@ pub fn is_secret(name: &[u8]) -> bool {
         }
     }
     // Most names end here, without a copy.
-    let is_code = last.len() >= 4 && is_one_of(&["code", "verifier", "statement"], last);
-    if !(is_marked || is_code || is_one_of(LAST, last) || ends_in(&["key"], last)) && !is_about_key(name) {
+    let is_code = is_one_of(&["code", "verifier", "statement"], last);
+    if !(is_marked || is_code || is_one_of(LAST, last) || is_about_key(name)) {
         return false;
     }
     let mut whole = name.to_ascii_lowercase();
