@@ -13,6 +13,7 @@ use anyhow::{Context, Result};
 use super::args::{Check, Colour, FailOn, Findings};
 use super::output::{self, Output};
 use super::target::{self, Opened};
+use crate::cli::output::note;
 use crate::export::{jsonl, junit, sarif};
 use crate::findings::Severity;
 use crate::store::{FindingRow, Scope};
@@ -31,7 +32,7 @@ pub fn run(arguments: Check, db: Option<PathBuf>, colour: Colour) -> Result<Exit
         let tools = baseline::tools(&opened)?;
         let text = serde_json::to_string_pretty(&tools)? + "\n";
         std::fs::write(path, text).with_context(|| format!("cannot write the baseline {}", path.display()))?;
-        eprintln!("mcptap: accepted the tools of {} in {}", units::count(tools.len() as u64, "server"), path.display());
+        note!("accepted the tools of {} in {}", units::count(tools.len() as u64, "server"), path.display());
         return Ok(ExitCode::SUCCESS);
     }
     let mut findings = all_findings(&opened)?;
@@ -52,8 +53,7 @@ pub fn run(arguments: Check, db: Option<PathBuf>, colour: Colour) -> Result<Exit
         Findings::Json => json(&mut out, &findings)?,
         Findings::Sarif => {
             let log = sarif::log(&arguments.target, env!("CARGO_PKG_VERSION"), &findings);
-            serde_json::to_writer_pretty(&mut out, &log)?;
-            writeln!(out)?;
+            out.write_all(&sarif::text(&log))?;
         }
         Findings::Junit => out.write_all(junit::suite(&arguments.target, &findings, fail_on).as_bytes())?,
     }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 
 use super::args::{Colour, Decoding, Demo, Read};
-use super::read;
+use super::{output, read};
 
 /// `samples/weather`, without problems, and `samples/helpdesk`: an assistant and three servers, one
 /// of them over pipes, with many problems.
@@ -38,7 +38,7 @@ pub fn run(arguments: Demo, colour: Colour) -> Result<ExitCode> {
         files.push(file);
     }
     let code = if arguments.text || !stdout().is_terminal() { print(files, colour) } else { browse(files, colour) }?;
-    eprintln!("{NEXT}");
+    output::say(NEXT);
     Ok(code)
 }
 

@@ -13,6 +13,7 @@ use super::args::{Export, Format};
 use super::filter;
 use super::output::json_line;
 use super::target::{self, Opened};
+use crate::cli::output::note;
 use crate::export::har::Har;
 use crate::export::html::{self, Html};
 #[cfg(feature = "parquet")]
@@ -76,10 +77,7 @@ fn exchanges(opened: &Opened, filter: Option<&Filter>, out: &mut dyn Write) -> R
         (0, 1..) => bail!("a session over STDIO has no HTTP to put into a HAR file: use --format jsonl, or pcapng"),
         (_, 0) => {}
         (_, left_out) => {
-            eprintln!(
-                "mcptap: skipped {} over STDIO: there is no HTTP to export",
-                units::count(left_out as u64, "session")
-            );
+            note!("skipped {} over STDIO: there is no HTTP to export", units::count(left_out as u64, "session"));
         }
     }
     let mut har = Har::new(&opened.reader, out)?;
@@ -145,9 +143,7 @@ fn page(opened: &Opened, filter: Option<(&Filter, &str)>, out: &mut dyn Write) -
         html.end_session(session)?;
     }
     if shown > html::SHOWN {
-        eprintln!(
-            "mcptap: a page with {shown} messages may be slow in a browser: select some with --filter or --session"
-        );
+        note!("a page with {shown} messages may be slow in a browser: select some with --filter or --session");
     }
     Ok(html.finish()?)
 }
@@ -190,8 +186,8 @@ fn diagram(opened: &Opened, filter: Option<&Filter>, out: &mut dyn Write) -> Res
         }
     }
     if characters > mermaid::DRAWN {
-        eprintln!(
-            "mcptap: the diagram has {characters} characters, but Mermaid draws {} unless maxTextSize is raised: select messages with --filter or --session",
+        note!(
+            "the diagram has {characters} characters, but Mermaid draws {} unless maxTextSize is raised: select messages with --filter or --session",
             mermaid::DRAWN
         );
     }

@@ -18,6 +18,7 @@ use self::clients::{CLIENTS, Client, Folders};
 use self::config::{Config, Launch, Server};
 use super::args::Install;
 use super::output::{self, Output};
+use crate::cli::output::note;
 use crate::view::{command_line, safe, units};
 
 /// The action for each server.
@@ -51,13 +52,13 @@ pub fn install(arguments: Install, db: Option<PathBuf>) -> Result<ExitCode> {
     let tally = run(&arguments, db, Action::Wrap)?;
     match tally.changed {
         0 if tally.recorded == 0 => {
-            eprintln!("mcptap: no server to record");
+            note!("no server to record");
             return Ok(ExitCode::from(1));
         }
-        0 => eprintln!("mcptap: already recorded"),
-        _ if arguments.dry_run => eprintln!("mcptap: nothing was changed (--dry-run)"),
-        servers => eprintln!(
-            "mcptap: {} will be recorded from the next start of the client; \"mcptap\" shows the sessions, \"mcptap uninstall {client}\" undoes this",
+        0 => note!("already recorded"),
+        _ if arguments.dry_run => note!("nothing was changed (--dry-run)"),
+        servers => note!(
+            "{} will be recorded from the next start of the client; \"mcptap\" shows the sessions, \"mcptap uninstall {client}\" undoes this",
             units::count(servers, "server")
         ),
     }
@@ -68,10 +69,10 @@ pub fn install(arguments: Install, db: Option<PathBuf>) -> Result<ExitCode> {
 pub fn uninstall(arguments: Install) -> Result<ExitCode> {
     let tally = run(&arguments, None, Action::Unwrap)?;
     match tally.changed {
-        0 => eprintln!("mcptap: no server is recorded"),
-        _ if arguments.dry_run => eprintln!("mcptap: nothing was changed (--dry-run)"),
-        servers => eprintln!(
-            "mcptap: {} will not be recorded from the next start of the client; existing recordings stay",
+        0 => note!("no server is recorded"),
+        _ if arguments.dry_run => note!("nothing was changed (--dry-run)"),
+        servers => note!(
+            "{} will not be recorded from the next start of the client; existing recordings stay",
             units::count(servers, "server")
         ),
     }

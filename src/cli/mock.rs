@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 
 use super::args::{Fit, Mock, MockPace};
 use super::{stop, target};
+use crate::cli::output::note;
 use crate::mock::session::{Pace, RecordedServer};
 use crate::mock::{Match, Script, http, stdio};
 use crate::replay::Recording;
@@ -33,6 +34,6 @@ pub fn run(arguments: Mock, db: Option<PathBuf>) -> Result<ExitCode> {
         None => stdio::serve(&stage, &stop)?,
         Some(address) => http::serve(&stage, address, &arguments.allow_host, &stop)?,
     };
-    eprint!("mcptap: {}", ledger.text(stage.script()));
+    note!("{}", ledger.text(stage.script()));
     Ok(if ledger.unknown_requests() == 0 { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }

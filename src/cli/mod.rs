@@ -37,15 +37,18 @@ use anyhow::{Result, anyhow};
 use clap::{CommandFactory, Parser};
 
 use args::{Arguments, Command};
-
-use crate::view::safe;
+use output::note;
 
 /// Runs the program. A pipe that its reader closed is not an error: `mcptap read x | head`.
 pub fn main() -> ExitCode {
     let arguments = match Arguments::try_parse_from(with_command(std::env::args_os().collect())) {
         Ok(arguments) => arguments,
         Err(error) => {
-            let _ = error.print();
+            // An error repeats words of the command line, which may come from elsewhere.
+            match error.use_stderr() {
+                true => output::say(&error.render().to_string()),
+                false => drop(error.print()),
+            }
             // clap's exit codes: 0 for help and version, 2 for a bad argument.
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
@@ -55,9 +58,7 @@ pub fn main() -> ExitCode {
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             // An error may contain text of a file, a server or a configuration.
-            let lines = format!("{error:#}");
-            let lines: Vec<_> = lines.lines().map(safe::visible).collect();
-            eprintln!("mcptap: {}", lines.join("\n"));
+            note!("{error:#}");
             ExitCode::from(2)
         }
     }

@@ -1,9 +1,12 @@
 //! Standard output and standard error, which may be a terminal or a file.
 
+use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
+use std::path::Path;
 
 use super::args::Colour;
 use crate::view::paint::Paint;
+use crate::view::safe;
 use crate::view::transcript::LineFormatter;
 
 /// Buffered standard output. It is flushed when no input is waiting.
@@ -12,9 +15,35 @@ pub type Output = BufWriter<Stdout>;
 /// Size of the buffer in bytes: small enough to stay in the processor's second-level cache.
 const BUFFER: usize = 16 << 10;
 
+/// Prints a note or an error on standard error, as [`say`] does. It takes what `format!` takes.
+macro_rules! note {
+    ($($text:tt)*) => {
+        $crate::cli::output::say(&format!("mcptap: {}", format_args!($($text)*)))
+    };
+}
+pub(super) use note;
+
+/// Prints lines on standard error. They may repeat text of a file, a server, a configuration or the
+/// command line, and nothing of it acts on the terminal.
+pub fn say(text: &str) {
+    let lines: Vec<_> = text.lines().map(safe::visible).collect();
+    // Nobody can be told that standard error is closed.
+    let _ = writeln!(io::stderr(), "{}", lines.join("\n"));
+}
+
 /// Standard output with its buffer.
 pub fn stdout() -> Output {
     BufWriter::with_capacity(BUFFER, io::stdout())
+}
+
+/// Empties a file, or makes one that only its owner can read, because captured data is private.
+/// A file that is there keeps its rights.
+pub fn create_private(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
 }
 
 /// Writes one JSON line, made in `buffer` so that many lines need no memory of their own.
@@ -76,5 +105,24 @@ impl Progress {
         if std::mem::take(&mut self.shown) {
             let _ = write!(io::stderr(), "\r                \r");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(unix)]
+    fn a_new_file_is_private_and_an_old_one_keeps_its_rights() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("raw.pcapng");
+        let mode = |file: File| file.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(create_private(&path).unwrap()), 0o600);
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+        std::fs::write(&path, "old").unwrap();
+        let again = create_private(&path).unwrap();
+        assert_eq!((again.metadata().unwrap().len(), mode(again)), (0, 0o640));
     }
 }

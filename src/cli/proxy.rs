@@ -18,6 +18,7 @@ use super::args::{self, Colour};
 use super::printer::Printer;
 use super::{filter, stop, target};
 use crate::capture::{Limits, Packet};
+use crate::cli::output::note;
 use crate::decode::uri;
 use crate::engine::queue::Queue;
 use crate::engine::saver::Saver;
@@ -86,7 +87,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     // A signal ends the connections, and thereby the queue. Its remaining content is still decoded.
     let run = engine::run(&mut queue, &mut pipeline, &mut listeners, &AtomicBool::new(false));
     if let Err(error) = &run {
-        eprintln!("mcptap: recording has stopped: {error:#}");
+        note!("recording has stopped: {error:#}");
     }
     drop((queue, recording));
     serving.join().map_err(|_| anyhow!("the proxy crashed"))??;
@@ -100,13 +101,13 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     let _ = printer.map(|mut printer| printer.finish(&counts));
     if dropped > 0 || loss.bytes() > 0 {
         let bytes = loss.bytes();
-        eprintln!("mcptap: recording could not keep up: {dropped} packets and {bytes} bytes were not recorded");
+        note!("recording could not keep up: {dropped} packets and {bytes} bytes were not recorded");
     }
     run?;
     match refused {
         Some(error) => return Err(error.context("nothing was saved")),
         None => saved?.filter(|counts| counts.lost > 0).into_iter().for_each(|counts| {
-            eprintln!("mcptap: {} records could not be saved", counts.lost);
+            note!("{} records could not be saved", counts.lost);
         }),
     }
     Ok(ExitCode::SUCCESS)
@@ -124,15 +125,16 @@ fn proxy(arguments: &args::Proxy, record: TrafficRecorder) -> Result<Proxy> {
 
 /// Prints the address for clients, and warnings about it.
 fn announce(arguments: &args::Proxy, address: std::net::SocketAddr) {
-    let (to, path) = (&arguments.to, uri::origin_form(&arguments.to));
-    eprintln!("mcptap: give clients http://{address}{path} in place of {to}; Ctrl-C ends it");
+    let to = command_line::masked(&[(&arguments.to).into()]).concat();
+    let path = uri::origin_form(&to);
+    note!("give clients http://{address}{path} in place of {to}; Ctrl-C ends it");
     if !address.ip().is_loopback() {
-        eprintln!(
-            "mcptap: every machine that reaches this address can use the server, unencrypted: listen on 127.0.0.1 or ::1 to prevent that"
+        note!(
+            "every machine that reaches this address can use the server, unencrypted: listen on 127.0.0.1 or ::1 to prevent that"
         );
     }
     if arguments.insecure {
-        eprintln!("mcptap: --insecure: the certificate of {to} is not checked");
+        note!("--insecure: the certificate of {to} is not checked");
     }
 }
 
@@ -149,7 +151,7 @@ fn writer(arguments: &args::Proxy, place: DatabaseFile, stop: &AtomicBool) -> Re
     let mut is_reported = false;
     target::create_patiently(&place, &info, options, |error| {
         if !std::mem::replace(&mut is_reported, true) {
-            eprintln!("mcptap: recording has not started, but clients are served: {error:#}");
+            note!("recording has not started, but clients are served: {error:#}");
         }
         !stop.load(Ordering::Relaxed)
     })

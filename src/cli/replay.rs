@@ -12,6 +12,7 @@ use anyhow::{Result, bail};
 
 use super::args::{Colour, Replay, ReportFormat};
 use super::{diff, filter, output, target};
+use crate::cli::output::note;
 use crate::compare::json;
 use crate::mcp::{MessageNumber, Session};
 use crate::replay::job::planned;
@@ -68,7 +69,7 @@ pub fn run(arguments: Replay, db: Option<PathBuf>, colour: Colour) -> Result<Exi
     if let [session] = outcomes.saved.as_slice()
         && !many
     {
-        eprintln!("mcptap: saved as session {}", session.0);
+        note!("saved as session {}", session.0);
     }
     match arguments.comparing.format {
         ReportFormat::Text if many => {
@@ -128,8 +129,8 @@ fn server(arguments: &Replay) -> Result<(Target, Vec<String>)> {
         }
         let certificates = certificates(arguments.cacert.as_deref())?;
         if arguments.insecure {
-            eprintln!(
-                "mcptap: --insecure: the certificate of {url} is not checked, so others on the network may read what is sent"
+            note!(
+                "--insecure: the certificate of {url} is not checked, so others on the network may read what is sent"
             );
         }
         let supplied = fields.iter().map(|(name, _)| name.clone()).collect();
@@ -157,9 +158,7 @@ fn name_masked(masked: &[String], supplied: &[String], is_command: bool) {
         } else {
             format!("--header \"{name}: ...\"")
         };
-        eprintln!(
-            "mcptap: the recorded client sent {name}, whose value was not stored and is not sent: {option} supplies it"
-        );
+        note!("the recorded client sent {name}, whose value was not stored and is not sent: {option} supplies it");
     }
 }
 

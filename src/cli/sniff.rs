@@ -1,7 +1,6 @@
 //! `mcptap sniff`: captures live from an interface, prints messages and saves them.
 
 use std::env;
-use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -16,6 +15,7 @@ use super::args::{Colour, Sniff};
 use super::printer::Printer;
 use super::{filter, output, stop, target};
 use crate::capture::{Limits, Packet};
+use crate::cli::output::note;
 use crate::engine::queue::{Gauge, Queue};
 use crate::engine::saver::Saver;
 use crate::engine::{self, Both, Listener};
@@ -58,7 +58,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
         let writer = Writer::create(place, &info, target::store_options(&arguments.decoding))?;
         Some(Saver::new(writer, true))
     };
-    eprintln!("mcptap: capturing on {interface}; Ctrl-C ends it");
+    note!("capturing on {interface}; Ctrl-C ends it");
     let detail = if saver.is_some() { Detail::Store } else { Detail::Messages };
     let options =
         PipelineConfig { limits: Limits::live(), ..target::pipeline_options(&arguments.decoding, false, detail) };
@@ -90,12 +90,12 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     run?;
     printer.finish(&counts)?;
     let Statistics { captured, dropped: by_kernel, dropped_by_interface: by_interface } = statistics?;
-    eprintln!(
-        "mcptap: {captured} packets captured, {by_kernel} dropped by the kernel, {by_interface} by the interface, {dropped} by mcptap"
+    note!(
+        "{captured} packets captured, {by_kernel} dropped by the kernel, {by_interface} by the interface, {dropped} by mcptap"
     );
     if let Some((first, last)) = times {
-        eprintln!(
-            "mcptap: decoding could not keep up: packets were dropped from {} to {}",
+        note!(
+            "decoding could not keep up: packets were dropped from {} to {}",
             units::clock(first),
             units::clock(last)
         );
@@ -103,7 +103,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     if let Some(counts) = saved?
         && counts.lost > 0
     {
-        eprintln!("mcptap: {} records could not be saved", counts.lost);
+        note!("{} records could not be saved", counts.lost);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -161,7 +161,7 @@ impl Listener for MessageLimit {
         if self.stop.load(Ordering::Relaxed)
             && let Some(waiting) = self.waiting.take().map(|gauge| gauge.waiting()).filter(|packets| *packets > 0)
         {
-            eprintln!("mcptap: {waiting} captured packets still have to be decoded; Ctrl-C ends without them");
+            note!("{waiting} captured packets still have to be decoded; Ctrl-C ends without them");
         }
         Ok(())
     }
@@ -172,11 +172,11 @@ impl Listener for MessageLimit {
 }
 
 /// Writes the raw packets to a file.
-struct PacketFile(pcapng::Writer<BufWriter<File>>);
+struct PacketFile(pcapng::Writer<BufWriter<std::fs::File>>);
 
 impl PacketFile {
     fn create(path: &Path) -> Result<PacketFile> {
-        let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
+        let file = output::create_private(path).with_context(|| format!("cannot create {}", path.display()))?;
         Ok(PacketFile(pcapng::Writer::new(BufWriter::new(file))?))
     }
 }

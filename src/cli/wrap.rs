@@ -16,7 +16,7 @@ use crate::event::{Detail, Event};
 use crate::pipeline::{Pipeline, PipelineConfig};
 use crate::source::stdio::{self, Observations, Receipts, Server};
 use crate::store::{CaptureInfo, CaptureKind, DatabaseFile, WriteOptions};
-use crate::view::command_line;
+use crate::view::{command_line, safe};
 
 pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
     let recorded = if arguments.keep_secrets {
@@ -31,7 +31,7 @@ pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
     // folder cannot be created, the recorder reports the reason.
     let folder = place.as_ref().ok().and_then(|place| place.create_folder().ok());
     let folder = folder.unwrap_or_else(env::temp_dir);
-    let code = stdio::wrap(&server, &folder, move |observations| record(observations, source, place?));
+    let code = stdio::wrap(&server, &folder, safe::visible, move |observations| record(observations, source, place?));
     Ok(ExitCode::from(code))
 }
 

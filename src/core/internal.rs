@@ -51,6 +51,9 @@ pub mod decode {
     pub mod raw {
         pub use crate::decode::raw::Raw;
     }
+    pub mod secrets {
+        pub use crate::decode::secrets::masked_uri;
+    }
     pub mod sse {
         pub use crate::decode::sse::{Sse, SseEvent};
     }

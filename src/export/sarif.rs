@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::json::text::write_json;
 use crate::findings::{Rule, Severity};
 use crate::store::FindingRow;
 
@@ -44,6 +45,16 @@ pub fn log(target: &str, version: &str, findings: &[(Severity, FindingRow)]) -> 
             "results": results,
         }],
     })
+}
+
+/// The log as text: a member a line, and nothing in it acts on a terminal.
+pub fn text(log: &Value) -> Vec<u8> {
+    let mut text = Vec::new();
+    for line in format!("{log:#}").lines() {
+        write_json(&mut text, line);
+        text.push(b'\n');
+    }
+    text
 }
 
 fn level(severity: Severity) -> &'static str {

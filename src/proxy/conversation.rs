@@ -18,6 +18,7 @@ use super::heads::{HeadRewriter, Redirect};
 use crate::capture::Limits;
 use crate::decode::http::{Head, HttpEvent, StartLine};
 use crate::decode::http1::Http1;
+use crate::decode::secrets::masked_uri;
 use crate::decode::{Anomaly, Direction, Ending, Piece};
 use crate::http::requests::Refusal;
 
@@ -221,7 +222,7 @@ impl Rewriter {
         match self.heads.redirect(head, &self.host) {
             Redirect::None => {}
             Redirect::Here(text) => self.buffers[1].changes.push_back((head.offset..head.end(), text)),
-            Redirect::Away(url) => self.bypass = Some(url),
+            Redirect::Away(url) => self.bypass = Some(masked_uri(&url).into_owned()),
         }
         self.endpoint = EndpointEvent::of(head);
         self.buffers[1].hold_from = self.endpoint.as_ref().map_or(u64::MAX, EndpointEvent::start);

@@ -60,6 +60,7 @@ mod tap;
 mod tests;
 mod wait;
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsFd;
@@ -131,8 +132,9 @@ pub struct WrapReport {
 /// Prints nothing on stdout. Prints on stderr only that the server could not be started, or that
 /// something was not recorded: at once if the recorder fails, else at the end. As in shells, status
 /// 127 means that the command was not found, 126 that it is not executable. Observations that do
-/// not fit in memory wait in files in `folder`. Call it from the main thread.
-pub fn wrap<R>(server: &Server, folder: &Path, record: R) -> u8
+/// not fit in memory wait in files in `folder`. `visible` escapes what is printed. Call it from the
+/// main thread.
+pub fn wrap<R>(server: &Server, folder: &Path, visible: fn(&str) -> Cow<'_, str>, record: R) -> u8
 where
     R: FnOnce(Observations) -> anyhow::Result<()> + Send + 'static,
 {
@@ -145,7 +147,9 @@ where
     };
     let stderr = host.stderr.try_clone();
     // The host may have closed its end of stderr long ago. Then nobody can read the line.
-    let say = |line: &str| stderr.map(|stderr| writeln!(File::from(stderr), "mcptap: {line}")).map(drop).unwrap_or(());
+    let say = |line: &str| {
+        let _ = stderr.map(|stderr| writeln!(File::from(stderr), "mcptap: {}", visible(line)));
+    };
     match run(server, host, folder, record) {
         Ok(WrapReport { exit, unrecorded }) => {
             unrecorded.as_deref().map(say);

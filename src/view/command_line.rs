@@ -167,6 +167,16 @@ mod tests {
             (&["--token"], "--token"),
             (&["--password", ""], "--password "),
             (&["-password=schlüssel"], "-password=**********"),
+            (
+                &["server", "--github-pat", "abc", "--auth", "d", "--bearer", "e"],
+                "server --github-pat *** --auth * --bearer *",
+            ),
+            (
+                &["server", "--db-pass", "abc", "--key", "d", "--author", "me"],
+                "server --db-pass *** --key * --author me",
+            ),
+            (&["npx", "-p", "server", "--max-tokens", "3"], "npx -p server --max-tokens 3"),
+            (&["http://h/mcp?tavilyApiKey=abc&x=1"], "http://h/mcp?tavilyApiKey=***&x=1"),
             (&["python", "-m", "tokenizer", "a=b", "c:d"], "python -m tokenizer a=b c:d"),
         ] {
             assert_eq!(shown(words), expected);

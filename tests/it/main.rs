@@ -15,6 +15,7 @@ mod limits;
 mod losses;
 mod midway;
 mod mock;
+mod output;
 mod peers;
 mod pipes;
 mod program;

@@ -341,7 +341,7 @@ fn servers_behind_tls_are_recorded_in_the_clear() {
 #[test]
 fn redirects_lead_to_the_proxy_again() {
     let Some(scene) = scene() else { return };
-    let served = Served::start(&scene, &["--elsewhere", "http://elsewhere.invalid/mcp"]);
+    let served = Served::start(&scene, &["--elsewhere", "http://elsewhere.invalid/mcp?code=abc"]);
     let (_folder, db) = temporary_database();
     let at = served.url("");
     let absolute = server(move |mut stream| {
@@ -360,8 +360,8 @@ fn redirects_lead_to_the_proxy_again() {
     conversation(&scene, &proxying.url);
     let mut client = proxying.connect();
     client.write_all(post(&request(1)).replace("/mcp", "/away").as_bytes()).expect("sent");
-    assert!(head(&mut client).contains("Location: http://elsewhere.invalid/mcp\r\n"));
-    assert!(proxying.next_line().contains("redirects clients to http://elsewhere.invalid/mcp"));
+    assert!(head(&mut client).contains("Location: http://elsewhere.invalid/mcp?code=abc\r\n"));
+    assert!(proxying.next_line().contains("redirects clients to http://elsewhere.invalid/mcp?code=***;"));
 }
 
 /// The client of a proxy's URL connects to no other address. The replay, as the SDKs, refuses

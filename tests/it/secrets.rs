@@ -131,3 +131,46 @@ fn oauth_secrets_are_masked_in_stores() {
         assert_eq!(messages(&run(&["show", "--json"], &database)), wanted);
     }
 }
+
+/// Names under which real servers take keys, in URLs, fields and arguments of a command.
+#[test]
+fn keys_of_real_servers_are_masked_wherever_they_are_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = |name: &str| folder.path().join(name);
+    let parameters = ["tavilyApiKey", "exaApiKey", "key", "sig", "auth", "secret", "software_statement"];
+    let fields =
+        ["Ocp-Apim-Subscription-Key", "Notion-Key", "Custom-Credential", "X-Signature", "DPoP", "Authentication-Info"];
+    let query: Vec<String> = parameters.iter().map(|name| format!("{name}={}", SECRETS[0])).collect();
+    let head: String = fields.iter().map(|name| format!("{name}: {}\r\n", SECRETS[1])).collect();
+    let body = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+    let mut wire = Wire::default();
+    wire.handshake(0, 40_000);
+    let request = format!(
+        "POST /mcp?max_tokens=3&{} HTTP/1.1\r\nHost: h\r\nIdempotency-Key: {SAID}\r\n{head}Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        query.join("&"),
+        body.len()
+    );
+    wire.segment(100, 40_000, Sender::Client, "A", &request);
+    wire.write(&path("capture.pcapng"));
+    let database = path("read.db");
+    run(&["read", "--save", "--db", database.to_str().expect("a path")], &path("capture.pcapng"));
+
+    let wrapped = path("wrap.db");
+    let options = ["--github-pat", "--auth", "--bearer", "--db-pass", "--key"];
+    let mut wrap = mcptap();
+    wrap.args(["wrap", "--db"]).arg(&wrapped).args(["--", "true", "--author", SAID]);
+    for option in options {
+        wrap.args([option, SECRETS[2]]);
+    }
+    assert!(wrap.finished().status.success());
+
+    for (database, formats) in [(&database, &["jsonl", "har", "pcapng", "html"][..]), (&wrapped, &["jsonl", "pcapng"])]
+    {
+        let mut outputs = vec![fs::read(database).expect("a database")];
+        outputs.extend(formats.iter().map(|format| run(&["export", "--format", format], database)));
+        for secret in &SECRETS[..3] {
+            assert!(outputs.iter().all(|output| !contains_part(output, secret)), "{secret}");
+        }
+        assert!(outputs.iter().any(|output| holds(output, SAID)), "what is no secret stays");
+    }
+}

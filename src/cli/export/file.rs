@@ -29,14 +29,8 @@ pub(super) fn write(path: Option<&Path>, write: impl FnOnce(&mut (dyn Write + Se
     }
     let path = if there.is_some() { fs::canonicalize(path).with_context(cannot)? } else { path.to_owned() };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut builder = Builder::new();
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        // The mode of any new file. The umask removes bits from it.
-        builder.permissions(fs::Permissions::from_mode(0o666));
-    }
-    let file = builder.prefix(".mcptap-export-").tempfile_in(folder).with_context(cannot)?;
+    // Temporary files have the mode 0600: only the owner may read captured data.
+    let file = Builder::new().prefix(".mcptap-export-").tempfile_in(folder).with_context(cannot)?;
     if let Some(there) = there {
         file.as_file().set_permissions(there.permissions()).with_context(cannot)?;
     }
@@ -77,6 +71,8 @@ mod tests {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let (path, link) = (folder.path().join("out"), folder.path().join("link"));
+        write(Some(&path), |out| Ok(out.write_all(b"new")?)).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600, "only its owner reads it");
         fs::write(&path, "first").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         std::os::unix::fs::symlink(&path, &link).unwrap();

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use super::{Anomaly, Direction, Ending, secrets};
 
+pub use super::secret_name::is_secret;
 pub use super::secrets::MASK;
 
 /// The first line of a head: a request line or a status line.
@@ -245,41 +246,6 @@ fn is_uri(name: &[u8]) -> bool {
         || (name.len() == 7 && name.eq_ignore_ascii_case(b"referer"))
 }
 
-/// Whether values of this header field are secrets. They are shown and stored only if the user
-/// asks for it.
-pub fn is_secret(name: &[u8]) -> bool {
-    /// The parts of names that mark a secret field, in lower case: `Proxy-Authorization`,
-    /// `Set-Cookie`, `X-Csrf-Token`.
-    ///
-    /// They are grouped by a letter that is rare in names of fields. The number is the letter's
-    /// offset in the part. So most names are ruled out by one look at each of their letters.
-    const fn parts(letter: u8) -> &'static [(usize, &'static [u8])] {
-        match letter {
-            b'c' => &[(2, b"secret")],
-            b'k' => &[(3, b"apikey"), (4, b"api-key"), (4, b"api_key"), (3, b"cookie"), (2, b"token")],
-            b'w' => &[(4, b"password")],
-            b'z' => &[(7, b"authorization")],
-            _ => &[],
-        }
-    }
-    const RARE: [bool; 256] = {
-        let mut rare = [false; 256];
-        let mut letter = 0;
-        while letter < 256 {
-            rare[letter] = !parts((letter as u8).to_ascii_lowercase()).is_empty();
-            letter += 1;
-        }
-        rare
-    };
-    name.iter().enumerate().filter(|(_, letter)| RARE[usize::from(**letter)]).any(|(at, letter)| {
-        parts(letter.to_ascii_lowercase()).iter().any(|(before, part)| {
-            let start = at.checked_sub(*before);
-            let here = start.and_then(|start| name.get(start..start + part.len()));
-            here.is_some_and(|here| here.eq_ignore_ascii_case(part))
-        })
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -330,19 +296,5 @@ mod tests {
     #[test]
     fn a_range_outside_the_text_is_empty() {
         assert_eq!(head("short", &[(0..3, 4..99)]).value("sho"), Some(""));
-    }
-
-    #[test]
-    fn secrets_are_known_by_name() {
-        let parts =
-            ["authorization", "cookie", "token", "secret", "password", "apikey", "api-key", "api_key"].into_iter();
-        for name in
-            parts.flat_map(|part| [part.to_owned(), part.to_uppercase(), format!("X-{part}-k"), format!("k{part}")])
-        {
-            assert!(is_secret(name.as_bytes()), "{name}");
-        }
-        for name in ["Accept", "Mcp-Session-Id", "Content-Type", "", "k", "z", "toke", "oken", "cook-ie", "api.key"] {
-            assert!(!is_secret(name.as_bytes()), "{name}");
-        }
     }
 }

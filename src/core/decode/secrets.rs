@@ -1,42 +1,14 @@
 //! Secrets that are recognised by their name: parameters and members of OAuth requests and
-//! responses, and keys that servers accept in the query of a URI.
-//!
-//! The names are those of RFC 6749, 7009, 7521, 7523, 7591, 7636, 8628 and 8693, and of OpenID
-//! Connect.
+//! responses, and keys that servers accept in the query of a URI. `secret_name` knows the names.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use super::json::closing_quote;
+use super::secret_name::is_secret;
 
 /// The byte that replaces every byte of a secret. Lengths and offsets stay as they were.
 pub const MASK: u8 = b'*';
-
-/// The parameters and members whose values are secrets, in lower case.
-const NAMES: &[&str] = &[
-    "access_token",
-    "actor_token",
-    "api-key",
-    "api_key",
-    "apikey",
-    "assertion",
-    "client_assertion",
-    "client_secret",
-    "code",
-    "code_verifier",
-    "device_code",
-    "id_token",
-    "id_token_hint",
-    "password",
-    "refresh_token",
-    "registration_access_token",
-    "subject_token",
-    "token",
-];
-
-fn is_named(name: &[u8]) -> bool {
-    NAMES.iter().any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
-}
 
 /// The ranges of secret values in a body: JSON, or parameters of a form.
 pub fn in_body(text: &[u8]) -> Vec<Range<usize>> {
@@ -71,7 +43,7 @@ fn in_parameters(text: &[u8], start: usize) -> Vec<Range<usize>> {
         let end =
             begin + rest.iter().position(|byte| matches!(byte, b'&' | b'#' | b'\r' | b'\n')).unwrap_or(rest.len());
         if let Some(equals) = memchr::memchr(b'=', &text[begin..end])
-            && is_named(&text[begin..begin + equals])
+            && is_secret(&text[begin..begin + equals])
         {
             found.push(begin + equals + 1..end);
         }
@@ -87,7 +59,7 @@ fn in_json(text: &[u8]) -> Vec<Range<usize>> {
     let mut at = 0;
     while let Some((string, behind)) = next_string(text, at) {
         at = behind;
-        let is_member = |colon: &usize| text[*colon] == b':' && is_named(&text[string.clone()]);
+        let is_member = |colon: &usize| text[*colon] == b':' && is_secret(&text[string.clone()]);
         if let Some(colon) = next_non_blank(text, behind).filter(is_member)
             && let Some(quote) = next_non_blank(text, colon + 1).filter(|quote| text[*quote] == b'"')
             && let Some((value, behind)) = next_string(text, quote)
@@ -152,6 +124,8 @@ mod tests {
     fn a_uri_is_masked_after_its_path() {
         assert_eq!(masked_uri("/cb?code=ab&state=1#access_token=x"), "/cb?code=**&state=1#access_token=*");
         assert_eq!(masked_uri("/token=1/code?x=token"), "/token=1/code?x=token");
+        let given = "/mcp?tavilyApiKey=a&sig=b&max_tokens=3&software_statement=c";
+        assert_eq!(masked_uri(given), "/mcp?tavilyApiKey=*&sig=*&max_tokens=3&software_statement=*");
         assert!(matches!(masked_uri("/mcp?session_id=1"), Cow::Borrowed(_)));
     }
 

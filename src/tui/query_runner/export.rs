@@ -24,8 +24,12 @@ pub(super) fn write(
     path: &Path,
 ) -> Result<u64> {
     let filter = Filter::parse(filter)?;
-    let file = OpenOptions::new().write(true).create_new(true).open(path);
-    let mut file = BufWriter::new(file.with_context(|| format!("cannot create {}", path.display()))?);
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    // Only the owner may read captured data.
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = BufWriter::new(options.open(path).with_context(|| format!("cannot create {}", path.display()))?);
     let Some(capture) = reader.capture_of(session)? else { return Ok(0) };
     let (mut written, mut line) = (0, Vec::new());
     for message in reader.all_messages(capture, Scope::Session(session), Some(&filter), None) {

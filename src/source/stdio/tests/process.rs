@@ -20,11 +20,16 @@ fn as_a_process() {
         None => shell(&script),
     };
     let crash = std::env::var("MCPTAP_TEST_CRASH").is_ok();
-    std::process::exit(i32::from(wrap(&server, &std::env::temp_dir(), move |mut observations| {
-        assert!(!crash, "as asked");
-        while observations.next()?.is_some() {}
-        Ok(())
-    })));
+    std::process::exit(i32::from(wrap(
+        &server,
+        &std::env::temp_dir(),
+        |text| text.into(),
+        move |mut observations| {
+            assert!(!crash, "as asked");
+            while observations.next()?.is_some() {}
+            Ok(())
+        },
+    )));
 }
 
 /// Starts the wrapper as a process, and removes from its stdout the lines that the test
