@@ -126,15 +126,18 @@ pub struct WrapReport {
     pub unrecorded: Option<String>,
 }
 
+/// Escapes a line for the terminal.
+pub type Visible = fn(&str) -> Cow<'_, str>;
+
 /// `mcptap wrap`: runs `server` on this process's standard streams and returns the exit status
 /// for this process.
 ///
 /// Prints nothing on stdout. Prints on stderr only that the server could not be started, or that
 /// something was not recorded: at once if the recorder fails, else at the end. As in shells, status
 /// 127 means that the command was not found, 126 that it is not executable. Observations that do
-/// not fit in memory wait in files in `folder`. `visible` escapes what is printed. Call it from the
-/// main thread.
-pub fn wrap<R>(server: &Server, folder: &Path, visible: fn(&str) -> Cow<'_, str>, record: R) -> u8
+/// not fit in memory wait in files in `folder`. `visible` escapes each line for the terminal. Call
+/// this function from the main thread.
+pub fn wrap<R>(server: &Server, folder: &Path, visible: Visible, record: R) -> u8
 where
     R: FnOnce(Observations) -> anyhow::Result<()> + Send + 'static,
 {
@@ -150,7 +153,7 @@ where
     let say = |line: &str| {
         let _ = stderr.map(|stderr| writeln!(File::from(stderr), "mcptap: {}", visible(line)));
     };
-    match run(server, host, folder, record) {
+    match run(server, host, folder, visible, record) {
         Ok(WrapReport { exit, unrecorded }) => {
             unrecorded.as_deref().map(say);
             exit_code(exit)
@@ -167,12 +170,19 @@ where
 ///
 /// `record` runs on its own thread and receives the observations. It should return when they end.
 /// Signals to this process are passed on meanwhile. Observations that do not fit in memory wait in
-/// files in `folder`. The calling thread must live as long as the server may.
+/// files in `folder`. `visible` escapes what is printed. The calling thread must live as long as
+/// the server may.
 ///
 /// # Errors
 /// Only that the server could not be started. Failures of the recording are reported in
 /// [`WrapReport::unrecorded`].
-pub fn run<R>(server: &Server, host: Pipes, folder: &Path, record: R) -> Result<WrapReport, StartError>
+pub fn run<R>(
+    server: &Server,
+    host: Pipes,
+    folder: &Path,
+    visible: Visible,
+    record: R,
+) -> Result<WrapReport, StartError>
 where
     R: FnOnce(Observations) -> anyhow::Result<()> + Send + 'static,
 {
@@ -184,6 +194,7 @@ where
     let (mut tap, mut observations) = tap::tap(child.id(), folder);
     tap.start(server.start());
     observations.stderr = host.stderr.try_clone().ok();
+    observations.visible = visible;
     let recorder = start_recorder(observations, record);
     let mut lanes = [
         Lane::new(Pipe::Stdin, host.stdin, stdio.stdin),

@@ -188,9 +188,12 @@ fn a_locked_database_costs_the_record_only() {
     assert_eq!(of_type(&recorded(&db), "message").len(), 40);
 }
 
+/// A file name that clears the screen, where it reaches a terminal.
+const HOSTILE: &str = "te\u{1b}[2Jxt";
+
 /// Databases that can never be opened, in `folder`.
 fn unusable(folder: &Path) -> Vec<PathBuf> {
-    let [text, newer, damaged] = ["text", "newer.db", "damaged.db"].map(|name| folder.join(name));
+    let [text, newer, damaged] = [HOSTILE, "newer.db", "damaged.db"].map(|name| folder.join(name));
     fs::write(&text, "no database, but a file of somebody's\n").expect("the file is written");
     for db in [&newer, &damaged] {
         let mut wrapped = Wrapped::shell(db, ANSWERS);
@@ -212,12 +215,13 @@ fn an_unusable_database_is_reported_in_one_line_while_the_server_runs() {
         let mut wrapped = Wrapped::shell(&db, &format!("{ANSWERS}; exit 3"));
         let report = line(&mut wrapped.stderr);
         assert!(report.starts_with("mcptap: recording: ") && report.ends_with("; nothing is recorded"), "{report}");
+        assert!(!report.contains(char::is_control), "{report:?}");
         wrapped.converse(1..3);
         let ended = wrapped.end();
         assert_eq!((ended.status.code(), ended.stdout.as_str(), ended.stderr.as_str()), (Some(3), "", ""));
     }
     assert_eq!(
-        fs::read_to_string(folder.path().join("text")).expect("it is still there"),
+        fs::read_to_string(folder.path().join(HOSTILE)).expect("it is still there"),
         "no database, but a file of somebody's\n"
     );
     // The program creates the folder and the database.

@@ -41,9 +41,8 @@ const ENDS: &[&str] = &[
     "token",
 ];
 
-/// Names of secrets that no word of them shows, without what separates their words.
-///
-/// They are those of RFC 6749, 7591, 7636 and 8628.
+/// Names of secrets that no word of them shows, without what separates their words. They are those
+/// of RFC 6749, 7591, 7636 and 8628.
 const NAMES: &[&str] = &["code", "codeverifier", "devicecode", "softwarestatement"];
 
 /// Parts of names that mark a secret before any other word, without what separates their words.

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use rustix::buffer::spare_capacity;
 
+use super::Visible;
 use super::lane::write_at_once;
 use super::queue::{BUFFER, PassedTotals, PendingWakeups, Queue};
 use super::wait::Load;
@@ -92,6 +93,8 @@ pub struct Observations {
     load: Option<Load>,
     /// The host's stderr.
     pub(super) stderr: Option<OwnedFd>,
+    /// Escapes what is printed there.
+    pub(super) visible: Visible,
 }
 
 /// A queue for the observations of `process`. Those that do not fit in memory wait in
@@ -121,6 +124,7 @@ pub fn tap(process: u32, folder: &Path) -> (Tap, Observations) {
         busy: None,
         load,
         stderr: None,
+        visible: |line| line.into(),
     };
     (tap, observations)
 }
@@ -261,6 +265,7 @@ impl Drop for Tap {
 pub struct Receipts {
     queue: Arc<Queue>,
     stderr: Option<OwnedFd>,
+    visible: Visible,
 }
 
 impl Receipts {
@@ -272,7 +277,9 @@ impl Receipts {
     /// Writes a line on the host's stderr, beside the server's, if it takes the line without
     /// blocking; returns whether it was written.
     pub fn say(&self, line: &str) -> bool {
-        self.stderr.as_ref().is_some_and(|stderr| write_at_once(stderr, format!("mcptap: {line}\n").as_bytes()))
+        self.stderr
+            .as_ref()
+            .is_some_and(|stderr| write_at_once(stderr, format!("mcptap: {}\n", (self.visible)(line)).as_bytes()))
     }
 
     /// Whether anything is stored.
@@ -290,7 +297,7 @@ impl Observations {
     /// Where to report what is stored.
     pub fn receipts(&self) -> Receipts {
         let stderr = self.stderr.as_ref().and_then(|stderr| stderr.try_clone().ok());
-        Receipts { queue: Arc::clone(&self.queue), stderr }
+        Receipts { queue: Arc::clone(&self.queue), stderr, visible: self.visible }
     }
 
     /// Sleeps for this time, or until the server ends.

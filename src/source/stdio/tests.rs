@@ -99,7 +99,7 @@ where
     let host = Pipes { stdin: stdin.0.into(), stdout: stdout.1.into(), stderr: stderr.1.into() };
     let (sender, result) = channel();
     let record = record(sender);
-    let tee = thread::spawn(move || run(&server, host, &folder, record));
+    let tee = thread::spawn(move || run(&server, host, &folder, |line| line.into(), record));
     let stdin = Some(Patient::new(stdin.1, "the tee to read stdin"));
     let [stdout, stderr] = [stdout.0, stderr.0].map(|pipe| Some(Patient::new(pipe, "the server to write")));
     Running { stdin, stdout, stderr, tee, record: result }
@@ -323,7 +323,9 @@ fn hosts_may_give_sockets() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let (log, their_log) = UnixStream::pair().unwrap();
     let host = Pipes { stdin: ours.try_clone().unwrap().into(), stdout: ours.into(), stderr: log.into() };
-    let tee = thread::spawn(move || run(&shell("cat; echo end >&2"), host, &std::env::temp_dir(), |_| Ok(())));
+    let tee = thread::spawn(move || {
+        run(&shell("cat; echo end >&2"), host, &std::env::temp_dir(), |line| line.into(), |_| Ok(()))
+    });
     let sent = vec![b'x'; 3_000_000];
     thread::scope(|scope| {
         scope.spawn(|| {
