@@ -29,6 +29,7 @@ pub mod keylog;
 mod protect;
 mod record;
 mod record_groups;
+mod reread;
 mod search;
 mod secrets;
 mod suite;
@@ -38,6 +39,7 @@ mod tests;
 use self::interpreter::Interpreter;
 use self::keylog::KeyLog;
 use self::record::{ContentType, Cursor, HEADER, Record, RecordFragment, Records};
+use self::reread::{BufferedInput, RereadBuffer};
 use super::{Anomaly, Direction, Ending, Piece};
 use crate::capture::{Limits, PacketNumber, PacketRange, Time};
 
@@ -233,27 +235,6 @@ struct ReceivedRecord {
     complete: bool,
 }
 
-/// Records that are read again when their secrets arrive.
-#[derive(Debug)]
-struct RereadBuffer {
-    /// The interpreter's state before the first of them.
-    before: Box<Interpreter>,
-    inputs: Vec<(Direction, BufferedInput)>,
-    /// Memory that they take, in bytes.
-    bytes: usize,
-}
-
-/// An input of the interpreter that is buffered.
-#[derive(Debug)]
-enum BufferedInput {
-    Record(Box<ReceivedRecord>),
-    Lost,
-    End(Ending, Time),
-}
-
-/// Memory that a buffered record takes in addition to its bytes: the struct and its packet list.
-const BUFFERED_RECORD_COST: usize = 256;
-
 impl Tls {
     /// A decoder for a connection that begins at offset 0 of both directions.
     pub fn new(limits: Limits) -> Tls {
@@ -307,10 +288,11 @@ impl Tls {
 
     /// Reads the buffered records again if their secrets are now in the key log.
     pub fn retry(&mut self, keys: &KeyLog, sink: &mut TlsEventSink<'_>) {
-        if self.reread.is_none() || !self.interpreter.has_secrets(keys) {
+        // The session is that of the first record. A ClientHello among the others can name another.
+        let Some(RereadBuffer { before, inputs, .. }) = self.reread.take_if(|waiting| waiting.before.has_secrets(keys))
+        else {
             return;
-        }
-        let Some(RereadBuffer { before, inputs, .. }) = self.reread.take() else { return };
+        };
         self.interpreter = *before;
         for (direction, held) in inputs {
             match held {
@@ -465,8 +447,7 @@ impl Tls {
         sink: &mut TlsEventSink<'_>,
     ) {
         if self.reread.is_none() && !self.stopped_waiting && self.interpreter.lacks_secrets(direction, received, keys) {
-            let before = Box::new(self.interpreter.clone());
-            self.reread = Some(RereadBuffer { before, inputs: Vec::new(), bytes: size_of::<Interpreter>() });
+            self.reread = Some(RereadBuffer::new(&self.interpreter));
         }
         let waits = self.reread.is_some();
         self.buffer_input(direction, || BufferedInput::Record(Box::new(received.clone())));
@@ -474,14 +455,9 @@ impl Tls {
     }
 
     /// Buffers an input of the interpreter while secrets are awaited.
-    fn buffer_input(&mut self, direction: Direction, held: impl FnOnce() -> BufferedInput) {
+    fn buffer_input(&mut self, direction: Direction, input: impl FnOnce() -> BufferedInput) {
         if let Some(waiting) = &mut self.reread {
-            let held = held();
-            waiting.bytes += BUFFERED_RECORD_COST;
-            if let BufferedInput::Record(received) = &held {
-                waiting.bytes += received.body.len();
-            }
-            waiting.inputs.push((direction, held));
+            waiting.push(direction, input());
         }
     }
 

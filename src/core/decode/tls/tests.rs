@@ -430,6 +430,21 @@ fn conversations_cut_byte_by_byte() {
     }
 }
 
+/// After a gap, a ClientHello can stand behind the protected records. Their secrets are those of
+/// the first one.
+#[test]
+fn a_later_client_hello_does_not_keep_records_from_their_secrets() {
+    for mut seed in seeds() {
+        let start = |wanted: &[u8], seed: &[u8]| seed.windows(wanted.len()).rposition(|bytes| bytes == wanted);
+        let random = start(&[7; 32], &seed).expect("the second ClientHello has a random");
+        seed[random] = 0;
+        // A suite that is not supported is reported only where the secrets are known.
+        let suite = start(&[0x13, 1], &seed).expect("the ServerHello has a suite");
+        seed[suite] = 0;
+        fuzz_tls(&seed);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
