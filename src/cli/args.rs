@@ -86,6 +86,8 @@ pub enum Command {
     Uninstall(Install),
     /// Show what mcptap can do, with recordings that it contains
     Demo(Demo),
+    /// Mask secrets in saved recordings that earlier versions, or --keep-secrets, left in them
+    Mask(Mask),
     /// Test whether sniffing, wrapping and saving work here, and explain what to do if they do not
     Doctor,
     /// Print a completion script for a shell
@@ -410,6 +412,23 @@ impl FailOn {
 pub struct Rules {
     /// The id of the rule to explain
     pub rule: Option<String>,
+}
+
+/// Arguments of `mcptap mask`.
+#[derive(Debug, Args)]
+#[command(
+    long_about = "Mask secrets in saved recordings that earlier versions, or --keep-secrets, left in them. Header \
+    fields, URLs, command lines, logs and packets are searched by today's rules. TLS keys are removed. Messages stay as \
+    they are. The earlier content is removed from the file too, free pages and the write-ahead log included. Nothing \
+    is changed while a recording is being written."
+)]
+pub struct Mask {
+    /// The database [default: that of saved sessions]
+    #[arg(value_name = "DATABASE")]
+    pub database: Option<PathBuf>,
+    /// Mask without asking
+    #[arg(long)]
+    pub yes: bool,
 }
 
 /// Arguments of `mcptap completions`.

@@ -11,11 +11,11 @@ use anyhow::{Context, Result, ensure};
 use rustix::fs::{Access, access, statvfs};
 
 use super::args::Colour;
-use super::{output, target};
+use super::{mask, output, target};
 use crate::decode::tls::keylog::KeyLog;
 use crate::store::{DatabaseFile, Scope, StoreReader};
 use crate::view::paint::Tone;
-use crate::view::{safe, units};
+use crate::view::{secrets, units};
 
 /// A request, which `cat` sends back.
 const PING: &str = "{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n";
@@ -26,6 +26,9 @@ const TIGHT: u64 = 1 << 30;
 
 /// Maximum bytes of a key log that are read.
 const KEYS: u64 = 16 << 20;
+
+/// The largest database that is searched for secrets, in bytes: a few seconds.
+const SEARCHED: u64 = 256 << 20;
 
 /// The result of a test in a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,11 +45,12 @@ type CheckResult = Result<(Health, String)>;
 
 /// Runs all tests. The exit status is 1 if one of them fails.
 pub fn run(db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
-    let checks: [(&str, &dyn Fn() -> CheckResult); 6] = [
+    let checks: [(&str, &dyn Fn() -> CheckResult); 7] = [
         ("program", &program),
         ("wrap", &wrap),
         ("sniff", &sniff),
         ("database", &|| database(&target::database(db.clone())?)),
+        ("secrets", &|| saved_secrets(&target::database(db.clone())?)),
         ("tls keys", &|| keys(env::var_os("SSLKEYLOGFILE").map(PathBuf::from).as_deref())),
         ("terminal", &|| Ok(terminal(stdout().is_terminal(), &|name| env::var(name).ok()))),
     ];
@@ -61,7 +65,7 @@ pub fn run(db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
             Health::Note => ("note", Tone::Warning),
             Health::Fails => ("fail", Tone::Error),
         };
-        let lines: Vec<_> = text.lines().map(safe::visible).collect();
+        let lines: Vec<_> = text.lines().map(secrets::shown).collect();
         writeln!(out, "{}  {about:<8}  {}", paint.paint(tone, word), lines.join("\n                "))?;
         out.flush()?;
     }
@@ -172,6 +176,20 @@ fn database(path: &Path) -> CheckResult {
         0 => Ok((health, text)),
         _ => Ok((Health::Note, format!("{text}\nother users of this machine can read it: chmod 600 {shown}"))),
     }
+}
+
+/// Looks for secrets in recordings that earlier versions made.
+fn saved_secrets(path: &Path) -> CheckResult {
+    let Ok(about) = fs::metadata(path) else { return Ok((Health::Works, "there are no recordings yet".to_owned())) };
+    if about.len() > SEARCHED {
+        let text = format!("{} is too large to be searched here: \"mcptap mask\" searches it", path.display());
+        return Ok((Health::Note, text));
+    }
+    let found = mask::count(&DatabaseFile::file(path))?;
+    Ok(match found.is_empty() {
+        true => (Health::Works, "all secrets in recordings that have ended are masked".to_owned()),
+        false => (Health::Note, format!("not masked in {}\n\"mcptap mask\" masks them", mask::words(&found))),
+    })
 }
 
 /// The health of a disk with so many free bytes.

@@ -9,6 +9,7 @@ mod export;
 mod filter;
 mod install;
 mod layers;
+mod mask;
 mod mock;
 mod output;
 mod printer;
@@ -140,6 +141,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Some(Command::Install(install)) => install::install(install, db),
         Some(Command::Uninstall(uninstall)) => install::uninstall(uninstall),
         Some(Command::Demo(demo)) => demo::run(demo, color),
+        Some(Command::Mask(mask)) => mask::run(mask, db),
         Some(Command::Doctor) => doctor::run(db, color),
         Some(Command::Completions(completions)) => {
             clap_complete::generate(completions.shell, &mut Arguments::command(), "mcptap", &mut std::io::stdout());

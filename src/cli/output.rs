@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::args::Colour;
 use crate::view::paint::Paint;
-use crate::view::safe;
+use crate::view::secrets;
 use crate::view::transcript::LineFormatter;
 
 /// Buffered standard output. It is flushed when no input is waiting.
@@ -24,9 +24,9 @@ macro_rules! note {
 pub(super) use note;
 
 /// Prints lines on standard error. They may repeat text of a file, a server, a configuration or the
-/// command line, and nothing of it acts on the terminal.
+/// command line. Secrets are masked, and nothing of it acts on the terminal.
 pub fn say(text: &str) {
-    let lines: Vec<_> = text.lines().map(safe::visible).collect();
+    let lines: Vec<_> = text.lines().map(secrets::shown).collect();
     // Nobody can be told that standard error is closed.
     let _ = writeln!(io::stderr(), "{}", lines.join("\n"));
 }

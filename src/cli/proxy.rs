@@ -31,7 +31,7 @@ use crate::source;
 use crate::source::overflow::Overflow;
 use crate::source::tape::{self, LostBytes};
 use crate::store::{self, CaptureKind, DatabaseFile, Writer};
-use crate::view::command_line;
+use crate::view::{command_line, secrets};
 
 /// Maximum time for connecting to the server.
 const CONNECTING: Duration = Duration::from_secs(10);
@@ -79,6 +79,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
         limits: Limits::live(),
         detail,
         keep_secrets: arguments.keep_secrets,
+        mask_key: secrets::key(),
         ..PipelineConfig::default()
     };
     let mut pipeline = Pipeline::new(options);

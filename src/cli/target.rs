@@ -20,6 +20,7 @@ use crate::pipeline::{self, Counts, Pipeline};
 use crate::source::file::Files;
 use crate::source::keylog::WithKeyLog;
 use crate::store::{self, CaptureInfo, CaptureKind, DatabaseFile, StoreReader, Summary, WriteOptions, Writer};
+use crate::view::secrets;
 
 /// Number of attempts to open a locked database, and the pause between them. In the meantime
 /// observed traffic waits in the queue.
@@ -151,12 +152,13 @@ pub fn joined(files: &[PathBuf]) -> String {
 
 /// The options of the pipeline for a command.
 pub fn pipeline_options(decoding: &Decoding, hash: bool, detail: Detail) -> pipeline::PipelineConfig {
-    pipeline::PipelineConfig { limits: Limits::default(), detail, hash, keep_secrets: decoding.keep_secrets }
+    let keep_secrets = decoding.keep_secrets;
+    pipeline::PipelineConfig { limits: Limits::default(), detail, hash, keep_secrets, mask_key: secrets::key() }
 }
 
 /// The options of the store for a command.
 pub fn store_options(decoding: &Decoding) -> WriteOptions {
-    WriteOptions { keep_secrets: decoding.keep_secrets, ..WriteOptions::default() }
+    WriteOptions { keep_secrets: decoding.keep_secrets, mask_key: secrets::key(), ..WriteOptions::default() }
 }
 
 /// Begins a capture although other programs may have the database locked. After each failure

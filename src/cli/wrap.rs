@@ -16,7 +16,7 @@ use crate::event::{Detail, Event};
 use crate::pipeline::{Pipeline, PipelineConfig};
 use crate::source::stdio::{self, Observations, Receipts, Server};
 use crate::store::{CaptureInfo, CaptureKind, DatabaseFile, WriteOptions};
-use crate::view::{command_line, safe};
+use crate::view::{command_line, secrets};
 
 pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
     let recorded = if arguments.keep_secrets {
@@ -31,17 +31,20 @@ pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
     // folder cannot be created, the recorder reports the reason.
     let folder = place.as_ref().ok().and_then(|place| place.create_folder().ok());
     let folder = folder.unwrap_or_else(env::temp_dir);
-    let code = stdio::wrap(&server, &folder, safe::visible, move |observations| record(observations, source, place?));
+    let code = stdio::wrap(&server, &folder, secrets::shown, move |observations| {
+        record(observations, source, place?, arguments.keep_secrets)
+    });
     Ok(ExitCode::from(code))
 }
 
 /// Decodes and saves observations until the server has ended. Nothing here can affect the server.
-fn record(mut observations: Observations, source: String, place: DatabaseFile) -> Result<()> {
+fn record(mut observations: Observations, source: String, place: DatabaseFile, keep_secrets: bool) -> Result<()> {
     let info = target::capture_info(CaptureKind::Wrap, source);
-    let writer = target::create_patiently(&place, &info, WriteOptions::default(), |_| true)?;
+    let options = WriteOptions { keep_secrets, mask_key: secrets::key(), ..WriteOptions::default() };
+    let writer = target::create_patiently(&place, &info, options, |_| true)?;
     let mut pipeline = Pipeline::new(PipelineConfig { detail: Detail::Store, ..PipelineConfig::default() });
     let (receipts, begun) = (observations.receipts(), Vec::new());
-    let mut recorder = Recorder { saver: DirectSaver::new(writer), receipts, info, begun, session: None };
+    let mut recorder = Recorder { saver: DirectSaver::new(writer), receipts, info, options, begun, session: None };
     engine::run(&mut observations, &mut pipeline, &mut recorder, &AtomicBool::new(false))?;
     recorder.recreate_deleted();
     recorder.saver.finish(&target::summary(pipeline.counts()))
@@ -53,6 +56,7 @@ struct Recorder {
     saver: DirectSaver,
     receipts: Receipts,
     info: CaptureInfo,
+    options: WriteOptions,
     /// The connection and the streams: at most three pipes.
     begun: Vec<Event>,
     /// The last state of the session.
@@ -68,7 +72,7 @@ impl Recorder {
         self.info.started = saver::now();
         let begun = self.begun.iter().chain(&self.session).cloned();
         // If this fails, the next commit fails too and reports it.
-        if writer.recreate(&self.info, WriteOptions::default(), begun).is_ok() {
+        if writer.recreate(&self.info, self.options, begun).is_ok() {
             let path = writer.place().path().display();
             self.receipts
                 .say(&format!("recording: the database {path} was deleted; what follows is recorded in a new one"));

@@ -1,6 +1,7 @@
 //! The façade of the crate: packets in, events out, and queries for the origin of bytes.
 
 use crate::capture::{Limits, PacketRange, Span, StreamPart};
+use crate::decode::mask::MaskKey;
 use crate::event::{Detail, Event};
 use crate::pipeline::{self, Input, Pipeline};
 
@@ -13,6 +14,9 @@ pub struct Options {
     /// Leaves passwords, tokens and cookies in HTTP header fields as they are. By default each of
     /// their bytes is masked.
     pub keep_secrets: bool,
+    /// The key of the tags of masked values: equal values have equal tags. Give random bytes, and do
+    /// not keep them with the output. Without a key there are no tags.
+    pub mask_key: Option<MaskKey>,
     /// Computes the SHA-256 of each HTTP body ([`Half::body_sha256`](crate::Half::body_sha256)).
     pub hash_bodies: bool,
 }
@@ -37,9 +41,9 @@ pub struct Decoder {
 
 impl Decoder {
     /// A decoder at the first packet of a capture.
-    pub fn new(Options { limits, keep_secrets, hash_bodies: hash }: Options) -> Decoder {
+    pub fn new(Options { limits, keep_secrets, mask_key, hash_bodies: hash }: Options) -> Decoder {
         let mut pipeline =
-            Pipeline::new(pipeline::PipelineConfig { limits, detail: Detail::Messages, hash, keep_secrets });
+            Pipeline::new(pipeline::PipelineConfig { limits, detail: Detail::Messages, hash, keep_secrets, mask_key });
         pipeline.retain_parts(limits.retained_parts);
         Decoder { pipeline }
     }

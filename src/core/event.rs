@@ -6,6 +6,7 @@ use std::ops::Range;
 use crate::capture::pipe::{HEAD, Pipe};
 use crate::capture::{Packet, PacketNumber, PacketRange, Ranges, StreamId, StreamPart, Time};
 use crate::decode::exchange::Exchange;
+use crate::decode::mask::Mask;
 use crate::decode::tcp::{Analysis, Facts, Flags, SegmentFact};
 use crate::decode::{ConnectionId, Side};
 use crate::findings::Finding;
@@ -59,8 +60,8 @@ pub enum Event {
         start: u64,
         /// Offset after the last byte.
         end: u64,
-        /// The byte that replaces each byte of the secret.
-        mask: u8,
+        /// The bytes that replace the secret.
+        mask: Mask,
     },
     /// One side's stream was searched for secrets up to `offset`. Packets up to there
     /// may be written.

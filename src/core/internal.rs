@@ -28,7 +28,7 @@ pub mod decode {
         pub use crate::decode::exchange::{Exchange, ExchangeNumber, Fields, Half};
     }
     pub mod http {
-        pub use crate::decode::http::{Head, HttpEvent, MASK, StartLine, is_secret};
+        pub use crate::decode::http::{Head, HttpEvent, StartLine, is_secret, secrets_of_field, secrets_of_target};
     }
     pub mod http1 {
         pub use crate::decode::http1::Http1;
@@ -45,6 +45,9 @@ pub mod decode {
     pub mod lines {
         pub use crate::decode::lines::Lines;
     }
+    pub mod mask {
+        pub use crate::decode::mask::{MASK, Mask, MaskKey, is_masked};
+    }
     pub mod packet {
         pub use crate::decode::packet::{Decoded, Header, Packets, headers};
     }
@@ -52,7 +55,7 @@ pub mod decode {
         pub use crate::decode::raw::Raw;
     }
     pub mod secrets {
-        pub use crate::decode::secrets::masked_uri;
+        pub use crate::decode::secrets::{in_text, in_uri, masked, masked_uri, union};
     }
     pub mod sse {
         pub use crate::decode::sse::{Sse, SseEvent};

@@ -112,6 +112,7 @@ pub use capture::{
 };
 pub use decode::exchange::{Exchange, ExchangeNumber, Fields, Half};
 pub use decode::jsonrpc::{Envelope, Kind};
+pub use decode::mask::MaskKey;
 pub use decode::raw::Raw;
 pub use decode::{ConnectionId, Direction};
 pub use decoder::{Decoder, Options};

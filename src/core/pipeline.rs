@@ -21,6 +21,7 @@ use rustc_hash::FxHashMap;
 
 use crate::capture::pipe::{self, PipeEvent};
 use crate::capture::{Damage, Dropped, Limits, Packet, PacketNumber, Provenance, Time};
+use crate::decode::mask::MaskKey;
 use crate::decode::packet::{Decoded, Packets};
 use crate::decode::quic::Quic;
 use crate::decode::stack::{self, StackOptions, Stacks};
@@ -63,6 +64,8 @@ pub struct PipelineConfig {
     pub hash: bool,
     /// Whether to leave secrets in HTTP header fields unmasked.
     pub keep_secrets: bool,
+    /// The key of the tags of masked secrets. Without one there are no tags.
+    pub mask_key: Option<MaskKey>,
 }
 
 /// Turns packets into events.
@@ -94,7 +97,8 @@ impl Pipeline {
     pub fn new(options: PipelineConfig) -> Pipeline {
         let limits = options.limits;
         let store = options.detail == Detail::Store;
-        let stack = StackOptions { hash: options.hash, store, keep_secrets: options.keep_secrets };
+        let PipelineConfig { hash, keep_secrets, mask_key, .. } = options;
+        let stack = StackOptions { hash, store, keep_secrets, mask_key };
         Pipeline {
             packets: Packets::new(limits),
             quic: Quic::default(),

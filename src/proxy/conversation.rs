@@ -18,9 +18,9 @@ use super::heads::{HeadRewriter, Redirect};
 use crate::capture::Limits;
 use crate::decode::http::{Head, HttpEvent, StartLine};
 use crate::decode::http1::Http1;
-use crate::decode::secrets::masked_uri;
 use crate::decode::{Anomaly, Direction, Ending, Piece};
 use crate::http::requests::Refusal;
+use crate::view::secrets::masked_uri;
 
 /// The most forwarded requests without a complete response. Beyond it, the client is not read.
 /// Clients that pipeline send tens of requests.

@@ -18,6 +18,7 @@ use crate::store::{
     self, CaptureId, CaptureInfo, CaptureKind, DatabaseFile, Page, Scope, Selection, StoreReader, StoredPackets,
     Summary, Writer,
 };
+use crate::view::secrets;
 
 /// A recorder on a thread of its own.
 #[derive(Debug)]
@@ -41,7 +42,7 @@ impl Capture {
     ) -> Result<Capture> {
         let info =
             CaptureInfo { kind, source: description.to_owned(), process: std::process::id(), started: saver::now() };
-        let writer = Writer::create(place.clone(), &info, store::WriteOptions::default())?;
+        let writer = Writer::create(place.clone(), &info, options())?;
         let id = writer.capture();
         let thread = thread::Builder::new().name("recorder".to_owned()).spawn(move || record(source, writer));
         Ok(Capture { thread: thread.context("cannot start a thread")?, place: place.clone(), id })
@@ -87,12 +88,16 @@ impl Recorded {
     pub fn save(&self, place: &DatabaseFile) -> Result<Option<SessionNumber>> {
         let capture =
             StoreReader::open(self.place.clone())?.capture(self.id)?.context("the replay is no longer in the store")?;
-        let writer = Writer::create(place.clone(), &capture.info, store::WriteOptions::default())?;
+        let writer = Writer::create(place.clone(), &capture.info, options())?;
         let id = writer.capture();
         // The packets are decoded again, which gives the same messages.
         record(StoredPackets::open(self.place.clone(), Selection::Capture(self.id))?, writer)?;
         session_of(place, id)
     }
+}
+
+fn options() -> store::WriteOptions {
+    store::WriteOptions { mask_key: secrets::key(), ..store::WriteOptions::default() }
 }
 
 /// The last session of a capture. A `server/discover` that was refused over HTTP forms a session of
@@ -130,7 +135,8 @@ impl Listener for RequestNumbers {
 }
 
 fn record(mut source: impl Source, writer: Writer) -> Result<RequestNumbers> {
-    let mut pipeline = Pipeline::new(PipelineConfig { detail: Detail::Store, ..PipelineConfig::default() });
+    let mut pipeline =
+        Pipeline::new(PipelineConfig { detail: Detail::Store, mask_key: secrets::key(), ..PipelineConfig::default() });
     let mut recorder = Both(RequestNumbers::default(), DirectSaver::new(writer));
     let stop = Arc::new(AtomicBool::new(false));
     engine::run(&mut source, &mut pipeline, &mut recorder, &stop)?;

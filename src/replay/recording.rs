@@ -3,6 +3,7 @@
 use anyhow::{Result, bail};
 
 use crate::decode::exchange::Exchange;
+use crate::decode::mask::is_masked;
 use crate::mcp::{Message, Session};
 use crate::store::{Scope, StoreReader};
 use crate::view::units;
@@ -67,10 +68,5 @@ pub fn masked_headers(reader: &StoreReader, session: &Session) -> Result<Vec<Str
 
 fn masked(exchange: &Exchange) -> impl Iterator<Item = &str> {
     let fields = exchange.request.fields.iter();
-    fields.filter(|(_, value)| is_masked(value)).map(|(name, _)| name)
-}
-
-/// Whether a value consists only of the mask.
-pub fn is_masked(value: &str) -> bool {
-    value.len() > 2 && value.bytes().all(|byte| byte == crate::decode::http::MASK)
+    fields.filter(|(_, value)| is_masked(value.as_bytes())).map(|(name, _)| name)
 }

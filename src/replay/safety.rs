@@ -5,8 +5,8 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::recording::is_masked;
 use crate::compare::Label;
+use crate::decode::mask::is_masked;
 
 /// The effects of a tool according to its annotations (ToolAnnotations).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +94,7 @@ fn find(value: &Value) -> Option<Vec<String>> {
         Some(steps)
     };
     match value {
-        Value::String(text) if is_masked(text) => Some(Vec::new()),
+        Value::String(text) if is_masked(text.as_bytes()) => Some(Vec::new()),
         Value::Object(members) => members.iter().find_map(|(name, value)| below(name.clone(), value)),
         Value::Array(elements) => {
             elements.iter().enumerate().find_map(|(index, value)| below(index.to_string(), value))

@@ -8,7 +8,9 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use crate::decode::http;
+use crate::capture::pipe::{self, Pipe, PipeEvent};
+use crate::decode::mask::{Mask, MaskKey};
+use crate::decode::{http, secrets};
 
 /// The number of secrets remembered per side, for copies that come later. A request carries a few,
 /// and a retransmission comes within a window of data.
@@ -17,21 +19,22 @@ const REMEMBERED: usize = 256;
 /// The secrets of one side's stream.
 #[derive(Debug, Default)]
 pub(super) struct Secrets {
-    /// Disjoint ranges in order, each with the byte that masks it. Adjacent ranges
-    /// have different masks.
-    ranges: VecDeque<(Range<u64>, u8)>,
+    /// Disjoint ranges in order, each with its mask. Adjacent ranges have different masks, or
+    /// masks with tags.
+    ranges: VecDeque<(Range<u64>, Mask)>,
     /// All bytes below this offset may belong to a secret that is no longer remembered.
     forgotten: u64,
 }
 
 impl Secrets {
-    /// Adds a secret. If ranges overlap, the mask of the last one applies to both.
-    pub(super) fn insert(&mut self, mut secret: Range<u64>, mask: u8) {
+    /// Adds a secret. If ranges overlap, the mask of the last one applies to both, without a tag.
+    pub(super) fn insert(&mut self, mut secret: Range<u64>, mut mask: Mask) {
         if secret.is_empty() {
             return;
         }
-        let joins = |range: &Range<u64>, other: u8, secret: &Range<u64>| {
-            let touches = if other == mask { 1 } else { 0 };
+        let given = secret.clone();
+        let joins = |range: &Range<u64>, other: Mask, secret: &Range<u64>| {
+            let touches = if other == mask && mask.is_uniform() { 1 } else { 0 };
             range.start < secret.end.saturating_add(touches) && secret.start < range.end.saturating_add(touches)
         };
         let mut at = self.ranges.partition_point(|(range, _)| range.end < secret.start);
@@ -44,6 +47,10 @@ impl Secrets {
             } else {
                 break;
             }
+        }
+        // The tag is that of the given range.
+        if secret != given {
+            mask = mask.untagged();
         }
         self.ranges.insert(at, (secret, mask));
         if self.ranges.len() > REMEMBERED
@@ -60,7 +67,7 @@ impl Secrets {
             return false;
         }
         if offset < self.forgotten {
-            bytes.fill(http::MASK);
+            Mask::PLAIN.cover(bytes);
             return true;
         }
         let end = offset.saturating_add(bytes.len() as u64);
@@ -68,11 +75,24 @@ impl Secrets {
         let mut masked = false;
         for (range, mask) in self.ranges.range(first..).take_while(|(range, _)| range.start < end) {
             let (from, to) = (range.start.max(offset) - offset, range.end.min(end) - offset);
-            bytes[from as usize..to as usize].fill(*mask);
+            let at = (offset + from).saturating_sub(range.start);
+            mask.cover_part(range.end - range.start, at, &mut bytes[from as usize..to as usize]);
             masked = true;
         }
         masked
     }
+}
+
+/// Masks the tokens in what a wrapped server wrote to standard error. Returns whether there were
+/// any. `data` is a pipe packet.
+pub(super) fn mask_log(data: &mut [u8], key: Option<MaskKey>) -> bool {
+    let Some((_, PipeEvent::Data(Pipe::Stderr, log))) = pipe::decode(data) else { return false };
+    let found = secrets::in_text(log);
+    for token in &found {
+        let token = &mut data[pipe::HEAD + token.start..pipe::HEAD + token.end];
+        Mask::of(key, token).cover(token);
+    }
+    !found.is_empty()
 }
 
 /// The values of lines that look like a secret header, in text that no decoder understood: from
@@ -142,7 +162,7 @@ mod tests {
         ) {
             let mut secrets = Secrets::default();
             for (start, length) in &ranges {
-                secrets.insert(*start..start + length, http::MASK);
+                secrets.insert(*start..start + length, Mask::PLAIN);
             }
             let mut bytes = vec![b'.'; length];
             let any = secrets.mask(offset, &mut bytes);
@@ -163,25 +183,37 @@ mod tests {
 
     #[test]
     fn each_secret_has_its_mask() {
+        let value = *b"abcdefghijklmnopqrstuvwx";
+        let tagged = Mask::of(Some(MaskKey::new([7; 16])), &value);
+        let mut whole = value;
+        tagged.cover(&mut whole);
         let mut secrets = Secrets::default();
-        secrets.insert(4..6, b'+');
-        secrets.insert(6..8, b'*');
-        secrets.insert(2..4, b'*');
-        secrets.insert(8..9, b'*');
-        let mut bytes = *b"abcdefghijk";
-        assert!(secrets.mask(0, &mut bytes));
-        assert_eq!(&bytes, b"ab**++***jk");
-        secrets.insert(3..7, b'-');
-        assert!(secrets.mask(0, &mut bytes));
-        assert_eq!(&bytes, b"ab-------jk");
-        assert_eq!(secrets.ranges.len(), 1);
+        secrets.insert(10..34, tagged);
+        secrets.insert(34..36, Mask::PLAIN);
+        secrets.insert(8..10, Mask::PLAIN);
+        assert_eq!(secrets.ranges.len(), 3, "a tag ends its range");
+        let expected = [b"a**".as_slice(), &whole, b"**b"].concat();
+        // In one piece, and byte by byte.
+        let mut bytes = [b"abc".as_slice(), &value, b"deb"].concat();
+        assert!(secrets.mask(7, &mut bytes));
+        assert_eq!(bytes, expected);
+        for (at, byte) in bytes.iter_mut().enumerate() {
+            secrets.mask(7 + at as u64, std::slice::from_mut(byte));
+        }
+        assert_eq!(bytes, expected);
+        secrets.insert(10..34, tagged);
+        assert!(secrets.mask(7, &mut bytes));
+        assert_eq!(bytes, expected, "the same secret, decoded again");
+        secrets.insert(33..35, tagged);
+        assert!(secrets.mask(7, &mut bytes));
+        assert_eq!(bytes, [b"a".as_slice(), &[b'*'; 28], b"b"].concat(), "no tag of another value");
     }
 
     #[test]
     fn below_what_was_forgotten_everything_is_masked() {
         let mut secrets = Secrets::default();
         for at in 0..=REMEMBERED as u64 {
-            secrets.insert(at * 10..at * 10 + 1, http::MASK);
+            secrets.insert(at * 10..at * 10 + 1, Mask::PLAIN);
         }
         let mut late = *b"abcdef";
         assert!(secrets.mask(0, &mut late));

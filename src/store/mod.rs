@@ -31,6 +31,7 @@ mod process;
 mod query;
 mod read;
 mod record;
+mod remask;
 mod stored_packets;
 mod text;
 mod write;
@@ -49,6 +50,7 @@ pub use read::StoreReader;
 pub use record::capture::{Capture, CaptureInfo, CaptureKind, Counts, Summary};
 pub use record::finding::FindingRow;
 pub use record::message::MessageRow;
+pub use remask::{MaskCounts, MaskRules, PacketIterator, PacketMasker, count_secrets, mask_recordings};
 pub use stored_packets::{Selection, StoredPackets};
 pub use write::{WriteOptions, Writer};
 

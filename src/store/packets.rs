@@ -23,9 +23,11 @@ use rustc_hash::FxBuildHasher;
 use self::connection::ConnectionPackets;
 use self::line_compressor::{CompressedLine, LineCompressor};
 use super::chunk::{Builder, CHUNK, Chunk, Piece, Spare, StoredPacket};
+use super::mask;
 use super::text::Packer;
 use crate::capture::pipe::{self, Pipe, PipeEvent};
 use crate::capture::{Limits, LinkType, Packet, PacketNumber};
+use crate::decode::mask::{Mask, MaskKey};
 use crate::decode::{ConnectionId, Direction, Side};
 use crate::event::Segment;
 use crate::mcp::{Carrier, Message};
@@ -65,6 +67,7 @@ pub struct PacketCounts {
 pub(super) struct Packets {
     limits: Limits,
     keep_secrets: bool,
+    mask_key: Option<MaskKey>,
     last: Option<StoredPacket>,
     recent: VecDeque<StoredPacket>,
     recent_bytes: usize,
@@ -91,7 +94,7 @@ struct Output {
 }
 
 impl Packets {
-    pub(super) fn new(limits: Limits, keep_secrets: bool) -> std::io::Result<Packets> {
+    pub(super) fn new(limits: Limits, keep_secrets: bool, mask_key: Option<MaskKey>) -> std::io::Result<Packets> {
         let out = Output {
             open: 0,
             packer: Packer::new()?,
@@ -104,6 +107,7 @@ impl Packets {
         Ok(Packets {
             limits,
             keep_secrets,
+            mask_key,
             last: None,
             recent: VecDeque::new(),
             recent_bytes: 0,
@@ -160,6 +164,9 @@ impl Packets {
 
     fn buffer(&mut self, id: ConnectionId, side: Side, mut packet: StoredPacket, carries: Vec<(u64, Range<usize>)>) {
         packet.connection = id;
+        if !self.keep_secrets && packet.link == LinkType::PIPE {
+            packet.masked |= mask::mask_log(&mut packet.data, self.mask_key);
+        }
         self.buffered += packet.size();
         self.connections.entry(id).or_default().buffer(packet, side, carries);
     }
@@ -168,7 +175,7 @@ impl Packets {
     /// packet. Empty if they need not be searched for secrets.
     fn carries(&self, packet: &StoredPacket, segment: &Segment) -> Vec<(u64, Range<usize>)> {
         // The pipes of a process have no headers, and their messages are stored unchanged
-        // in any case.
+        // in any case. The log of a server is searched packet by packet.
         if self.keep_secrets || packet.link == LinkType::PIPE {
             return Vec::new();
         }
@@ -240,7 +247,7 @@ impl Packets {
     }
 
     /// Notes that these bytes of a side's stream are a secret.
-    pub(super) fn secret(&mut self, id: ConnectionId, side: Side, range: Range<u64>, mask: u8) {
+    pub(super) fn secret(&mut self, id: ConnectionId, side: Side, range: Range<u64>, mask: Mask) {
         if !self.keep_secrets {
             self.connections.entry(id).or_default().sides[side.index()].secrets.insert(range, mask);
         }

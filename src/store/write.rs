@@ -13,6 +13,7 @@ use super::record::message::DerivedColumns;
 use super::text::{Packer, Text};
 use super::{CaptureId, DatabaseFile, migrate};
 use crate::capture::{Limits, Packet, Time};
+use crate::decode::mask::MaskKey;
 use crate::event::Event;
 
 /// Rows, and bytes, at which waiting records are written without a commit call. Larger transactions
@@ -28,6 +29,8 @@ const CACHE: u32 = 8 << 10;
 pub struct WriteOptions {
     /// Write packets unchanged, secrets included.
     pub keep_secrets: bool,
+    /// The key of the tags of masked secrets. Without one there are no tags.
+    pub mask_key: Option<MaskKey>,
     /// Bounds on the memory for packets that wait.
     pub limits: Limits,
     /// The time for which a transaction waits for other writers. A writer of live traffic locks the
@@ -37,7 +40,12 @@ pub struct WriteOptions {
 
 impl Default for WriteOptions {
     fn default() -> WriteOptions {
-        WriteOptions { keep_secrets: false, limits: Limits::default(), busy_timeout: Duration::from_secs(5) }
+        WriteOptions {
+            keep_secrets: false,
+            mask_key: None,
+            limits: Limits::default(),
+            busy_timeout: Duration::from_secs(5),
+        }
     }
 }
 
@@ -82,7 +90,7 @@ impl Writer {
             capture,
             pending: Pending::default(),
             written: WrittenRows::default(),
-            packets: Packets::new(options.limits, options.keep_secrets)?,
+            packets: Packets::new(options.limits, options.keep_secrets, options.mask_key)?,
             packer: Packer::new()?,
             counts: Counts::default(),
             alive: info.started,

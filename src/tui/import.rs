@@ -15,6 +15,7 @@ use crate::pipeline::{self, Pipeline};
 use crate::source::file::Files;
 use crate::source::keylog::WithKeyLog;
 use crate::store::{CaptureInfo, CaptureKind, DatabaseFile, Summary, WriteOptions, Writer};
+use crate::view::secrets;
 
 /// Interval at which newly read messages are made visible.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
@@ -59,6 +60,7 @@ impl Import {
         let options = pipeline::PipelineConfig {
             detail: Detail::Store,
             keep_secrets: self.decoding.keep_secrets,
+            mask_key: secrets::key(),
             ..pipeline::PipelineConfig::default()
         };
         let mut pipeline = Pipeline::new(options);

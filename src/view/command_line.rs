@@ -1,7 +1,7 @@
 //! The command line of a server as it is recorded and shown, with its secrets masked.
 //!
 //! Servers receive keys and tokens in many ways. A value counts as a secret if the name before it
-//! is that of a secret, as for header fields:
+//! is that of a secret, as for header fields. So does a token that is known by its shape.
 //!
 //! ```text
 //!  --api-key abc          the word behind an option
@@ -15,21 +15,27 @@
 use std::ffi::OsString;
 use std::ops::Range;
 
-use crate::decode::http::{self, MASK};
+use super::secrets::{self as view_secrets, password_of_uri};
+use crate::decode::mask::{Mask, MaskKey};
+use crate::decode::{http, secrets};
 
 /// The words with each byte of a secret replaced.
 pub fn masked(words: &[OsString]) -> Vec<String> {
+    masked_with(view_secrets::key(), words)
+}
+
+fn masked_with(key: Option<MaskKey>, words: &[OsString]) -> Vec<String> {
     let mut value_of_secret = false;
     let mut shown = Vec::with_capacity(words.len());
     for word in words {
         let mut word = word.to_string_lossy().into_owned();
         // In `--token --verbose` the option `--token` has no value.
         if value_of_secret && !word.starts_with("--") {
-            word = mask(&word);
+            word = mask(key, &word, 0..word.len());
         } else {
-            for secret in secrets(&word) {
-                let hidden = mask(&word[secret.clone()]);
-                word.replace_range(secret, &hidden);
+            let tokens = secrets::in_text(word.as_bytes());
+            for secret in secrets::union(named_secrets(&word), tokens) {
+                word = mask(key, &word, secret);
             }
         }
         value_of_secret = word.strip_prefix('-').is_some_and(is_secret);
@@ -80,9 +86,9 @@ pub fn quoted(words: &[String]) -> String {
     words.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
-fn mask(secret: &str) -> String {
-    // As many bytes as the secret has, so that ranges of the word stay correct.
-    char::from(MASK).to_string().repeat(secret.len())
+/// The word with this range masked. It keeps its length, so that other ranges stay correct.
+fn mask(key: Option<MaskKey>, word: &str, secret: Range<usize>) -> String {
+    secrets::masked(word, vec![secret], |value| Mask::of(key, value)).into_owned()
 }
 
 /// Whether an option or a variable with this name has a secret value: `--api-key`, `API_KEY`.
@@ -94,9 +100,9 @@ fn is_of_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.')
 }
 
-/// The ranges of the secrets in a word, in order.
-fn secrets(word: &str) -> Vec<Range<usize>> {
-    let mut found: Vec<Range<usize>> = password_of_url(word).into_iter().collect();
+/// The ranges of the values in a word that their names mark as secrets, in order.
+fn named_secrets(word: &str) -> Vec<Range<usize>> {
+    let mut found: Vec<Range<usize>> = password_of_uri(word).into_iter().collect();
     for (at, _) in word.match_indices(['=', ':']) {
         if found.last().is_some_and(|last| at < last.end) {
             continue;
@@ -128,17 +134,6 @@ fn value(word: &str, start: usize, named_the_word: bool) -> Range<usize> {
     start..end.unwrap_or(word.len())
 }
 
-/// The password in the userinfo of a URL. RFC 3986 section 3.2.1: "the use of the format
-/// 'user:password' in the userinfo field is deprecated. Applications should not render as clear
-/// text any data after the first colon character found within a userinfo subcomponent".
-fn password_of_url(word: &str) -> Option<Range<usize>> {
-    let start = word.find("://")? + 3;
-    let authority = word[start..].split(['/', '?', '#']).next().unwrap_or_default();
-    let userinfo = &authority[..authority.rfind('@')?];
-    let colon = userinfo.find(':')?;
-    Some(start + colon + 1..start + userinfo.len())
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
@@ -146,7 +141,7 @@ mod tests {
     use super::*;
 
     fn shown(words: &[&str]) -> String {
-        masked(&words.iter().map(OsString::from).collect::<Vec<_>>()).join(" ")
+        masked_with(None, &words.iter().map(OsString::from).collect::<Vec<_>>()).join(" ")
     }
 
     #[test]
@@ -184,6 +179,17 @@ mod tests {
     }
 
     #[test]
+    fn tokens_are_masked_wherever_they_are() {
+        let token = "ghp_16C7e42F292c6912E7710c838347Ae178B4a";
+        let words = ["server", token, &format!("--api-key={token}"), &format!("http://h/{token}/mcp")];
+        let shown = masked(&words.map(OsString::from));
+        let hidden = shown[1].as_str();
+        assert!(hidden.starts_with("********") && !hidden.ends_with('*') && hidden.len() == token.len());
+        // Equal tokens have equal tags.
+        assert_eq!(shown[1..], [hidden, &format!("--api-key={hidden}"), &format!("http://h/{hidden}/mcp")]);
+    }
+
+    #[test]
     fn words_are_those_of_a_shell() {
         let words = |line: &str| words(line).unwrap_or_else(|| vec!["(open)".to_owned()]).join("|");
         assert_eq!(words(r#" npx -y 'a b'  "c \" \d" e\ f '' "#), r#"npx|-y|a b|c " \d|e f|"#);
@@ -202,11 +208,11 @@ mod tests {
         #[test]
         fn any_words_are_shown(words in prop::collection::vec("(token|a|=|:|--|\"|'|&| |é|://|@){0,8}", 0..4)) {
             let given: Vec<OsString> = words.iter().map(OsString::from).collect();
-            let shown = masked(&given);
+            let shown = masked_with(None, &given);
             prop_assert_eq!(shown.len(), words.len());
             for (shown, word) in shown.iter().zip(&words) {
                 prop_assert_eq!(shown.len(), word.len());
-                prop_assert!(shown.bytes().zip(word.bytes()).all(|(shown, byte)| shown == byte || shown == MASK));
+                prop_assert!(shown.bytes().zip(word.bytes()).all(|(shown, byte)| shown == byte || shown == b'*'));
             }
         }
     }

@@ -10,6 +10,7 @@ pub mod overview;
 pub mod paint;
 pub mod parties;
 pub mod safe;
+pub mod secrets;
 pub mod steps;
 pub mod text;
 pub mod times;

@@ -13,6 +13,7 @@ mod impatient;
 mod laws;
 mod limits;
 mod losses;
+mod masked;
 mod midway;
 mod mock;
 mod output;

@@ -4,10 +4,10 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
+use super::mask::{Mask, MaskKey};
 use super::{Anomaly, Direction, Ending, secrets};
 
 pub use super::secret_name::is_secret;
-pub use super::secrets::MASK;
 
 /// The first line of a head: a request line or a status line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,36 +104,39 @@ impl Head {
         self.offset + self.length
     }
 
-    /// Masks the values of secret fields, and for HTTP/1 also the secrets in URIs. Calls `secret`
-    /// with the range of each masked part of the text.
-    pub fn mask(&mut self, mut secret: impl FnMut(&Range<u32>)) {
-        let mut mask = |text: &mut [u8], place: Range<u32>| {
+    /// Masks secrets: values of secret fields, tokens in all values, and secrets in URIs. Calls
+    /// `secret` with the range of each in the text, and its mask.
+    ///
+    /// In HTTP/2 a value is masked as a whole, because it is coded. Of its URIs only those that
+    /// contain a token are masked: without the path nothing would show what was requested.
+    pub fn mask(&mut self, key: Option<MaskKey>, mut secret: impl FnMut(&Range<u32>, Mask)) {
+        let Head { text, fields, start, version, .. } = self;
+        let is_coded = *version == "2";
+        let mut mask = |text: &mut [u8], start: u32, found: Range<usize>| {
+            let place = start + found.start as u32..start + found.end as u32;
             if let Some(bytes) = text.get_mut(place.start as usize..place.end as usize) {
-                bytes.fill(MASK);
-                secret(&place);
+                let mask = Mask::of(key, bytes);
+                mask.cover(bytes);
+                secret(&place, mask);
             }
         };
-        let Head { text, fields, start, version, .. } = self;
-        // In HTTP/2 a value can only be masked as a whole, because it is coded.
-        let has_uris = *version != "2";
-        if let (StartLine::Request { target, .. }, true) = (start, has_uris)
-            && let secrets = secrets::in_uri(target.as_bytes())
-            && !secrets.is_empty()
-            && let Some(at) = memchr::memmem::find(text, target.as_bytes())
-        {
-            *target = secrets::masked_uri(target).into_owned();
-            secrets.into_iter().for_each(|place| mask(text, (at + place.start) as u32..(at + place.end) as u32));
+        if let StartLine::Request { target, .. } = start {
+            let secrets = secrets_of_target(target.as_bytes(), is_coded);
+            if !is_coded
+                && !secrets.is_empty()
+                && let Some(at) = memchr::memmem::find(text, target.as_bytes())
+            {
+                secrets.iter().for_each(|found| mask(text, at as u32, found.clone()));
+            }
+            if let Cow::Owned(masked) = secrets::masked(target, secrets, |value| Mask::of(key, value)) {
+                *target = masked;
+            }
         }
         for (name, value) in fields {
-            let Some(named) = text.get(name.start as usize..name.end as usize) else { continue };
-            if is_secret(named) {
-                mask(text, value.clone());
-            } else if has_uris && is_uri(named) {
-                let uri = text.get(value.start as usize..value.end as usize).unwrap_or_default();
-                for place in secrets::in_uri(uri) {
-                    mask(text, value.start + place.start as u32..value.start + place.end as u32);
-                }
-            }
+            let part = |range: &Range<u32>| text.get(range.start as usize..range.end as usize);
+            let (Some(name), Some(sent)) = (part(name), part(value)) else { continue };
+            let found = secrets_of_field(name, sent, is_coded);
+            found.into_iter().for_each(|found| mask(text, value.start, found));
         }
     }
 
@@ -225,8 +228,8 @@ pub enum HttpEvent<'a> {
         direction: Direction,
         /// The secret's position in the connection's stream of that direction.
         range: Range<u64>,
-        /// The byte that replaces each byte of the secret. It keeps the surrounding code decodable.
-        mask: u8,
+        /// The bytes that replace the secret. They keep the surrounding code decodable.
+        mask: Mask,
     },
     /// An irregularity in this direction.
     Anomaly {
@@ -237,6 +240,28 @@ pub enum HttpEvent<'a> {
         /// The facts about the irregularity.
         anomaly: Anomaly,
     },
+}
+
+/// The ranges of secrets in the value of a field. `is_coded`: in HTTP/2.
+pub fn secrets_of_field(name: &[u8], value: &[u8], is_coded: bool) -> Vec<Range<usize>> {
+    if is_secret(name) { vec![0..value.len()] } else { in_value(value, is_uri(name), is_coded) }
+}
+
+/// The ranges of secrets in a request target.
+pub fn secrets_of_target(target: &[u8], is_coded: bool) -> Vec<Range<usize>> {
+    in_value(target, true, is_coded)
+}
+
+/// The ranges of secrets in a value that its name does not mark.
+fn in_value(value: &[u8], is_uri: bool, is_coded: bool) -> Vec<Range<usize>> {
+    let found = if is_uri && !is_coded { secrets::in_uri(value) } else { secrets::in_text(value) };
+    if is_coded && !found.is_empty() { vec![0..value.len()] } else { found }
+}
+
+/// Whether the value of a field is a secret, or contains a token. In HTTP/2 it is then masked as a
+/// whole.
+pub(super) fn is_secret_field(name: &[u8], value: &[u8]) -> bool {
+    is_secret(name) || !secrets::in_text(value).is_empty()
 }
 
 /// Whether values of this header field are URIs, which may contain a secret.
@@ -281,7 +306,7 @@ mod tests {
         let mut head = head(text, &fields.map(|(name, value)| (place(name), place(value))));
         head.start = StartLine::Request { method: "GET".into(), target: "/cb?code=abc&state=1".into() };
         let mut secret = Vec::new();
-        head.mask(|place| secret.push(place.clone()));
+        head.mask(None, |place, _| secret.push(place.clone()));
         let masked = text.replace("abc", "***").replace("Cookie: x", "Cookie: *").replace("token=t", "token=*");
         assert_eq!(std::str::from_utf8(&head.text), Ok(masked.as_str()));
         assert_eq!(head.start, StartLine::Request { method: "GET".into(), target: "/cb?code=***&state=1".into() });
@@ -289,8 +314,35 @@ mod tests {
         // Values in HTTP/2 stay: in packets they are coded, and are masked there.
         head.version = "2";
         head.start = StartLine::Request { method: "GET".into(), target: "/?code=abc".into() };
-        head.mask(|_| {});
+        head.mask(None, |_, _| {});
         assert_eq!(head.start, StartLine::Request { method: "GET".into(), target: "/?code=abc".into() });
+    }
+
+    #[test]
+    fn tokens_are_masked_in_every_field_with_their_tags() {
+        let token = "ghp_16C7e42F292c6912E7710c838347Ae178B4a";
+        let text = format!("GET /{token} HTTP/1.1\r\nX-Note: by {token}!\r\nAuthorization: Bearer {token}\r\n\r\n");
+        let place = |part: &str| text.rfind(part).map_or(0..0, |at| at as u32..(at + part.len()) as u32);
+        let (note, bearer) = (format!("by {token}!"), format!("Bearer {token}"));
+        let fields = [(place("X-Note"), place(&note)), (place("Authorization"), place(&bearer))];
+        for version in ["1.1", "2"] {
+            let mut head = head(&text, &fields);
+            head.version = version;
+            head.start = StartLine::Request { method: "GET".into(), target: format!("/{token}") };
+            head.mask(Some(MaskKey::new([7; 16])), |_, _| {});
+            let StartLine::Request { target, .. } = &head.start else { panic!("it is a request") };
+            let shown = [target, head.value("x-note").unwrap_or(""), head.value("authorization").unwrap_or("")];
+            assert!(shown.iter().all(|value| !value.contains("ghp_") && value.contains("*****")), "{shown:?}");
+            let tag = |value: &str| value.trim_end_matches('!')[value.trim_end_matches('!').len() - 8..].to_owned();
+            if version == "1.1" {
+                assert!(shown[0].starts_with('/') && shown[1].starts_with("by *") && shown[1].ends_with('!'));
+                assert_eq!([tag(shown[0]), tag(shown[1])], [tag(shown[2]), tag(shown[2])]);
+            }
+            // Masking it again, under any key, changes nothing.
+            let once = head.clone();
+            head.mask(Some(MaskKey::new([8; 16])), |_, _| {});
+            assert_eq!(head, once);
+        }
     }
 
     #[test]

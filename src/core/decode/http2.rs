@@ -24,6 +24,7 @@ use std::ops::Range;
 use self::reader::{FrameContext, Reader};
 use self::streams::Streams;
 use super::http::{ExchangeIndex, HttpEvent};
+use super::mask::MaskKey;
 use super::{Direction, Piece};
 use crate::capture::Limits;
 
@@ -53,6 +54,12 @@ impl Http2 {
         let reader = |direction| Reader::new(direction, &limits, offsets[direction as usize]);
         let readers = [reader(Direction::ClientToServer), reader(Direction::ServerToClient)];
         Http2 { readers, streams: Streams::new(limits.pipelined) }
+    }
+
+    /// The same decoder, with this key for the tags of masked secrets.
+    pub fn with_mask_key(mut self, key: Option<MaskKey>) -> Http2 {
+        self.readers.iter_mut().for_each(|reader| reader.mask_key = key);
+        self
     }
 
     /// Decodes the next piece of one direction.

@@ -1,37 +1,75 @@
-//! Secrets that are recognised by their name: parameters and members of OAuth requests and
-//! responses, and keys that servers accept in the query of a URI. `secret_name` knows the names.
+//! Secrets outside of messages. Some are recognised by their name: parameters and members of OAuth
+//! requests and responses, and keys that servers accept in the query of a URI. Tokens are
+//! recognised by their shape, wherever they are. `secret_name` and `secret_shape` know them.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use super::json::closing_quote;
+use super::mask::Mask;
 use super::secret_name::is_secret;
+use super::secret_shape;
 
-/// The byte that replaces every byte of a secret. Lengths and offsets stay as they were.
-pub const MASK: u8 = b'*';
-
-/// The ranges of secret values in a body: JSON, or parameters of a form.
+/// The ranges of secrets in a body: JSON, or parameters of a form.
 pub fn in_body(text: &[u8]) -> Vec<Range<usize>> {
-    match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
+    let named = match text.iter().find(|byte| !byte.is_ascii_whitespace()) {
         Some(b'{' | b'[') => in_json(text),
         _ => in_parameters(text, 0),
-    }
+    };
+    union(named, in_text(text))
 }
 
-/// The ranges of secret values in the query and the fragment of a URI.
+/// The ranges of secrets in a URI: values in its query and its fragment, and tokens anywhere.
 pub fn in_uri(uri: &[u8]) -> Vec<Range<usize>> {
-    memchr::memchr2(b'?', b'#', uri).map(|mark| in_parameters(uri, mark + 1)).unwrap_or_default()
+    let named = memchr::memchr2(b'?', b'#', uri).map(|mark| in_parameters(uri, mark + 1)).unwrap_or_default();
+    union(named, in_text(uri))
 }
 
-/// The URI with its secrets masked.
-pub fn masked_uri(uri: &str) -> Cow<'_, str> {
-    let secrets = in_uri(uri.as_bytes());
+/// The ranges of tokens in any text, by their shape. A value that was masked with a tag counts as
+/// one, so that it keeps its tag.
+pub fn in_text(text: &[u8]) -> Vec<Range<usize>> {
+    secret_shape::in_text(text)
+}
+
+/// The URI with each of its secrets replaced by the mask of its value.
+pub fn masked_uri(uri: &str, mask: impl Fn(&[u8]) -> Mask) -> Cow<'_, str> {
+    masked(uri, in_uri(uri.as_bytes()), mask)
+}
+
+/// The URI with its secrets masked, without tags. Only so are one that was masked before and one
+/// that was not masked equal.
+pub fn comparable(uri: &str) -> Cow<'_, str> {
+    masked_uri(uri, |_| Mask::PLAIN)
+}
+
+/// The text with the given ranges replaced, each by the mask of its value.
+pub fn masked(text: &str, secrets: Vec<Range<usize>>, mask: impl Fn(&[u8]) -> Mask) -> Cow<'_, str> {
     if secrets.is_empty() {
-        return Cow::Borrowed(uri);
+        return Cow::Borrowed(text);
     }
-    let mut bytes = uri.as_bytes().to_vec();
-    secrets.into_iter().for_each(|secret| bytes[secret].fill(MASK));
+    let mut bytes = text.as_bytes().to_vec();
+    for secret in secrets {
+        let mask = mask(&bytes[secret.clone()]);
+        mask.cover(&mut bytes[secret]);
+    }
     Cow::Owned(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Joins ranges that overlap. Both lists are disjoint and in order, and so is the result.
+pub fn union(one: Vec<Range<usize>>, other: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    if one.is_empty() || other.is_empty() {
+        return if one.is_empty() { other } else { one };
+    }
+    let mut all = [one, other].concat();
+    all.sort_by_key(|range| range.start);
+    let mut joined: Vec<Range<usize>> = Vec::with_capacity(all.len());
+    for range in all {
+        match joined.last_mut().filter(|last| range.start < last.end) {
+            Some(last) => last.end = last.end.max(range.end),
+            None => joined.push(range),
+        }
+    }
+    joined
 }
 
 /// The ranges of secret values in `name=value&name=value`, from `start` on.
@@ -90,9 +128,11 @@ mod tests {
     use super::*;
 
     fn masked(text: &str) -> String {
-        let mut bytes = text.as_bytes().to_vec();
-        in_body(text.as_bytes()).into_iter().for_each(|secret| bytes[secret].fill(MASK));
-        String::from_utf8(bytes).expect("text")
+        super::masked(text, in_body(text.as_bytes()), |_| Mask::PLAIN).into_owned()
+    }
+
+    fn masked_uri(uri: &str) -> Cow<'_, str> {
+        super::masked_uri(uri, |_| Mask::PLAIN)
     }
 
     #[test]
@@ -129,10 +169,22 @@ mod tests {
         assert!(matches!(masked_uri("/mcp?session_id=1"), Cow::Borrowed(_)));
     }
 
+    #[test]
+    fn a_token_is_found_under_any_name_and_once() {
+        let (token, stars) = ("ghp_16C7e42F292c6912E7710c838347Ae178B4a", "*".repeat(40));
+        for (text, expected) in [
+            (r#"{"x":"#.to_owned() + "\"" + token + "\"}", format!("{{\"x\":\"{stars}\"}}")),
+            (format!("x={token}&token=a+{token}"), format!("x={stars}&token=**{stars}")),
+        ] {
+            assert_eq!(masked(&text), expected);
+        }
+        assert_eq!(masked_uri(&format!("/u/{token}/mcp?x=1")), format!("/u/{stars}/mcp?x=1"));
+    }
+
     proptest! {
         #[test]
         fn any_bytes_are_searched(text: Vec<u8>) {
-            for found in [in_json(&text), in_parameters(&text, 0), in_uri(&text)] {
+            for found in [in_json(&text), in_parameters(&text, 0), in_uri(&text), in_body(&text)] {
                 prop_assert!(found.iter().all(|range| range.end <= text.len()));
                 prop_assert!(found.windows(2).all(|two| two[0].end <= two[1].start));
             }

@@ -8,7 +8,7 @@ use super::history::History;
 use super::message_facts::{InForce, MessageFacts};
 use crate::decode::exchange::{Exchange, ExchangeNumber, Half};
 use crate::decode::jsonrpc::Kind;
-use crate::decode::secrets::masked_uri;
+use crate::decode::secrets::comparable;
 use crate::decode::uri::origin_form;
 use crate::decode::{ConnectionId, Direction, sse};
 use crate::mcp::meta;
@@ -113,7 +113,7 @@ impl McpExchange {
             is_get: exchange.method.as_deref() == Some("GET"),
             resumes: exchange.request.fields.get("last-event-id").is_some(),
             last_event_id: exchange.request.fields.get("last-event-id").map(str::to_owned),
-            target: masked_uri(origin_form(exchange.target.as_deref().unwrap_or_default())).into_owned(),
+            target: comparable(origin_form(exchange.target.as_deref().unwrap_or_default())).into_owned(),
             host: exchange.request.fields.get("host").map(str::to_owned),
             params: exchange.request.fields.iter().filter_map(param).take(REMEMBERED).collect(),
             names_session: exchange.request.fields.get("mcp-session-id").is_some(),

@@ -20,7 +20,7 @@ use super::pairing::Scope;
 use super::revision::Revision;
 use super::session::Transport;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
-use crate::decode::secrets::masked_uri;
+use crate::decode::secrets::comparable;
 use crate::decode::uri::{host_name, origin_form, resolved};
 use crate::decode::{ConnectionId, Direction};
 
@@ -81,7 +81,7 @@ impl ExchangeEvidence {
             connection: exchange.connection,
             client,
             server,
-            target: masked_uri(origin_form(exchange.target.as_deref().unwrap_or_default())).into(),
+            target: comparable(origin_form(exchange.target.as_deref().unwrap_or_default())).into(),
             method: exchange.method.clone().unwrap_or_default(),
             host: host.filter(|host| host.parse::<IpAddr>().is_err()),
             session_id: field("mcp-session-id").map(Arc::from),
@@ -410,7 +410,7 @@ impl SessionIndex {
             if let (Some(ClientTarget { target, .. }), Some(to)) =
                 (self.awaiting_id.get_mut(&session), &evidence.redirected_to)
             {
-                *target = masked_uri(&resolved(&evidence.target, to)).into();
+                *target = comparable(&resolved(&evidence.target, to)).into();
             }
         }
     }

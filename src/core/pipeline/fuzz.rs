@@ -12,6 +12,7 @@ use self::checker::EventChecker;
 pub use self::script::Observed;
 use super::{Input, Pipeline, PipelineConfig};
 use crate::capture::{Limits, Packet, PacketNumber, Time};
+use crate::decode::mask::MaskKey;
 use crate::decode::stack::LINGERING;
 use crate::event::{Detail, Event};
 use crate::mcp::{Session, SessionNumber};
@@ -91,7 +92,13 @@ struct Capture<'c> {
 
 /// The events of a capture, checked one by one. With `ticks`, ticks are inserted between packets.
 fn run(capture: &Capture<'_>, detail: Detail, ticks: bool) -> Vec<Event> {
-    let mut pipeline = Pipeline::new(PipelineConfig { limits: LIMITS, detail, hash: true, keep_secrets: false });
+    let mut pipeline = Pipeline::new(PipelineConfig {
+        limits: LIMITS,
+        detail,
+        hash: true,
+        keep_secrets: false,
+        mask_key: Some(MaskKey::new([7; 16])),
+    });
     let mut checker = EventChecker::new(capture.packets, detail);
     let mut latest: Option<Time> = None;
     pipeline.push(Input::Secrets(capture.secrets), &mut |event| checker.event(event));

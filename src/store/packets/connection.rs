@@ -6,7 +6,8 @@ use std::ops::Range;
 use super::Output;
 use super::line_compressor::LineCompressor;
 use crate::capture::PacketNumber;
-use crate::decode::{Side, http};
+use crate::decode::Side;
+use crate::decode::mask::{MASK, Mask};
 use crate::store::chunk::{Builder, StoredPacket};
 use crate::store::mask::{self, Secrets};
 
@@ -142,7 +143,7 @@ impl ConnectionPackets {
             }
             for line in lines {
                 let end = start.saturating_add(line.end as u64);
-                secrets.insert(start.saturating_add(line.start as u64)..end, http::MASK);
+                secrets.insert(start.saturating_add(line.start as u64)..end, Mask::PLAIN);
             }
         }
     }
@@ -159,7 +160,7 @@ impl BufferedPacket {
             self.packet.masked |= secrets.mask(*offset, payload);
             if self.is_copy {
                 for line in mask::secret_lines(payload) {
-                    payload[line].fill(http::MASK);
+                    payload[line].fill(MASK);
                     self.packet.masked = true;
                 }
             }
@@ -168,7 +169,7 @@ impl BufferedPacket {
 
     fn blank(&mut self) {
         for (_, range) in &self.carries {
-            self.packet.data[range.clone()].fill(http::MASK);
+            self.packet.data[range.clone()].fill(MASK);
         }
         self.packet.masked = true;
     }

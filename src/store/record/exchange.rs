@@ -1,7 +1,7 @@
 //! HTTP exchanges as rows.
 
 use rusqlite::types::{ToSqlOutput, ValueRef};
-use rusqlite::{Row, Statement, params};
+use rusqlite::{Connection, Row, Statement, params};
 use serde::{Serialize, Serializer};
 
 use super::Columns;
@@ -41,6 +41,18 @@ pub(in crate::store) fn write(
         put_half(&exchange.request),
         put_half(&exchange.response),
     ])?;
+    Ok(())
+}
+
+/// Writes the target and the fields of an exchange that has a row.
+pub(in crate::store) fn update_texts(db: &Connection, capture: CaptureId, exchange: &Exchange) -> anyhow::Result<()> {
+    db.prepare_cached("UPDATE exchange SET target = ?, request_fields = ?, response_fields = ? WHERE id = ?")?
+        .execute(params![
+            exchange.target,
+            ToSqlOutput::Borrowed(ValueRef::Text(&put_fields(&exchange.request.fields)?)),
+            ToSqlOutput::Borrowed(ValueRef::Text(&put_fields(&exchange.response.fields)?)),
+            RowKey::new(capture, exchange.number.0),
+        ])?;
     Ok(())
 }
 

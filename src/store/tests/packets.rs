@@ -11,6 +11,7 @@ use crate::capture::{Limits, LinkType, Origin, Packet, PacketNumber, PacketRange
 use crate::decode::ConnectionId;
 use crate::decode::Side::{self, First, Second};
 use crate::decode::exchange::{Exchange, ExchangeNumber};
+use crate::decode::mask::Mask;
 use crate::decode::tcp::{Analysis, Flags};
 use crate::event::{Segment, Stream, StreamKind};
 use crate::source::{Item, Source};
@@ -65,7 +66,7 @@ impl PacketFeeder<'_> {
 
     fn secret(&mut self, side: Side, range: std::ops::Range<u64>) {
         let (start, end) = (range.start, range.end);
-        self.writer.event(Event::Secret { connection: ConnectionId(1), side, start, end, mask: b'*' });
+        self.writer.event(Event::Secret { connection: ConnectionId(1), side, start, end, mask: Mask::PLAIN });
     }
 
     fn cleared(&mut self, side: Side, offset: u64) {
@@ -260,7 +261,7 @@ fn the_chunks_of_a_pipe_need_no_clearing() {
 
 #[test]
 fn what_is_held_stays_within_bounds() {
-    let mut packets = super::super::packets::Packets::new(Limits::default(), false).unwrap();
+    let mut packets = super::super::packets::Packets::new(Limits::default(), false, None).unwrap();
     let data = vec![0; 60_000];
     let mut number = 0;
     for connection in 1..=600 {

@@ -5,11 +5,8 @@ use std::ops::Range;
 
 use super::hpack::{Field, Hpack, Literal, Malformed};
 use crate::decode::Direction;
-use crate::decode::http::{self, Head, MASK, StartLine};
-
-/// `*` as a Huffman code (RFC 7541 appendix B). It has eight bits, so any number of them
-/// is a string.
-const HUFFMAN_MASK: u8 = 0xf9;
+use crate::decode::http::{self, Head, StartLine};
+use crate::decode::mask::{Mask, MaskKey};
 
 /// A header block, as far as it was received.
 #[derive(Debug)]
@@ -32,11 +29,11 @@ pub(super) enum Purpose {
     Promise,
 }
 
-/// A secret in the stream, and the byte that masks it.
+/// A secret in the stream, and its mask.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Secret {
     pub(super) range: Range<u64>,
-    pub(super) mask: u8,
+    pub(super) mask: Mask,
 }
 
 /// The content of a block.
@@ -72,20 +69,32 @@ impl Block {
 
     /// All captured bytes of the block, as secrets, since its content remains unknown.
     pub(super) fn masked_ranges(&self) -> impl Iterator<Item = Secret> {
-        self.places(0..self.bytes.len()).map(|range| Secret { range, mask: MASK })
+        self.places(0..self.bytes.len()).map(|range| Secret { range, mask: Mask::PLAIN })
     }
 
-    /// Decodes the block. At most `most` bytes of the text of its fields are returned.
-    pub(super) fn decode(&self, direction: Direction, hpack: &mut Hpack, most: usize) -> DecodedBlock {
-        let mut fields = FieldText { most, ..FieldText::default() };
+    /// Decodes the block. At most `most` bytes of the text of its fields are returned. `key` is
+    /// that of the masks.
+    pub(super) fn decode(
+        &self,
+        direction: Direction,
+        hpack: &mut Hpack,
+        most: usize,
+        key: Option<MaskKey>,
+    ) -> DecodedBlock {
+        let mut fields = FieldText { most, key, ..FieldText::default() };
         let result = hpack.decode(&self.bytes, &mut |field| fields.push(&field));
         let mut secrets: Vec<Secret> = Vec::new();
-        for Literal { range, huffman } in fields.secrets.drain(..) {
-            let mask = if huffman { HUFFMAN_MASK } else { MASK };
-            secrets.extend(self.places(range).map(|range| Secret { range, mask }));
+        for (Literal { range, huffman }, mask) in fields.secrets.drain(..) {
+            let mask = if huffman { mask.huffman(range.len()) } else { mask };
+            let mut from = 0;
+            for place in self.places(range.clone()) {
+                let part = from..from + (place.end - place.start) as usize;
+                from = part.end;
+                secrets.push(Secret { range: place, mask: mask.part(range.len(), &part) });
+            }
         }
         if let Err(Malformed(from)) = result {
-            secrets.extend(self.places(from..self.bytes.len()).map(|range| Secret { range, mask: MASK }));
+            secrets.extend(self.places(from..self.bytes.len()).map(|range| Secret { range, mask: Mask::PLAIN }));
         }
         let FieldText { unknown, too_long, .. } = fields;
         let head = fields.head(direction, self.place.clone());
@@ -107,17 +116,21 @@ impl Block {
 struct FieldText {
     text: Vec<u8>,
     list: Vec<(Range<u32>, Range<u32>)>,
-    /// Literals that are secrets, or may be.
-    secrets: Vec<Literal>,
+    /// Literals that are secrets, or may be, with their masks.
+    secrets: Vec<(Literal, Mask)>,
     unknown: u32,
     too_long: bool,
     most: usize,
+    key: Option<MaskKey>,
 }
 
 impl FieldText {
     fn push(&mut self, field: &Field<'_>) {
-        if field.name.is_none_or(http::is_secret) {
-            self.secrets.extend(field.literal.clone());
+        let value = field.value.unwrap_or_default();
+        if let Some(literal) = &field.literal
+            && field.name.is_none_or(|name| http::is_secret_field(name, value))
+        {
+            self.secrets.push((literal.clone(), Mask::of(self.key, value)));
         }
         let (Some(name), Some(value)) = (field.name, field.value) else {
             self.unknown = self.unknown.saturating_add(1);

@@ -5,8 +5,9 @@ use super::block::{Block, DecodedBlock, Purpose};
 use super::frame::HEAD;
 use super::hpack::Hpack;
 use crate::capture::Limits;
-use crate::decode::http::{HttpEvent, is_secret};
+use crate::decode::http::{HttpEvent, is_secret_field};
 use crate::decode::http1::fuzz::{BOTH, EventTranscript, ScriptStep, SentBytes, parse_script};
+use crate::decode::mask::{MaskKey, is_masked};
 use crate::decode::{Anomaly, Direction, Ending, Piece};
 
 /// Decodes any conversation. `data` is a script, see [`parse_script`].
@@ -99,9 +100,8 @@ pub fn fuzz_hpack(mut data: &[u8]) {
         let mut copy = bytes.to_vec();
         for secret in &decoded.secrets {
             assert!(block.place.start <= secret.range.start && secret.range.end <= block.place.end);
-            for at in secret.range.clone() {
-                copy[position(at, bytes.len())] = secret.mask;
-            }
+            let start = position(secret.range.start, bytes.len());
+            secret.mask.cover(&mut copy[start..start + (secret.range.end - secret.range.start) as usize]);
         }
         let (_, again) = decode(&copy, &mut masked);
         if decoded.malformed {
@@ -114,8 +114,8 @@ pub fn fuzz_hpack(mut data: &[u8]) {
         }
         for ((name, value), (again, hidden)) in fields.iter().zip(&self::fields(&again)) {
             assert_eq!(name, again);
-            match is_secret(name) {
-                true => assert!(hidden.iter().all(|byte| *byte == b'*'), "{hidden:?}"),
+            match is_secret_field(name, value) {
+                true => assert!(hidden.iter().all(|byte| *byte == b'*') || is_masked(hidden), "{hidden:?}"),
                 false => assert_eq!(value, hidden),
             }
         }
@@ -128,7 +128,7 @@ fn decode(bytes: &[u8], hpack: &mut Hpack) -> (Block, DecodedBlock) {
     let (first, second) = bytes.split_at(bytes.len() / 2);
     block.push(0, first);
     block.push((first.len() + HEAD) as u64, second);
-    let decoded = block.decode(Direction::ClientToServer, hpack, 4096);
+    let decoded = block.decode(Direction::ClientToServer, hpack, 4096, Some(MaskKey::new([7; 16])));
     (block, decoded)
 }
 

@@ -18,6 +18,7 @@ use super::hpack::Hpack;
 use super::streams::{Sink, Streams};
 use crate::capture::Limits;
 use crate::decode::http::HttpEvent;
+use crate::decode::mask::MaskKey;
 use crate::decode::{Anomaly, Direction, Ending, Piece};
 
 /// The largest frame that is accepted while the SETTINGS of its receiver were not captured: 1 MiB,
@@ -37,6 +38,8 @@ pub(super) struct Reader {
     held: Vec<u8>,
     hpack: Hpack,
     block: Option<Block>,
+    /// The key of the tags of masked secrets.
+    pub(super) mask_key: Option<MaskKey>,
 }
 
 #[derive(Clone, Debug)]
@@ -71,7 +74,7 @@ impl Reader {
     pub(super) fn new(direction: Direction, limits: &Limits, offset: u64) -> Reader {
         let state = if direction == Direction::ClientToServer { State::Preface } else { State::Head };
         let most = limits.head.min(1 << 24);
-        Reader { direction, most, state, offset, held: Vec::new(), hpack: Hpack::new(), block: None }
+        Reader { direction, most, state, offset, held: Vec::new(), hpack: Hpack::new(), block: None, mask_key: None }
     }
 
     /// Takes a piece.

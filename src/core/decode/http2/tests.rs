@@ -84,7 +84,11 @@ impl EventLines {
                 let how = if complete { "end".to_owned() } else { format!("broken off ({ending:?})") };
                 format!("{} {how}", at(exchange, direction))
             }
-            HttpEvent::Secret { direction, range, mask } => format!("secret {direction:?} {range:?} {mask:02x}"),
+            HttpEvent::Secret { direction, range, mask } => {
+                let mut byte = [0];
+                mask.untagged().cover(&mut byte);
+                format!("secret {direction:?} {range:?} {:02x}", byte[0])
+            }
             HttpEvent::Anomaly { anomaly, .. } => format!("{anomaly:?}"),
             other => format!("{other:?}"),
         };

@@ -11,7 +11,7 @@ use super::unit::{ServerSentEvent, Text, TextCarrier, Unit};
 use crate::capture::{Limits, Origin, Span, StreamId, Time};
 use crate::decode::coding::{self, Coding};
 use crate::decode::exchange::ExchangeNumber;
-use crate::decode::http::{Head, MASK};
+use crate::decode::http::Head;
 use crate::decode::sse::{Event, Sse, SseEvent};
 use crate::decode::stream::StreamKind;
 use crate::decode::{Anomaly, Direction, Ending, Piece, jsonrpc};
@@ -109,7 +109,13 @@ impl Body {
         let head_unseen = head.is_unseen();
         let hash = options.hash.then(|| Hash(digest::Context::new(&digest::SHA256)));
         let masks = options.store && !options.keep_secrets;
-        let is_text = matches!(kind, BodyKind::Json(_) | BodyKind::Undecided { .. });
+        // A page may contain a token too.
+        let is_page = head.media_type().is_some_and(|kind| kind.starts_with("text/") || kind.ends_with("xml"));
+        let is_text = match kind {
+            BodyKind::Json(_) | BodyKind::Undecided { .. } => true,
+            BodyKind::Ignored => is_page,
+            BodyKind::Events(..) => false,
+        };
         let secret_scan = (masks && is_text).then(|| Box::new(SecretScan::new(coding.is_some())));
         let (streams, bytes, time, needed_from) = (None, 0, Time::default(), None);
         (Body { direction, coding, streams, kind, head_unseen, hash, secret_scan, bytes, time, needed_from }, anomaly)
@@ -429,8 +435,8 @@ impl Body {
             return;
         }
         let side = context.connection.sender(self.direction);
-        for secret in secret_scan.secrets() {
-            context.secret(side, secret, MASK);
+        for (secret, mask) in secret_scan.secrets(context.shared.options.mask_key) {
+            context.secret(side, secret, mask);
         }
     }
 

@@ -9,9 +9,9 @@ use super::tls::TlsStack;
 use super::unit::Unit;
 use crate::capture::{Span, StreamId, Time};
 use crate::decode::exchange::Exchange;
-use crate::decode::http::MASK;
 use crate::decode::http1;
 use crate::decode::http2;
+use crate::decode::mask::Mask;
 use crate::decode::stream::StreamKind;
 use crate::decode::tls::{self, Arrival};
 use crate::decode::{Direction, Ending, Piece, Side};
@@ -243,7 +243,7 @@ impl Channel {
         (context.sink)(Unit::ConnectionChanged(context.id, context.connection));
         let streams = self.streams_by_direction(context);
         let begin_offsets = self.begin_offsets(context);
-        let mut http = Box::new(HttpStack::new(context.shared.limits, streams, version, begin_offsets));
+        let mut http = Box::new(HttpStack::new(context.shared, streams, version, begin_offsets));
         if let Protocol::Unrecognised(sides) = &self.protocol {
             for (side, unrecognised) in [Side::First, Side::Second].into_iter().zip(sides) {
                 catch_up(&mut http, context, side, unrecognised);
@@ -313,7 +313,7 @@ fn catch_up(http: &mut HttpStack, context: &mut StackContext<'_>, side: Side, un
     let direction = direction(context, side);
     let Unrecognised { begin, passed_to, undecided, undecided_since } = unrecognised;
     if passed_to > begin {
-        context.secret(side, *begin..*passed_to, MASK);
+        context.secret(side, *begin..*passed_to, Mask::PLAIN);
         http.push(context, direction, Piece::Gap(passed_to - begin), 0, Time::default());
     }
     if !undecided.is_empty() {

@@ -10,6 +10,7 @@ use rustc_hash::FxHashSet;
 use super::unit::{ConnectionInfo, Unit};
 use crate::capture::{Limits, Provenance, Span, StreamId};
 use crate::decode::exchange::ExchangeNumber;
+use crate::decode::mask::{Mask, MaskKey};
 use crate::decode::stream::{Stream, StreamKind};
 use crate::decode::tls::keylog::KeyLog;
 use crate::decode::{Anomaly, ConnectionId, Direction, Side};
@@ -23,6 +24,8 @@ pub struct StackOptions {
     pub store: bool,
     /// Do not mask secrets, and emit the TLS keys of connections.
     pub keep_secrets: bool,
+    /// The key of the tags of masked secrets. Without one there are no tags.
+    pub mask_key: Option<MaskKey>,
 }
 
 /// The state that all connections share.
@@ -105,8 +108,8 @@ pub(super) struct StackContext<'l> {
 
 impl StackContext<'_> {
     /// Emits a secret of one side, for the store to mask, unless secrets are kept. `mask` replaces
-    /// each byte of `range`.
-    pub(super) fn secret(&mut self, side: Side, range: Range<u64>, mask: u8) {
+    /// the bytes of `range`.
+    pub(super) fn secret(&mut self, side: Side, range: Range<u64>, mask: Mask) {
         if self.shared.options.store && !self.shared.options.keep_secrets {
             (self.sink)(Unit::Secret(self.id, side, range, mask));
         }

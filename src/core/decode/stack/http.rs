@@ -6,10 +6,10 @@ mod upgrade;
 use self::exchanges::Exchanges;
 pub(super) use self::upgrade::Tunnel;
 use self::upgrade::{Protocol, Upgrade};
-use super::context::StackContext;
+use super::context::{Shared, StackContext};
 use super::unit::Unit;
 use super::websocket::WebSocketStack;
-use crate::capture::{Limits, StreamId, Time};
+use crate::capture::{StreamId, Time};
 use crate::decode::exchange::Exchange;
 use crate::decode::http1::Http1;
 use crate::decode::http2::Http2;
@@ -53,11 +53,12 @@ enum ActiveDecoder {
 
 impl HttpStack {
     /// A decoder for these streams. Each direction begins at its offset in `offsets`.
-    pub(super) fn new(limits: Limits, streams: [StreamId; 2], version: Version, offsets: [u64; 2]) -> HttpStack {
+    pub(super) fn new(shared: &Shared, streams: [StreamId; 2], version: Version, offsets: [u64; 2]) -> HttpStack {
+        let (limits, key) = (shared.limits, shared.options.mask_key);
         let decoder = match version {
             Version::Http1 => ActiveDecoder::Http1(Box::new(Http1::at_offsets(limits, offsets))),
             Version::Http1Midway => ActiveDecoder::Http1(Box::new(Http1::midway(limits, offsets))),
-            Version::Http2 => ActiveDecoder::Http2(Box::new(Http2::at_offsets(limits, offsets))),
+            Version::Http2 => ActiveDecoder::Http2(Box::new(Http2::at_offsets(limits, offsets).with_mask_key(key))),
         };
         let mut exchanges = Exchanges::new(streams);
         for direction in [Direction::ClientToServer, Direction::ServerToClient] {
@@ -119,6 +120,7 @@ impl HttpStack {
         let (decoder, protocol) = match to {
             Protocol::Http2 => {
                 let http2 = Http2::upgraded(context.shared.limits, index, offsets);
+                let http2 = http2.with_mask_key(context.shared.options.mask_key);
                 (ActiveDecoder::Http2(Box::new(http2)), Version::Http2.name())
             }
             Protocol::WebSocket(deflate) => {

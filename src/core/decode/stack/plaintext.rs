@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::decode::http::MASK;
+use crate::decode::mask::{MASK, Mask};
 
 /// The most bytes that wait to be searched for secrets. More are masked completely. Bytes that a
 /// decoder has not reached after 1 MiB follow a gap.
@@ -15,8 +15,8 @@ pub(super) struct Plaintext {
     /// Offset of the first waiting byte.
     start: u64,
     bytes: Vec<u8>,
-    /// Secrets in waiting or later bytes, each with the byte that masks it.
-    secrets: Vec<(Range<u64>, u8)>,
+    /// Secrets in waiting or later bytes, with their masks.
+    secrets: Vec<(Range<u64>, Mask)>,
 }
 
 impl Plaintext {
@@ -29,8 +29,8 @@ impl Plaintext {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Marks `range` as a secret. Each of its bytes is to be replaced by `mask`.
-    pub(super) fn add_secret(&mut self, range: Range<u64>, mask: u8) {
+    /// Marks `range` as a secret that is to be replaced by `mask`.
+    pub(super) fn add_secret(&mut self, range: Range<u64>, mask: Mask) {
         self.secrets.push((range, mask));
     }
 
@@ -54,7 +54,8 @@ impl Plaintext {
             for (secret, mask) in &self.secrets {
                 let inside = |offset: u64| (offset.saturating_sub(start) as usize).min(bytes.len());
                 let (from, to) = (inside(secret.start), inside(secret.end));
-                bytes[from..to].fill(*mask);
+                let at = (start + from as u64).saturating_sub(secret.start);
+                mask.cover_part(secret.end - secret.start, at, &mut bytes[from..to]);
             }
             bytes[cleared_bytes..].fill(MASK);
         }
@@ -73,7 +74,7 @@ mod tests {
         let mut plaintext = Plaintext::default();
         plaintext.push(10, b"authorization: x\r\n");
         assert_eq!(plaintext.take(10, false, false), None);
-        plaintext.add_secret(25..26, b'*');
+        plaintext.add_secret(25..26, Mask::PLAIN);
         assert_eq!(plaintext.take(20, false, false), Some((10, b"authorizat".to_vec())));
         plaintext.push(28, b"rest");
         assert_eq!(plaintext.take(28, false, false), Some((20, b"ion: *\r\n".to_vec())));

@@ -7,6 +7,7 @@
 
 use std::ops::Range;
 
+use crate::decode::mask::{Mask, MaskKey};
 use crate::decode::secrets;
 
 /// The most bytes of a body that are searched, decoded or as sent. Token requests and responses
@@ -76,21 +77,22 @@ impl SecretScan {
         self.is_torn = true;
     }
 
-    /// The ranges of secrets in the connection's stream. A message has none. If the position of a
-    /// secret in the stream is unknown, the whole body counts as secret.
-    pub(super) fn secrets(self) -> Vec<Range<u64>> {
+    /// The ranges of secrets in the connection's stream, with their masks. A message has none. If
+    /// the position of a secret in the stream is unknown, the whole body counts as secret.
+    pub(super) fn secrets(self, key: Option<MaskKey>) -> Vec<(Range<u64>, Mask)> {
         let found = secrets::in_body(&self.text);
         if found.is_empty() && !self.is_torn || self.is_message() {
             return Vec::new();
         }
         if self.is_coded || self.is_torn {
-            return self.sent;
+            return self.sent.into_iter().map(|range| (range, Mask::PLAIN)).collect();
         }
-        found.into_iter().flat_map(|secret| self.in_stream(secret)).collect()
+        found.into_iter().flat_map(|secret| self.in_stream(secret, key)).collect()
     }
 
-    /// The ranges of the connection's stream that carried a part of the text.
-    fn in_stream(&self, part: Range<usize>) -> Vec<Range<u64>> {
+    /// The ranges of the connection's stream that carried a secret, each with its part of the mask.
+    fn in_stream(&self, part: Range<usize>, key: Option<MaskKey>) -> Vec<(Range<u64>, Mask)> {
+        let mask = Mask::of(key, &self.text[part.clone()]);
         let (start, end) = (part.start as u64, part.end as u64);
         let mut before = 0;
         let mut found = Vec::new();
@@ -99,7 +101,8 @@ impl SecretScan {
             let (from, to) =
                 (start.clamp(before, before + length) - before, end.clamp(before, before + length) - before);
             if from < to {
-                found.push(run.start + from..run.start + to);
+                let within = (before + from - start) as usize..(before + to - start) as usize;
+                found.push((run.start + from..run.start + to, mask.part(part.len(), &within)));
             }
             before += length;
         }
@@ -124,7 +127,7 @@ mod tests {
     fn secrets(mut secret_scan: SecretScan, runs: &[(u64, u64)], text: &[u8]) -> Vec<(u64, u64)> {
         runs.iter().for_each(|(start, end)| secret_scan.sent(*start..*end));
         secret_scan.decoded(text);
-        secret_scan.secrets().into_iter().map(|secret| (secret.start, secret.end)).collect()
+        secret_scan.secrets(None).into_iter().map(|(secret, _)| (secret.start, secret.end)).collect()
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::ops::Range;
 use crate::capture::pipe::{Exit, Start};
 use crate::capture::{PacketNumber, Provenance, Span, StreamId, StreamPart, Time};
 use crate::decode::exchange::{Exchange, ExchangeNumber};
+use crate::decode::mask::Mask;
 use crate::decode::raw::Raw;
 use crate::decode::stream::Stream;
 use crate::decode::tcp::Facts;
@@ -41,8 +42,8 @@ pub enum Unit<'a> {
     /// The state of a connection changed: its protocol, which side is the client, its process,
     /// or its TLS.
     ConnectionChanged(ConnectionId, &'a ConnectionInfo),
-    /// A secret: bytes of one side, and the byte that masks each of them.
-    Secret(ConnectionId, Side, Range<u64>, u8),
+    /// A secret: bytes of one side, and the bytes that replace them.
+    Secret(ConnectionId, Side, Range<u64>, Mask),
     /// All bytes of one side below this offset were searched for secrets.
     Cleared(ConnectionId, Side, u64),
     /// For a store: a stream was opened.

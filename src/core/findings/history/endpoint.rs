@@ -3,7 +3,7 @@
 use crate::capture::Time;
 use crate::decode::ConnectionId;
 use crate::decode::exchange::Exchange;
-use crate::decode::secrets::masked_uri;
+use crate::decode::secrets::comparable;
 use crate::decode::tcp::Facts;
 use crate::decode::uri::resolved;
 use crate::findings::mcp_exchange::is_success;
@@ -68,7 +68,7 @@ impl Endpoint {
     /// Records the endpoint that a stream at `target` announces. A relative endpoint is resolved
     /// against the target.
     pub(in crate::findings) fn announce(&mut self, target: &str, endpoint: &str) {
-        self.announced = Some(masked_uri(&resolved(target, endpoint.trim())).into_owned());
+        self.announced = Some(comparable(&resolved(target, endpoint.trim())).into_owned());
     }
 
     /// Records the end of a connection of the session.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::tracked_session::TrackedSession;
 use super::{ParsedText, Tracker, TrackerSink, network_peers};
 use crate::decode::exchange::{Exchange, ExchangeNumber};
-use crate::decode::secrets::masked_uri;
+use crate::decode::secrets::comparable;
 use crate::decode::stack::{ConnectionInfo, Text, TextCarrier};
 use crate::decode::uri;
 use crate::decode::{ConnectionId, Direction};
@@ -167,7 +167,7 @@ impl Tracker {
     ) {
         let Some(evidence) = self.exchanges.get(&exchange) else { return };
         let endpoint = String::from_utf8_lossy(&text.raw);
-        let target = &*masked_uri(&uri::resolved(&evidence.target, endpoint.trim())).into_owned();
+        let target = &*comparable(&uri::resolved(&evidence.target, endpoint.trim())).into_owned();
         let server = evidence.server;
         let number = match self.session_index.by_announced_endpoint(server, target) {
             Some(number) => number,

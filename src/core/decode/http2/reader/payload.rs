@@ -3,8 +3,8 @@
 use super::super::block::{Block, Purpose, Secret};
 use super::super::frame::{self, FrameHead, HEAD, MAX_FRAME_SIZE, flag, kind};
 use super::{FrameContext, Reader, State};
-use crate::decode::http::HttpEvent;
-use crate::decode::http::{MASK, StartLine};
+use crate::decode::http::{HttpEvent, StartLine};
+use crate::decode::mask::Mask;
 use crate::decode::{Anomaly, Direction};
 
 /// The parameter of SETTINGS that matters here, and its largest value (RFC 9113 section 6.5.2). The
@@ -102,7 +102,7 @@ impl Reader {
             Purpose::Head { .. } => self.direction,
             Purpose::Promise => Direction::ClientToServer,
         };
-        let decoded = block.decode(direction, &mut self.hpack, self.most);
+        let decoded = block.decode(direction, &mut self.hpack, self.most, self.mask_key);
         self.secrets(decoded.secrets, context);
         let offset = block.place.start;
         let Purpose::Head { end } = block.purpose else {
@@ -162,7 +162,7 @@ impl Reader {
         self.hpack.lose();
         let start = self.offset + HEAD as u64;
         let range = start..start + u64::from(head.length);
-        self.secrets([Secret { range, mask: MASK }], context);
+        self.secrets([Secret { range, mask: Mask::PLAIN }], context);
         if head.kind == kind::HEADERS && head.has(flag::END_STREAM) {
             context.streams.damage(head.stream, self.direction);
             context.streams.end(head.stream, self.direction, context.sink);
@@ -176,7 +176,7 @@ impl Reader {
             self.hpack.lose();
             // The rest of the fragment follows after the gap.
             let range = self.offset..self.offset + u64::from(head.length);
-            self.secrets([Secret { range, mask: MASK }], context);
+            self.secrets([Secret { range, mask: Mask::PLAIN }], context);
         }
     }
 

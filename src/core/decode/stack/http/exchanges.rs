@@ -6,7 +6,8 @@ use std::ops::Range;
 use super::upgrade::{Protocol, Upgrade, is_switch, upgraded};
 use crate::capture::{PacketNumber, Span, StreamId, Time};
 use crate::decode::exchange::{Exchange, ExchangeNumber, Fields, Half};
-use crate::decode::http::{ExchangeIndex, Head, HttpEvent, MASK, StartLine};
+use crate::decode::http::{ExchangeIndex, Head, HttpEvent, StartLine};
+use crate::decode::mask::Mask;
 use crate::decode::stack::body::Body;
 use crate::decode::stack::context::StackContext;
 use crate::decode::stack::unit::Unit;
@@ -180,9 +181,9 @@ impl Exchanges {
             let (side, offset) = (context.connection.sender(direction), head.offset);
             // In HTTP/2 secrets are coded, and the decoder reports their positions.
             let is_plain = h2_stream.is_none();
-            head.mask(|value| {
+            head.mask(context.shared.options.mask_key, |value, mask| {
                 if is_plain {
-                    context.secret(side, offset + u64::from(value.start)..offset + u64::from(value.end), MASK);
+                    context.secret(side, offset + u64::from(value.start)..offset + u64::from(value.end), mask);
                 }
             });
         }
@@ -302,7 +303,7 @@ impl Exchanges {
         let start = range.start.max(*masked_to);
         if start < range.end {
             *masked_to = range.end;
-            context.secret(context.connection.sender(direction), start..range.end, MASK);
+            context.secret(context.connection.sender(direction), start..range.end, Mask::PLAIN);
         }
     }
 
