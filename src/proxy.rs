@@ -46,7 +46,7 @@ use crate::http::listen;
 use crate::http::origin::Origin;
 use crate::http::socket::Socket;
 use crate::source::tape::{LossyTapeConnection, LostBytes, Tape};
-use crate::view::safe;
+use crate::view::secrets;
 
 pub use self::fuzz::fuzz_proxy;
 
@@ -145,7 +145,7 @@ impl Proxy {
         let mut last_warning = self.last_warning.lock().unwrap_or_else(PoisonError::into_inner);
         if *last_warning != text {
             text.clone_into(&mut last_warning);
-            eprintln!("mcptap: {}", safe::visible(text));
+            eprintln!("mcptap: {}", secrets::shown(text));
         }
     }
 }

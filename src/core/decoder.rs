@@ -14,8 +14,8 @@ pub struct Options {
     /// Leaves passwords, tokens and cookies in HTTP header fields as they are. By default each of
     /// their bytes is masked.
     pub keep_secrets: bool,
-    /// The key of the tags of masked values: equal values have equal tags. Give random bytes, and do
-    /// not keep them with the output. Without a key there are no tags.
+    /// The key of the tags of masked values: equal values have equal tags. Give random bytes, and
+    /// keep them apart from the output. Without a key there are no tags.
     pub mask_key: Option<MaskKey>,
     /// Computes the SHA-256 of each HTTP body ([`Half::body_sha256`](crate::Half::body_sha256)).
     pub hash_bodies: bool,

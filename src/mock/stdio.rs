@@ -10,7 +10,7 @@ use crossbeam_channel::{Receiver, Sender, bounded, select};
 use super::ledger::Ledger;
 use super::session::{RecordedServer, Session};
 use crate::replay::messages;
-use crate::view::safe;
+use crate::view::secrets;
 
 /// The longest line in bytes, as for the decoder.
 const LINE: u64 = 128 << 20;
@@ -43,7 +43,7 @@ pub fn serve(server: &RecordedServer, stop: &Receiver<()>) -> Result<Ledger> {
             }
         }
         for note in session.notes.drain(..) {
-            eprintln!("mcptap: {}", safe::visible(&note));
+            eprintln!("mcptap: {}", secrets::shown(&note));
         }
         let due = session.next_due(server).map(|due| started + due);
         let wake = due.map_or_else(crossbeam_channel::never, crossbeam_channel::at);

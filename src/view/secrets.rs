@@ -41,8 +41,8 @@ pub fn masked_text(text: &str) -> Cow<'_, str> {
     secrets::masked(text, in_line(text), |value| Mask::of(key(), value))
 }
 
-/// A line that may contain text of others: secrets are masked, and nothing of it acts on the
-/// terminal.
+/// A line that may contain text of others. Secrets are masked, and characters that act on a
+/// terminal are shown as symbols.
 pub fn shown(line: &str) -> Cow<'_, str> {
     match masked_text(line) {
         Cow::Borrowed(line) => safe::visible(line),

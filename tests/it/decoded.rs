@@ -10,6 +10,7 @@ use mcptap::source::{Item, Source};
 use mcptap_core::internal::capture::Time;
 use mcptap_core::internal::decode::ConnectionId;
 use mcptap_core::internal::decode::exchange::{Exchange, Half};
+use mcptap_core::internal::decode::mask::MaskKey;
 use mcptap_core::internal::event::{Connection, ConnectionKind, Detail, Event};
 use mcptap_core::internal::mcp::{Message, MessageNumber, Session, SessionNumber};
 use mcptap_core::internal::pipeline::{Input, Pipeline, PipelineConfig};
@@ -44,8 +45,12 @@ pub struct Decoded {
 }
 
 /// The settings with which a pipeline emits all events.
-pub const ALL: fn() -> PipelineConfig =
-    || PipelineConfig { detail: Detail::Store, hash: true, ..PipelineConfig::default() };
+pub const ALL: fn() -> PipelineConfig = || PipelineConfig {
+    detail: Detail::Store,
+    hash: true,
+    mask_key: Some(MaskKey::new([7; 16])),
+    ..PipelineConfig::default()
+};
 
 /// The order of the messages of a session in the text form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

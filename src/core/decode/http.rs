@@ -244,7 +244,7 @@ pub enum HttpEvent<'a> {
 
 /// The ranges of secrets in the value of a field. `is_coded`: in HTTP/2.
 pub fn secrets_of_field(name: &[u8], value: &[u8], is_coded: bool) -> Vec<Range<usize>> {
-    if is_secret(name) { vec![0..value.len()] } else { in_value(value, is_uri(name), is_coded) }
+    if is_secret(name) { whole(value) } else { in_value(value, is_uri(name), is_coded) }
 }
 
 /// The ranges of secrets in a request target.
@@ -255,11 +255,14 @@ pub fn secrets_of_target(target: &[u8], is_coded: bool) -> Vec<Range<usize>> {
 /// The ranges of secrets in a value that its name does not mark.
 fn in_value(value: &[u8], is_uri: bool, is_coded: bool) -> Vec<Range<usize>> {
     let found = if is_uri && !is_coded { secrets::in_uri(value) } else { secrets::in_text(value) };
-    if is_coded && !found.is_empty() { vec![0..value.len()] } else { found }
+    if is_coded && !found.is_empty() { whole(value) } else { found }
 }
 
-/// Whether the value of a field is a secret, or contains a token. In HTTP/2 it is then masked as a
-/// whole.
+fn whole(value: &[u8]) -> Vec<Range<usize>> {
+    std::iter::once(0..value.len()).collect()
+}
+
+/// Whether a value is that of a secret field, or contains a token. HTTP/2 masks it as a whole.
 pub(super) fn is_secret_field(name: &[u8], value: &[u8]) -> bool {
     is_secret(name) || !secrets::in_text(value).is_empty()
 }

@@ -134,6 +134,20 @@ const IS_OF_TOKEN: [bool; 256] = {
     }
 };
 
+/// The characters with which tokens begin.
+const BEGINS: [bool; 256] = {
+    let (mut table, mut at) = ([false; 256], 0);
+    while at < SHAPES.len() {
+        table[SHAPES[at].0.as_bytes()[0] as usize] = true;
+        at += 1;
+    }
+    // Access keys of AWS, JSON Web Tokens and keys of SendGrid.
+    table[b'A' as usize] = true;
+    table[b'e' as usize] = true;
+    table[b'S' as usize] = true;
+    table
+};
+
 /// The ranges of tokens in a text, and of values that were masked with a tag. Disjoint, in order.
 pub(super) fn in_text(text: &[u8]) -> Vec<Range<usize>> {
     let mut found = mask::tagged(text);
@@ -169,7 +183,7 @@ fn in_run(text: &[u8], run: Range<usize>, found: &mut Vec<Range<usize>>) {
     while at + LEAST <= run.end {
         let rest = &text[at..run.end];
         let is_start = at == run.start || at == escape || !text[at - 1].is_ascii_alphanumeric();
-        let begins = is_start && rest[0].is_ascii_alphabetic();
+        let begins = is_start && BEGINS[usize::from(rest[0])];
         let mut length = begins.then(|| token_length(rest)).flatten();
         if length.is_none() && begins && at >= no_jwt_to && rest.starts_with(b"eyJ") {
             length = jwt_length(rest);
@@ -232,8 +246,8 @@ fn sendgrid_length(text: &[u8]) -> Option<usize> {
     (id.len() >= 16 && length >= 16 && is_random(&rest[..length])).then(|| 3 + id.len() + 1 + length)
 }
 
-/// Whether characters look random. Words of a path or a name have neither digits nor letters of
-/// both cases.
+/// Whether characters look random: with digits, or with letters of both cases. Words of a path or
+/// a name have neither.
 fn is_random(text: &[u8]) -> bool {
     let has = |which: fn(&u8) -> bool| text.iter().any(which);
     has(u8::is_ascii_digit) || has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase)

@@ -12,7 +12,7 @@ use crate::mock::ledger::Ledger;
 use crate::mock::session::{Post, RecordedServer, Session, SessionOutput};
 use crate::replay::messages::METHOD_NOT_FOUND;
 use crate::replay::translate::Era;
-use crate::view::safe;
+use crate::view::secrets;
 
 /// The most clients at once. Beyond it, the one that was silent longest is discarded. Its next
 /// message gets status 404, as the specification asks.
@@ -278,7 +278,7 @@ impl ConnectedClient {
             self.route_output(server, output);
         }
         for note in self.session.notes.drain(..) {
-            eprintln!("mcptap: {}", safe::visible(&note));
+            eprintln!("mcptap: {}", secrets::shown(&note));
         }
     }
 

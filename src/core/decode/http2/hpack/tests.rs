@@ -2,6 +2,7 @@
 
 use super::super::fuzz::fuzz_hpack;
 use super::*;
+use crate::decode::mask::{Mask, MaskKey};
 use proptest::prelude::*;
 
 fn bytes(hex: &str) -> Vec<u8> {
@@ -28,6 +29,23 @@ fn example(blocks: &[(&str, &[&str])]) {
         script.extend(block);
     }
     fuzz_hpack(&script);
+}
+
+/// A mask with a tag is a string of Huffman codes of the same length.
+#[test]
+fn a_tag_is_coded_in_five_bytes() {
+    let (value, length) = (b"ghp_16C7e42F292c6912E7710c838347Ae178B4a", 31);
+    let mask = Mask::of(Some(MaskKey::new([7; 16])), value);
+    let mut plain = value.to_vec();
+    mask.cover(&mut plain);
+    let mut block = bytes("0001 78");
+    block.push(0x80 | length as u8);
+    let start = block.len();
+    block.resize(start + length, 0);
+    mask.huffman(length).cover(&mut block[start..]);
+    let stars = "*".repeat(length - 5);
+    let tag = String::from_utf8_lossy(&plain[value.len() - 8..]).into_owned();
+    assert_eq!(fields(&mut Hpack::new(), &block).unwrap(), [format!("x: {stars}{tag}")]);
 }
 
 #[test]
