@@ -4,6 +4,7 @@ use std::env;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use anyhow::Result;
 
@@ -17,6 +18,11 @@ use crate::pipeline::{Pipeline, PipelineConfig};
 use crate::source::stdio::{self, Observations, Receipts, Server};
 use crate::store::{CaptureInfo, CaptureKind, DatabaseFile, WriteOptions};
 use crate::view::{command_line, safe};
+
+/// The time for which a transaction waits for other writers before the recording goes on in a file
+/// beside the database. A writer of live traffic locks it for milliseconds. The host waits for the
+/// end of the recording, one second at most.
+const BUSY: Duration = Duration::from_millis(250);
 
 pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
     let recorded = if arguments.keep_secrets {
@@ -38,13 +44,24 @@ pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
 /// Decodes and saves observations until the server has ended. Nothing here can affect the server.
 fn record(mut observations: Observations, source: String, place: DatabaseFile) -> Result<()> {
     let info = target::capture_info(CaptureKind::Wrap, source);
-    let writer = target::create_patiently(&place, &info, WriteOptions::default(), |_| true)?;
+    let options = WriteOptions { busy_timeout: BUSY, may_spill: true, ..WriteOptions::default() };
+    let writer = target::create_patiently(&place, &info, options, |_| true)?;
     let mut pipeline = Pipeline::new(PipelineConfig { detail: Detail::Store, ..PipelineConfig::default() });
     let (receipts, begun) = (observations.receipts(), Vec::new());
-    let mut recorder = Recorder { saver: DirectSaver::new(writer), receipts, info, begun, session: None };
+    let saver = DirectSaver::new(writer);
+    let mut recorder = Recorder { saver, receipts, info, begun, session: None, options };
     engine::run(&mut observations, &mut pipeline, &mut recorder, &AtomicBool::new(false))?;
     recorder.recreate_deleted();
-    recorder.saver.finish(&target::summary(pipeline.counts()))
+    let Recorder { saver, receipts, .. } = recorder;
+    let spill_file = saver.finish(&target::summary(pipeline.counts()))?;
+    receipts.confirm();
+    if let Some(file) = spill_file {
+        let file = file.display();
+        receipts.say(&format!(
+            "recording: the database is locked; the recording is in {file}, and the next start of mcptap moves it"
+        ));
+    }
+    Ok(())
 }
 
 /// Saves what passes through the pipes of one process. If the database is deleted meanwhile, it
@@ -53,6 +70,7 @@ struct Recorder {
     saver: DirectSaver,
     receipts: Receipts,
     info: CaptureInfo,
+    options: WriteOptions,
     /// The connection and the streams: at most three pipes.
     begun: Vec<Event>,
     /// The last state of the session.
@@ -68,7 +86,7 @@ impl Recorder {
         self.info.started = saver::now();
         let begun = self.begun.iter().chain(&self.session).cloned();
         // If this fails, the next commit fails too and reports it.
-        if writer.recreate(&self.info, WriteOptions::default(), begun).is_ok() {
+        if writer.recreate(&self.info, self.options, begun).is_ok() {
             let path = writer.place().path().display();
             self.receipts
                 .say(&format!("recording: the database {path} was deleted; what follows is recorded in a new one"));

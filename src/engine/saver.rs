@@ -5,6 +5,7 @@
 //! packets and counts them.
 
 use std::mem;
+use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Result, anyhow};
@@ -183,11 +184,12 @@ impl DirectSaver {
         self.saved && self.writer.counts().lost == 0
     }
 
-    /// Ends the capture. An error reports the records that could not be written.
-    pub fn finish(mut self, summary: &Summary) -> Result<()> {
+    /// Ends the capture. Returns the file beside the database that holds what could not be written
+    /// there yet. An error reports the records that could not be written at all.
+    pub fn finish(mut self, summary: &Summary) -> Result<Option<PathBuf>> {
         self.writer.finish(summary)?;
         match self.writer.counts().lost {
-            0 => Ok(()),
+            0 => Ok(self.writer.spill_file().map(Path::to_owned)),
             lost => Err(anyhow!(
                 "{lost} records could not be written{}",
                 match self.failed {

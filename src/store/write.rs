@@ -1,6 +1,7 @@
 //! Writing: one writer per capture.
 
 use std::mem;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -10,6 +11,7 @@ use super::packets::Packets;
 use super::pending::{Pending, WrittenRows};
 use super::record::capture::{self, CaptureInfo, Counts, Summary};
 use super::record::message::DerivedColumns;
+use super::spill::{self, Spill};
 use super::text::{Packer, Text};
 use super::{CaptureId, DatabaseFile, migrate};
 use crate::capture::{Limits, Packet, Time};
@@ -23,6 +25,10 @@ const BATCH: (usize, usize) = (8_192, 8 << 20);
 /// change at a time, however large the file is.
 const CACHE: u32 = 8 << 10;
 
+/// Bytes of a spill file that are moved to the database before the end of the recording, for which
+/// a host may wait. This takes some hundred milliseconds.
+const MOVED_AT_END: u64 = 16 << 20;
+
 /// Settings of a writer.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteOptions {
@@ -33,11 +39,14 @@ pub struct WriteOptions {
     /// The time for which a transaction waits for other writers. A writer of live traffic locks the
     /// database for milliseconds.
     pub busy_timeout: Duration,
+    /// Whether to write to a file beside the database while it is locked for longer.
+    pub may_spill: bool,
 }
 
 impl Default for WriteOptions {
     fn default() -> WriteOptions {
-        WriteOptions { keep_secrets: false, limits: Limits::default(), busy_timeout: Duration::from_secs(5) }
+        let (limits, busy_timeout) = (Limits::default(), Duration::from_secs(5));
+        WriteOptions { keep_secrets: false, limits, busy_timeout, may_spill: false }
     }
 }
 
@@ -52,6 +61,10 @@ pub struct Writer {
     /// The file that is open, even if its name has gone.
     identity: Option<(u64, u64)>,
     capture: CaptureId,
+    info: CaptureInfo,
+    options: WriteOptions,
+    /// The file that is written instead, because another program has the database locked.
+    spill: Option<Spill>,
     pending: Pending,
     written: WrittenRows,
     packets: Packets,
@@ -73,13 +86,23 @@ impl Writer {
     /// newer version. Or it is locked for longer than the timeout.
     pub fn create(place: impl Into<DatabaseFile>, info: &CaptureInfo, options: WriteOptions) -> anyhow::Result<Writer> {
         let place = place.into();
-        let (db, capture) = begin(&place, info, options.busy_timeout)?;
+        let (db, capture, spill) = match begin(&place, info, options.busy_timeout) {
+            Ok((db, capture)) => (db, capture, None),
+            Err(error) if options.may_spill && migrate::may_pass(&error) => match Spill::create(&place, info) {
+                Ok((spill, db, capture)) => (db, capture, Some(spill)),
+                Err(no_spill) => return Err(without_spill(error, &no_spill)),
+            },
+            Err(error) => return Err(error),
+        };
         let identity = place.identity();
         Ok(Writer {
             db,
             place,
             identity,
             capture,
+            info: info.clone(),
+            options,
+            spill,
             pending: Pending::default(),
             written: WrittenRows::default(),
             packets: Packets::new(options.limits, options.keep_secrets)?,
@@ -98,7 +121,12 @@ impl Writer {
 
     /// Whether the file was deleted or replaced, so that nobody will ever read what is written.
     pub fn is_deleted(&self) -> bool {
-        self.place.identity() != self.identity
+        self.spill.is_none() && self.place.identity() != self.identity
+    }
+
+    /// The file beside the database that is written, because another program has it locked.
+    pub fn spill_file(&self) -> Option<&Path> {
+        self.spill.as_ref().map(|spill| spill.place().path())
     }
 
     /// Goes on in a new database in the place of a [deleted](Writer::is_deleted) one, as a new
@@ -116,6 +144,7 @@ impl Writer {
         // Closed first, because SQLite finds the files beside a database by their names.
         self.db = Connection::open_in_memory()?;
         (self.db, self.capture) = begin(&self.place, info, options.busy_timeout)?;
+        self.info = info.clone();
         self.identity = self.place.identity();
         self.written = WrittenRows::default();
         // On their own, because the row of a new stream takes waiting parts as those of its start.
@@ -219,7 +248,11 @@ impl Writer {
     /// counted, see [`Counts::lost`].
     pub fn commit(&mut self) -> anyhow::Result<()> {
         self.close_chunks();
+        let is_spilled = self.spill.is_some();
         let result = self.write(None);
+        if is_spilled {
+            self.return_from_spill();
+        }
         // The next pause may be far away, and few records wait after a pause.
         self.pending.rest();
         result
@@ -242,7 +275,12 @@ impl Writer {
             self.counts.lost += 1;
         }
         self.gather_chunks();
-        self.write(Some(summary))
+        let is_small = self.spill.as_ref().is_some_and(|spill| spill.size() <= MOVED_AT_END);
+        let result = self.write(Some(summary));
+        if is_small {
+            self.return_from_spill();
+        }
+        result
     }
 
     fn close_chunks(&mut self) {
@@ -263,7 +301,21 @@ impl Writer {
         if self.pending.is_empty() && summary.is_none() && now == self.saved {
             return Ok(());
         }
-        let result = self.transact(now, summary);
+        let mut result = self.transact(now, summary);
+        if let Err(error) = &result
+            && self.options.may_spill
+            && self.spill.is_none()
+            && migrate::may_pass(error)
+        {
+            result = match Spill::create(&self.place, &self.info) {
+                Ok((spill, db, capture)) => {
+                    (self.spill, self.db, self.capture) = (Some(spill), db, capture);
+                    self.written = WrittenRows::default();
+                    self.transact(now, summary)
+                }
+                Err(no_spill) => result.map_err(|error| without_spill(error, &no_spill)),
+            };
+        }
         match &result {
             Ok(()) => {
                 self.saved = now;
@@ -276,6 +328,26 @@ impl Writer {
             let (path, (rows, _)) = (self.place.path().display(), self.pending.size());
             format!("cannot write to the database {path}: {rows} records wait")
         })
+    }
+
+    /// Moves what was written to a spill file to the database, and goes on there. If the database is
+    /// still locked, the next commit tries again.
+    fn return_from_spill(&mut self) {
+        let Some(spill) = self.spill.take() else { return };
+        let returned = match spill::bring_in(&self.db, &self.place, self.options.busy_timeout) {
+            Ok(Some(capture)) => open(&self.place, self.options.busy_timeout).map(|db| (db, capture)),
+            Ok(None) => Err(anyhow::anyhow!("the spill file has no capture")),
+            Err(error) => Err(error),
+        };
+        match returned {
+            Ok((db, capture)) => {
+                (self.db, self.capture) = (db, capture);
+                self.identity = self.place.identity();
+                self.written = WrittenRows::default();
+                spill.remove();
+            }
+            Err(_) => self.spill = Some(spill),
+        }
     }
 
     fn transact(&mut self, (counts, alive): (Counts, Time), summary: Option<&Summary>) -> anyhow::Result<()> {
@@ -293,10 +365,22 @@ impl Writer {
 
 /// Opens or creates the database and inserts a new capture.
 fn begin(place: &DatabaseFile, info: &CaptureInfo, busy_timeout: Duration) -> anyhow::Result<(Connection, CaptureId)> {
-    let db = migrate::open_writer(place, busy_timeout)?;
-    // A negative value counts kibibytes.
-    db.pragma_update(None, "cache_size", -i64::from(CACHE))?;
+    let db = open(place, busy_timeout)?;
+    spill::bring_in_all(place);
     let capture = capture::insert(&db, info)
         .with_context(|| format!("cannot begin a capture in the database {}", place.path().display()))?;
     Ok((db, capture))
+}
+
+/// Opens or creates the database.
+fn open(place: &DatabaseFile, busy_timeout: Duration) -> anyhow::Result<Connection> {
+    let db = migrate::open_writer(place, busy_timeout)?;
+    // A negative value counts kibibytes.
+    db.pragma_update(None, "cache_size", -i64::from(CACHE))?;
+    Ok(db)
+}
+
+/// The database is locked, and no other file can be written instead.
+fn without_spill(error: anyhow::Error, no_spill: &anyhow::Error) -> anyhow::Error {
+    error.context(format!("nor can a file beside it be written ({no_spill:#})"))
 }
