@@ -64,8 +64,7 @@ pub fn spill_files(place: &DatabaseFile) -> Vec<PathBuf> {
         let rest = path.to_str().and_then(|path| path.strip_prefix(&prefix));
         rest.is_some_and(|rest| !rest.is_empty() && rest.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-'))
     };
-    let folder = place.path().parent().filter(|folder| !folder.as_os_str().is_empty());
-    let Ok(entries) = fs::read_dir(folder.unwrap_or(".".as_ref())) else { return Vec::new() };
+    let Ok(entries) = fs::read_dir(place.folder()) else { return Vec::new() };
     let names = entries.flatten().map(|entry| place.path().with_file_name(entry.file_name()));
     let mut files: Vec<PathBuf> = names.filter(is_spill).collect();
     files.sort();

@@ -1,5 +1,6 @@
 //! Writing: one writer per capture.
 
+use std::collections::BTreeMap;
 use std::mem;
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +16,9 @@ use super::spill::{self, Spill};
 use super::text::{Packer, Text};
 use super::{CaptureId, DatabaseFile, migrate};
 use crate::capture::{Limits, Packet, Time};
+use crate::decode::ConnectionId;
 use crate::event::Event;
+use crate::findings::{Finding, transport};
 
 /// Rows, and bytes, at which waiting records are written without a commit call. Larger transactions
 /// are not faster (measured), and delay other writers.
@@ -68,6 +71,8 @@ pub struct Writer {
     pending: Pending,
     written: WrittenRows,
     packets: Packets,
+    /// Packets of connections of sessions, and their bytes, that were discarded and not reported.
+    discarded: BTreeMap<ConnectionId, (u64, u64)>,
     packer: Packer,
     counts: Counts,
     alive: Time,
@@ -94,6 +99,7 @@ impl Writer {
             },
             Err(error) => return Err(error),
         };
+        let packets = Packets::new(options.limits, options.keep_secrets, &place.folder())?;
         let identity = place.identity();
         Ok(Writer {
             db,
@@ -105,7 +111,8 @@ impl Writer {
             spill,
             pending: Pending::default(),
             written: WrittenRows::default(),
-            packets: Packets::new(options.limits, options.keep_secrets)?,
+            packets,
+            discarded: BTreeMap::new(),
             packer: Packer::new()?,
             counts: Counts::default(),
             alive: info.started,
@@ -180,7 +187,10 @@ impl Writer {
     pub fn event(&mut self, event: Event) {
         let packets = &mut self.packets;
         let taken = match event {
-            Event::Claimed(connection) => packets.keep(connection),
+            Event::Claimed(connection) => {
+                packets.keep(connection);
+                return self.restore(connection);
+            }
             Event::Closed(connection) => packets.closed(connection),
             Event::Segment(segment) => packets.segment(segment),
             Event::Secret { connection, side, start, end, mask } => {
@@ -197,6 +207,29 @@ impl Writer {
             self.counts.lost += 1;
         }
         self.gather_chunks();
+        self.write_batch();
+    }
+
+    /// Writes the packets of a connection that waited until a session claimed it.
+    fn restore(&mut self, connection: ConnectionId) {
+        loop {
+            let restored = self.packets.restore(connection);
+            self.gather_chunks();
+            self.write_batch();
+            if restored.is_err() {
+                self.counts.lost += 1;
+            }
+            if !matches!(restored, Ok(true)) {
+                break;
+            }
+        }
+        if let Some(discarded) = self.packets.take_discarded(connection) {
+            self.discarded.insert(connection, discarded);
+        }
+    }
+
+    /// Writes what waits if it is enough for a transaction.
+    fn write_batch(&mut self) {
         let (rows, bytes) = self.pending.size();
         if rows >= BATCH.0 * self.batches || bytes >= BATCH.1 * self.batches {
             // The next commit tries again and reports the failure. Reporting it here would cost the
@@ -207,7 +240,16 @@ impl Writer {
 
     fn record(&mut self, event: Event) {
         match event {
-            Event::Session(session) => self.pending.session(*session),
+            Event::Session(session) => {
+                let discarded = &mut self.discarded;
+                for (connection, (packets, bytes)) in
+                    discarded.extract_if(.., |connection, _| session.connections.contains(connection))
+                {
+                    let finding = transport::not_kept(connection, packets, bytes);
+                    self.pending.finding(Finding { session: Some(session.number), ..finding });
+                }
+                self.pending.session(*session);
+            }
             Event::Message(mut message) => {
                 let derived = DerivedColumns::of(&message);
                 let frames = self.packets.text(&message);
