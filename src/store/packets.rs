@@ -245,8 +245,8 @@ impl Packets {
         self.list(id);
     }
 
-    /// Writes packets of a stored connection that waited on disk, then those in memory. Returns false
-    /// when none are left on disk.
+    /// Writes packets of a stored connection that waited on disk, then those in memory. Returns
+    /// false when none are left on disk.
     pub(super) fn restore(&mut self, id: ConnectionId) -> std::io::Result<bool> {
         let Some(connection) = self.connections.get_mut(&id) else { return Ok(false) };
         let before = connection.bytes();
@@ -260,7 +260,7 @@ impl Packets {
     }
 
     /// Takes the numbers of packets of a stored connection, and of their bytes, that were discarded
-    /// before.
+    /// while it was undecided.
     pub(super) fn take_discarded(&mut self, id: ConnectionId) -> Option<(u64, u64)> {
         let discarded = std::mem::take(&mut self.connections.get_mut(&id)?.discarded);
         self.out.counts.discarded += discarded.0;

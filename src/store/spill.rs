@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  mcptap.db                          the database
-//!  mcptap.db-spill-PROCESS-STARTED    a database of its own, with one capture; locked by its writer
+//!  mcptap.db-spill-PROCESS-STARTED    a database with one capture, locked by its writer
 //! ```
 //!
 //! A writer that cannot write goes on in a spill file. As soon as the database can be written, the

@@ -372,8 +372,8 @@ impl Writer {
         })
     }
 
-    /// Moves what was written to a spill file to the database, and goes on there. If the database is
-    /// still locked, the next commit tries again.
+    /// Moves what was written to a spill file to the database, and goes on there. If the database
+    /// is still locked, the next commit tries again.
     fn return_from_spill(&mut self) {
         let Some(spill) = self.spill.take() else { return };
         let returned = match spill::bring_in(&self.db, &self.place, self.options.busy_timeout) {

@@ -61,7 +61,7 @@ pub fn dropped(packets: u64, (first, last): (Time, Time)) -> Finding {
     Finding { text, ..Finding::of(&CAPTURE_DROPPED) }
 }
 
-/// The finding for packets of a connection that a store discarded before the connection carried MCP.
+/// The finding for packets of a connection that a store discarded before it carried MCP.
 pub fn not_kept(connection: ConnectionId, packets: u64, bytes: u64) -> Finding {
     let text = format!(
         "{packets} packets ({bytes} bytes) from the start of connection {} were not kept: neither memory nor the disk had room",

@@ -81,8 +81,8 @@ impl ConnectionPackets {
         self.buffered.insert(self.buffered.len() - later, BufferedPacket { packet, side, carries, is_copy });
     }
 
-    /// Moves packets to disk, oldest first, until at most `most` bytes are in memory. Those for which
-    /// the disk has no room are discarded.
+    /// Moves packets to disk, oldest first, until at most `most` bytes are in memory. Those for
+    /// which the disk has no room are discarded.
     pub(super) fn spill(&mut self, most: usize, overflow: &mut Overflow) {
         while self.bytes > most {
             let mut bytes = 0;
