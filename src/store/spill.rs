@@ -180,7 +180,10 @@ const COPY: &str = "
         skipped = s.skipped, damage = s.damage
     FROM main.capture AS s WHERE t.id = $capture;
 
-    INSERT OR IGNORE INTO target.session (capture, number) SELECT $capture, number FROM main.session;
+    -- A row that is there must not use up a number of a session.
+    INSERT INTO target.session (capture, number)
+        SELECT $capture, number FROM main.session
+        WHERE number NOT IN (SELECT number FROM target.session WHERE capture = $capture) ORDER BY id;
     -- Without a time of its start it is only a row that messages refer to.
     UPDATE target.session AS t SET transport = s.transport, protocol_version = s.protocol_version,
         session_id = s.session_id, client_name = s.client_name, client_version = s.client_version,
