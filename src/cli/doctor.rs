@@ -13,7 +13,7 @@ use rustix::fs::{Access, access, statvfs};
 use super::args::Colour;
 use super::{mask, output, target};
 use crate::decode::tls::keylog::KeyLog;
-use crate::store::{DatabaseFile, Scope, StoreReader};
+use crate::store::{self, DatabaseFile, Scope, StoreReader};
 use crate::view::paint::Tone;
 use crate::view::{secrets, units};
 
@@ -172,6 +172,12 @@ fn database(path: &Path) -> CheckResult {
     let messages = StoreReader::open(DatabaseFile::file(path))?.message_count(Scope::All)?;
     let about = fs::metadata(path)?;
     let text = format!("{shown}  {}  {}; {room}", units::count(messages, "message"), units::size(about.len()));
+    let waiting = store::spill_files(&DatabaseFile::file(path));
+    if let Some(first) = waiting.first() {
+        let count = units::count(waiting.len() as u64, "recording");
+        let why = "another program has the database locked, or a recording goes on there";
+        return Ok((Health::Note, format!("{text}\n{count} beside it, such as {}: {why}", first.display())));
+    }
     match about.permissions().mode() & 0o077 {
         0 => Ok((health, text)),
         _ => Ok((Health::Note, format!("{text}\nother users of this machine can read it: chmod 600 {shown}"))),

@@ -39,8 +39,9 @@ pub fn run(arguments: Read, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
         let Both(mut printer, saver) = both;
         let saved = saver.finish(target::summary(pipeline.counts()));
         run?;
-        saved?;
+        let saved = saved?;
         printer.finish(pipeline.counts())?;
+        target::note_unkept(&saved);
     } else {
         engine::run(&mut source, &mut pipeline, &mut printer, &stop)?;
         printer.finish(pipeline.counts())?;

@@ -100,10 +100,11 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
             units::clock(last)
         );
     }
-    if let Some(counts) = saved?
-        && counts.lost > 0
-    {
-        note!("{} records could not be saved", counts.lost);
+    if let Some(counts) = saved? {
+        target::note_unkept(&counts);
+        if counts.lost > 0 {
+            note!("{} records could not be saved", counts.lost);
+        }
     }
     Ok(ExitCode::SUCCESS)
 }

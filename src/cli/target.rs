@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::args::Decoding;
 use super::output::Progress;
 use crate::capture::Limits;
+use crate::cli::output::note;
 use crate::engine::saver::{self, Saver};
 use crate::engine::{self, Both, Listener};
 use crate::event::{Detail, Event};
@@ -20,7 +21,7 @@ use crate::pipeline::{self, Counts, Pipeline};
 use crate::source::file::Files;
 use crate::source::keylog::WithKeyLog;
 use crate::store::{self, CaptureInfo, CaptureKind, DatabaseFile, StoreReader, Summary, WriteOptions, Writer};
-use crate::view::secrets;
+use crate::view::{secrets, units};
 
 /// Number of attempts to open a locked database, and the pause between them. In the meantime
 /// observed traffic waits in the queue.
@@ -177,6 +178,15 @@ pub fn create_patiently(
             result => return result,
         }
         thread::sleep(PAUSE);
+    }
+}
+
+/// Prints the number of packets of sessions that were not saved.
+pub fn note_unkept(counts: &store::Counts) {
+    let unkept = counts.packet_counts.discarded;
+    if unkept > 0 {
+        let unkept = units::count(unkept, "packet");
+        note!("{unkept} of MCP connections were not kept; findings of the sessions name the connections");
     }
 }
 

@@ -4,6 +4,7 @@ use std::env;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use anyhow::Result;
 
@@ -17,6 +18,11 @@ use crate::pipeline::{Pipeline, PipelineConfig};
 use crate::source::stdio::{self, Observations, Receipts, Server};
 use crate::store::{CaptureInfo, CaptureKind, DatabaseFile, WriteOptions};
 use crate::view::{command_line, secrets};
+
+/// The time for which a transaction waits for other writers before the recording goes on in a file
+/// beside the database. A writer of live traffic locks it for milliseconds. The host waits for the
+/// end of the recording, one second at most.
+const BUSY: Duration = Duration::from_millis(250);
 
 pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
     let recorded = if arguments.keep_secrets {
@@ -40,14 +46,30 @@ pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
 /// Decodes and saves observations until the server has ended. Nothing here can affect the server.
 fn record(mut observations: Observations, source: String, place: DatabaseFile, keep_secrets: bool) -> Result<()> {
     let info = target::capture_info(CaptureKind::Wrap, source);
-    let options = WriteOptions { keep_secrets, mask_key: secrets::key(), ..WriteOptions::default() };
+    let options = WriteOptions {
+        keep_secrets,
+        mask_key: secrets::key(),
+        busy_timeout: BUSY,
+        may_spill: true,
+        ..WriteOptions::default()
+    };
     let writer = target::create_patiently(&place, &info, options, |_| true)?;
     let mut pipeline = Pipeline::new(PipelineConfig { detail: Detail::Store, ..PipelineConfig::default() });
     let (receipts, begun) = (observations.receipts(), Vec::new());
-    let mut recorder = Recorder { saver: DirectSaver::new(writer), receipts, info, options, begun, session: None };
+    let saver = DirectSaver::new(writer);
+    let mut recorder = Recorder { saver, receipts, info, begun, session: None, options };
     engine::run(&mut observations, &mut pipeline, &mut recorder, &AtomicBool::new(false))?;
     recorder.recreate_deleted();
-    recorder.saver.finish(&target::summary(pipeline.counts()))
+    let Recorder { saver, receipts, .. } = recorder;
+    let spill_file = saver.finish(&target::summary(pipeline.counts()))?;
+    receipts.confirm();
+    if let Some(file) = spill_file {
+        let file = file.display();
+        receipts.say(&format!(
+            "recording: the database is locked; the recording is in {file}, and the next start of mcptap moves it"
+        ));
+    }
+    Ok(())
 }
 
 /// Saves what passes through the pipes of one process. If the database is deleted meanwhile, it

@@ -96,6 +96,9 @@ pub mod findings {
     pub mod manual {
         pub use crate::findings::manual::revisions;
     }
+    pub mod transport {
+        pub use crate::findings::transport::not_kept;
+    }
 }
 
 /// Messages, sessions, and what the specification says of them.

@@ -5,6 +5,7 @@
 //! packets and counts them.
 
 use std::mem;
+use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Result, anyhow};
@@ -183,11 +184,12 @@ impl DirectSaver {
         self.saved && self.writer.counts().lost == 0
     }
 
-    /// Ends the capture. An error reports the records that could not be written.
-    pub fn finish(mut self, summary: &Summary) -> Result<()> {
+    /// Ends the capture. Returns the file beside the database that holds what could not be written
+    /// there yet. An error reports the records that could not be written at all.
+    pub fn finish(mut self, summary: &Summary) -> Result<Option<PathBuf>> {
         self.writer.finish(summary)?;
         match self.writer.counts().lost {
-            0 => Ok(()),
+            0 => Ok(self.writer.spill_file().map(Path::to_owned)),
             lost => Err(anyhow!(
                 "{lost} records could not be written{}",
                 match self.failed {
@@ -259,4 +261,105 @@ fn write(mut writer: Writer, batches: &Receiver<Batch>, back: &Sender<Batch>, li
         let _ = back.try_send(batch);
     }
     (writer.counts(), result)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use rusqlite::Connection;
+    use rusqlite::types::Value;
+
+    use super::*;
+    use crate::event::Detail;
+    use crate::pipeline::{Input, Pipeline, PipelineConfig};
+    use crate::source::file::Files;
+    use crate::source::{Item, Source};
+    use crate::store::{CaptureInfo, CaptureKind, WriteOptions};
+
+    /// All rows of a database but the signs of life.
+    fn rows(db: &Path) -> Vec<(String, Vec<Vec<Value>>)> {
+        let db = Connection::open(db).unwrap();
+        let names = |sql: &str| -> Vec<String> {
+            db.prepare(sql).unwrap().query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
+        };
+        let tables =
+            names("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name");
+        let rows = |table: &String| {
+            let columns = names(&format!("SELECT name FROM pragma_table_info('{table}') WHERE name <> 'last_alive'"));
+            let (list, count) = (columns.join(", "), columns.len());
+            let mut rows = db.prepare(&format!("SELECT {list} FROM {table} ORDER BY {list}")).unwrap();
+            let row = |row: &rusqlite::Row<'_>| (0..count).map(|column| row.get(column)).collect::<Result<_, _>>();
+            rows.query_map([], row).unwrap().map(Result::unwrap).collect()
+        };
+        tables.iter().map(|table| (table.clone(), rows(table))).collect()
+    }
+
+    /// Records a capture with a commit after every few packets. While `is_locked` says so, another
+    /// program has the database locked.
+    fn record(capture: &Path, db: &Path, is_locked: impl Fn(u64) -> bool) -> usize {
+        let started = Time(7);
+        let info = CaptureInfo { kind: CaptureKind::Import, source: "capture".into(), process: 1, started };
+        let options =
+            WriteOptions { busy_timeout: std::time::Duration::ZERO, may_spill: true, ..WriteOptions::default() };
+        let mut saver = DirectSaver::new(Writer::create(db, &info, options).unwrap());
+        let mut pipeline = Pipeline::new(PipelineConfig { detail: Detail::Store, ..PipelineConfig::default() });
+        let mut source = Files::open(&[capture.to_owned()], false).unwrap();
+        let other = Connection::open(db).unwrap();
+        let (mut number, mut spills) = (0, 0);
+        while let Some(item) = source.next().unwrap() {
+            let Item::Packet(packet) = item else { continue };
+            number += 1;
+            saver.packet(&packet).unwrap();
+            pipeline.push(Input::Packet(packet), &mut |event| saver.event(event).unwrap());
+            if number % 5 == 0 {
+                other.execute_batch(if is_locked(number) { "BEGIN IMMEDIATE" } else { "SELECT 1" }).unwrap();
+                saver.idle().unwrap();
+                assert!(saver.is_saved());
+                spills += usize::from(saver.writer().spill_file().is_some());
+                other.execute_batch(if is_locked(number) { "ROLLBACK" } else { "SELECT 1" }).unwrap();
+            }
+        }
+        pipeline.push(Input::End, &mut |event| saver.event(event).unwrap());
+        assert_eq!(saver.finish(&Summary::default()).unwrap(), None, "all of it is in the database");
+        spills
+    }
+
+    #[test]
+    fn locks_change_nothing_that_is_recorded() {
+        let folder = tempfile::tempdir().unwrap();
+        for sample in ["weather/capture.pcapng", "helpdesk/capture.pcapng", "helpdesk/stdio.pcapng"] {
+            let capture = Path::new(env!("CARGO_MANIFEST_DIR")).join("samples").join(sample);
+            let path = |name: &str| folder.path().join(format!("{}-{name}.db", sample.replace('/', "-")));
+            assert_eq!(record(&capture, &path("free"), |_| false), 0);
+            let expected = rows(&path("free"));
+            assert!(expected.iter().any(|(table, rows)| table == "message" && rows.len() > 5));
+            for (name, length) in [("short", 10), ("long", 40), ("longest", 100_000)] {
+                let spills = record(&capture, &path(name), |packet| packet / length % 2 == 0);
+                assert!(spills > 0, "{sample}, {name}");
+                for ((table, rows), (_, expected)) in rows(&path(name)).iter().zip(&expected) {
+                    let other = rows.iter().zip(expected).find(|(row, expected)| row != expected);
+                    assert!(rows == expected, "{sample}, {name}, {table}: {other:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn records_wait_where_no_spill_file_can_be_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = folder.path().join("captures.db");
+        let info = CaptureInfo { kind: CaptureKind::Wrap, source: "server".into(), process: 1, started: Time(7) };
+        let options =
+            WriteOptions { busy_timeout: std::time::Duration::ZERO, may_spill: true, ..WriteOptions::default() };
+        let mut writer = Writer::create(&*db, &info, options).unwrap();
+        std::fs::create_dir(folder.path().join("captures.db-spill-1-7")).unwrap();
+        let other = Connection::open(&db).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        writer.alive(Time(8));
+        let error = format!("{:#}", writer.commit().unwrap_err());
+        assert!(error.contains("nor can a file beside it be written") && error.contains("locked"), "{error}");
+        other.execute_batch("ROLLBACK").unwrap();
+        writer.finish(&Summary::default()).unwrap();
+    }
 }

@@ -24,9 +24,8 @@
 //!   batches from the queue to disk, and the recorder yields the processors to peers that want them
 //!   all. Peers that are faster even than the disk are slowed to its pace. If the disk is full or
 //!   hangs, the copy is dropped and counted, and the record contains a gap there. A recorder that
-//!   fails, crashes or hangs costs the record, not the server. Nor does it delay a host that ends
-//!   mcptap, or outlive one that has gone: what is not recorded within
-//!   [`PATIENCE`](signals::PATIENCE) is counted and left out.
+//!   fails, crashes or hangs costs the record, not the server. Nor does it delay the host: what is
+//!   not recorded [`PATIENCE`](signals::PATIENCE) after the server's end is counted and left out.
 //! * **The server's exit status is mcptap's**: the same status, or 128 plus the number of the
 //!   signal that ended it.
 //!
@@ -52,8 +51,10 @@
 
 mod gather;
 mod lane;
+mod observations;
 mod process;
 mod queue;
+mod queued_batches;
 mod signals;
 mod tap;
 #[cfg(test)]
@@ -81,16 +82,16 @@ use self::wait::Waiter;
 use super::lower_priority;
 use crate::capture::pipe::{Exit, Pipe};
 
+pub use self::observations::{Observations, Receipts};
 pub use self::process::{Pipes, Server, StartError, exit, exit_code};
-pub use self::tap::{Observations, Receipts, Tap, tap};
+pub use self::tap::{Tap, tap};
 
-/// The time allowed, after the server's end, to a recorder that takes nothing from the queue. It
-/// hangs, the database is locked, or it decodes a message of a hundred megabytes on a busy machine.
-/// A recorder that makes progress gets as long as it needs, unless a signal ends mcptap.
-const RECORDER_GRACE: Duration = Duration::from_secs(5);
+/// The time allowed to the recorder for its last batch and commit, after the rest of its queue was
+/// discarded. It takes a moment. Only a recorder that hangs, or a starved machine, takes so long.
+const RECORDER_END: Duration = Duration::from_secs(5);
 
-/// The time allowed to the recorder for its last commit after the rest of its queue was discarded.
-const RECORDER_END: Duration = Duration::from_secs(1);
+/// The same, if a signal asked mcptap to end.
+const RECORDER_END_ON_SIGNAL: Duration = Duration::from_secs(1);
 
 /// The interval at which signals are checked while the recorder finishes.
 const LOOK: Duration = Duration::from_millis(10);
@@ -204,10 +205,6 @@ where
     let status = forward(&mut child, &mut lanes, &mut signals, &mut tap).map_err(|error| server.error(error))?;
     let exit = process::exit(status);
     tap.exit(exit);
-    let [(stdin_abandoned, _), (_, stdout_abandoned), _] = lanes.each_ref().map(Lane::was_abandoned);
-    if stdin_abandoned && stdout_abandoned {
-        signals.host_has_gone();
-    }
     let unrecorded = finish_recorder(&recorder, &mut signals, &mut tap);
     Ok(WrapReport { exit, unrecorded })
 }
@@ -315,23 +312,27 @@ fn finish_recorder(
     Some(format!("recording: {why}; {bytes} bytes passed unrecorded"))
 }
 
-/// Waits for the recorder's result. When the time allowed by mcptap or by the host is over, the
-/// rest of the queue is discarded.
+/// Waits for the recorder's result. When its time is over, the rest of the queue is discarded.
 fn wait_for(
     result: &Receiver<RecorderEnd>,
     signals: &mut Signals,
     tap: &mut Tap,
 ) -> Result<RecorderEnd, RecvTimeoutError> {
-    let (mut left, mut moved) = (tap.waiting(), Instant::now());
-    while moved.elapsed() < RECORDER_GRACE && !signals.must_end_recording() {
+    let server_end = Instant::now();
+    let mut discarded: Option<Instant> = None;
+    loop {
+        if discarded.is_none() && signals.must_end_recording(server_end) {
+            tap.discard_rest();
+            discarded = Some(Instant::now());
+        }
+        let is_late = discarded.is_some_and(|since| {
+            since.elapsed() >= if signals.was_end_requested() { RECORDER_END_ON_SIGNAL } else { RECORDER_END }
+        });
         match result.recv_timeout(LOOK) {
-            Err(RecvTimeoutError::Timeout) if tap.waiting() < left => (left, moved) = (tap.waiting(), Instant::now()),
-            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Timeout) if !is_late => {}
             result => return result,
         }
     }
-    tap.discard_rest();
-    result.recv_timeout(RECORDER_END)
 }
 
 fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {

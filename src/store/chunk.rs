@@ -231,7 +231,7 @@ impl Spare {
     }
 }
 
-fn put_segment(out: &mut BlobWriter, segment: &Segment) {
+pub(super) fn put_segment(out: &mut BlobWriter, segment: &Segment) {
     out.u64(segment.offset);
     out.u64(segment.length.into());
     out.option(segment.acknowledged, BlobWriter::u64);
@@ -314,7 +314,10 @@ impl OpenChunk {
         let length = decoder.u32()? as usize;
         let segment = match bits & SEGMENT {
             0 => None,
-            _ => Some(self.segment(&mut decoder, number, Side::from_code((bits & SECOND != 0).into())?)?),
+            _ => {
+                let side = Side::from_code((bits & SECOND != 0).into())?;
+                Some(read_segment(&mut decoder, self.connection, number, side)?)
+            }
         };
         let packet = StoredPacket {
             number,
@@ -331,29 +334,34 @@ impl OpenChunk {
         self.last = (number, time);
         Ok(Some(packet))
     }
+}
 
-    fn segment(&self, decoder: &mut BlobReader<'_>, packet: PacketNumber, side: Side) -> Result<Segment, Damaged> {
-        Ok(Segment {
-            connection: self.connection,
-            side,
-            packet,
-            offset: decoder.u64()?,
-            length: decoder.u32()?,
-            acknowledged: decoder.option(BlobReader::u64)?,
-            window: decoder.u32()?,
-            flags: Flags(u16::try_from(decoder.u64()?).map_err(|_| decoder.damaged())?),
-            analysis: Analysis(decoder.u32()?),
-            origin: decoder
-                .list(|decoder| {
-                    let packet = PacketNumber(decoder.step(packet.0)?);
-                    let start = decoder.u32()?;
-                    let end = start.checked_add(decoder.u32()?).ok_or(decoder.damaged())?;
-                    Ok(PacketRange { packet, start, end })
-                })?
-                .as_slice()
-                .into(),
-        })
-    }
+pub(super) fn read_segment(
+    decoder: &mut BlobReader<'_>,
+    connection: ConnectionId,
+    packet: PacketNumber,
+    side: Side,
+) -> Result<Segment, Damaged> {
+    Ok(Segment {
+        connection,
+        side,
+        packet,
+        offset: decoder.u64()?,
+        length: decoder.u32()?,
+        acknowledged: decoder.option(BlobReader::u64)?,
+        window: decoder.u32()?,
+        flags: Flags(u16::try_from(decoder.u64()?).map_err(|_| decoder.damaged())?),
+        analysis: Analysis(decoder.u32()?),
+        origin: decoder
+            .list(|decoder| {
+                let packet = PacketNumber(decoder.step(packet.0)?);
+                let start = decoder.u32()?;
+                let end = start.checked_add(decoder.u32()?).ok_or(decoder.damaged())?;
+                Ok(PacketRange { packet, start, end })
+            })?
+            .as_slice()
+            .into(),
+    })
 }
 
 #[cfg(test)]

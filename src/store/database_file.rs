@@ -57,17 +57,23 @@ impl DatabaseFile {
         self.temporary.is_some()
     }
 
+    /// The directory of the file.
+    pub fn folder(&self) -> PathBuf {
+        let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        parent.unwrap_or(Path::new(".")).to_owned()
+    }
+
     /// Creates the directory of the file and those above it, and returns it. Only this user gets
     /// access, because captures contain what people wrote to each other.
     ///
     /// # Errors
     /// It cannot be created.
     pub fn create_folder(&self) -> anyhow::Result<PathBuf> {
-        let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let parent = self.folder();
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700);
-        builder.create(parent).with_context(|| format!("cannot create the directory {}", parent.display()))?;
-        Ok(parent.to_owned())
+        builder.create(&parent).with_context(|| format!("cannot create the directory {}", parent.display()))?;
+        Ok(parent)
     }
 
     /// The device and the inode of the file, which distinguish it from another file of the same

@@ -39,9 +39,20 @@ enum Identity {
 
 /// Opens a database to write. Creates it or brings it to the newest version.
 pub(super) fn open_writer(place: &DatabaseFile, busy_timeout: Duration) -> anyhow::Result<Connection> {
+    open_to_write(place, busy_timeout, "NORMAL")
+}
+
+/// As [`open_writer`], and locks the database: nobody else can read or write it meanwhile.
+pub(super) fn open_alone(place: &DatabaseFile, busy_timeout: Duration) -> anyhow::Result<Connection> {
+    open_to_write(place, busy_timeout, "EXCLUSIVE")
+}
+
+fn open_to_write(place: &DatabaseFile, busy_timeout: Duration, locking: &str) -> anyhow::Result<Connection> {
     place.create()?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = connect(place.path().as_os_str(), place, flags, busy_timeout)?;
+    // Of this database only, not of one that is attached later.
+    connection.pragma_update(Some("main"), "locking_mode", locking)?;
     let identity = identify(&connection, place)?;
     prepare(&mut connection, identity, place.is_temporary(), busy_timeout)
         .with_context(|| format!("cannot prepare the database {}", place.path().display()))?;

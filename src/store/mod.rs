@@ -8,8 +8,9 @@
 //!
 //! One SQLite file holds many captures, each with its sessions. Several programs write to it at
 //! once, and readers never wait. A writer gathers records and writes them in one short transaction.
-//! Records that cannot be written now are written with the next transaction. Records that would
-//! take too much memory until then are discarded and counted.
+//! Records that cannot be written now are written with the next transaction. While another program
+//! has the database locked, a recorder writes to a file beside it ([`spill`]). Records that would
+//! take too much memory are discarded and counted.
 //!
 //! All SQL of the program is in this folder. `schema.sql`, with `schema-2.sql` and `schema-3.sql`
 //! on top of it, describes the file.
@@ -32,6 +33,7 @@ mod query;
 mod read;
 mod record;
 mod remask;
+mod spill;
 mod stored_packets;
 mod text;
 mod write;
@@ -51,6 +53,7 @@ pub use record::capture::{Capture, CaptureInfo, CaptureKind, Counts, Summary};
 pub use record::finding::FindingRow;
 pub use record::message::MessageRow;
 pub use remask::{MaskCounts, MaskRules, PacketIterator, PacketMasker, count_secrets, mask_recordings};
+pub use spill::spill_files;
 pub use stored_packets::{Selection, StoredPackets};
 pub use write::{WriteOptions, Writer};
 

@@ -8,15 +8,17 @@
 //!                   (fragments)
 //! ```
 //!
-//! Packets wait until it is decided whether their connection carries MCP, up to
-//! `Limits::undecided`. After that they wait, in order of number, until the decoder has searched
-//! their payload for secrets.
+//! Packets wait until it is decided whether their connection carries MCP: in memory up to
+//! `Limits::undecided`, then on disk. After that they wait, in order of number, until the decoder
+//! has searched their payload for secrets.
 
 mod connection;
 mod line_compressor;
+mod spilled;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ops::Range;
+use std::path::Path;
 
 use rustc_hash::FxBuildHasher;
 
@@ -31,8 +33,9 @@ use crate::decode::mask::{Mask, MaskKey};
 use crate::decode::{ConnectionId, Direction, Side};
 use crate::event::Segment;
 use crate::mcp::{Carrier, Message};
+use crate::source::overflow::Overflow;
 
-/// Bytes of packets that are buffered, over all connections.
+/// Bytes of packets that are buffered in memory, over all connections.
 const MAX_BUFFERED: usize = 64 << 20;
 
 /// Bytes of packets of one stored connection that wait after a packet that was not cleared. If the
@@ -56,7 +59,7 @@ pub struct PacketCounts {
     /// Packets that were stored.
     pub stored: u64,
     /// Packets of stored connections that were discarded before it was known that they belong
-    /// to a session.
+    /// to a session, because neither memory nor the disk had room.
     pub discarded: u64,
     /// Packets stored with their payload blanked, because the decoder had not searched it for
     /// secrets in time.
@@ -75,6 +78,7 @@ pub(super) struct Packets {
     /// Undecided connections, by the oldest packet that each buffers.
     undecided: BTreeMap<PacketNumber, ConnectionId>,
     buffered: usize,
+    overflow: Overflow,
     out: Output,
 }
 
@@ -94,7 +98,13 @@ struct Output {
 }
 
 impl Packets {
-    pub(super) fn new(limits: Limits, keep_secrets: bool, mask_key: Option<MaskKey>) -> std::io::Result<Packets> {
+    /// Packets for which memory has no room wait in files in `folder`, without a name and sealed.
+    pub(super) fn new(
+        limits: Limits,
+        keep_secrets: bool,
+        mask_key: Option<MaskKey>,
+        folder: &Path,
+    ) -> std::io::Result<Packets> {
         let out = Output {
             open: 0,
             packer: Packer::new()?,
@@ -114,6 +124,7 @@ impl Packets {
             connections: HashMap::default(),
             undecided: BTreeMap::new(),
             buffered: 0,
+            overflow: Overflow::new(folder, true),
             out,
         })
     }
@@ -197,19 +208,21 @@ impl Packets {
         let before = connection.bytes();
         if connection.is_stored {
             connection.release(MAX_UNCLEARED, &mut self.out)?;
-        } else {
-            while connection.bytes() > self.limits.undecided && connection.drop_oldest() {}
+        } else if before > self.limits.undecided {
+            connection.spill(self.limits.undecided / 2, &mut self.overflow);
+            // All messages before the first one of MCP, and that one, whatever its headers take.
+            connection.limit_disk(2 * self.limits.message);
         }
         self.buffered -= before - connection.bytes();
         self.list(id);
         while self.buffered > MAX_BUFFERED {
-            // The oldest packet of the undecided connections goes first. If all buffered packets
-            // belong to sessions, those of this connection are blanked.
+            // The undecided connection with the oldest packet goes to disk first. If all buffered
+            // packets belong to sessions, those of this connection are blanked.
             let undecided = self.undecided.first_key_value().map(|(_, id)| *id);
             let Some(connection) = self.connections.get_mut(&undecided.unwrap_or(id)) else { break };
             let before = connection.bytes();
             if undecided.is_some() {
-                connection.drop_oldest();
+                connection.spill(0, &mut self.overflow);
             } else {
                 connection.release(0, &mut self.out)?;
             }
@@ -237,13 +250,33 @@ impl Packets {
         }
     }
 
-    /// The connection belongs to a session, so its packets are stored.
-    pub(super) fn keep(&mut self, id: ConnectionId) -> std::io::Result<()> {
-        let connection = self.connections.entry(id).or_default();
-        if !std::mem::replace(&mut connection.is_stored, true) {
-            self.out.counts.discarded += connection.discarded;
+    /// The connection belongs to a session, so its packets are stored. Call [`Packets::restore`]
+    /// next, until it returns false.
+    pub(super) fn keep(&mut self, id: ConnectionId) {
+        self.connections.entry(id).or_default().is_stored = true;
+        self.list(id);
+    }
+
+    /// Writes packets of a stored connection that waited on disk, then those in memory. Returns
+    /// false when none are left on disk.
+    pub(super) fn restore(&mut self, id: ConnectionId) -> std::io::Result<bool> {
+        let Some(connection) = self.connections.get_mut(&id) else { return Ok(false) };
+        let before = connection.bytes();
+        let restored = connection.restore(MAX_UNCLEARED, &mut self.out, id);
+        // Packets that may not be written yet are in memory again.
+        self.buffered = (self.buffered + connection.bytes()) - before;
+        if restored? {
+            return Ok(true);
         }
-        self.settle(id)
+        self.settle(id).map(|()| false)
+    }
+
+    /// Takes the numbers of packets of a stored connection, and of their bytes, that were discarded
+    /// while it was undecided.
+    pub(super) fn take_discarded(&mut self, id: ConnectionId) -> Option<(u64, u64)> {
+        let discarded = std::mem::take(&mut self.connections.get_mut(&id)?.discarded);
+        self.out.counts.discarded += discarded.0;
+        (discarded.0 > 0).then_some(discarded)
     }
 
     /// Notes that these bytes of a side's stream are a secret.

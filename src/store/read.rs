@@ -11,7 +11,7 @@ use super::page::{ALL, PAGE_BYTES};
 use super::record::capture::{self, Capture};
 use super::record::finding::{self, FindingRow};
 use super::record::{Columns, connection, exchange, packet, provenance, session};
-use super::{CaptureId, DatabaseFile, Page, RowKey, Scope, migrate};
+use super::{CaptureId, DatabaseFile, Page, RowKey, Scope, migrate, spill};
 use crate::capture::{Limits, Origin, PacketNumber, PacketRange, Span, StreamId, StreamPart, provenance as ground};
 use crate::decode::ConnectionId;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
@@ -37,12 +37,15 @@ pub struct StoreReader {
 }
 
 impl StoreReader {
-    /// Opens a database to read.
+    /// Opens a database to read. What waits in files beside it is first written to it, if possible.
     ///
     /// # Errors
     /// The file cannot be opened, is not a database of this program, or belongs to a newer version.
     pub fn open(place: impl Into<DatabaseFile>) -> anyhow::Result<StoreReader> {
         let place = place.into();
+        if !place.is_temporary() && place.path().exists() {
+            spill::bring_in_all(&place);
+        }
         Ok(StoreReader { db: migrate::open_reader(&place, BUSY)?, place, limits: Limits::default() })
     }
 

@@ -1,6 +1,8 @@
 //! Writing: one writer per capture.
 
+use std::collections::BTreeMap;
 use std::mem;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::Context;
@@ -10,11 +12,14 @@ use super::packets::Packets;
 use super::pending::{Pending, WrittenRows};
 use super::record::capture::{self, CaptureInfo, Counts, Summary};
 use super::record::message::DerivedColumns;
+use super::spill::{self, Spill};
 use super::text::{Packer, Text};
 use super::{CaptureId, DatabaseFile, migrate};
 use crate::capture::{Limits, Packet, Time};
+use crate::decode::ConnectionId;
 use crate::decode::mask::MaskKey;
 use crate::event::Event;
+use crate::findings::{Finding, transport};
 
 /// Rows, and bytes, at which waiting records are written without a commit call. Larger transactions
 /// are not faster (measured), and delay other writers.
@@ -23,6 +28,10 @@ const BATCH: (usize, usize) = (8_192, 8 << 20);
 /// Kibibytes of the file that are cached in memory. Rows come in ascending order, so only few pages
 /// change at a time, however large the file is.
 const CACHE: u32 = 8 << 10;
+
+/// Bytes of a spill file that are moved to the database before the end of the recording, for which
+/// a host may wait. This takes some hundred milliseconds.
+const MOVED_AT_END: u64 = 16 << 20;
 
 /// Settings of a writer.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +45,8 @@ pub struct WriteOptions {
     /// The time for which a transaction waits for other writers. A writer of live traffic locks the
     /// database for milliseconds.
     pub busy_timeout: Duration,
+    /// Whether to write to a file beside the database while it is locked for longer.
+    pub may_spill: bool,
 }
 
 impl Default for WriteOptions {
@@ -45,6 +56,7 @@ impl Default for WriteOptions {
             mask_key: None,
             limits: Limits::default(),
             busy_timeout: Duration::from_secs(5),
+            may_spill: false,
         }
     }
 }
@@ -60,9 +72,15 @@ pub struct Writer {
     /// The file that is open, even if its name has gone.
     identity: Option<(u64, u64)>,
     capture: CaptureId,
+    info: CaptureInfo,
+    options: WriteOptions,
+    /// The file that is written instead, because another program has the database locked.
+    spill: Option<Spill>,
     pending: Pending,
     written: WrittenRows,
     packets: Packets,
+    /// Packets of connections of sessions, and their bytes, that were discarded and not reported.
+    discarded: BTreeMap<ConnectionId, (u64, u64)>,
     packer: Packer,
     counts: Counts,
     alive: Time,
@@ -81,16 +99,28 @@ impl Writer {
     /// newer version. Or it is locked for longer than the timeout.
     pub fn create(place: impl Into<DatabaseFile>, info: &CaptureInfo, options: WriteOptions) -> anyhow::Result<Writer> {
         let place = place.into();
-        let (db, capture) = begin(&place, info, options.busy_timeout)?;
+        let (db, capture, spill) = match begin(&place, info, options.busy_timeout) {
+            Ok((db, capture)) => (db, capture, None),
+            Err(error) if options.may_spill && migrate::may_pass(&error) => match Spill::create(&place, info) {
+                Ok((spill, db, capture)) => (db, capture, Some(spill)),
+                Err(no_spill) => return Err(without_spill(error, &no_spill)),
+            },
+            Err(error) => return Err(error),
+        };
+        let packets = Packets::new(options.limits, options.keep_secrets, &place.folder())?;
         let identity = place.identity();
         Ok(Writer {
             db,
             place,
             identity,
             capture,
+            info: info.clone(),
+            options,
+            spill,
             pending: Pending::default(),
             written: WrittenRows::default(),
-            packets: Packets::new(options.limits, options.keep_secrets, options.mask_key)?,
+            packets,
+            discarded: BTreeMap::new(),
             packer: Packer::new()?,
             counts: Counts::default(),
             alive: info.started,
@@ -106,7 +136,12 @@ impl Writer {
 
     /// Whether the file was deleted or replaced, so that nobody will ever read what is written.
     pub fn is_deleted(&self) -> bool {
-        self.place.identity() != self.identity
+        self.spill.is_none() && self.place.identity() != self.identity
+    }
+
+    /// The file beside the database that is written, because another program has it locked.
+    pub fn spill_file(&self) -> Option<&Path> {
+        self.spill.as_ref().map(|spill| spill.place().path())
     }
 
     /// Goes on in a new database in the place of a [deleted](Writer::is_deleted) one, as a new
@@ -124,6 +159,7 @@ impl Writer {
         // Closed first, because SQLite finds the files beside a database by their names.
         self.db = Connection::open_in_memory()?;
         (self.db, self.capture) = begin(&self.place, info, options.busy_timeout)?;
+        self.info = info.clone();
         self.identity = self.place.identity();
         self.written = WrittenRows::default();
         // On their own, because the row of a new stream takes waiting parts as those of its start.
@@ -159,7 +195,10 @@ impl Writer {
     pub fn event(&mut self, event: Event) {
         let packets = &mut self.packets;
         let taken = match event {
-            Event::Claimed(connection) => packets.keep(connection),
+            Event::Claimed(connection) => {
+                packets.keep(connection);
+                return self.restore(connection);
+            }
             Event::Closed(connection) => packets.closed(connection),
             Event::Segment(segment) => packets.segment(segment),
             Event::Secret { connection, side, start, end, mask } => {
@@ -176,6 +215,29 @@ impl Writer {
             self.counts.lost += 1;
         }
         self.gather_chunks();
+        self.write_batch();
+    }
+
+    /// Writes the packets of a connection that waited until a session claimed it.
+    fn restore(&mut self, connection: ConnectionId) {
+        loop {
+            let restored = self.packets.restore(connection);
+            self.gather_chunks();
+            self.write_batch();
+            if restored.is_err() {
+                self.counts.lost += 1;
+            }
+            if !matches!(restored, Ok(true)) {
+                break;
+            }
+        }
+        if let Some(discarded) = self.packets.take_discarded(connection) {
+            self.discarded.insert(connection, discarded);
+        }
+    }
+
+    /// Writes what waits if it is enough for a transaction.
+    fn write_batch(&mut self) {
         let (rows, bytes) = self.pending.size();
         if rows >= BATCH.0 * self.batches || bytes >= BATCH.1 * self.batches {
             // The next commit tries again and reports the failure. Reporting it here would cost the
@@ -186,7 +248,16 @@ impl Writer {
 
     fn record(&mut self, event: Event) {
         match event {
-            Event::Session(session) => self.pending.session(*session),
+            Event::Session(session) => {
+                let discarded = &mut self.discarded;
+                for (connection, (packets, bytes)) in
+                    discarded.extract_if(.., |connection, _| session.connections.contains(connection))
+                {
+                    let finding = transport::not_kept(connection, packets, bytes);
+                    self.pending.finding(Finding { session: Some(session.number), ..finding });
+                }
+                self.pending.session(*session);
+            }
             Event::Message(mut message) => {
                 let derived = DerivedColumns::of(&message);
                 let frames = self.packets.text(&message);
@@ -227,7 +298,11 @@ impl Writer {
     /// counted, see [`Counts::lost`].
     pub fn commit(&mut self) -> anyhow::Result<()> {
         self.close_chunks();
+        let is_spilled = self.spill.is_some();
         let result = self.write(None);
+        if is_spilled {
+            self.return_from_spill();
+        }
         // The next pause may be far away, and few records wait after a pause.
         self.pending.rest();
         result
@@ -250,7 +325,12 @@ impl Writer {
             self.counts.lost += 1;
         }
         self.gather_chunks();
-        self.write(Some(summary))
+        let is_small = self.spill.as_ref().is_some_and(|spill| spill.size() <= MOVED_AT_END);
+        let result = self.write(Some(summary));
+        if is_small {
+            self.return_from_spill();
+        }
+        result
     }
 
     fn close_chunks(&mut self) {
@@ -271,7 +351,21 @@ impl Writer {
         if self.pending.is_empty() && summary.is_none() && now == self.saved {
             return Ok(());
         }
-        let result = self.transact(now, summary);
+        let mut result = self.transact(now, summary);
+        if let Err(error) = &result
+            && self.options.may_spill
+            && self.spill.is_none()
+            && migrate::may_pass(error)
+        {
+            result = match Spill::create(&self.place, &self.info) {
+                Ok((spill, db, capture)) => {
+                    (self.spill, self.db, self.capture) = (Some(spill), db, capture);
+                    self.written = WrittenRows::default();
+                    self.transact(now, summary)
+                }
+                Err(no_spill) => result.map_err(|error| without_spill(error, &no_spill)),
+            };
+        }
         match &result {
             Ok(()) => {
                 self.saved = now;
@@ -284,6 +378,26 @@ impl Writer {
             let (path, (rows, _)) = (self.place.path().display(), self.pending.size());
             format!("cannot write to the database {path}: {rows} records wait")
         })
+    }
+
+    /// Moves what was written to a spill file to the database, and goes on there. If the database
+    /// is still locked, the next commit tries again.
+    fn return_from_spill(&mut self) {
+        let Some(spill) = self.spill.take() else { return };
+        let returned = match spill::bring_in(&self.db, &self.place, self.options.busy_timeout) {
+            Ok(Some(capture)) => open(&self.place, self.options.busy_timeout).map(|db| (db, capture)),
+            Ok(None) => Err(anyhow::anyhow!("the spill file has no capture")),
+            Err(error) => Err(error),
+        };
+        match returned {
+            Ok((db, capture)) => {
+                (self.db, self.capture) = (db, capture);
+                self.identity = self.place.identity();
+                self.written = WrittenRows::default();
+                spill.remove();
+            }
+            Err(_) => self.spill = Some(spill),
+        }
     }
 
     fn transact(&mut self, (counts, alive): (Counts, Time), summary: Option<&Summary>) -> anyhow::Result<()> {
@@ -301,10 +415,22 @@ impl Writer {
 
 /// Opens or creates the database and inserts a new capture.
 fn begin(place: &DatabaseFile, info: &CaptureInfo, busy_timeout: Duration) -> anyhow::Result<(Connection, CaptureId)> {
-    let db = migrate::open_writer(place, busy_timeout)?;
-    // A negative value counts kibibytes.
-    db.pragma_update(None, "cache_size", -i64::from(CACHE))?;
+    let db = open(place, busy_timeout)?;
+    spill::bring_in_all(place);
     let capture = capture::insert(&db, info)
         .with_context(|| format!("cannot begin a capture in the database {}", place.path().display()))?;
     Ok((db, capture))
+}
+
+/// Opens or creates the database.
+fn open(place: &DatabaseFile, busy_timeout: Duration) -> anyhow::Result<Connection> {
+    let db = migrate::open_writer(place, busy_timeout)?;
+    // A negative value counts kibibytes.
+    db.pragma_update(None, "cache_size", -i64::from(CACHE))?;
+    Ok(db)
+}
+
+/// The database is locked, and no other file can be written instead.
+fn without_spill(error: anyhow::Error, no_spill: &anyhow::Error) -> anyhow::Error {
+    error.context(format!("nor can a file beside it be written ({no_spill:#})"))
 }

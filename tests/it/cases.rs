@@ -80,3 +80,61 @@ fn a_big_request_is_saved_whole() {
     let archive: Value = serde_json::from_slice(&run(&["export", "1", "--format", "har"])).expect("JSON");
     assert_eq!(archive["log"]["entries"].as_array().map(Vec::len), Some(6), "the GET and the DELETE carry no message");
 }
+
+/// Writes a capture of one request whose body has this many bytes, on a fresh connection.
+fn capture_of_request(path: &Path, bytes: usize) {
+    const PIECE: usize = 1_448;
+    let (client, server) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+    let mut file = [0xa1b2_c3d4_u32.to_le_bytes(), [2, 0, 4, 0]].concat();
+    file.extend([0_u32, 0, 1 << 18, 101].map(u32::to_le_bytes).concat());
+    let mut time = 0_u32;
+    let mut send = |from_client: bool, sequence: usize, acknowledged: usize, flags: u8, data: &[u8]| {
+        let length = 40 + data.len();
+        file.extend([1_700_000_000, time, length as u32, length as u32].map(u32::to_le_bytes).concat());
+        time += 1;
+        let (addresses, ports) =
+            if from_client { ([client, server], [40_000, 80]) } else { ([server, client], [80, 40_000_u16]) };
+        file.extend([&[0x45, 0][..], &(length as u16).to_be_bytes(), &[0, 0, 0, 0, 64, 6, 0, 0]].concat());
+        file.extend(addresses.concat());
+        file.extend(ports.map(u16::to_be_bytes).concat());
+        file.extend([sequence as u32, acknowledged as u32].map(u32::to_be_bytes).concat());
+        file.extend([0x50, flags, 0xff, 0xff, 0, 0, 0, 0]);
+        file.extend(data);
+    };
+    let text =
+        format!(r#"{{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{{"name":"{}"}}}}"#, "x".repeat(bytes));
+    let head = "POST /mcp HTTP/1.1\r\nHost: s\r\nAuthorization: Bearer s3cr3t\r\nContent-Type: application/json";
+    let request = format!("{head}\r\nContent-Length: {}\r\n\r\n{text}", text.len());
+    send(true, 0, 0, 0x02, b"");
+    send(false, 0, 1, 0x12, b"");
+    for (index, piece) in request.as_bytes().chunks(PIECE).enumerate() {
+        send(true, 1 + index * PIECE, 1, 0x18, piece);
+    }
+    send(false, 1, 1 + request.len(), 0x18, b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n");
+    std::fs::write(path, file).expect("a capture is written");
+}
+
+/// Most packets of a large first request wait on the disk.
+#[test]
+fn a_first_request_of_six_megabytes_is_saved_whole() {
+    let (folder, db) = temporary_database();
+    let [capture, saved] = ["big.pcap", "saved.pcapng"].map(|name| folder.path().join(name));
+    capture_of_request(&capture, 6 << 20);
+    let run = |arguments: &[&str]| {
+        let done = mcptap().arg("--db").arg(&db).args(arguments).finished();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).expect("UTF-8")
+    };
+    let [capture_name, saved_name] = [&capture, &saved].map(|path| path.to_str().expect("UTF-8"));
+    run(&["read", "--save", capture_name]);
+    run(&["export", "1", "--format", "pcapng", "-o", saved_name]);
+    assert_eq!(summary_lines(&saved), summary_lines(&capture));
+    let packets = |path: &Path| json(&["read"], path).last().map(|summary| summary["packets"].clone());
+    assert_eq!(packets(&saved), packets(&capture), "each packet is kept");
+    let bytes = std::fs::read(&saved).expect("it is there");
+    assert!(memchr::memmem::find(&bytes, b"s3cr3t").is_none(), "the secret is masked");
+    for target in ["1", capture_name] {
+        let layers = run(&["layers", target, "--message", "1"]);
+        assert!(layers.starts_with("IPv4   packet 3, bytes 0..20"), "{}", &layers[..200]);
+    }
+}

@@ -72,6 +72,19 @@ fn a_flood_that_is_ended_with_its_server_is_recorded_in_part_and_the_rest_is_cou
     assert_accounted(&db, &ended, &json!({ "signal": 15 }));
 }
 
+/// The host is there and reads. It waits for the end of the wrapper, as for that of its server.
+#[test]
+fn a_server_that_floods_and_ends_takes_its_wrapper_with_it() {
+    let (_folder, db) = temporary_database();
+    let (mut wrapped, _) = start(&db, &floods("exit 3"));
+    LINES.for_each(|n| assert_eq!(wrapped.next_line(), line_of_server(n)));
+    let mut stderr = String::new();
+    wrapped.stderr.read_to_string(&mut stderr).expect("stderr is text");
+    let ended = WrapOutput { status: wrapped.child.ended("mcptap"), stdout: String::new(), stderr };
+    assert_eq!(ended.status.code(), Some(3));
+    assert_accounted(&db, &ended, &json!({ "code": 3 }));
+}
+
 /// The host dies, so nobody will send a signal.
 #[test]
 fn a_wrapper_whose_host_has_gone_counts_the_lines_that_it_did_not_record() {

@@ -29,6 +29,7 @@ mod secrets;
 mod shapes;
 #[cfg(feature = "live")]
 mod sniff;
+mod spills;
 #[path = "../support/mod.rs"]
 mod support;
 #[cfg(all(unix, feature = "tui"))]

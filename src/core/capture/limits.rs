@@ -79,8 +79,8 @@ pub struct Limits {
     /// Bytes of TLS records that may be decrypted in vain, over all connections, to find the
     /// secrets of connections whose ClientHello was not captured. This is some seconds of work.
     pub secrets_tried: u64,
-    /// Bytes of packets buffered for a connection until it is known whether it carries MCP. The
-    /// first request may be large: its session is known only when it is complete.
+    /// Bytes of packets buffered in memory for a connection until it is known whether it carries
+    /// MCP. A store moves more of them to disk. The same bound holds for what TLS carried.
     pub undecided: usize,
     /// Stream parts that a [`Decoder`](crate::Decoder) retains for queries after decoding. Above,
     /// the oldest are discarded. A part takes about 50 bytes; a TCP segment makes about one.

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::{Finding, Rule, Severity, http2, stdio, tls};
 use crate::capture::Time;
-use crate::decode::Anomaly;
+use crate::decode::{Anomaly, ConnectionId};
 
 pub const RULES: &[&Rule] = &[
     &CAPTURE_DAMAGED,
@@ -58,6 +58,15 @@ static CAPTURE_DROPPED: Rule = Rule {
 pub fn dropped(packets: u64, (first, last): (Time, Time)) -> Finding {
     let [first, last] = [first, last].map(|time| Timestamp::from_nanosecond(time.0.into()).unwrap_or_default());
     let text = format!("{packets} packets captured from {first} to {last} were not recorded");
+    Finding { text, ..Finding::of(&CAPTURE_DROPPED) }
+}
+
+/// The finding for packets of a connection that a store discarded before it carried MCP.
+pub fn not_kept(connection: ConnectionId, packets: u64, bytes: u64) -> Finding {
+    let text = format!(
+        "{packets} packets ({bytes} bytes) from the start of connection {} were not kept: neither memory nor the disk had room",
+        connection.0
+    );
     Finding { text, ..Finding::of(&CAPTURE_DROPPED) }
 }
 

@@ -37,8 +37,6 @@ pub(super) struct Lane {
     left: Option<u64>,
     /// Whether its pipes were full and have been enlarged.
     enlarged: bool,
-    /// Whether nobody held the other end of the writer's and of the reader's pipe at the end.
-    abandoned: (bool, bool),
 }
 
 /// The two open ends of a lane, and the way to write to the reader's.
@@ -79,7 +77,6 @@ impl Lane {
             taken: 0,
             left: None,
             enlarged: false,
-            abandoned: (false, false),
         }
     }
 
@@ -88,16 +85,9 @@ impl Lane {
         self.descriptors.is_none()
     }
 
-    /// Whether the writer, and the reader, had gone when the lane was closed.
-    pub fn was_abandoned(&self) -> (bool, bool) {
-        self.abandoned
-    }
-
     /// Closes both ends: the reader sees the end of the file, the writer a broken pipe.
     pub fn close(&mut self) {
-        if let Some(Descriptors { from, to, .. }) = self.descriptors.take() {
-            self.abandoned = (is_abandoned(&from), is_abandoned(&to));
-        }
+        self.descriptors = None;
         self.pending.clear();
     }
 
@@ -190,13 +180,6 @@ impl Lane {
             self.pending.clear();
         }
     }
-}
-
-/// Whether nobody has the other end of a pipe or socket.
-fn is_abandoned(end: &OwnedFd) -> bool {
-    let mut watched = [PollFd::new(end, PollFlags::empty())];
-    poll(&mut watched, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok()
-        && watched[0].revents().intersects(PollFlags::HUP | PollFlags::ERR)
 }
 
 /// Writes a line if that cannot block; returns whether it was written.

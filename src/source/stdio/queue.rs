@@ -9,15 +9,14 @@
 //! passes through few recent batches, which are still in the processor's cache when they are
 //! written to disk. Their memory is used again at once, so the kernel need not clear new pages.
 
-use std::collections::VecDeque;
 use std::mem;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::capture::pipe::Exit;
+use super::queued_batches::{PassedTotals, QueuedBatches};
 use crate::source::batch::Batch;
-use crate::source::overflow::{Overflow, SpilledBatch};
+use crate::source::overflow::Overflow;
 
 /// The largest number of bytes in memory that wait to be recorded. It keeps the whole program
 /// below 64 MB.
@@ -30,7 +29,7 @@ pub(super) const BUFFER: usize = 128 << 10;
 pub(super) const BATCH: usize = BUFFER + (4 << 10);
 
 /// The largest number of near batches: half of the memory of the queue.
-const MAX_NEAR: usize = QUEUE_LIMIT / 2 / BATCH;
+pub(super) const MAX_NEAR: usize = QUEUE_LIMIT / 2 / BATCH;
 
 /// The number of recent batches at which they are moved to disk. The spiller is not woken for
 /// each of them.
@@ -55,94 +54,6 @@ const LONGEST_YIELD: Duration = Duration::from_millis(250);
 /// The longest sleep of an idle recorder before it is called again.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// The state of the queue, under its lock.
-#[derive(Debug, Default)]
-pub(super) struct QueuedBatches {
-    /// The oldest batches, which stay in memory.
-    near: VecDeque<Batch>,
-    /// Batches on disk, which follow the near ones.
-    disk: VecDeque<SpilledBatch>,
-    /// A recent batch is being written to disk.
-    is_spilling: bool,
-    /// Batches that follow those on disk.
-    recent: VecDeque<Batch>,
-    /// The batch that is being filled. A lane takes it out while it writes to it.
-    open: Batch,
-    /// Empty batches whose memory will be used again.
-    spare: Vec<Batch>,
-    /// Batches completed since the recorder took its last one.
-    batches_since_taken: usize,
-    /// Bytes of memory of all batches, including the one that the recorder is working on.
-    size: usize,
-    /// The recorder sleeps until a batch arrives.
-    recorder_asleep: bool,
-    /// The queue is larger than [`WAKE_EARLY_AT`] and the recorder has been woken for it.
-    woken_early: bool,
-    /// The spiller sleeps until it has to move batches to disk.
-    spiller_asleep: bool,
-    /// A lane waits for room.
-    lane_waits: bool,
-    /// The last write to disk failed. The next attempt is made after the recorder has
-    /// taken a batch.
-    disk_full: bool,
-    /// The lanes or the recorder have ended: no more batches will be added.
-    ended: bool,
-    /// The totals, once the server has ended.
-    totals: Option<PassedTotals>,
-    /// The waiting batches were discarded.
-    discarded: bool,
-}
-
-/// The numbers of chunks and bytes that passed through a server's pipes, and the server's exit.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct PassedTotals {
-    pub chunks: u64,
-    /// Indexed by [`Pipe`](crate::capture::pipe::Pipe).
-    pub bytes: [u64; 3],
-    pub exit: Exit,
-}
-
-impl QueuedBatches {
-    fn is_empty(&self) -> bool {
-        self.open.is_empty() && self.recent.is_empty() && !self.uses_disk() && self.near.is_empty()
-    }
-
-    /// Whether the recorder has to sleep. Notes the result each time: the batch for which it was
-    /// woken may have been taken out again by a lane.
-    fn is_idle(&mut self) -> bool {
-        self.recorder_asleep = self.is_empty() && !self.ended;
-        self.recorder_asleep
-    }
-
-    /// Whether any batch is on disk or on its way there.
-    fn uses_disk(&self) -> bool {
-        self.is_spilling || !self.disk.is_empty()
-    }
-
-    /// Appends a batch that is complete.
-    fn close_batch(&mut self, batch: Batch) {
-        if batch.is_empty() {
-            return self.release(batch);
-        }
-        self.batches_since_taken += 1;
-        if self.near.len() < MAX_NEAR && self.recent.is_empty() && !self.uses_disk() {
-            self.near.push_back(batch);
-        } else {
-            self.recent.push_back(batch);
-        }
-    }
-
-    /// Frees a used batch. Its memory is retained for another batch unless it is too small, too
-    /// large, or too much in all.
-    fn release(&mut self, mut batch: Batch) {
-        self.size -= batch.size();
-        batch.clear();
-        if (BATCH..2 * BATCH).contains(&batch.room()) && self.size + self.spare.len() * BATCH < QUEUE_LIMIT {
-            self.spare.push(batch);
-        }
-    }
-}
-
 /// The threads to be woken when the calling thread has time for it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PendingWakeups {
@@ -164,6 +75,8 @@ pub(super) struct Queue {
     pub(super) taken: AtomicU64,
     /// Those of them that the recorder has stored, see [`Receipts`](super::Receipts).
     pub(super) stored: AtomicU64,
+    /// The waiting batches were discarded.
+    discarded: AtomicBool,
 }
 
 impl Queue {
@@ -266,13 +179,19 @@ impl Queue {
             let oldest = queued.recent.pop_front().unwrap_or_else(|| mem::take(&mut queued.open));
             queued.near.push_back(oldest);
         }
-        (queued.ended, queued.discarded) = (true, true);
+        queued.ended = true;
+        self.discarded.store(true, Ordering::Relaxed);
         queued.near.truncate(1);
         queued.disk.clear();
         queued.recent.clear();
         queued.open = Batch::default();
         drop(queued);
         self.notify();
+    }
+
+    /// Whether the waiting batches were discarded.
+    pub(super) fn is_discarded(&self) -> bool {
+        self.discarded.load(Ordering::Relaxed)
     }
 
     /// Discards all waiting batches, because the recorder has ended.
@@ -392,7 +311,7 @@ impl Queue {
                 queued.is_spilling = false;
                 match block {
                     // The batches before this one have been discarded.
-                    _ if queued.discarded => return self.batch_spilled.notify_one(),
+                    _ if self.is_discarded() => return self.batch_spilled.notify_one(),
                     Ok(block) => {
                         queued.disk.push_back(block);
                         queued.release(batch);
@@ -435,7 +354,6 @@ fn wait_while<'a>(
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread;
 
     use super::*;

@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, getppid, kill_process};
+use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::backend::SignalDelivery;
 use signal_hook::iterator::exfiltrator::origin::WithOrigin;
@@ -18,10 +18,10 @@ const PASSED_ON: [i32; 6] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2]
 /// Signals that ask mcptap and the server to end.
 const ENDS: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 
-/// The time for which recording continues after the first signal that asks mcptap to end. Hosts
-/// built with the official SDKs kill two seconds after that signal; the other second is for storing
-/// what was decoded.
-pub(super) const PATIENCE: Duration = Duration::from_secs(1);
+/// The time for which recording continues after the server's end, or after the first signal that
+/// asks mcptap to end. What remains of a second is for storing what was decoded. Hosts built with
+/// the official SDKs kill two seconds after that signal.
+pub(super) const PATIENCE: Duration = Duration::from_millis(700);
 
 /// Makes signals available to `poll`.
 #[derive(Debug)]
@@ -29,10 +29,6 @@ pub(super) struct Signals {
     delivery: SignalDelivery<UnixStream, WithOrigin>,
     /// The time of the first signal that asked mcptap to end.
     first_end_signal: Option<Instant>,
-    /// The process that started mcptap: the host, or a launcher that lives as long.
-    parent: Option<Pid>,
-    /// The time at which the host was found to have gone.
-    gone: Option<Instant>,
 }
 
 impl Signals {
@@ -41,7 +37,7 @@ impl Signals {
     pub fn new() -> io::Result<Signals> {
         let (read, write) = UnixStream::pair()?;
         let delivery = SignalDelivery::with_pipe(read, write, WithOrigin::default(), [SIGCHLD])?;
-        Ok(Signals { delivery, first_end_signal: None, parent: getppid(), gone: None })
+        Ok(Signals { delivery, first_end_signal: None })
     }
 
     /// From now on also catches the signals that are passed on.
@@ -64,20 +60,17 @@ impl Signals {
         wanted
     }
 
-    /// Notes that the host has gone. Nobody will send a signal.
-    pub fn host_has_gone(&mut self) {
-        self.gone.get_or_insert_with(Instant::now);
+    /// Whether a signal has asked mcptap to end, now or before. For use after the server has ended.
+    pub fn was_end_requested(&mut self) -> bool {
+        self.end_requested() || self.first_end_signal.is_some()
     }
 
-    /// Whether the recording must end now: a signal asked for it [`PATIENCE`] ago, a second one has
-    /// arrived, or the host has been gone for that time. For use after the server has ended.
-    pub fn must_end_recording(&mut self) -> bool {
+    /// Whether the recording must end now: the server ended, or a signal asked for the end,
+    /// [`PATIENCE`] ago, or a second signal has arrived. For use after the server has ended.
+    pub fn must_end_recording(&mut self, server_end: Instant) -> bool {
         let first_end_signal = self.first_end_signal;
-        if getppid() != self.parent {
-            self.host_has_gone();
-        }
         self.end_requested() && first_end_signal.is_some()
-            || [first_end_signal, self.gone].iter().flatten().any(|since| since.elapsed() >= PATIENCE)
+            || self.first_end_signal.unwrap_or(server_end).min(server_end).elapsed() >= PATIENCE
     }
 
     /// The signals that have arrived and that the server has not received itself.

@@ -5,23 +5,28 @@ use std::ops::Range;
 
 use super::Output;
 use super::line_compressor::LineCompressor;
+use super::spilled::SpilledPackets;
 use crate::capture::PacketNumber;
-use crate::decode::Side;
 use crate::decode::mask::{MASK, Mask};
+use crate::decode::{ConnectionId, Side};
+use crate::source::overflow::Overflow;
 use crate::store::chunk::{Builder, StoredPacket};
 use crate::store::mask::{self, Secrets};
 
+/// Bytes of packets that are moved to disk together.
+const SPILL: usize = 256 << 10;
+
 /// A packet that waits.
 #[derive(Debug)]
-struct BufferedPacket {
-    packet: StoredPacket,
-    side: Side,
+pub(super) struct BufferedPacket {
+    pub(super) packet: StoredPacket,
+    pub(super) side: Side,
     /// The bytes of the sender's stream that it carries: their offset in the stream, and their
     /// range in the packet.
-    carries: Vec<(u64, Range<usize>)>,
+    pub(super) carries: Vec<(u64, Range<usize>)>,
     /// Whether it repeats earlier bytes of the stream, perhaps with a content that differs from the
     /// one that the decoder searches.
-    is_copy: bool,
+    pub(super) is_copy: bool,
 }
 
 /// The bytes that one side sent.
@@ -40,12 +45,14 @@ pub(super) struct Sent {
 #[derive(Debug, Default)]
 pub(super) struct ConnectionPackets {
     pub(super) is_stored: bool,
-    /// Packets discarded while the connection was undecided.
-    pub(super) discarded: u64,
+    /// Packets discarded while the connection was undecided, and their bytes.
+    pub(super) discarded: (u64, u64),
     /// The number of the packet under which the connection is listed as undecided.
     pub(super) listed: Option<PacketNumber>,
     pub(super) sides: [Sent; 2],
     pub(super) chunk: Builder,
+    /// Packets on disk, which precede those in memory.
+    spilled: VecDeque<SpilledPackets>,
     buffered: VecDeque<BufferedPacket>,
     bytes: usize,
 }
@@ -75,12 +82,61 @@ impl ConnectionPackets {
         self.buffered.insert(self.buffered.len() - later, BufferedPacket { packet, side, carries, is_copy });
     }
 
-    /// Discards the first packet; returns whether there was one.
-    pub(super) fn drop_oldest(&mut self) -> bool {
-        let Some(oldest) = self.buffered.pop_front() else { return false };
-        self.bytes -= oldest.packet.size();
-        self.discarded += 1;
-        true
+    /// Moves packets to disk, oldest first, until at most `most` bytes are in memory. Those for
+    /// which the disk has no room are discarded.
+    pub(super) fn spill(&mut self, most: usize, overflow: &mut Overflow) {
+        while self.bytes > most {
+            let mut bytes = 0;
+            let is_in_block = |buffered: &&BufferedPacket| {
+                let before = bytes;
+                bytes += buffered.packet.size();
+                before < SPILL
+            };
+            let count = self.buffered.iter().take_while(is_in_block).count();
+            let block: Vec<BufferedPacket> = self.buffered.drain(..count).collect();
+            let bytes = block.iter().map(|buffered| buffered.packet.size()).sum::<usize>();
+            self.bytes -= bytes;
+            match SpilledPackets::write(&block, overflow) {
+                Ok(spilled) => self.spilled.push_back(spilled),
+                Err(_) => self.discard(block.len() as u64, bytes),
+            }
+        }
+    }
+
+    /// Discards the oldest packets on disk beyond `most` bytes.
+    pub(super) fn limit_disk(&mut self, most: usize) {
+        let mut bytes = self.spilled.iter().map(|spilled| spilled.bytes).sum::<usize>();
+        while bytes > most
+            && let Some(oldest) = self.spilled.pop_front()
+        {
+            bytes -= oldest.bytes;
+            self.discard(oldest.packets, oldest.bytes);
+        }
+    }
+
+    fn discard(&mut self, packets: u64, bytes: usize) {
+        self.discarded = (self.discarded.0 + packets, self.discarded.1 + bytes as u64);
+    }
+
+    /// Reads the oldest packets on disk back and writes those that may be written; returns whether
+    /// there were any.
+    pub(super) fn restore(&mut self, most: usize, out: &mut Output, id: ConnectionId) -> std::io::Result<bool> {
+        let Some(spilled) = self.spilled.pop_front() else { return Ok(false) };
+        let mut later = std::mem::take(&mut self.buffered);
+        let later_bytes = later.iter().map(|buffered| buffered.packet.size()).sum::<usize>();
+        self.bytes -= later_bytes;
+        let (packets, bytes) = (spilled.packets, spilled.bytes);
+        match spilled.read(id) {
+            Ok(packets) => {
+                self.bytes += packets.iter().map(|buffered| buffered.packet.size()).sum::<usize>();
+                self.buffered.extend(packets);
+            }
+            Err(_) => self.discard(packets, bytes),
+        }
+        let released = self.release(most, out);
+        self.buffered.append(&mut later);
+        self.bytes += later_bytes;
+        released.map(|()| true)
     }
 
     /// Writes the packets at the front that may be written. While more than `most` bytes wait, also

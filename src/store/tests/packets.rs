@@ -195,23 +195,55 @@ fn what_waits_too_long_is_blanked_and_counted() {
     assert!(payloads[blank..].iter().all(|payload| payload.bytes().all(|byte| byte == b'x')));
 }
 
+/// The first digits of the stored payloads, and the findings, of a connection that is undecided for
+/// ten packets of 1,000 bytes.
+fn decided_late(limits: Limits) -> (String, PacketCounts, Vec<String>) {
+    let directory = directory();
+    let path = directory.path().join("captures.db");
+    let mut writer = Writer::create(&*path, &info(), WriteOptions { limits, ..WriteOptions::default() }).unwrap();
+    let mut feeder = PacketFeeder::new(&mut writer);
+    for index in 0..10u64 {
+        let payload = format!("{index}").repeat(1_000);
+        feeder.sent(1, First, index * 1_000, payload.as_bytes());
+        feeder.sent(2, First, index * 1_000, payload.as_bytes());
+    }
+    feeder.secret(First, 2_990..3_010);
+    feeder.cleared(First, 10_000);
+    feeder.keep(1);
+    feeder.closed(2);
+    feeder.packet(LinkType::ETHERNET, b"[head]of nobody");
+    feeder.writer.add_session(session(1, &[1]));
+    feeder.writer.finish(&Summary::default()).unwrap();
+    let reader = StoreReader::open(&*path).unwrap();
+    let packets = reader.packets(CaptureId(1), ConnectionId(1), PacketNumber(0), 20).unwrap();
+    for packet in &packets {
+        let payload = String::from_utf8_lossy(&packet.data[HEAD.len()..]);
+        let masked = payload.matches('*').count();
+        assert_eq!(masked, if payload.contains(['2', '3']) { 10 } else { 0 }, "{payload}");
+    }
+    let first = packets.iter().map(|packet| char::from(packet.data[HEAD.len() + 500])).collect();
+    let findings = reader.findings(Scope::Session(SessionNumber(1)), Page::first(9)).unwrap();
+    let texts = findings.into_iter().map(|row| row.text).collect();
+    (first, reader.capture(CaptureId(1)).unwrap().unwrap().counts.packet_counts, texts)
+}
+
 #[test]
-fn packets_before_the_decision_are_kept_up_to_the_limit() {
-    let options = WriteOptions { limits: Limits { undecided: 4_096, ..Limits::default() }, ..WriteOptions::default() };
-    let (payloads, counts) = stored_payloads(options, |feeder| {
-        for index in 0..10u64 {
-            let payload = format!("{index}").repeat(1_000);
-            feeder.sent(1, First, index * 1_000, payload.as_bytes());
-            feeder.sent(2, First, index * 1_000, payload.as_bytes());
-        }
-        feeder.cleared(First, 10_000);
-        feeder.keep(1);
-        feeder.closed(2);
-        feeder.packet(LinkType::ETHERNET, b"[head]of nobody");
-    });
-    let first: String = payloads.iter().map(|payload| &payload[..1]).collect();
-    assert_eq!(first, "789");
-    assert_eq!(counts, PacketCounts { stored: 3, discarded: 7, blanked: 0 });
+fn packets_before_the_decision_wait_on_the_disk() {
+    let (first, counts, findings) = decided_late(Limits { undecided: 4_096, ..Limits::default() });
+    assert_eq!(first, "0123456789");
+    assert_eq!(counts, PacketCounts { stored: 10, discarded: 0, blanked: 0 });
+    assert_eq!(findings, [""; 0]);
+}
+
+#[test]
+fn packets_for_which_the_disk_has_no_room_are_counted_and_named() {
+    let (first, counts, findings) = decided_late(Limits { undecided: 4_096, message: 2_500, ..Limits::default() });
+    let kept = first.len() as u64;
+    assert!((3..10).contains(&kept) && first.ends_with("789"), "{first}");
+    assert_eq!(counts, PacketCounts { stored: kept, discarded: 10 - kept, blanked: 0 });
+    let named = format!("{} packets (", 10 - kept);
+    assert!(findings.len() == 1 && findings[0].starts_with(&named), "{findings:?}");
+    assert!(findings[0].contains("from the start of connection 1 were not kept"), "{findings:?}");
 }
 
 #[test]
@@ -261,7 +293,8 @@ fn the_chunks_of_a_pipe_need_no_clearing() {
 
 #[test]
 fn what_is_held_stays_within_bounds() {
-    let mut packets = super::super::packets::Packets::new(Limits::default(), false, None).unwrap();
+    let folder = std::env::temp_dir();
+    let mut packets = super::super::packets::Packets::new(Limits::default(), false, None, &folder).unwrap();
     let data = vec![0; 60_000];
     let mut number = 0;
     for connection in 1..=600 {
@@ -293,7 +326,8 @@ fn what_is_held_stays_within_bounds() {
         }
         // Some are stored and never cleared, some decided late, most never.
         if connection % 7 == 0 {
-            packets.keep(ConnectionId(connection)).unwrap();
+            packets.keep(ConnectionId(connection));
+            while packets.restore(ConnectionId(connection)).unwrap() {}
         }
     }
     for connection in 1..=600 {
@@ -396,11 +430,13 @@ proptest! {
     #[test]
     fn packets_in_are_packets_out(
         packets in prop::collection::vec((1u32..5, chunk::tests::any_packet(), 0u8..12, 1u64..4), 1..60),
-        from: prop::sample::Index, limit in 1usize..9,
+        from: prop::sample::Index, limit in 1usize..9, undecided in prop::sample::select(vec![0, 300, 4 << 20]),
     ) {
         let directory = directory();
         let path = directory.path().join("captures.db");
-        let mut writer = Writer::create(&*path, &info(), WriteOptions { keep_secrets: true, ..WriteOptions::default() }).unwrap();
+        let limits = Limits { undecided, ..Limits::default() };
+        let options = WriteOptions { keep_secrets: true, limits, ..WriteOptions::default() };
+        let mut writer = Writer::create(&*path, &info(), options).unwrap();
         writer.add_session(session(1, &[2, 4]));
         let mut expected_packets: BTreeMap<u64, StoredPacket> = BTreeMap::new();
         let mut number = 0;
