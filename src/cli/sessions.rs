@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use super::args::{Colour, Sessions};
-use super::{output, target};
+use super::{databases, output, target};
 use crate::engine::saver;
 use crate::export::jsonl;
 use crate::mcp::{Peers, Session};
@@ -23,6 +23,9 @@ pub fn run(arguments: Sessions, db: Option<PathBuf>, colour: Colour) -> Result<E
     let opened = target::open(arguments.target.as_deref(), None, &arguments.decoding, db)?;
     let sessions = opened.sessions()?;
     let mut out = output::stdout();
+    if arguments.target.is_none() {
+        databases::mention_others(opened.reader.place().path());
+    }
     if arguments.json {
         let mut line = Vec::new();
         for session in &sessions {

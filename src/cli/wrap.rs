@@ -8,7 +8,8 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Result;
 
 use super::args::Wrap;
-use super::target;
+use super::prune::Pruning;
+use super::{databases, target};
 use crate::capture::Packet;
 use crate::engine::saver::{self, DirectSaver};
 use crate::engine::{self, Listener};
@@ -25,20 +26,26 @@ pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
         command_line::masked(&arguments.command)
     };
     let source = recorded.join(" ");
+    let pruning = Pruning::new(arguments.name.as_deref(), &arguments.prune);
     let server = Server { command: arguments.command, recorded, name: arguments.name };
     let place = target::database(db).map(DatabaseFile::file);
     // Observations wait beside the database, because that place needs free space anyway. If the
     // folder cannot be created, the recorder reports the reason.
     let folder = place.as_ref().ok().and_then(|place| place.create_folder().ok());
     let folder = folder.unwrap_or_else(env::temp_dir);
-    let code = stdio::wrap(&server, &folder, safe::visible, move |observations| record(observations, source, place?));
+    let code =
+        stdio::wrap(&server, &folder, safe::visible, move |observations| record(observations, source, place?, pruning));
     Ok(ExitCode::from(code))
 }
 
 /// Decodes and saves observations until the server has ended. Nothing here can affect the server.
-fn record(mut observations: Observations, source: String, place: DatabaseFile) -> Result<()> {
+fn record(mut observations: Observations, source: String, place: DatabaseFile, pruning: Option<Pruning>) -> Result<()> {
     let info = target::capture_info(CaptureKind::Wrap, source);
     let writer = target::create_patiently(&place, &info, WriteOptions::default(), |_| true)?;
+    let _listing = databases::remember(place.path());
+    if let Some(pruning) = pruning {
+        pruning.start(place, observations.receipts());
+    }
     let mut pipeline = Pipeline::new(PipelineConfig { detail: Detail::Store, ..PipelineConfig::default() });
     let (receipts, begun) = (observations.receipts(), Vec::new());
     let mut recorder = Recorder { saver: DirectSaver::new(writer), receipts, info, begun, session: None };

@@ -11,7 +11,7 @@
 //! Records that cannot be written now are written with the next transaction. Records that would
 //! take too much memory until then are discarded and counted.
 //!
-//! All SQL of the program is in this folder. `schema.sql`, with `schema-2.sql` and `schema-3.sql`
+//! All SQL of the program is in this folder. `schema.sql`, with `schema-2.sql` and so on
 //! on top of it, describes the file.
 
 mod chunk;
@@ -20,6 +20,7 @@ mod conversation;
 mod database_file;
 mod filter;
 mod iterators;
+mod maintenance;
 mod mask;
 mod merge;
 mod migrate;
@@ -31,6 +32,7 @@ mod process;
 mod query;
 mod read;
 mod record;
+mod recordings;
 mod stored_packets;
 mod text;
 mod write;
@@ -41,6 +43,7 @@ mod tests;
 pub use chunk::StoredPacket;
 pub use codec::Damaged;
 pub use database_file::DatabaseFile;
+pub use maintenance::{Fate, Maintenance, Space};
 pub use migrate::may_pass;
 pub use packets::PacketCounts;
 pub use page::{Page, Scope, SortOrder};
@@ -49,6 +52,7 @@ pub use read::StoreReader;
 pub use record::capture::{Capture, CaptureInfo, CaptureKind, Counts, Summary};
 pub use record::finding::FindingRow;
 pub use record::message::MessageRow;
+pub use recordings::Recording;
 pub use stored_packets::{Selection, StoredPackets};
 pub use write::{WriteOptions, Writer};
 
