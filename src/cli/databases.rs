@@ -132,11 +132,15 @@ fn read(list: &Path) -> Result<Vec<PathBuf>> {
     Ok(lines.map(PathBuf::from).filter(|path| path.is_absolute()).collect())
 }
 
-/// The last change of a database: of its file, or of the file with its latest transactions.
+/// The last change of a database: of its file, or of the file with its latest transactions. A reader
+/// may leave the second one behind empty.
 fn last_change(path: &Path) -> Option<Time> {
     let mut log = path.as_os_str().to_owned().into_vec();
     log.extend_from_slice(b"-wal");
-    let changed = |path: &Path| fs::metadata(path).ok().filter(fs::Metadata::is_file)?.modified().ok();
+    let changed = |path: &Path| {
+        let file = fs::metadata(path).ok().filter(|file| file.is_file() && file.len() > 0)?;
+        file.modified().ok()
+    };
     let latest: SystemTime = changed(path)?.max(changed(Path::new(&OsString::from_vec(log))).unwrap_or(UNIX_EPOCH));
     Some(Time(i64::try_from(latest.duration_since(UNIX_EPOCH).ok()?.as_nanos()).ok()?))
 }
