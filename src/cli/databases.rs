@@ -48,8 +48,8 @@ pub struct WrittenDatabase {
     pub written: Time,
 }
 
-/// A database that is being added to the list. Dropping this waits for a moment, which only short
-/// commands need.
+/// A database that is being added to the list. Dropping this waits for a moment, for the sake of
+/// commands that end at once.
 #[derive(Debug)]
 pub struct Listing(Receiver<()>);
 
@@ -132,8 +132,8 @@ fn read(list: &Path) -> Result<Vec<PathBuf>> {
     Ok(lines.map(PathBuf::from).filter(|path| path.is_absolute()).collect())
 }
 
-/// The last change of a database: of its file, or of the file with its latest transactions. A reader
-/// may leave the second one behind empty.
+/// The last change of a database: of its file, or of the file with its latest transactions.
+/// A reader may leave the second one behind empty.
 fn last_change(path: &Path) -> Option<Time> {
     let mut log = path.as_os_str().to_owned().into_vec();
     log.extend_from_slice(b"-wal");

@@ -1,8 +1,8 @@
 //! Pinning and deleting sessions, and giving back their space, while others read and write.
 //!
 //! ```text
-//!  delete ─► mark: no view shows the session ─► erase its rows ─► remove it ─► give_back
-//!            one transaction                    many steps        the last step   many steps
+//!  delete ─► mark: no view shows it ─► erase its rows ─► remove it ─► give_back
+//!            one transaction           many steps        last step    many steps
 //! ```
 //!
 //! A step is a short transaction. After it the database is free for as long as the step took, so
@@ -175,8 +175,8 @@ impl Maintenance {
             self.rewrite()?;
             given_back = before.saturating_sub(self.pages("page_count")?);
         }
-        // The file gets shorter when all changes are copied into it. This waits for nobody: if others
-        // still read old pages, a later commit does it.
+        // The file gets shorter when all changes are copied into it. This waits for nobody: if
+        // others still read old pages, a later commit does it.
         self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
         let page_size = self.pages("page_size")?;
         Ok(Space { given_back: given_back * page_size, free: self.pages("freelist_count")? * page_size })
@@ -190,10 +190,10 @@ impl Maintenance {
         }
         // Only the last user of a database can end its journal mode.
         self.db.busy_timeout(Duration::ZERO)?;
-        let alone = self.db.pragma_update(None, "journal_mode", "DELETE").is_ok();
-        let again = self.db.pragma_update(None, "journal_mode", "WAL");
+        let is_alone = self.db.pragma_update(None, "journal_mode", "DELETE").is_ok();
         self.db.busy_timeout(BUSY)?;
-        Ok(alone && again.is_ok())
+        migrate::use_wal(&self.db, BUSY)?;
+        Ok(is_alone)
     }
 
     /// Rewrites the file. From then on it can be shortened in small steps.

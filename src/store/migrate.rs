@@ -165,13 +165,17 @@ fn prepare(
     // A power cut may lose the last commits, but never damages the file. A temporary file need not
     // survive a power cut.
     connection.pragma_update(None, "synchronous", if temporary { "OFF" } else { "NORMAL" })?;
-    // With WAL, readers never wait for the writer, nor it for them. Committed data survives the
-    // death of the process.
-    patiently(busy_timeout, || connection.pragma_update(None, "journal_mode", "WAL"))?;
+    use_wal(connection, busy_timeout)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     connection.set_prepared_statement_cache_capacity(64);
     migrate(connection)
+}
+
+/// Chooses the journal mode. With WAL, readers never wait for the writer, nor it for them.
+/// Committed data survives the death of the process.
+pub(super) fn use_wal(connection: &Connection, busy_timeout: Duration) -> rusqlite::Result<()> {
+    patiently(busy_timeout, || connection.pragma_update(None, "journal_mode", "WAL"))
 }
 
 /// Tries again while the database is locked. When two programs change its mode at once SQLite

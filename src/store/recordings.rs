@@ -54,7 +54,7 @@ impl StoreReader {
                 })
             },
         )?;
-        // Few captures have no end: those that are being written, and those whose writer was killed.
+        // Few captures have no end: those that are being written, or whose writer was killed.
         let mut live: BTreeMap<CaptureId, bool> = BTreeMap::new();
         for recording in recordings.iter_mut().filter(|recording| recording.is_live) {
             recording.is_live = match live.get(&recording.capture) {
@@ -97,7 +97,7 @@ impl StoreReader {
         Ok(sizes)
     }
 
-    /// Bytes that the connections of a capture take, by key: packets, decrypted bytes and exchanges.
+    /// Bytes that the connections of a capture take, by key: packets, decrypted bytes, exchanges.
     fn connection_sizes(&self, capture: CaptureId) -> anyhow::Result<HashMap<i64, u64>> {
         let (first, last) = RowKey::all(capture);
         let mut sizes: HashMap<i64, u64> = HashMap::new();

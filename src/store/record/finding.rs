@@ -120,7 +120,7 @@ pub(in crate::store) fn delete_some(db: &Connection, which: &str, value: i64, mo
     while let Some(row) = rows.next()? {
         let mut columns = Columns::new(row);
         let (id, capture): (i64, _) = (columns.get()?, columns.capture()?);
-        // What the finding is about can no longer be read. The messages' own deletion removes the rest.
+        // If a list cannot be read, the deletion of the messages removes the rest.
         found.push((id, capture, read_messages(columns.bytes("a finding")?).unwrap_or_default()));
     }
     let mut about = db.prepare_cached("DELETE FROM finding_message WHERE message = ? AND finding = ?")?;

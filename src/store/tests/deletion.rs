@@ -21,8 +21,8 @@ fn capture(path: &Path) -> CaptureId {
     writer.capture()
 }
 
-/// Inserts rows in every table. Connection N has stream N, exchange N and so on. Message N has number
-/// N and finding N.
+/// Inserts rows in every table. Connection N has stream N, exchange N and so on.
+/// Message N has number N and finding N.
 fn insert(path: &Path, capture: CaptureId, (listed, carried): &Rows) {
     let mut db = Database::open(path).expect("it opens");
     let db = db.transaction().expect("nobody else writes");
