@@ -321,3 +321,19 @@ fn texts_of_a_server_never_act_on_the_terminal() {
         assert!(!written.contains(acts), "{acts:?}");
     }
 }
+
+#[test]
+fn a_deletion_asks_first() {
+    let Some(terminal) = Terminal::open(100, 30) else { return };
+    let directory = tempfile::tempdir().expect("a directory");
+    let database = record(directory.path());
+    let delete = program(&format!("--db {database} delete 1"));
+    terminal.run("clear").run(&delete);
+    let screen = terminal.wait("delete 1 session (about ");
+    // The server's name acts on a terminal. It is shown without that.
+    assert!(screen.contains("      1  ") && screen.contains("[y/N]"), "{screen}");
+    terminal.key("Enter").wait("nothing was deleted");
+    terminal.run("clear").run(&delete).wait("[y/N]");
+    terminal.text("y").key("Enter").wait("1 session deleted; ");
+    assert!(!terminal.state().contains("owned"), "{}", terminal.state());
+}
