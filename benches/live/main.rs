@@ -37,7 +37,8 @@ fn main() {
 
 fn mcptap() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mcptap"));
-    command.env_remove("MCPTAP_DB");
+    // A state folder that cannot exist: the user's list of databases stays as it is.
+    command.env_remove("MCPTAP_DB").env("XDG_STATE_HOME", "/dev/null/state");
     command
 }
 

@@ -105,6 +105,8 @@ fn own(arguments: &[&str]) -> Command {
 
 fn mcptap(db: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mcptap"));
+    // A state folder that cannot exist: the user's list of databases stays as it is.
+    command.env("XDG_STATE_HOME", "/dev/null/state");
     command.env_remove("MCPTAP_DB").arg("--db").arg(db);
     command
 }

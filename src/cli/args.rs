@@ -1,5 +1,6 @@
 //! The command line of mcptap. `mcptap --help` is generated from this file.
 
+mod delete;
 mod mock;
 #[cfg(feature = "http")]
 mod proxy;
@@ -9,6 +10,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use delete::{Delete, Pin, Prune};
 pub use mock::{Fit, Mock, MockPace};
 #[cfg(feature = "http")]
 pub use proxy::Proxy;
@@ -63,6 +65,10 @@ pub enum Command {
     Tui(Tui),
     /// List sessions
     Sessions(Sessions),
+    /// Delete sessions from the database and give their space back
+    Delete(Delete),
+    /// Keep sessions: no deletion removes them
+    Pin(Pin),
     /// Show a session as a timeline, or one message in full
     Show(Show),
     /// Show the layers: the steps of a session, or one message from the link up
@@ -187,6 +193,10 @@ pub struct Sniff {
 
 /// Arguments of `mcptap wrap`.
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  mcptap wrap --name files -- npx -y @modelcontextprotocol/server-filesystem /tmp\n  \
+    mcptap wrap --name files --prune-older 30d --prune-over 2G -- python server.py"
+)]
 pub struct Wrap {
     /// Name of the server in lists
     #[arg(long)]
@@ -194,6 +204,9 @@ pub struct Wrap {
     /// Record secrets of the command line (--token, API_KEY=) as given, not masked
     #[arg(long)]
     pub keep_secrets: bool,
+    /// Options that delete earlier recordings.
+    #[command(flatten)]
+    pub prune: Prune,
     /// The command of the server, with its arguments
     #[arg(required = true, last = true, value_name = "CMD")]
     pub command: Vec<std::ffi::OsString>,

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, ensure};
 use rustix::fs::{Access, access, statvfs};
 
 use super::args::Colour;
-use super::{mask, output, target};
+use super::{databases, mask, output, target};
 use crate::decode::tls::keylog::KeyLog;
 use crate::store::{self, DatabaseFile, Scope, StoreReader};
 use crate::view::paint::Tone;
@@ -90,6 +90,8 @@ fn wrap() -> CheckResult {
         .arg("--db")
         .arg(place.path())
         .args(["wrap", "--", "cat"])
+        // This database goes at once, so it is not listed.
+        .env("XDG_STATE_HOME", "/dev/null/state")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -166,12 +168,16 @@ fn database(path: &Path) -> CheckResult {
     let (health, room) =
         disk(statvfs(folder).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize)).unwrap_or(u64::MAX));
     if !path.exists() {
-        return Ok((health, format!("{shown} will be created with the first recording; {room}")));
+        let text = format!("{shown} will be created with the first recording; {room}");
+        return Ok((health, with_others(path, text)));
     }
     access(path, Access::READ_OK | Access::WRITE_OK).with_context(|| format!("cannot read and write {shown}"))?;
-    let messages = StoreReader::open(DatabaseFile::file(path))?.message_count(Scope::All)?;
+    let reader = StoreReader::open(DatabaseFile::file(path))?;
+    let messages = reader.message_count(Scope::All)?;
+    let (size, unused) = reader.space()?;
+    let (messages, size, unused) = (units::count(messages, "message"), units::size(size), units::size(unused));
+    let text = with_others(path, format!("{shown}  {messages}  {size} ({unused} of it unused); {room}"));
     let about = fs::metadata(path)?;
-    let text = format!("{shown}  {}  {}; {room}", units::count(messages, "message"), units::size(about.len()));
     let waiting = store::spill_files(&DatabaseFile::file(path));
     if let Some(first) = waiting.first() {
         let count = units::count(waiting.len() as u64, "recording");
@@ -182,6 +188,14 @@ fn database(path: &Path) -> CheckResult {
         0 => Ok((health, text)),
         _ => Ok((Health::Note, format!("{text}\nother users of this machine can read it: chmod 600 {shown}"))),
     }
+}
+
+/// Adds a line for each other database that was written lately.
+fn with_others(path: &Path, text: String) -> String {
+    databases::others(path).into_iter().fold(text, |text, other| {
+        let (path, written) = (other.path.display(), units::clock(other.written));
+        format!("{text}\nanother database was written at {written}: --db {path}")
+    })
 }
 
 /// Looks for secrets in recordings that earlier versions made.

@@ -2,6 +2,8 @@
 
 pub mod args;
 mod check;
+mod databases;
+mod delete;
 mod demo;
 mod diff;
 mod doctor;
@@ -15,6 +17,7 @@ mod output;
 mod printer;
 #[cfg(feature = "http")]
 mod proxy;
+mod prune;
 mod read;
 mod replay;
 mod rules;
@@ -125,6 +128,8 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         #[cfg(not(feature = "tui"))]
         None => Ok(Arguments::command().print_help().map(|()| ExitCode::from(2))?),
         Some(Command::Sessions(sessions)) => sessions::run(sessions, db, color),
+        Some(Command::Delete(delete)) => delete::delete(delete, db),
+        Some(Command::Pin(pin)) => delete::pin(pin, db),
         Some(Command::Show(show)) => show::run(show, db, color),
         Some(Command::Layers(layers)) => layers::run(layers, db, color),
         Some(Command::Export(export)) => export::run(export, db),

@@ -31,6 +31,19 @@ pub fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{}", lines.join("\n"));
 }
 
+/// Whether somebody at a terminal can answer a question.
+pub fn can_ask() -> bool {
+    io::stdin().is_terminal() && io::stderr().is_terminal()
+}
+
+/// Asks a question that is answered with yes or no.
+pub fn ask(question: &str) -> io::Result<bool> {
+    let _ = write!(io::stderr(), "mcptap: {} [y/N] ", safe::visible(question));
+    let mut answer = String::new();
+    io::stdin().read_line(&mut answer)?;
+    Ok(answer.trim().eq_ignore_ascii_case("y"))
+}
+
 /// Standard output with its buffer.
 pub fn stdout() -> Output {
     BufWriter::with_capacity(BUFFER, io::stdout())

@@ -16,7 +16,7 @@ use crossbeam_channel::bounded;
 
 use super::args::{self, Colour};
 use super::printer::Printer;
-use super::{filter, stop, target};
+use super::{databases, filter, stop, target};
 use crate::capture::{Limits, Packet};
 use crate::cli::output::note;
 use crate::decode::uri;
@@ -150,12 +150,14 @@ fn writer(arguments: &args::Proxy, place: DatabaseFile, stop: &AtomicBool) -> Re
     let info = target::capture_info(CaptureKind::Proxy, source);
     let options = store::WriteOptions { keep_secrets: arguments.keep_secrets, ..store::WriteOptions::default() };
     let mut is_reported = false;
-    target::create_patiently(&place, &info, options, |error| {
+    let writer = target::create_patiently(&place, &info, options, |error| {
         if !std::mem::replace(&mut is_reported, true) {
             note!("recording has not started, but clients are served: {error:#}");
         }
         !stop.load(Ordering::Relaxed)
-    })
+    })?;
+    databases::remember(place.path());
+    Ok(writer)
 }
 
 /// Prints lines as long as standard output is open. When it closes, the proxy and its

@@ -7,7 +7,7 @@ use anyhow::Result;
 
 use super::args::{Colour, Read};
 use super::printer::Printer;
-use super::{filter, stop, target};
+use super::{databases, filter, stop, target};
 use crate::capture::Limits;
 use crate::engine::saver::Saver;
 use crate::engine::{self, Both};
@@ -34,6 +34,7 @@ pub fn run(arguments: Read, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
         let info = target::capture_info(CaptureKind::Import, target::joined(&arguments.files));
         let place = DatabaseFile::file(target::database(db)?);
         let writer = Writer::create(place, &info, target::store_options(&arguments.decoding))?;
+        let _listing = databases::remember(writer.place().path());
         let mut both = Both(printer, Saver::new(writer, false));
         let run = engine::run(&mut source, &mut pipeline, &mut both, &stop);
         let Both(mut printer, saver) = both;

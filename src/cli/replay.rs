@@ -1,7 +1,7 @@
 //! `mcptap replay`: sends a recording again and compares the responses.
 
 use std::collections::HashSet;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -164,20 +164,15 @@ fn name_masked(masked: &[String], supplied: &[String], is_command: bool) {
 
 /// Asks about each tool that would be skipped, if there is a terminal.
 fn ask(recording: &AnalyzedRecording, settings: &mut Settings) -> Result<()> {
-    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
+    if !output::can_ask() {
         return Ok(());
     }
     let mut asked = HashSet::new();
     for step in &recording.plan.steps {
         let Some(tool) = step.label.subject.clone() else { continue };
         let Some(why) = recording.effects.reason_to_refuse(&step.label, &settings.policy) else { continue };
-        if asked.insert(tool.clone()) {
-            eprint!("mcptap: {}. Send its calls? [y/N] ", safe::visible(&why));
-            let mut answer = String::new();
-            std::io::stdin().read_line(&mut answer)?;
-            if answer.trim().eq_ignore_ascii_case("y") {
-                settings.policy.allowed.push(tool);
-            }
+        if asked.insert(tool.clone()) && output::ask(&format!("{why}. Send its calls?"))? {
+            settings.policy.allowed.push(tool);
         }
     }
     Ok(())

@@ -3,6 +3,7 @@
 //! Their state is `live`, `died` (the server ended with an error or by a signal), or `cut` (the
 //! recorder was killed, so the rest of the session is unknown).
 
+use std::collections::HashSet;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,7 +11,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 
 use super::args::{Colour, Sessions};
-use super::{output, target};
+use super::{databases, output, target};
 use crate::engine::saver;
 use crate::export::jsonl;
 use crate::mcp::{Peers, Session};
@@ -23,6 +24,9 @@ pub fn run(arguments: Sessions, db: Option<PathBuf>, colour: Colour) -> Result<E
     let opened = target::open(arguments.target.as_deref(), None, &arguments.decoding, db)?;
     let sessions = opened.sessions()?;
     let mut out = output::stdout();
+    if arguments.target.is_none() {
+        databases::mention_others(opened.reader.place().path());
+    }
     if arguments.json {
         let mut line = Vec::new();
         for session in &sessions {
@@ -34,10 +38,13 @@ pub fn run(arguments: Sessions, db: Option<PathBuf>, colour: Colour) -> Result<E
     let paint = output::paint(colour);
     let head = row(paint, Tone::Dim, HEAD.map(str::to_owned));
     writeln!(out, "{head}")?;
+    let recordings = opened.reader.recordings()?;
+    let pinned: HashSet<_> = recordings.iter().filter(|one| one.is_pinned).map(|one| one.session).collect();
     for session in &sessions {
         let state = state(&opened.reader, session)?;
         let tone = if state == "live" { Tone::Good } else { Tone::Plain };
-        writeln!(out, "{}", row(paint, tone, columns(session, state)))?;
+        let pinned = if pinned.contains(&session.number) { "  pinned" } else { "" };
+        writeln!(out, "{}{pinned}", row(paint, tone, columns(session, state)))?;
     }
     if sessions.is_empty() {
         writeln!(out, "no sessions: wrap a server with \"mcptap wrap\", or read a capture with --save")?;

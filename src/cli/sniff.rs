@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 
 use super::args::{Colour, Sniff};
 use super::printer::Printer;
-use super::{filter, output, stop, target};
+use super::{databases, filter, output, stop, target};
 use crate::capture::{Limits, Packet};
 use crate::cli::output::note;
 use crate::engine::queue::{Gauge, Queue};
@@ -56,6 +56,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
         let place = DatabaseFile::file(target::database(db)?);
         folder = place.path().parent().map_or(folder, Path::to_owned);
         let writer = Writer::create(place, &info, target::store_options(&arguments.decoding))?;
+        databases::remember(writer.place().path());
         Some(Saver::new(writer, true))
     };
     note!("capturing on {interface}; Ctrl-C ends it");

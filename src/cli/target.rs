@@ -7,9 +7,10 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 
 use super::args::Decoding;
+use super::databases;
 use super::output::Progress;
 use crate::capture::Limits;
 use crate::cli::output::note;
@@ -90,9 +91,14 @@ pub fn open(target: Option<&str>, session: Option<u32>, decoding: &Decoding, db:
             Some(TargetKind::Database(path) | TargetKind::Capture(path)) => format!(" {}", path.display()),
             _ => String::new(),
         };
-        bail!("there is no session {}: \"mcptap sessions{file}\" lists all sessions", number.0);
+        bail!(no_session(number, &file));
     }
     Ok(Opened { reader, session })
+}
+
+/// The message that a session does not exist. `file` is the target after a blank, or empty.
+pub fn no_session(number: SessionNumber, file: &str) -> String {
+    format!("there is no session {}: \"mcptap sessions{file}\" lists all sessions", number.0)
 }
 
 /// The session that began last.
@@ -226,11 +232,13 @@ pub fn database(given: Option<PathBuf>) -> Result<PathBuf> {
 
 /// The path of a database, or an error with advice if it does not exist.
 pub fn existing(path: PathBuf) -> Result<PathBuf> {
-    ensure!(
-        path.exists(),
-        "there is no database {} yet: record a server with \"mcptap wrap\", or read a capture with --save; \"mcptap demo\" shows examples",
-        path.display()
-    );
+    if !path.exists() {
+        databases::mention_others(&path);
+        bail!(
+            "there is no database {} yet: record a server with \"mcptap wrap\", or read a capture with --save; \"mcptap demo\" shows examples",
+            path.display()
+        );
+    }
     Ok(path)
 }
 

@@ -9,7 +9,8 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::args::Wrap;
-use super::target;
+use super::prune::Pruning;
+use super::{databases, target};
 use crate::capture::Packet;
 use crate::engine::saver::{self, DirectSaver};
 use crate::engine::{self, Listener};
@@ -31,20 +32,28 @@ pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
         command_line::masked(&arguments.command)
     };
     let source = recorded.join(" ");
+    let pruning = Pruning::new(arguments.name.as_deref(), &arguments.prune);
     let server = Server { command: arguments.command, recorded, name: arguments.name };
     let place = target::database(db).map(DatabaseFile::file);
     // Observations wait beside the database, because that place needs free space anyway. If the
     // folder cannot be created, the recorder reports the reason.
     let folder = place.as_ref().ok().and_then(|place| place.create_folder().ok());
     let folder = folder.unwrap_or_else(env::temp_dir);
+    let keep_secrets = arguments.keep_secrets;
     let code = stdio::wrap(&server, &folder, secrets::shown, move |observations| {
-        record(observations, source, place?, arguments.keep_secrets)
+        record(observations, source, place?, keep_secrets, pruning)
     });
     Ok(ExitCode::from(code))
 }
 
 /// Decodes and saves observations until the server has ended. Nothing here can affect the server.
-fn record(mut observations: Observations, source: String, place: DatabaseFile, keep_secrets: bool) -> Result<()> {
+fn record(
+    mut observations: Observations,
+    source: String,
+    place: DatabaseFile,
+    keep_secrets: bool,
+    pruning: Option<Pruning>,
+) -> Result<()> {
     let info = target::capture_info(CaptureKind::Wrap, source);
     let options = WriteOptions {
         keep_secrets,
@@ -54,6 +63,10 @@ fn record(mut observations: Observations, source: String, place: DatabaseFile, k
         ..WriteOptions::default()
     };
     let writer = target::create_patiently(&place, &info, options, |_| true)?;
+    let _listing = databases::remember(place.path());
+    if let Some(pruning) = pruning {
+        pruning.start(place, observations.receipts());
+    }
     let mut pipeline = Pipeline::new(PipelineConfig { detail: Detail::Store, ..PipelineConfig::default() });
     let (receipts, begun) = (observations.receipts(), Vec::new());
     let saver = DirectSaver::new(writer);

@@ -103,22 +103,26 @@ fn unit(text: &str) -> (&str, &str) {
     text.split_at(end)
 }
 
-fn size(text: &str) -> Option<i64> {
+/// Reads a number of bytes: `512`, `4KB`, `500M`, `1.5GiB`.
+pub fn size(text: &str) -> Option<i64> {
     let (number, unit) = unit(text);
     let scale = match unit.to_ascii_lowercase().as_str() {
         "" | "b" => 1,
-        "kb" => 1_000,
-        "mb" => 1_000_000,
-        "gb" => 1_000_000_000,
+        "k" | "kb" => 1_000,
+        "m" | "mb" => 1_000_000,
+        "g" | "gb" => 1_000_000_000,
+        "t" | "tb" => 1_000_000_000_000,
         "kib" => 1 << 10,
         "mib" => 1 << 20,
         "gib" => 1 << 30,
+        "tib" => 1 << 40,
         _ => return None,
     };
     decimal(number, scale)
 }
 
-fn duration(text: &str) -> Option<i64> {
+/// Reads a number of nanoseconds: `200ms`, `1.5h`, `30d`, `2w`.
+pub fn duration(text: &str) -> Option<i64> {
     let (number, unit) = unit(text);
     let scale = match unit {
         "ns" => 1,
@@ -127,6 +131,8 @@ fn duration(text: &str) -> Option<i64> {
         "s" => SECOND,
         "m" | "min" => 60 * SECOND,
         "h" => 3_600 * SECOND,
+        "d" => 24 * 3_600 * SECOND,
+        "w" => 7 * 24 * 3_600 * SECOND,
         // Zero is the same in every unit. For any other number without a unit, the unit would
         // be a guess.
         "" if decimal(number, 1) == Some(0) => 1,
@@ -158,11 +164,13 @@ mod tests {
         assert_eq!(duration("3µs"), Some(3_000));
         assert_eq!(duration("2m"), Some(120 * SECOND));
         assert_eq!(duration("-1ns"), Some(-1));
+        assert_eq!(duration("2w"), duration("14d"));
         assert_eq!(duration("0"), Some(0));
         assert_eq!(duration("5"), None);
         assert_eq!(duration("9999999999999999h"), None);
         assert_eq!(size("4KB"), Some(4_000));
         assert_eq!(size("1.5MiB"), Some(3 << 19));
+        assert_eq!((size("500M"), size("1G")), (Some(500_000_000), size("1gb")));
         assert_eq!(size("..5"), None);
         assert_eq!(time("1970-01-01T00:00:01.5+00:00"), Some(1_500_000_000));
         assert_eq!(time("1970-01-02"), Some(86_400 * SECOND));

@@ -35,6 +35,7 @@ pub use complete::{Completion, complete};
 pub use error::FilterError;
 pub use event_filter::EventFilter;
 pub use fields::{FIELDS, Field, Settled};
+pub use literal::{duration, size};
 pub use path::{Path, Selector};
 
 use crate::decode::exchange::Exchange;

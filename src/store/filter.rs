@@ -9,6 +9,7 @@ use rusqlite::params_from_iter;
 use rusqlite::types::Value;
 
 use super::RowKey;
+use super::maintenance::HIDDEN;
 use super::page::{ALL, Page, Scope};
 use super::read::StoreReader;
 use super::record::message::{self, MessageRow};
@@ -66,7 +67,8 @@ impl StoreReader {
             parameters.extend(text.parameters);
         }
         let sql = format!(
-            "SELECT {} FROM message WHERE {plus}{column} = ?1 AND {which} AND ({}) ORDER BY id {} LIMIT ?4",
+            "SELECT {} FROM message WHERE {plus}{column} = ?1 AND {which}
+             AND session NOT IN {HIDDEN} AND ({}) ORDER BY id {} LIMIT ?4",
             message::COLUMNS,
             condition.sql,
             page.order.sql(),

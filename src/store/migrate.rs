@@ -19,7 +19,12 @@ use super::text;
 
 /// The steps from an empty file to the newest version. A released step is never changed. Each new
 /// step adds a database to `tests/databases/`.
-const MIGRATIONS: &[&str] = &[include_str!("schema.sql"), include_str!("schema-2.sql"), include_str!("schema-3.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("schema.sql"),
+    include_str!("schema-2.sql"),
+    include_str!("schema-3.sql"),
+    include_str!("schema-4.sql"),
+];
 
 /// `MCPT`, in the header of the file, where `file(1)` finds it.
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"MCPT");
@@ -27,6 +32,9 @@ const APPLICATION_ID: i32 = i32::from_be_bytes(*b"MCPT");
 /// Measured with texts of 2 KB: twice the speed of 4,096, and files of 1.1 instead of 2
 /// times the text.
 const PAGE_SIZE: u32 = 16_384;
+
+/// The value of `PRAGMA auto_vacuum` for a file that shrinks when it is told to.
+pub(super) const INCREMENTAL: i64 = 2;
 
 /// The pause before a locked database is tried again.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -160,17 +168,25 @@ fn prepare(
     if let Identity::Empty = identity {
         // Possible only before the first page is written, and before WAL.
         connection.pragma_update(None, "page_size", PAGE_SIZE)?;
+        if !temporary {
+            // The space of deleted sessions can be given back in small steps.
+            connection.pragma_update(None, "auto_vacuum", INCREMENTAL)?;
+        }
     }
     // A power cut may lose the last commits, but never damages the file. A temporary file need not
     // survive a power cut.
     connection.pragma_update(None, "synchronous", if temporary { "OFF" } else { "NORMAL" })?;
-    // With WAL, readers never wait for the writer, nor it for them. Committed data survives the
-    // death of the process.
-    patiently(busy_timeout, || connection.pragma_update(None, "journal_mode", "WAL"))?;
+    use_wal(connection, busy_timeout)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "temp_store", "MEMORY")?;
     connection.set_prepared_statement_cache_capacity(64);
     migrate(connection)
+}
+
+/// Chooses the journal mode. With WAL, readers never wait for the writer, nor it for them.
+/// Committed data survives the death of the process.
+pub(super) fn use_wal(connection: &Connection, busy_timeout: Duration) -> rusqlite::Result<()> {
+    patiently(busy_timeout, || connection.pragma_update(None, "journal_mode", "WAL"))
 }
 
 /// Tries again while the database is locked. When two programs change its mode at once SQLite

@@ -12,7 +12,7 @@
 //! has the database locked, a recorder writes to a file beside it ([`spill`]). Records that would
 //! take too much memory are discarded and counted.
 //!
-//! All SQL of the program is in this folder. `schema.sql`, with `schema-2.sql` and `schema-3.sql`
+//! All SQL of the program is in this folder. `schema.sql`, with `schema-2.sql` and so on
 //! on top of it, describes the file.
 
 mod chunk;
@@ -21,6 +21,7 @@ mod conversation;
 mod database_file;
 mod filter;
 mod iterators;
+mod maintenance;
 mod mask;
 mod merge;
 mod migrate;
@@ -32,6 +33,7 @@ mod process;
 mod query;
 mod read;
 mod record;
+mod recordings;
 mod remask;
 mod spill;
 mod stored_packets;
@@ -44,6 +46,7 @@ mod tests;
 pub use chunk::StoredPacket;
 pub use codec::Damaged;
 pub use database_file::DatabaseFile;
+pub use maintenance::{Fate, Maintenance, Space};
 pub use migrate::may_pass;
 pub use packets::PacketCounts;
 pub use page::{Page, Scope, SortOrder};
@@ -52,6 +55,7 @@ pub use read::StoreReader;
 pub use record::capture::{Capture, CaptureInfo, CaptureKind, Counts, Summary};
 pub use record::finding::FindingRow;
 pub use record::message::MessageRow;
+pub use recordings::Recording;
 pub use remask::{MaskCounts, MaskRules, PacketIterator, PacketMasker, count_secrets, mask_recordings};
 pub use spill::spill_files;
 pub use stored_packets::{Selection, StoredPackets};

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use rusqlite::{OptionalExtension, Row, ToSql, params};
 
 use super::codec::Code;
+use super::maintenance::HIDDEN;
 use super::page::{ALL, PAGE_BYTES, PAGE_ROWS, Page, Scope, SortOrder};
 use super::read::StoreReader;
 use super::record::Columns;
@@ -205,7 +206,7 @@ impl StoreReader {
             Scope::Session(session) => ("id = ?1", session.0),
         };
         let last = "SELECT max(position) FROM message WHERE message.session = session.id";
-        let sql = format!("SELECT coalesce(sum(({last})), 0) FROM session WHERE {which}");
+        let sql = format!("SELECT coalesce(sum(({last})), 0) FROM session WHERE {which} AND NOT deleting");
         let count: i64 = self.db().prepare_cached(&sql)?.query_row([value], |row| row.get(0))?;
         Ok(count as u64)
     }
@@ -243,7 +244,8 @@ impl StoreReader {
             Scope::All => ALL,
         };
         let (first, last) = page.range(keys, |key| key.0);
-        self.select_where("id", "id", page.order, more_columns, &[&first, &last, &page.limit()], &mut take)
+        let which = format!("session NOT IN {HIDDEN} AND id");
+        self.select_where("id", &which, page.order, more_columns, &[&first, &last, &page.limit()], &mut take)
     }
 
     /// The position at which a page of a session begins: that of the first message at or after

@@ -6,6 +6,7 @@ use rusqlite::{Connection as Database, OptionalExtension, Params, Row, params};
 
 use super::chunk::StoredPacket;
 use super::codec::Damaged;
+use super::maintenance::HIDDEN;
 use super::merge::Merge;
 use super::page::{ALL, PAGE_BYTES};
 use super::record::capture::{self, Capture};
@@ -103,7 +104,7 @@ impl StoreReader {
     pub fn sessions(&self, page: Page<SessionNumber>) -> anyhow::Result<Vec<Session>> {
         let (first, last) = page.range(ALL, |number| number.0.into());
         let sql = format!(
-            "SELECT {} FROM session WHERE id BETWEEN ? AND ? ORDER BY id {} LIMIT ?",
+            "SELECT {} FROM session WHERE id BETWEEN ? AND ? AND NOT deleting ORDER BY id {} LIMIT ?",
             session::COLUMNS,
             page.order.sql()
         );
@@ -358,10 +359,11 @@ impl StoreReader {
 }
 
 /// A condition on `finding` for a part of the database, and the value of its parameter 1.
-fn finding_scope(scope: Scope) -> (&'static str, u32) {
+fn finding_scope(scope: Scope) -> (String, u32) {
+    let visible = |which: &str| format!("{which} AND coalesce(finding.session, 0) NOT IN {HIDDEN}");
     match scope {
-        Scope::All => ("?1 IS NOT NULL", 0),
-        Scope::Capture(capture) => ("finding.capture = ?1", capture.0),
-        Scope::Session(session) => ("finding.session = ?1", session.0),
+        Scope::All => (visible("?1 IS NOT NULL"), 0),
+        Scope::Capture(capture) => (visible("finding.capture = ?1"), capture.0),
+        Scope::Session(session) => ("finding.session = ?1".to_owned(), session.0),
     }
 }

@@ -92,7 +92,7 @@ pub struct PacketMasker {
 
 impl PacketMasker {
     fn new(key: Option<MaskKey>) -> anyhow::Result<PacketMasker> {
-        let stage = Packets::new(Limits::default(), false, key)?;
+        let stage = Packets::new(Limits::default(), false, key, &std::env::temp_dir())?;
         Ok(PacketMasker { stage, connection: None, masked: HashMap::new() })
     }
 

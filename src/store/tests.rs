@@ -1,5 +1,6 @@
 //! Tests of the store as others use it: a writer and a reader on a real file.
 
+mod deletion;
 mod file;
 mod packets;
 mod pages;

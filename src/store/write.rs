@@ -107,7 +107,7 @@ impl Writer {
             },
             Err(error) => return Err(error),
         };
-        let packets = Packets::new(options.limits, options.keep_secrets, &place.folder())?;
+        let packets = Packets::new(options.limits, options.keep_secrets, options.mask_key, &place.folder())?;
         let identity = place.identity();
         Ok(Writer {
             db,

@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use serde_json::Value;
 
 use crate::faults::assert_sound;
-use crate::program::{mcptap, root};
+use crate::program::{NO_STATE, mcptap, root};
 use crate::support::waits::{Finishes, finished};
 use crate::wrapped::{ANSWERS, Wrapped, await_session, json, of_type, recorded, temporary_database};
 
@@ -77,7 +77,11 @@ fn old_databases() -> Vec<(i64, tempfile::TempDir, PathBuf)> {
 /// Makes the recording of the checked-in databases with this program.
 fn made_now(db: &Path) {
     let program = env!("CARGO_BIN_EXE_mcptap");
-    let done = Command::new(root().join("tests/databases/make.sh")).arg(program).arg(db).finished();
+    let done = Command::new(root().join("tests/databases/make.sh"))
+        .arg(program)
+        .arg(db)
+        .env(NO_STATE.0, NO_STATE.1)
+        .finished();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 

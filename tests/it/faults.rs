@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 
-use crate::program::mcptap;
+use crate::program::{NO_STATE, mcptap};
 use crate::support::needs::{self, have};
 use crate::support::waits::{Finishes, ProcessEnd, joined, until};
 use crate::wrapped::{
@@ -271,7 +271,7 @@ fn on_small_disk(folder: &Path, size: &str, script: &str) -> Option<Command> {
         return None;
     }
     let mut command = mount(script);
-    command.env("MCPTAP", env!("CARGO_BIN_EXE_mcptap")).env("ANSWERS", ANSWERS);
+    command.env("MCPTAP", env!("CARGO_BIN_EXE_mcptap")).env("ANSWERS", ANSWERS).env(NO_STATE.0, NO_STATE.1);
     Some(command)
 }
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use crate::program::{mcptap, root};
+use crate::program::{NO_STATE, mcptap, root};
 use crate::support::waits::{Finishes, finished};
 
 #[test]
@@ -140,6 +140,7 @@ fn the_servers_of_a_client_are_recorded_until_that_is_undone() {
     let words = server["args"].as_array().unwrap().iter().map(|word| word.as_str().unwrap());
     let mut client = Command::new(server["command"].as_str().unwrap())
         .args(words)
+        .env(NO_STATE.0, NO_STATE.1)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

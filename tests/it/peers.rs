@@ -14,7 +14,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::program::root;
+use crate::program::{program_words, root};
 use crate::support::needs::{self, have};
 use crate::support::pipes::Patient;
 use crate::support::waits::{Finishes, ProcessEnd};
@@ -170,8 +170,8 @@ fn wrapped_conversation(sdk: Sdk, peers: &Peers, server: &[String], calls: &Valu
     let (folder, db) = temporary_database();
     let folder = folder.path();
     let direct = peers.client(sdk, calls, &[&["--".to_owned()][..], server].concat());
-    let mut wrap = [env!("CARGO_BIN_EXE_mcptap"), "wrap", "--db"].map(str::to_owned).to_vec();
-    wrap.extend([db.display().to_string(), "--".to_owned()]);
+    let mut wrap = program_words().to_vec();
+    wrap.extend(["wrap".to_owned(), "--db".to_owned(), db.display().to_string(), "--".to_owned()]);
     wrap.extend(witnessed("server", folder, server));
     let command = witnessed("client", folder, &wrap);
     let wrapped = peers.client(sdk, calls, &[&["--".to_owned()][..], &command].concat());
@@ -239,7 +239,8 @@ fn clients_do_not_notice_that_the_server_is_a_mock_of_their_own_recording() {
     for (server, calls) in [(python, calls()), (everything, everything_calls())] {
         for sdk in BOTH {
             let (_folder, db) = temporary_database();
-            let program = [env!("CARGO_BIN_EXE_mcptap"), "--db", db.to_str().expect("UTF-8")].map(str::to_owned);
+            let place = ["--db", db.to_str().expect("UTF-8")].map(str::to_owned);
+            let program = [&program_words()[..], &place].concat();
             let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
             let wrap = [&words(&["--"]), &program[..], &words(&["wrap", "--"]), &server[..]].concat();
             let recorded = peers.client(sdk, &calls, &wrap);

@@ -13,7 +13,7 @@ use mcptap::tui::term::Screen;
 use rustix::process::{Pid, Signal, kill_process};
 use unicode_width::UnicodeWidthStr;
 
-use crate::program::root;
+use crate::program::{NO_STATE, root};
 use crate::support::needs::{self, have_program};
 use crate::support::signals::default_in_programs;
 use crate::support::waits::{Finishes, PATIENCE, ProcessEnd};
@@ -37,8 +37,9 @@ impl Terminal {
         let next = NEXT.fetch_add(1, Ordering::Relaxed);
         let terminal = Terminal { socket: format!("mcptap-test-{}-{next}", std::process::id()) };
         let (width, height) = (width.to_string(), height.to_string());
-        let shell = "env -u MCPTAP_DB -u SSLKEYLOGFILE -u NO_COLOR -u ENV PS1='$ ' sh -i";
-        terminal.tmux(&["-f", "/dev/null", "new-session", "-d", "-x", &width, "-y", &height, shell]);
+        let state = format!("{}={}", NO_STATE.0, NO_STATE.1);
+        let shell = format!("env -u MCPTAP_DB -u SSLKEYLOGFILE -u NO_COLOR -u ENV {state} PS1='$ ' sh -i");
+        terminal.tmux(&["-f", "/dev/null", "new-session", "-d", "-x", &width, "-y", &height, &shell]);
         terminal.wait("$");
         Some(terminal)
     }
@@ -163,6 +164,7 @@ fn the_first_screen_explains_the_start_and_shows_new_sessions() {
     terminal.wait("$ mcptap wrap -- python server.py");
     assert!(!db.exists(), "looking writes nothing");
     let mut wrap = Command::new(env!("CARGO_BIN_EXE_mcptap"));
+    wrap.env(NO_STATE.0, NO_STATE.1);
     wrap.arg("--db").arg(&db).args(["wrap", "--name", "first", "--", "sh", "-c", SERVER]);
     let mut wrapped = wrap.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("it runs");
     let mut input = wrapped.stdin.take().expect("it is piped");
@@ -274,6 +276,7 @@ fn record(directory: &Path) -> String {
     let asks = directory.join("asks");
     std::fs::write(&asks, ASKS).expect("it is writable");
     let mut wrap = Command::new(env!("CARGO_BIN_EXE_mcptap"));
+    wrap.env(NO_STATE.0, NO_STATE.1);
     wrap.env_remove("MCPTAP_DB").arg("wrap").arg("--db").arg(&database).arg("--").arg("sh").arg(&server);
     let input = std::fs::File::open(&asks).expect("it is there");
     let done = wrap.finished_on(input);
@@ -317,4 +320,20 @@ fn texts_of_a_server_never_act_on_the_terminal() {
     for acts in ["\u{1b}]", "\u{9b}", "\u{202e}", "\u{200b}", "\u{1b}c"] {
         assert!(!written.contains(acts), "{acts:?}");
     }
+}
+
+#[test]
+fn a_deletion_asks_first() {
+    let Some(terminal) = Terminal::open(100, 30) else { return };
+    let directory = tempfile::tempdir().expect("a directory");
+    let database = record(directory.path());
+    let delete = program(&format!("--db {database} delete 1"));
+    terminal.run("clear").run(&delete);
+    let screen = terminal.wait("delete 1 session (about ");
+    // The server's name acts on a terminal. It is shown without that.
+    assert!(screen.contains("      1  ") && screen.contains("[y/N]"), "{screen}");
+    terminal.key("Enter").wait("nothing was deleted");
+    terminal.run("clear").run(&delete).wait("[y/N]");
+    terminal.text("y").key("Enter").wait("1 session deleted; ");
+    assert!(!terminal.state().contains("owned"), "{}", terminal.state());
 }

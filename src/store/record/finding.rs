@@ -7,7 +7,7 @@ use super::Columns;
 use crate::capture::{PacketNumber, Span, StreamId};
 use crate::findings::{self, Finding, Rule, Severity};
 use crate::mcp::{MessageNumber, SessionNumber};
-use crate::store::codec::{BlobReader, BlobWriter, Code, packet_list};
+use crate::store::codec::{BlobReader, BlobWriter, Code, Damaged, packet_list};
 use crate::store::{CaptureId, RowKey};
 
 /// A stored finding.
@@ -101,6 +101,39 @@ pub(in crate::store) fn write(
     Ok(())
 }
 
+/// Reads the column `messages`.
+fn read_messages(blob: &[u8]) -> Result<Vec<MessageNumber>, Damaged> {
+    let mut list = BlobReader::new(blob, "a finding");
+    let mut messages = Vec::new();
+    while !list.is_empty() {
+        messages.push(MessageNumber(list.u64()?));
+    }
+    Ok(messages)
+}
+
+/// Deletes some findings for which `which` is true of `?1`; returns their number.
+pub(in crate::store) fn delete_some(db: &Connection, which: &str, value: i64, most: usize) -> anyhow::Result<usize> {
+    let sql = format!("SELECT id, capture, messages FROM finding WHERE {which} LIMIT {most}");
+    let mut select = db.prepare_cached(&sql)?;
+    let mut rows = select.query([value])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let mut columns = Columns::new(row);
+        let (id, capture): (i64, _) = (columns.get()?, columns.capture()?);
+        // If a list cannot be read, the deletion of the messages removes the rest.
+        found.push((id, capture, read_messages(columns.bytes("a finding")?).unwrap_or_default()));
+    }
+    let mut about = db.prepare_cached("DELETE FROM finding_message WHERE message = ? AND finding = ?")?;
+    let mut delete = db.prepare_cached("DELETE FROM finding WHERE id = ?")?;
+    for (id, capture, messages) in &found {
+        for number in messages {
+            about.execute(params![RowKey::new(*capture, number.0), id])?;
+        }
+        delete.execute([id])?;
+    }
+    Ok(found.len())
+}
+
 /// Columns in the order of [`read`], from `finding JOIN rule`.
 pub(in crate::store) const COLUMNS: &str = "
     finding.id, capture, rule, finding.severity, title, spec, session, messages, packets, stream, span_start, span_end, text,
@@ -116,14 +149,7 @@ pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<FindingRow> {
         title: columns.get()?,
         spec: columns.get()?,
         session: columns.get::<Option<u32>>()?.map(SessionNumber),
-        messages: {
-            let mut list = BlobReader::new(columns.bytes("a finding")?, "a finding");
-            let mut messages = Vec::new();
-            while !list.is_empty() {
-                messages.push(MessageNumber(list.u64()?));
-            }
-            messages
-        },
+        messages: read_messages(columns.bytes("a finding")?)?,
         packets: BlobReader::new(columns.bytes("a finding")?, "a finding").packets()?,
         span: match (columns.get()?, columns.optional_u64()?, columns.optional_u64()?) {
             (Some(stream), Some(start), Some(end)) => Some(Span { stream: StreamId(stream), start, end }),

@@ -62,8 +62,8 @@ struct Recording {
 impl Recording {
     fn new(peers: &Peers, sdk: Sdk, calls: &Value, server: &[String]) -> Recording {
         let (folder, db) = temporary_database();
-        let words = ["--", env!("CARGO_BIN_EXE_mcptap"), "--db", db.to_str().expect("UTF-8"), "wrap", "--"];
-        let wrap: Vec<String> = words.into_iter().map(str::to_owned).chain(server.iter().cloned()).collect();
+        let words = ["--db", db.to_str().expect("UTF-8"), "wrap", "--"].map(str::to_owned);
+        let wrap = [&["--".to_owned()], &program_words()[..], &words, server].concat();
         peers.client(sdk, calls, &wrap);
         Recording { folder, db }
     }
