@@ -11,8 +11,8 @@
 //! Records that cannot be written now are written with the next transaction. Records that would
 //! take too much memory until then are discarded and counted.
 //!
-//! All SQL of the program is in this folder. `schema.sql`, with `schema-2.sql` and `schema-3.sql`
-//! on top of it, describes the file.
+//! All SQL of the program is in this folder. `schema.sql`, with `schema-2.sql` and those
+//! that follow on top of it, describes the file.
 
 mod chunk;
 mod codec;
@@ -31,6 +31,7 @@ mod process;
 mod query;
 mod read;
 mod record;
+mod stderr;
 mod stored_packets;
 mod text;
 mod write;
@@ -49,6 +50,8 @@ pub use read::StoreReader;
 pub use record::capture::{Capture, CaptureInfo, CaptureKind, Counts, Summary};
 pub use record::finding::FindingRow;
 pub use record::message::MessageRow;
+pub use record::note::NoteRow;
+pub use stderr::{LinePosition, SessionPipes, StderrLine};
 pub use stored_packets::{Selection, StoredPackets};
 pub use write::{WriteOptions, Writer};
 

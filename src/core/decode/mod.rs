@@ -18,6 +18,7 @@ pub mod lines;
 pub mod packet;
 pub mod quic;
 pub mod raw;
+pub mod refusal;
 mod secret_name;
 pub mod secrets;
 pub mod sse;

@@ -3,6 +3,7 @@
 mod http;
 mod lacks;
 mod midway;
+mod notes;
 mod sessions;
 mod tracked_session;
 
@@ -14,6 +15,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 
 use super::handshake::Handshake;
 use super::message::{Carrier, Message};
+use super::note::Note;
 use super::numbers::{MessageNumber, SessionNumber};
 use super::pairing::{Pending, Scope};
 use super::session::{Peers, Session, Transport};
@@ -82,6 +84,8 @@ pub enum TrackerEvent {
     Ended(Box<Session>, Vec<Pending>),
     /// A message is complete. The rules have not judged it yet.
     Message(Box<Message>, Vec<Oddity>),
+    /// An occurrence around the messages.
+    Note(Box<Note>),
 }
 
 /// The number of sessions in memory. When it is exceeded, the half that was idle longest is ended.
@@ -429,11 +433,16 @@ impl Tracker {
         let mut message = Box::new(message);
         message.number = MessageNumber(self.last_message + 1);
         self.last_message += 1;
-        state.pair(&mut message, scope, &self.limits, &mut oddities);
+        let is_refusal = evidence.is_some_and(ExchangeEvidence::is_refused);
+        state.pair(&mut message, scope, is_refusal, &self.limits, &mut oddities);
         message.link = state.operations.link(&message, state.is_stateless);
         message.operation = message.link.map(|link| link.operation);
         state.count(&message);
+        let cancelled = state.cancel(&message);
         sink(TrackerEvent::Message(message, oddities));
+        if let Some(note) = cancelled {
+            sink(TrackerEvent::Note(Box::new(note)));
+        }
     }
 }
 
