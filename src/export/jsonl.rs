@@ -282,10 +282,11 @@ pub fn write_note(out: &mut Vec<u8>, note: &Note) {
             line.text(if matches!(note.kind, NoteKind::Refused(_)) { "text" } else { "location" }, &http.detail);
             numbers(&mut line, "answers", &http.requests);
         }
-        NoteKind::Unanswered { request, waited, end } => {
+        NoteKind::Unanswered { request, waited, end, is_certain } => {
             line.number("request", request.0);
             line.signed("waited_ns", *waited);
             line.word("end", end.name());
+            line.truth("certain", *is_certain);
             if let WaitEnd::Cancelled(message) = end {
                 line.number("cancelled_by", message.0);
             }

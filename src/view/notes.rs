@@ -42,9 +42,11 @@ pub fn words(kind: &NoteKind) -> NoteWords {
         NoteKind::Redirected(http) => {
             line("↪", Tone::Warning, &status(http), request(http, " → "), listed("answers", &http.requests))
         }
-        NoteKind::Unanswered { request, waited, end } => {
+        NoteKind::Unanswered { request, waited, end, is_certain } => {
             let about = format!("waited {}, {}", duration(*waited), wait_end(*end));
-            line("◌", Tone::Error, "no answer", about, listed("to", &[*request]))
+            let (tone, what) =
+                if *is_certain { (Tone::Error, "no answer") } else { (Tone::Warning, "no answer captured") };
+            line("◌", tone, what, about, listed("to", &[*request]))
         }
         NoteKind::Connection { from, to, failure } => {
             let what = match failure {

@@ -313,6 +313,11 @@ impl Checker {
         }
     }
 
+    /// Whether messages of a session may be missing.
+    pub fn has_gaps(&self, session: SessionNumber) -> bool {
+        self.sessions.get(&session).is_some_and(|state| state.history.has_gaps)
+    }
+
     /// Counts a finding of a decoder about a connection, a packet or the capture.
     pub fn decoder_finding(&mut self, finding: Finding) -> Vec<Finding> {
         self.found.push(finding);

@@ -50,6 +50,9 @@ pub enum NoteKind {
         waited: i64,
         /// How the wait ended.
         end: WaitEnd,
+        /// Whether the session was captured whole. Otherwise the response may be among what is
+        /// missing.
+        is_certain: bool,
     },
     /// A connection failed.
     Connection {

@@ -15,8 +15,17 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::note::WaitEnd;
 use super::numbers::MessageNumber;
 use crate::capture::Time;
-use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;
+use crate::decode::{ConnectionId, Direction};
+
+/// The end of an exchange without the response to its request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ExchangeEnd {
+    pub connection: ConnectionId,
+    /// The time of the last byte of the exchange, or of the end of its connection.
+    pub time: Time,
+    pub end: WaitEnd,
+}
 
 /// A request without a response so far.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,8 +38,8 @@ pub struct Pending {
     pub exchange: Option<ExchangeNumber>,
     /// Whether its sender cancelled it.
     pub cancelled: bool,
-    /// When and how the wait for its response ended, if its exchange ended without one.
-    pub ended: Option<(Time, WaitEnd)>,
+    /// The end of its exchange, if that ended without the response.
+    pub ended: Option<ExchangeEnd>,
 }
 
 /// The place in which a response looks for its request.
@@ -123,9 +132,16 @@ impl Pairing {
     }
 
     /// Records that an exchange ended. Responses to its requests can still come on another stream.
-    pub fn exchange_ended(&mut self, exchange: ExchangeNumber, time: Time, end: WaitEnd) {
+    pub fn exchange_ended(&mut self, exchange: ExchangeNumber, end: ExchangeEnd) {
         let of_exchange = |pending: &&mut Pending| pending.exchange == Some(exchange);
-        self.open.values_mut().flatten().filter(of_exchange).for_each(|pending| pending.ended = Some((time, end)));
+        self.open.values_mut().flatten().filter(of_exchange).for_each(|pending| pending.ended = Some(end));
+    }
+
+    /// Records when a connection ended that ended open exchanges.
+    pub fn connection_ended(&mut self, connection: ConnectionId, time: Time) {
+        let ends = self.open.values_mut().flatten().filter_map(|pending| pending.ended.as_mut());
+        let of_connection = ends.filter(|end| end.connection == connection && end.end == WaitEnd::ConnectionEnded);
+        of_connection.for_each(|end| end.time = end.time.max(time));
     }
 
     /// Adds a request. Above `limit` open requests the oldest is evicted. Returns whether a request

@@ -131,11 +131,16 @@ impl Tracker {
         }
     }
 
-    /// Forgets a closed connection.
-    pub fn connection_closed(&mut self, connection: ConnectionId) {
+    /// Forgets a closed connection. `time` is that of its last packet.
+    pub fn connection_closed(&mut self, connection: ConnectionId, time: Option<Time>) {
         self.session_index.connection_closed(connection);
         self.pipes.remove(&connection);
-        self.carried.remove(&connection);
+        let carried = self.carried.remove(&connection).unwrap_or_default();
+        for session in carried {
+            if let (Some(state), Some(time)) = (self.sessions.get_mut(&session), time) {
+                state.pairing.connection_ended(connection, time);
+            }
+        }
     }
 
     /// Updates a wrapped process. Its first update opens the session.

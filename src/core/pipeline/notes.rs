@@ -27,12 +27,20 @@ pub(super) struct FailedConnections {
 }
 
 impl Sessions {
+    /// Emits a note.
+    pub(super) fn note(&self, mut note: Note, emit: &mut Emit<'_>) {
+        if let (NoteKind::Unanswered { is_certain, .. }, Some(session)) = (&mut note.kind, note.session) {
+            *is_certain = !self.checker.has_gaps(session);
+        }
+        emit(Event::Note(Box::new(note)));
+    }
+
     /// Notes a line of stderr.
     pub(super) fn stderr_line(&self, id: ConnectionId, line: &StderrLine<'_>, emit: &mut Emit<'_>) {
         let Some(session) = self.tracker.session_on(id) else { return };
         let text = String::from_utf8_lossy(line.bytes).into_owned();
         let kind = NoteKind::Stderr { line: line.number, text };
-        emit_note(Note { session: Some(session), time: line.time, packets: vec![line.packet], kind }, emit);
+        self.note(Note { session: Some(session), time: line.time, packets: vec![line.packet], kind }, emit);
     }
 
     /// Notes the end of a wrapped process.
@@ -45,18 +53,20 @@ impl Sessions {
         let pending = self.tracker.unanswered_by_server(session).map(|pending| pending.number).collect();
         let kind = NoteKind::Ended { exit, pending };
         let time = self.counts.last.unwrap_or_default();
-        emit_note(Note { session: Some(session), time, packets: Vec::new(), kind }, emit);
+        self.note(Note { session: Some(session), time, packets: Vec::new(), kind }, emit);
     }
 
     /// Notes that a connection was refused, or reset while an exchange was open.
     pub(super) fn connection_ended(&mut self, state: &ConnectionState, facts: &Facts, emit: &mut Emit<'_>) {
-        let rst = facts.ends.iter().find_map(|end| end.rst);
-        let (Some(rst), [first, second]) = (rst, facts.endpoints) else { return };
-        let is_refused =
-            facts.handshake[0].is_some() && facts.handshake[1].is_none() && facts.ends[Side::Second.index()].bytes == 0;
+        let [first_reset, second_reset] = facts.ends.map(|end| end.rst);
+        let (Some(rst), [first, second]) = (second_reset.or(first_reset), facts.endpoints) else { return };
+        let is_refused = facts.handshake[0].is_some()
+            && facts.handshake[1].is_none()
+            && second_reset.is_some()
+            && facts.ends[Side::Second.index()].bytes == 0;
         let failure = match is_refused {
             true => Failure::Refused,
-            false if state.has_cut_exchange => Failure::Reset,
+            false if state.has_cut_exchange && !state.has_gaps => Failure::Reset,
             false => return,
         };
         if self.failed.noted >= CONNECTIONS {
@@ -68,7 +78,7 @@ impl Sessions {
         let kind = NoteKind::Connection { from: first, to: second, failure };
         let note = Note { session, time: facts.last, packets: vec![rst], kind };
         match session {
-            Some(_) => emit_note(note, emit),
+            Some(_) => self.note(note, emit),
             None if self.failed.elsewhere.len() < WITHOUT_SESSION => self.failed.elsewhere.push(note),
             None => {}
         }
@@ -79,10 +89,10 @@ impl Sessions {
         let sessions = self.tracker.open_sessions();
         let end = self.counts.last;
         for session in &sessions {
-            self.tracker.ended_waits(*session, end).into_iter().for_each(|note| emit_note(note, emit));
+            self.tracker.ended_waits(*session, end).into_iter().for_each(|note| self.note(note, emit));
         }
         if sessions.is_empty() {
-            self.failed.elsewhere.drain(..).for_each(|note| emit_note(note, emit));
+            std::mem::take(&mut self.failed.elsewhere).into_iter().for_each(|note| self.note(note, emit));
         }
     }
 }
@@ -91,8 +101,4 @@ impl Sessions {
 fn session_between(tracker: &Tracker, facts: &Facts) -> Option<SessionNumber> {
     let is_between = |session: &SessionNumber| tracker.is_between(*session, facts.endpoints);
     tracker.open_sessions().into_iter().rev().find(is_between)
-}
-
-pub(super) fn emit_note(note: Note, emit: &mut Emit<'_>) {
-    emit(Event::Note(Box::new(note)));
 }

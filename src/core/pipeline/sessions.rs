@@ -14,7 +14,7 @@ use super::arrivals::{Arrivals, EndpointLookup};
 use super::connection_state::{ConnectionState, endpoints_of};
 use super::counts::Counts;
 use super::encrypted::Encrypted;
-use super::notes::{FailedConnections, emit_note};
+use super::notes::FailedConnections;
 use super::unclaimed::Unclaimed;
 use crate::capture::pipe::{self, Pipe, PipeEvent};
 use crate::capture::{Packet, PacketNumber, Span};
@@ -34,7 +34,7 @@ pub(super) struct Sessions {
     pub(super) tracker: Tracker,
     /// The output of the tracker that was not processed yet. The vector is reused.
     tracker_events: Vec<TrackerEvent>,
-    checker: Checker,
+    pub(super) checker: Checker,
     pub(super) counts: Counts,
     names: FxHashMap<IpAddr, String>,
     connections: FxHashMap<ConnectionId, ConnectionState>,
@@ -289,7 +289,7 @@ impl Sessions {
 
     /// Emits an exchange that ended. All its messages were emitted before.
     fn exchange_ended(&mut self, exchange: Box<Exchange>, emit: &mut Emit<'_>) {
-        if exchange.status.is_none() || !exchange.response.complete {
+        if exchange.method.as_deref() == Some("POST") && !exchange.response.complete {
             let state = self.connections.get_mut(&exchange.connection);
             state.into_iter().for_each(|state| state.has_cut_exchange = true);
         }
@@ -400,7 +400,7 @@ impl Sessions {
                 emit(Event::Message(message));
                 emit_findings(found, emit);
             }
-            TrackerEvent::Note(note) => emit_note(*note, emit),
+            TrackerEvent::Note(note) => self.note(*note, emit),
             TrackerEvent::Ended(session, pending) => {
                 let number = session.number;
                 emit_findings(self.checker.session_ended(number, &pending.iter().collect::<Vec<_>>()), emit);
@@ -437,7 +437,7 @@ impl Sessions {
     /// Takes the end of a connection. The facts of TCP are final now.
     fn closed(&mut self, id: ConnectionId, connected: &ConnectionInfo, facts: Option<&Facts>, emit: &mut Emit<'_>) {
         self.count_bytes(id, connected);
-        self.tracker.connection_closed(id);
+        self.tracker.connection_closed(id, facts.map(|facts| facts.last));
         let Some(mut state) = self.connections.remove(&id) else { return };
         self.encrypted.count(&state);
         if let Some(facts) = facts {

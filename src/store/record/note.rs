@@ -65,9 +65,12 @@ fn encoded(kind: &NoteKind) -> (&'static str, Value) {
         }
         NoteKind::Refused(http) => ("refused", encoded_http(http)),
         NoteKind::Redirected(http) => ("redirected", encoded_http(http)),
-        NoteKind::Unanswered { request, waited, end } => {
+        NoteKind::Unanswered { request, waited, end, is_certain } => {
             let by = if let WaitEnd::Cancelled(message) = end { Some(message.0) } else { None };
-            ("unanswered", json!({ "request": request.0, "waited": waited, "end": end.name(), "by": by }))
+            (
+                "unanswered",
+                json!({ "request": request.0, "waited": waited, "end": end.name(), "by": by, "certain": is_certain }),
+            )
         }
         NoteKind::Connection { from, to, failure } => {
             ("connection", json!({ "from": from, "to": to, "what": failure.name() }))
@@ -116,6 +119,7 @@ fn decoded(kind: &str, details: &Value) -> Option<NoteKind> {
         "unanswered" => NoteKind::Unanswered {
             request: MessageNumber(number("request")?),
             waited: details["waited"].as_i64()?,
+            is_certain: details["certain"].as_bool()?,
             end: match (details["end"].as_str()?, number("by")) {
                 ("cancelled", Some(by)) => WaitEnd::Cancelled(MessageNumber(by)),
                 ("response-ended", _) => WaitEnd::ResponseEnded,
@@ -152,7 +156,10 @@ mod tests {
             detail: "Session not found".into(),
             requests: vec![MessageNumber(8)],
         };
-        let unanswered = |end| NoteKind::Unanswered { request: MessageNumber(3), waited: 8_000_000_000, end };
+        let unanswered = |end| {
+            let is_certain = end != WaitEnd::SessionEnded;
+            NoteKind::Unanswered { request: MessageNumber(3), waited: 8_000_000_000, end, is_certain }
+        };
         let connection = |failure| NoteKind::Connection {
             from: "[::1]:50000".parse().unwrap(),
             to: "127.0.0.1:80".parse().unwrap(),

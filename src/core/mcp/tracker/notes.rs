@@ -10,7 +10,7 @@ use crate::decode::secrets::masked_uri;
 use crate::mcp::message::Message;
 use crate::mcp::note::{HttpNote, Note, NoteKind, WaitEnd};
 use crate::mcp::numbers::SessionNumber;
-use crate::mcp::pairing::Pending;
+use crate::mcp::pairing::{ExchangeEnd, Pending};
 
 /// Statuses that redirect a request.
 const REDIRECTS: [u16; 5] = [301, 302, 303, 307, 308];
@@ -23,27 +23,34 @@ impl Tracker {
         let first_message = self.exchanges.get(&exchange.number).and_then(|evidence| evidence.first_message);
         let Some(state) = session.and_then(|session| self.sessions.get_mut(&session)) else { return };
         let half = if exchange.response.ended.is_some() { &exchange.response } else { &exchange.request };
-        let time = half.ended.unwrap_or_default();
+        let time = half.ended.unwrap_or_default().max(state.session.started);
         let method = exchange.method.clone().unwrap_or_default();
         let field = |name| exchange.response.fields.get(name);
-        let (is_redirect, requests, detail) = match exchange.status {
+        let mut requests = Vec::new();
+        let (is_redirect, detail) = match exchange.status {
             // A server that offers no stream, or does not let clients end sessions, says so.
             Some(405) if method == "GET" || method == "DELETE" => return,
-            Some(401 | 403) => {
-                let asked = field("www-authenticate").map(|asked| format!("WWW-Authenticate: {asked}"));
-                let parts: Vec<String> = exchange.explanation.clone().into_iter().chain(asked).collect();
-                (false, state.refuse(exchange.number), parts.join("; "))
+            Some(status @ 400..) => {
+                requests = state.refuse(exchange.number);
+                // A JSON-RPC error in the body is a message, and has the explanation.
+                let is_answered = requests.is_empty() && first_message.is_some();
+                let explanation = exchange.explanation.clone().filter(|_| !is_answered);
+                let asked = field("www-authenticate").filter(|_| matches!(status, 401 | 403));
+                let asked = asked.map(|asked| format!("WWW-Authenticate: {asked}"));
+                (false, explanation.into_iter().chain(asked).collect::<Vec<String>>().join("; "))
             }
-            Some(400..) => (false, state.refuse(exchange.number), exchange.explanation.clone().unwrap_or_default()),
             Some(status) if REDIRECTS.contains(&status) => {
-                let to = field("location").map(|to| masked_uri(to).into_owned()).unwrap_or_default();
-                (true, first_message.into_iter().collect(), to)
+                (true, field("location").map(|to| masked_uri(to).into_owned()).unwrap_or_default())
             }
-            status => {
-                let end = if status.is_some() { WaitEnd::ResponseEnded } else { WaitEnd::ConnectionEnded };
-                return state.pairing.exchange_ended(exchange.number, time, end);
+            _ => {
+                let end = if exchange.response.complete { WaitEnd::ResponseEnded } else { WaitEnd::ConnectionEnded };
+                let end = ExchangeEnd { connection: exchange.connection, time, end };
+                return state.pairing.exchange_ended(exchange.number, end);
             }
         };
+        if requests.is_empty() {
+            requests.extend(first_message);
+        }
         let note = HttpNote {
             exchange: exchange.number,
             method,
@@ -81,8 +88,10 @@ pub(super) fn ended_waits(state: &TrackedSession, last: Option<Time>) -> Vec<Not
     }
     let session_end = (last.unwrap_or_default().max(state.session.ended), WaitEnd::SessionEnded);
     let pending = state.pairing.pending_of(Direction::ClientToServer);
-    let notes = pending.into_iter().filter(|pending| !pending.cancelled).map(|pending| {
-        let (time, end) = pending.ended.unwrap_or(session_end);
+    // A subscription stays open as long as its client wants.
+    let waits = |pending: &&Pending| !pending.cancelled && pending.method.as_deref() != Some("subscriptions/listen");
+    let notes = pending.into_iter().filter(waits).map(|pending| {
+        let (time, end) = pending.ended.map_or(session_end, |ended| (ended.time, ended.end));
         unanswered(state.session.number, pending, time, end)
     });
     notes.collect()
@@ -94,6 +103,7 @@ pub(super) fn cancelled(message: &Message, pending: &Pending) -> Note {
 }
 
 fn unanswered(session: SessionNumber, pending: &Pending, time: Time, end: WaitEnd) -> Note {
-    let kind = NoteKind::Unanswered { request: pending.number, waited: time.since(pending.time), end };
+    let kind =
+        NoteKind::Unanswered { request: pending.number, waited: time.since(pending.time), end, is_certain: true };
     Note { session: Some(session), time, packets: Vec::new(), kind }
 }
