@@ -108,7 +108,7 @@ impl Sessions {
         emit: &mut Emit<'_>,
     ) {
         if let Some(session) = self.tracker.session_on(id) {
-            self.checker.pipe_event(session, content, packet.time);
+            self.checker.pipe_event(session, content, packet.time, transport_and_beginning(&self.tracker));
         }
         let stores = self.stores();
         let Some(state) = self.connections.get_mut(&id) else { return };
