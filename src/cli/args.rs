@@ -286,6 +286,9 @@ pub struct Show {
     /// Print JSON lines instead of text
     #[arg(long)]
     pub json: bool,
+    /// Print every line of the server's stderr; the middle of a long run is left out otherwise
+    #[arg(long)]
+    pub stderr: bool,
     /// Continue printing as messages arrive
     #[arg(long)]
     pub follow: bool,

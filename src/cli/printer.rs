@@ -16,6 +16,7 @@ use crate::filter::{EventFilter, Filter};
 use crate::findings::Severity;
 use crate::mcp::{Session, SessionNumber};
 use crate::pipeline::Counts;
+use crate::view::stderr_fold::{Folded, StderrFold};
 use crate::view::transcript::{LineFormatter, Totals};
 use crate::view::units::count;
 
@@ -35,6 +36,7 @@ pub struct Printer {
     progress: Progress,
     began: Instant,
     filter: Option<EventFilter>,
+    fold: StderrFold,
 }
 
 impl Printer {
@@ -54,6 +56,7 @@ impl Printer {
             progress: Progress::new(),
             began: Instant::now(),
             filter: filter.map(|filter| EventFilter::new(filter, live)),
+            fold: StderrFold::default(),
         }
     }
 
@@ -64,6 +67,7 @@ impl Printer {
             filter.finish(&mut |event| passed.push(event));
             passed.into_iter().try_for_each(|event| self.print(event))?;
         }
+        self.end_of_stderr()?;
         self.progress.clear();
         if !self.json && !self.sessions.is_empty() {
             writeln!(self.out)?;
@@ -135,6 +139,7 @@ impl Listener for Printer {
     }
 
     fn idle(&mut self) -> Result<()> {
+        self.end_of_stderr()?;
         self.out.flush()?;
         Ok(())
     }
@@ -163,6 +168,20 @@ impl Printer {
         Ok(())
     }
 
+    /// Prints what is left of a run of stderr lines.
+    fn end_of_stderr(&mut self) -> Result<()> {
+        let shown = self.fold.end();
+        self.notes(shown)
+    }
+
+    fn notes(&mut self, shown: Vec<Folded>) -> Result<()> {
+        for part in shown {
+            self.progress.clear();
+            writeln!(self.out, "{}", self.lines.folded(&part))?;
+        }
+        Ok(())
+    }
+
     /// Prints an event that is not the record of a session.
     fn show(&mut self, event: &Event) -> Result<()> {
         match event {
@@ -171,7 +190,13 @@ impl Printer {
                     self.session(&session)?;
                 }
             }
+            Event::Note(note) if self.json => self.write(|line| jsonl::write_note(line, note))?,
+            Event::Note(note) => {
+                let shown = self.fold.note(note.clone());
+                self.notes(shown)?;
+            }
             Event::Message(message) => {
+                self.end_of_stderr()?;
                 self.totals.message(message);
                 if self.json {
                     self.write(|line| jsonl::write_message(line, message))?;

@@ -108,7 +108,10 @@ fn columns(session: &Session, state: &str) -> [String; 9] {
         session.transport.name().to_owned(),
         session.protocol_version.clone().unwrap_or_default(),
         session.messages.to_string(),
-        if session.errors == 0 { String::new() } else { session.errors.to_string() },
+        match session.outcomes.failed() {
+            0 => String::new(),
+            failed => failed.to_string(),
+        },
         units::clock(session.started),
     ]
 }

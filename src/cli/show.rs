@@ -19,6 +19,8 @@ use crate::mcp::{Message, MessageNumber, Session, SessionNumber};
 use crate::store::{CaptureId, Page, RowKey, Scope};
 use crate::view::paint::Tone;
 use crate::view::safe::{self, Align};
+use crate::view::stderr_fold::{Folded, StderrFold};
+use crate::view::timeline::{self, TimelinePosition, TimelineRow};
 use crate::view::times::Times;
 use crate::view::timing::{Clock, Timing};
 use crate::view::transcript::{LineFormatter, Totals};
@@ -37,7 +39,7 @@ const ASSURE: u32 = 32;
 pub fn run(arguments: Show, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
     let filter = filter::parse(arguments.filter.as_deref())?;
     let opened = target::open(Some(&arguments.target), arguments.session, &arguments.decoding, db)?;
-    let mut timeline = Timeline::new(arguments.json, colour, filter);
+    let mut timeline = Timeline::new(arguments.json, colour, filter, arguments.stderr);
     if let Some(number) = arguments.message {
         let (session, message) = find(&opened, MessageNumber(number))?;
         timeline.whole(&opened, &session, &message)?;
@@ -52,7 +54,7 @@ pub fn run(arguments: Show, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
         timeline.out.flush()?;
         return Ok(ExitCode::SUCCESS);
     }
-    let mut last = None;
+    let mut last = TimelinePosition::default();
     for session in &sessions {
         last = timeline.session(&opened, session)?;
     }
@@ -102,22 +104,31 @@ struct Timeline {
     filter: Option<Filter>,
     line: Vec<u8>,
     totals: Totals,
+    fold: StderrFold,
 }
 
 impl Timeline {
-    fn new(json: bool, colour: Colour, filter: Option<Filter>) -> Timeline {
+    fn new(json: bool, colour: Colour, filter: Option<Filter>, stderr: bool) -> Timeline {
         let lines =
             LineFormatter { paint: output::paint(colour), width: output::width(), start: None, sessions: false };
-        Timeline { out: output::stdout(), json, lines, filter, line: Vec::new(), totals: Totals::default() }
+        Timeline {
+            out: output::stdout(),
+            json,
+            lines,
+            filter,
+            line: Vec::new(),
+            totals: Totals::default(),
+            fold: StderrFold::new(stderr),
+        }
     }
 
-    /// Prints a session as far as it is stored. Returns the key of the last message.
-    fn session(&mut self, opened: &Opened, session: &Session) -> Result<Option<RowKey>> {
+    /// Prints a session as far as it is stored. Returns the end of its timeline.
+    fn session(&mut self, opened: &Opened, session: &Session) -> Result<TimelinePosition> {
         self.lines.start = Some(session.started);
         if !self.json {
             writeln!(self.out, "{}", self.lines.session(session))?;
         }
-        let last = self.messages(opened, session, None)?;
+        let last = self.rows(opened, session, TimelinePosition::default())?;
         self.findings(opened, Scope::Session(session.number), Some(session.number))?;
         if self.json {
             self.write(|line| jsonl::write_session(line, session))?;
@@ -167,29 +178,47 @@ impl Timeline {
         Ok(writeln!(self.out)?)
     }
 
-    /// Prints the messages of a session behind `after`. Returns the key of the last one.
-    fn messages(&mut self, opened: &Opened, session: &Session, after: Option<RowKey>) -> Result<Option<RowKey>> {
-        let Some(capture) = opened.reader.capture_of(session.number)? else { return Ok(after) };
+    /// Prints the timeline of a session behind `from`. Returns the position of its end.
+    fn rows(&mut self, opened: &Opened, session: &Session, from: TimelinePosition) -> Result<TimelinePosition> {
+        let Some(capture) = opened.reader.capture_of(session.number)? else { return Ok(from) };
         let mut clock = Clock::new(&opened.reader, capture);
-        let mut newest = after;
         let filter = self.filter.clone();
-        for message in opened.reader.all_messages(capture, Scope::Session(session.number), filter.as_ref(), after) {
-            let message = message?;
-            newest = Some(RowKey::new(capture, message.number.0));
-            self.totals.message(&message);
-            if self.json {
-                // The timing of a call is written once: with its response.
-                let timing = if message.answers.is_some() { clock.of_message(&message)? } else { None };
-                self.write(|line| jsonl::write_call(line, &message, timing.as_ref()))?;
-            } else {
-                writeln!(self.out, "{}", self.lines.message(&message))?;
+        let end = timeline::visit(&opened.reader, session, filter.as_ref(), from, &mut |row| match row {
+            TimelineRow::Message(message) => {
+                self.end_of_stderr()?;
+                self.totals.message(&message);
+                if self.json {
+                    // The timing of a call is written once: with its response.
+                    let timing = if message.answers.is_some() { clock.of_message(&message)? } else { None };
+                    return self.write(|line| jsonl::write_call(line, &message, timing.as_ref()));
+                }
+                Ok(writeln!(self.out, "{}", self.lines.message(&message))?)
             }
+            TimelineRow::Note(note) if self.json => self.write(|line| jsonl::write_note(line, &note)),
+            TimelineRow::Note(note) => {
+                let shown = self.fold.note(note);
+                self.notes(shown)
+            }
+        })?;
+        self.end_of_stderr()?;
+        Ok(end)
+    }
+
+    /// Prints what is left of a run of stderr lines.
+    fn end_of_stderr(&mut self) -> Result<()> {
+        let shown = self.fold.end();
+        self.notes(shown)
+    }
+
+    fn notes(&mut self, shown: Vec<Folded>) -> Result<()> {
+        for part in shown {
+            writeln!(self.out, "{}", self.lines.folded(&part))?;
         }
-        Ok(newest)
+        Ok(())
     }
 
     /// Prints new messages until the session ends.
-    fn follow(&mut self, opened: &Opened, mut last: Option<RowKey>) -> Result<()> {
+    fn follow(&mut self, opened: &Opened, mut last: TimelinePosition) -> Result<()> {
         let mut version = None;
         for look in 0u32.. {
             let now = opened.reader.data_version()?;
@@ -204,7 +233,7 @@ impl Timeline {
                 if let Some(session) = session {
                     // Read before the messages: if it has ended, they are complete.
                     let live = super::sessions::is_live(&opened.reader, &session)?;
-                    last = self.messages(opened, &session, last)?;
+                    last = self.rows(opened, &session, last)?;
                     if !live {
                         return self.ended(&session);
                     }

@@ -10,7 +10,7 @@ use crate::decode::mask::Mask;
 use crate::decode::tcp::{Analysis, Facts, Flags, SegmentFact};
 use crate::decode::{ConnectionId, Side};
 use crate::findings::Finding;
-use crate::mcp::{Message, Session, SessionNumber};
+use crate::mcp::{Message, Note, Session, SessionNumber};
 
 pub use crate::decode::stream::{Stream, StreamKind};
 
@@ -26,6 +26,9 @@ pub enum Event {
     Exchange(Box<Exchange>),
     /// A place where traffic breaks a rule.
     Finding(Box<Finding>),
+
+    /// An occurrence around the messages of a session.
+    Note(Box<Note>),
 
     /// A session was ended to make room for others. Its last record was emitted before.
     Ended(SessionNumber),

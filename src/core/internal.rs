@@ -103,7 +103,9 @@ pub mod findings {
 
 /// Messages, sessions, and what the specification says of them.
 pub mod mcp {
-    pub use crate::mcp::{Carrier, Message, MessageNumber, Party, Peers, Revision, Session, SessionNumber, Transport};
+    pub use crate::mcp::{
+        Carrier, Message, MessageNumber, Note, Outcomes, Party, Peers, Revision, Session, SessionNumber, Transport,
+    };
     pub mod capability {
         pub use crate::mcp::capability::{Capabilities, Capability, Declarer};
     }
@@ -123,6 +125,9 @@ pub mod mcp {
     }
     pub mod method {
         pub use crate::mcp::method::Method;
+    }
+    pub mod note {
+        pub use crate::mcp::note::{Failure, HttpNote, NoteKind, WaitEnd};
     }
     pub mod revision {
         pub use crate::mcp::revision::{Revision, Revisions};

@@ -10,6 +10,7 @@ mod connection_state;
 mod counts;
 mod encrypted;
 mod fuzz;
+mod notes;
 mod sessions;
 #[cfg(test)]
 mod tests;

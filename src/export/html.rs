@@ -21,6 +21,7 @@ use crate::decode::exchange::Exchange;
 use crate::findings::{self, Severity};
 use crate::mcp::{Message, MessageNumber, Peers, Session, SessionNumber, content};
 use crate::store::{FindingRow, Scope, StoreReader};
+use crate::view::outcome;
 use crate::view::outcome::look;
 use crate::view::overview::{self, SummaryRow};
 use crate::view::paint::Tone;
@@ -289,7 +290,6 @@ fn facts_of(session: &Session) -> Vec<(&'static str, String)> {
         }
         Peers::Process { process, command, .. } => ("command", format!("{} (process {process})", command.join(" "))),
     };
-    let calls = session.responses + session.errors + session.unanswered;
     let mut facts = vec![
         ("client", parties::party(&session.client).unwrap_or_else(unknown)),
         ("server", parties::party(&session.server).unwrap_or_else(unknown)),
@@ -299,15 +299,7 @@ fn facts_of(session: &Session) -> Vec<(&'static str, String)> {
         ("began", moment(session.started)),
         ("lasted", units::duration(session.ended.since(session.started))),
         ("messages", session.messages.to_string()),
-        (
-            "calls",
-            format!(
-                "{calls}: {} answered, {}, {} unanswered",
-                session.responses,
-                units::count(session.errors, "error"),
-                session.unanswered
-            ),
-        ),
+        ("calls", outcome::calls(&session.outcomes, 0, false)),
         ("captured", format!("{} of its bytes", units::percent(session.completeness()))),
     ];
     facts.extend(session.session_id.iter().map(|id| ("session id", id.clone())));

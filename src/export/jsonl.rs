@@ -17,7 +17,8 @@ use crate::decode::exchange::Exchange;
 use crate::export::json::{Object, write_string};
 use crate::findings::{Finding, Rule, Severity};
 use crate::mcp::capability::Declarer;
-use crate::mcp::{Message, Party, Peers, Session, SessionNumber, Transport};
+use crate::mcp::note::{NoteKind, WaitEnd};
+use crate::mcp::{Message, MessageNumber, Note, Party, Peers, Session, SessionNumber, Transport};
 use crate::store::FindingRow;
 use crate::view::layers::Layer;
 use crate::view::overview::Overview;
@@ -199,12 +200,16 @@ pub fn write_session(out: &mut Vec<u8>, session: &Session) {
     line.time("started", session.started);
     line.time("ended", session.ended);
     line.number("messages", session.messages);
-    line.number("requests", session.requests);
+    line.number("requests", session.outcomes.requests());
     line.number("responses", session.responses);
     line.number("notifications", session.notifications);
-    line.number("errors", session.errors);
+    line.number("ok", session.outcomes.ok);
+    line.number("tool_errors", session.outcomes.tool_errors);
+    line.number("errors", session.outcomes.errors);
+    line.number("cancelled", session.outcomes.cancelled);
+    line.number("unanswered", session.outcomes.unanswered);
+    line.number("server_requests", session.server_requests);
     line.number("invalid", session.invalid);
-    line.number("unanswered", session.unanswered);
     line.float("completeness", rounded_share(session.completeness()));
     line.maybe(&session.exit, |line, exit| {
         line.object("exit", |object| {
@@ -239,6 +244,63 @@ fn write_peers(object: &mut Object<'_>, peers: &Peers) {
 fn rounded_share(share: f64) -> f64 {
     let rounded = (share.clamp(0.0, 1.0) * 1e6).round() / 1e6;
     if share < 1.0 { rounded.min(0.999_999) } else { rounded }
+}
+
+/// Writes the line of a note: `stderr`, `ended`, `refused`, `redirected`, `unanswered`
+/// or `connection`.
+pub fn write_note(out: &mut Vec<u8>, note: &Note) {
+    let name = match note.kind {
+        NoteKind::Stderr { .. } => "stderr",
+        NoteKind::Ended { .. } => "ended",
+        NoteKind::Refused(_) => "refused",
+        NoteKind::Redirected(_) => "redirected",
+        NoteKind::Unanswered { .. } => "unanswered",
+        NoteKind::Connection { .. } => "connection",
+    };
+    let mut line = Object::line(out, name);
+    line.maybe(&note.session, |line, session| line.number("session", session.0));
+    line.time("time", note.time);
+    let numbers = |line: &mut Object<'_>, name, messages: &[MessageNumber]| {
+        line.numbers(name, messages.iter().map(|message| message.0));
+    };
+    match &note.kind {
+        NoteKind::Stderr { line: number, text } => {
+            line.number("line", *number);
+            line.text("text", text);
+        }
+        NoteKind::Ended { exit, pending } => {
+            line.maybe(&exit.code, |line, code| line.signed("status", *code));
+            line.maybe(&exit.signal, |line, signal| line.signed("signal", *signal));
+            numbers(&mut line, "pending", pending);
+        }
+        NoteKind::Refused(http) | NoteKind::Redirected(http) => {
+            line.number("exchange", http.exchange.0);
+            line.text("method", &http.method);
+            line.text("target", &http.target);
+            line.number("status", http.status);
+            line.text("reason", &http.reason);
+            line.text(if matches!(note.kind, NoteKind::Refused(_)) { "text" } else { "location" }, &http.detail);
+            numbers(&mut line, "answers", &http.requests);
+        }
+        NoteKind::Unanswered { request, waited, end, is_certain } => {
+            line.number("request", request.0);
+            line.signed("waited_ns", *waited);
+            line.word("end", end.name());
+            line.truth("certain", *is_certain);
+            if let WaitEnd::Cancelled(message) = end {
+                line.number("cancelled_by", message.0);
+            }
+        }
+        NoteKind::Connection { from, to, failure } => {
+            line.display("from", from);
+            line.display("to", to);
+            line.word("what", failure.name());
+        }
+    }
+    if !note.packets.is_empty() && !matches!(note.kind, NoteKind::Stderr { .. }) {
+        line.numbers("packets", note.packets.iter().map(|packet| packet.0));
+    }
+    line.end_line();
 }
 
 /// Writes the `finding` line of a finding.

@@ -7,7 +7,7 @@ use rustc_hash::FxBuildHasher;
 
 use super::chunk::Chunk;
 use super::record::message::DerivedColumns;
-use super::record::{connection, exchange, finding, message, packet, provenance, session};
+use super::record::{connection, exchange, finding, message, note, packet, provenance, session};
 use super::text::Text;
 use super::{CaptureId, RowKey};
 use crate::capture::{PacketNumber, StreamId, StreamPart};
@@ -15,7 +15,8 @@ use crate::decode::ConnectionId;
 use crate::decode::exchange::{Exchange, ExchangeNumber, Half};
 use crate::event::{Connection, Stream};
 use crate::findings::Finding;
-use crate::mcp::{Message, MessageNumber, Session, SessionNumber};
+use crate::mcp::note::NoteKind;
+use crate::mcp::{Message, MessageNumber, Note, Session, SessionNumber};
 
 /// Bytes that may wait while the database is locked or its disk is full. Further
 /// records are discarded.
@@ -36,6 +37,7 @@ pub(super) struct Pending {
     parts: Vec<(StreamId, StreamPart)>,
     messages: Vec<(Message, DerivedColumns, Text)>,
     findings: Vec<Finding>,
+    notes: Vec<Note>,
     chunks: Vec<Chunk>,
     plaintext: Vec<(StreamId, u64, Vec<u8>)>,
     keys: Vec<(ConnectionId, String)>,
@@ -153,6 +155,12 @@ impl Pending {
         }
     }
 
+    pub(super) fn note(&mut self, record: Note) {
+        if note::is_stored(&record) && self.has_room(size_of::<Note>() + (1 << 10)) {
+            self.notes.push(record);
+        }
+    }
+
     pub(super) fn chunk(&mut self, chunk: Chunk) {
         if self.has_room(size_of::<Chunk>() + chunk.number_list.len() + chunk.data.len()) {
             self.chunks.push(chunk);
@@ -218,6 +226,16 @@ impl Pending {
             }
             let session = record.session.map(|number| written.session(db, capture, number)).transpose()?;
             finding::write(db, capture, session.map(|session| session.0), record)?;
+        }
+        let mut refused = db.prepare_cached(message::REFUSED)?;
+        for record in &self.notes {
+            let session = record.session.map(|number| written.session(db, capture, number)).transpose()?;
+            note::write(db, capture, session.map(|session| session.0), record)?;
+            if let NoteKind::Refused(http) = &record.kind {
+                for number in &http.requests {
+                    refused.execute([RowKey::new(capture, number.0)])?;
+                }
+            }
         }
         let mut statement = db.prepare_cached(provenance::INSERT_PLAINTEXT)?;
         for (stream, start, frame) in &self.plaintext {

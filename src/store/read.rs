@@ -11,9 +11,12 @@ use super::merge::Merge;
 use super::page::{ALL, PAGE_BYTES};
 use super::record::capture::{self, Capture};
 use super::record::finding::{self, FindingRow};
+use super::record::note::{self, NoteRow};
 use super::record::{Columns, connection, exchange, packet, provenance, session};
 use super::{CaptureId, DatabaseFile, Page, RowKey, Scope, migrate, spill};
-use crate::capture::{Limits, Origin, PacketNumber, PacketRange, Span, StreamId, StreamPart, provenance as ground};
+use crate::capture::{
+    Limits, Origin, PacketNumber, PacketRange, Span, StreamId, StreamPart, Time, provenance as ground,
+};
 use crate::decode::ConnectionId;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::event::{Connection, Stream};
@@ -179,6 +182,21 @@ impl StoreReader {
             page.order.sql()
         );
         self.select(&sql, params![value, first, last, page.limit()], finding::read)
+    }
+
+    /// A page of the notes of a session, or of those that belong to none, in order of time.
+    pub fn notes(&self, scope: Scope, after: Option<(Time, u64)>, limit: usize) -> anyhow::Result<Vec<NoteRow>> {
+        let (which, value) = match scope {
+            Scope::All => ("session IS NULL AND ?1 = 0", 0),
+            Scope::Capture(capture) => ("session IS NULL AND capture = ?1", i64::from(capture.0)),
+            Scope::Session(session) => ("session = ?1", i64::from(session.0)),
+        };
+        let (time, id) = after.map_or((i64::MIN, i64::MIN), |(time, id)| (time.0, id as i64));
+        let sql = format!(
+            "SELECT {} FROM note WHERE {which} AND (time, id) > (?2, ?3) ORDER BY time, id LIMIT ?4",
+            note::COLUMNS
+        );
+        self.select(&sql, params![value, time, id, limit as i64], note::read)
     }
 
     /// The number of findings of each severity.

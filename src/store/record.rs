@@ -5,6 +5,7 @@ pub(super) mod connection;
 pub(super) mod exchange;
 pub(super) mod finding;
 pub(super) mod message;
+pub(super) mod note;
 pub(super) mod packet;
 pub(super) mod provenance;
 pub(super) mod rows;

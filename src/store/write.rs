@@ -270,6 +270,7 @@ impl Writer {
             }
             Event::Exchange(exchange) | Event::Head(exchange) => self.pending.exchange(*exchange),
             Event::Finding(finding) => self.pending.finding(*finding),
+            Event::Note(note) => self.pending.note(*note),
             Event::Connection(connection) => self.pending.connection(*connection),
             Event::Stream(stream) => self.pending.stream(stream),
             Event::Part(stream, part) => self.pending.part(stream, part),

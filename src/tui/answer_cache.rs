@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use super::data::{
     Answer, CapabilityRow, Detail, FindingLine, HostSessions, MessageLine, PAGE, PacketDetail, PacketRow, Query, Rows,
-    SessionRow, Statistics, StderrLine,
+    SessionRow, Statistics,
 };
 use crate::decode::ConnectionId;
 use crate::event::Connection;
 use crate::mcp::{MessageNumber, SessionNumber};
-use crate::store::FindingRow;
+use crate::store::{FindingRow, StderrLine};
 use crate::view::steps::Step;
 
 /// Limit of the cached pages of one list: those around the window, and the ends of the list.

@@ -13,7 +13,7 @@ use crate::decode::{ConnectionId, Side};
 use crate::event::{Connection, Segment};
 use crate::findings::Severity;
 use crate::mcp::{Message, MessageNumber, Session, SessionNumber};
-use crate::store::{FindingRow, MessageRow};
+use crate::store::{FindingRow, MessageRow, StderrLine};
 use crate::view::steps::Step;
 use crate::view::timing::Medians;
 
@@ -357,14 +357,6 @@ pub struct CapabilityRow {
     pub value: String,
     /// The message that contains it.
     pub message: Option<MessageNumber>,
-}
-
-/// A line that a wrapped server wrote to stderr.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StderrLine {
-    /// Capture time of its first byte.
-    pub time: Time,
-    pub text: String,
 }
 
 /// Figures of a session.

@@ -21,14 +21,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::data::{
-    Answer, FindingLine, MessageLine, PAGE, Query, ROWS, Rows, STEPS, SessionRow, Statistics, StderrLine,
-};
+use super::data::{Answer, FindingLine, MessageLine, PAGE, Query, ROWS, Rows, STEPS, SessionRow, Statistics};
 use crate::capture::{PacketNumber, Time};
 use crate::decode::ConnectionId;
 use crate::event::Connection;
 use crate::mcp::{MessageNumber, Session, SessionNumber};
-use crate::store::{FindingRow, MessageRow, Page, RowKey, Scope, StoreReader};
+use crate::store::{FindingRow, MessageRow, Page, RowKey, Scope, StderrLine, StoreReader};
 use crate::view::latencies::Latencies;
 use crate::view::steps::{self, Step};
 use crate::view::text;

@@ -5,6 +5,8 @@
 //! did its work.
 
 use super::paint::Tone;
+use super::units::count;
+use crate::mcp::Outcomes;
 use crate::mcp::content::Status;
 
 /// The appearance of an outcome in a line.
@@ -34,6 +36,24 @@ pub fn look(status: Option<Status>) -> Look {
 /// Whether the call failed. A negative result is not a failure: the tool did its work.
 pub fn is_failure(status: Option<Status>) -> bool {
     matches!(status, Some(Status::Error | Status::ToolError))
+}
+
+/// The requests of a client by their outcome: `43 calls (38 ok, 5 errors, 0 unanswered)`. `negatives`
+/// of those that are ok have negative data. While the session lives, requests without a response
+/// are open.
+pub fn calls(outcomes: &Outcomes, negatives: u64, live: bool) -> String {
+    let some = |number: u64, words: String| if number == 0 { String::new() } else { format!(", {words}") };
+    let negative = if negatives == 0 { String::new() } else { format!(" of them {negatives} negative,") };
+    format!(
+        "{} ({} ok,{negative} {}{}{}, {} {})",
+        count(outcomes.requests(), "call"),
+        outcomes.ok,
+        count(outcomes.errors, "error"),
+        some(outcomes.tool_errors, count(outcomes.tool_errors, "tool error")),
+        some(outcomes.cancelled, format!("{} cancelled", outcomes.cancelled)),
+        outcomes.unanswered,
+        if live { "open" } else { "unanswered" },
+    )
 }
 
 #[cfg(test)]

@@ -447,7 +447,7 @@ fn times(number: u64) -> String {
 
 /// The end of a session, as far as the capture shows it.
 fn end(reader: &StoreReader, session: &Session) -> Result<String> {
-    let waiting = match session.unanswered {
+    let waiting = match session.outcomes.unanswered {
         0 => String::new(),
         requests => format!(", {} unanswered", count(requests, "request")),
     };

@@ -6,9 +6,11 @@
 //! ```
 
 use super::latencies::Latencies;
-use super::outcome::look;
+use super::notes;
+use super::outcome::{self, look};
 use super::paint::{Paint, Tone};
 use super::safe::{self, Align};
+use super::stderr_fold::Folded;
 use super::text::about;
 use super::units::{count, duration, percent, relative};
 use crate::capture::pipe::Exit;
@@ -18,7 +20,8 @@ use crate::decode::jsonrpc::Kind;
 use crate::findings::{Finding, Severity};
 use crate::mcp::content::{self, Status};
 use crate::mcp::link::{Link, Why};
-use crate::mcp::{Message, Party, Peers, Session};
+use crate::mcp::note::NoteKind;
+use crate::mcp::{Message, Note, Outcomes, Party, Peers, Session};
 
 /// Formats sessions, messages and findings as lines.
 #[derive(Clone, Copy, Debug)]
@@ -126,6 +129,52 @@ impl LineFormatter {
         line.trim_end().to_owned()
     }
 
+    /// A part of a folded run of notes in one line.
+    pub fn folded(&self, part: &Folded) -> String {
+        match part {
+            Folded::Line(note) => self.note(note),
+            Folded::Omitted(lines) => {
+                let text = format!("{:>19} ┊  … {} of stderr", "", count(*lines, "more line"));
+                self.paint.paint(Tone::Dim, &text)
+            }
+        }
+    }
+
+    /// A note in one line. It stands between the messages.
+    pub fn note(&self, note: &Note) -> String {
+        let paint = self.paint;
+        let words = notes::words(&note.kind);
+        let session = match note.session {
+            Some(session) if self.sessions => format!("{:>3} ", session.0),
+            _ if self.sessions => "    ".to_owned(),
+            _ => String::new(),
+        };
+        let packets = packets(&note.packets);
+        let is_stderr = matches!(note.kind, NoteKind::Stderr { .. });
+        // Columns: number 6, time 11, sign 1, what, and the blanks between.
+        let left = 6 + 2 + 11 + 1 + session.len() + 1 + 2;
+        let right = if is_stderr { 0 } else { words.messages.chars().count() + packets.chars().count() + 4 };
+        let what = safe::pad(&words.what, if is_stderr { 6 } else { 25 }, Align::Left);
+        let about = safe::visible(&words.about);
+        let room = self.width.saturating_sub(left + what.chars().count() + 1 + right).max(40);
+        let about = if self.width == LineFormatter::WIDTH && is_stderr {
+            about.into_owned()
+        } else {
+            safe::fit(&about, room).trim_end().to_owned()
+        };
+        let line = format!(
+            "{:>6}  {:>11} {session}{}  {} {}  {}  {}",
+            "",
+            relative(note.time, self.start.unwrap_or(note.time)),
+            paint.paint(words.tone, words.sign),
+            paint.paint(words.tone, &what),
+            paint.paint(if words.tone == Tone::Error { Tone::Error } else { Tone::Plain }, &about),
+            paint.paint(Tone::Dim, &words.messages),
+            paint.paint(Tone::Dim, &packets),
+        );
+        line.trim_end().to_owned()
+    }
+
     /// A finding in one line.
     pub fn finding(&self, finding: &Finding) -> String {
         let packets = packets(&finding.packets);
@@ -199,16 +248,10 @@ pub struct Totals {
     pub sessions: u64,
     /// The number of messages.
     pub messages: u64,
-    /// Responses with a result.
-    pub responses: u64,
-    /// Responses with an error.
-    pub errors: u64,
-    /// Results with `isError`: the tool failed.
-    pub tool_errors: u64,
+    /// The requests of the clients by their outcome.
+    pub outcomes: Outcomes,
     /// Negative results: their data reports a "no", although the tool did its work.
     pub negatives: u64,
-    /// Requests without a response.
-    pub unanswered: u64,
     /// Latencies of responses.
     latencies: Latencies,
     /// Bytes that were captured, and bytes that were sent.
@@ -221,13 +264,7 @@ impl Totals {
     /// Adds a message.
     pub fn message(&mut self, message: &Message) {
         self.messages += 1;
-        self.responses += u64::from(message.kind == Kind::Response);
-        self.errors += u64::from(message.kind == Kind::Error);
-        match content::status(message) {
-            Some(Status::ToolError) => self.tool_errors += 1,
-            Some(Status::Negative) => self.negatives += 1,
-            Some(Status::Ok | Status::Error) | None => {}
-        }
+        self.negatives += u64::from(content::status(message) == Some(Status::Negative));
         if let Some(latency) = message.latency {
             self.latencies.add(latency);
         }
@@ -236,7 +273,7 @@ impl Totals {
     /// Adds a session by its last record.
     pub fn session(&mut self, session: &Session) {
         self.sessions += 1;
-        self.unanswered += session.unanswered;
+        self.outcomes.add(&session.outcomes);
         self.bytes.0 += session.bytes.0;
         self.bytes.1 += session.bytes.1;
     }
@@ -261,17 +298,11 @@ impl Totals {
             0 => String::new(),
             errors => format!(" ({})", count(errors, "error")),
         };
-        let some = |number: u64, words: String| if number == 0 { String::new() } else { format!(", {words}") };
         let text = format!(
-            "{} · {} · {} ({} ok, {}{}{}, {} unanswered){latency} · complete {complete} · {}{errors}",
+            "{} · {} · {}{latency} · complete {complete} · {}{errors}",
             count(self.sessions, "session"),
             count(self.messages, "message"),
-            count(self.responses + self.errors + self.unanswered, "call"),
-            self.responses.saturating_sub(self.tool_errors + self.negatives),
-            count(self.errors, "error"),
-            some(self.tool_errors, count(self.tool_errors, "tool error")),
-            some(self.negatives, format!("{} negative", self.negatives)),
-            self.unanswered,
+            outcome::calls(&self.outcomes, self.negatives, false),
             count(findings, "finding"),
         );
         paint.paint(Tone::Strong, &text)

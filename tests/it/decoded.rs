@@ -198,8 +198,8 @@ impl Decoded {
         }
         let describe = |session: &Session| {
             let Session { transport, protocol_version, session_id, client, server, .. } = session;
-            let Session { messages, requests, responses, notifications, errors, invalid, unanswered, .. } = session;
-            let counts = [messages, requests, responses, notifications, errors, invalid, unanswered];
+            let Session { messages, outcomes, server_requests, responses, notifications, invalid, .. } = session;
+            let counts = (messages, outcomes, server_requests, responses, notifications, invalid);
             let mut text = format!(
                 "session {} {protocol_version:?} {session_id:?} {client:?} {server:?} {counts:?}\n",
                 transport.name()

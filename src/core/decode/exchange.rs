@@ -142,6 +142,8 @@ pub struct Exchange {
     pub status: Option<u16>,
     /// The reason phrase of the final response.
     pub reason: Option<String>,
+    /// The explanation in the content of a response whose status is 400 or more.
+    pub explanation: Option<String>,
     /// Fields, times and packets of the request.
     pub request: Half,
     /// Fields, times and packets of the response.

@@ -37,7 +37,7 @@ pub use self::context::StackOptions;
 use self::context::{Shared, Sink, StackContext};
 use self::pipe::PipeStack;
 use self::tls::TlsStack;
-pub use self::unit::{ConnectionInfo, Process, ServerSentEvent, Text, TextCarrier, Unit};
+pub use self::unit::{ConnectionInfo, Process, ServerSentEvent, StderrLine, Text, TextCarrier, Unit};
 use super::exchange::Exchange;
 use super::stream::StreamKind;
 use super::tcp::{Delivery, Facts};

@@ -1,13 +1,14 @@
 //! Rules about cancellation (basic/utilities/cancellation;
 //! 2026-07-28: basic/patterns/cancellation).
 
+use super::history::OpenRequest;
 use super::{ANSWERS, Check, ERRORS, MessageContext, NOTIFICATIONS, Report, Rule, Severity};
 use crate::mcp::Transport;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revision::V2025_11_25;
 use crate::mcp::revision::Revisions;
 
-pub(super) const RULES: &[&Rule] = &[&UNKNOWN, &ANSWERED, &NOT_REQUESTED, &BY_SERVER, &TASK];
+pub(super) const RULES: &[&Rule] = &[&UNKNOWN, &GIVEN_UP, &ANSWERED, &TOO_SLOW, &NOT_REQUESTED, &BY_SERVER, &TASK];
 
 static UNKNOWN: Rule = Rule {
     id: "cancel-unknown",
@@ -43,6 +44,73 @@ fn unknown(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     }
     if history.is_whole() && context.is_one_client() && !history.used_ids.has_discarded(sender) {
         report.add_as(Severity::Error, format!("its sender made no request with id {id}"));
+    }
+}
+
+static GIVEN_UP: Rule = Rule {
+    id: "request-given-up",
+    severity: Severity::Warning,
+    layer: "cancellation",
+    title: "The client waited for a response, and gave up",
+    spec: "basic/lifecycle \"Timeouts\": \"When the request has not received a success or error response within the timeout period, the sender SHOULD issue a cancellation notification for that request and stop waiting\"",
+    why: "The user sees a timeout. The server hangs, or needs longer than the client is willing to wait.",
+    example: "tools/call, eight seconds without a response, then notifications/cancelled",
+    remedy: "Look at what the server did in that time, and at its stderr. For long work, send progress notifications, or give the client a longer timeout.",
+    checks: &[Check::Any(NOTIFICATIONS, &[Method::Cancelled], given_up)],
+    ..Rule::BLANK
+};
+
+/// A client that cancels sooner (in nanoseconds) did not run out of patience.
+const PATIENCE: i64 = 1_000_000_000;
+
+/// A duration in words.
+fn seconds(nanoseconds: i64) -> String {
+    format!("{:.1} s", nanoseconds as f64 / 1e9)
+}
+
+/// The method of a request and its subject.
+fn named(request: &OpenRequest) -> String {
+    let method = request.method.definition().map_or("a request", |method| method.name);
+    let subject = request.subject.as_deref().map(|subject| format!(" {subject}")).unwrap_or_default();
+    format!("{method}{subject} (message {})", request.number.0)
+}
+
+fn given_up(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(id) = context.body().get("requestId") else { return };
+    let Some(request) = context.history.requests.with_id(context.message.direction, id) else { return };
+    let waited = context.message.time.since(request.time);
+    let is_over = request.cancelled.is_some() || request.refused.is_some();
+    if is_over || waited < PATIENCE || request.method == Method::SubscriptionsListen {
+        return;
+    }
+    let (what, waited) = (named(request), seconds(waited));
+    if context.history.has_gaps {
+        let text = format!("{what} has no answer in the capture, of which bytes are missing; cancelled after {waited}");
+        return report.add_as_about(Severity::Info, &[request.number], text);
+    }
+    report.add_about(&[request.number], format!("{what} had no answer for {waited}, then it was cancelled"));
+}
+
+static TOO_SLOW: Rule = Rule {
+    id: "response-after-timeout",
+    severity: Severity::Warning,
+    layer: "cancellation",
+    title: "The response came after the client had given up",
+    spec: "basic/lifecycle \"Timeouts\"",
+    why: "The server did the work, and the user saw a timeout all the same.",
+    example: "tools/call, notifications/cancelled after eight seconds, the result after twelve",
+    remedy: "Make the call faster, send progress notifications, or give the client a longer timeout than the call needs.",
+    checks: &[Check::Any(ANSWERS, &[], too_slow)],
+    ..Rule::BLANK
+};
+
+fn too_slow(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    let Some(request) = context.request else { return };
+    let Some(patience) = request.cancelled.map(|cancelled| cancelled.since(request.time)) else { return };
+    if patience >= PATIENCE {
+        let took = seconds(context.message.time.since(request.time));
+        let (what, patience) = (named(request), seconds(patience));
+        report.add_about(&[request.number], format!("{what} took {took}, and the client gave up after {patience}"));
     }
 }
 
@@ -187,6 +255,21 @@ mod tests {
             format!(r#"> {{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{}}}"#, modern(r#""name":"a""#));
         let late = [call.as_str(), &cancel("1"), "+ 5000", ANSWER];
         assert_eq!(fires(rule, &late).severity.name(), "warning");
+    }
+
+    #[test]
+    fn a_client_that_waited_gave_up() {
+        let rule = "request-given-up";
+        let given_up = session(VERSION, &[CALL, "+ 8000", &cancel("1")]);
+        let found = fires(rule, &given_up);
+        assert_eq!(found.text, "tools/call a (message 4) had no answer for 8.0 s, then it was cancelled");
+        assert_eq!((found.messages.len(), found.severity.name()), (2, "warning"));
+        silent(rule, &session(VERSION, &[CALL, "+ 300", &cancel("1")]));
+        silent(rule, &session(VERSION, &[CALL, ANSWER, "+ 8000", &cancel("1")]));
+        let slow = [CALL, "+ 8000", &cancel("1"), "+ 4000", ANSWER];
+        let text = fires("response-after-timeout", &session(VERSION, &slow)).text;
+        assert_eq!(text, "tools/call a (message 4) took 12.0 s, and the client gave up after 8.0 s");
+        silent("response-after-timeout", &session(VERSION, &[CALL, &cancel("1"), "+ 4000", ANSWER]));
     }
 
     #[test]

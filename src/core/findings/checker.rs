@@ -288,8 +288,15 @@ impl Checker {
     }
 
     /// Records the content of a pipe packet: data, the end of a pipe, or the exit of the process.
-    pub fn pipe_event(&mut self, session: SessionNumber, content: &PipeEvent<'_>, time: Time) {
-        if let Some(state) = self.sessions.get_mut(&session) {
+    /// `opened` is as in [`Checker::event`].
+    pub fn pipe_event(
+        &mut self,
+        session: SessionNumber,
+        content: &PipeEvent<'_>,
+        time: Time,
+        opened: impl Fn(SessionNumber) -> Option<(Transport, bool)>,
+    ) {
+        if let Some(state) = checked_session(&mut self.sessions, session, &opened, &self.limits) {
             state.history.process.observe(content, time);
         }
     }
@@ -311,6 +318,11 @@ impl Checker {
         if let Some(state) = checked_session(&mut self.sessions, session, &opened, &self.limits) {
             state.history.has_gaps = true;
         }
+    }
+
+    /// Whether messages of a session may be missing.
+    pub fn has_gaps(&self, session: SessionNumber) -> bool {
+        self.sessions.get(&session).is_some_and(|state| state.history.has_gaps)
     }
 
     /// Counts a finding of a decoder about a connection, a packet or the capture.

@@ -90,6 +90,7 @@ const FAMILIES: &[&[&Rule]] = &[
     schema::RULES,
     tools::RULES,
     tools::listing::RULES,
+    tools::hidden::RULES,
     tools::headers::RULES,
     content::RULES,
     resources::RULES,

@@ -1,6 +1,7 @@
 //! Rules about tools: listed tools, calls, and whether values match their schemas.
 
 pub(super) mod headers;
+pub(super) mod hidden;
 pub(super) mod listing;
 
 use super::schema::revision;

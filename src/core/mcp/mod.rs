@@ -9,6 +9,7 @@ pub mod link;
 pub mod message;
 pub mod meta;
 pub mod method;
+pub mod note;
 pub mod numbers;
 pub mod operations;
 pub mod pairing;
@@ -23,6 +24,7 @@ pub mod trace;
 pub mod tracker;
 
 pub use message::{Carrier, Message};
+pub use note::Note;
 pub use numbers::{MessageNumber, SessionNumber};
 pub use revision::Revision;
-pub use session::{Party, Peers, Session, Transport};
+pub use session::{Outcomes, Party, Peers, Session, Transport};

@@ -12,10 +12,20 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::note::WaitEnd;
 use super::numbers::MessageNumber;
 use crate::capture::Time;
-use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;
+use crate::decode::{ConnectionId, Direction};
+
+/// The end of an exchange without the response to its request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ExchangeEnd {
+    pub connection: ConnectionId,
+    /// The time of the last byte of the exchange, or of the end of its connection.
+    pub time: Time,
+    pub end: WaitEnd,
+}
 
 /// A request without a response so far.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,6 +38,8 @@ pub struct Pending {
     pub exchange: Option<ExchangeNumber>,
     /// Whether its sender cancelled it.
     pub cancelled: bool,
+    /// The end of its exchange, if that ended without the response.
+    pub ended: Option<ExchangeEnd>,
 }
 
 /// The place in which a response looks for its request.
@@ -95,6 +107,14 @@ impl Pairing {
         pending
     }
 
+    /// The requests of one side without a response, in order of their numbers.
+    pub fn pending_of(&self, side: Direction) -> Vec<&Pending> {
+        let of_side = self.open.iter().filter(|((sender, _), _)| *sender == side);
+        let mut pending: Vec<&Pending> = of_side.flat_map(|(_, same)| same).collect();
+        pending.sort_by_key(|pending| pending.number);
+        pending
+    }
+
     /// Whether a request of `sender` with this id has no response yet.
     pub fn awaits(&self, sender: Direction, id: &str) -> bool {
         self.open.contains_key(&(sender, typed_id(id)))
@@ -109,6 +129,19 @@ impl Pairing {
     /// Whether a request that this exchange carried has no response yet.
     pub fn awaits_in(&self, exchange: ExchangeNumber) -> bool {
         self.open.values().flatten().any(|pending| pending.exchange == Some(exchange))
+    }
+
+    /// Records that an exchange ended. Responses to its requests can still come on another stream.
+    pub fn exchange_ended(&mut self, exchange: ExchangeNumber, end: ExchangeEnd) {
+        let of_exchange = |pending: &&mut Pending| pending.exchange == Some(exchange);
+        self.open.values_mut().flatten().filter(of_exchange).for_each(|pending| pending.ended = Some(end));
+    }
+
+    /// Records when a connection ended that ended open exchanges.
+    pub fn connection_ended(&mut self, connection: ConnectionId, time: Time) {
+        let ends = self.open.values_mut().flatten().filter_map(|pending| pending.ended.as_mut());
+        let of_connection = ends.filter(|end| end.connection == connection && end.end == WaitEnd::ConnectionEnded);
+        of_connection.for_each(|end| end.time = end.time.max(time));
     }
 
     /// Adds a request. Above `limit` open requests the oldest is evicted. Returns whether a request
@@ -170,22 +203,40 @@ impl Pairing {
         }
     }
 
-    /// Marks the request of `sender` with this id as cancelled.
-    pub fn cancel(&mut self, sender: Direction, id: &str) {
-        if let Some(pending) = self.open.get_mut(&(sender, typed_id(id))).and_then(|same| same.last_mut()) {
-            pending.cancelled = true;
-        }
+    /// Marks the request of `sender` with this id as cancelled. Returns it if it was not before.
+    pub fn cancel(&mut self, sender: Direction, id: &str) -> Option<&Pending> {
+        let pending = self.open.get_mut(&(sender, typed_id(id))).and_then(|same| same.last_mut())?;
+        let was_cancelled = std::mem::replace(&mut pending.cancelled, true);
+        (!was_cancelled).then_some(pending)
     }
 
-    /// Removes the requests of an exchange that was redirected. The server did not process them,
-    /// and the client sends them again.
-    pub fn remove_exchange(&mut self, exchange: ExchangeNumber) {
-        self.open.retain(|_, same| {
-            let before = same.len();
-            same.retain(|pending| pending.exchange != Some(exchange));
-            self.count -= before - same.len();
+    /// Removes the requests of an exchange that the server refused or redirected, and returns them
+    /// in order of their numbers. No response to them follows.
+    pub fn take_exchange(&mut self, exchange: ExchangeNumber) -> Vec<(Direction, Pending)> {
+        let mut taken = Vec::new();
+        self.open.retain(|(sender, _), same| {
+            let of_exchange = same.extract_if(.., |pending| pending.exchange == Some(exchange));
+            taken.extend(of_exchange.map(|pending| (*sender, pending)));
             !same.is_empty()
         });
+        self.count -= taken.len();
+        taken.sort_by_key(|(_, pending)| pending.number);
+        taken
+    }
+
+    /// Finds and removes the request that an error in the response to `exchange` answers, although
+    /// its id names none: the only request that the exchange carried.
+    pub fn take_only_request(&mut self, exchange: ExchangeNumber) -> Option<Pending> {
+        let in_exchange = |pending: &Pending| pending.exchange == Some(exchange);
+        let mut fitting = self.open.iter().flat_map(|(key, same)| {
+            same.iter().enumerate().filter(|(_, pending)| in_exchange(pending)).map(move |(at, _)| (key, at))
+        });
+        let (key, position) = fitting.next()?;
+        if fitting.next().is_some() {
+            return None;
+        }
+        let key = key.clone();
+        self.take(&key, position)
     }
 
     /// Removes the keys of answered requests. A client that always uses the same id leaves the same
@@ -241,7 +292,8 @@ mod tests {
     fn request(pairing: &mut Pairing, sender: Direction, id: &str, number: u64, exchange: Option<u64>) -> bool {
         let exchange = exchange.map(ExchangeNumber);
         let number = MessageNumber(number);
-        let pending = Pending { number, time: Time(0), method: None, tool: None, exchange, cancelled: false };
+        let pending =
+            Pending { number, time: Time(0), method: None, tool: None, exchange, cancelled: false, ended: None };
         pairing.add_request(sender, id, pending, LIMIT)
     }
 

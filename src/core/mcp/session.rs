@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use super::content::Status;
 use super::numbers::SessionNumber;
 use crate::capture::Time;
 use crate::capture::pipe::Exit;
@@ -75,6 +76,64 @@ pub fn are_between([one, other]: Endpoints, client: SocketAddr, server: SocketAd
     [(one, other), (other, one)].iter().any(|(from, to)| from.ip() == client.ip() && *to == server)
 }
 
+/// How the requests of a client ended. Each request counts once, in the first member that fits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcomes {
+    /// Answered with a result that is no tool error.
+    pub ok: u64,
+    /// Answered with a result that has `isError`: the tool failed.
+    pub tool_errors: u64,
+    /// Answered with a JSON-RPC error, or refused by the status of the HTTP response.
+    pub errors: u64,
+    /// Cancelled by the client, and not answered.
+    pub cancelled: u64,
+    /// Not answered so far.
+    pub unanswered: u64,
+}
+
+impl Outcomes {
+    /// The number of requests.
+    pub fn requests(&self) -> u64 {
+        let Outcomes { ok, tool_errors, errors, cancelled, unanswered } = self;
+        [ok, tool_errors, errors, cancelled, unanswered].into_iter().fold(0, |sum, count| sum.saturating_add(*count))
+    }
+
+    /// The requests that failed: those that are not ok, without those that are open.
+    pub fn failed(&self) -> u64 {
+        self.tool_errors.saturating_add(self.errors).saturating_add(self.cancelled)
+    }
+
+    /// Adds the requests of another session.
+    pub fn add(&mut self, other: &Outcomes) {
+        for (own, other) in [
+            (&mut self.ok, other.ok),
+            (&mut self.tool_errors, other.tool_errors),
+            (&mut self.errors, other.errors),
+            (&mut self.cancelled, other.cancelled),
+            (&mut self.unanswered, other.unanswered),
+        ] {
+            *own = own.saturating_add(other);
+        }
+    }
+
+    /// Moves a request that had no response so far to the member of its outcome.
+    pub(super) fn settle(&mut self, was_cancelled: bool, outcome: Status) {
+        let before = if was_cancelled { &mut self.cancelled } else { &mut self.unanswered };
+        *before = before.saturating_sub(1);
+        *match outcome {
+            Status::Ok | Status::Negative => &mut self.ok,
+            Status::ToolError => &mut self.tool_errors,
+            Status::Error => &mut self.errors,
+        } += 1;
+    }
+
+    /// Counts a request as cancelled that had no response so far.
+    pub(super) fn cancel(&mut self) {
+        self.unanswered = self.unanswered.saturating_sub(1);
+        self.cancelled += 1;
+    }
+}
+
 /// One MCP conversation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Session {
@@ -102,18 +161,16 @@ pub struct Session {
     pub ended: Time,
     /// All messages. Each member of a batch counts.
     pub messages: u64,
-    /// Requests of both peers.
-    pub requests: u64,
-    /// Responses with a result.
+    /// The requests of the client by their outcome.
+    pub outcomes: Outcomes,
+    /// Requests of the server.
+    pub server_requests: u64,
+    /// Responses with a result, of both peers.
     pub responses: u64,
     /// Notifications of both peers.
     pub notifications: u64,
-    /// Responses with an error.
-    pub errors: u64,
     /// Texts that are no JSON-RPC message.
     pub invalid: u64,
-    /// Requests without a response so far.
-    pub unanswered: u64,
     /// Bytes of its connections: captured, and sent as far as is known. The difference was lost.
     pub bytes: (u64, u64),
     /// The exit of the wrapped server.
@@ -135,12 +192,11 @@ impl Session {
             started: time,
             ended: time,
             messages: 0,
-            requests: 0,
+            outcomes: Outcomes::default(),
+            server_requests: 0,
             responses: 0,
             notifications: 0,
-            errors: 0,
             invalid: 0,
-            unanswered: 0,
             bytes: (0, 0),
             exit: None,
         }

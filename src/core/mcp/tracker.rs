@@ -3,6 +3,7 @@
 mod http;
 mod lacks;
 mod midway;
+mod notes;
 mod sessions;
 mod tracked_session;
 
@@ -14,6 +15,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 
 use super::handshake::Handshake;
 use super::message::{Carrier, Message};
+use super::note::Note;
 use super::numbers::{MessageNumber, SessionNumber};
 use super::pairing::{Pending, Scope};
 use super::session::{Peers, Session, Transport};
@@ -82,6 +84,8 @@ pub enum TrackerEvent {
     Ended(Box<Session>, Vec<Pending>),
     /// A message is complete. The rules have not judged it yet.
     Message(Box<Message>, Vec<Oddity>),
+    /// An occurrence around the messages.
+    Note(Box<Note>),
 }
 
 /// The number of sessions in memory. When it is exceeded, the half that was idle longest is ended.
@@ -127,11 +131,16 @@ impl Tracker {
         }
     }
 
-    /// Forgets a closed connection.
-    pub fn connection_closed(&mut self, connection: ConnectionId) {
+    /// Forgets a closed connection. `time` is that of its last packet.
+    pub fn connection_closed(&mut self, connection: ConnectionId, time: Option<Time>) {
         self.session_index.connection_closed(connection);
         self.pipes.remove(&connection);
-        self.carried.remove(&connection);
+        let carried = self.carried.remove(&connection).unwrap_or_default();
+        for session in carried {
+            if let (Some(state), Some(time)) = (self.sessions.get_mut(&session), time) {
+                state.pairing.connection_ended(connection, time);
+            }
+        }
     }
 
     /// Updates a wrapped process. Its first update opens the session.
@@ -429,11 +438,16 @@ impl Tracker {
         let mut message = Box::new(message);
         message.number = MessageNumber(self.last_message + 1);
         self.last_message += 1;
-        state.pair(&mut message, scope, &self.limits, &mut oddities);
+        let is_refusal = evidence.is_some_and(ExchangeEvidence::is_refused);
+        state.pair(&mut message, scope, is_refusal, &self.limits, &mut oddities);
         message.link = state.operations.link(&message, state.is_stateless);
         message.operation = message.link.map(|link| link.operation);
         state.count(&message);
+        let cancelled = state.cancel(&message);
         sink(TrackerEvent::Message(message, oddities));
+        if let Some(note) = cancelled {
+            sink(TrackerEvent::Note(Box::new(note)));
+        }
     }
 }
 

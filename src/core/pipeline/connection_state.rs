@@ -26,6 +26,8 @@ pub(super) struct ConnectionState {
     pub(super) has_beginning: bool,
     /// Whether bytes that may have held messages are missing or could not be decoded.
     pub(super) has_gaps: bool,
+    /// Whether an exchange on it ended without its whole response.
+    pub(super) has_cut_exchange: bool,
     /// The next offset in each of the three streams of a process. TCP streams have
     /// the reassembler for that.
     pub(super) offsets: [u64; 3],
@@ -52,6 +54,7 @@ impl ConnectionState {
             waiting_findings: Vec::new(),
             has_beginning,
             has_gaps: false,
+            has_cut_exchange: false,
             offsets: [0; 3],
             secrecy: Secrecy::default(),
             unclaimed: Unclaimed::default(),

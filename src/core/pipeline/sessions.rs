@@ -14,6 +14,7 @@ use super::arrivals::{Arrivals, EndpointLookup};
 use super::connection_state::{ConnectionState, endpoints_of};
 use super::counts::Counts;
 use super::encrypted::Encrypted;
+use super::notes::FailedConnections;
 use super::unclaimed::Unclaimed;
 use crate::capture::pipe::{self, Pipe, PipeEvent};
 use crate::capture::{Packet, PacketNumber, Span};
@@ -30,10 +31,10 @@ use crate::mcp::{Peers, Session};
 #[derive(Debug)]
 pub(super) struct Sessions {
     pub(super) options: PipelineConfig,
-    tracker: Tracker,
+    pub(super) tracker: Tracker,
     /// The output of the tracker that was not processed yet. The vector is reused.
     tracker_events: Vec<TrackerEvent>,
-    checker: Checker,
+    pub(super) checker: Checker,
     pub(super) counts: Counts,
     names: FxHashMap<IpAddr, String>,
     connections: FxHashMap<ConnectionId, ConnectionState>,
@@ -43,6 +44,7 @@ pub(super) struct Sessions {
     encrypted: Encrypted,
     /// The arrivals stage.
     pub(super) arrivals: Arrivals,
+    pub(super) failed: FailedConnections,
 }
 
 impl Sessions {
@@ -58,6 +60,7 @@ impl Sessions {
             pipes: 0,
             encrypted: Encrypted::default(),
             arrivals: Arrivals::default(),
+            failed: FailedConnections::default(),
         }
     }
 
@@ -105,7 +108,7 @@ impl Sessions {
         emit: &mut Emit<'_>,
     ) {
         if let Some(session) = self.tracker.session_on(id) {
-            self.checker.pipe_event(session, content, packet.time);
+            self.checker.pipe_event(session, content, packet.time, transport_and_beginning(&self.tracker));
         }
         let stores = self.stores();
         let Some(state) = self.connections.get_mut(&id) else { return };
@@ -179,6 +182,7 @@ impl Sessions {
                 self.anomaly(connection, packets, span, &anomaly, emit);
             }
             Unit::ConnectionChanged(id, connected) => self.connected(id, connected, emit),
+            Unit::Stderr(connection, line) => self.stderr_line(connection, &line, emit),
             Unit::Secret(connection, side, range, mask) => {
                 emit(Event::Secret { connection, side, start: range.start, end: range.end, mask });
             }
@@ -285,7 +289,11 @@ impl Sessions {
 
     /// Emits an exchange that ended. All its messages were emitted before.
     fn exchange_ended(&mut self, exchange: Box<Exchange>, emit: &mut Emit<'_>) {
-        self.tracker.exchange_ended(exchange.number);
+        if exchange.method.as_deref() == Some("POST") && !exchange.response.complete {
+            let state = self.connections.get_mut(&exchange.connection);
+            state.into_iter().for_each(|state| state.has_cut_exchange = true);
+        }
+        self.track(emit, |tracker, sink| tracker.exchange_ended(&exchange, sink));
         let found = self.checker.exchange(&exchange);
         self.counts.exchanges += 1;
         emit(Event::Exchange(exchange));
@@ -326,6 +334,7 @@ impl Sessions {
             Some(process) => tracker.process(id, process, time, sink),
             None => tracker.tls_connected(id, connected, sink),
         });
+        self.process_changed(id, connected, emit);
     }
 
     /// Makes a finding of an irregularity on a connection. Only connections of HTTP, WebSocket,
@@ -391,6 +400,7 @@ impl Sessions {
                 emit(Event::Message(message));
                 emit_findings(found, emit);
             }
+            TrackerEvent::Note(note) => self.note(*note, emit),
             TrackerEvent::Ended(session, pending) => {
                 let number = session.number;
                 emit_findings(self.checker.session_ended(number, &pending.iter().collect::<Vec<_>>()), emit);
@@ -427,11 +437,12 @@ impl Sessions {
     /// Takes the end of a connection. The facts of TCP are final now.
     fn closed(&mut self, id: ConnectionId, connected: &ConnectionInfo, facts: Option<&Facts>, emit: &mut Emit<'_>) {
         self.count_bytes(id, connected);
-        self.tracker.connection_closed(id);
+        self.tracker.connection_closed(id, facts.map(|facts| facts.last));
         let Some(mut state) = self.connections.remove(&id) else { return };
         self.encrypted.count(&state);
         if let Some(facts) = facts {
             self.checker.connection_closed(id, facts);
+            self.connection_ended(&state, facts, emit);
         }
         if self.stores() {
             if let Some(facts) = facts {
@@ -456,6 +467,7 @@ impl Sessions {
             self.process(item, emit);
             self.release_complete(emit);
         }
+        self.notes_at_end(emit);
         for session in self.tracker.open_sessions() {
             let found = self.checker.session_ended(session, &self.tracker.unanswered(session));
             emit_findings(found, emit);

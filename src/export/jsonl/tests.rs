@@ -16,7 +16,7 @@ use crate::decode::{ConnectionId, Direction};
 use crate::export::json::text::write_time;
 use crate::findings::{Severity, rule};
 use crate::mcp::link::{Link, Why};
-use crate::mcp::{Carrier, MessageNumber, SessionNumber};
+use crate::mcp::{Carrier, MessageNumber, Outcomes, SessionNumber};
 
 const TIME: Time = Time(1_795_158_853_123_456_789);
 
@@ -161,10 +161,10 @@ fn session(peers: Peers) -> Session {
         client: Some(Party { name: "a".to_owned(), version: "1".to_owned() }),
         ended: Time(-1),
         messages: 6,
-        requests: 1,
+        outcomes: Outcomes { ok: 4, tool_errors: 5, errors: 6, cancelled: 7, unanswered: 1 },
+        server_requests: 8,
         responses: 2,
         notifications: 3,
-        unanswered: 1,
         bytes: (2, 3),
         ..Session::opened(SessionNumber(1), Transport::Http, peers, Time(0))
     }
@@ -184,8 +184,8 @@ fn sessions() {
             r#""client":{"name":"a","version":"1"},"#,
             r#""peers":{"client":"127.0.0.1:50085","server":"[::1]:80","host":"localhost"},"#,
             r#""started":"1970-01-01T00:00:00.000000000Z","ended":"1969-12-31T23:59:59.999999999Z","messages":6,"#,
-            r#""requests":1,"responses":2,"notifications":3,"errors":0,"invalid":0,"unanswered":1,"#,
-            r#""completeness":0.666667}"#,
+            r#""requests":23,"responses":2,"notifications":3,"ok":4,"tool_errors":5,"errors":6,"cancelled":7,"#,
+            r#""unanswered":1,"server_requests":8,"invalid":0,"completeness":0.666667}"#,
             "\n"
         )
     );

@@ -73,7 +73,21 @@ pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<Exchange> {
     let (request_fields, response_fields) = (fields(columns.bytes("a field")?)?, fields(columns.bytes("a field")?)?);
     let request = half(request_fields, columns.bytes("an exchange")?)?;
     let response = half(response_fields, columns.bytes("an exchange")?)?;
-    Ok(Exchange { number, connection, h2_stream, http_version, method, target, status, reason, request, response })
+    // The note about a refusal holds it.
+    let explanation = None;
+    Ok(Exchange {
+        number,
+        connection,
+        h2_stream,
+        http_version,
+        method,
+        target,
+        status,
+        reason,
+        explanation,
+        request,
+        response,
+    })
 }
 
 /// Header fields as JSON.

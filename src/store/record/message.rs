@@ -251,6 +251,9 @@ pub(in crate::store) fn write_link(
 pub(in crate::store) const ANSWERED: &str =
     "UPDATE message SET answered_by = ?, latency = ?, status = ? WHERE id = ? AND answered_by IS NULL";
 
+/// Marks a request as refused by the status of its HTTP response.
+pub(in crate::store) const REFUSED: &str = "UPDATE message SET status = 2 WHERE id = ? AND answered_by IS NULL";
+
 /// Columns in the order of [`read`].
 pub(in crate::store) const COLUMNS: &str = "
     id, session, position, time, transport, direction, kind, json_id, method, subject, status, latency, answers, answered_by,

@@ -8,7 +8,7 @@ use super::Columns;
 use crate::capture::Time;
 use crate::capture::pipe::Exit;
 use crate::decode::ConnectionId;
-use crate::mcp::{Party, Peers, Session, SessionNumber};
+use crate::mcp::{Outcomes, Party, Peers, Session, SessionNumber};
 use crate::store::codec::{Code, Damaged};
 use crate::store::{CaptureId, RowKey};
 
@@ -32,8 +32,8 @@ pub(in crate::store) fn ensure(db: &Connection, capture: CaptureId, number: Sess
 const UPDATE: &str = "
     UPDATE session SET transport = ?, protocol_version = ?, session_id = ?, client_name = ?, client_version = ?,
         server_name = ?, server_version = ?, client_address = ?, server_address = ?, host = ?, process = ?, command = ?,
-        process_name = ?, started = ?, ended = ?, messages = ?, requests = ?, responses = ?, notifications = ?, errors = ?,
-        invalid = ?, unanswered = ?, bytes_seen = ?, bytes_sent = ?, exit_code = ?, exit_signal = ?
+        process_name = ?, started = ?, ended = ?, messages = ?, requests = ?, ok = ?, tool_errors = ?,
+        errors = ?, cancelled = ?, unanswered = ?, server_requests = ?, responses = ?, notifications = ?, invalid = ?, bytes_seen = ?, bytes_sent = ?, exit_code = ?, exit_signal = ?
     WHERE id = ?";
 
 pub(in crate::store) fn update(db: &Connection, id: i64, session: &Session) -> anyhow::Result<()> {
@@ -60,12 +60,16 @@ pub(in crate::store) fn update(db: &Connection, id: i64, session: &Session) -> a
         session.started.0,
         session.ended.0,
         session.messages as i64,
-        session.requests as i64,
+        session.outcomes.requests() as i64,
+        session.outcomes.ok as i64,
+        session.outcomes.tool_errors as i64,
+        session.outcomes.errors as i64,
+        session.outcomes.cancelled as i64,
+        session.outcomes.unanswered as i64,
+        session.server_requests as i64,
         session.responses as i64,
         session.notifications as i64,
-        session.errors as i64,
         session.invalid as i64,
-        session.unanswered as i64,
         session.bytes.0 as i64,
         session.bytes.1 as i64,
         session.exit.and_then(|exit| exit.code),
@@ -97,8 +101,8 @@ pub(in crate::store) fn write_connections(
 /// Columns in the order of [`read`].
 pub(in crate::store) const COLUMNS: &str = "
     id, capture, transport, protocol_version, session_id, client_name, client_version, server_name, server_version,
-    client_address, server_address, host, process, command, process_name, started, ended, messages, requests, responses,
-    notifications, errors, invalid, unanswered, bytes_seen, bytes_sent, exit_code, exit_signal";
+    client_address, server_address, host, process, command, process_name, started, ended, messages, ok, tool_errors, errors,
+    cancelled, unanswered, server_requests, responses, notifications, invalid, bytes_seen, bytes_sent, exit_code, exit_signal";
 
 /// A session without its connections, and its capture.
 pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<(CaptureId, Session)> {
@@ -127,12 +131,17 @@ pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<(CaptureId, Sessio
             started: Time(columns.get()?),
             ended: Time(columns.get()?),
             messages: columns.u64()?,
-            requests: columns.u64()?,
+            outcomes: Outcomes {
+                ok: columns.u64()?,
+                tool_errors: columns.u64()?,
+                errors: columns.u64()?,
+                cancelled: columns.u64()?,
+                unanswered: columns.u64()?,
+            },
+            server_requests: columns.u64()?,
             responses: columns.u64()?,
             notifications: columns.u64()?,
-            errors: columns.u64()?,
             invalid: columns.u64()?,
-            unanswered: columns.u64()?,
             bytes: (columns.u64()?, columns.u64()?),
             exit: match (columns.get()?, columns.get()?) {
                 (None, None) => None,

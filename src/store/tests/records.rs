@@ -14,9 +14,9 @@ use crate::decode::tcp::{End, Facts, HandshakePacket, SynOptions};
 use crate::decode::{Side, tls};
 use crate::event::{Connection, ConnectionKind, Stream, StreamKind};
 use crate::findings::{Finding, Severity, rule};
-use crate::mcp::Party;
 use crate::mcp::content::Status;
 use crate::mcp::link::Link;
+use crate::mcp::{Outcomes, Party};
 
 fn packets() -> impl Strategy<Value = Vec<PacketNumber>> {
     prop::collection::vec(any::<u64>().prop_map(PacketNumber), 0..5)
@@ -68,11 +68,13 @@ prop_compose! {
         parties in any::<[Option<(String, String)>; 2]>(),
         network in prop::option::of((address(), address(), any::<Option<String>>())),
         (process, command, name) in any::<(u32, Vec<String>, Option<String>)>(),
-        connections in prop::collection::vec(any::<u32>(), 0..4), times in any::<[i64; 2]>(), counts in any::<[u64; 9]>(),
+        connections in prop::collection::vec(any::<u32>(), 0..4), times in any::<[i64; 2]>(), counts in any::<[u64; 6]>(),
+        outcomes in any::<[u64; 6]>().prop_map(|counts| counts.map(|count| count >> 4)),
         exit in prop::option::of(any::<Result<i32, i32>>()),
     ) -> Session {
         let [client, server] = parties.map(|party| party.map(|(name, version)| Party { name, version }));
-        let [messages, requests, responses, notifications, errors, invalid, unanswered, seen, sent] = counts;
+        let [messages, responses, notifications, invalid, seen, sent] = counts;
+        let [ok, tool_errors, errors, cancelled, unanswered, server_requests] = outcomes;
         Session {
             number: SessionNumber(1), transport, protocol_version, session_id, client, server,
             peers: match network {
@@ -80,8 +82,9 @@ prop_compose! {
                 None => Peers::Process { process, command, name },
             },
             connections: connections.into_iter().map(ConnectionId).collect(),
-            started: Time(times[0]), ended: Time(times[1]), messages, requests, responses, notifications, errors, invalid,
-            unanswered, bytes: (seen, sent),
+            started: Time(times[0]), ended: Time(times[1]), messages,
+            outcomes: Outcomes { ok, tool_errors, errors, cancelled, unanswered },
+            server_requests, responses, notifications, invalid, bytes: (seen, sent),
             exit: exit.map(|exit| Exit { code: exit.ok(), signal: exit.err() }),
         }
     }
@@ -109,7 +112,7 @@ prop_compose! {
         let [method, target, reason] = texts;
         Exchange {
             number: ExchangeNumber(0), connection: ConnectionId(connection), h2_stream, http_version, method, target, status,
-            reason, request, response,
+            reason, explanation: None, request, response,
         }
     }
 }

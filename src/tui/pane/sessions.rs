@@ -65,7 +65,6 @@ fn list(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     table(app, canvas, area, &columns, "", |row| {
         let row = app.cache.sessions()?.get(row)?;
         let session = &row.session;
-        let calls = session.responses + session.errors + session.unanswered;
         let (seen, sent) = session.bytes;
         let seen_tone = if seen < sent { Tone::Warning } else { Tone::Dim };
         let findings: u64 = row.findings.iter().sum();
@@ -78,8 +77,8 @@ fn list(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
             Cell::new(party(&session.client).unwrap_or_default(), tone(Tone::Plain)),
             Cell::new(session.transport.name(), tone(Tone::Plain)),
             Cell::new(session.protocol_version.clone().unwrap_or_default(), tone(Tone::Dim)),
-            Cell::new(calls.to_string(), tone(Tone::Plain)),
-            Cell::new(blank_if_zero(session.errors), tone(Tone::Error)),
+            Cell::new(session.outcomes.requests().to_string(), tone(Tone::Plain)),
+            Cell::new(blank_if_zero(session.outcomes.failed()), tone(Tone::Error)),
             Cell::new(blank_if_zero(findings), tone(worst(&row.findings).map_or(Tone::Dim, Tone::from))),
             Cell::new(percent(session), tone(seen_tone)),
             Cell::new(latency(|both| both.0), tone(Tone::Plain)),

@@ -8,6 +8,7 @@ use super::super::data::{FindingLine, SessionRow};
 use super::super::theme::UiElement;
 use super::sessions::clock;
 use crate::mcp::Peers;
+use crate::view::outcome;
 use crate::view::paint::Tone;
 use crate::view::parties::{party, server};
 use crate::view::{safe, units};
@@ -50,14 +51,7 @@ fn facts(canvas: &mut Canvas<'_>, area: Rect, row: &SessionRow) {
         Peers::Network { client, server, .. } => format!("{client} → {server}"),
     };
     let lasted = units::duration(session.ended.since(session.started));
-    let answered = session.responses + session.errors;
-    let calls = format!(
-        "{}, {} answered, {} with an error, {} unanswered",
-        units::count(session.requests, "request"),
-        answered,
-        session.errors,
-        session.unanswered
-    );
+    let calls = outcome::calls(&session.outcomes, 0, row.live);
     let latency =
         row.latency.map(|(p50, p95)| format!("{} median, {} p95", units::duration(p50), units::duration(p95)));
     let (seen, sent) = session.bytes;

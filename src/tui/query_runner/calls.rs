@@ -82,7 +82,7 @@ impl Figures {
         let Some(record) = reader.session(self.session)? else { return Ok(Statistics::default()) };
         // The parts of the latency are computed for a sample of the calls. The longer the session,
         // the fewer of the new calls are in it.
-        let (mut clock, mut sample) = (None, Sample::of(record.requests));
+        let (mut clock, mut sample) = (None, Sample::of(record.outcomes.requests() + record.server_requests));
         let began = Instant::now();
         while began.elapsed() < TURN {
             let rows = reader.message_rows_at(self.session, self.next, SLICE)?;

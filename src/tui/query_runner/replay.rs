@@ -36,7 +36,7 @@ pub(super) fn draft(reader: &StoreReader, session: SessionNumber, message: Optio
         |message: &Message| (message.direction, message.kind) == (Direction::ClientToServer, Kind::Request);
     let revision = record.protocol_version.unwrap_or_default();
     let call = request.filter(is_request).map(|request| call_draft(reader, session, &request, revision)).transpose()?;
-    Ok(Draft { target, requests: record.requests, call })
+    Ok(Draft { target, requests: record.outcomes.requests(), call })
 }
 
 fn call_draft(reader: &StoreReader, session: SessionNumber, request: &Message, revision: String) -> Result<CallDraft> {

@@ -11,10 +11,10 @@ use super::unit::{ServerSentEvent, Text, TextCarrier, Unit};
 use crate::capture::{Limits, Origin, Span, StreamId, Time};
 use crate::decode::coding::{self, Coding};
 use crate::decode::exchange::ExchangeNumber;
-use crate::decode::http::Head;
+use crate::decode::http::{Head, StartLine};
 use crate::decode::sse::{Event, Sse, SseEvent};
 use crate::decode::stream::StreamKind;
-use crate::decode::{Anomaly, Direction, Ending, Piece, jsonrpc};
+use crate::decode::{Anomaly, Direction, Ending, Piece, jsonrpc, refusal};
 
 /// The result of a body that ended.
 pub(super) struct BodyEnd {
@@ -22,6 +22,8 @@ pub(super) struct BodyEnd {
     pub bytes: u64,
     /// SHA-256 of the decoded body, if requested.
     pub sha256: Option<[u8; 32]>,
+    /// The explanation of a refusal.
+    pub explanation: Option<String>,
 }
 
 /// Decodes one body.
@@ -36,6 +38,8 @@ pub(super) struct Body {
     /// used only if it is certainly JSON-RPC.
     head_unseen: bool,
     hash: Option<Hash>,
+    /// The first bytes of a response that refuses its request.
+    refusal: Option<Vec<u8>>,
     /// For a store: the search for secrets, while it goes on.
     secret_scan: Option<Box<SecretScan>>,
     /// Size of the decoded body so far, in bytes.
@@ -117,8 +121,21 @@ impl Body {
             BodyKind::Events(..) => false,
         };
         let secret_scan = (masks && is_text).then(|| Box::new(SecretScan::new(coding.is_some())));
-        let (streams, bytes, time, needed_from) = (None, 0, Time::default(), None);
-        (Body { direction, coding, streams, kind, head_unseen, hash, secret_scan, bytes, time, needed_from }, anomaly)
+        let is_refusal = matches!(head.start, StartLine::Response { status: 400.., .. });
+        let body = Body {
+            direction,
+            coding,
+            streams: None,
+            kind,
+            head_unseen,
+            hash,
+            refusal: is_refusal.then(Vec::new),
+            secret_scan,
+            bytes: 0,
+            time: Time::default(),
+            needed_from: None,
+        };
+        (body, anomaly)
     }
 
     /// Offset in the connection's stream from which on bytes may be secrets that were
@@ -301,7 +318,8 @@ impl Body {
             }
         }
         let sha256 = self.hash.map(|hash| hash.0.finish().as_ref().try_into().expect("SHA-256 has 32 bytes"));
-        BodyEnd { bytes: self.bytes, sha256 }
+        let explanation = self.refusal.and_then(|start| refusal::explanation(&start));
+        BodyEnd { bytes: self.bytes, sha256, explanation }
     }
 
     /// Passes decoded bytes, a gap or the end to the collector of this kind of content.
@@ -471,6 +489,10 @@ impl Body {
         self.bytes += bytes.len() as u64;
         if let Some(hash) = &mut self.hash {
             hash.0.update(bytes);
+        }
+        if let Some(refusal) = &mut self.refusal {
+            let room = refusal::READ.saturating_sub(refusal.len());
+            refusal.extend_from_slice(&bytes[..bytes.len().min(room)]);
         }
     }
 

@@ -2,7 +2,7 @@
 //! of the process.
 
 use super::context::{Shared, Sink, StackContext};
-use super::unit::{Text, TextCarrier, Unit};
+use super::unit::{StderrLine, Text, TextCarrier, Unit};
 use crate::capture::pipe::{self, HEAD, Pipe, PipeEvent};
 use crate::capture::{Limits, Origin, PacketNumber, Span, StreamId, Time};
 use crate::decode::jsonrpc::{self, JsonRpcText};
@@ -10,8 +10,7 @@ use crate::decode::lines::{LineEnd, LineEvent, Lines};
 use crate::decode::stream::StreamKind;
 use crate::decode::{Anomaly, Direction, Ending, Piece, Side};
 
-/// Longest line of stderr that is searched for a message, in bytes. stderr is for people, and a
-/// message on it is a mistake.
+/// Longest line of stderr that is emitted whole, in bytes. stderr is for people.
 const MAX_STDERR_LINE: usize = 64 << 10;
 
 /// Decodes the pipes of one process.
@@ -19,8 +18,8 @@ const MAX_STDERR_LINE: usize = 64 << 10;
 pub(super) struct PipeStack {
     /// The decoders of stdin and stdout.
     pipes: [PipeStream; 2],
-    /// The decoder of stderr. Its text is only in the packets. It is searched for messages that
-    /// belong on stdout.
+    /// The decoder of stderr. Its text is only in the packets. Messages that belong on stdout are
+    /// reported.
     stderr: Lines,
     /// The last packet. Bytes that the end of the capture cuts off arrived no later.
     last: (PacketNumber, Time),
@@ -109,7 +108,7 @@ impl PipeStack {
         let (direction, side) = match pipe {
             Pipe::Stdin => (Direction::ClientToServer, Side::First),
             Pipe::Stdout => (Direction::ServerToClient, Side::Second),
-            Pipe::Stderr => return self.stderr(context, piece, packet),
+            Pipe::Stderr => return self.stderr(context, piece, (packet, time)),
         };
         let pipe_stream = &mut self.pipes[side.index()];
         if pipe_stream.ended {
@@ -164,12 +163,13 @@ impl PipeStack {
         }
     }
 
-    /// Searches lines of stderr for messages.
-    fn stderr(&mut self, context: &mut StackContext<'_>, piece: Piece<'_>, packet: PacketNumber) {
+    /// Emits the lines of stderr, and searches them for messages.
+    fn stderr(&mut self, context: &mut StackContext<'_>, piece: Piece<'_>, (packet, time): (PacketNumber, Time)) {
         let (connection, limits) = (context.id, context.shared.limits);
         let sink = &mut *context.sink;
         self.stderr.push(piece, &mut |event| {
-            let LineEvent::Line { number, bytes, whole: true, .. } = event else { return };
+            let LineEvent::Line { number, bytes, .. } = event else { return };
+            sink(Unit::Stderr(connection, StderrLine { number, bytes, packet, time }));
             // A look at the first byte rules out most lines.
             let may_be = bytes.starts_with(b"{") && memchr::memmem::find(bytes, b"\"jsonrpc\"").is_some();
             let is_message = |envelope: &jsonrpc::Envelope| envelope.kind.is_some() && envelope.jsonrpc.is_some();
@@ -191,6 +191,7 @@ impl PipeStack {
                 self.piece(context, pipe, Piece::End(Ending::Cut), self.last);
             }
         }
+        self.stderr(context, Piece::End(Ending::Cut), self.last);
         for stream in self.pipes.iter().filter_map(|pipe_stream| pipe_stream.stream) {
             context.close(stream);
         }

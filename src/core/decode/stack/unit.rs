@@ -39,6 +39,8 @@ pub enum Unit<'a> {
         /// The facts about the irregularity.
         anomaly: Anomaly,
     },
+    /// A line of stderr of a wrapped server.
+    Stderr(ConnectionId, StderrLine<'a>),
     /// The state of a connection changed: its protocol, which side is the client, its process,
     /// or its TLS.
     ConnectionChanged(ConnectionId, &'a ConnectionInfo),
@@ -89,6 +91,19 @@ pub struct ServerSentEvent<'a> {
     pub span: Span,
     /// Traces parts of `span` to packets.
     pub provenance: &'a Provenance,
+}
+
+/// A line of stderr.
+#[derive(Debug)]
+pub struct StderrLine<'a> {
+    /// The line's number on the pipe, starting at 1.
+    pub number: u64,
+    /// The bytes without the line break. Long lines come in parts, see [`Limits`].
+    pub bytes: &'a [u8],
+    /// The packet with its last byte.
+    pub packet: PacketNumber,
+    /// Capture time of its last byte.
+    pub time: Time,
 }
 
 /// How a text travelled.

@@ -1,5 +1,7 @@
 //! The process of a wrapped server.
 
+use std::collections::VecDeque;
+
 use crate::capture::Time;
 use crate::capture::pipe::{Exit, Pipe, PipeEvent};
 
@@ -11,12 +13,30 @@ pub struct Process {
     /// The exit status or signal.
     pub exit: Option<Exit>,
     pub exited: Option<Time>,
+    /// The last bytes that it wrote to stderr.
+    stderr: VecDeque<u8>,
 }
 
+/// Bytes of stderr that are remembered: its last lines.
+const STDERR: usize = 1_024;
+
 impl Process {
+    /// The last line on stderr that is not blank.
+    pub fn last_line(&self) -> Option<String> {
+        let bytes: Vec<u8> = self.stderr.iter().copied().collect();
+        let text = String::from_utf8_lossy(&bytes);
+        let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty())?;
+        Some(line.chars().take(300).collect())
+    }
+
     pub(in crate::findings) fn observe(&mut self, content: &PipeEvent<'_>, time: Time) {
         match content {
             PipeEvent::EndOfFile(Pipe::Stdin) => _ = self.stdin_closed.get_or_insert(time),
+            PipeEvent::Data(Pipe::Stderr, bytes) => {
+                self.stderr.extend(&bytes[bytes.len().saturating_sub(STDERR)..]);
+                let surplus = self.stderr.len().saturating_sub(STDERR);
+                self.stderr.drain(..surplus);
+            }
             PipeEvent::Exit(exit) => (self.exit, self.exited) = (Some(*exit), Some(time)),
             _ => {}
         }

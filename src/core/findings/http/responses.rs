@@ -9,7 +9,49 @@ use crate::mcp::Transport;
 use crate::mcp::revision::Revision::{V2025_03_26, V2025_06_18, V2025_11_25};
 use crate::mcp::revision::Revisions;
 
-pub(in crate::findings) const RULES: &[&Rule] = &[&CONTENT_TYPE, &NOTIFICATION_STATUS, &GET_STATUS, &NO_CHALLENGE];
+pub(in crate::findings) const RULES: &[&Rule] =
+    &[&REFUSED, &CONTENT_TYPE, &NOTIFICATION_STATUS, &GET_STATUS, &NO_CHALLENGE];
+
+static REFUSED: Rule = Rule {
+    id: "http-refused",
+    severity: Severity::Warning,
+    layer: "http",
+    title: "The server refused the HTTP request that carried a JSON-RPC request",
+    spec: "basic/transports \"Sending Messages to the Server\"; basic/authorization \"Error Handling\"",
+    why: "The request was not processed. With 401 or 403 the client has to log in, or its rights do not suffice.",
+    example: "POST with tools/call answered with 401 and WWW-Authenticate: Bearer resource_metadata=\"…\"",
+    remedy: "401: log in as WWW-Authenticate says. 403: ask for the scope that it names. 404: check the URL. 5xx: look into the server's log.",
+    checks: &[Check::Exchange(refused)],
+    ..Rule::BLANK
+};
+
+fn refused(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    let Some(status @ 400..) = exchange.status else { return };
+    let Some(request) = mcp.sent.iter().find(|sent| sent.kind == Kind::Request) else { return };
+    let is_authorization = matches!(status, 401 | 403);
+    // A JSON-RPC error explains itself, and another rule covers a session that was forgotten.
+    let is_explained = mcp.received.iter().any(|received| received.kind == Kind::Error);
+    let is_session_lost = status == 404 && history.endpoint.assigned.is_some() && mcp.names_session;
+    if !is_authorization && (is_explained || is_session_lost) {
+        return;
+    }
+    let what = request.method_name.as_deref().unwrap_or("a request");
+    let asked = exchange.response.fields.get("www-authenticate").filter(|_| is_authorization);
+    let mut text = format!("{what} was answered with {status}");
+    if let Some(reason) = exchange.reason.as_deref().filter(|reason| !reason.is_empty()) {
+        text.push_str(&format!(" {reason}"));
+    }
+    if let Some(explanation) = &exchange.explanation {
+        text.push_str(&format!(": {explanation}"));
+    }
+    if let Some(asked) = asked {
+        text.push_str(&format!("; WWW-Authenticate asks for {asked}"));
+    }
+    // A login begins with a request that is refused.
+    let begins_login = status == 401 && exchange.request.fields.get("authorization").is_none();
+    let severity = if begins_login { Severity::Info } else { REFUSED.severity };
+    report.add_as_about(severity, &[request.number], text);
+}
 
 static CONTENT_TYPE: Rule = Rule {
     id: "http-response-content-type",
@@ -142,6 +184,22 @@ mod tests {
         fires("http-response-content-type", &request(ping, "< 202\n\n"));
         fires("http-401-no-challenge", &request(ping, "< 401\n\n"));
         silent("http-401-no-challenge", &request(ping, "< 401\nWWW-Authenticate: Bearer\n\n"));
+    }
+
+    #[test]
+    fn refused_requests_say_what_is_missing() {
+        let rule = "http-refused";
+        let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+        let challenge = "< 401\nWWW-Authenticate: Bearer scope=\"mcp\"\n\n";
+        let found = fires(rule, &request(ping, challenge));
+        assert_eq!(found.severity.name(), "info", "a login begins so");
+        assert!(found.text.ends_with("; WWW-Authenticate asks for Bearer scope=\"mcp\""), "{}", found.text);
+        let found = fires(rule, &request(ping, "< 502\nContent-Type: text/plain\n\nno upstream"));
+        assert!(found.text.contains("ping was answered with 502"), "{}", found.text);
+        assert!(found.text.ends_with(": no upstream"), "{}", found.text);
+        assert_eq!(found.severity.name(), "warning");
+        silent(rule, &request(ping, &json(400, "", r#"{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"x"}}"#)));
+        silent(rule, &request(ping, &json(200, "", r#"{"jsonrpc":"2.0","id":1,"result":{}}"#)));
     }
 
     #[test]

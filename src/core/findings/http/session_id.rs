@@ -9,7 +9,7 @@ use crate::mcp::revision::Revision::{V2025_03_26, V2025_11_25};
 use crate::mcp::revision::Revisions;
 
 pub(in crate::findings) const RULES: &[&Rule] =
-    &[&CHARSET, &MISSING, &UNASSIGNED, &TERMINATED_STATUS, &IGNORED, &WEAK, &NOT_DELETED];
+    &[&CHARSET, &MISSING, &UNASSIGNED, &FORGOTTEN, &TERMINATED_STATUS, &IGNORED, &WEAK, &NOT_DELETED];
 
 /// Revisions with session ids.
 const SESSIONS: Revisions = Revisions::between(V2025_03_26, V2025_11_25);
@@ -80,6 +80,43 @@ fn unassigned(exchange: &Exchange, mcp: &McpExchange, history: &History, report:
             report.add(format!("{id:?} was sent, but no id was assigned"));
         }
         _ => {}
+    }
+}
+
+static FORGOTTEN: Rule = Rule {
+    id: "http-session-forgotten",
+    severity: Severity::Warning,
+    revisions: SESSIONS,
+    layer: "http",
+    title: "The server no longer knew a session id that it had assigned",
+    spec: "basic/transports \"Session Management\" 3: \"The server MAY terminate the session at any time, after which it MUST respond to requests containing that session ID with HTTP 404 Not Found\"",
+    why: "Requests fail until the client begins a new session, and many clients never do. Mostly the server was restarted, or a load balancer chose another instance.",
+    example: "initialize assigns an id, and a later POST with that id is answered with 404",
+    remedy: "Keep sessions where all instances of the server find them, or route by session id. In the client, initialize again after 404.",
+    checks: &[Check::Exchange(forgotten)],
+};
+
+fn forgotten(exchange: &Exchange, mcp: &McpExchange, history: &History, report: &mut Report<'_>) {
+    let Some(id) = exchange.request.fields.get("mcp-session-id").filter(|_| is_streamable(history)) else { return };
+    if history.endpoint.assigned.as_deref() != Some(id) || exchange.method.as_deref() == Some("DELETE") {
+        return;
+    }
+    // After the first such response, another rule says that the client went on.
+    let is_first = history.endpoint.terminated.as_ref().is_none_or(|terminated| {
+        terminated.by == "404" && exchange.response.started.is_some_and(|time| time <= terminated.time)
+    });
+    let explanation = exchange.explanation.as_deref().unwrap_or_default();
+    // Some servers answer 400 instead.
+    let is_forgotten = match exchange.status {
+        Some(404) => true,
+        Some(400) => explanation.to_ascii_lowercase().contains("session"),
+        _ => false,
+    };
+    if is_first && is_forgotten {
+        let what = mcp.sent.first().and_then(|sent| sent.method_name.as_deref()).unwrap_or("a request");
+        let reason = if explanation.is_empty() { String::new() } else { format!(": {explanation}") };
+        let status = exchange.status.unwrap_or_default();
+        report.add(format!("{what} was answered with {status} in the session that the server had assigned{reason}"));
     }
 }
 
@@ -219,6 +256,20 @@ mod tests {
         silent(rule, &http_session(VERSION, true, &refused));
         silent(rule, &http_session(VERSION, true, &[ping(1), pong(1)]));
         silent(rule, &http_session(VERSION, false, &opened));
+    }
+
+    #[test]
+    fn a_server_may_forget_a_session() {
+        let rule = "http-session-forgotten";
+        let lost =
+            json(404, "", r#"{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"Session not found"}}"#);
+        let text = fires(rule, &http_session(VERSION, true, &[ping(1), lost.clone()])).text;
+        assert_eq!(text, "ping was answered with 404 in the session that the server had assigned: Session not found");
+        let old = json(400, "", r#"{"error":{"message":"Bad Request: No valid session ID provided"}}"#);
+        fires(rule, &http_session(VERSION, true, &[ping(1), old]));
+        silent(rule, &http_session(VERSION, true, &[delete(), "< 200\n\n".to_owned(), ping(1), lost.clone()]));
+        silent(rule, &http_session(VERSION, false, &[ping(1), lost]));
+        silent(rule, &http_session(VERSION, true, &[ping(1), pong(1)]));
     }
 
     #[test]

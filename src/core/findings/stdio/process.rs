@@ -40,6 +40,10 @@ fn exit_with_pending(history: &History, report: &mut Report<'_>) {
         more => format!("{more} requests"),
     };
     let text = format!("the server ended with {} while {count} waited", words(exit));
+    let text = match history.process.last_line() {
+        Some(line) => format!("{text}; stderr ends with: {line}"),
+        None => text,
+    };
     match history.process.stdin_closed {
         // The client closed stdin without waiting for the responses.
         Some(_) => report.add_as_about(Severity::Info, &unanswered, format!("{text}; the client had closed stdin")),
@@ -109,6 +113,8 @@ mod tests {
             ("the server ended with status 3 while 1 request waited", "warning")
         );
         assert_eq!(fires(rule, &conversation(&[PING, ">.", "! 0"])).severity.name(), "info");
+        let text = fires(rule, &conversation(&["2 Traceback", PING, "2 KeyError: 'x'", "2 ", "! 1"])).text;
+        assert_eq!(text, "the server ended with status 1 while 1 request waited; stderr ends with: KeyError: 'x'");
         silent(rule, &conversation(&[PING, PONG, "! 3"]));
         silent(rule, &conversation(&[PING]));
         let cancel = r#"> {"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;

@@ -87,7 +87,7 @@ impl Tracker {
         let Some(to) = &evidence.redirected_to else { return };
         if let Some(state) = evidence.session.and_then(|session| self.sessions.get_mut(&session)) {
             state.redirected_to = uri::host(to).map(str::to_owned);
-            state.pairing.remove_exchange(exchange);
+            state.pairing.take_exchange(exchange);
             self.session_index.add_redirect(evidence);
         }
     }
@@ -100,9 +100,10 @@ impl Tracker {
     }
 
     /// Forgets an exchange that ended. No text of it is held.
-    pub fn exchange_ended(&mut self, exchange: ExchangeNumber) {
-        self.session_index.exchange_ended(exchange);
-        self.exchanges.remove(&exchange);
+    pub fn exchange_ended(&mut self, exchange: &Exchange, sink: &mut TrackerSink<'_>) {
+        self.end_waits(exchange, sink);
+        self.session_index.exchange_ended(exchange.number);
+        self.exchanges.remove(&exchange.number);
     }
 
     /// The session that a text would join now, and its transport.

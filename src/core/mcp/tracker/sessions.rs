@@ -3,7 +3,7 @@
 use rustc_hash::FxHashSet;
 
 use super::tracked_session::TrackedSession;
-use super::{SESSIONS, Tracker, TrackerEvent, TrackerSink};
+use super::{SESSIONS, Tracker, TrackerEvent, TrackerSink, notes};
 use crate::capture::Time;
 use crate::decode::{ConnectionId, Endpoints};
 use crate::mcp::numbers::SessionNumber;
@@ -56,8 +56,9 @@ impl Tracker {
         let mut ended: Vec<TrackedSession> = gone.iter().filter_map(|number| self.sessions.remove(number)).collect();
         ended.sort_by_key(|state| state.session.number);
         for ended in ended {
+            notes::ended_waits(&ended, None).into_iter().for_each(|note| sink(TrackerEvent::Note(Box::new(note))));
             let pending = unanswered_requests(&ended.pairing).into_iter().cloned().collect();
-            sink(TrackerEvent::Ended(Box::new(ended.record()), pending));
+            sink(TrackerEvent::Ended(Box::new(ended.session), pending));
         }
     }
 
@@ -84,7 +85,7 @@ impl Tracker {
         let mut changed: Vec<Session> = states
             .map(|state| {
                 state.changed = false;
-                state.record()
+                state.session.clone()
             })
             .collect();
         changed.sort_by_key(|session| session.number);

@@ -2,12 +2,16 @@
 
 use rustc_hash::FxHashSet;
 
-use super::Oddity;
+use super::{Oddity, notes};
 use crate::capture::Limits;
+use crate::decode::Direction;
+use crate::decode::exchange::ExchangeNumber;
 use crate::decode::jsonrpc::Kind;
-use crate::mcp::content;
+use crate::mcp::content::{self, Status};
 use crate::mcp::handshake::Handshake;
-use crate::mcp::message::Message;
+use crate::mcp::message::{Carrier, Message};
+use crate::mcp::note::Note;
+use crate::mcp::numbers::MessageNumber;
 use crate::mcp::operations::Operations;
 use crate::mcp::pairing::{Pairing, PairingResult, Pending, Scope};
 use crate::mcp::session::Session;
@@ -39,7 +43,14 @@ pub(super) struct TrackedSession {
 impl TrackedSession {
     /// Stores a request, or finds the request of a response. Adds the irregularities of the message
     /// to `oddities`.
-    pub(super) fn pair(&mut self, message: &mut Message, scope: Scope, limits: &Limits, oddities: &mut Vec<Oddity>) {
+    pub(super) fn pair(
+        &mut self,
+        message: &mut Message,
+        scope: Scope,
+        is_refusal: bool,
+        limits: &Limits,
+        oddities: &mut Vec<Oddity>,
+    ) {
         let envelope = &message.envelope;
         if envelope.kind.is_some() {
             let version = envelope.jsonrpc.clone().and_then(|range| message.raw.get(range));
@@ -60,25 +71,15 @@ impl TrackedSession {
             (Kind::Request, Some(id)) => {
                 let (number, time) = (message.number, message.time);
                 let (method, tool) = (message.method.clone(), message.tool.clone());
-                let pending = Pending { number, time, method, tool, exchange: message.exchange, cancelled: false };
+                let pending =
+                    Pending { number, time, method, tool, exchange: message.exchange, cancelled: false, ended: None };
                 if self.pairing.add_request(sender, id, pending, limits.unanswered) {
                     oddities.push(Oddity::IdInFlight);
                 }
             }
-            (Kind::Notification, _) if message.method.as_deref() == Some("notifications/cancelled") => {
-                if let Some(id) = content::body(message).get("requestId") {
-                    self.pairing.cancel(sender, id);
-                }
-            }
             (Kind::Response | Kind::Error, Some(id)) if !message.is_repeated() && &**id != "null" => {
                 match self.pairing.take_request(sender, id, scope, limits.answered) {
-                    PairingResult::Request(request) => {
-                        message.answers = Some(request.number);
-                        message.latency = Some(message.time.since(request.time));
-                        message.method = request.method;
-                        message.tool = request.tool;
-                        self.take_server_info(message);
-                    }
+                    PairingResult::Request(request) => self.answer(message, request),
                     PairingResult::Unknown if self.has_beginning => oddities.push(Oddity::UnknownId),
                     PairingResult::Unknown | PairingResult::NotCaptured => {}
                     PairingResult::AlreadyAnswered => oddities.push(Oddity::AnsweredAgain),
@@ -87,6 +88,56 @@ impl TrackedSession {
             }
             _ => {}
         }
+        // A server that could not read the request, or refused to, cannot always name its id.
+        if let (Kind::Error, None, Carrier::ResponseBody, Some(exchange)) =
+            (message.kind, message.answers, message.carrier, message.exchange)
+            && is_refusal
+            && let Some(request) = self.pairing.take_only_request(exchange)
+        {
+            self.answer(message, request);
+        }
+    }
+
+    /// Marks the request as cancelled that a notification cancels. Returns a note if it is one of
+    /// the client.
+    pub(super) fn cancel(&mut self, message: &Message) -> Option<Note> {
+        if message.kind != Kind::Notification || message.method.as_deref() != Some("notifications/cancelled") {
+            return None;
+        }
+        let id = content::body(message).get("requestId")?;
+        let pending = self.pairing.cancel(message.direction, id)?;
+        if message.direction == Direction::ServerToClient {
+            return None;
+        }
+        self.session.outcomes.cancel();
+        Some(notes::cancelled(message, pending))
+    }
+
+    /// Joins a response with its request.
+    fn answer(&mut self, message: &mut Message, request: Pending) {
+        message.answers = Some(request.number);
+        message.latency = Some(message.time.since(request.time));
+        message.method = request.method;
+        message.tool = request.tool;
+        if message.direction == Direction::ServerToClient
+            && let Some(status) = content::status(message)
+        {
+            self.session.outcomes.settle(request.cancelled, status);
+        }
+        self.take_server_info(message);
+    }
+
+    /// Counts the requests of an exchange that the status of its response refused. Returns
+    /// their numbers.
+    pub(super) fn refuse(&mut self, exchange: ExchangeNumber) -> Vec<MessageNumber> {
+        let refused = self.pairing.take_exchange(exchange);
+        for (sender, pending) in &refused {
+            if *sender == Direction::ClientToServer {
+                self.session.outcomes.settle(pending.cancelled, Status::Error);
+            }
+        }
+        self.changed |= !refused.is_empty();
+        refused.into_iter().map(|(_, pending)| pending.number).collect()
     }
 
     /// Takes the revision and the server's name from a response.
@@ -112,7 +163,7 @@ impl TrackedSession {
 
     /// Whether the client sent only `server/discover` requests, and the server refused them.
     pub(super) fn is_refused_probe(&self) -> bool {
-        self.is_probe && self.session.errors > 0 && self.pairing.open() == 0
+        self.is_probe && self.session.outcomes.errors > 0 && self.pairing.open() == 0
     }
 
     pub(super) fn count(&mut self, message: &Message) {
@@ -121,19 +172,18 @@ impl TrackedSession {
         self.is_probe &= is_discover && (is_refusal || message.kind == Kind::Request);
         let session = &mut self.session;
         session.messages += 1;
-        *match message.kind {
-            Kind::Request => &mut session.requests,
-            Kind::Notification => &mut session.notifications,
-            Kind::Response => &mut session.responses,
-            Kind::Error => &mut session.errors,
-            Kind::Invalid => &mut session.invalid,
-        } += 1;
+        match (message.kind, message.direction) {
+            // The copy of a redirected request is the same request.
+            (Kind::Request, Direction::ClientToServer) if message.copies.is_some() => {}
+            (Kind::Request, Direction::ClientToServer) => session.outcomes.unanswered += 1,
+            (Kind::Request, Direction::ServerToClient) => session.server_requests += 1,
+            (Kind::Notification, _) => session.notifications += 1,
+            (Kind::Response, _) => session.responses += 1,
+            (Kind::Error, _) => {}
+            (Kind::Invalid, _) => session.invalid += 1,
+        }
         session.started = session.started.min(message.time);
         session.ended = session.ended.max(message.time);
         self.changed = true;
-    }
-
-    pub(super) fn record(&self) -> Session {
-        Session { unanswered: self.pairing.open() as u64, ..self.session.clone() }
     }
 }

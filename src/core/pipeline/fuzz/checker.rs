@@ -77,6 +77,10 @@ impl<'c> EventChecker<'c> {
                 }
             }
             Event::Finding(finding) => self.finding(finding),
+            Event::Note(note) => {
+                assert!(note.session.is_none_or(|session| session.0 <= self.sessions), "of a session so far: {note:?}");
+                note.packets.iter().for_each(|packet| self.assert_pushed(*packet));
+            }
             Event::Ended(_) => {}
             _ => {
                 assert_eq!(self.detail, Detail::Store, "a printer did not ask for {event:?}");

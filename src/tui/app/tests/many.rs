@@ -11,7 +11,7 @@ use crate::capture::PacketNumber;
 use crate::decode::exchange::{Exchange, ExchangeNumber, Half};
 use crate::decode::{ConnectionId, Direction};
 use crate::event::Event;
-use crate::mcp::{Carrier, Message, Peers, Session, Transport};
+use crate::mcp::{Carrier, Message, Outcomes, Peers, Session, Transport};
 use crate::store::{CaptureInfo, CaptureKind, Summary, WriteOptions, Writer};
 use crate::test_messages;
 use crate::tui::data::{Answer, PAGE, Query, Rows};
@@ -48,7 +48,7 @@ fn texts(messages: u64, bytes: usize) -> DatabaseFile {
         protocol_version: Some("2025-11-25".into()),
         ended,
         messages,
-        requests: messages / 2,
+        outcomes: Outcomes { ok: messages / 2, ..Outcomes::default() },
         responses: messages / 2,
         bytes: (1, 1),
         ..Session::opened(

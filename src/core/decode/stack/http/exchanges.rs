@@ -279,6 +279,9 @@ impl Exchanges {
         half.body_bytes = end.bytes;
         half.complete = complete && half.head_end > half.head_start;
         half.body_sha256 = end.sha256.filter(|_| half.complete);
+        if direction == Direction::ServerToClient {
+            open.exchange.explanation = end.explanation;
+        }
     }
 
     /// Offset of the first byte of this direction that is still being searched for secrets.
