@@ -20,7 +20,7 @@ use mcptap_core::internal::decode::jsonrpc::{Envelope, Kind};
 use mcptap_core::internal::decode::tcp::{Analysis, Flags};
 use mcptap_core::internal::decode::{ConnectionId, Direction, Side};
 use mcptap_core::internal::event::{Event, Segment, Stream, StreamKind};
-use mcptap_core::internal::mcp::{Carrier, Message, MessageNumber, Peers, Session, SessionNumber, Transport};
+use mcptap_core::internal::mcp::{Carrier, Message, MessageNumber, Outcomes, Peers, Session, SessionNumber, Transport};
 
 /// The database of a million messages. The first user makes it, and the last one removes it.
 static MILLION: Mutex<Option<DatabaseFile>> = Mutex::new(None);
@@ -166,7 +166,7 @@ fn session(messages: u64) -> Session {
         connections: vec![ConnectionId(1)],
         ended: Time(messages as i64),
         messages,
-        requests: messages / 2,
+        outcomes: Outcomes { ok: messages / 2, ..Outcomes::default() },
         responses: messages / 2,
         ..Session::opened(SessionNumber(1), Transport::StreamableHttp, peers, Time(0))
     }

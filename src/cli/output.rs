@@ -38,7 +38,7 @@ pub fn can_ask() -> bool {
 
 /// Asks a question that is answered with yes or no.
 pub fn ask(question: &str) -> io::Result<bool> {
-    let _ = write!(io::stderr(), "mcptap: {} [y/N] ", safe::visible(question));
+    let _ = write!(io::stderr(), "mcptap: {} [y/N] ", secrets::shown(question));
     let mut answer = String::new();
     io::stdin().read_line(&mut answer)?;
     Ok(answer.trim().eq_ignore_ascii_case("y"))

@@ -109,7 +109,7 @@ impl PacketMasker {
         match event {
             Event::Connection(connection) if self.connection != Some(connection.id) => {
                 self.connection = Some(connection.id);
-                self.stage.keep(connection.id)?;
+                self.stage.keep(connection.id);
             }
             Event::Closed(connection) => self.stage.closed(connection)?,
             Event::Segment(segment) => self.stage.segment(segment)?,

@@ -10,6 +10,7 @@ use super::notes;
 use super::outcome::{self, look};
 use super::paint::{Paint, Tone};
 use super::safe::{self, Align};
+use super::secrets;
 use super::stderr_fold::Folded;
 use super::text::about;
 use super::units::{count, duration, percent, relative};
@@ -155,7 +156,7 @@ impl LineFormatter {
         let left = 6 + 2 + 11 + 1 + session.len() + 1 + 2;
         let right = if is_stderr { 0 } else { words.messages.chars().count() + packets.chars().count() + 4 };
         let what = safe::pad(&words.what, if is_stderr { 6 } else { 25 }, Align::Left);
-        let about = safe::visible(&words.about);
+        let about = secrets::shown(&words.about);
         let room = self.width.saturating_sub(left + what.chars().count() + 1 + right).max(40);
         let about = if self.width == LineFormatter::WIDTH && is_stderr {
             about.into_owned()

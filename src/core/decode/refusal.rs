@@ -1,6 +1,8 @@
 //! The explanation that a server gives in the body of a response that refuses a request.
 
 use super::json::Object;
+use super::mask::Mask;
+use super::secrets;
 
 /// Bytes of a body that are read. An explanation stands at the start.
 pub const READ: usize = 4 << 10;
@@ -13,7 +15,7 @@ const LENGTH: usize = 300;
 const MEMBERS: [&str; 6] = ["error_description", "message", "detail", "error", "title", "reason"];
 
 /// Reads the explanation from the first bytes of a body: a member of a JSON object, the title of an
-/// HTML page, or the first line of a text.
+/// HTML page, or the first line of a text. Tokens in it are masked.
 pub fn explanation(body: &[u8]) -> Option<String> {
     let text = match std::str::from_utf8(body) {
         Ok(text) => text,
@@ -27,8 +29,9 @@ pub fn explanation(body: &[u8]) -> Option<String> {
         b'<' => of_page(text)?,
         _ => text.trim_matches('"').lines().next()?.to_owned(),
     };
-    let found = found.trim();
-    (!found.is_empty()).then(|| found.chars().take(LENGTH).collect())
+    let found: String = found.trim().chars().take(LENGTH).collect();
+    let masked = secrets::masked(&found, secrets::in_text(found.as_bytes()), |_| Mask::PLAIN);
+    (!masked.is_empty()).then(|| masked.into_owned())
 }
 
 fn of_object(text: &str) -> Option<String> {

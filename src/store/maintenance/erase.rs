@@ -6,7 +6,7 @@
 use rusqlite::{Connection, params};
 
 use super::Steps;
-use crate::store::record::finding;
+use crate::store::record::{finding, note};
 use crate::store::{CaptureId, RowKey};
 
 /// Rows that one statement deletes. A chunk of packets has up to 128 KiB.
@@ -34,10 +34,12 @@ pub(super) fn erase(db: &Connection, capture: CaptureId) -> anyhow::Result<()> {
     for session in &marked {
         steps.run(|db| delete_messages(db, *session))?;
         steps.run(|db| finding::delete_some(db, "session = ?", *session, ROWS))?;
+        steps.run(|db| note::delete_some(db, "session = ?", *session, ROWS))?;
     }
     steps.finish()?;
     let (streams, connections) = if numbers(db, REMAINING, capture)?.is_empty() {
         steps.run(|db| finding::delete_some(db, "capture = ?", capture.0.into(), ROWS))?;
+        steps.run(|db| note::delete_some(db, "capture = ?", capture.0.into(), ROWS))?;
         (vec![RowKey::all(capture)], vec![RowKey::all(capture)])
     } else {
         unused(db, capture)?

@@ -42,6 +42,12 @@ pub(in crate::store) fn write(
     Ok(())
 }
 
+/// Deletes some notes that fulfil a condition on `value`. Returns their number.
+pub(in crate::store) fn delete_some(db: &Connection, which: &str, value: i64, rows: usize) -> anyhow::Result<usize> {
+    let sql = format!("DELETE FROM note WHERE id IN (SELECT id FROM note WHERE {which} LIMIT {rows})");
+    Ok(db.prepare_cached(&sql)?.execute([value])?)
+}
+
 /// Columns in the order of [`read`].
 pub(in crate::store) const COLUMNS: &str = "id, session, time, kind, details, packets";
 

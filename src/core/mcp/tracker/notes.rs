@@ -6,7 +6,6 @@ use super::{Tracker, TrackerEvent, TrackerSink};
 use crate::capture::Time;
 use crate::decode::Direction;
 use crate::decode::exchange::Exchange;
-use crate::decode::secrets::masked_uri;
 use crate::mcp::message::Message;
 use crate::mcp::note::{HttpNote, Note, NoteKind, WaitEnd};
 use crate::mcp::numbers::SessionNumber;
@@ -39,9 +38,7 @@ impl Tracker {
                 let asked = asked.map(|asked| format!("WWW-Authenticate: {asked}"));
                 (false, explanation.into_iter().chain(asked).collect::<Vec<String>>().join("; "))
             }
-            Some(status) if REDIRECTS.contains(&status) => {
-                (true, field("location").map(|to| masked_uri(to).into_owned()).unwrap_or_default())
-            }
+            Some(status) if REDIRECTS.contains(&status) => (true, field("location").unwrap_or_default().to_owned()),
             _ => {
                 let end = if exchange.response.complete { WaitEnd::ResponseEnded } else { WaitEnd::ConnectionEnded };
                 let end = ExchangeEnd { connection: exchange.connection, time, end };
@@ -54,7 +51,7 @@ impl Tracker {
         let note = HttpNote {
             exchange: exchange.number,
             method,
-            target: masked_uri(exchange.target.as_deref().unwrap_or_default()).into_owned(),
+            target: exchange.target.clone().unwrap_or_default(),
             status: exchange.status.unwrap_or_default(),
             reason: exchange.reason.clone().unwrap_or_default(),
             detail,
