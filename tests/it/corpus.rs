@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use crate::program::data;
+use crate::program::{NO_STATE, data};
 use crate::support::needs::{self, have_program, report};
 use crate::support::waits::Finishes;
 
@@ -14,6 +14,7 @@ fn whole(tier: &str, captures: usize) {
     }
     let mut score = Command::new("python3");
     score.arg(data("captures/score.py")).args(["--bin", env!("CARGO_BIN_EXE_mcptap"), "--tier", tier]);
+    score.env(NO_STATE.0, NO_STATE.1);
     let done = score.env_remove("MCPTAP_DB").env_remove("SSLKEYLOGFILE").finished();
     let said = String::from_utf8_lossy(&done.stdout);
     let total = said.lines().last().unwrap_or_default();

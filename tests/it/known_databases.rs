@@ -12,11 +12,11 @@ use crate::program::{mcptap, root};
 use crate::support::waits::Finishes;
 
 /// A state folder, and databases beside it.
-struct State(tempfile::TempDir);
+struct StateFolder(tempfile::TempDir);
 
-impl State {
-    fn new() -> State {
-        State(tempfile::tempdir().expect("a folder"))
+impl StateFolder {
+    fn new() -> StateFolder {
+        StateFolder(tempfile::tempdir().expect("a folder"))
     }
 
     fn path(&self, name: impl AsRef<Path>) -> PathBuf {
@@ -51,7 +51,7 @@ impl State {
 
 #[test]
 fn other_databases_that_were_written_lately_are_named() {
-    let state = State::new();
+    let state = StateFolder::new();
     state.wrap("hidden.db");
     let (mode, list) = (|path: &Path| fs::metadata(path).expect("a file").permissions().mode() & 0o777, "state/mcptap");
     assert_eq!((mode(&state.path(list)), mode(&state.path(list).join("databases"))), (0o700, 0o600));
@@ -94,7 +94,7 @@ fn other_databases_that_were_written_lately_are_named() {
 
 #[test]
 fn many_writers_at_once_lose_no_entry_and_the_list_stays_short() {
-    let state = State::new();
+    let state = StateFolder::new();
     let wrap = |number: usize| {
         state
             .mcptap(format!("{number}.db"))
@@ -129,16 +129,16 @@ fn many_writers_at_once_lose_no_entry_and_the_list_stays_short() {
 
 #[test]
 fn a_list_that_cannot_be_written_disturbs_nobody() {
-    let state = State::new();
+    let state = StateFolder::new();
     fs::write(state.path("state"), "no folder").expect("a file");
     state.wrap("one.db");
     assert_eq!(state.noted("one.db"), "");
-    let state = State::new();
+    let state = StateFolder::new();
     fs::create_dir_all(state.path("state/mcptap/databases")).expect("a folder in the place of the list");
     state.wrap("one.db");
     assert_eq!(state.noted("one.db"), "");
     // Names that would act on a terminal, or on the list.
-    let state = State::new();
+    let state = StateFolder::new();
     let hostile = [&b"a\x1b[2J\xe2\x80\xae\xff.db"[..], b"b\nc.db"].map(|name| PathBuf::from(OsStr::from_bytes(name)));
     hostile.iter().for_each(|name| state.wrap(name));
     assert_eq!(state.listed(), [state.path(&hostile[0])]);
