@@ -14,7 +14,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("core/findings", &["capture", "decode", "mcp", "findings"]),
     ("core/event", &["capture", "decode", "mcp", "findings"]),
     ("core/pipeline", &["capture", "decode", "mcp", "findings", "event", "pipeline"]),
-    ("core/decoder", &["capture", "event", "pipeline"]),
+    ("core/decoder", &["capture", "decode", "event", "pipeline"]),
     ("source", &["capture", "source"]),
     ("engine", &["capture", "source", "event", "pipeline", "store", "engine"]),
     ("store", &["capture", "source", "decode", "mcp", "findings", "event", "filter", "store"]),

@@ -20,7 +20,7 @@ const HEADERS: usize = 40;
 const SEGMENT: usize = 60_000;
 
 /// A row of the table.
-struct Piece {
+struct PlaintextRow {
     stream: i64,
     start: u64,
     bytes: Vec<u8>,
@@ -44,7 +44,7 @@ impl Sweep<'_> {
 
     fn connection(&self, streams: &[(i64, i64, bool)]) -> anyhow::Result<u64> {
         let sql = "SELECT start, data FROM plaintext WHERE stream = ? ORDER BY start";
-        let mut pieces: Vec<Piece> = Vec::new();
+        let mut pieces: Vec<PlaintextRow> = Vec::new();
         let mut packets = vec![segment(1, false, [0, 0], SYN, &[]), segment(2, true, [0, 1], SYN | ACK, &[])];
         let mut ends = [0u64; 2];
         for (_, stream, is_server) in streams {
@@ -59,13 +59,13 @@ impl Sweep<'_> {
                 }
                 let side = usize::from(*is_server);
                 ends[side] = ends[side].max(start as u64 + bytes.len() as u64);
-                pieces.push(Piece { stream: *stream, start: start as u64, bytes });
+                pieces.push(PlaintextRow { stream: *stream, start: start as u64, bytes });
             }
         }
         let masked = self.decoded(&mut packets.into_iter().map(Ok))?;
         let mut packer = text::Packer::new()?;
         let (mut number, mut changed) = (2, 0);
-        for Piece { stream, start, bytes } in pieces {
+        for PlaintextRow { stream, start, bytes } in pieces {
             let mut after = Vec::with_capacity(bytes.len());
             for part in bytes.chunks(SEGMENT) {
                 number += 1;
