@@ -59,7 +59,7 @@ fn lines(opened: &Opened, session: &Session, filter: Option<&Filter>, out: &mut 
     })?;
     for exchange in opened.reader.all_exchanges(session.number) {
         let exchange = exchange?;
-        json_line(out, &mut line, |line| jsonl::write_exchange(line, &exchange))?;
+        json_line(out, &mut line, |line| jsonl::write_exchange(line, &exchange, Some(session.number)))?;
     }
     for row in opened.reader.all_findings(Scope::Session(session.number)) {
         let Some(finding) = row?.finding() else { continue };

@@ -19,7 +19,7 @@ impl StoreReader {
         rows(None, |page| self.sessions(page), |session| SessionNumber(session.number.0 + 1))
     }
 
-    /// The HTTP exchanges of a session, by number.
+    /// The HTTP exchanges of a session, with and without messages, by number.
     pub fn all_exchanges(&self, session: SessionNumber) -> impl Iterator<Item = Result<Exchange>> {
         rows(None, move |page| self.exchanges(session, page), |exchange| ExchangeNumber(exchange.number.0 + 1))
     }

@@ -19,7 +19,12 @@ use super::text;
 
 /// The steps from an empty file to the newest version. A released step is never changed. Each new
 /// step adds a database to `tests/databases/`.
-const MIGRATIONS: &[&str] = &[include_str!("schema.sql"), include_str!("schema-2.sql"), include_str!("schema-3.sql")];
+const MIGRATIONS: &[&str] = &[
+    include_str!("schema.sql"),
+    include_str!("schema-2.sql"),
+    include_str!("schema-3.sql"),
+    include_str!("schema-4.sql"),
+];
 
 /// `MCPT`, in the header of the file, where `file(1)` finds it.
 const APPLICATION_ID: i32 = i32::from_be_bytes(*b"MCPT");

@@ -11,8 +11,8 @@
 //! Records that cannot be written now are written with the next transaction. Records that would
 //! take too much memory until then are discarded and counted.
 //!
-//! All SQL of the program is in this folder. `schema.sql`, with `schema-2.sql` and `schema-3.sql`
-//! on top of it, describes the file.
+//! All SQL of the program is in this folder. `schema.sql`, with `schema-2.sql` and so on on top of
+//! it, describes the file.
 
 mod chunk;
 mod codec;

@@ -44,6 +44,10 @@ pub(in crate::store) fn write(
     Ok(())
 }
 
+/// The session of an exchange.
+pub(in crate::store) const INSERT_SESSION: &str =
+    "INSERT OR IGNORE INTO session_exchange (session, exchange) VALUES (?, ?)";
+
 /// Columns in the order of [`read`].
 pub(in crate::store) const COLUMNS: &str = "
     id, connection, h2_stream, http_version, method, target, status, reason, request_fields, response_fields, request,
