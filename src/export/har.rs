@@ -1,9 +1,9 @@
 //! HAR 1.2, the HTTP archive that the network panels of browsers and proxies read
 //! (<http://www.softwareishard.com/blog/har-12-spec/>).
 //!
-//! It contains every HTTP exchange of the sessions, with and without messages. Facts that the format has no member
-//! for are in `_mcp`: "Custom fields and elements MUST start with an underscore". Only one exchange
-//! is in memory at a time.
+//! It contains every HTTP exchange of the sessions, with and without messages. Facts that the
+//! format has no member for are in `_mcp`: "Custom fields and elements MUST start with an
+//! underscore". Only one exchange is in memory at a time.
 
 mod body;
 mod exchange_map;

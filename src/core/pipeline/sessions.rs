@@ -78,6 +78,7 @@ impl Sessions {
         if let ConnectionKind::Tcp(_) = kind {
             self.counts.tcp_connections += 1;
         }
+        self.make_room(emit);
         let record =
             Connection { id, kind, client: None, protocol: "unknown", host: None, tls: Vec::new(), agreed: None };
         if self.stores() {
@@ -203,7 +204,10 @@ impl Sessions {
                     None => emit(Event::Plaintext(stream, start, bytes)),
                 }
             }
-            Unit::Keys(connection, lines) if self.is_stored(connection) => emit(Event::Keys(connection, lines)),
+            Unit::Keys(connection, lines) if self.stores() => match self.unclaimed(connection) {
+                Some(unclaimed) => unclaimed.keys(connection, lines),
+                None => emit(Event::Keys(connection, lines)),
+            },
             Unit::Keys(..) => {}
         }
     }

@@ -97,8 +97,7 @@ impl Tracker {
         self.silent.exchanges.iter().any(|evidence| evidence.connection == connection)
     }
 
-    /// Forgets the exchanges that only their connection could assign to a session, because
-    /// it closed.
+    /// Forgets the exchanges of a closed connection that nothing else could assign.
     pub fn forget_on(&mut self, connection: ConnectionId) {
         self.silent.exchanges.retain(|evidence| evidence.connection != connection || evidence.may_be_mcp());
     }

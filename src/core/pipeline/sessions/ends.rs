@@ -10,8 +10,7 @@ use crate::decode::tcp::Facts;
 use crate::event::{ConnectionKind, Emit, Event};
 
 /// Connections without a session that closed while the tracker remembers an exchange of them, which
-/// may join a session later. Then their packets have to be stored. The tracker bounds
-/// their number.
+/// may join a session later. Then their packets have to be stored. The tracker remembers few.
 pub(super) type Closing = BTreeMap<ConnectionId, (Box<ConnectionInfo>, Option<Facts>)>;
 
 impl Sessions {
@@ -77,6 +76,15 @@ impl Sessions {
             }
             emit(Event::Connection(Box::new(state.record)));
             emit(Event::Closed(id));
+        }
+    }
+
+    /// Ends the oldest connections that closed, so that another one may open.
+    pub(super) fn make_room(&mut self, emit: &mut Emit<'_>) {
+        while self.connections.len() >= self.options.limits.connections
+            && let Some((id, _)) = self.closing.first_key_value()
+        {
+            self.close(*id, emit);
         }
     }
 
