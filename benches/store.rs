@@ -254,6 +254,7 @@ fn capture() -> (Vec<StoreInput>, u64) {
             })));
             recorder.event(Event::Session(Box::new(session(call * 2))));
         }
+        recorder.event(Event::Belongs(exchange.number, SessionNumber(1)));
         recorder.event(Event::Exchange(Box::new(exchange)));
     }
     (recorder.inputs, recorder.bytes)
@@ -262,7 +263,9 @@ fn capture() -> (Vec<StoreInput>, u64) {
 fn is_measured(event: &Event, part: &str) -> bool {
     match event {
         Event::Message(_) | Event::Session(_) => part == "messages",
-        Event::Exchange(_) | Event::Stream(_) | Event::Part(..) => part == "exchanges and provenance",
+        Event::Exchange(_) | Event::Belongs(..) | Event::Stream(_) | Event::Part(..) => {
+            part == "exchanges and provenance"
+        }
         _ => part == "packets",
     }
 }

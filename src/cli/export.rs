@@ -14,6 +14,7 @@ use super::filter;
 use super::output::json_line;
 use super::target::{self, Opened};
 use crate::cli::output::note;
+use crate::decode::tls::RecordGroupKind;
 use crate::export::har::Har;
 use crate::export::html::{self, Html};
 #[cfg(feature = "parquet")]
@@ -59,7 +60,7 @@ fn lines(opened: &Opened, session: &Session, filter: Option<&Filter>, out: &mut 
     })?;
     for exchange in opened.reader.all_exchanges(session.number) {
         let exchange = exchange?;
-        json_line(out, &mut line, |line| jsonl::write_exchange(line, &exchange))?;
+        json_line(out, &mut line, |line| jsonl::write_exchange(line, &exchange, Some(session.number)))?;
     }
     for row in opened.reader.all_findings(Scope::Session(session.number)) {
         let Some(finding) = row?.finding() else { continue };
@@ -203,17 +204,36 @@ fn packets(opened: &Opened, out: &mut dyn Write) -> Result<()> {
         Some(session) => vec![Selection::Session(session)],
         None => opened.reader.captures(Page::first(10_000))?.iter().map(|c| Selection::Capture(c.id)).collect(),
     };
+    let mut has_secrets = false;
     for selection in selections {
         let mut stored = StoredPackets::open(place.clone(), selection)?;
         while let Some(item) = stored.next()? {
             match item {
                 Item::Packet(packet) => writer.packet(&packet, None)?,
                 // The store contains secrets only if the recording used --keep-secrets.
-                Item::Secrets(lines) => writer.secrets(lines)?,
+                Item::Secrets(lines) => {
+                    has_secrets = true;
+                    writer.secrets(lines)?;
+                }
                 Item::Damage(_) | Item::Dropped(_) | Item::Idle => {}
             }
         }
     }
     writer.flush()?;
+    if !has_secrets && is_decrypted(opened)? {
+        note!("the file has TLS traffic, but not its secrets: to read it, give its key log with --keylog FILE");
+    }
     Ok(())
+}
+
+/// Whether a connection of the sessions was decrypted with TLS secrets.
+fn is_decrypted(opened: &Opened) -> Result<bool> {
+    for session in opened.sessions()? {
+        for connection in opened.reader.all_connections(session.number) {
+            if connection?.tls.iter().any(|group| group.kind == RecordGroupKind::Decrypted) {
+                return Ok(true);
+            }
+        }
+    }
+    Ok(false)
 }

@@ -205,7 +205,7 @@ impl Printer {
                     writeln!(self.out, "{}", self.lines.message(message))?;
                 }
             }
-            Event::Exchange(exchange) if self.json => self.write(|line| jsonl::write_exchange(line, exchange))?,
+            Event::Exchange(exchange) if self.json => self.write(|line| jsonl::write_exchange(line, exchange, None))?,
             Event::Finding(finding) => {
                 self.totals.finding(finding.severity, finding.repeated.max(1));
                 if self.json {

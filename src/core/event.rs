@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::capture::pipe::{HEAD, Pipe};
 use crate::capture::{Packet, PacketNumber, PacketRange, Ranges, StreamId, StreamPart, Time};
-use crate::decode::exchange::Exchange;
+use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::mask::Mask;
 use crate::decode::tcp::{Analysis, Facts, Flags, SegmentFact};
 use crate::decode::{ConnectionId, Side};
@@ -43,6 +43,10 @@ pub enum Event {
     /// of the connection.
     #[doc(hidden)]
     Connection(Box<Connection>),
+    /// An HTTP exchange belongs to a session. Emitted at most once for each exchange: while it is
+    /// open, when it ends, or when a later request opens the session.
+    #[doc(hidden)]
+    Belongs(ExchangeNumber, SessionNumber),
     /// A session claims this connection. Its packets have to be stored, earlier ones included.
     #[doc(hidden)]
     Claimed(ConnectionId),

@@ -1,14 +1,13 @@
 //! HAR 1.2, the HTTP archive that the network panels of browsers and proxies read
 //! (<http://www.softwareishard.com/blog/har-12-spec/>).
 //!
-//! It contains every HTTP exchange of the sessions, MCP or not. Facts that the format has no member
-//! for are in `_mcp`: "Custom fields and elements MUST start with an underscore". Only one exchange
-//! is in memory at a time.
+//! It contains every HTTP exchange of the sessions, with and without messages. Facts that the
+//! format has no member for are in `_mcp`: "Custom fields and elements MUST start with an
+//! underscore". Only one exchange is in memory at a time.
 
 mod body;
 mod exchange_map;
 
-use std::collections::HashSet;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 
@@ -19,7 +18,7 @@ use base64::engine::general_purpose::STANDARD;
 use super::json::{Object, write_string};
 use crate::capture::Time;
 use crate::decode::exchange::{Exchange, ExchangeNumber, Half};
-use crate::decode::{ConnectionId, Direction, Side, uri};
+use crate::decode::{Direction, Side, uri};
 use crate::event::{Connection, ConnectionKind};
 use crate::mcp::{Session, SessionNumber};
 use crate::store::{CaptureId, Page, RowKey, Scope, StoreReader};
@@ -33,9 +32,6 @@ pub struct Har<'a> {
     reader: &'a StoreReader,
     /// The exchanges of the capture that is being written.
     exchanges: Option<ExchangeMap>,
-    /// Connections whose exchanges without messages were written. Several sessions may
-    /// share a connection.
-    written: HashSet<ConnectionId>,
     line: Vec<u8>,
     is_first: bool,
 }
@@ -58,7 +54,7 @@ impl<'a> Har<'a> {
         let version = env!("CARGO_PKG_VERSION");
         let creator = format!(r#"{{"name":"mcptap","version":"{version}"}}"#);
         write!(out, r#"{{"log":{{"version":"1.2","creator":{creator},"entries":["#)?;
-        Ok(Har { out, reader, exchanges: None, written: HashSet::new(), line: Vec::new(), is_first: true })
+        Ok(Har { out, reader, exchanges: None, line: Vec::new(), is_first: true })
     }
 
     /// Ends the archive.
@@ -66,8 +62,7 @@ impl<'a> Har<'a> {
         self.out.write_all(b"\n]}}\n")
     }
 
-    /// Writes the `wanted` exchanges of a session: those that carried its messages, and those on
-    /// its connections that carried no message of any session. The latter are written only once.
+    /// Writes the `wanted` exchanges of a session, with and without messages.
     ///
     /// # Errors
     /// The output fails, or the store cannot be read.
@@ -75,10 +70,7 @@ impl<'a> Har<'a> {
         let Some(capture) = self.reader.capture_of(session.number)? else { return Ok(()) };
         let exchanges = match self.exchanges.take().filter(|exchanges| exchanges.capture == capture) {
             Some(exchanges) => exchanges,
-            None => {
-                self.written.clear();
-                ExchangeMap::read(self.reader, capture)?
-            }
+            None => ExchangeMap::read(self.reader, capture)?,
         };
         let mut bodies = Bodies::new(self.reader, &exchanges);
         let mut connection = None;
@@ -88,13 +80,6 @@ impl<'a> Har<'a> {
                 continue;
             }
             let carried = exchanges.messages(exchange.number);
-            let is_own = match carried {
-                [] => !self.written.contains(&exchange.connection),
-                some => some.iter().any(|(_, _, number)| *number == session.number),
-            };
-            if !is_own {
-                continue;
-            }
             if connection.as_ref().is_none_or(|known: &Connection| known.id != exchange.connection) {
                 connection = self.reader.connection(capture, exchange.connection)?;
             }
@@ -110,7 +95,6 @@ impl<'a> Har<'a> {
             self.is_first = false;
             self.out.write_all(&self.line)?;
         }
-        self.written.extend(&session.connections);
         self.exchanges = Some(exchanges);
         Ok(())
     }
@@ -122,7 +106,7 @@ impl<'a> Har<'a> {
         carried: &[exchange_map::ExchangeMessage],
     ) -> Result<McpContent> {
         let mut mcp = McpContent { session, ..McpContent::default() };
-        for (_, message, _) in carried {
+        for (_, message) in carried {
             mcp.messages.push(message.0);
             let key = RowKey::new(capture, message.0);
             let Some(row) = self.reader.message_rows(Scope::Capture(capture), Page::from(key, 1))?.pop() else {

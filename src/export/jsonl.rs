@@ -150,11 +150,12 @@ pub fn write_overview(out: &mut Vec<u8>, session: SessionNumber, overview: &Over
     line.end_line();
 }
 
-/// Writes the `exchange` line of an HTTP exchange.
-pub fn write_exchange(out: &mut Vec<u8>, exchange: &Exchange) {
+/// Writes the `exchange` line of an HTTP exchange. Only a store gives its session.
+pub fn write_exchange(out: &mut Vec<u8>, exchange: &Exchange, session: Option<SessionNumber>) {
     let Exchange { request, response, .. } = exchange;
     let mut line = Object::line(out, "exchange");
     line.number("number", exchange.number.0);
+    line.maybe(&session, |line, session| line.number("session", session.0));
     line.number("connection", exchange.connection.0);
     line.maybe(&exchange.h2_stream, |line, stream| line.number("h2_stream", *stream));
     line.maybe(&exchange.method, |line, method| line.text("method", method));

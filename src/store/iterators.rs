@@ -6,7 +6,9 @@ use super::page::{Page, Scope};
 use super::record::finding::FindingRow;
 use super::record::message::MessageRow;
 use super::{CaptureId, RowKey, StoreReader};
+use crate::decode::ConnectionId;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
+use crate::event::Connection;
 use crate::filter::Filter;
 use crate::mcp::{Message, MessageNumber, Session, SessionNumber};
 
@@ -19,9 +21,14 @@ impl StoreReader {
         rows(None, |page| self.sessions(page), |session| SessionNumber(session.number.0 + 1))
     }
 
-    /// The HTTP exchanges of a session, by number.
+    /// The HTTP exchanges of a session, with and without messages, by number.
     pub fn all_exchanges(&self, session: SessionNumber) -> impl Iterator<Item = Result<Exchange>> {
         rows(None, move |page| self.exchanges(session, page), |exchange| ExchangeNumber(exchange.number.0 + 1))
+    }
+
+    /// The connections of a session, by number.
+    pub fn all_connections(&self, session: SessionNumber) -> impl Iterator<Item = Result<Connection>> {
+        rows(None, move |page| self.connections(session, page), |connection| ConnectionId(connection.id.0 + 1))
     }
 
     /// Findings, in the order in which they were made.

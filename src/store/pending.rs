@@ -32,6 +32,8 @@ pub(super) struct Pending {
     sessions: BTreeMap<SessionNumber, Session>,
     connections: BTreeMap<ConnectionId, Connection>,
     exchanges: BTreeMap<ExchangeNumber, Exchange>,
+    /// The sessions of exchanges, written before or not.
+    sessions_of_exchanges: Vec<(SessionNumber, ExchangeNumber)>,
     streams: Vec<Stream>,
     /// The origins of the bytes of streams; those of one stream in order.
     parts: Vec<(StreamId, StreamPart)>,
@@ -95,6 +97,12 @@ impl Pending {
         let size = size_of::<Exchange>() + half(&record.request) + half(&record.response);
         if self.has_room(size) {
             self.exchanges.insert(record.number, record);
+        }
+    }
+
+    pub(super) fn exchange_belongs(&mut self, exchange: ExchangeNumber, session: SessionNumber) {
+        if self.has_room(size_of::<(SessionNumber, ExchangeNumber)>()) {
+            self.sessions_of_exchanges.push((session, exchange));
         }
     }
 
@@ -217,6 +225,11 @@ impl Pending {
                 delete.execute([RowKey::new(capture, record.number.0)])?;
             }
             exchange::write(&mut statement, capture, record)?;
+        }
+        let mut statement = db.prepare_cached(exchange::INSERT_SESSION)?;
+        for (number, exchange) in &self.sessions_of_exchanges {
+            let session = written.session(db, capture, *number)?.0;
+            statement.execute(params![session, RowKey::new(capture, exchange.0)])?;
         }
         self.write_streams(db, capture)?;
         self.write_messages(db, capture, written)?;

@@ -182,17 +182,16 @@ impl StoreReader {
     pub fn visit_carriers(
         &self,
         capture: CaptureId,
-        mut take: impl FnMut(ExchangeNumber, SessionNumber, MessageNumber),
+        mut take: impl FnMut(ExchangeNumber, MessageNumber),
     ) -> anyhow::Result<()> {
         let (first, last) = RowKey::all(capture);
         let mut select = self.db().prepare_cached(
-            "SELECT exchange, session, id FROM message WHERE id BETWEEN ? AND ? AND exchange IS NOT NULL ORDER BY id",
+            "SELECT exchange, id FROM message WHERE id BETWEEN ? AND ? AND exchange IS NOT NULL ORDER BY id",
         )?;
         let mut rows = select.query(params![first, last])?;
         while let Some(row) = rows.next()? {
             let mut columns = Columns::new(row);
-            let exchange = ExchangeNumber(columns.u64()?);
-            take(exchange, SessionNumber(columns.get()?), MessageNumber(columns.key()?.number()));
+            take(ExchangeNumber(columns.u64()?), MessageNumber(columns.key()?.number()));
         }
         Ok(())
     }

@@ -130,14 +130,15 @@ impl StoreReader {
         Ok(self.sessions(Page::last(1))?.pop())
     }
 
-    /// A page of the HTTP exchanges on the connections of a session.
+    /// A page of the HTTP exchanges of a session, with and without messages, in the order of
+    /// their first heads.
     pub fn exchanges(&self, session: SessionNumber, page: Page<ExchangeNumber>) -> anyhow::Result<Vec<Exchange>> {
         let Some(capture) = self.capture_of(session)? else { return Ok(Vec::new()) };
         let (first, last) = page.range(RowKey::all(capture), |number| RowKey::new(capture, number.0).0);
         let sql = format!(
-            "SELECT {} FROM exchange
-             WHERE connection IN (SELECT connection FROM session_connection WHERE session = ?) AND id BETWEEN ? AND ?
-             ORDER BY id {} LIMIT ?",
+            "SELECT {} FROM session_exchange JOIN exchange ON exchange.id = session_exchange.exchange
+             WHERE session_exchange.session = ? AND session_exchange.exchange BETWEEN ? AND ?
+             ORDER BY session_exchange.exchange {} LIMIT ?",
             exchange::COLUMNS,
             page.order.sql()
         );

@@ -269,6 +269,7 @@ impl Writer {
                 self.pending.message(*message, derived, text);
             }
             Event::Exchange(exchange) | Event::Head(exchange) => self.pending.exchange(*exchange),
+            Event::Belongs(exchange, session) => self.pending.exchange_belongs(exchange, session),
             Event::Finding(finding) => self.pending.finding(*finding),
             Event::Note(note) => self.pending.note(*note),
             Event::Connection(connection) => self.pending.connection(*connection),

@@ -78,7 +78,7 @@ fn a_big_request_is_saved_whole() {
     run(&["export", "1", "--format", "pcapng", "-o", file.to_str().expect("UTF-8")]);
     assert_eq!(summary_lines(&file), ["corpus-client and corpus-server: 11 messages"]);
     let archive: Value = serde_json::from_slice(&run(&["export", "1", "--format", "har"])).expect("JSON");
-    assert_eq!(archive["log"]["entries"].as_array().map(Vec::len), Some(6), "the GET and the DELETE carry no message");
+    assert_eq!(archive["log"]["entries"].as_array().map(Vec::len), Some(8), "with the GET and the DELETE");
 }
 
 /// Writes a capture of one request whose body has this many bytes, on a fresh connection.

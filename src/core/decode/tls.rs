@@ -357,9 +357,10 @@ impl Tls {
         self.interpreter.negotiation.server_name.as_deref()
     }
 
-    /// The client random, which identifies the session in a key log.
-    pub fn client_random(&self) -> Option<&keylog::Random> {
-        self.interpreter.negotiation.client_random.as_ref()
+    /// The client randoms, which identify the sessions in a key log. After a renegotiation
+    /// there are several.
+    pub fn client_randoms(&self) -> impl Iterator<Item = &keylog::Random> {
+        self.interpreter.earlier_randoms.iter().chain(&self.interpreter.negotiation.client_random)
     }
 
     /// Whether records could be opened.

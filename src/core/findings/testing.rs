@@ -31,6 +31,7 @@ use crate::pipeline::{Input, Pipeline, PipelineConfig};
 /// | `>_…`, `<_…` | bytes as they are |
 /// | `@ 2` | the next steps use connection 2 of the client; from `@ 900` on, another port |
 /// | `~ 2` | this connection was open before the capture |
+/// | `x 2` | this connection closes |
 ///
 /// In both, `+ 500` lets 500 milliseconds of capture time pass.
 pub fn findings<S: AsRef<str>>(steps: &[S]) -> Vec<Finding> {
@@ -210,14 +211,11 @@ fn network<S: AsRef<str>>(steps: &[S]) -> Vec<Frame> {
             "@ " => port = 40_000 + text.parse::<u16>().expect("a number"),
             "~ " => drop(wire.open.insert(40_000 + text.parse::<u16>().expect("a number"), [1_000, 5_000])),
             "+ " => wire.time += text.parse::<i64>().expect("milliseconds") * MILLISECOND,
+            "x " => wire.close(40_000 + text.parse::<u16>().expect("a number")),
             _ => panic!("no step: {step}"),
         }
     }
-    for port in wire.open.keys().copied().collect::<Vec<_>>() {
-        wire.segment(port, 0, "F", b"");
-        wire.segment(port, 1, "F", b"");
-        wire.segment(port, 0, "A", b"");
-    }
+    wire.open.keys().copied().collect::<Vec<_>>().into_iter().for_each(|port| wire.close(port));
     wire.frames
 }
 
@@ -240,6 +238,13 @@ impl Wire {
             self.segment(port, 0, "A", b"");
         }
         text.as_bytes().chunks(1_000).for_each(|chunk| self.segment(port, from, "A", chunk));
+    }
+
+    fn close(&mut self, port: u16) {
+        self.segment(port, 0, "F", b"");
+        self.segment(port, 1, "F", b"");
+        self.segment(port, 0, "A", b"");
+        self.open.remove(&port);
     }
 
     fn segment(&mut self, port: u16, from: usize, flags: &str, payload: &[u8]) {

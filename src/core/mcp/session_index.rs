@@ -195,7 +195,8 @@ struct EndpointStream {
     paths: [String; 2],
 }
 
-fn path(target: &str) -> &str {
+/// The path of a target, without its query.
+pub(super) fn path(target: &str) -> &str {
     target.split_once('?').map_or(target, |(path, _)| path)
 }
 

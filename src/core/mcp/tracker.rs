@@ -5,6 +5,7 @@ mod lacks;
 mod midway;
 mod notes;
 mod sessions;
+mod silent_exchanges;
 mod tracked_session;
 
 use std::collections::VecDeque;
@@ -30,6 +31,7 @@ use crate::decode::{ConnectionId, Direction};
 use lacks::AwaitedBeginnings;
 pub use lacks::{ExpectedInput, Moment};
 use midway::is_midway;
+use silent_exchanges::SilentExchanges;
 use tracked_session::TrackedSession;
 
 /// An irregularity of a message. The rules in `findings/` make findings of it.
@@ -79,6 +81,8 @@ pub enum TrackerEvent {
     Opened(Box<Session>),
     /// A connection carries a session from now on.
     Carries(ConnectionId, SessionNumber),
+    /// An exchange belongs to a session. Emitted once for each exchange that has one.
+    Belongs(ExchangeNumber, SessionNumber),
     /// A session was ended to make room for others: its last record, and its requests
     /// without a response.
     Ended(Box<Session>, Vec<Pending>),
@@ -106,6 +110,7 @@ pub struct Tracker {
     /// The sessions of each open connection. The connection of a proxy may carry many.
     carried: FxHashMap<ConnectionId, VecDeque<SessionNumber>>,
     awaited_beginnings: AwaitedBeginnings,
+    silent: SilentExchanges,
     /// The latest capture time of a text.
     clock: Option<Time>,
     last_session: u32,
@@ -124,6 +129,7 @@ impl Tracker {
             pipes: FxHashMap::default(),
             carried: FxHashMap::default(),
             awaited_beginnings: AwaitedBeginnings::default(),
+            silent: SilentExchanges::default(),
             clock: None,
             last_session: 0,
             last_message: 0,
@@ -279,10 +285,14 @@ impl Tracker {
                 if evidence.session_id.is_some() && !evidence.is_assigned {
                     self.awaited_beginnings.push(number, &evidence, self.now());
                 }
+                self.session_begins(&evidence, number, sink);
                 number
             }
         };
         let evidence = self.exchanges.get_mut(&exchange)?;
+        if evidence.session.is_none() {
+            sink(TrackerEvent::Belongs(exchange, number));
+        }
         self.session_index.bind(evidence, number, initialize);
         let (session_id, version) = (evidence.session_id.clone(), evidence.version.clone());
         if let Some(state) = self.sessions.get_mut(&number) {

@@ -2,12 +2,14 @@
 //! store needs.
 
 mod doubt;
+mod ends;
 
 use std::net::IpAddr;
 
 use rustc_hash::FxHashMap;
 
 use self::doubt::transport_and_beginning;
+use self::ends::Closing;
 use super::PipelineConfig;
 use super::arrivals::held::{HeldEnd, HeldEvent, Item};
 use super::arrivals::{Arrivals, EndpointLookup};
@@ -18,9 +20,8 @@ use super::notes::FailedConnections;
 use super::unclaimed::Unclaimed;
 use crate::capture::pipe::{self, Pipe, PipeEvent};
 use crate::capture::{Packet, PacketNumber, Span};
-use crate::decode::exchange::Exchange;
 use crate::decode::stack::{ConnectionInfo, ServerSentEvent, Text, Unit};
-use crate::decode::tcp::{Facts, Flags, SegmentFact};
+use crate::decode::tcp::{Flags, SegmentFact};
 use crate::decode::{Anomaly, ConnectionId, Direction, dns};
 use crate::event::{Connection, ConnectionKind, Detail, Emit, Event, Segment};
 use crate::findings::{Checker, Finding, tls, transport};
@@ -45,6 +46,7 @@ pub(super) struct Sessions {
     /// The arrivals stage.
     pub(super) arrivals: Arrivals,
     pub(super) failed: FailedConnections,
+    closing: Closing,
 }
 
 impl Sessions {
@@ -61,6 +63,7 @@ impl Sessions {
             encrypted: Encrypted::default(),
             arrivals: Arrivals::default(),
             failed: FailedConnections::default(),
+            closing: Closing::default(),
         }
     }
 
@@ -78,6 +81,7 @@ impl Sessions {
         if let ConnectionKind::Tcp(_) = kind {
             self.counts.tcp_connections += 1;
         }
+        self.make_room(emit);
         let record =
             Connection { id, kind, client: None, protocol: "unknown", host: None, tls: Vec::new(), agreed: None };
         if self.stores() {
@@ -140,9 +144,11 @@ impl Sessions {
             Unit::Text(text, connected) => self.text(text, connected, emit),
             Unit::Head(exchange, direction, connected) => {
                 self.tracker.head(exchange, direction, connected);
+                self.track(emit, |tracker, sink| tracker.assign_by_id(exchange.number, sink));
                 if direction == Direction::ServerToClient {
                     self.release_complete(emit);
                     self.tracker.response_head(exchange);
+                    self.track(emit, |tracker, sink| tracker.assign_by_id(exchange.number, sink));
                     self.release_complete(emit);
                 }
                 let session = self.tracker.session_at(exchange.number);
@@ -202,7 +208,10 @@ impl Sessions {
                     None => emit(Event::Plaintext(stream, start, bytes)),
                 }
             }
-            Unit::Keys(connection, lines) if self.is_stored(connection) => emit(Event::Keys(connection, lines)),
+            Unit::Keys(connection, lines) if self.stores() => match self.unclaimed(connection) {
+                Some(unclaimed) => unclaimed.keys(connection, lines),
+                None => emit(Event::Keys(connection, lines)),
+            },
             Unit::Keys(..) => {}
         }
     }
@@ -284,19 +293,6 @@ impl Sessions {
             finding.packets = sent.provenance.packets(sent.span);
             finding.span = Some(sent.span);
         }
-        emit_findings(found, emit);
-    }
-
-    /// Emits an exchange that ended. All its messages were emitted before.
-    fn exchange_ended(&mut self, exchange: Box<Exchange>, emit: &mut Emit<'_>) {
-        if exchange.method.as_deref() == Some("POST") && !exchange.response.complete {
-            let state = self.connections.get_mut(&exchange.connection);
-            state.into_iter().for_each(|state| state.has_cut_exchange = true);
-        }
-        self.track(emit, |tracker, sink| tracker.exchange_ended(&exchange, sink));
-        let found = self.checker.exchange(&exchange);
-        self.counts.exchanges += 1;
-        emit(Event::Exchange(exchange));
         emit_findings(found, emit);
     }
 
@@ -389,7 +385,10 @@ impl Sessions {
                         self.checker.messages_missing(session, transport_and_beginning(&self.tracker));
                     }
                 }
+                self.close(connection, emit);
             }
+            TrackerEvent::Belongs(exchange, session) if self.stores() => emit(Event::Belongs(exchange, session)),
+            TrackerEvent::Belongs(..) => {}
             TrackerEvent::Message(mut message, oddities) => {
                 self.arrivals.emitted(&message);
                 let (tracker, session) = (&self.tracker, message.session);
@@ -423,36 +422,6 @@ impl Sessions {
         session
     }
 
-    /// Adds the bytes of a connection to its sessions: captured and lost, since the last call. A
-    /// session that joins later gets all of them, so the moment of the call does not matter.
-    pub(super) fn count_bytes(&mut self, id: ConnectionId, connected: &ConnectionInfo) {
-        let Some(state) = self.connections.get_mut(&id) else { return };
-        let [captured, lost] = [connected.seen, connected.lost]
-            .map(|sides| sides.iter().fold(0, |sum: u64, bytes| sum.saturating_add(*bytes)));
-        for (session, captured, lost) in state.uncounted_bytes((captured, lost)) {
-            self.tracker.count_bytes(session, captured, lost);
-        }
-    }
-
-    /// Takes the end of a connection. The facts of TCP are final now.
-    fn closed(&mut self, id: ConnectionId, connected: &ConnectionInfo, facts: Option<&Facts>, emit: &mut Emit<'_>) {
-        self.count_bytes(id, connected);
-        self.tracker.connection_closed(id, facts.map(|facts| facts.last));
-        let Some(mut state) = self.connections.remove(&id) else { return };
-        self.encrypted.count(&state);
-        if let Some(facts) = facts {
-            self.checker.connection_closed(id, facts);
-            self.connection_ended(&state, facts, emit);
-        }
-        if self.stores() {
-            if let Some(facts) = facts {
-                state.record.kind = ConnectionKind::Tcp(*facts);
-            }
-            emit(Event::Connection(Box::new(state.record)));
-            emit(Event::Closed(id));
-        }
-    }
-
     /// Emits the records of sessions that changed.
     pub(super) fn refresh(&mut self, emit: &mut Emit<'_>) {
         for session in self.tracker.changed() {
@@ -467,6 +436,7 @@ impl Sessions {
             self.process(item, emit);
             self.release_complete(emit);
         }
+        self.close_all(emit);
         self.notes_at_end(emit);
         for session in self.tracker.open_sessions() {
             let found = self.checker.session_ended(session, &self.tracker.unanswered(session));

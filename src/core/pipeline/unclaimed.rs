@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashSet;
 
 use crate::capture::{StreamId, StreamPart};
+use crate::decode::ConnectionId;
 use crate::event::{Emit, Event, Stream, StreamKind};
 
 /// The streams of a connection that no session claims so far, and their parts.
@@ -15,6 +16,8 @@ pub(super) struct Unclaimed {
     plaintext: VecDeque<(StreamId, u64, Vec<u8>)>,
     /// The bytes in `plaintext`.
     plaintext_bytes: usize,
+    /// The TLS secrets, as lines of a key log.
+    keys: Option<(ConnectionId, String)>,
 }
 
 impl Unclaimed {
@@ -55,9 +58,14 @@ impl Unclaimed {
         }
     }
 
+    /// Buffers TLS secrets. They are emitted once, when the connection closed.
+    pub(super) fn keys(&mut self, connection: ConnectionId, lines: String) {
+        self.keys = Some((connection, lines));
+    }
+
     /// Emits the buffered data, because a session claims the connection.
     pub(super) fn claim(&mut self, emit: &mut Emit<'_>) {
-        let Unclaimed { streams, parts, plaintext, .. } = std::mem::take(self);
+        let Unclaimed { streams, parts, plaintext, keys, .. } = std::mem::take(self);
         let emitted: FxHashSet<StreamId> = streams.iter().map(|stream| stream.id).collect();
         streams.into_iter().for_each(|stream| emit(Event::Stream(stream)));
         for (stream, part) in parts.into_iter().filter(|(stream, _)| emitted.contains(stream)) {
@@ -66,5 +74,6 @@ impl Unclaimed {
         for (stream, start, bytes) in plaintext.into_iter().filter(|(stream, ..)| emitted.contains(stream)) {
             emit(Event::Plaintext(stream, start, bytes));
         }
+        keys.into_iter().for_each(|(connection, lines)| emit(Event::Keys(connection, lines)));
     }
 }

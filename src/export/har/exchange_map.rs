@@ -9,11 +9,11 @@ use crate::capture::StreamId;
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::stream::StreamKind;
 use crate::decode::{ConnectionId, Direction, Side};
-use crate::mcp::{MessageNumber, SessionNumber};
+use crate::mcp::MessageNumber;
 use crate::store::{CaptureId, StoreReader};
 
-/// A message that an exchange carried, with its session.
-pub(super) type ExchangeMessage = (ExchangeNumber, MessageNumber, SessionNumber);
+/// A message that an exchange carried.
+pub(super) type ExchangeMessage = (ExchangeNumber, MessageNumber);
 
 /// The messages and streams of a capture, by exchange.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ pub(super) struct ExchangeMap {
 impl ExchangeMap {
     pub(super) fn read(reader: &StoreReader, capture: CaptureId) -> Result<ExchangeMap> {
         let mut carried = Vec::new();
-        reader.visit_carriers(capture, |exchange, session, message| carried.push((exchange, message, session)))?;
+        reader.visit_carriers(capture, |exchange, message| carried.push((exchange, message)))?;
         carried.sort_unstable();
         let (mut bodies, mut channels, mut plaintext) = (Vec::new(), HashMap::new(), HashSet::new());
         reader.streams(capture, |stream| match stream.kind {
@@ -53,8 +53,8 @@ impl ExchangeMap {
 
     /// The messages that an exchange carried, in order.
     pub(super) fn messages(&self, exchange: ExchangeNumber) -> &[ExchangeMessage] {
-        let start = self.carried.partition_point(|(number, ..)| *number < exchange);
-        let length = self.carried[start..].partition_point(|(number, ..)| *number == exchange);
+        let start = self.carried.partition_point(|(number, _)| *number < exchange);
+        let length = self.carried[start..].partition_point(|(number, _)| *number == exchange);
         &self.carried[start..start + length]
     }
 

@@ -49,7 +49,8 @@ fn page(text: &str) -> String {
     let messages_found = vec![MessageNumber(1)];
     let finding =
         Finding { session: Some(session.number), messages: messages_found, text: text.to_owned(), ..Finding::of(rule) };
-    let more = [Event::Exchange(Box::new(exchange)), Event::Finding(Box::new(finding))];
+    let belongs = Event::Belongs(exchange.number, session.number);
+    let more = [Event::Exchange(Box::new(exchange)), belongs, Event::Finding(Box::new(finding))];
     let reader = store(&session, &messages, more);
     let mut out = Vec::new();
     let mut html = Html::new(&reader, &mut out, std::slice::from_ref(&session), Some(text)).unwrap();

@@ -141,10 +141,11 @@ fn an_exchange() {
     };
     let hash = "ab".repeat(32);
     assert_eq!(
-        line(write_exchange, &exchange),
+        line(|out, exchange| write_exchange(out, exchange, Some(SessionNumber(1))), &exchange),
         format!(
             concat!(
-                r#"{{"type":"exchange","number":2,"connection":1,"method":"POST","target":"/mcp","http_version":"1.1","#,
+                r#"{{"type":"exchange","number":2,"session":1,"connection":1,"method":"POST","target":"/mcp","#,
+                r#""http_version":"1.1","#,
                 r#""request_headers":[["Host","a \"b\""]],"response_headers":[],"request_body_bytes":195,"#,
                 r#""response_body_bytes":0,"request_packets":[4],"response_packets":[],"complete":false,"#,
                 r#""request_body_sha256":"{}"}}"#,
@@ -372,7 +373,7 @@ fn records_parse_and_are_safe(texts: [String; 6], figures: [u64; 4], time: i64) 
         request: Half { fields, body_bytes: figures[0], ..Half::default() },
         ..Exchange::default()
     };
-    let line_of_exchange = line(write_exchange, &exchange);
+    let line_of_exchange = line(|out, exchange| write_exchange(out, exchange, None), &exchange);
     let read: Value = serde_json::from_str(&line_of_exchange).unwrap();
     prop_assert_eq!(&read["request_headers"], &json!([[a, b], [c, d]]));
     prop_assert_eq!((&read["method"], &read["target"]), (&json!(e), &json!(f)));

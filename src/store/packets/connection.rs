@@ -1,7 +1,10 @@
 //! The packets that one connection buffers, and the state of its two sides.
 
 use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
 use std::ops::Range;
+
+use rustc_hash::FxHasher;
 
 use super::Output;
 use super::line_compressor::LineCompressor;
@@ -24,21 +27,71 @@ pub(super) struct BufferedPacket {
     /// The bytes of the sender's stream that it carries: their offset in the stream, and their
     /// range in the packet.
     pub(super) carries: Vec<(u64, Range<usize>)>,
-    /// Whether it repeats earlier bytes of the stream, perhaps with a content that differs from the
-    /// one that the decoder searches.
+    /// Whether it repeats earlier bytes of the stream with a content that may differ from the one
+    /// that the decoder searches.
     pub(super) is_copy: bool,
 }
+
+/// Payloads and holes of a side that are remembered, to recognise exact copies and late packets. A
+/// sender repeats the segments of a window, at first ten (RFC 6928). A capture of several
+/// interfaces repeats each packet at once.
+const REMEMBERED: usize = 64;
 
 /// The bytes that one side sent.
 #[derive(Debug, Default)]
 pub(super) struct Sent {
     /// The end of the bytes received so far.
     received_end: u64,
+    /// Ranges below this end that were not received.
+    holes: VecDeque<Range<u64>>,
+    /// Offsets and hashes of the payloads received last.
+    payloads: VecDeque<(u64, u64)>,
     /// The end of the bytes that the decoder has searched.
     pub(super) cleared: u64,
     pub(super) secrets: Secrets,
     /// Used if the connection is a pipe.
     line: LineCompressor,
+}
+
+impl Sent {
+    /// Takes bytes at an offset of the stream. Returns whether they repeat earlier ones, perhaps
+    /// with another content. An exact copy has the same secrets as the first one.
+    fn receive(&mut self, offset: u64, bytes: &[u8]) -> bool {
+        let end = offset.saturating_add(bytes.len() as u64);
+        let mut hasher = FxHasher::default();
+        bytes.hash(&mut hasher);
+        let payload = (offset, hasher.finish());
+        if !self.is_new(offset..end) {
+            return !self.payloads.contains(&payload);
+        }
+        if offset > self.received_end {
+            push_bounded(&mut self.holes, self.received_end..offset);
+        }
+        self.received_end = self.received_end.max(end);
+        push_bounded(&mut self.payloads, payload);
+        false
+    }
+
+    /// Whether none of these bytes was received before. If they fill a part of a hole, the
+    /// rest of it remains.
+    fn is_new(&mut self, range: Range<u64>) -> bool {
+        let around = |hole: &Range<u64>| hole.start <= range.start && range.end <= hole.end;
+        let Some(hole) = self.holes.iter().position(around).and_then(|at| self.holes.remove(at)) else {
+            return range.start >= self.received_end;
+        };
+        for rest in [hole.start..range.start, range.end..hole.end].into_iter().filter(|rest| !rest.is_empty()) {
+            push_bounded(&mut self.holes, rest);
+        }
+        true
+    }
+}
+
+/// Appends an item. Above the limit, the oldest is discarded.
+fn push_bounded<T>(list: &mut VecDeque<T>, item: T) {
+    if list.len() >= REMEMBERED {
+        list.pop_front();
+    }
+    list.push_back(item);
 }
 
 /// The packets of one connection, from capture to chunk.
@@ -74,8 +127,7 @@ impl ConnectionPackets {
         let sent = &mut self.sides[side.index()];
         let mut is_copy = false;
         for (offset, range) in &carries {
-            is_copy |= *offset < sent.received_end;
-            sent.received_end = sent.received_end.max(offset.saturating_add(range.len() as u64));
+            is_copy |= sent.receive(*offset, &packet.data[range.clone()]);
         }
         self.bytes += packet.size();
         let later = self.buffered.iter().rev().take_while(|other| other.packet.number > packet.number).count();

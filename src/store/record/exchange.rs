@@ -55,6 +55,9 @@ pub(in crate::store) fn update_texts(db: &Connection, capture: CaptureId, exchan
         ])?;
     Ok(())
 }
+/// The session of an exchange.
+pub(in crate::store) const INSERT_SESSION: &str =
+    "INSERT OR IGNORE INTO session_exchange (session, exchange) VALUES (?, ?)";
 
 /// Columns in the order of [`read`].
 pub(in crate::store) const COLUMNS: &str = "

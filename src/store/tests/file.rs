@@ -54,7 +54,24 @@ fn a_file_of_version_1_is_brought_up_to_date_by_whoever_opens_it() {
          INSERT INTO rule VALUES ('tcp-gap', 1, 'bytes are missing', 'RFC 9293 3.4');
          INSERT INTO finding (capture, rule, text, messages, packets) VALUES (1, 'tcp-gap', 'twelve bytes', x'', x'00');
          INSERT INTO stream (id, connection, kind, which) VALUES (1 << 40 | 1, 1 << 40 | 1, 0, 0);
-         INSERT INTO part VALUES (1 << 40 | 1, 0, x'000c00');",
+         INSERT INTO part VALUES (1 << 40 | 1, 0, x'000c00');
+         INSERT INTO session (capture, number) VALUES (1, 1), (1, 2);
+         INSERT INTO session_connection VALUES (1, 1, 1 << 40 | 1), (1, 2, 1 << 40 | 2), (2, 1, 1 << 40 | 2);",
+    )
+    .unwrap();
+    // Connection 1 carries session 1 alone, connection 2 carries both, connection 3 none.
+    for (exchange, connection) in [(1, 1), (2, 1), (3, 2), (4, 2), (5, 3)] {
+        let half = "x'000000000000000000'";
+        let row = format!("1 << 40 | {exchange}, 1 << 40 | {connection}, '1.1', '[]', '[]', {half}, {half}");
+        let columns = "id, connection, http_version, request_fields, response_fields, request, response";
+        old.execute_batch(&format!("INSERT INTO exchange ({columns}) VALUES ({row})")).unwrap();
+    }
+    old.execute_batch(
+        "INSERT INTO message
+             (id, session, position, time, transport, direction, kind, status, size, carrier, exchange, redelivered, stream,
+              span_start, span_end, packets)
+         VALUES (1 << 40 | 1, 1, 1, 7, 1, 0, 0, 0, 2, 1, 1, 0, 1, 0, 2, x''),
+             (1 << 40 | 2, 2, 1, 7, 1, 0, 0, 0, 2, 1, 3, 0, 1, 0, 2, x'')",
     )
     .unwrap();
     drop(old);
@@ -66,6 +83,11 @@ fn a_file_of_version_1_is_brought_up_to_date_by_whoever_opens_it() {
     assert_eq!(findings[0].severity, Severity::Warning, "as bad as its rule");
     let parts = reader.parts(CaptureId(1), Span { stream: StreamId(1), start: 0, end: 99 }).unwrap();
     assert_eq!(parts, [StreamPart { start: 0, end: 12, origin: Origin::Missing }]);
+    let exchanges = |session| -> Vec<u64> {
+        let exchanges = reader.exchanges(SessionNumber(session), Page::first(9)).unwrap();
+        exchanges.iter().map(|exchange| exchange.number.0).collect()
+    };
+    assert_eq!([exchanges(1), exchanges(2)], [vec![1, 2], vec![3]], "of their messages, or of their connection");
 
     drop(writer(&path));
     let newest: i64 = rusqlite::Connection::open(&path)

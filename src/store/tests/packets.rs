@@ -139,6 +139,23 @@ fn a_copy_with_other_content_is_searched_itself() {
     assert_eq!(payloads[2..], ["Host: a\r\n", "token:*\r\n"]);
 }
 
+/// The text of a message may look like a line with a secret. The decoder found none there.
+#[test]
+fn an_exact_copy_and_a_late_packet_are_not_searched() {
+    let payloads = stored_masked(|feeder| {
+        feeder.keep(1);
+        feeder.sent(1, First, 30, b"the code: x");
+        feeder.sent(1, First, 10, b"a token: yy");
+        feeder.sent(1, First, 0, b"a cookie:z");
+        feeder.sent(1, First, 21, b" password");
+        feeder.sent(1, First, 30, b"the code: x");
+        feeder.sent(1, First, 10, b"a token: zz");
+        feeder.cleared(First, 41);
+    });
+    let plain = ["the code: x", "a token: yy", "a cookie:z", " password", "the code: x"];
+    assert_eq!(payloads, [&plain[..], &["a token:***"]].concat());
+}
+
 #[test]
 fn what_no_decoder_reached_is_searched_at_the_end() {
     let payloads = stored_masked(|feeder| {

@@ -207,7 +207,13 @@ proptest! {
         }
         for (index, exchange) in exchanges.iter_mut().enumerate() {
             exchange.number = ExchangeNumber(index as u64 + 1);
+            // The session may be known before the exchange is complete, or later.
+            if index % 2 == 0 {
+                writer.event(Event::Belongs(exchange.number, SessionNumber(1)));
+                writer.commit().unwrap();
+            }
             writer.event(Event::Exchange(Box::new(exchange.clone())));
+            writer.event(Event::Belongs(exchange.number, SessionNumber(1)));
         }
         for (index, connection) in connections.iter_mut().enumerate() {
             connection.id = ConnectionId(index as u32 + 1);

@@ -168,11 +168,12 @@ impl TlsStack {
             }
             self.inner.with_channel(context, Channel::close);
         }
-        if context.shared.options.keep_secrets
-            && let Some(random) = self.tls.client_random()
-            && let Some(secrets) = context.shared.keys.get(random)
-        {
-            (context.sink)(Unit::Keys(context.id, secrets.lines(random)));
+        if context.shared.options.keep_secrets {
+            let lines = |random| context.shared.keys.get(random).map(|secrets| secrets.lines(random));
+            let lines: String = self.tls.client_randoms().filter_map(lines).collect();
+            if !lines.is_empty() {
+                (context.sink)(Unit::Keys(context.id, lines));
+            }
         }
     }
 }

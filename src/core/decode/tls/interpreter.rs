@@ -10,7 +10,7 @@ mod missing_hello;
 use super::direction_keys::{DirectionKeys, Epoch, RecordLocation, Skipped};
 use super::early::EarlyData;
 use super::handshake::{ClientHello, Message, Messages, ServerHello, Version, alert_length};
-use super::keylog::{KeyLog, Label};
+use super::keylog::{KeyLog, Label, Random};
 use super::protect::OpenedRecord;
 use super::record::ContentType;
 use super::record_groups::{self, Negotiation, RecordGroups, RecordSummary};
@@ -24,11 +24,16 @@ use crate::decode::{Anomaly, Direction, Ending};
 /// missing has fewer records.
 const FAILURES: u32 = 8;
 
+/// Renegotiations whose secrets are stored. Servers allow few.
+const RENEGOTIATIONS: usize = 64;
+
 /// The state of a connection after the records so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Interpreter {
     halves: [DirectionState; 2],
     pub negotiation: Negotiation,
+    /// The client randoms before a renegotiation.
+    pub earlier_randoms: Vec<Random>,
     pub groups: RecordGroups,
     /// Time of the last ClientHello.
     client_hello_time: Option<Time>,
@@ -439,7 +444,10 @@ impl Interpreter {
     fn client_hello(&mut self, hello: ClientHello, time: Time) {
         self.client_hello_time = Some(time);
         let negotiation = &mut self.negotiation;
-        negotiation.client_random = Some(hello.random);
+        let earlier = negotiation.client_random.replace(hello.random).filter(|earlier| *earlier != hello.random);
+        if self.earlier_randoms.len() < RENEGOTIATIONS {
+            self.earlier_randoms.extend(earlier);
+        }
         negotiation.server_name = hello.server_name.or(negotiation.server_name.take());
         negotiation.offered_versions = hello.versions;
         negotiation.offered_alpn = hello.alpn;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::tracked_session::TrackedSession;
-use super::{ParsedText, Tracker, TrackerSink, network_peers};
+use super::{ParsedText, Tracker, TrackerEvent, TrackerSink, network_peers};
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::secrets::comparable;
 use crate::decode::stack::{ConnectionInfo, Text, TextCarrier};
@@ -99,13 +99,6 @@ impl Tracker {
         evidence.session.or_else(named).or_else(|| self.session_index.of_bodiless_request(evidence))
     }
 
-    /// Forgets an exchange that ended. No text of it is held.
-    pub fn exchange_ended(&mut self, exchange: &Exchange, sink: &mut TrackerSink<'_>) {
-        self.end_waits(exchange, sink);
-        self.session_index.exchange_ended(exchange.number);
-        self.exchanges.remove(&exchange.number);
-    }
-
     /// The session that a text would join now, and its transport.
     pub fn session_of_text(
         &self,
@@ -181,7 +174,12 @@ impl Tracker {
                 };
                 let number = match opened.filter(is_its) {
                     Some(number) => number,
-                    None => self.open(Transport::HttpSse, network_peers(&evidence, connected), text.time, sink),
+                    None => {
+                        let number =
+                            self.open(Transport::HttpSse, network_peers(&evidence, connected), text.time, sink);
+                        self.session_begins(&evidence, number, sink);
+                        number
+                    }
                 };
                 if let Some(state) = self.sessions.get_mut(&number) {
                     state.session.session_id = id_of_endpoint(target);
@@ -193,7 +191,9 @@ impl Tracker {
             }
         };
         if let Some(evidence) = self.exchanges.get_mut(&exchange) {
-            evidence.session = Some(number);
+            if evidence.session.replace(number).is_none() {
+                sink(TrackerEvent::Belongs(exchange, number));
+            }
             self.session_index.announce(evidence, target, number);
         }
         self.carries(text.connection, number, sink);

@@ -71,6 +71,9 @@ impl Tracker {
             carried.pop_front();
         }
         carried.push_back(number);
+        if carried.len() == 1 {
+            self.first_carried(connection, number, sink);
+        }
         let Some(state) = self.sessions.get_mut(&number) else { return };
         if state.session.connections.len() < self.limits.connections_listed {
             state.session.connections.push(connection);

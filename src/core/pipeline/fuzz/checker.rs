@@ -1,6 +1,6 @@
 //! Checks that the events of the pipeline are consistent, as [`Event`] documents.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::LIMITS;
 use super::script::Observed;
@@ -32,6 +32,8 @@ pub struct EventChecker<'c> {
     connections: BTreeMap<ConnectionId, ConnectionEvents>,
     streams: BTreeMap<StreamId, Vec<StreamPart>>,
     exchanges: BTreeMap<ExchangeNumber, ConnectionId>,
+    /// The exchanges that have a session.
+    assigned: BTreeSet<ExchangeNumber>,
     sessions: u32,
     messages: u64,
     events: Vec<Event>,
@@ -47,6 +49,7 @@ impl<'c> EventChecker<'c> {
             connections: BTreeMap::new(),
             streams: BTreeMap::new(),
             exchanges: BTreeMap::new(),
+            assigned: BTreeSet::new(),
             sessions: 0,
             messages: 0,
             events: Vec::new(),
@@ -95,6 +98,10 @@ impl<'c> EventChecker<'c> {
             Event::Connection(connection) => {
                 let state = self.connections.entry(connection.id).or_default();
                 assert!(!state.closed, "an event of a closed connection: {connection:?}");
+            }
+            Event::Belongs(exchange, session) => {
+                assert!(session.0 <= self.sessions, "the record of a session precedes its exchanges");
+                assert!(self.assigned.insert(*exchange), "an exchange has one session: {event:?}");
             }
             Event::Claimed(connection) => {
                 let state = self.open(*connection);
@@ -198,6 +205,7 @@ impl<'c> EventChecker<'c> {
         assert_eq!(counts.messages, self.messages);
         assert_eq!(counts.packets, self.packets.len() as u64);
         let exchanges: Vec<u64> = self.exchanges.keys().map(|number| number.0).collect();
+        assert!(self.assigned.iter().all(|number| self.exchanges.contains_key(number)));
         assert_eq!(exchanges, (1..=counts.exchanges).collect::<Vec<_>>(), "every exchange is emitted in the end");
         if self.detail == Detail::Store {
             assert!(self.connections.values().all(|state| state.closed), "a connection was not closed");

@@ -131,6 +131,7 @@ fn exchanged(messages: u64) -> DatabaseFile {
                 response: half(packet.0 + 1),
                 ..Exchange::default()
             })));
+            writer.event(Event::Belongs(exchange, SessionNumber(1)));
         }
         let direction = if asks { Direction::ClientToServer } else { Direction::ServerToClient };
         writer.event(Event::Message(Box::new(Message {
