@@ -55,6 +55,8 @@ fn in_line(line: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let ends = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '<' | '>');
     for uri in line.split(ends).filter(|word| word.contains("://") || word.contains('?')) {
+        // The mark after a URI belongs to the sentence.
+        let uri = uri.trim_end_matches([';', ',', '.', ':', ')']);
         let start = uri.as_ptr() as usize - line.as_ptr() as usize;
         let inside = secrets::union(Vec::from_iter(password_of_uri(uri)), secrets::in_uri(uri.as_bytes()));
         found.extend(inside.into_iter().map(|range| start + range.start..start + range.end));
@@ -83,6 +85,7 @@ mod tests {
         for (line, expected) in [
             ("cannot reach \"http://me:abc@h/mcp?token=d&x=1\": refused", "http://me:***@h/mcp?token=*&x=1\": refused"),
             ("is it /cb?code=abc&state=1 ? no: token=abc", "/cb?code=***&state=1 ? no: token=abc"),
+            ("it redirects to http://h/mcp?code=***; http://h/?key=abc, too", "?code=***; http://h/?key=***, too"),
             ("give it SSLKEYLOGFILE=FILE, ü?key=ü", "give it SSLKEYLOGFILE=FILE, ü?key=**"),
         ] {
             assert!(masked_text(line).ends_with(expected), "{}", masked_text(line));

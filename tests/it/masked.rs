@@ -8,9 +8,9 @@ use rusqlite::Connection;
 use serde_json::Value;
 
 use crate::program::{mcptap, root};
-use crate::support::waits::Finishes;
+use crate::support::waits::{Finishes, until};
 use crate::wire::{Sender, Wire};
-use crate::wrapped::{ANSWERS, Wrapped, await_session, of_type, recorded, temporary_database};
+use crate::wrapped::{ANSWERS, Wrapped, of_type, recorded, temporary_database};
 
 /// Tokens in a field that no name marks, in a path, in a body of OAuth, in a field of that name,
 /// in a command line and in the log of a server.
@@ -265,7 +265,7 @@ fn nothing_is_changed_while_a_recording_is_written() {
     let (_folder, db) = old_database();
     let mut live = Wrapped::shell(&db, ANSWERS);
     live.converse(1..3);
-    await_session(&db);
+    until("the third session in the database", || run(&["show", "3"], &db).0 == Some(0));
     let command = "SELECT group_concat(source) FROM capture WHERE id < 3";
     let sources = || {
         let db = Connection::open(&db).expect("it opens");
