@@ -38,6 +38,8 @@ mod text;
 mod write;
 
 #[cfg(test)]
+pub mod testing;
+#[cfg(test)]
 mod tests;
 
 pub use chunk::StoredPacket;
