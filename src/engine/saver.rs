@@ -267,33 +267,13 @@ fn write(mut writer: Writer, batches: &Receiver<Batch>, back: &Sender<Batch>, li
 mod tests {
     use std::path::Path;
 
-    use rusqlite::Connection;
-    use rusqlite::types::Value;
-
     use super::*;
     use crate::event::Detail;
     use crate::pipeline::{Input, Pipeline, PipelineConfig};
     use crate::source::file::Files;
     use crate::source::{Item, Source};
+    use crate::store::testing::{Locker, rows};
     use crate::store::{CaptureInfo, CaptureKind, WriteOptions};
-
-    /// All rows of a database but the signs of life.
-    fn rows(db: &Path) -> Vec<(String, Vec<Vec<Value>>)> {
-        let db = Connection::open(db).unwrap();
-        let names = |sql: &str| -> Vec<String> {
-            db.prepare(sql).unwrap().query_map([], |row| row.get(0)).unwrap().map(Result::unwrap).collect()
-        };
-        let tables =
-            names("SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name");
-        let rows = |table: &String| {
-            let columns = names(&format!("SELECT name FROM pragma_table_info('{table}') WHERE name <> 'last_alive'"));
-            let (list, count) = (columns.join(", "), columns.len());
-            let mut rows = db.prepare(&format!("SELECT {list} FROM {table} ORDER BY {list}")).unwrap();
-            let row = |row: &rusqlite::Row<'_>| (0..count).map(|column| row.get(column)).collect::<Result<_, _>>();
-            rows.query_map([], row).unwrap().map(Result::unwrap).collect()
-        };
-        tables.iter().map(|table| (table.clone(), rows(table))).collect()
-    }
 
     /// Records a capture with a commit after every few packets. While `is_locked` says so, another
     /// program has the database locked.
@@ -305,7 +285,7 @@ mod tests {
         let mut saver = DirectSaver::new(Writer::create(db, &info, options).unwrap());
         let mut pipeline = Pipeline::new(PipelineConfig { detail: Detail::Store, ..PipelineConfig::default() });
         let mut source = Files::open(&[capture.to_owned()], false).unwrap();
-        let other = Connection::open(db).unwrap();
+        let other = Locker::new(db);
         let (mut number, mut spills) = (0, 0);
         while let Some(item) = source.next().unwrap() {
             let Item::Packet(packet) = item else { continue };
@@ -313,11 +293,15 @@ mod tests {
             saver.packet(&packet).unwrap();
             pipeline.push(Input::Packet(packet), &mut |event| saver.event(event).unwrap());
             if number % 5 == 0 {
-                other.execute_batch(if is_locked(number) { "BEGIN IMMEDIATE" } else { "SELECT 1" }).unwrap();
+                if is_locked(number) {
+                    other.lock();
+                }
                 saver.idle().unwrap();
                 assert!(saver.is_saved());
                 spills += usize::from(saver.writer().spill_file().is_some());
-                other.execute_batch(if is_locked(number) { "ROLLBACK" } else { "SELECT 1" }).unwrap();
+                if is_locked(number) {
+                    other.unlock();
+                }
             }
         }
         pipeline.push(Input::End, &mut |event| saver.event(event).unwrap());
@@ -354,12 +338,12 @@ mod tests {
             WriteOptions { busy_timeout: std::time::Duration::ZERO, may_spill: true, ..WriteOptions::default() };
         let mut writer = Writer::create(&*db, &info, options).unwrap();
         std::fs::create_dir(folder.path().join("captures.db-spill-1-7")).unwrap();
-        let other = Connection::open(&db).unwrap();
-        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let other = Locker::new(&db);
+        other.lock();
         writer.alive(Time(8));
         let error = format!("{:#}", writer.commit().unwrap_err());
         assert!(error.contains("nor can a file beside it be written") && error.contains("locked"), "{error}");
-        other.execute_batch("ROLLBACK").unwrap();
+        other.unlock();
         writer.finish(&Summary::default()).unwrap();
     }
 }

@@ -42,6 +42,8 @@ mod text;
 mod write;
 
 #[cfg(test)]
+pub mod testing;
+#[cfg(test)]
 mod tests;
 
 pub use chunk::StoredPacket;

@@ -112,40 +112,40 @@ pub(super) fn bring_in(
 
 /// The state of a capture in one of the files.
 #[derive(Clone, Copy, Debug)]
-struct Progress {
+struct CaptureState {
     capture: i64,
     packets: i64,
     last_alive: i64,
     has_ended: bool,
 }
 
-impl Progress {
+impl CaptureState {
     const COLUMNS: &str = "id, packets, last_alive, ended IS NOT NULL";
 
-    fn read(row: &Row<'_>) -> rusqlite::Result<Progress> {
+    fn read(row: &Row<'_>) -> rusqlite::Result<CaptureState> {
         let (capture, packets) = (row.get(0)?, row.get(1)?);
-        Ok(Progress { capture, packets, last_alive: row.get(2)?, has_ended: row.get(3)? })
+        Ok(CaptureState { capture, packets, last_alive: row.get(2)?, has_ended: row.get(3)? })
     }
 
     /// Whether this state includes everything of the other one.
-    fn includes(self, other: Progress) -> bool {
+    fn includes(self, other: CaptureState) -> bool {
         self.packets >= other.packets && self.last_alive >= other.last_alive && self.has_ended >= other.has_ended
     }
 }
 
 fn copy(db: &Connection) -> anyhow::Result<Option<CaptureId>> {
     let transaction = Transaction::new_unchecked(db, TransactionBehavior::Immediate)?;
-    let sql = format!("SELECT {}, kind, process, started FROM main.capture", Progress::COLUMNS);
+    let sql = format!("SELECT {}, kind, process, started FROM main.capture", CaptureState::COLUMNS);
     let own = db
         .query_row(&sql, [], |row| {
             let key: (i64, i64, i64) = (row.get(4)?, row.get(5)?, row.get(6)?);
-            Ok((Progress::read(row)?, key))
+            Ok((CaptureState::read(row)?, key))
         })
         .optional()?;
     let Some((own, (kind, process, started))) = own else { return Ok(None) };
     let sql =
-        format!("SELECT {} FROM target.capture WHERE kind = ? AND process = ? AND started = ?", Progress::COLUMNS);
-    let there = db.query_row(&sql, params![kind, process, started], Progress::read).optional()?;
+        format!("SELECT {} FROM target.capture WHERE kind = ? AND process = ? AND started = ?", CaptureState::COLUMNS);
+    let there = db.query_row(&sql, params![kind, process, started], CaptureState::read).optional()?;
     let capture = match there {
         Some(there) if there.includes(own) => return Ok(Some(CaptureId(u32::try_from(there.capture)?))),
         Some(there) => there.capture,

@@ -7,6 +7,8 @@ use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Read, Write, pipe};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 
@@ -17,7 +19,7 @@ use crate::capture::pipe::{PipeEvent, Start, decode};
 use crate::capture::{LinkType, Time};
 use crate::source::{Item, Source};
 use crate::support::pipes::Patient;
-use crate::support::waits::{Finishes, PATIENCE, joined};
+use crate::support::waits::{Finishes, PATIENCE, joined, until};
 
 /// The content of a pipe packet, in a form that outlives the packet.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,6 +57,15 @@ fn cat() -> Server {
 fn keep_all(
     result: Sender<Vec<(Time, OwnedContent)>>,
 ) -> impl FnOnce(Observations) -> anyhow::Result<()> + Send + 'static {
+    keep_all_counted(result, &Arc::default())
+}
+
+/// The same recorder, which counts the bytes of data that it has taken.
+fn keep_all_counted(
+    result: Sender<Vec<(Time, OwnedContent)>>,
+    taken: &Arc<AtomicU64>,
+) -> impl FnOnce(Observations) -> anyhow::Result<()> + Send + use<> {
+    let taken = Arc::clone(taken);
     move |mut observations| {
         let mut seen = Vec::new();
         while let Some(item) = observations.next()? {
@@ -66,7 +77,10 @@ fn keep_all(
                 packet.time,
                 match content {
                     PipeEvent::Start(start) => OwnedContent::Start(start),
-                    PipeEvent::Data(pipe, bytes) => OwnedContent::Data(pipe, bytes.to_vec()),
+                    PipeEvent::Data(pipe, bytes) => {
+                        taken.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                        OwnedContent::Data(pipe, bytes.to_vec())
+                    }
                     PipeEvent::EndOfFile(pipe) => OwnedContent::EndOfFile(pipe),
                     PipeEvent::Exit(exit) => OwnedContent::Exit(exit),
                     PipeEvent::Lost(pipe, bytes) => OwnedContent::Lost(pipe, bytes),

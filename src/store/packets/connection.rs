@@ -8,7 +8,7 @@ use rustc_hash::FxHasher;
 
 use super::Output;
 use super::line_compressor::LineCompressor;
-use super::spilled::SpilledPackets;
+use super::spilled::{self, SpilledPackets};
 use crate::capture::PacketNumber;
 use crate::decode::mask::{MASK, Mask};
 use crate::decode::{ConnectionId, Side};
@@ -150,7 +150,7 @@ impl ConnectionPackets {
             self.bytes -= bytes;
             match SpilledPackets::write(&block, overflow) {
                 Ok(spilled) => self.spilled.push_back(spilled),
-                Err(_) => self.discard(block.len() as u64, bytes),
+                Err(_) => self.discard(block.len() as u64, spilled::data_bytes(&block)),
             }
         }
     }
@@ -162,12 +162,12 @@ impl ConnectionPackets {
             && let Some(oldest) = self.spilled.pop_front()
         {
             bytes -= oldest.bytes;
-            self.discard(oldest.packets, oldest.bytes);
+            self.discard(oldest.packets, oldest.data);
         }
     }
 
-    fn discard(&mut self, packets: u64, bytes: usize) {
-        self.discarded = (self.discarded.0 + packets, self.discarded.1 + bytes as u64);
+    fn discard(&mut self, packets: u64, bytes: u64) {
+        self.discarded = (self.discarded.0 + packets, self.discarded.1 + bytes);
     }
 
     /// Reads the oldest packets on disk back and writes those that may be written; returns whether
@@ -177,13 +177,13 @@ impl ConnectionPackets {
         let mut later = std::mem::take(&mut self.buffered);
         let later_bytes = later.iter().map(|buffered| buffered.packet.size()).sum::<usize>();
         self.bytes -= later_bytes;
-        let (packets, bytes) = (spilled.packets, spilled.bytes);
+        let (packets, data) = (spilled.packets, spilled.data);
         match spilled.read(id) {
             Ok(packets) => {
                 self.bytes += packets.iter().map(|buffered| buffered.packet.size()).sum::<usize>();
                 self.buffered.extend(packets);
             }
-            Err(_) => self.discard(packets, bytes),
+            Err(_) => self.discard(packets, data),
         }
         let released = self.release(most, out);
         self.buffered.append(&mut later);

@@ -15,6 +15,8 @@ use crate::store::codec::{BlobReader, BlobWriter, Code, Damaged};
 pub(super) struct SpilledPackets {
     block: SpilledBatch,
     pub(super) packets: u64,
+    /// Bytes of their data.
+    pub(super) data: u64,
     /// Bytes that the packets took in memory.
     pub(super) bytes: usize,
 }
@@ -32,7 +34,7 @@ impl SpilledPackets {
         batch.write(PacketNumber::default(), Time::default(), LinkType::PIPE, |out| out.extend_from_slice(&rest.0));
         let block = overflow.write(&batch)?;
         let bytes = packets.iter().map(|buffered| buffered.packet.size()).sum();
-        Ok(SpilledPackets { block, packets: packets.len() as u64, bytes })
+        Ok(SpilledPackets { block, packets: packets.len() as u64, data: data_bytes(packets), bytes })
     }
 
     /// Reads the packets back.
@@ -43,6 +45,11 @@ impl SpilledPackets {
         let packets = (0..batch.len().saturating_sub(1)).filter_map(|index| batch.get(index));
         packets.map(|packet| Ok(get(&mut rest, StoredPacket::new(&packet, Vec::new()), connection)?)).collect()
     }
+}
+
+/// Bytes of the data of packets.
+pub(super) fn data_bytes(packets: &[BufferedPacket]) -> u64 {
+    packets.iter().map(|buffered| buffered.packet.data.len() as u64).sum()
 }
 
 fn put(out: &mut BlobWriter, buffered: &BufferedPacket) {

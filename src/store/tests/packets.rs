@@ -258,7 +258,7 @@ fn packets_for_which_the_disk_has_no_room_are_counted_and_named() {
     let kept = first.len() as u64;
     assert!((3..10).contains(&kept) && first.ends_with("789"), "{first}");
     assert_eq!(counts, PacketCounts { stored: kept, discarded: 10 - kept, blanked: 0 });
-    let named = format!("{} packets (", 10 - kept);
+    let named = format!("{} packets ({} bytes)", 10 - kept, (10 - kept) * 1_006);
     assert!(findings.len() == 1 && findings[0].starts_with(&named), "{findings:?}");
     assert!(findings[0].contains("from the start of connection 1 were not kept"), "{findings:?}");
 }

@@ -2,14 +2,16 @@
 
 use super::*;
 
-/// Runs a recorder that begins only after 64 MB have passed in each direction. Returns its record
-/// and the report.
-fn lag(folder: &Path) -> (WrapReport, Vec<OwnedContent>) {
+/// Runs a recorder that begins only after 64 MB have passed in each direction. The server ends when
+/// the recorder has taken `awaited` bytes. Returns its record and the report.
+fn lag(folder: &Path, awaited: u64) -> (WrapReport, Vec<OwnedContent>) {
     let (caught_up, wait) = channel::<()>();
+    let taken = Arc::<AtomicU64>::default();
     let mut server = start_beside(folder, cat(), |result| {
+        let taken = Arc::clone(&taken);
         move |observations| {
             let _ = wait.recv_timeout(PATIENCE);
-            keep_all(result)(observations)
+            keep_all_counted(result, &taken)(observations)
         }
     });
     let mut stdin = server.stdin.take().unwrap();
@@ -28,6 +30,7 @@ fn lag(folder: &Path) -> (WrapReport, Vec<OwnedContent>) {
         stdin.write_all(b"later\n").unwrap();
         server.read(6);
     }
+    until("the recorder to catch up", || taken.load(Ordering::Relaxed) >= awaited);
     drop(stdin);
     server.finish()
 }
@@ -37,7 +40,7 @@ const LATER: usize = 1_000;
 
 #[test]
 fn a_recorder_that_lags_loses_nothing_where_there_is_a_disk() {
-    let (outcome, record) = lag(&std::env::temp_dir());
+    let (outcome, record) = lag(&std::env::temp_dir(), 2 * (LAG + 1 + 6 * LATER) as u64);
     assert_eq!(outcome, WrapReport { exit: exited(0), unrecorded: None });
     for of in [Pipe::Stdin, Pipe::Stdout] {
         let bytes = bytes_of(&record, of);
@@ -48,7 +51,7 @@ fn a_recorder_that_lags_loses_nothing_where_there_is_a_disk() {
 
 #[test]
 fn a_recorder_that_lags_without_a_disk_loses_bytes_of_the_record_only_and_the_record_says_so() {
-    let (outcome, record) = lag(Path::new("/nowhere"));
+    let (outcome, record) = lag(Path::new("/nowhere"), 0);
     assert_eq!(outcome.exit, exited(0));
     assert!(outcome.unrecorded.unwrap().starts_with("recording: the recorder did not keep up; "));
     for of in [Pipe::Stdin, Pipe::Stdout] {
