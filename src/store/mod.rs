@@ -32,6 +32,7 @@ mod query;
 mod read;
 mod record;
 mod stored_packets;
+mod temporary_folder;
 mod text;
 mod write;
 
@@ -50,6 +51,7 @@ pub use record::capture::{Capture, CaptureInfo, CaptureKind, Counts, Summary};
 pub use record::finding::FindingRow;
 pub use record::message::MessageRow;
 pub use stored_packets::{Selection, StoredPackets};
+pub use temporary_folder::remove_all as remove_temporary_databases;
 pub use write::{WriteOptions, Writer};
 
 use rusqlite::types::ToSqlOutput;

@@ -30,6 +30,7 @@ mod shapes;
 mod sniff;
 #[path = "../support/mod.rs"]
 mod support;
+mod temporary;
 #[cfg(all(unix, feature = "tui"))]
 mod terminal;
 mod tidy;
