@@ -1,5 +1,6 @@
 //! All tests from outside the crates, in one binary.
 
+mod bombs;
 mod cases;
 mod check;
 mod corpus;
