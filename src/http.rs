@@ -3,6 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `listen` | accepts clients: address, number of connections, names of this program |
+//! | `slots` | decides who is served when all connections are in use |
 //! | `requests` | parses and checks the requests of a client, within bounds |
 //! | `response` | heads of responses |
 //! | `message_reader` | one message as it arrives |
@@ -20,6 +21,7 @@ pub mod message_reader;
 pub mod origin;
 pub mod requests;
 pub mod response;
+pub mod slots;
 #[cfg(feature = "http")]
 pub mod socket;
 #[cfg(feature = "http")]

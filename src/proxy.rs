@@ -31,7 +31,7 @@ mod relay;
 #[cfg(test)]
 mod tests;
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -42,8 +42,9 @@ use self::heads::HeadRewriter;
 use self::relay::Relay;
 use crate::capture::Time;
 use crate::http::connect::{ConnectOptions, Connector};
-use crate::http::listen;
+use crate::http::listen::{self, HEAD_TIMEOUT};
 use crate::http::origin::Origin;
+use crate::http::slots::Slot;
 use crate::http::socket::Socket;
 use crate::source::tape::{LossyTapeConnection, LostBytes, Tape};
 use crate::view::secrets;
@@ -54,8 +55,9 @@ pub use self::fuzz::fuzz_proxy;
 /// client of the SDKs has two or three.
 const CONNECTIONS: usize = 512;
 
-/// The longest time for a request head to arrive, and for a connection to stay without a request.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The longest time for which a client that closed its direction waits for the next bytes of the
+/// server. It has probably closed the connection, which looks the same.
+const ABANDONED: Duration = Duration::from_secs(5);
 
 /// A reverse proxy for one server.
 #[derive(Debug)]
@@ -65,7 +67,10 @@ pub struct Proxy {
     server: String,
     connector: Connector,
     recorder: TrafficRecorder,
-    patience: Duration,
+    /// The longest time for a request head to arrive, and for the first request of a connection.
+    head_timeout: Duration,
+    /// See [`ABANDONED`].
+    abandoned: Duration,
     /// The last warning that was printed.
     last_warning: Mutex<String>,
 }
@@ -101,7 +106,15 @@ impl Proxy {
         let server = format!("{}://{}", if origin.is_https { "https" } else { "http" }, origin.authority);
         let connector = Connector::new(origin.clone(), options)?;
         let heads = Arc::new(HeadRewriter { server: origin, names });
-        Ok(Proxy { heads, server, connector, recorder, patience: PATIENCE, last_warning: Mutex::default() })
+        Ok(Proxy {
+            heads,
+            server,
+            connector,
+            recorder,
+            head_timeout: HEAD_TIMEOUT,
+            abandoned: ABANDONED,
+            last_warning: Mutex::default(),
+        })
     }
 
     /// Serves clients until `stop` is readable. Open connections are then cut, and their threads
@@ -111,7 +124,7 @@ impl Proxy {
     /// The descriptor of `stop` cannot be duplicated.
     pub fn serve(self, listener: &TcpListener, stop: &OwnedFd) -> Result<()> {
         let shared = Arc::new((self, stop.try_clone().context("cannot duplicate a file descriptor")?));
-        let serve = move |client: TcpStream| {
+        let serve = move |client: Slot| {
             let (proxy, stop) = &*shared;
             proxy.relay(stop.as_fd(), client);
         };
@@ -119,7 +132,7 @@ impl Proxy {
         Ok(())
     }
 
-    fn relay(&self, stop: BorrowedFd<'_>, client: TcpStream) {
+    fn relay(&self, stop: BorrowedFd<'_>, client: Slot) {
         // An error means that the client is already gone.
         if let Ok(relay) = Relay::new(self, stop, client) {
             relay.run();
@@ -129,10 +142,11 @@ impl Proxy {
     /// Connects to the server for a client that reached the proxy at `local`.
     fn connect(&self, local: SocketAddr) -> Result<Socket, String> {
         let connected = self.connector.connect().map_err(|why| self.with_server_name(why))?;
-        if connected.0.peer_addr().is_ok_and(|server| server == local) {
+        let (socket, session) = connected;
+        if socket.peer_addr().is_ok_and(|server| server == local) {
             return Err(self.with_server_name("this URL is the proxy itself".to_owned()));
         }
-        Socket::new(connected).map_err(|error| self.with_server_name(error.to_string()))
+        Socket::new(socket, session).map_err(|error| self.with_server_name(error.to_string()))
     }
 
     /// An error message with the server's name.

@@ -85,7 +85,7 @@ fn program() -> CheckResult {
 
 /// Wraps `cat`: a line has to pass through, and has to be recorded.
 fn wrap() -> CheckResult {
-    let place = DatabaseFile::temporary()?;
+    let place = target::temporary()?;
     let mut wrapper = Command::new(env::current_exe()?)
         .arg("--db")
         .arg(place.path())

@@ -43,6 +43,8 @@ use clap::{CommandFactory, Parser};
 use args::{Arguments, Command};
 use output::note;
 
+use crate::store;
+
 /// Runs the program. A pipe that its reader closed is not an error: `mcptap read x | head`.
 pub fn main() -> ExitCode {
     let arguments = match Arguments::try_parse_from(with_command(std::env::args_os().collect())) {
@@ -57,7 +59,11 @@ pub fn main() -> ExitCode {
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };
-    match run(arguments) {
+    let result = run(arguments);
+    // A thread that was not waited for may still hold one.
+    store::remove_temporary_databases();
+    stop::end_by_caught_signal();
+    match result {
         Ok(code) => code,
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {

@@ -11,7 +11,7 @@ use anyhow::Context;
 use anyhow::{Result, bail};
 
 use super::args::{Colour, Replay, ReportFormat};
-use super::{diff, filter, output, target};
+use super::{diff, filter, output, stop, target};
 use crate::cli::output::note;
 use crate::compare::json;
 use crate::mcp::{MessageNumber, Session};
@@ -28,6 +28,8 @@ use crate::view::units::duration;
 
 pub fn run(arguments: Replay, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
     let rules = diff::rules(&arguments.comparing)?;
+    // Runs that are not saved have temporary databases too.
+    stop::before_cleaning()?;
     let opened = target::open(Some(&arguments.target), arguments.session, &arguments.decoding, db.clone())?;
     let session = opened.one_session()?;
     let wanted = wanted(&opened.reader, &session, arguments.only.as_deref())?;
@@ -53,7 +55,7 @@ pub fn run(arguments: Replay, db: Option<PathBuf>, colour: Colour) -> Result<Exi
     }
     let (server, supplied) = server(&arguments)?;
     name_masked(&masked, &supplied, matches!(server, Target::Command(_)));
-    let place = if arguments.no_save { DatabaseFile::temporary()? } else { DatabaseFile::file(target::database(db)?) };
+    let place = if arguments.no_save { target::temporary()? } else { DatabaseFile::file(target::database(db)?) };
     let mut job = Job::new(recording, server, place);
     (job.settings, job.rules) = (settings(&arguments, only)?, rules);
     ask(&job.recording, &mut job.settings)?;

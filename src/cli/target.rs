@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 use super::args::Decoding;
 use super::databases;
 use super::output::Progress;
+use super::stop;
 use crate::capture::Limits;
 use crate::cli::output::note;
 use crate::engine::saver::{self, Saver};
@@ -70,12 +71,15 @@ pub fn open(target: Option<&str>, session: Option<u32>, decoding: &Decoding, db:
         None | Some(TargetKind::Latest | TargetKind::Session(_)) => DatabaseFile::file(existing(database(db)?)?),
         Some(TargetKind::Database(path)) => DatabaseFile::file(path),
         Some(TargetKind::Capture(path)) => {
-            let place = DatabaseFile::temporary()?;
+            let place = temporary()?;
             import(std::slice::from_ref(path), place.clone(), decoding)?;
             place
         }
     };
-    let reader = StoreReader::open(place)?;
+    let mut reader = StoreReader::open(place)?;
+    if reader.place().is_temporary() {
+        reader = reader.until(stop::before_cleaning()?)?;
+    }
     let session = match (&kind, session) {
         (Some(TargetKind::Latest | TargetKind::Session(_)), Some(_)) => {
             bail!("the target is a session already: --session needs a file or a database")
@@ -99,6 +103,12 @@ pub fn open(target: Option<&str>, session: Option<u32>, decoding: &Decoding, db:
 /// The message that a session does not exist. `file` is the target after a blank, or empty.
 pub fn no_session(number: SessionNumber, file: &str) -> String {
     format!("there is no session {}: \"mcptap sessions{file}\" lists all sessions", number.0)
+}
+
+/// A new temporary database, which is removed also if a signal ends the process.
+pub fn temporary() -> Result<DatabaseFile> {
+    stop::before_cleaning()?;
+    DatabaseFile::temporary()
 }
 
 /// The session that began last.
@@ -129,8 +139,8 @@ impl Opened {
     }
 }
 
-/// Decodes capture files into a store.
-pub fn import(files: &[PathBuf], place: DatabaseFile, decoding: &Decoding) -> Result<Counts> {
+/// Decodes capture files into a temporary store.
+fn import(files: &[PathBuf], place: DatabaseFile, decoding: &Decoding) -> Result<()> {
     let keys = decoding.key_log(false);
     let mut source = WithKeyLog::new(Files::open(files, false)?, keys.as_deref(), false)?;
     let info = capture_info(CaptureKind::Import, joined(files));
@@ -138,13 +148,15 @@ pub fn import(files: &[PathBuf], place: DatabaseFile, decoding: &Decoding) -> Re
     let writer = Writer::create(place, &info, store_options(decoding))?;
     let mut pipeline = Pipeline::new(options);
     let mut listeners = Both(ImportProgress(Progress::new()), Saver::new(writer, false));
-    let run = engine::run(&mut source, &mut pipeline, &mut listeners, &AtomicBool::new(false));
+    let stop = stop::before_cleaning()?;
+    let run = engine::run(&mut source, &mut pipeline, &mut listeners, &stop);
     let Both(ImportProgress(mut progress), saver) = listeners;
     progress.clear();
     let saved = saver.finish(summary(pipeline.counts()));
     run?;
     saved?;
-    Ok(pipeline.counts().clone())
+    ensure!(!stop.load(Ordering::Relaxed), "a signal ended the import");
+    Ok(())
 }
 
 /// The record with which a capture begins: this process, now. `source` is its name in lists.

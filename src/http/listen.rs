@@ -4,19 +4,23 @@
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::response::head;
+use super::slots::{Slot, Slots};
 use crate::decode::uri;
 
 /// The pause after a failed accept. Usually file descriptors have run out, and some
 /// connection will end.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
+
+/// The longest time for a whole request head to arrive, counted from its first byte. A client sends
+/// a head at once, so only the network delays it.
+pub const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The most bytes and the longest time for reading what a client still sends after a refusal.
 const DRAIN_BYTES: usize = 1 << 20;
@@ -46,31 +50,37 @@ pub fn is_own_name(host: &str, names: &[String]) -> bool {
 }
 
 /// Serves each connection on a thread of its own, at most `most` at once. Returns when `stop`
-/// becomes readable; without `stop` it never returns. Clients beyond the limit get status 503.
+/// becomes readable; without `stop` it never returns. A client for which no slot can be freed gets
+/// status 503, see [`slots`](super::slots).
 pub fn serve<S>(listener: &TcpListener, most: usize, stop: Option<BorrowedFd<'_>>, serve: S)
 where
-    S: Fn(TcpStream) + Clone + Send + 'static,
+    S: Fn(Slot) + Clone + Send + 'static,
 {
-    let served = Arc::new(AtomicUsize::new(0));
+    raise_descriptor_limit();
+    let slots = Slots::new(most);
     while is_readable_before(listener, stop) {
         let Ok((stream, _)) = listener.accept() else {
+            slots.make_room();
             thread::sleep(ACCEPT_RETRY);
             continue;
         };
-        if served.fetch_add(1, Ordering::AcqRel) >= most {
-            served.fetch_sub(1, Ordering::AcqRel);
-            send_unavailable(stream);
-            continue;
-        }
-        let (serve, here) = (serve.clone(), Arc::clone(&served));
-        let serve = move || {
-            serve(stream);
-            here.fetch_sub(1, Ordering::AcqRel);
-        };
-        if thread::Builder::new().name("connection".to_owned()).spawn(serve).is_err() {
-            served.fetch_sub(1, Ordering::AcqRel);
+        match slots.admit(stream) {
+            Ok(slot) => {
+                let serve = serve.clone();
+                // If no thread can be started, the connection is closed.
+                let _ = thread::Builder::new().name("connection".to_owned()).spawn(move || serve(slot));
+            }
+            Err(stream) => send_unavailable(stream),
         }
     }
+}
+
+/// Allows as many open files as the system does. A proxy has two for each connection, and the
+/// usual limit of 1,024 would be reached before all slots are in use.
+fn raise_descriptor_limit() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // With the old limit the program still serves clients, only fewer.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
 }
 
 /// Waits for a connection. Returns false when `stop` becomes readable.
@@ -111,12 +121,7 @@ pub fn drain(mut stream: &TcpStream) {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsFd;
-    use std::os::unix::net::UnixStream;
-
     use super::*;
-    use crate::support::pipes::patient;
-    use crate::support::waits::joined;
 
     #[test]
     fn a_port_alone_means_localhost() {
@@ -137,26 +142,5 @@ mod tests {
         for host in ["evil.example", "localhost.evil.example:8000", "127.0.0.1.evil.example", "", "[", "[evil]"] {
             assert!(!is_own_name(host, &names), "{host}");
         }
-    }
-
-    #[test]
-    fn clients_beyond_the_limit_get_status_503() {
-        let (listener, (stop, mut signal)) = (bind("0").unwrap(), UnixStream::pair().unwrap());
-        let address = listener.local_addr().unwrap();
-        let echo = |mut stream: TcpStream| {
-            let mut byte = [0];
-            stream.read_exact(&mut byte).and_then(|()| stream.write_all(&byte)).unwrap();
-        };
-        let serving = thread::spawn(move || serve(&listener, 2, Some(stop.as_fd()), echo));
-        let mut two = [(); 2].map(|()| patient(TcpStream::connect(address).unwrap()));
-        let mut response = String::new();
-        patient(TcpStream::connect(address).unwrap()).read_to_string(&mut response).unwrap();
-        assert!(response.starts_with("HTTP/1.1 503 Service Unavailable\r\n"), "{response}");
-        for client in &mut two {
-            client.write_all(b"x").unwrap();
-            client.read_exact(&mut [0]).unwrap();
-        }
-        signal.write_all(b"X").unwrap();
-        joined(serving, "the listener to end");
     }
 }

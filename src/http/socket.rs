@@ -4,10 +4,9 @@ use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::mem;
 use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
 
 use rustls::ClientConnection;
-
-use super::connect::Connected;
 
 /// Memory that the buffer of unsent bytes retains when it is empty, in bytes.
 const UNSENT: usize = 64 << 10;
@@ -15,7 +14,7 @@ const UNSENT: usize = 64 << 10;
 /// A connection whose TCP and TLS handshakes are complete.
 #[derive(Debug)]
 pub struct Socket {
-    socket: TcpStream,
+    socket: Arc<TcpStream>,
     tls: Option<Tls>,
     /// Bytes that the socket has not taken yet. With TLS the TLS session buffers them instead.
     unsent: VecDeque<u8>,
@@ -33,7 +32,8 @@ struct Tls {
 impl Socket {
     /// # Errors
     /// The socket cannot be made non-blocking.
-    pub fn new((socket, session): Connected) -> io::Result<Socket> {
+    pub fn new(socket: impl Into<Arc<TcpStream>>, session: Option<ClientConnection>) -> io::Result<Socket> {
+        let socket = socket.into();
         socket.set_nonblocking(true)?;
         let tls = session.map(|mut session| {
             // The callers limit how much they send, so the session needs no limit.
@@ -78,8 +78,10 @@ impl Socket {
     pub fn flush(&mut self) -> io::Result<()> {
         while self.has_unsent() {
             let written = match &mut self.tls {
-                Some(tls) => tls.session.write_tls(&mut self.socket),
-                None => self.socket.write(self.unsent.as_slices().0).inspect(|count| drop(self.unsent.drain(..count))),
+                Some(tls) => tls.session.write_tls(&mut &*self.socket),
+                None => {
+                    (&*self.socket).write(self.unsent.as_slices().0).inspect(|count| drop(self.unsent.drain(..count)))
+                }
             };
             match written {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
@@ -113,8 +115,8 @@ impl Socket {
     pub fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
             let read = match &mut self.tls {
-                Some(tls) => tls.read(&mut self.socket, buffer),
-                None => self.socket.read(buffer),
+                Some(tls) => tls.read(&self.socket, buffer),
+                None => (&*self.socket).read(buffer),
             };
             match read {
                 Ok(count) => return Ok(Some(count)),
@@ -141,7 +143,7 @@ fn write_some(mut socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
 }
 
 impl Tls {
-    fn read(&mut self, socket: &mut TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
+    fn read(&mut self, mut socket: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             match self.session.reader().read(buffer) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
@@ -152,7 +154,7 @@ impl Tls {
             }
             // After the end of the connection, the next read reports whether TLS was closed
             // properly.
-            self.session.read_tls(socket)?;
+            self.session.read_tls(&mut socket)?;
             let state =
                 self.session.process_new_packets().map_err(|error| io::Error::new(ErrorKind::InvalidData, error))?;
             self.buffered = state.plaintext_bytes_to_read();

@@ -48,7 +48,7 @@ pub fn serve(server: &RecordedServer, address: &str, names: &[String], stop: &Re
     thread::Builder::new()
         .name("accept".to_owned())
         .spawn(move || {
-            listen::serve(&listener, CONNECTIONS, None, move |stream| connection::serve(stream, &send, &guard));
+            listen::serve(&listener, CONNECTIONS, None, move |slot| connection::serve(&slot, &send, &guard));
         })
         .context("cannot start a thread")?;
     Ok(Hub::new(server).run(&events, stop))

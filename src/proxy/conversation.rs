@@ -18,13 +18,16 @@ use super::heads::{HeadRewriter, Redirect};
 use crate::capture::Limits;
 use crate::decode::http::{Head, HttpEvent, StartLine};
 use crate::decode::http1::Http1;
-use crate::decode::{Anomaly, Direction, Ending, Piece};
+use crate::decode::{Anomaly, Direction, Ending, Piece, uri};
 use crate::http::requests::Refusal;
 use crate::view::secrets::masked_uri;
 
 /// The most forwarded requests without a complete response. Beyond it, the client is not read.
 /// Clients that pipeline send tens of requests.
 const MAX_UNANSWERED: u64 = 64;
+
+/// The header field that names a session of Streamable HTTP.
+const SESSION_ID: &str = "mcp-session-id";
 
 /// Both directions of a connection.
 #[derive(Debug)]
@@ -52,6 +55,12 @@ struct Rewriter {
     is_answering: bool,
     /// Set while the current response may still announce an address at the server.
     endpoint: Option<EndpointEvent>,
+    /// The session id of the last request, and its target. Either can name a session.
+    session_names: [String; 2],
+    /// The name of a session that the server assigned or announced.
+    session_begun: Option<String>,
+    /// The connection has switched to another protocol.
+    is_tunnel: bool,
     refused: Option<Refused>,
     /// A redirect of the server that leads clients past the proxy.
     bypass: Option<String>,
@@ -114,6 +123,9 @@ impl Conversation {
             unanswered: 0,
             is_answering: false,
             endpoint: None,
+            session_names: [String::new(), String::new()],
+            session_begun: None,
+            is_tunnel: false,
             refused: None,
             bypass: None,
         };
@@ -164,6 +176,22 @@ impl Conversation {
         self.rewriter.is_answering
     }
 
+    /// Whether the client waits for the server: it sent a complete request, or the connection has
+    /// another protocol now.
+    pub(super) fn is_serving(&self) -> bool {
+        self.rewriter.is_tunnel || self.rewriter.unanswered > 0 && !self.rewriter.in_request_body
+    }
+
+    /// The texts of the last request that can be the name of a session.
+    pub(super) fn session_names(&self) -> impl Iterator<Item = &str> {
+        self.rewriter.session_names.iter().map(String::as_str)
+    }
+
+    /// Takes the name of a session that the server assigned or announced.
+    pub(super) fn session_begun(&mut self) -> Option<String> {
+        self.rewriter.session_begun.take()
+    }
+
     /// Whether any byte of the server has arrived.
     pub(super) fn was_answered(&self) -> bool {
         self.pushed[1] > 0
@@ -211,6 +239,9 @@ impl Rewriter {
                 self.buffers[0].changes.push_back((head.offset..head.end(), text));
                 self.unanswered += 1;
                 self.in_request_body = true;
+                let id = head.value(SESSION_ID).unwrap_or_default();
+                let target = if let StartLine::Request { target, .. } = &head.start { target } else { "" };
+                self.session_names = [id.to_owned(), uri::origin_form(target).to_owned()];
             }
             Err(refusal) => self.refuse(refusal, head.offset, false),
         }
@@ -219,6 +250,12 @@ impl Rewriter {
     fn response(&mut self, head: &Head) {
         let is_interim = matches!(head.start, StartLine::Response { status: 100 | 102..200, .. });
         self.is_answering |= !is_interim;
+        self.is_tunnel |= matches!(head.start, StartLine::Response { status: 101, .. });
+        if matches!(head.start, StartLine::Response { status: 200..300, .. })
+            && let Some(id) = head.value(SESSION_ID)
+        {
+            self.session_begun = Some(id.to_owned());
+        }
         match self.heads.redirect(head, &self.host) {
             Redirect::None => {}
             Redirect::Here(text) => self.buffers[1].changes.push_back((head.offset..head.end(), text)),
@@ -233,9 +270,14 @@ impl Rewriter {
         let Some(endpoint) = &mut self.endpoint else { return };
         let buffer = &mut self.buffers[1];
         let response_bytes = buffer.bytes.get((endpoint.start() - buffer.start) as usize..).unwrap_or_default();
-        let renamed = |address: &str| self.heads.renamed(address, &self.host);
+        let mut announced = None;
+        let renamed = |address: &str| {
+            announced = Some(uri::resolved(&self.session_names[1], address));
+            self.heads.renamed(address, &self.host)
+        };
         if let Some(changes) = endpoint.push(offset, bytes, response_bytes, renamed) {
             buffer.changes.extend(changes);
+            self.session_begun = announced.or(self.session_begun.take());
             self.stop_holding();
         }
     }

@@ -7,8 +7,9 @@
 
 use std::io::{self, ErrorKind};
 use std::mem;
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -20,6 +21,7 @@ use crate::capture::Time;
 use crate::decode::Direction::{ClientToServer, ServerToClient};
 use crate::http::listen;
 use crate::http::requests::Refusal;
+use crate::http::slots::Slot;
 use crate::http::socket::Socket;
 use crate::source::now;
 use crate::source::tape::LossyTapeConnection;
@@ -48,6 +50,9 @@ enum RelayEnd {
 pub(super) struct Relay<'p> {
     proxy: &'p Proxy,
     stop: BorrowedFd<'p>,
+    slot: Slot,
+    /// Whether the slot serves a request at the moment.
+    is_serving: bool,
     client: Socket,
     /// The client's address, and the local address that it connected to.
     addresses: (SocketAddr, SocketAddr),
@@ -58,9 +63,11 @@ pub(super) struct Relay<'p> {
     read_at: Time,
     /// Whether each side has closed its direction: client, server.
     ended: (bool, bool),
+    /// The client has closed its direction, also if what it sent before is not read yet.
+    client_left: bool,
     /// The server does not accept more bytes. It may still send a response.
     server_stopped_reading: bool,
-    /// The time at which a slow client is given up.
+    /// The time at which a slow or absent client is given up.
     until: Option<Instant>,
     read: Vec<u8>,
     out: Vec<u8>,
@@ -69,21 +76,25 @@ pub(super) struct Relay<'p> {
 impl<'p> Relay<'p> {
     /// # Errors
     /// The client is already gone.
-    pub(super) fn new(proxy: &'p Proxy, stop: BorrowedFd<'p>, client: TcpStream) -> io::Result<Relay<'p>> {
+    pub(super) fn new(proxy: &'p Proxy, stop: BorrowedFd<'p>, slot: Slot) -> io::Result<Relay<'p>> {
+        let client = Arc::clone(slot.stream());
         client.set_nodelay(true)?;
         let addresses = (client.peer_addr()?, client.local_addr()?);
         Ok(Relay {
             proxy,
             stop,
-            client: Socket::new((client, None))?,
+            slot,
+            is_serving: false,
+            client: Socket::new(client, None)?,
             addresses,
             server: None,
             conversation: Conversation::new(proxy.heads.clone(), &addresses.1.to_string()),
             track: None,
             read_at: now(),
             ended: (false, false),
+            client_left: false,
             server_stopped_reading: false,
-            until: Some(Instant::now() + proxy.patience),
+            until: Some(Instant::now() + proxy.head_timeout),
             read: vec![0; PIECE],
             out: Vec::new(),
         })
@@ -116,7 +127,7 @@ impl<'p> Relay<'p> {
         let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
         let flag = |is_wanted: bool, flag: PollFlags| if is_wanted { flag } else { PollFlags::empty() };
         let flags = |reads, writes| flag(reads, PollFlags::IN) | flag(writes, PollFlags::OUT);
-        let client = flags(reads_client, self.client.has_unsent());
+        let client = flags(reads_client, self.client.has_unsent()) | flag(!self.client_left, PollFlags::RDHUP);
         let server = self.server.as_ref();
         let server =
             server.map(|socket| (socket, flags(reads_server, socket.has_unsent() && !self.server_stopped_reading)));
@@ -140,8 +151,18 @@ impl<'p> Relay<'p> {
         if !stop.is_empty() {
             return Err(RelayEnd::Finished);
         }
-        if client.intersects(PollFlags::ERR | PollFlags::HUP) && !reads_client {
+        let is_reset = client.intersects(PollFlags::ERR | PollFlags::HUP) && !reads_client;
+        if is_reset {
             return Err(RelayEnd::Broken);
+        }
+        if self.slot.is_revoked() {
+            // A reset would destroy what a waiting client has not read yet.
+            return Err(if self.is_serving { RelayEnd::Broken } else { RelayEnd::Finished });
+        }
+        self.client_left |= client.intersects(PollFlags::RDHUP);
+        if self.client_left && !(client | server).is_empty() {
+            // Something is still forwarded.
+            self.until = None;
         }
         if !client.is_empty() {
             self.client.flush().map_err(|_| RelayEnd::Broken)?;
@@ -178,10 +199,31 @@ impl<'p> Relay<'p> {
             Ok(Some(count)) => {
                 self.read_at = now();
                 self.conversation.push(ClientToServer, &self.read[..count]);
+                self.update_slot()?;
                 self.forward_to_server()
             }
             Err(_) => Err(RelayEnd::Broken),
         }
+    }
+
+    /// Tells the slot whether the client waits for a response, and which session it has.
+    fn update_slot(&mut self) -> Result<(), RelayEnd> {
+        if let Some(name) = self.conversation.session_begun() {
+            self.slot.session_begins(&name);
+        }
+        let is_serving = self.conversation.is_serving();
+        if mem::replace(&mut self.is_serving, is_serving) == is_serving {
+            return Ok(());
+        }
+        if !is_serving {
+            self.slot.rest();
+            return Ok(());
+        }
+        self.slot.begin(self.conversation.session_names()).map_err(|refusal| match self.conversation.is_answering() {
+            // The response has begun, so there is no place for another one.
+            true => RelayEnd::Broken,
+            false => RelayEnd::Answered(refusal),
+        })
     }
 
     fn forward_to_server(&mut self) -> Result<(), RelayEnd> {
@@ -230,6 +272,7 @@ impl<'p> Relay<'p> {
             Ok(Some(count)) => {
                 self.read_at = now();
                 self.conversation.push(ServerToClient, &self.read[..count]);
+                self.update_slot()?;
             }
             // Many servers close TLS without `close_notify`. This matters only within a response,
             // because the client must not take it for the end of the response.
@@ -303,7 +346,8 @@ impl<'p> Relay<'p> {
         let is_slow = self.server.is_none() || !self.conversation.unsent().is_empty();
         let patience = match (self.ended.1, is_slow) {
             (true, _) => CLIENT_LINGER,
-            (false, true) if self.conversation.refused().is_none() => self.proxy.patience,
+            (false, _) if self.client_left => self.proxy.abandoned,
+            (false, true) if self.conversation.refused().is_none() => self.proxy.head_timeout,
             _ => {
                 self.until = None;
                 return Ok(());
@@ -311,6 +355,10 @@ impl<'p> Relay<'p> {
         };
         if *self.until.get_or_insert(now + patience) > now {
             return Ok(());
+        }
+        if self.client_left && !self.ended.1 {
+            // Nobody waits for the response. The reset tells the server to give the request up.
+            return Err(RelayEnd::Broken);
         }
         if self.ended.1 || self.conversation.unsent().is_empty() || self.conversation.unanswered() > 0 {
             return Err(RelayEnd::Finished);

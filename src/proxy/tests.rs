@@ -1,9 +1,10 @@
 //! Tests of conversations as bytes in and bytes out: cut at any place, and with hostile input.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::AsFd;
-use std::thread;
+use std::os::unix::net::UnixStream;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -13,6 +14,7 @@ use super::fuzz::{self, PassedBytes, conversation_with, fuzz_proxy};
 use super::{Proxy, TrafficRecorder};
 use crate::decode::Direction::{self, ClientToServer, ServerToClient};
 use crate::http::connect::ConnectOptions;
+use crate::http::slots::Slot;
 use crate::source::tape::{LostBytes, tape};
 use crate::support::pipes::patient;
 use crate::support::waits::joined;
@@ -273,17 +275,24 @@ fn a_server_without_http_is_forwarded_unchanged() {
     }
 }
 
+/// A relay of one connection, and its client. It ends when the second value is dropped.
+fn relay(to: &str, adjust: impl FnOnce(&mut Proxy)) -> (TcpStream, UnixStream, JoinHandle<()>) {
+    let (listener, (tape, _spool)) = (TcpListener::bind("127.0.0.1:0").unwrap(), tape());
+    let recorder = TrafficRecorder { tape, loss: LostBytes::default() };
+    let mut proxy = Proxy::new(to, &ConnectOptions::default(), Vec::new(), recorder).unwrap();
+    adjust(&mut proxy);
+    let client = patient(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
+    let (stop, signal) = UnixStream::pair().unwrap();
+    let slot = Slot::only(listener.accept().unwrap().0);
+    (client, signal, thread::spawn(move || proxy.relay(stop.as_fd(), slot)))
+}
+
 /// The response to a client that sends `sent`, then nothing more, and keeps the connection open.
 /// The proxy has almost no patience.
 fn response(sent: &str) -> String {
-    let (listener, (tape, _spool)) = (TcpListener::bind("127.0.0.1:0").unwrap(), tape());
-    let recorder = TrafficRecorder { tape, loss: LostBytes::default() };
-    let mut proxy = Proxy::new("http://127.0.0.1:1/", &ConnectOptions::default(), Vec::new(), recorder).unwrap();
-    proxy.patience = Duration::from_millis(20);
-    let mut client = patient(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
+    let (mut client, _goes_on, relay) =
+        relay("http://127.0.0.1:1/", |proxy| proxy.head_timeout = Duration::from_millis(20));
     client.write_all(sent.as_bytes()).unwrap();
-    let (stop, _goes_on) = std::os::unix::net::UnixStream::pair().unwrap();
-    let relay = thread::spawn(move || proxy.relay(stop.as_fd(), listener.accept().unwrap().0));
     let mut response = String::new();
     client.read_to_string(&mut response).unwrap();
     drop(client);
@@ -300,14 +309,48 @@ fn slow_clients_are_dropped() {
     }
 }
 
+/// The time counts for the head as a whole: another byte of it wins no more time.
+#[test]
+fn a_client_that_sends_byte_by_byte_is_dropped() {
+    const MOST: usize = 10_000;
+    let (mut client, _goes_on, relay) =
+        relay("http://127.0.0.1:1/", |proxy| proxy.head_timeout = Duration::from_secs(1));
+    let mut writer = client.try_clone().unwrap();
+    let sending = thread::spawn(move || {
+        writer.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ").unwrap();
+        (0..MOST)
+            .take_while(|_| {
+                thread::park_timeout(Duration::from_millis(1));
+                writer.write_all(b"x").is_ok()
+            })
+            .count()
+    });
+    let mut response = String::new();
+    client.read_to_string(&mut response).unwrap();
+    assert!(response.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{response}");
+    client.shutdown(Shutdown::Both).unwrap();
+    assert!(joined(sending, "the client to notice") < MOST, "it would have gone on");
+    joined(relay, "the end of a connection");
+}
+
+#[test]
+fn a_request_that_nobody_waits_for_is_given_up() {
+    let server = TcpListener::bind("127.0.0.1:0").unwrap();
+    let to = format!("http://{}/", server.local_addr().unwrap());
+    let (mut client, _goes_on, relay) = relay(&to, |proxy| proxy.abandoned = Duration::from_millis(20));
+    client.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+    let mut server = patient(server.accept().unwrap().0);
+    server.read_exact(&mut [0; 16]).unwrap();
+    drop(client);
+    joined(relay, "the end of a connection");
+    let mut rest = Vec::new();
+    let reset = server.read_to_end(&mut rest).and_then(|_| server.write_all(b"HTTP/1.1 200 OK\r\n\r\n"));
+    assert!(reset.is_err(), "the server learns of it");
+}
+
 #[test]
 fn a_signal_ends_a_connection() {
-    let (listener, (tape, _spool)) = (TcpListener::bind("127.0.0.1:0").unwrap(), tape());
-    let recorder = TrafficRecorder { tape, loss: LostBytes::default() };
-    let proxy = Proxy::new("http://127.0.0.1:1/", &ConnectOptions::default(), Vec::new(), recorder).unwrap();
-    let mut client = patient(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
-    let (stop, mut signal) = std::os::unix::net::UnixStream::pair().unwrap();
-    let relay = thread::spawn(move || proxy.relay(stop.as_fd(), listener.accept().unwrap().0));
+    let (mut client, mut signal, relay) = relay("http://127.0.0.1:1/", |_| ());
     signal.write_all(b"X").unwrap();
     assert_eq!(client.read(&mut [0]).unwrap(), 0);
     joined(relay, "the end of a connection");

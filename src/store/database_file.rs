@@ -5,15 +5,16 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::Context;
+
+use super::temporary_folder::TemporaryFolder;
 
 /// The file of a database. A clone refers to the same file.
 #[derive(Clone, Debug)]
 pub struct DatabaseFile {
     path: PathBuf,
-    temporary: Option<Arc<Temporary>>,
+    temporary: Option<Arc<TemporaryFolder>>,
 }
 
 impl DatabaseFile {
@@ -22,29 +23,17 @@ impl DatabaseFile {
         DatabaseFile { path: path.into(), temporary: None }
     }
 
-    /// A new file that only this user can read, for views on a capture file. It is removed when the
-    /// last clone is dropped. Every writer and reader of it holds a clone.
+    /// A new file in a folder of its own that only this user can read, for views on a capture file.
+    /// Both are removed when the last clone is dropped. Every writer and reader holds a clone.
     ///
     /// It is a file and not an anonymous database, so that a reader on another thread can show what
     /// a writer is still writing.
     pub fn temporary() -> anyhow::Result<DatabaseFile> {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let directory = std::env::temp_dir();
-        // Somebody who guesses a name can create a file there, but cannot make it pass for
-        // a new one.
-        for _ in 0..1_000 {
-            let next = NEXT.fetch_add(1, Ordering::Relaxed);
-            let path = directory.join(format!("mcptap-{}-{next}.db", std::process::id()));
-            match create_private(&path) {
-                Ok(()) => return Ok(DatabaseFile { path: path.clone(), temporary: Some(Arc::new(Temporary(path))) }),
-                Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(error).with_context(|| format!("cannot create {}", path.display())),
-            }
-        }
-        anyhow::bail!(
-            "cannot create a temporary database in {}: remove old mcptap-*.db files there",
-            directory.display()
-        )
+        let folder = TemporaryFolder::create();
+        let folder = folder.with_context(|| format!("cannot create a folder in {}", std::env::temp_dir().display()))?;
+        let path = folder.database();
+        create_private(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        Ok(DatabaseFile { path, temporary: Some(Arc::new(folder)) })
     }
 
     /// The path of the file.
@@ -110,21 +99,6 @@ impl From<&Path> for DatabaseFile {
 impl From<&DatabaseFile> for DatabaseFile {
     fn from(place: &DatabaseFile) -> DatabaseFile {
         place.clone()
-    }
-}
-
-/// A file that is removed on drop, together with the files that SQLite puts beside it.
-#[derive(Debug)]
-struct Temporary(PathBuf);
-
-impl Drop for Temporary {
-    fn drop(&mut self) {
-        for suffix in ["", "-wal", "-shm"] {
-            let mut path = self.0.clone().into_os_string();
-            path.push(suffix);
-            // It may not exist, and an error could no longer be reported to anybody.
-            let _ = std::fs::remove_file(path);
-        }
     }
 }
 

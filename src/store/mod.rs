@@ -38,6 +38,7 @@ mod remask;
 mod spill;
 mod stderr;
 mod stored_packets;
+mod temporary_folder;
 mod text;
 mod write;
 
@@ -64,6 +65,7 @@ pub use remask::{MaskCounts, MaskRules, PacketIterator, PacketMasker, count_secr
 pub use spill::spill_files;
 pub use stderr::{LinePosition, SessionPipes, StderrLine};
 pub use stored_packets::{Selection, StoredPackets};
+pub use temporary_folder::remove_all as remove_temporary_databases;
 pub use write::{WriteOptions, Writer};
 
 use rusqlite::types::ToSqlOutput;

@@ -1,5 +1,7 @@
 //! Reading: pages of records, whether others write or not.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rusqlite::{Connection as Database, OptionalExtension, Params, Row, params};
@@ -27,6 +29,9 @@ use crate::mcp::{Session, SessionNumber};
 /// file that the last user is closing.
 const BUSY: Duration = Duration::from_secs(5);
 
+/// Instructions of a query between two looks at whether it is to stop: some 20 µs.
+const STOP_INTERVAL: i32 = 1_000;
+
 /// The largest number of steps of one walk down the provenance. The largest message
 /// has 100,000 packets.
 const STEPS: usize = 4 << 20;
@@ -51,6 +56,15 @@ impl StoreReader {
             spill::bring_in_all(&place);
         }
         Ok(StoreReader { db: migrate::open_reader(&place, BUSY)?, place, limits: Limits::default() })
+    }
+
+    /// Lets the queries of this reader fail once `stop` is set.
+    ///
+    /// # Errors
+    /// The database refuses it.
+    pub fn until(mut self, stop: Arc<AtomicBool>) -> anyhow::Result<StoreReader> {
+        self.db.progress_handler(STOP_INTERVAL, Some(move || stop.load(Ordering::Relaxed)))?;
+        Ok(self)
     }
 
     /// The file that is read.

@@ -37,12 +37,12 @@ fn low() -> Limits {
     }
 }
 
-const SYN: u8 = 0x02;
-const PSH: u8 = 0x08;
-const ACK: u8 = 0x10;
+pub const SYN: u8 = 0x02;
+pub const PSH: u8 = 0x08;
+pub const ACK: u8 = 0x10;
 
 /// A raw IPv4 packet from the client at `port`, or to it.
-fn packet(port: u16, side: Side, numbers: [u32; 2], flags: u8, payload: &[u8]) -> Frame {
+pub fn packet(port: u16, side: Side, numbers: [u32; 2], flags: u8, payload: &[u8]) -> Frame {
     let (client, server) = ([192, 0, 2, 1], [192, 0, 2, 2]);
     let (ends, ports) =
         if side == Side::First { ([client, server], [port, 80]) } else { ([server, client], [80, port]) };
@@ -57,25 +57,31 @@ fn packet(port: u16, side: Side, numbers: [u32; 2], flags: u8, payload: &[u8]) -
     Frame { time: Time(0), link: LinkType::RAW, interface: 0, original_length: data.len() as u32, data }
 }
 
-/// One connection: the bytes of both ends, in segments of a kilobyte.
-struct Talk {
+/// One connection: the bytes of both ends, in segments of a kilobyte unless set otherwise.
+pub struct Talk {
     port: u16,
     sent: [u32; 2],
-    frames: Vec<Frame>,
+    segment: usize,
+    pub frames: Vec<Frame>,
 }
 
 impl Talk {
-    fn new(port: u16) -> Talk {
+    pub fn new(port: u16) -> Talk {
         let frames = vec![
             packet(port, Side::First, [0, 0], SYN, b""),
             packet(port, Side::Second, [0, 1], SYN | ACK, b""),
             packet(port, Side::First, [1, 1], ACK, b""),
         ];
-        Talk { port, sent: [1, 1], frames }
+        Talk { port, sent: [1, 1], segment: 1_024, frames }
+    }
+
+    /// Later bytes are sent in segments of this many.
+    pub fn in_segments_of(self, segment: usize) -> Talk {
+        Talk { segment, ..self }
     }
 
     fn send(mut self, side: Side, bytes: impl AsRef<[u8]>) -> Talk {
-        for part in bytes.as_ref().chunks(1_024) {
+        for part in bytes.as_ref().chunks(self.segment) {
             let numbers = [self.sent[side.index()], self.sent[side.other().index()]];
             self.frames.push(packet(self.port, side, numbers, PSH | ACK, part));
             self.sent[side.index()] += part.len() as u32;
@@ -83,16 +89,16 @@ impl Talk {
         self
     }
 
-    fn client(self, bytes: impl AsRef<[u8]>) -> Talk {
+    pub fn client(self, bytes: impl AsRef<[u8]>) -> Talk {
         self.send(Side::First, bytes)
     }
 
-    fn server(self, bytes: impl AsRef<[u8]>) -> Talk {
+    pub fn server(self, bytes: impl AsRef<[u8]>) -> Talk {
         self.send(Side::Second, bytes)
     }
 
     /// Leaves out that many bytes.
-    fn hole(mut self, side: Side, length: u32) -> Talk {
+    pub fn hole(mut self, side: Side, length: u32) -> Talk {
         self.sent[side.index()] += length;
         self
     }

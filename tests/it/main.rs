@@ -1,5 +1,6 @@
 //! All tests from outside the crates, in one binary.
 
+mod bombs;
 mod cases;
 mod check;
 mod corpus;
@@ -34,6 +35,7 @@ mod sniff;
 mod spills;
 #[path = "../support/mod.rs"]
 mod support;
+mod temporary;
 #[cfg(all(unix, feature = "tui"))]
 mod terminal;
 mod tidy;

@@ -205,13 +205,17 @@ fn a_call_is_sent_again_to_a_server_that_runs() {
 fn the_terminal_is_given_back_when_a_signal_ends_the_program() {
     for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
         let Some(terminal) = Terminal::open(100, 24) else { return };
-        let before = started(&terminal, &sample());
+        let folder = tempfile::tempdir().expect("a folder");
+        let files = || std::fs::read_dir(folder.path()).expect("a folder").count();
+        let before = started(&terminal, &format!("TMPDIR={} {}", folder.path().display(), sample()));
+        assert_eq!(files(), 1, "the temporary database");
         let shell = terminal.tmux(&["display-message", "-p", "#{pane_pid}"]);
         let shell = shell.trim();
         let children = std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children")).expect("it lives");
         let program = children.trim().parse().ok().and_then(Pid::from_raw).expect("its only child");
         kill_process(program, signal).expect("it lives");
         restored(&terminal, &before);
+        assert_eq!(files(), 0, "{signal:?}");
     }
 }
 

@@ -5,22 +5,20 @@ use std::mem;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded, select, unbounded};
 use serde_json::json;
 
 use super::guard::Guard;
 use super::hub::{HubReply, HubRequest};
 use crate::decode::uri;
-use crate::http::listen;
+use crate::http::listen::{self, HEAD_TIMEOUT};
 use crate::http::requests::{Refusal, Request, Requests};
 use crate::http::response::head;
+use crate::http::slots::Slot;
 use crate::replay::messages::INVALID_REQUEST;
 
 /// The longest time without a request.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
-
-/// The longest time between the first and the last byte of a request.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The longest time that a client may take to read a response.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -41,39 +39,46 @@ const METHODS: &str = "GET, POST, DELETE";
 const PIECE: usize = 16 << 10;
 
 /// Serves a connection until it ends.
-pub(super) fn serve(mut stream: TcpStream, hub: &Sender<HubRequest>, guard: &Guard) {
+pub(super) fn serve(slot: &Slot, hub: &Sender<HubRequest>, guard: &Guard) {
+    let stream: &TcpStream = slot.stream();
     // Responses are written whole, so Nagle's algorithm would only delay them.
     let _ = stream.set_nodelay(true);
     let _ = stream.set_write_timeout(Some(WRITE_TIMEOUT));
     let mut requests = Requests::default();
     loop {
-        match next(&mut stream, &mut requests) {
-            Ok(Some(request)) => {
-                let mut response = ResponseWriter { out: &mut stream, request: &request, page: None, is_open: false };
-                if response.answer(hub, guard).is_err() || !request.keeps_alive() {
-                    return;
+        let refusal = match next(stream, &mut requests) {
+            Ok(Some(request)) => match slot.begin(session_names(&request)) {
+                Ok(()) => {
+                    let mut response =
+                        ResponseWriter { slot, out: stream, request: &request, page: None, is_open: false };
+                    if response.answer(hub, guard).is_err() || !request.keeps_alive() {
+                        return;
+                    }
+                    slot.rest();
+                    continue;
                 }
-            }
+                Err(refusal) => refusal,
+            },
             Ok(None) => return,
-            Err(refusal) => {
-                if stream.write_all(refusal.response("").as_bytes()).is_ok() {
-                    listen::drain(&stream);
-                }
-                return;
-            }
+            Err(refusal) => refusal,
+        };
+        let mut out = stream;
+        if out.write_all(refusal.response("").as_bytes()).is_ok() {
+            listen::drain(stream);
         }
+        return;
     }
 }
 
 /// Waits for the next request. `None` means that the client closed the connection or was too slow.
-fn next(stream: &mut TcpStream, requests: &mut Requests) -> Result<Option<Request>, Refusal> {
+fn next(mut stream: &TcpStream, requests: &mut Requests) -> Result<Option<Request>, Refusal> {
     let (mut until, mut buffer) = (None, [0; PIECE]);
     loop {
         if let Some(request) = requests.take()? {
             return Ok(Some(request));
         }
         if requests.is_begun() {
-            until.get_or_insert_with(|| Instant::now() + REQUEST_TIMEOUT);
+            until.get_or_insert_with(|| Instant::now() + HEAD_TIMEOUT);
         }
         let left = until.map_or(IDLE_TIMEOUT, |until| until.saturating_duration_since(Instant::now()));
         let can_continue = !requests.awaits_continue() || stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").is_ok();
@@ -89,9 +94,21 @@ fn next(stream: &mut TcpStream, requests: &mut Requests) -> Result<Option<Reques
     }
 }
 
+/// The names of sessions in a request, one for each transport.
+fn session_names(request: &Request) -> impl Iterator<Item = &str> {
+    let (_, query) = request.target().split_once('?').unwrap_or_default();
+    request.field("mcp-session-id").into_iter().chain(legacy_session(query))
+}
+
+/// The session in the address that an HTTP+SSE stream announced.
+fn legacy_session(query: &str) -> Option<&str> {
+    query.split('&').find_map(|pair| pair.strip_prefix("sessionId="))
+}
+
 /// A request and the response that is being written.
 struct ResponseWriter<'a> {
-    out: &'a mut TcpStream,
+    slot: &'a Slot,
+    out: &'a TcpStream,
     request: &'a Request,
     /// The origin of the web page that sent the request, if that origin is allowed.
     page: Option<&'a str>,
@@ -131,13 +148,10 @@ impl<'a> ResponseWriter<'a> {
         match (self.request.method(), path) {
             (_, path) if path.starts_with("/.well-known/") => self.refuse(404, "not found"),
             ("POST", "/sse") => self.refuse(405, "use GET to open the HTTP+SSE stream"),
-            ("POST", "/messages") => {
-                let id = query.split('&').find_map(|pair| pair.strip_prefix("sessionId="));
-                match id {
-                    Some(id) => self.post(hub, Some(id.to_owned())),
-                    None => self.refuse(400, "sessionId is missing"),
-                }
-            }
+            ("POST", "/messages") => match legacy_session(query) {
+                Some(id) => self.post(hub, Some(id.to_owned())),
+                None => self.refuse(400, "sessionId is missing"),
+            },
             ("POST", _) => self.post(hub, session),
             ("GET", "/sse") => self.listen(hub, None, None),
             // "The server MUST either return Content-Type: text/event-stream …, or else return HTTP
@@ -148,6 +162,7 @@ impl<'a> ResponseWriter<'a> {
             ("GET", _) => self.listen(hub, session, self.request.field("last-event-id").map(str::to_owned)),
             ("DELETE", _) => {
                 let (reply, replies) = bounded(1);
+                session.iter().for_each(|session| self.slot.session_ends(session));
                 let _ = hub.send(HubRequest::Delete { session, reply });
                 match replies.recv() {
                     Ok(HubReply::Refused(status, why)) => self.refuse(status, why),
@@ -200,11 +215,12 @@ impl<'a> ResponseWriter<'a> {
         json: bool,
         stream: bool,
     ) -> io::Result<()> {
+        session.iter().for_each(|session| self.slot.session_begins(session));
         let session: Vec<(&str, &str)> = session.map(|id| ("Mcp-Session-Id", id)).into_iter().collect();
         let mut buffered: Option<(String, u16, _)> = None;
         loop {
-            match replies.recv_timeout(KEEP_ALIVE) {
-                Ok(HubReply::Message { text, status, is_event, id }) => {
+            match self.next(replies)? {
+                Some(HubReply::Message { text, status, is_event, id }) => {
                     if stream && (self.is_open || !json || is_event && status == 200 || buffered.is_some()) {
                         self.open(&session)?;
                         if let Some((buffered, _, id)) = buffered.take() {
@@ -216,7 +232,7 @@ impl<'a> ResponseWriter<'a> {
                         buffered = Some((text, status, id));
                     }
                 }
-                Ok(_) | Err(RecvTimeoutError::Disconnected) => {
+                Some(_) => {
                     return match buffered.take() {
                         Some((text, status, _)) if !self.is_open => {
                             let fields = [&[("Content-Type", "application/json")][..], &session].concat();
@@ -229,11 +245,11 @@ impl<'a> ResponseWriter<'a> {
                         _ => self.respond(202, &session, ""),
                     };
                 }
-                Err(RecvTimeoutError::Timeout) if stream => {
+                None if stream => {
                     self.open(&session)?;
                     self.keep_alive()?;
                 }
-                Err(RecvTimeoutError::Timeout) => {}
+                None => {}
             }
         }
     }
@@ -252,6 +268,7 @@ impl<'a> ResponseWriter<'a> {
             Ok(HubReply::Refused(status, why)) => return self.refuse(status, why),
             _ => return self.refuse(503, "the server is shutting down"),
         };
+        self.slot.session_begins(&id);
         self.open(&[])?;
         if is_legacy {
             // "the server MUST send an endpoint event containing a URI for the client to use for
@@ -259,11 +276,24 @@ impl<'a> ResponseWriter<'a> {
             self.write(&format!("event: endpoint\ndata: /messages?sessionId={id}\n\n"))?;
         }
         loop {
-            match replies.recv_timeout(KEEP_ALIVE) {
-                Ok(HubReply::Message { text, id, .. }) => self.write_event(&text, id)?,
-                Ok(_) | Err(RecvTimeoutError::Disconnected) => return self.close(),
-                Err(RecvTimeoutError::Timeout) => self.keep_alive()?,
+            match self.next(&replies)? {
+                Some(HubReply::Message { text, id, .. }) => self.write_event(&text, id)?,
+                Some(_) => return self.close(),
+                None => self.keep_alive()?,
             }
+        }
+    }
+
+    /// Waits for the next reply of the hub. `None` means that none came for a while.
+    ///
+    /// # Errors
+    /// Nobody waits for the response any more.
+    fn next(&self, replies: &Receiver<HubReply>) -> io::Result<Option<HubReply>> {
+        let gone = || Err(io::ErrorKind::ConnectionAborted.into());
+        select! {
+            recv(replies) -> reply => Ok(Some(reply.unwrap_or(HubReply::End))),
+            recv(self.slot.revoked()) -> _ => gone(),
+            default(KEEP_ALIVE) => if self.slot.has_left() { gone() } else { Ok(None) },
         }
     }
 

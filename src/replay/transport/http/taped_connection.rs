@@ -16,8 +16,8 @@ pub(super) struct TapedConnection {
 
 impl TapedConnection {
     /// Wraps a connection whose handshakes are complete.
-    pub(super) fn new(connected: Connected, tape: &Tape) -> io::Result<TapedConnection> {
-        let socket = Socket::new(connected)?;
+    pub(super) fn new((socket, session): Connected, tape: &Tape) -> io::Result<TapedConnection> {
+        let socket = Socket::new(socket, session)?;
         let connection = tape.open(socket.socket().local_addr()?, socket.socket().peer_addr()?);
         Ok(TapedConnection { socket, tape: tape.clone(), connection })
     }
