@@ -14,13 +14,17 @@ use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
 use super::difference::{Change, Difference, LISTED, name_of};
-use super::report::{Outcome, Pair, Report};
+use super::report::{Outcome, Pair, Replacement, Report};
 use crate::view::paint::{Paint, Tone};
 use crate::view::safe::{self, Align};
 use crate::view::units::{count, duration};
 
 /// The most lines that are shown of one difference. The JSON output has all of them.
 const SHOWN: usize = 200;
+
+/// The most replaced values that are shown, and the most places of each.
+const VALUES: usize = 20;
+const USES: usize = 4;
 
 /// Unchanged lines shown before and after a change.
 const CONTEXT: usize = 2;
@@ -59,6 +63,7 @@ pub fn report(report: &Report, style: Style) -> String {
             let _ = writeln!(out, "  {}{some}", safe::visible(&rule.to_string()));
         }
     }
+    replaced(&mut out, report, style);
     for (pair, before, now) in report.slower() {
         let line = format!("slower: {} took {}, was {}", pair.label, duration(now), duration(before));
         let _ = writeln!(out, "{}", paint.paint(Tone::Warning, &safe::visible(&line)));
@@ -72,6 +77,38 @@ pub fn report(report: &Report, style: Style) -> String {
     }
     let _ = writeln!(out, "{}", paint.paint(Tone::Strong, &summary(report)));
     out
+}
+
+/// Writes the values that a replay replaced.
+fn replaced(out: &mut String, report: &Report, style: Style) {
+    if report.replaced.is_empty() {
+        return;
+    }
+    let title = "sent with the values of the new server in place of recorded ones:";
+    let _ = writeln!(out, "{}", style.paint.paint(Tone::Strong, title));
+    for Replacement { old, new, given_by, other, uses } in report.replaced.iter().take(VALUES) {
+        let mut places: Vec<String> =
+            uses.iter().take(USES).map(|(message, path)| format!("#{message} {path}")).collect();
+        places.extend((uses.len() > USES).then(|| format!("{} more", uses.len() - USES)));
+        let other = match other {
+            Some((other, number)) => format!(" (the place of #{number} has {})", short(other)),
+            None => String::new(),
+        };
+        let line = format!("{} → {}  from #{given_by}, in {}{other}", short(old), short(new), places.join(", "));
+        let _ = writeln!(out, "  {}", safe::visible(&line));
+    }
+    if report.replaced.len() > VALUES {
+        let _ = writeln!(
+            out,
+            "  … {}; --format json lists all",
+            count((report.replaced.len() - VALUES) as u64, "more value")
+        );
+    }
+}
+
+/// A value cut to a width that leaves room for others in its line.
+fn short(value: &str) -> String {
+    safe::fit(value, 48)
 }
 
 /// The last line of a report: `12 requests: 10 same, 1 different, 1 missing`.
