@@ -9,7 +9,8 @@ use crate::decode::exchange::Exchange;
 use crate::decode::tcp::{Analysis, Facts, Flags, SegmentFact};
 use crate::decode::{ConnectionId, Side};
 use crate::findings::Finding;
-use crate::mcp::{Message, Session, SessionNumber};
+use crate::mcp::link::Link;
+use crate::mcp::{Message, MessageNumber, Session, SessionNumber};
 
 pub use crate::decode::stream::{Stream, StreamKind};
 
@@ -25,6 +26,10 @@ pub enum Event {
     Exchange(Box<Exchange>),
     /// A place where traffic breaks a rule.
     Finding(Box<Finding>),
+
+    /// The link of an earlier message, known only when its session ends: it repeats a call that was
+    /// never answered. Messages of the operation that it began belong to that of the link.
+    Linked(SessionNumber, MessageNumber, Link),
 
     /// A session was ended to make room for others. Its last record was emitted before.
     Ended(SessionNumber),

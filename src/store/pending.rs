@@ -15,6 +15,7 @@ use crate::decode::ConnectionId;
 use crate::decode::exchange::{Exchange, ExchangeNumber, Half};
 use crate::event::{Connection, Stream};
 use crate::findings::Finding;
+use crate::mcp::link::Link;
 use crate::mcp::{Message, MessageNumber, Session, SessionNumber};
 
 /// Bytes that may wait while the database is locked or its disk is full. Further
@@ -35,6 +36,7 @@ pub(super) struct Pending {
     /// The origins of the bytes of streams; those of one stream in order.
     parts: Vec<(StreamId, StreamPart)>,
     messages: Vec<(Message, DerivedColumns, Text)>,
+    late_links: Vec<(MessageNumber, Link)>,
     findings: Vec<Finding>,
     chunks: Vec<Chunk>,
     plaintext: Vec<(StreamId, u64, Vec<u8>)>,
@@ -146,6 +148,12 @@ impl Pending {
         self.messages.get_mut(at).map(|(message, derived, _)| (message, derived))
     }
 
+    pub(super) fn late_link(&mut self, message: MessageNumber, link: Link) {
+        if self.has_room(size_of::<(MessageNumber, Link)>()) {
+            self.late_links.push((message, link));
+        }
+    }
+
     pub(super) fn finding(&mut self, record: Finding) {
         if self.has_room(size_of::<Finding>() + record.text.len() + 8 * (record.messages.len() + record.packets.len()))
         {
@@ -212,6 +220,9 @@ impl Pending {
         }
         self.write_streams(db, capture)?;
         self.write_messages(db, capture, written)?;
+        for (message, link) in &self.late_links {
+            message::write_late_link(db, (capture, *message), link)?;
+        }
         for record in &self.findings {
             if written.rules.insert(record.rule.id) {
                 finding::write_rule(db, record.rule)?;

@@ -189,6 +189,7 @@ impl Writer {
                 };
                 self.pending.message(*message, derived, text);
             }
+            Event::Linked(_, message, link) => self.pending.late_link(message, link),
             Event::Exchange(exchange) | Event::Head(exchange) => self.pending.exchange(*exchange),
             Event::Finding(finding) => self.pending.finding(*finding),
             Event::Connection(connection) => self.pending.connection(*connection),

@@ -391,6 +391,7 @@ impl Sessions {
                 emit(Event::Message(message));
                 emit_findings(found, emit);
             }
+            TrackerEvent::Linked(session, message, link) => emit(Event::Linked(session, message, link)),
             TrackerEvent::Ended(session, pending) => {
                 let number = session.number;
                 emit_findings(self.checker.session_ended(number, &pending.iter().collect::<Vec<_>>()), emit);
@@ -456,6 +457,7 @@ impl Sessions {
             self.process(item, emit);
             self.release_complete(emit);
         }
+        self.track(emit, |tracker, sink| tracker.late_links(sink));
         for session in self.tracker.open_sessions() {
             let found = self.checker.session_ended(session, &self.tracker.unanswered(session));
             emit_findings(found, emit);

@@ -56,8 +56,18 @@ impl Tracker {
         let mut ended: Vec<TrackedSession> = gone.iter().filter_map(|number| self.sessions.remove(number)).collect();
         ended.sort_by_key(|state| state.session.number);
         for ended in ended {
+            ended.late_links(sink);
             let pending = unanswered_requests(&ended.pairing).into_iter().cloned().collect();
             sink(TrackerEvent::Ended(Box::new(ended.record()), pending));
+        }
+    }
+
+    /// Emits the links of all sessions that are known only now, when the capture ends.
+    pub fn late_links(&self, sink: &mut TrackerSink<'_>) {
+        for number in self.open_sessions() {
+            if let Some(state) = self.sessions.get(&number) {
+                state.late_links(sink);
+            }
         }
     }
 

@@ -78,6 +78,10 @@ impl<'c> EventChecker<'c> {
             }
             Event::Finding(finding) => self.finding(finding),
             Event::Ended(_) => {}
+            Event::Linked(_, message, link) => {
+                assert!(link.operation <= link.previous && link.previous < *message, "{event:?}");
+                assert!(message.0 <= self.messages, "{event:?}");
+            }
             _ => {
                 assert_eq!(self.detail, Detail::Store, "a printer did not ask for {event:?}");
                 self.store_event(&event);
