@@ -111,7 +111,7 @@ impl Timeline {
         Timeline { out: output::stdout(), json, lines, filter, line: Vec::new(), totals: Totals::default() }
     }
 
-    /// Prints a session as far as it is stored. Returns the key of the last message.
+    /// Prints a session as far as it is stored. Returns the largest key of a message.
     fn session(&mut self, opened: &Opened, session: &Session) -> Result<Option<RowKey>> {
         self.lines.start = Some(session.started);
         if !self.json {
@@ -167,15 +167,20 @@ impl Timeline {
         Ok(writeln!(self.out)?)
     }
 
-    /// Prints the messages of a session behind `after`. Returns the key of the last one.
+    /// Prints the messages of a session in order of time, or those that arrived after `after`. Returns
+    /// the largest key so far.
     fn messages(&mut self, opened: &Opened, session: &Session, after: Option<RowKey>) -> Result<Option<RowKey>> {
         let Some(capture) = opened.reader.capture_of(session.number)? else { return Ok(after) };
         let mut clock = Clock::new(&opened.reader, capture);
         let mut newest = after;
         let filter = self.filter.clone();
-        for message in opened.reader.all_messages(capture, Scope::Session(session.number), filter.as_ref(), after) {
+        let messages: Box<dyn Iterator<Item = Result<Message>>> = match after {
+            None => Box::new(opened.reader.session_messages(session.number, filter.as_ref())),
+            Some(after) => Box::new(opened.reader.new_messages(session.number, filter.as_ref(), after)),
+        };
+        for message in messages {
             let message = message?;
-            newest = Some(RowKey::new(capture, message.number.0));
+            newest = newest.max(Some(RowKey::new(capture, message.number.0)));
             self.totals.message(&message);
             if self.json {
                 // The timing of a call is written once: with its response.

@@ -23,6 +23,7 @@ mod iterators;
 mod mask;
 mod merge;
 mod migrate;
+mod order;
 mod packet_pages;
 mod packets;
 mod page;

@@ -118,6 +118,7 @@ impl Writer {
         (self.db, self.capture) = begin(&self.place, info, options.busy_timeout)?;
         self.identity = self.place.identity();
         self.written = WrittenRows::default();
+        self.pending.forget_order();
         // On their own, because the row of a new stream takes waiting parts as those of its start.
         let waiting = mem::take(&mut self.pending);
         begun.for_each(|event| self.record(event));
@@ -283,7 +284,7 @@ impl Writer {
         // Immediate: a transaction that begins with a read cannot wait for another writer when it
         // comes to write.
         let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        self.pending.write(&transaction, self.capture, &mut self.written)?;
+        self.pending.write(&transaction, self.capture, &mut self.written, summary.is_some())?;
         capture::update(&transaction, self.capture, &counts, alive)?;
         if let Some(summary) = summary {
             capture::finish(&transaction, self.capture, summary)?;

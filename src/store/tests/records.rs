@@ -233,6 +233,7 @@ proptest! {
             message.findings = vec![finding.rule.id];
         }
 
+        messages.sort_by_key(|message| (message.time, message.number));
         let reader = StoreReader::open(&*path).unwrap();
         let number = SessionNumber(2);
         let expected_sessions: Vec<_> = sessions.into_iter().map(|(_, session)| session).collect();
