@@ -167,8 +167,8 @@ impl Timeline {
         Ok(writeln!(self.out)?)
     }
 
-    /// Prints the messages of a session in order of time, or those that arrived after `after`. Returns
-    /// the largest key so far.
+    /// Prints the messages of a session in order of time, or those that arrived after `after`.
+    /// Returns the largest key so far.
     fn messages(&mut self, opened: &Opened, session: &Session, after: Option<RowKey>) -> Result<Option<RowKey>> {
         let Some(capture) = opened.reader.capture_of(session.number)? else { return Ok(after) };
         let mut clock = Clock::new(&opened.reader, capture);

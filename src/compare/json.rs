@@ -8,8 +8,9 @@
 //! latency_ns}`), and `differences` (`{path, change, old, new}`, where `change` is `changed`,
 //! `removed` or `added`). Members without a value are left out.
 //!
-//! Members of a value in `replaced`: `old`, `new`, `given_by` (a message of the recording), `uses`
-//! (`{message, path}`, in the recording), and `other` (`{new, given_by}`: another new value for it).
+//! Members of a value in `replaced`: `old`, `new`, `given_by` (a message of the recording),
+//! `uses` (`{message, path}`, in the recording), and `other` (`{new, given_by}`: another new
+//! value for it).
 
 use std::io;
 

@@ -353,6 +353,23 @@ mod tests {
     }
 
     #[test]
+    fn replaced_values_are_listed_up_to_a_number() {
+        let value = |at: usize| Replacement {
+            old: format!("old-{at}\u{1b}"),
+            new: "n".repeat(60),
+            given_by: 4,
+            other: (at == 0).then(|| ("other".to_owned(), 9)),
+            uses: (0..6 - at.min(4) as u64).map(|use_of| (7 + use_of, "/arguments/id".to_owned())).collect(),
+        };
+        let replaced = (0..VALUES + 2).map(value).collect();
+        let style = Style { paint: Paint { on: false }, width: 84, side_by_side: false, all: false };
+        let shown = super::report(&Report { replaced, ..Report::default() }, style);
+        let lines: Vec<&str> = shown.lines().collect();
+        assert_eq!(lines.len(), VALUES + 3);
+        insta::assert_snapshot!([&lines[..3], &lines[VALUES + 1..]].concat().join("\n"), @"");
+    }
+
+    #[test]
     fn values_are_shown_side_by_side() {
         insta::assert_snapshot!(drawn(true), @r#"
         ≠ different  tools/call get_weather   #9 → #7        1.2 ms  was 1.2 ms

@@ -1,5 +1,5 @@
-//! A conversation: the messages of a session in order of number, without their packets, for code that
-//! goes through all of them.
+//! A conversation: the messages of a session in order of number, without their packets, for code
+//! that goes through all of them.
 
 use std::ops::ControlFlow;
 
@@ -29,9 +29,9 @@ const COLUMNS: &str = "id, time, direction, kind, json_id, method, latency, answ
 
 impl StoreReader {
     /// Messages of one direction of a session: the one with this number, and some that follow it in
-    /// time. They are sorted by number. Left out are the packets, the links and the findings. Of the
-    /// envelope only `params`, `result` and `error` are located. The page ends early after 1 MiB of
-    /// text.
+    /// time. They are sorted by number. Left out are the packets, the links and the findings. Of
+    /// the envelope only `params`, `result` and `error` are located. The page ends early after 1
+    /// MiB of text.
     ///
     /// # Errors
     /// The database cannot be read, or is damaged. This holds for all functions that follow.

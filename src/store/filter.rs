@@ -107,7 +107,7 @@ impl StoreReader {
 enum List {
     /// Positions of a session.
     Positions,
-    /// Keys.
+    /// Keys, of which a page is read.
     Keys,
     /// Keys, and the range is read completely.
     Slice,

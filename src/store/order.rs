@@ -1,9 +1,9 @@
 //! Positions in time order.
 //!
 //! Messages get their positions as they arrive. A message that waited for another one (see
-//! `core/pipeline/arrivals.rs`) arrives after later ones. While a capture is recorded, positions stay,
-//! so a view that follows it misses and repeats nothing. When the capture ends, the messages of such
-//! a session get their positions in the order of their times, then numbers.
+//! `core/pipeline/arrivals.rs`) arrives after later ones. While a capture is recorded, positions
+//! stay, so a view that follows it misses and repeats nothing. When the capture ends, the messages
+//! of such a session get their positions in the order of their times, then numbers.
 
 use std::collections::BTreeSet;
 

@@ -146,8 +146,8 @@ impl StoreReader {
     }
 
     /// Rows `position`, `position + 1` … of a session (from 1), without their text, for a list
-    /// that is scrolled. While the capture is recorded, they are in order of arrival, later in order
-    /// of time.
+    /// that is scrolled. While the capture is recorded, they are in order of arrival, later in
+    /// order of time.
     pub fn message_rows_at(
         &self,
         session: SessionNumber,
@@ -191,8 +191,8 @@ impl StoreReader {
         Ok(())
     }
 
-    /// Messages of a session at these positions, with their text. The page ends early after 16 MiB of
-    /// text, so only an empty page is the end of the list.
+    /// Messages of a session at these positions, with their text. The page ends early after 16 MiB
+    /// of text, so only an empty page is the end of the list.
     pub(super) fn messages_at(
         &self,
         session: SessionNumber,

@@ -39,8 +39,8 @@ const ANSWERED_PROGRESS: usize = 1_024;
 /// Elicitations that one error may require. A person goes through all of them.
 const ELICITATIONS: usize = 16;
 
-/// Nanoseconds after a failure, or after a call without an answer, within which an equal call counts
-/// as a retry. Clients give up a call within a minute, and people repeat one within minutes.
+/// Nanoseconds after a failure, or after a call without an answer, within which an equal call
+/// counts as a retry. Clients give up a call within a minute, and people repeat one within minutes.
 const RETRY_TIME: i64 = 5 * 60 * 1_000_000_000;
 
 /// A short form of a text, made by [`digest`]. Cursors and states may have megabytes.

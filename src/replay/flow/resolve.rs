@@ -1,4 +1,5 @@
-//! Reads the values of the new server at the places of the recorded ones, in one pass over a message.
+//! Reads the values of the new server at the places of the recorded ones, in one pass
+//! over a message.
 
 use std::collections::{HashMap, HashSet};
 
@@ -64,8 +65,8 @@ fn occurring(origins: &[Origin], given: &[usize], new: &Value) -> HashSet<usize>
     }
     let mut occurring = HashSet::new();
     scan_leaves(&new.to_string(), &mut |leaf| {
-        // A short token can be equal to anything by accident, so it counts only in a member of the
-        // same name.
+        // A short token can be equal to anything by accident, so it counts only in a member of
+        // the same name.
         let is_own =
             |index: &&usize| is_identifier(leaf.text) || origins[**index].path.rsplit('/').next() == Some(leaf.name);
         occurring.extend(by_hash.get(&hasher.hash(leaf.text)).into_iter().flatten().filter(is_own));
@@ -103,8 +104,8 @@ impl<'t> Texts<'t> {
         (old.len() == new.len()).then(|| Texts { old, new, tokens: HashMap::new() })
     }
 
-    /// A part of the old text, and the one of the new text that corresponds to it. The sentence must
-    /// be the same: as many words, and the same neighbours. Words with digits may differ.
+    /// A part of the old text, and the one of the new text that corresponds to it. The sentence
+    /// must be the same: as many words, and the same neighbours. Words with digits may differ.
     fn part(&mut self, part: Part) -> Option<(&'t str, &'t str)> {
         let at = part.word;
         let has_digit = |word: &str| word.bytes().any(|byte| byte.is_ascii_digit());
@@ -133,8 +134,8 @@ struct Lists<'v>(HashMap<*const Value, HashMap<&'v str, usize>>);
 
 impl<'v> Lists<'v> {
     /// The values at a path of `old`, in `old` and in `new`. List elements correspond by name. If
-    /// the server also chose the names, they correspond by index, provided that both lists have the
-    /// same length.
+    /// the server also chose the names, they correspond by index, provided that both lists have
+    /// the same length.
     fn follow(&mut self, path: &str, old: &'v Value, new: &'v Value) -> Option<(&'v Value, &'v Value)> {
         let (mut old, mut new) = (old, new);
         for step in path.split('/').skip(1) {

@@ -25,8 +25,8 @@ const VALUES: usize = 1 << 20;
 /// with any number of names.
 const PATHS: usize = 16 << 20;
 
-/// Finds the flow while messages are read. It stores hashes of values, and the places where
-/// they occurred.
+/// Finds the flow while messages are read. It stores hashes of values, and the places
+/// where they occurred.
 #[derive(Debug, Default)]
 pub struct Search {
     /// The flow so far.

@@ -246,8 +246,8 @@ pub(in crate::store) fn write_link(
     Ok(())
 }
 
-/// Writes the link of a message that was written before. The messages of the operation that it began
-/// move to the operation of the link.
+/// Writes the link of a message that was written before. The messages of the operation that it
+/// began move to the operation of the link.
 pub(in crate::store) fn write_late_link(
     db: &Connection,
     (capture, number): (CaptureId, MessageNumber),

@@ -92,8 +92,8 @@ fn a_page_of_long_texts_ends_early() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// While a capture is recorded, the messages of a session are listed as they arrived. Once it has
-    /// ended, they are in order of time. Other lists stay in order of number.
+    /// While a capture is recorded, the messages of a session are listed as they arrived. Once it
+    /// has ended, they are in order of time. Other lists stay in order of number.
     #[test]
     fn messages_of_a_session_are_listed_in_order_of_time(
         times in prop::collection::vec((1u32..3, 0i64..20), 0..40), commits in 1usize..9, limit in 1usize..6,
