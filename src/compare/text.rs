@@ -366,7 +366,13 @@ mod tests {
         let shown = super::report(&Report { replaced, ..Report::default() }, style);
         let lines: Vec<&str> = shown.lines().collect();
         assert_eq!(lines.len(), VALUES + 3);
-        insta::assert_snapshot!([&lines[..3], &lines[VALUES + 1..]].concat().join("\n"), @"");
+        insta::assert_snapshot!([&lines[..3], &lines[VALUES + 1..]].concat().join("\n"), @r"
+        sent with the values of the new server in place of recorded ones:
+          old-0␛ → nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn…  from #4, in #7 /arguments/id, #8 /arguments/id, #9 /arguments/id, #10 /arguments/id, 2 more (the place of #9 has other)
+          old-1␛ → nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn…  from #4, in #7 /arguments/id, #8 /arguments/id, #9 /arguments/id, #10 /arguments/id, 1 more
+          … 2 more values; --format json lists all
+        0 requests: nothing to compare
+        ");
     }
 
     #[test]
