@@ -60,8 +60,11 @@ pub(super) fn resolve(origins: &[Origin], given: &[usize], old: &Value, new: &Va
 fn occurring(origins: &[Origin], given: &[usize], new: &Value) -> HashSet<usize> {
     let hasher = RunHasher::default();
     let mut by_hash: FxHashMap<u64, Vec<usize>> = FxHashMap::default();
+    let mut longest = 0;
     for index in given {
-        by_hash.entry(hasher.hash(&text_of(&origins[*index].value))).or_default().push(*index);
+        let old = text_of(&origins[*index].value);
+        longest = longest.max(old.len());
+        by_hash.entry(hasher.hash(&old)).or_default().push(*index);
     }
     let mut occurring = HashSet::new();
     scan_leaves(&new.to_string(), &mut |leaf| {
@@ -72,7 +75,7 @@ fn occurring(origins: &[Origin], given: &[usize], new: &Value) -> HashSet<usize>
         occurring.extend(by_hash.get(&hasher.hash(leaf.text)).into_iter().flatten().filter(is_own));
         if leaf.is_string && may_hold_identifier(leaf.text) {
             let mut known = |hash, run: &str| by_hash.get(&hash).filter(|_| is_identifier(run));
-            hasher.known_runs(leaf.text, &mut known, &mut |_, indices| occurring.extend(indices));
+            hasher.known_runs(leaf.text, longest, &mut known, &mut |_, indices| occurring.extend(indices));
         }
     });
     occurring

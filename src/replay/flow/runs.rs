@@ -10,6 +10,7 @@
 //! letter or a digit. Next to `-` or `_` only a long value is found, since `7f3a9c21-x` can be an
 //! identifier of its own.
 
+use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
 
@@ -182,49 +183,56 @@ impl RunHasher {
     }
 
     /// Calls `found` with the place of each known value in a text, from left to right. Of values
-    /// that begin at the same place, the longest counts. `known` gets a hash and its text.
+    /// that begin at the same place, the longest counts. `known` gets a hash and its text. No value
+    /// has more than `most` bytes.
     pub(super) fn known_runs<T>(
         self,
         text: &str,
+        most: usize,
         known: &mut dyn FnMut(u64, &str) -> Option<T>,
         found: &mut dyn FnMut(Range<usize>, T),
     ) {
-        let mut start = 0;
-        while let Some(first) = text[start..].chars().next() {
-            let longest = match cut(text, start) {
-                Some(cut) if !is_hard(first) => self.longest_from(text, (start, cut), known),
-                _ => None,
-            };
-            match longest {
-                Some((end, value)) => {
-                    found(start..end, value);
-                    start = end;
-                }
-                None => start += first.len_utf8(),
+        // No value extends over these characters.
+        for part in text.split(is_hard).filter(|part| part.len() >= SHORTEST && may_hold_identifier(part)) {
+            let start = part.as_ptr() as usize - text.as_ptr() as usize;
+            let offsets = part.char_indices().map(|(at, _)| start + at).chain([start + part.len()]);
+            let mut cuts = offsets.filter_map(|at| Some((at, cut(text, at)?)));
+            let mut ahead: VecDeque<(usize, Cut)> = cuts.by_ref().take(ENDS + 1).collect();
+            while let Some((begins, _)) = ahead.front().copied() {
+                let steps = match self.longest_from(text, &ahead, most, known) {
+                    Some((ends, value)) => {
+                        found(begins..ahead[ends].0, value);
+                        ends
+                    }
+                    None => 1,
+                };
+                ahead.drain(..steps);
+                ahead.extend(cuts.by_ref().take(steps));
             }
         }
     }
 
-    /// The longest known value that begins at `start`: its end, and what `known` returned.
+    /// The longest known value from the first cut to one of the others: the index of that cut, and
+    /// what `known` returned.
     fn longest_from<T>(
         self,
         text: &str,
-        (start, begins): (usize, Cut),
+        cuts: &VecDeque<(usize, Cut)>,
+        most: usize,
         known: &mut dyn FnMut(u64, &str) -> Option<T>,
     ) -> Option<(usize, T)> {
-        let (mut hash, mut ends, mut longest) = (0, 0, None);
-        for (at, c) in text[start..].char_indices() {
-            let (at, length) = (start + at, at + c.len_utf8());
-            if is_hard(c) || length > LONGEST || ends == ENDS {
+        let (start, begins) = *cuts.front()?;
+        let (mut hash, mut end, mut longest) = (0, start, None);
+        for (index, (at, cut)) in cuts.iter().enumerate().skip(1) {
+            let length = at - start;
+            if length > most.min(LONGEST) {
                 break;
             }
-            hash = self.push(hash, &text.as_bytes()[at..start + length]);
-            let Some(cut) = cut(text, start + length) else { continue };
-            ends += 1;
-            let is_clear = (begins, cut) == (Cut::Clear, Cut::Clear);
-            let run = &text[start..start + length];
+            hash = self.push(hash, &text.as_bytes()[end..*at]);
+            end = *at;
+            let is_clear = (begins, *cut) == (Cut::Clear, Cut::Clear);
             if length >= SHORTEST && (is_clear || length >= DISTINCT) {
-                longest = known(hash, run).map(|value| (start + length, value)).or(longest);
+                longest = known(hash, &text[start..end]).map(|value| (index, value)).or(longest);
             }
         }
         longest
@@ -236,14 +244,18 @@ impl RunHasher {
 pub struct Replacements {
     hasher: RunHasher,
     by_hash: FxHashMap<u64, (String, String)>,
+    /// Bytes of the longest old value.
+    longest: usize,
 }
 
 impl Replacements {
     /// Replacements of old values by new ones.
     pub fn new(pairs: impl Iterator<Item = (String, String)>) -> Replacements {
         let hasher = RunHasher::default();
-        let by_hash = pairs.filter(|(old, new)| old != new).map(|pair| (hasher.hash(&pair.0), pair)).collect();
-        Replacements { hasher, by_hash }
+        let pairs = pairs.filter(|(old, new)| old != new).map(|pair| (hasher.hash(&pair.0), pair));
+        let by_hash: FxHashMap<u64, (String, String)> = pairs.collect();
+        let longest = by_hash.values().map(|(old, _)| old.len()).max().unwrap_or_default();
+        Replacements { hasher, by_hash, longest }
     }
 
     /// Whether nothing is replaced.
@@ -268,7 +280,7 @@ impl Replacements {
         let mut known = |hash: u64, run: &str| {
             self.at(hash, run).filter(|_| is_identifier(run) && (with_numbers || !is_number(run)))
         };
-        self.hasher.known_runs(text, &mut known, &mut |place, (old, new)| {
+        self.hasher.known_runs(text, self.longest, &mut known, &mut |place, (old, new)| {
             renewed.push_str(&text[done..place.start]);
             renewed.push_str(new);
             done = place.end;

@@ -44,6 +44,8 @@ pub struct Search {
     paths: HashMap<Arc<str>, u32>,
     path_names: Vec<Arc<str>>,
     path_bytes: usize,
+    /// Bytes of the longest value of a candidate.
+    longest: usize,
     /// The index of the origin that each used candidate became.
     origins: HashMap<u32, usize>,
     /// Hashes of values that the client sent first. They are never replaced.
@@ -166,7 +168,7 @@ impl Search {
         let mut found = Vec::new();
         let values = &self.server_values;
         let mut known = |hash, run: &str| values.get(&hash).filter(|_| is_identifier(run) && !is_number(run)).copied();
-        self.hasher.known_runs(text, &mut known, &mut |place, places| found.push((&text[place], places)));
+        self.hasher.known_runs(text, self.longest, &mut known, &mut |place, places| found.push((&text[place], places)));
         let mut seen = HashSet::new();
         for (run, places) in found {
             if seen.insert(run) {
@@ -266,6 +268,7 @@ impl Search {
         let Some(mut places) = self.server_values.get(&value).copied() else {
             if let Some(first) = self.new_candidate(from, place) {
                 self.server_values.insert(value, Places { first, later: None });
+                self.longest = self.longest.max(text.len());
             }
             return;
         };
