@@ -2,12 +2,12 @@
 
 mod file;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
 use super::args::{Export, Format};
 use super::filter;
@@ -21,7 +21,7 @@ use crate::export::html::{self, Html};
 use crate::export::parquet::Parquet;
 use crate::export::{jsonl, mermaid, otlp, pcapng};
 use crate::filter::Filter;
-use crate::mcp::{Message, Session, SessionNumber, Transport};
+use crate::mcp::{Message, Session, Transport};
 use crate::source::{Item, Source};
 use crate::store::{Page, Scope, Selection, StoredPackets};
 use crate::view::units;
@@ -53,11 +53,11 @@ pub fn run(arguments: Export, db: Option<PathBuf>) -> Result<ExitCode> {
 
 /// Writes a session as JSON lines: messages, exchanges, findings, and last the session.
 fn lines(opened: &Opened, session: &Session, filter: Option<&Filter>, out: &mut dyn Write) -> Result<()> {
-    let scope = Scope::Session(session.number);
     let mut line = Vec::new();
-    messages(opened, session.number, scope, filter, &mut |message| {
-        Ok(json_line(out, &mut line, |line| jsonl::write_message(line, message))?)
-    })?;
+    for message in opened.reader.session_messages(session.number, filter) {
+        let message = message?;
+        json_line(out, &mut line, |line| jsonl::write_message(line, &message))?;
+    }
     for exchange in opened.reader.all_exchanges(session.number) {
         let exchange = exchange?;
         json_line(out, &mut line, |line| jsonl::write_exchange(line, &exchange, Some(session.number)))?;
@@ -110,10 +110,9 @@ fn chosen<T: Ord>(
 ) -> Result<Option<BTreeSet<T>>> {
     let Some(filter) = filter else { return Ok(None) };
     let mut chosen = BTreeSet::new();
-    messages(opened, session.number, Scope::Session(session.number), Some(filter), &mut |message| {
-        chosen.extend(name(message));
-        Ok(())
-    })?;
+    for message in opened.reader.session_messages(session.number, Some(filter)) {
+        chosen.extend(name(&message?));
+    }
     Ok(Some(chosen))
 }
 
@@ -122,9 +121,9 @@ fn chosen<T: Ord>(
 fn rows(opened: &Opened, filter: Option<&Filter>, out: &mut (dyn Write + Send)) -> Result<()> {
     let mut parquet = Parquet::new(out)?;
     for session in opened.sessions()? {
-        messages(opened, session.number, Scope::Session(session.number), filter, &mut |message| {
-            Ok(parquet.message(&session, message)?)
-        })?;
+        for message in opened.reader.session_messages(session.number, filter) {
+            parquet.message(&session, &message?)?;
+        }
     }
     Ok(parquet.finish()?)
 }
@@ -136,11 +135,10 @@ fn page(opened: &Opened, filter: Option<(&Filter, &str)>, out: &mut dyn Write) -
     let mut shown = 0;
     for session in &sessions {
         html.session(session)?;
-        let scope = Scope::Session(session.number);
-        messages(opened, session.number, scope, filter.map(|(filter, _)| filter), &mut |message| {
+        for message in opened.reader.session_messages(session.number, filter.map(|(filter, _)| filter)) {
             shown += 1;
-            Ok(html.message(message)?)
-        })?;
+            html.message(&message?)?;
+        }
         html.end_session(session)?;
     }
     if shown > html::SHOWN {
@@ -149,41 +147,27 @@ fn page(opened: &Opened, filter: Option<(&Filter, &str)>, out: &mut dyn Write) -
     Ok(html.finish()?)
 }
 
-/// Passes the messages of a scope that match the filter to `take`, in order. The session
-/// identifies the capture.
-fn messages(
-    opened: &Opened,
-    session: SessionNumber,
-    scope: Scope,
-    filter: Option<&Filter>,
-    take: &mut dyn FnMut(&Message) -> Result<()>,
-) -> Result<()> {
-    let capture = opened.reader.capture_of(session)?.context("the session belongs to no capture")?;
-    opened.reader.all_messages(capture, scope, filter, None).try_for_each(|message| take(&message?))
-}
-
 /// Writes the sessions as one diagram. Sessions of one capture ran at the same time, so their
-/// messages are in the order of the capture.
+/// messages are in one order of time.
 fn diagram(opened: &Opened, filter: Option<&Filter>, out: &mut dyn Write) -> Result<()> {
     let sessions = opened.sessions()?;
     let head = mermaid::head(&sessions);
     let mut characters = head.chars().count();
     out.write_all(head.as_bytes())?;
-    let mut draw = |message: &Message| {
+    let mut draw = |message: &Message| -> Result<()> {
         let text = mermaid::message(message);
         characters += text.chars().count();
         Ok(out.write_all(text.as_bytes())?)
     };
-    let mut captures = Vec::new();
-    for session in &sessions {
-        let capture = opened.reader.capture_of(session.number)?;
-        let scope = match (opened.session, capture) {
-            (None, Some(capture)) => Scope::Capture(capture),
-            _ => Scope::Session(session.number),
-        };
-        if !captures.contains(&capture) {
-            messages(opened, session.number, scope, filter, &mut draw)?;
-            captures.push(capture);
+    match opened.session {
+        Some(session) => opened.reader.session_messages(session, filter).try_for_each(|message| draw(&message?))?,
+        None => {
+            let captures: Vec<_> =
+                sessions.iter().map(|session| opened.reader.capture_of(session.number)).collect::<Result<_>>()?;
+            let mut done = HashSet::new();
+            for capture in captures.into_iter().flatten().filter(|capture| done.insert(*capture)) {
+                opened.reader.capture_messages(capture, filter)?.try_for_each(|message| draw(&message?))?;
+            }
         }
     }
     if characters > mermaid::DRAWN {

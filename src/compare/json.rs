@@ -2,11 +2,15 @@
 //!
 //! Members: `same`, `old`, `new`, `counts` (`{outcome: count}`), `requests`, `volatile` (rules as
 //! `--ignore` takes them), `slower` (`{number, old_ns, new_ns}`), `unasked` (`{method, before,
-//! now}`) and `notes`.
+//! now}`), `replaced` and `notes`.
 //!
 //! Members of a request: `method`, `subject`, `outcome`, `why`, `old` and `new` (`{number,
 //! latency_ns}`), and `differences` (`{path, change, old, new}`, where `change` is `changed`,
 //! `removed` or `added`). Members without a value are left out.
+//!
+//! Members of a value in `replaced`: `old`, `new`, `given_by` (a message of the recording),
+//! `uses` (`{message, path}`, in the recording), and `other` (`{new, given_by}`: another new
+//! value for it).
 
 use std::io;
 
@@ -14,7 +18,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer as _};
 use serde_json::{Map, Serializer, Value, json};
 
 use super::difference::{Change, Difference};
-use super::report::{Pair, Party, Report};
+use super::report::{Pair, Party, Replacement, Report};
 
 /// Writes the report as JSON, with the latencies of many replays if there are any. Requests are
 /// written one by one, because a long run can have any number of them.
@@ -34,6 +38,7 @@ pub fn write(report: &Report, latencies: Option<Value>, out: &mut dyn io::Write)
     object.serialize_entry("new", &report.new)?;
     object.serialize_entry("notes", &report.notes)?;
     object.serialize_entry("old", &report.old)?;
+    object.serialize_entry("replaced", &report.replaced.iter().map(replacement).collect::<Vec<_>>())?;
     object.serialize_entry("requests", &Requests(&report.pairs))?;
     object.serialize_entry("same", &report.is_same())?;
     object.serialize_entry("slower", &report.slower().map(slower).collect::<Vec<_>>())?;
@@ -52,6 +57,16 @@ impl Serialize for Requests<'_> {
 
 fn slower((pair, old, new): (&Pair, i64, i64)) -> Value {
     json!({"number": pair.old.map(|old| old.number), "old_ns": old, "new_ns": new})
+}
+
+fn replacement(replacement: &Replacement) -> Value {
+    let Replacement { old, new, given_by, other, uses } = replacement;
+    let uses: Vec<Value> = uses.iter().map(|(message, path)| json!({"message": message, "path": path})).collect();
+    let mut object = json!({"old": old, "new": new, "given_by": given_by, "uses": uses});
+    if let Some((new, given_by)) = other {
+        object["other"] = json!({"new": new, "given_by": given_by});
+    }
+    object
 }
 
 fn pair(pair: &Pair) -> Value {

@@ -24,5 +24,5 @@ pub mod volatile;
 pub use answer::{Answer, AnswerText, Verdict, compare_answers};
 pub use difference::{Change, Difference};
 pub use label::Label;
-pub use report::{Outcome, Pair, Party, Report};
+pub use report::{Outcome, Pair, Party, Replacement, Report};
 pub use rules::{Rule, RuleError, Rules};

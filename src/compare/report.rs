@@ -82,6 +82,23 @@ pub struct Pair {
     pub why: Option<String>,
 }
 
+/// A recorded value, and the one that the new server chose in its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replacement {
+    /// The recorded value.
+    pub old: String,
+    /// The value that was sent instead.
+    pub new: String,
+    /// The number of the recorded message of the server that contains the old value.
+    pub given_by: u64,
+    /// Another new value for the same recorded value, and the recorded message at whose place the
+    /// new server sent it. It was not used.
+    pub other: Option<(String, u64)>,
+    /// The recorded messages of the client that it was sent in, with JSON Pointers into their
+    /// parameters or results.
+    pub uses: Vec<(u64, String)>,
+}
+
 /// The result of comparing two recordings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
@@ -93,6 +110,8 @@ pub struct Report {
     pub pairs: Vec<Pair>,
     /// Rules for values that varied between two calibration runs. They were set aside.
     pub volatile: Vec<Rule>,
+    /// Recorded values that a replay replaced by those of the new server, in the order of sending.
+    pub replaced: Vec<Replacement>,
     /// Methods of the server's notifications and requests whose counts differ, each
     /// with the old and the new count. Their timing is up to the server, so they do not
     /// make a comparison differ.

@@ -210,17 +210,6 @@ pub(crate) fn bare(word: &str) -> &str {
     word.trim_end_matches(['.', ':'])
 }
 
-/// The text with some of its words replaced. `known` returns the replacement of a word.
-pub(crate) fn with_words<'a>(text: &'a str, known: impl Fn(&str) -> Option<&'a str>) -> String {
-    let mut renewed = String::with_capacity(text.len());
-    for word in words(text) {
-        let bare = bare(word);
-        renewed.push_str(known(bare).unwrap_or(bare));
-        renewed.push_str(&word[bare.len()..]);
-    }
-    renewed
-}
-
 fn without_words(text: &str, varying: &BTreeSet<usize>) -> String {
     let word = |(index, word)| if varying.contains(&index) { VARIES } else { word };
     words(text).into_iter().enumerate().map(word).collect()

@@ -14,13 +14,17 @@ use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
 use super::difference::{Change, Difference, LISTED, name_of};
-use super::report::{Outcome, Pair, Report};
+use super::report::{Outcome, Pair, Replacement, Report};
 use crate::view::paint::{Paint, Tone};
 use crate::view::safe::{self, Align};
 use crate::view::units::{count, duration};
 
 /// The most lines that are shown of one difference. The JSON output has all of them.
 const SHOWN: usize = 200;
+
+/// The most replaced values that are shown, and the most places of each.
+const VALUES: usize = 20;
+const USES: usize = 4;
 
 /// Unchanged lines shown before and after a change.
 const CONTEXT: usize = 2;
@@ -59,6 +63,7 @@ pub fn report(report: &Report, style: Style) -> String {
             let _ = writeln!(out, "  {}{some}", safe::visible(&rule.to_string()));
         }
     }
+    replaced(&mut out, report, style);
     for (pair, before, now) in report.slower() {
         let line = format!("slower: {} took {}, was {}", pair.label, duration(now), duration(before));
         let _ = writeln!(out, "{}", paint.paint(Tone::Warning, &safe::visible(&line)));
@@ -72,6 +77,38 @@ pub fn report(report: &Report, style: Style) -> String {
     }
     let _ = writeln!(out, "{}", paint.paint(Tone::Strong, &summary(report)));
     out
+}
+
+/// Writes the values that a replay replaced.
+fn replaced(out: &mut String, report: &Report, style: Style) {
+    if report.replaced.is_empty() {
+        return;
+    }
+    let title = "sent with the values of the new server in place of recorded ones:";
+    let _ = writeln!(out, "{}", style.paint.paint(Tone::Strong, title));
+    for Replacement { old, new, given_by, other, uses } in report.replaced.iter().take(VALUES) {
+        let mut places: Vec<String> =
+            uses.iter().take(USES).map(|(message, path)| format!("#{message} {path}")).collect();
+        places.extend((uses.len() > USES).then(|| format!("{} more", uses.len() - USES)));
+        let other = match other {
+            Some((other, number)) => format!(" (the place of #{number} has {})", short(other)),
+            None => String::new(),
+        };
+        let line = format!("{} → {}  from #{given_by}, in {}{other}", short(old), short(new), places.join(", "));
+        let _ = writeln!(out, "  {}", safe::visible(&line));
+    }
+    if report.replaced.len() > VALUES {
+        let _ = writeln!(
+            out,
+            "  … {}; --format json lists all",
+            count((report.replaced.len() - VALUES) as u64, "more value")
+        );
+    }
+}
+
+/// A value cut to a width that leaves room for others in its line.
+fn short(value: &str) -> String {
+    safe::fit(value, 48)
 }
 
 /// The last line of a report: `12 requests: 10 same, 1 different, 1 missing`.
@@ -313,6 +350,29 @@ mod tests {
           get_weather:/at
         2 requests: 1 same, 1 different
         "#);
+    }
+
+    #[test]
+    fn replaced_values_are_listed_up_to_a_number() {
+        let value = |at: usize| Replacement {
+            old: format!("old-{at}\u{1b}"),
+            new: "n".repeat(60),
+            given_by: 4,
+            other: (at == 0).then(|| ("other".to_owned(), 9)),
+            uses: (0..6 - at.min(4) as u64).map(|use_of| (7 + use_of, "/arguments/id".to_owned())).collect(),
+        };
+        let replaced = (0..VALUES + 2).map(value).collect();
+        let style = Style { paint: Paint { on: false }, width: 84, side_by_side: false, all: false };
+        let shown = super::report(&Report { replaced, ..Report::default() }, style);
+        let lines: Vec<&str> = shown.lines().collect();
+        assert_eq!(lines.len(), VALUES + 3);
+        insta::assert_snapshot!([&lines[..3], &lines[VALUES + 1..]].concat().join("\n"), @r"
+        sent with the values of the new server in place of recorded ones:
+          old-0␛ → nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn…  from #4, in #7 /arguments/id, #8 /arguments/id, #9 /arguments/id, #10 /arguments/id, 2 more (the place of #9 has other)
+          old-1␛ → nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn…  from #4, in #7 /arguments/id, #8 /arguments/id, #9 /arguments/id, #10 /arguments/id, 1 more
+          … 2 more values; --format json lists all
+        0 requests: nothing to compare
+        ");
     }
 
     #[test]

@@ -10,7 +10,8 @@ use crate::decode::mask::Mask;
 use crate::decode::tcp::{Analysis, Facts, Flags, SegmentFact};
 use crate::decode::{ConnectionId, Side};
 use crate::findings::Finding;
-use crate::mcp::{Message, Note, Session, SessionNumber};
+use crate::mcp::link::Link;
+use crate::mcp::{Message, MessageNumber, Note, Session, SessionNumber};
 
 pub use crate::decode::stream::{Stream, StreamKind};
 
@@ -29,6 +30,9 @@ pub enum Event {
 
     /// An occurrence around the messages of a session.
     Note(Box<Note>),
+    /// The link of an earlier message, known only when its session ends: it repeats a call that was
+    /// never answered. Messages of the operation that it began belong to that of the link.
+    Linked(SessionNumber, MessageNumber, Link),
 
     /// A session was ended to make room for others. Its last record was emitted before.
     Ended(SessionNumber),

@@ -31,7 +31,7 @@ use crate::decode::jsonrpc::Kind;
 use crate::mcp::content::{self, Status, body};
 use crate::mcp::trace::TraceParent;
 use crate::mcp::{Message, MessageNumber, Party, Peers, Session, Transport};
-use crate::store::{CaptureId, Page, RowKey, Scope, StoreReader};
+use crate::store::{CaptureId, Page, RowKey, StoreReader};
 
 use attributes::{Attributes, LONGEST, cut};
 
@@ -72,7 +72,7 @@ pub fn write_session(
     let http = reader.exchanges(session.number, Page::first(1))?.first().map(|exchange| exchange.http_version);
     let resources = [Direction::ClientToServer, Direction::ServerToClient].map(|side| Resource::new(session, side));
     let mut trace = Trace { session, seed: seed(session), http, open: BTreeMap::new(), resources, event_bytes: 0, out };
-    for message in reader.all_messages(capture, Scope::Session(session.number), None, None) {
+    for message in reader.numbered_messages(session.number)? {
         let message = message?;
         if message.redelivered {
             continue;

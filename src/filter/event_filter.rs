@@ -17,6 +17,7 @@ use super::{Filter, Row, Settled};
 use crate::decode::exchange::{Exchange, ExchangeNumber, Half};
 use crate::event::Event;
 use crate::findings::Severity;
+use crate::mcp::link::{Link, Why};
 use crate::mcp::{Message, MessageNumber, Session, SessionNumber};
 
 /// Maximum bytes of held messages. Beyond it the oldest message is tested with the facts available.
@@ -57,6 +58,9 @@ pub struct EventFilter {
     exchanges: HashMap<ExchangeNumber, (usize, Option<Exchange>), FxBuildHasher>,
     /// First requests of operations, as far as later messages have linked to them.
     operations: BTreeSet<MessageNumber>,
+    /// Links that were known only at the end of their session. The operations that these messages
+    /// began belong to those of the links.
+    late_links: BTreeMap<MessageNumber, Link>,
 }
 
 impl EventFilter {
@@ -72,6 +76,7 @@ impl EventFilter {
             sessions: BTreeMap::new(),
             exchanges: HashMap::default(),
             operations: BTreeSet::new(),
+            late_links: BTreeMap::new(),
         }
     }
 
@@ -111,6 +116,13 @@ impl EventFilter {
                 }
                 sink(Event::Finding(finding));
             }
+            Event::Linked(session, message, link) => {
+                if self.settled == Settled::AtEnd && self.late_links.len() < OPERATIONS {
+                    self.operations.insert(link.operation);
+                    self.late_links.insert(message, link);
+                }
+                sink(Event::Linked(session, message, link));
+            }
             event => sink(event),
         }
     }
@@ -142,11 +154,23 @@ impl EventFilter {
         self.held.push_back(HeldMessage { message, answered, findings, severities: Vec::new() });
     }
 
-    /// The operation of a message, named by its first request. That request and its response carry
-    /// no link themselves.
-    fn operation(&self, message: &Message) -> Option<MessageNumber> {
-        let first = |number: &MessageNumber| self.operations.contains(number);
-        message.operation.or_else(|| Some(message.number).filter(first)).or_else(|| message.answers.filter(first))
+    /// Adds a message to its operation, which later messages showed. The first request and its
+    /// response carry no link themselves.
+    fn join(&self, message: &mut Message) {
+        let is_first = |number: &MessageNumber| self.operations.contains(number);
+        let late = |number: &MessageNumber| self.late_links.get(number).copied();
+        if message.link.is_none() {
+            let answer = |previous| Link { operation: previous, previous, why: Why::Answer };
+            let answered = message.answers.filter(|request| self.late_links.contains_key(request));
+            message.link = late(&message.number).or_else(|| answered.map(answer));
+        }
+        let linked = message.link.map(|link| link.operation);
+        let own = linked.or_else(|| Some(message.number).filter(is_first)).or_else(|| message.answers.filter(is_first));
+        let Some(operation) = own.map(|own| late(&own).map_or(own, |link| link.operation)) else { return };
+        if let Some(link) = &mut message.link {
+            link.operation = operation;
+        }
+        message.joins(operation);
     }
 
     fn held_message(&mut self, number: MessageNumber) -> Option<&mut HeldMessage> {
@@ -171,9 +195,7 @@ impl EventFilter {
             let Some(HeldMessage { mut message, answered, findings, severities }) = self.held.pop_front() else {
                 return;
             };
-            if let Some(first) = self.operation(&message) {
-                message.joins(first);
-            }
+            self.join(&mut message);
             self.held_bytes -= message.raw.len() + OVERHEAD;
             let passes = self.filter.matches(&Row {
                 message: &message,

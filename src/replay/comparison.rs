@@ -8,12 +8,13 @@ use serde_json::Value;
 
 use super::analyzed_recording::AnalyzedRecording;
 use super::capture::Recorded;
-use super::flow::text_of;
+use super::flow::{Giver, Replacements, text_of};
 use super::outcome::{ReplayResult, Reply, StepOutcome, StepResult};
 use super::plan::PlannedMessage;
 use super::translate::{Era, set_aside};
-use crate::compare::rules::with_words;
-use crate::compare::{Answer, Outcome, Pair, Party, Report, Rule, Rules, Verdict, compare_answers, pairing, volatile};
+use crate::compare::{
+    Answer, Outcome, Pair, Party, Replacement, Report, Rule, Rules, Verdict, compare_answers, pairing, volatile,
+};
 
 /// Compares the new answer to each request with the recorded one, in order. The message numbers of
 /// the new requests are added later, by [`report`].
@@ -74,6 +75,7 @@ pub fn report(
     }
     Report {
         pairs,
+        replaced: replacements(recording, result),
         unasked: pairing::differing(&recording.plan.unasked, &result.unasked),
         notes: result.notes.iter().cloned().chain(recording.flow.is_full.then(|| FULL.to_owned())).collect(),
         ..Report::default()
@@ -102,22 +104,39 @@ pub fn calibrate(recording: &AnalyzedRecording, first: &ReplayResult, second: &R
     Ok(volatile::merged(rules))
 }
 
-/// Recorded values and those that the new server uses for the same things.
-type Renewed = HashMap<String, String>;
-
-fn renewed(recording: &AnalyzedRecording, result: &ReplayResult) -> Renewed {
-    let old = |origin: &usize| text_of(&recording.flow.origins[*origin].value);
-    let pairs = result.values.iter().map(|(origin, value)| (old(origin), text_of(value)));
-    pairs.filter(|(old, new)| old != new).collect()
+/// The values that were sent in place of recorded ones, each with the places where it was sent.
+fn replacements(recording: &AnalyzedRecording, result: &ReplayResult) -> Vec<Replacement> {
+    let mut found: Vec<Replacement> = Vec::new();
+    let mut index: HashMap<(String, String), usize> = HashMap::new();
+    let given_by = |origin: usize| match recording.flow.origins[origin].giver {
+        Giver::Answer(step) => recording.plan.steps[step].answer.map_or(0, |answer| answer.number.0),
+        Giver::Request(number) | Giver::Notification(number) => number.0,
+    };
+    for replaced in &result.replaced {
+        let (old, new) = (text_of(&recording.flow.origins[replaced.origin].value), text_of(&replaced.new));
+        let at = *index.entry((old.clone(), new.clone())).or_insert_with(|| {
+            let other = replaced.other.as_ref().map(|(origin, value)| (text_of(value), given_by(*origin)));
+            let given_by = given_by(replaced.origin);
+            found.push(Replacement { old, new, given_by, other, uses: Vec::new() });
+            found.len() - 1
+        });
+        found[at].uses.push((replaced.message.0, replaced.path.clone()));
+    }
+    found
 }
 
-fn renewed_between(first: &ReplayResult, second: &ReplayResult) -> Renewed {
+fn renewed(recording: &AnalyzedRecording, result: &ReplayResult) -> Replacements {
+    let old = |origin: &usize| text_of(&recording.flow.origins[*origin].value);
+    Replacements::new(result.values.iter().map(|(origin, value)| (old(origin), text_of(value))))
+}
+
+fn renewed_between(first: &ReplayResult, second: &ReplayResult) -> Replacements {
     let pair = |(origin, value): (&usize, &Value)| Some((text_of(value), text_of(second.values.get(origin)?)));
-    first.values.iter().filter_map(pair).filter(|(first, second)| first != second).collect()
+    Replacements::new(first.values.iter().filter_map(pair))
 }
 
 /// An answer in which all recorded values are replaced by the new ones.
-fn with_values(answer: Answer, renewed: &Renewed) -> Answer {
+fn with_values(answer: Answer, renewed: &Replacements) -> Answer {
     if renewed.is_empty() {
         return answer;
     }
@@ -132,16 +151,16 @@ fn with_values(answer: Answer, renewed: &Renewed) -> Answer {
     }
 }
 
-fn renew(value: &mut Value, renewed: &Renewed) {
+fn renew(value: &mut Value, renewed: &Replacements) {
     match value {
         Value::Object(members) => members.values_mut().for_each(|value| renew(value, renewed)),
         Value::Array(elements) => elements.iter_mut().for_each(|value| renew(value, renewed)),
-        Value::String(text) => match renewed.get(text) {
-            Some(new) => *text = new.clone(),
-            None => *text = with_words(text, |word| renewed.get(word).map(String::as_str)),
+        Value::String(text) => match renewed.whole(text) {
+            Some(new) => *text = new.to_owned(),
+            None => *text = renewed.joined(text, true).0,
         },
         Value::Number(number) => {
-            if let Some(new) = renewed.get(&number.to_string()).and_then(|new| serde_json::from_str(new).ok()) {
+            if let Some(new) = renewed.whole(&number.to_string()).and_then(|new| serde_json::from_str(new).ok()) {
                 *value = new;
             }
         }

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::new_answers::{NewAnswers, TextRange};
 use super::transport::Failure;
 use crate::compare::Answer;
+use crate::mcp::MessageNumber;
 
 /// The new answer to a request. [`AnalyzedRecording::reply`] reads it.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,6 +39,21 @@ pub struct StepResult {
     pub latency: Option<i64>,
 }
 
+/// A recorded value that was replaced in one message.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReplacedValue {
+    /// The index of its origin in [`Flow::origins`](super::Flow::origins).
+    pub origin: usize,
+    /// The value that was sent instead.
+    pub new: Value,
+    /// Another new value for the same recorded value, and its origin.
+    pub other: Option<(usize, Value)>,
+    /// The number of the client's message in the recording.
+    pub message: MessageNumber,
+    /// JSON Pointer into its parameters or its result.
+    pub path: String,
+}
+
 /// The result of a replay.
 #[derive(Clone, Debug, Default)]
 pub struct ReplayResult {
@@ -47,6 +63,8 @@ pub struct ReplayResult {
     pub new_answers: Arc<NewAnswers>,
     /// Values of the new server, by the index of their origin.
     pub values: HashMap<usize, Value>,
+    /// Where these values were sent in place of recorded ones, in the order of sending.
+    pub replaced: Vec<ReplacedValue>,
     /// The number of the server's notifications and requests by method.
     pub unasked: BTreeMap<String, u64>,
     /// The revision that was used.

@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use crate::decode::exchange::Exchange;
 use crate::decode::mask::is_masked;
 use crate::mcp::{Message, Session};
-use crate::store::{Scope, StoreReader};
+use crate::store::StoreReader;
 use crate::view::units;
 
 /// The most bytes of messages in one recording. All of them stay in memory, since a client can ask
@@ -35,8 +35,7 @@ impl Recording {
         let count = usize::try_from(session.messages).unwrap_or(usize::MAX).min(MESSAGES);
         let mut messages: Vec<Message> = Vec::with_capacity(count);
         let mut bytes = 0;
-        let Some(capture) = reader.capture_of(session.number)? else { return Ok(Recording { session, messages }) };
-        for message in reader.all_messages(capture, Scope::Session(session.number), None, None) {
+        for message in reader.numbered_messages(session.number)? {
             let message = message?;
             bytes += message.raw.len();
             if bytes > BYTES {

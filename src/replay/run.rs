@@ -20,10 +20,10 @@ use serde_json::Value;
 use self::polls::Poll;
 use super::analyzed_recording::AnalyzedRecording;
 use super::edit::replaced;
-use super::flow::Use;
+use super::flow::{Renewal, Use, renew};
 use super::follow::{Follower, Progress};
 use super::new_answers::NewAnswers;
-use super::outcome::{ReplayResult, Reply, StepOutcome, StepResult};
+use super::outcome::{ReplacedValue, ReplayResult, Reply, StepOutcome, StepResult};
 use super::plan::{PlannedMessage, StepIndex};
 use super::safety::Effects;
 use super::settings::{Pace, Settings};
@@ -253,7 +253,7 @@ impl Runner<'_, '_> {
             params = Some(edited.clone());
         }
         if let Some(uses) = self.recording.flow.uses.get(&index) {
-            params = params.map(|params| self.with_values(params, uses));
+            params = params.map(|params| self.with_values(params, uses, (step.number, "")));
         }
         let cancelled = self.recording.plan.cancels(index).map(|step| self.ids[step]).filter(|id| *id > 0);
         if let (Some(params), Some(id)) = (&mut params, cancelled) {
@@ -275,12 +275,29 @@ impl Runner<'_, '_> {
         }
     }
 
-    /// Replaces recorded values by those of the new server.
-    fn with_values(&self, text: String, uses: &[Use]) -> String {
-        uses.iter().fold(text, |text, used| match self.result.values.get(&used.origin) {
-            Some(value) => used.renew(&text, &self.recording.flow.origins[used.origin].value, value),
-            None => text,
-        })
+    /// Replaces recorded values by those of the new server. `place` is the recorded message and the
+    /// path at which the text is a part of it.
+    fn with_values(&mut self, text: String, uses: &[Use], place: (MessageNumber, &str)) -> String {
+        let origins = &self.recording.flow.origins;
+        let chosen: Vec<_> = uses.iter().filter_map(|used| Some((used, used.choose(&self.result.values)?))).collect();
+        let renewals: Vec<Renewal<'_>> = chosen
+            .iter()
+            .map(|(used, ((origin, new), _))| Renewal { used, old: &origins[*origin].value, new })
+            .collect();
+        let (text, changed) = renew(&text, &renewals);
+        for index in changed {
+            let (used, ((origin, new), other)) = &chosen[index];
+            if origins[*origin].value != **new {
+                self.result.replaced.push(ReplacedValue {
+                    origin: *origin,
+                    new: (*new).clone(),
+                    other: other.map(|(origin, value)| (origin, value.clone())),
+                    message: place.0,
+                    path: format!("{}{}", place.1, used.path),
+                });
+            }
+        }
+        text
     }
 
     /// Sends a request. Its answer becomes the answer to the step.

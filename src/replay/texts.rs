@@ -9,7 +9,7 @@ use crate::compare::Answer;
 use crate::decode::Direction;
 use crate::mcp::content::part;
 use crate::mcp::{Message, MessageNumber, Session};
-use crate::store::{DatabaseFile, Page, StoreReader};
+use crate::store::{DatabaseFile, StoreReader};
 
 /// The most messages, and the most bytes of them, that are retained from the first pass.
 const MAX_FIRST: (usize, usize) = (2_048, 1 << 20);
@@ -43,7 +43,7 @@ pub struct Texts {
     session: Session,
     /// The client's first messages, which need no reading.
     first_messages: Arc<FirstMessages>,
-    /// By direction: the page that was read last, with consecutive messages.
+    /// By direction: the page that was read last, sorted by number.
     pages: [Vec<Message>; 2],
 }
 
@@ -70,7 +70,7 @@ impl Texts {
         let page = &mut self.pages[side as usize];
         let find = |page: &[Message]| page.binary_search_by_key(&number, |message| message.number).ok();
         if find(page).is_none() {
-            *page = self.reader.conversation(&self.session, Some(side), Page::from(number, PAGE))?;
+            *page = self.reader.conversation(&self.session, side, number, PAGE)?;
         }
         Ok(find(page).map(|at| &page[at]))
     }

@@ -1,17 +1,16 @@
-//! A conversation: the messages of a session without their packets, for code that goes through
-//! all of them.
+//! A conversation: the messages of a session in order of number, without their packets, for code
+//! that goes through all of them.
 
 use std::ops::ControlFlow;
 
 use rusqlite::types::ValueRef;
 use rusqlite::{Row, params};
 
-use super::Page;
 use super::codec::Code;
-use super::page::ALL;
 use super::read::StoreReader;
 use super::record::Columns;
 use super::text::Text;
+use super::{Page, RowKey};
 use crate::capture::{Limits, Span, Time};
 use crate::decode::Direction;
 use crate::decode::json::{Index, members, string_equals};
@@ -24,31 +23,32 @@ use crate::mcp::{Carrier, Message, MessageNumber, Session};
 /// this at once.
 const PAGE_BYTES: usize = 1 << 20;
 
+/// The columns that [`read`] needs.
+const COLUMNS: &str = "id, time, direction, kind, json_id, method, latency, answers, answered_by, redelivered,
+    (SELECT text FROM message_text AS t WHERE t.id = message.id)";
+
 impl StoreReader {
-    /// Messages of a session, in both directions or in one. Left out are the packets, the links and
-    /// the findings. Of the envelope only `params`, `result` and `error` are located. The page ends
-    /// early after 1 MiB of text, so only an empty page is the end of the list.
+    /// Messages of one direction of a session: the one with this number, and some that follow it in
+    /// time. They are sorted by number. Left out are the packets, the links and the findings. Of
+    /// the envelope only `params`, `result` and `error` are located. The page ends early after 1
+    /// MiB of text.
     ///
     /// # Errors
     /// The database cannot be read, or is damaged. This holds for all functions that follow.
     pub fn conversation(
         &self,
         session: &Session,
-        side: Option<Direction>,
-        page: Page<MessageNumber>,
+        side: Direction,
+        from: MessageNumber,
+        limit: usize,
     ) -> anyhow::Result<Vec<Message>> {
-        let from = page.from.unwrap_or_default();
-        // Positions and numbers grow together, so the index of positions leads to
-        // the first message.
-        let (first, _) = ALL;
-        let first = if from.0 == 0 { first } else { self.message_position(session.number, from)? as i64 };
-        let mut statement = self.db().prepare_cached(
-            "SELECT id, time, direction, kind, json_id, method, latency, answers, answered_by, redelivered,
-                 (SELECT text FROM message_text AS t WHERE t.id = message.id)
-             FROM message WHERE session = ?1 AND position >= ?2 AND (?3 IS NULL OR direction = ?3)
+        let first = self.message_position(session.number, from)? as i64;
+        let mut statement = self.db().prepare_cached(&format!(
+            "SELECT {COLUMNS} FROM message WHERE session = ?1 AND position >= ?2 AND direction = ?3
              ORDER BY position LIMIT ?4",
-        )?;
-        let mut rows = statement.query(params![session.number.0, first, side.map(Code::code), page.limit()])?;
+        ))?;
+        let limit = Page::<RowKey>::first(limit).limit();
+        let mut rows = statement.query(params![session.number.0, first, side.code(), limit])?;
         let (mut messages, mut bytes) = (Vec::new(), 0);
         while bytes < PAGE_BYTES
             && let Some(row) = rows.next()?
@@ -57,7 +57,16 @@ impl StoreReader {
             bytes += message.raw.len();
             messages.push(message);
         }
+        messages.sort_by_key(|message| message.number);
         Ok(messages)
+    }
+
+    /// One message of a session, as [`StoreReader::conversation`] reads it.
+    pub(super) fn conversation_message(&self, session: &Session, key: RowKey) -> anyhow::Result<Option<Message>> {
+        let mut statement =
+            self.db().prepare_cached(&format!("SELECT {COLUMNS} FROM message WHERE id = ? AND session = ?"))?;
+        let mut rows = statement.query(params![key, session.number.0])?;
+        rows.next()?.map(|row| read(row, session, self.limits())).transpose()
     }
 
     /// The messages of a session that are linked to an earlier one for this reason, in order, each

@@ -10,23 +10,47 @@ use rusqlite::types::Value;
 
 use super::RowKey;
 use super::maintenance::HIDDEN;
-use super::page::{ALL, Page, Scope};
+use super::page::{ALL, Page, Scope, SortOrder};
 use super::read::StoreReader;
 use super::record::message::{self, MessageRow};
 use crate::filter::Filter;
+use crate::mcp::SessionNumber;
 use condition::Condition;
 
 impl StoreReader {
-    /// Messages, without their text, that match a filter.
+    /// Messages, without their text, that match a filter. They are in order of number, those of a
+    /// session in order of position.
     ///
     /// # Errors
     /// The database cannot be read, or is damaged.
     pub fn matching(&self, filter: &Filter, scope: Scope, page: Page<RowKey>) -> anyhow::Result<Vec<MessageRow>> {
-        self.matching_between(filter, scope, ALL, page)
+        let order = page.order;
+        let (list, range) = match scope {
+            Scope::Session(session) => {
+                let from = page.from.map(|key| self.position_for(session, key, order)).transpose()?;
+                let range = Page { from, order, limit: 0 }.range((1, i64::MAX), |position| *position);
+                (List::Positions, range)
+            }
+            Scope::All | Scope::Capture(_) => (List::Keys, page.range(ALL, |key| key.0)),
+        };
+        self.matching_between(filter, scope, list, range, (order, page.limit()))
     }
 
-    /// Messages from key `first` to key `last`, both included, that match a filter. A view that
-    /// shows results while the search goes on searches slice by slice.
+    /// Messages of a session from a position on that match a filter, without their text.
+    pub(super) fn matching_at(
+        &self,
+        filter: &Filter,
+        session: SessionNumber,
+        position: i64,
+        limit: usize,
+    ) -> anyhow::Result<Vec<MessageRow>> {
+        let page: Page<RowKey> = Page::first(limit);
+        let (scope, range) = (Scope::Session(session), (position, i64::MAX));
+        self.matching_between(filter, scope, List::Positions, range, (page.order, page.limit()))
+    }
+
+    /// Messages from key `first` to key `last`, both included, that match a filter, in order of
+    /// number. A view that shows results while the search goes on searches slice by slice.
     ///
     /// # Errors
     /// The database cannot be read, or is damaged.
@@ -36,31 +60,33 @@ impl StoreReader {
         scope: Scope,
         (first, last): (RowKey, RowKey),
     ) -> anyhow::Result<Vec<MessageRow>> {
-        self.matching_between(filter, scope, (first.0, last.0), Page::first(usize::MAX))
+        let page: Page<RowKey> = Page::first(usize::MAX);
+        self.matching_between(filter, scope, List::Slice, (first.0, last.0), (page.order, page.limit()))
     }
 
     fn matching_between(
         &self,
         filter: &Filter,
         scope: Scope,
-        keys: (i64, i64),
-        page: Page<RowKey>,
+        list: List,
+        (first, last): (i64, i64),
+        (order, limit): (SortOrder, i64),
     ) -> anyhow::Result<Vec<MessageRow>> {
         let (column, scope) = match scope {
             Scope::All => ("?1", 1),
             Scope::Capture(capture) => ("capture", i64::from(capture.0)),
             Scope::Session(session) => ("session", i64::from(session.0)),
         };
-        let (first, last) = page.range(keys, |key| key.0);
         // The plus keeps SQLite from using the index on the session if a range of keys is given.
         // Otherwise it would read the whole session for every slice.
-        let plus = if keys == ALL { "" } else { "+" };
+        let plus = if list == List::Slice { "+" } else { "" };
+        let by = if list == List::Positions { "position" } else { "id" };
         let condition = Condition::new(filter, 5);
         let mut parameters = condition.parameters;
-        let mut which = "id BETWEEN ?2 AND ?3".to_owned();
+        let mut which = format!("{by} BETWEEN ?2 AND ?3");
         // A slice is read completely, so its texts are read first, in the order in which they are
         // stored. Without a slice only a page is needed.
-        if keys != ALL
+        if list == List::Slice
             && let Some(text) = Condition::of_text(filter, 5 + parameters.len())
         {
             which = format!("id IN (SELECT id FROM message_text WHERE id BETWEEN ?2 AND ?3 AND {})", text.sql);
@@ -68,12 +94,23 @@ impl StoreReader {
         }
         let sql = format!(
             "SELECT {} FROM message WHERE {plus}{column} = ?1 AND {which}
-             AND session NOT IN {HIDDEN} AND ({}) ORDER BY id {} LIMIT ?4",
+             AND session NOT IN {HIDDEN} AND ({}) ORDER BY {by} {} LIMIT ?4",
             message::COLUMNS,
             condition.sql,
-            page.order.sql(),
+            order.sql(),
         );
-        let own = [scope, first, last, page.limit()].map(Value::Integer);
+        let own = [scope, first, last, limit].map(Value::Integer);
         self.select(&sql, params_from_iter(own.into_iter().chain(parameters)), message::read)
     }
+}
+
+/// The list that a range belongs to.
+#[derive(Clone, Copy, PartialEq)]
+enum List {
+    /// Positions of a session.
+    Positions,
+    /// Keys, of which a page is read.
+    Keys,
+    /// Keys, and the range is read completely.
+    Slice,
 }

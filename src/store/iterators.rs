@@ -10,7 +10,7 @@ use crate::decode::ConnectionId;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::event::Connection;
 use crate::filter::Filter;
-use crate::mcp::{Message, MessageNumber, Session, SessionNumber};
+use crate::mcp::{Message, Session, SessionNumber};
 
 /// The number of rows read at once.
 const PAGE: usize = 1_000;
@@ -18,66 +18,145 @@ const PAGE: usize = 1_000;
 impl StoreReader {
     /// All sessions, by number.
     pub fn all_sessions(&self) -> impl Iterator<Item = Result<Session>> {
-        rows(None, |page| self.sessions(page), |session| SessionNumber(session.number.0 + 1))
+        by_key(|page| self.sessions(page), |session| SessionNumber(session.number.0 + 1))
     }
 
     /// The HTTP exchanges of a session, with and without messages, by number.
     pub fn all_exchanges(&self, session: SessionNumber) -> impl Iterator<Item = Result<Exchange>> {
-        rows(None, move |page| self.exchanges(session, page), |exchange| ExchangeNumber(exchange.number.0 + 1))
+        by_key(move |page| self.exchanges(session, page), |exchange| ExchangeNumber(exchange.number.0 + 1))
     }
 
     /// The connections of a session, by number.
     pub fn all_connections(&self, session: SessionNumber) -> impl Iterator<Item = Result<Connection>> {
-        rows(None, move |page| self.connections(session, page), |connection| ConnectionId(connection.id.0 + 1))
+        by_key(move |page| self.connections(session, page), |connection| ConnectionId(connection.id.0 + 1))
     }
 
     /// Findings, in the order in which they were made.
     pub fn all_findings(&self, scope: Scope) -> impl Iterator<Item = Result<FindingRow>> {
-        rows(None, move |page| self.findings(scope, page), |finding| finding.number + 1)
+        by_key(move |page| self.findings(scope, page), |finding| finding.number + 1)
     }
 
-    /// The messages that match a filter, without their text.
+    /// The messages that match a filter, without their text, in order of number. Those of a session
+    /// are in order of position.
     pub fn all_matching(&self, filter: &Filter, scope: Scope) -> impl Iterator<Item = Result<MessageRow>> {
-        rows(None, move |page| self.matching(filter, scope, page), |row| row.key().next())
+        let read = move |from: Option<i64>| match scope {
+            Scope::Session(session) => self.matching_at(filter, session, from.unwrap_or(1), PAGE),
+            Scope::All | Scope::Capture(_) => self.matching(filter, scope, page_from(from.map(RowKey))),
+        };
+        rows(None, read, move |_, row| match scope {
+            Scope::Session(_) => row.position as i64 + 1,
+            Scope::All | Scope::Capture(_) => row.key().next().0,
+        })
     }
 
-    /// The messages after `after` that match the filter, in this capture or in a session of it.
-    pub fn all_messages(
+    /// The messages of a session, in order of time once the capture has ended.
+    pub fn session_messages(
+        &self,
+        session: SessionNumber,
+        filter: Option<&Filter>,
+    ) -> impl Iterator<Item = Result<Message>> {
+        // Without a filter the positions of a page have no holes.
+        let all =
+            rows(None, move |from| self.messages_at(session, from.unwrap_or(1), PAGE), |from, _| from.unwrap_or(1) + 1);
+        let matching = filter.map(|filter| self.all_matching(filter, Scope::Session(session)));
+        let matching =
+            matching.map(|rows| rows.filter_map(|row| row.and_then(|row| self.message(row.key())).transpose()));
+        let (mut all, mut matching) = (all, matching);
+        std::iter::from_fn(move || match &mut matching {
+            Some(matching) => matching.next(),
+            None => all.next(),
+        })
+    }
+
+    /// The messages of a capture that match the filter, in order of time, then number.
+    pub fn capture_messages(
         &self,
         capture: CaptureId,
-        scope: Scope,
         filter: Option<&Filter>,
-        after: Option<RowKey>,
-    ) -> impl Iterator<Item = Result<Message>> {
-        let read = move |page| match filter {
-            None => self.messages(scope, page),
+    ) -> Result<impl Iterator<Item = Result<Message>>> {
+        let keys = match filter {
+            None => self.keys_by_time(capture)?,
             Some(filter) => {
-                let rows = self.matching(filter, scope, page)?;
-                rows.iter().filter_map(|row| self.message(row.key()).transpose()).collect()
+                let rows = self.all_matching(filter, Scope::Capture(capture));
+                let mut found = rows.map(|row| row.map(|row| (row.time, row.key()))).collect::<Result<Vec<_>>>()?;
+                found.sort_unstable();
+                found.into_iter().map(|(_, key)| key).collect()
             }
         };
-        rows(after.map(RowKey::next), read, move |message| RowKey::new(capture, message.number.0).next())
+        Ok(self.with_keys(keys))
     }
 
-    /// The messages of a session, read by [`StoreReader::conversation`].
+    /// The messages of a session in order of number: a response follows its request, even if their
+    /// times say otherwise.
+    pub fn numbered_messages(&self, session: SessionNumber) -> Result<impl Iterator<Item = Result<Message>>> {
+        Ok(self.with_keys(self.keys(session)?))
+    }
+
+    /// Messages of a session that were written after the message `after`, in order of number.
+    pub fn new_messages(
+        &self,
+        session: SessionNumber,
+        filter: Option<&Filter>,
+        after: RowKey,
+    ) -> impl Iterator<Item = Result<Message>> {
+        let behind = move |_: Option<i64>, message: &Message| RowKey::new(after.capture(), message.number.0).next().0;
+        let arrivals =
+            rows(Some(after.next().0), move |from| self.arrivals(session, from.map_or(after, RowKey), PAGE), behind);
+        let is_wanted = move |message: &Message| match filter {
+            Some(filter) => {
+                let key = RowKey::new(after.capture(), message.number.0);
+                self.matching_within(filter, Scope::Session(session), (key, key)).map(|found| !found.is_empty())
+            }
+            None => Ok(true),
+        };
+        arrivals.filter_map(move |message| match message.and_then(|message| Ok((is_wanted(&message)?, message))) {
+            Ok((is_wanted, message)) => is_wanted.then_some(Ok(message)),
+            Err(error) => Some(Err(error)),
+        })
+    }
+
+    /// The messages of a session in order of number, without their packets, for code that goes
+    /// through all of them.
     pub fn whole_conversation(&self, session: &Session) -> impl Iterator<Item = Result<Message>> {
-        rows(None, |page| self.conversation(session, None, page), |message| MessageNumber(message.number.0 + 1))
+        let keys = self.keys(session.number);
+        let (keys, error) = match keys {
+            Ok(keys) => (keys, None),
+            Err(error) => (Vec::new(), Some(Err(error))),
+        };
+        let read = |key| self.conversation_message(session, key).transpose();
+        error.into_iter().chain(keys.into_iter().filter_map(read))
+    }
+
+    fn with_keys(&self, keys: Vec<RowKey>) -> impl Iterator<Item = Result<Message>> {
+        keys.into_iter().filter_map(|key| self.message(key).transpose())
     }
 }
 
-/// Iterates over a list from `from` on. `read` reads a page, and `behind` gives the key that
-/// follows a row.
-fn rows<K: Copy, T>(
-    mut from: Option<K>,
+fn page_from<K>(from: Option<K>) -> Page<K> {
+    Page { from, ..Page::first(PAGE) }
+}
+
+/// Iterates over a list with keys. `behind` gives the key that follows a row.
+fn by_key<K: Copy, T>(
     read: impl Fn(Page<K>) -> Result<Vec<T>>,
     behind: impl Fn(&T) -> K,
+) -> impl Iterator<Item = Result<T>> {
+    rows(None, move |from| read(page_from(from)), move |_, row| behind(row))
+}
+
+/// Iterates over a list from `from` on. `read` reads a page, and `behind` gives the place that
+/// follows a row, from the place that followed the row before.
+fn rows<K: Copy, T>(
+    mut from: Option<K>,
+    read: impl Fn(Option<K>) -> Result<Vec<T>>,
+    behind: impl Fn(Option<K>, &T) -> K,
 ) -> impl Iterator<Item = Result<T>> {
     let mut page = Vec::new().into_iter();
     std::iter::from_fn(move || {
         if page.as_slice().is_empty() {
-            match read(Page { from, ..Page::first(PAGE) }) {
+            match read(from) {
                 Ok(rows) => {
-                    from = rows.last().map(&behind).or(from);
+                    from = rows.iter().fold(from, |from, row| Some(behind(from, row)));
                     page = rows.into_iter();
                 }
                 Err(error) => return Some(Err(error)),

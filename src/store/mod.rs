@@ -25,6 +25,7 @@ mod maintenance;
 mod mask;
 mod merge;
 mod migrate;
+mod order;
 mod packet_pages;
 mod packets;
 mod page;

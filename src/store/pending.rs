@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use rusqlite::{Connection as Database, params};
+use rusqlite::{Connection as Database, OptionalExtension, params};
 use rustc_hash::FxBuildHasher;
 
 use super::chunk::Chunk;
+use super::order::UnorderedSessions;
 use super::record::message::DerivedColumns;
 use super::record::{connection, exchange, finding, message, note, packet, provenance, session};
 use super::text::Text;
@@ -15,6 +16,7 @@ use crate::decode::ConnectionId;
 use crate::decode::exchange::{Exchange, ExchangeNumber, Half};
 use crate::event::{Connection, Stream};
 use crate::findings::Finding;
+use crate::mcp::link::Link;
 use crate::mcp::note::NoteKind;
 use crate::mcp::{Message, MessageNumber, Note, Session, SessionNumber};
 
@@ -38,6 +40,7 @@ pub(super) struct Pending {
     /// The origins of the bytes of streams; those of one stream in order.
     parts: Vec<(StreamId, StreamPart)>,
     messages: Vec<(Message, DerivedColumns, Text)>,
+    late_links: Vec<(MessageNumber, Link)>,
     findings: Vec<Finding>,
     notes: Vec<Note>,
     chunks: Vec<Chunk>,
@@ -46,6 +49,7 @@ pub(super) struct Pending {
     bytes: usize,
     rows: usize,
     lost: u64,
+    unordered: UnorderedSessions,
     /// The last exchange that was written. Later ones have no earlier state in the database
     /// to be deleted.
     exchanged: ExchangeNumber,
@@ -57,9 +61,18 @@ pub(super) struct Pending {
 /// a transaction fails.
 #[derive(Debug, Default)]
 pub(super) struct WrittenRows {
-    /// The id of a session and the position of its last message.
-    sessions: HashMap<SessionNumber, (i64, i64), FxBuildHasher>,
+    sessions: HashMap<SessionNumber, WrittenSession, FxBuildHasher>,
     rules: HashSet<&'static str>,
+}
+
+/// A session with messages in the database.
+#[derive(Clone, Copy, Debug)]
+struct WrittenSession {
+    id: i64,
+    /// The position of its last message.
+    last: i64,
+    /// The latest time of a message, unless the session is known to be unordered.
+    time: i64,
 }
 
 impl Pending {
@@ -156,6 +169,12 @@ impl Pending {
         self.messages.get_mut(at).map(|(message, derived, _)| (message, derived))
     }
 
+    pub(super) fn late_link(&mut self, message: MessageNumber, link: Link) {
+        if self.has_room(size_of::<(MessageNumber, Link)>()) {
+            self.late_links.push((message, link));
+        }
+    }
+
     pub(super) fn finding(&mut self, record: Finding) {
         if self.has_room(size_of::<Finding>() + record.text.len() + 8 * (record.messages.len() + record.packets.len()))
         {
@@ -173,6 +192,11 @@ impl Pending {
         if self.has_room(size_of::<Chunk>() + chunk.number_list.len() + chunk.data.len()) {
             self.chunks.push(chunk);
         }
+    }
+
+    /// Forgets which sessions are unordered, because they were in another database.
+    pub(super) fn forget_order(&mut self) {
+        self.unordered = UnorderedSessions::default();
     }
 
     /// Frees memory that was retained to be used again.
@@ -203,14 +227,23 @@ impl Pending {
         // a dozen times.
         let (streams, parts, messages) =
             (emptied(&mut self.streams), emptied(&mut self.parts), emptied(&mut self.messages));
-        *self = Pending { lost: self.lost, exchanged, streamed, streams, parts, messages, ..Pending::default() };
+        let mut unordered = std::mem::take(&mut self.unordered);
+        unordered.written();
+        *self =
+            Pending { lost: self.lost, exchanged, streamed, streams, parts, messages, unordered, ..Pending::default() };
     }
 
     /// Writes everything, inside a transaction. May be called again, with a new `written`, if the
-    /// transaction was rolled back.
-    pub(super) fn write(&mut self, db: &Database, capture: CaptureId, written: &mut WrittenRows) -> anyhow::Result<()> {
+    /// transaction was rolled back. `is_end`: nothing follows.
+    pub(super) fn write(
+        &mut self,
+        db: &Database,
+        capture: CaptureId,
+        written: &mut WrittenRows,
+        is_end: bool,
+    ) -> anyhow::Result<()> {
         for (number, record) in &self.sessions {
-            let id = written.session(db, capture, *number)?.0;
+            let id = written.session(db, capture, *number)?.id;
             session::update(db, id, record)?;
             session::write_connections(db, capture, id, &record.connections)?;
         }
@@ -228,22 +261,26 @@ impl Pending {
         }
         let mut statement = db.prepare_cached(exchange::INSERT_SESSION)?;
         for (number, exchange) in &self.sessions_of_exchanges {
-            let session = written.session(db, capture, *number)?.0;
+            let session = written.session(db, capture, *number)?.id;
             statement.execute(params![session, RowKey::new(capture, exchange.0)])?;
         }
         self.write_streams(db, capture)?;
         self.write_messages(db, capture, written)?;
+        self.unordered.put_in_order(db, is_end)?;
+        for (message, link) in &self.late_links {
+            message::write_late_link(db, (capture, *message), link)?;
+        }
         for record in &self.findings {
             if written.rules.insert(record.rule.id) {
                 finding::write_rule(db, record.rule)?;
             }
             let session = record.session.map(|number| written.session(db, capture, number)).transpose()?;
-            finding::write(db, capture, session.map(|session| session.0), record)?;
+            finding::write(db, capture, session.map(|session| session.id), record)?;
         }
         let mut refused = db.prepare_cached(message::REFUSED)?;
         for record in &self.notes {
             let session = record.session.map(|number| written.session(db, capture, number)).transpose()?;
-            note::write(db, capture, session.map(|session| session.0), record)?;
+            note::write(db, capture, session.map(|session| session.id), record)?;
             if let NoteKind::Refused(http) = &record.kind {
                 for number in &http.requests {
                     refused.execute([RowKey::new(capture, number.0)])?;
@@ -294,17 +331,21 @@ impl Pending {
         Ok(())
     }
 
-    fn write_messages(&self, db: &Database, capture: CaptureId, written: &mut WrittenRows) -> anyhow::Result<()> {
+    fn write_messages(&mut self, db: &Database, capture: CaptureId, written: &mut WrittenRows) -> anyhow::Result<()> {
         let mut insert = db.prepare_cached(message::INSERT)?;
         let mut texts = Vec::with_capacity(self.messages.len());
         let mut insert_link = db.prepare_cached(message::INSERT_LINK)?;
         let mut answered = db.prepare_cached(message::ANSWERED)?;
         for (record, derived, text) in &self.messages {
-            let (id, last) = written.session(db, capture, record.session)?;
-            if !message::write(&mut insert, (capture, *id, *last + 1), record, derived)? {
+            let session = written.session(db, capture, record.session)?;
+            if !message::write(&mut insert, (capture, session.id, session.last + 1), record, derived)? {
                 continue;
             }
-            *last += 1;
+            session.last += 1;
+            if record.time.0 < session.time {
+                self.unordered.add(session.id);
+            }
+            session.time = session.time.max(record.time.0);
             if let Some(link) = &record.link {
                 message::write_link(&mut insert_link, (capture, record.number), link)?;
             }
@@ -328,13 +369,13 @@ fn emptied<T>(list: &mut Vec<T>) -> Vec<T> {
 }
 
 impl WrittenRows {
-    /// The id of a session, and the position of its last message.
+    /// A session of the capture.
     fn session(
         &mut self,
         db: &Database,
         capture: CaptureId,
         number: SessionNumber,
-    ) -> rusqlite::Result<&mut (i64, i64)> {
+    ) -> rusqlite::Result<&mut WrittenSession> {
         // A capture may have any number of sessions, but only few are active at the same time.
         if self.sessions.len() > 65_536 {
             self.sessions.clear();
@@ -343,10 +384,14 @@ impl WrittenRows {
             std::collections::hash_map::Entry::Occupied(known) => Ok(known.into_mut()),
             std::collections::hash_map::Entry::Vacant(unknown) => {
                 let id = session::ensure(db, capture, number)?;
-                let last = db
-                    .prepare_cached("SELECT coalesce(max(position), 0) FROM message WHERE session = ?")?
-                    .query_row([id], |row| row.get(0))?;
-                Ok(unknown.insert((id, last)))
+                let (last, time) = db
+                    .prepare_cached(
+                        "SELECT position, time FROM message WHERE session = ? ORDER BY position DESC LIMIT 1",
+                    )?
+                    .query_row([id], |row| Ok((row.get(0)?, row.get(1)?)))
+                    .optional()?
+                    .unwrap_or((0, i64::MIN));
+                Ok(unknown.insert(WrittenSession { id, last, time }))
             }
         }
     }

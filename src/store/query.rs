@@ -35,6 +35,9 @@ pub struct MethodCount {
 /// The first message of an operation, and the number of messages linked to it for each reason.
 pub type OperationLinks = (MessageNumber, Vec<(Why, u64)>);
 
+/// The text of a message, as a column after those of [`message::COLUMNS`].
+const TEXT: &str = ", (SELECT text FROM message_text AS t WHERE t.id = message.id)";
+
 impl StoreReader {
     /// Counts the messages of a session by kind and method.
     ///
@@ -115,7 +118,8 @@ impl StoreReader {
         Ok(operations)
     }
 
-    /// Messages without their text.
+    /// Messages without their text. Those of a session are in order of time once the capture has
+    /// ended, all others in order of number.
     ///
     /// # Errors
     /// The database cannot be read, or is damaged. This holds for all functions that follow.
@@ -133,7 +137,7 @@ impl StoreReader {
     pub fn messages(&self, scope: Scope, page: Page<RowKey>) -> anyhow::Result<Vec<Message>> {
         let mut messages = Vec::new();
         let mut bytes = 0;
-        self.select_messages(scope, page, ", (SELECT text FROM message_text AS t WHERE t.id = message.id)", |row| {
+        self.select_messages(scope, page, TEXT, |row| {
             let message = self.read_message(row)?;
             bytes += message.raw.len();
             messages.push(message);
@@ -143,7 +147,8 @@ impl StoreReader {
     }
 
     /// Rows `position`, `position + 1` … of a session (from 1), without their text, for a list
-    /// that is scrolled.
+    /// that is scrolled. While the capture is recorded, they are in order of arrival, later in
+    /// order of time.
     pub fn message_rows_at(
         &self,
         session: SessionNumber,
@@ -160,22 +165,12 @@ impl StoreReader {
         Ok(rows)
     }
 
-    /// The position in a session of the first message with this number or a larger one. If there is
-    /// none: the number of messages plus one.
+    /// The position of the message with this number in a session. If there is none, that of the
+    /// message with the next larger number; then the number of messages plus one.
     pub fn message_position(&self, session: SessionNumber, number: MessageNumber) -> anyhow::Result<u64> {
-        let mut statement = self.db().prepare_cached("SELECT id FROM message WHERE session = ? AND position = ?")?;
-        let (mut low, mut high) = (1, self.message_count(Scope::Session(session))? + 1);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            let key =
-                statement.query_row(params![session.0, middle as i64], |row| row.get(0)).map(RowKey).optional()?;
-            if key.is_some_and(|key| key.number() < number.0) {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        Ok(low)
+        let Some(capture) = self.capture_of(session)? else { return Ok(1) };
+        let position = self.position_for(session, RowKey::new(capture, number.0), SortOrder::Forward)?;
+        Ok(position as u64)
     }
 
     /// Passes to `take` the exchange that carried each message of a capture, in order of message.
@@ -194,6 +189,61 @@ impl StoreReader {
             take(ExchangeNumber(columns.u64()?), MessageNumber(columns.key()?.number()));
         }
         Ok(())
+    }
+
+    /// Messages of a session at these positions, with their text. The page ends early after 16 MiB
+    /// of text, so only an empty page is the end of the list.
+    pub(super) fn messages_at(
+        &self,
+        session: SessionNumber,
+        position: i64,
+        limit: usize,
+    ) -> anyhow::Result<Vec<Message>> {
+        let page: Page<RowKey> = Page::first(limit);
+        let (mut messages, mut bytes) = (Vec::new(), 0);
+        self.select_positions(session, (position, i64::MAX), page.order, page.limit(), TEXT, |row| {
+            let message = self.read_message(row)?;
+            bytes += message.raw.len();
+            messages.push(message);
+            Ok(bytes < PAGE_BYTES)
+        })?;
+        Ok(messages)
+    }
+
+    /// The smallest and the largest message number of a session.
+    pub fn number_range(&self, session: SessionNumber) -> anyhow::Result<Option<(RowKey, RowKey)>> {
+        let mut select = self.db().prepare_cached("SELECT min(id), max(id) FROM message WHERE session = ?")?;
+        let range: (Option<i64>, Option<i64>) = select.query_row([session.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(range.0.map(RowKey).zip(range.1.map(RowKey)))
+    }
+
+    /// The keys of messages of a session in order of their numbers. Nothing is sorted by time: a
+    /// response follows its request.
+    pub(super) fn keys(&self, session: SessionNumber) -> anyhow::Result<Vec<RowKey>> {
+        self.select("SELECT id FROM message WHERE session = ? ORDER BY id", [session.0], |row| Ok(RowKey(row.get(0)?)))
+    }
+
+    /// The keys of a capture's messages in order of time, then number.
+    pub(super) fn keys_by_time(&self, capture: CaptureId) -> anyhow::Result<Vec<RowKey>> {
+        let (first, last) = RowKey::all(capture);
+        let sql = "SELECT id FROM message WHERE id BETWEEN ? AND ? AND session NOT IN (SELECT id FROM session WHERE deleting) ORDER BY time, id";
+        self.select(sql, [first, last], |row| Ok(RowKey(row.get(0)?)))
+    }
+
+    /// Messages of a session with keys from `first` on, in order of arrival, with their text. Only
+    /// the messages of the capture from that key on are looked at. An empty page is the end.
+    pub(super) fn arrivals(&self, session: SessionNumber, first: RowKey, limit: usize) -> anyhow::Result<Vec<Message>> {
+        let (_, last) = RowKey::all(first.capture());
+        let page: Page<RowKey> = Page::first(limit);
+        let parameters: [&dyn ToSql; 4] = [&first.0, &last, &page.limit(), &session.0];
+        let (mut messages, mut bytes) = (Vec::new(), 0);
+        self.select_where("id", "+session = ?4 AND id", page.order, TEXT, &parameters, &mut |row| {
+            let message = self.read_message(row)?;
+            bytes += message.raw.len();
+            messages.push(message);
+            Ok(bytes < PAGE_BYTES)
+        })?;
+        Ok(messages)
     }
 
     /// The number of messages in a part of the database.
@@ -247,12 +297,22 @@ impl StoreReader {
         self.select_where("id", &which, page.order, more_columns, &[&first, &last, &page.limit()], &mut take)
     }
 
-    /// The position at which a page of a session begins: that of the first message at or after
-    /// `key`, or of the last one up to it.
-    fn position_for(&self, session: SessionNumber, key: RowKey, order: SortOrder) -> anyhow::Result<i64> {
-        Ok(match order {
-            SortOrder::Forward => self.message_position(session, MessageNumber(key.number()))? as i64,
-            SortOrder::Backward => self.message_position(session, MessageNumber(key.number() + 1))? as i64 - 1,
+    /// The position at which a page of a session begins: that of the message `key`. If there is no
+    /// such message, that of the next one by number, forward or backward.
+    pub(super) fn position_for(&self, session: SessionNumber, key: RowKey, order: SortOrder) -> anyhow::Result<i64> {
+        // The plus keeps SQLite from reading the whole session to sort it.
+        let (first, last) = RowKey::all(key.capture());
+        let next = format!(
+            "SELECT position FROM message WHERE +session = ? AND id BETWEEN ? AND ? ORDER BY id {} LIMIT 1",
+            order.sql()
+        );
+        let (from, to) = if order == SortOrder::Forward { (key.0, last) } else { (first, key.0) };
+        let found =
+            self.db().prepare_cached(&next)?.query_row(params![session.0, from, to], |row| row.get(0)).optional()?;
+        Ok(match (found, order) {
+            (Some(position), _) => position,
+            (None, SortOrder::Forward) => self.message_count(Scope::Session(session))? as i64 + 1,
+            (None, SortOrder::Backward) => 0,
         })
     }
 

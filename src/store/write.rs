@@ -162,6 +162,7 @@ impl Writer {
         self.info = info.clone();
         self.identity = self.place.identity();
         self.written = WrittenRows::default();
+        self.pending.forget_order();
         // On their own, because the row of a new stream takes waiting parts as those of its start.
         let waiting = mem::take(&mut self.pending);
         begun.for_each(|event| self.record(event));
@@ -268,6 +269,7 @@ impl Writer {
                 };
                 self.pending.message(*message, derived, text);
             }
+            Event::Linked(_, message, link) => self.pending.late_link(message, link),
             Event::Exchange(exchange) | Event::Head(exchange) => self.pending.exchange(*exchange),
             Event::Belongs(exchange, session) => self.pending.exchange_belongs(exchange, session),
             Event::Finding(finding) => self.pending.finding(*finding),
@@ -406,7 +408,7 @@ impl Writer {
         // Immediate: a transaction that begins with a read cannot wait for another writer when it
         // comes to write.
         let transaction = self.db.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        self.pending.write(&transaction, self.capture, &mut self.written)?;
+        self.pending.write(&transaction, self.capture, &mut self.written, summary.is_some())?;
         capture::update(&transaction, self.capture, &counts, alive)?;
         if let Some(summary) = summary {
             capture::finish(&transaction, self.capture, summary)?;

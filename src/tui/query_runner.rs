@@ -72,6 +72,9 @@ pub struct QueryRunner {
     figures: Option<calls::Figures>,
     steps: Option<steps::StepTable>,
     stderr: Option<stderr::StderrIndex>,
+    /// The session that was read last, and whether its capture had ended. Its messages are in order
+    /// of time from then on.
+    order: Option<(SessionNumber, bool)>,
 }
 
 impl QueryRunner {
@@ -90,6 +93,7 @@ impl QueryRunner {
             figures: None,
             steps: None,
             stderr: None,
+            order: None,
         }
     }
 
@@ -235,8 +239,20 @@ impl QueryRunner {
         Ok(MessageLine { row, about, rules })
     }
 
+    /// Forgets what was read by positions, if these may have changed.
+    fn check_order(&mut self, session: SessionNumber) -> Result<()> {
+        let capture = self.reader.capture_of(session)?.map(|capture| self.reader.capture(capture)).transpose()?;
+        let has_ended = capture.flatten().is_some_and(|capture| capture.summary.is_some());
+        let order = Some((session, has_ended));
+        if std::mem::replace(&mut self.order, order) != order {
+            (self.matches, self.figures, self.steps) = (None, None, None);
+        }
+        Ok(())
+    }
+
     /// The matches of a filter so far. The first slice is searched at once.
     fn matches(&mut self, session: SessionNumber, filter: &str) -> Result<&mut Matches> {
+        self.check_order(session)?;
         if !self.matches.as_ref().is_some_and(|matches| matches.is_of(session, filter)) {
             self.matches = Some(Matches::new(session, filter)?);
             self.search()?;
@@ -313,6 +329,7 @@ impl QueryRunner {
     }
 
     fn steps(&mut self, session: SessionNumber, page: usize) -> Result<Rows<Step>> {
+        self.check_order(session)?;
         let known = self.steps.take().filter(|index| index.is_of(session));
         let mut index = known.unwrap_or_else(|| steps::StepTable::new(session, STEPS));
         // The rest is read when the page is queried again.
@@ -325,6 +342,7 @@ impl QueryRunner {
     }
 
     fn statistics(&mut self, session: SessionNumber) -> Result<Statistics> {
+        self.check_order(session)?;
         let mut figures = self
             .figures
             .take()

@@ -25,7 +25,7 @@ pub enum TimelineRow {
 /// The position in a timeline up to which it was read.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TimelinePosition {
-    /// The last message.
+    /// The message with the largest number.
     message: Option<RowKey>,
     /// The last note.
     note: Option<(Time, u64)>,
@@ -48,7 +48,10 @@ pub fn visit(
 ) -> Result<TimelinePosition> {
     let Some(capture) = reader.capture_of(session.number)? else { return Ok(from) };
     let mut end = from;
-    let messages = reader.all_messages(capture, Scope::Session(session.number), filter, from.message);
+    let messages: Box<dyn Iterator<Item = Result<Message>>> = match from.message {
+        None => Box::new(reader.session_messages(session.number, filter)),
+        Some(after) => Box::new(reader.new_messages(session.number, filter, after)),
+    };
     let mut notes = NoteQueue::new(reader, session, from)?;
     for message in messages {
         let message = message?;
@@ -58,7 +61,7 @@ pub fn visit(
             end.pass(place);
             visit(TimelineRow::Note(Box::new(note)))?;
         }
-        end.message = Some(RowKey::new(capture, message.number.0));
+        end.message = end.message.max(Some(RowKey::new(capture, message.number.0)));
         visit(TimelineRow::Message(Box::new(message)))?;
     }
     while filter.is_none()

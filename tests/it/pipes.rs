@@ -13,7 +13,9 @@ use serde_json::{Value, json};
 use crate::program::mcptap;
 use crate::support::pipes::Patient;
 use crate::support::waits::{Finishes, ProcessEnd, joined};
-use crate::wrapped::{Follower, Wrapped, await_session, of_type, recorded, request, temporary_database, texts};
+use crate::wrapped::{
+    ANSWERS, Follower, Wrapped, await_session, of_type, recorded, request, temporary_database, texts,
+};
 
 /// The standard output of a server, in the pieces in which it writes them.
 const SAID: [&[u8]; 8] = [
@@ -183,4 +185,23 @@ fn a_recording_has_the_command_and_times_but_no_environment() {
     let layers = mcptap().args(["layers", "latest", "--message", "2", "--db"]).arg(&db).finished();
     let layers = String::from_utf8(layers.stdout).expect("text is UTF-8");
     assert!(layers.starts_with("link, network, transport: none (a pipe inside one machine)"), "{layers}");
+}
+
+#[test]
+fn an_equal_call_after_one_without_an_answer_is_a_likely_retry() {
+    let operations = |script: &str| {
+        let (_folder, db) = temporary_database();
+        let mut wrapped = Wrapped::shell(&db, script);
+        wrapped.send_line(&request(1));
+        wrapped.send_line(&request(2));
+        while wrapped.next_line() != r#"{"jsonrpc":"2.0","id":2,"result":{}}"# {}
+        wrapped.end();
+        let lines = recorded(&db);
+        of_type(&lines, "message").into_iter().map(|message| message["operation"].clone()).collect::<Vec<_>>()
+    };
+    let deaf = format!("read -r line; n=1; {}", ANSWERS.strip_prefix("n=0; ").expect("a script"));
+    let retry = json!({"first": 1, "continues": 1, "why": "retry", "likely": true});
+    let answer = json!({"first": 1, "continues": 2, "why": "answer"});
+    assert_eq!(operations(&deaf), [json!({"first": 1}), retry, answer]);
+    assert_eq!(operations(ANSWERS), vec![Value::Null; 4], "two calls at the same time");
 }

@@ -20,7 +20,8 @@ pub enum Why {
     Task,
     /// Its `subscriptionId` or `uri` names the subscription of an earlier request.
     Subscription,
-    /// The message repeats a call that failed before, with the same arguments. Nothing proves it.
+    /// The message repeats a call that failed, was cancelled or was never answered, with the same
+    /// arguments. Nothing proves it.
     Retry,
     /// The message repeats a request at the target of a redirect.
     Redirect,
@@ -94,7 +95,9 @@ impl Why {
             Why::Cancel => format!("its requestId is the id of message {number}"),
             Why::Elicitation => format!("its elicitationId names an elicitation that message {number} required"),
             Why::Retry => {
-                format!("likely: it repeats the call that failed with message {number}, with the same arguments")
+                format!(
+                    "likely: with the same arguments, it repeats the call that failed or had no answer, see message {number}"
+                )
             }
         }
     }
@@ -106,7 +109,7 @@ pub struct Link {
     /// The number of the first request of the operation.
     pub operation: MessageNumber,
     /// The earlier message: the response that gave the cursor or task, the request that subscribed,
-    /// or the request that this response answers.
+    /// the call that had no answer, or the request that this response answers.
     pub previous: MessageNumber,
     /// The reason for the link.
     pub why: Why,

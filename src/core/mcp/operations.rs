@@ -5,8 +5,10 @@
 //!
 //! A message is linked to an earlier one if it carries a token (a cursor, a state, a task id) that
 //! only that message can have given. If two messages gave the same token and neither was used, no
-//! link is made: a link is proven, or it does not exist. The exception is the call of a tool soon
-//! after a failed one with the same arguments, which no member proves. It is called a likely retry.
+//! link is made: a link is proven, or it does not exist. The exception is a likely retry, which no
+//! member proves ([`retries`]).
+
+mod retries;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher;
@@ -37,8 +39,8 @@ const ANSWERED_PROGRESS: usize = 1_024;
 /// Elicitations that one error may require. A person goes through all of them.
 const ELICITATIONS: usize = 16;
 
-/// Nanoseconds after a failure within which a call of the same tool counts as a retry: a model or a
-/// person corrects the arguments within minutes.
+/// Nanoseconds after a failure, or after a call without an answer, within which an equal call
+/// counts as a retry. Clients give up a call within a minute, and people repeat one within minutes.
 const RETRY_TIME: i64 = 5 * 60 * 1_000_000_000;
 
 /// A short form of a text, made by [`digest`]. Cursors and states may have megabytes.
@@ -62,7 +64,7 @@ enum Token {
     Listen(Option<ExchangeNumber>, Digest),
     /// A `resources/subscribe` request: its URI.
     Resource(Digest),
-    /// A failed call: the hash of its tool and arguments.
+    /// A call that failed or was cancelled: the hash of its tool and arguments.
     Failure(u64),
     /// The id of an elicitation by URL.
     Elicitation(Digest),
@@ -97,6 +99,9 @@ struct LinkableRequest {
     repeatable: Option<Digest>,
     /// For a tool call: the hash of its tool and arguments.
     call: Option<u64>,
+    /// The equal call that was sent while this one was open, and its time.
+    repeated_by: Option<(MessageNumber, Time)>,
+    time: Time,
     /// The token that the request itself gave. It is withdrawn when the request fails or ends.
     token: Option<Token>,
 }
@@ -130,7 +135,10 @@ impl Operations {
                 let method = Method::named(message.method.as_deref()?);
                 match method {
                     Method::Progress => self.link_progress(message, &params, is_shared),
-                    Method::Cancelled => self.link_cancellation(message, &params, is_shared),
+                    Method::Cancelled => {
+                        let link = self.link_cancellation(message, &params, is_shared);
+                        link.inspect(|link| self.note_cancelled_call(link.previous, message))
+                    }
                     _ => self.named_token(message, method, &params).map(|(origin, why)| origin.link(why)),
                 }
             }
@@ -166,6 +174,10 @@ impl Operations {
         if self.requests.len() >= OPEN {
             self.requests.pop_first();
         }
+        let call = if method == Method::ToolsCall { call_hash(message, &params) } else { None };
+        if let (None, Some(call)) = (link, call) {
+            self.note_repeat(message, call);
+        }
         let request = LinkableRequest {
             method,
             operation,
@@ -175,7 +187,9 @@ impl Operations {
             progress: meta.get("progressToken").map(digest_typed),
             has_more: false,
             repeatable,
-            call: if method == Method::ToolsCall { call_hash(message, &params) } else { None },
+            call,
+            repeated_by: None,
+            time: message.time,
             token,
         };
         self.requests.insert(message.number, request);

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHasher};
 
 use super::handshake::Handshake;
+use super::link::Link;
 use super::message::{Carrier, Message};
 use super::note::Note;
 use super::numbers::{MessageNumber, SessionNumber};
@@ -86,6 +87,8 @@ pub enum TrackerEvent {
     /// A session was ended to make room for others: its last record, and its requests
     /// without a response.
     Ended(Box<Session>, Vec<Pending>),
+    /// A link of an earlier message that is known only now.
+    Linked(SessionNumber, MessageNumber, Link),
     /// A message is complete. The rules have not judged it yet.
     Message(Box<Message>, Vec<Oddity>),
     /// An occurrence around the messages.

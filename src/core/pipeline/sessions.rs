@@ -400,6 +400,7 @@ impl Sessions {
                 emit_findings(found, emit);
             }
             TrackerEvent::Note(note) => self.note(*note, emit),
+            TrackerEvent::Linked(session, message, link) => emit(Event::Linked(session, message, link)),
             TrackerEvent::Ended(session, pending) => {
                 let number = session.number;
                 emit_findings(self.checker.session_ended(number, &pending.iter().collect::<Vec<_>>()), emit);
@@ -438,6 +439,7 @@ impl Sessions {
         }
         self.close_all(emit);
         self.notes_at_end(emit);
+        self.track(emit, |tracker, sink| tracker.late_links(sink));
         for session in self.tracker.open_sessions() {
             let found = self.checker.session_ended(session, &self.tracker.unanswered(session));
             emit_findings(found, emit);

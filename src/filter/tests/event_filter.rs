@@ -3,6 +3,7 @@
 use super::*;
 use crate::decode::exchange::{Exchange, Half};
 use crate::event::Event;
+use crate::mcp::link::{Link, Why};
 
 fn exchange(number: u64, status: u16) -> Event {
     let exchange = Exchange { number: ExchangeNumber(number), status: Some(status), ..Exchange::default() };
@@ -70,4 +71,19 @@ fn messages_are_held_for_facts_of_the_session_only_in_a_file() {
     assert!(live.is_empty(), "a live capture answers at once, and the session was not known");
     let live: Vec<u64> = run("server = weather and http.status", true, conversation()).concat();
     assert_eq!(live, [1, 2], "they waited for their exchanges, and by then it was");
+}
+
+#[test]
+fn a_late_link_takes_the_operation_of_the_message_with_it() {
+    let number = MessageNumber;
+    let link = |operation, previous, why| Link { operation: number(operation), previous: number(previous), why };
+    let call = |at| Message { exchange: None, ..message(at, CALL) };
+    let progress = Message { link: Some(link(2, 2, Why::Progress)), operation: Some(number(2)), ..call(3) };
+    let done = Message { answers: Some(number(2)), ..call(4) };
+    let messages = [call(1), call(2), progress, done, call(5)];
+    let mut events: Vec<Event> = messages.into_iter().map(|message| Event::Message(Box::new(message))).collect();
+    events.push(Event::Linked(SessionNumber(1), number(2), link(1, 1, Why::Retry)));
+    let last = |filter| run(filter, false, events.clone()).pop().unwrap();
+    assert_eq!(last("operation = 1"), [1, 2, 3, 4]);
+    assert_eq!(last("operation = 2"), [0; 0]);
 }

@@ -1,18 +1,17 @@
 //! Finds the flow of a recording in one pass. Of the values, only hashes and positions are stored.
 
 use std::collections::{HashMap, HashSet};
-use std::fmt::Write;
-use std::hash::{BuildHasher, RandomState};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde_json::Value;
 
-use super::{Flow, Giver, Inside, Origin, TEXT, TOKENS, Use, is_identifier};
-use crate::compare::difference::escaped;
-use crate::compare::rules::{bare, words};
-use crate::decode::json::{elements, is_json, members, string};
+use super::leaves::{Leaf, scan_leaves};
+use super::runs::{
+    LONGEST, RunHasher, for_each_identifier, is_identifier, is_named_number, is_number, may_hold_identifier,
+};
+use super::{Flow, Giver, Inside, Later, Origin, Part, TEXT, TOKENS, Use};
+use crate::decode::json::is_json;
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::Message;
 use crate::mcp::content::part;
@@ -26,58 +25,80 @@ const VALUES: usize = 1 << 20;
 /// with any number of names.
 const PATHS: usize = 16 << 20;
 
-/// The longest value and the longest path that is stored, in bytes.
-const VALUE: usize = 4 << 10;
-
-/// Finds the flow while messages are read. It stores hashes of values, and the places where
-/// they first occurred.
+/// Finds the flow while messages are read. It stores hashes of values, and the places
+/// where they occurred.
 #[derive(Debug, Default)]
 pub struct Search {
     /// The flow so far.
     pub flow: Flow,
-    hashes: RandomState,
-    /// The candidate for each value that the server sent first, by the hash of its text. For tokens
+    hasher: RunHasher,
+    /// The places of each value that the server sent first, by the hash of its text. For tokens
     /// also by the hash of the text and the member name.
-    server_values: FxHashMap<u64, u32>,
+    server_values: FxHashMap<u64, Places>,
     /// Places in server messages where values occurred.
     candidates: Vec<Candidate>,
-    /// The server messages that contain candidates.
+    /// The server-initiated messages that contain candidates.
     givers: Vec<Giver>,
-    /// Those of `givers` that the server initiated.
     initiated: HashMap<Giver, ServerInitiated>,
     /// Numbers of paths, which repeat often.
     paths: HashMap<Arc<str>, u32>,
     path_names: Vec<Arc<str>>,
     path_bytes: usize,
+    /// Bytes of the longest value of a candidate.
+    longest: usize,
     /// The index of the origin that each used candidate became.
     origins: HashMap<u32, usize>,
     /// Hashes of values that the client sent first. They are never replaced.
     client_values: FxHashSet<u64>,
 }
 
+/// The candidates of one value.
+#[derive(Clone, Copy, Debug)]
+struct Places {
+    first: u32,
+    /// The latest in another answer. One at the same place as the first is preferred.
+    later: Option<u32>,
+}
+
 /// An [`Origin`] as numbers.
 #[derive(Clone, Copy, Debug)]
 struct Candidate {
-    giver: u32,
-    path: u32,
-    inside: CompactInside,
+    giver: CompactGiver,
+    place: CompactPlace,
     is_string: bool,
 }
 
-/// An [`Inside`] as numbers.
-#[derive(Clone, Copy, Debug)]
-enum CompactInside {
-    Whole,
-    Json(u32),
-    Word(u32),
+/// A [`Giver`] as a number.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum CompactGiver {
+    Answer(u32),
+    /// An index in [`Search::givers`].
+    Initiated(u32),
+}
+
+/// A place in a message: a path, and an [`Inside`] as numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct CompactPlace {
+    path: u32,
+    json: Option<u32>,
+    part: Option<(u32, Option<u32>)>,
 }
 
 /// A server message that is being searched.
 struct SearchedMessage<'a> {
     giver: Giver,
     initiated: Option<&'a ServerInitiated>,
-    /// Its index in `givers`, once it contains a candidate.
-    index: Option<u32>,
+    /// The message as a candidate has it, once it contains one.
+    compact: Option<CompactGiver>,
+}
+
+/// A place in a server message that is being searched.
+#[derive(Clone, Copy)]
+struct FoundPlace<'a> {
+    path: &'a str,
+    json: Option<&'a str>,
+    part: Option<Part>,
+    is_string: bool,
 }
 
 impl Search {
@@ -97,7 +118,10 @@ impl Search {
                 let uses = self.uses_in(read("result"));
                 self.flow.replies.extend((!uses.is_empty()).then_some((*at, uses)));
             }
-            Role::Answer(step) => self.add_server_message(Giver::Answer(*step), None, read("result")),
+            Role::Answer(step) => {
+                let name = if message.kind == Kind::Error { "error" } else { "result" };
+                self.add_server_message(Giver::Answer(*step), None, read(name));
+            }
             // A request that the client did not answer cannot be matched with one of the new
             // server.
             Role::ServerInitiated(initiated) if message.kind == Kind::Request && message.answered_by.is_some() => {
@@ -116,26 +140,21 @@ impl Search {
         self.initiated.get(&self.flow.origins[used.origin].giver).cloned()
     }
 
-    fn hash(&self, kind: Option<&'static str>, text: &str) -> u64 {
-        self.hashes.hash_one((kind, text))
-    }
-
     /// Finds the values that a client message sends back.
     fn uses_in(&mut self, json: &str) -> Vec<Use> {
         let mut uses = Vec::new();
-        scan_leaves(json, &mut |path, name, text, is_string| {
-            let kind = TOKENS.iter().find(|(client, _)| *client == name).map(|(client, _)| *client);
-            let (kind, is_identifier) = (kind.map(|kind| self.hash(Some(kind), text)), is_identifier(text));
-            let value = is_identifier.then(|| self.hash(None, text));
-            match kind.into_iter().chain(value).find_map(|value| self.server_values.get(&value).copied()) {
-                Some(candidate) => {
-                    let origin = self.origin(candidate, text);
-                    uses.push(Use { path: path.to_owned(), is_word: false, origin });
-                }
+        scan_leaves(json, &mut |leaf| {
+            let Leaf { path, name, text, is_string, .. } = *leaf;
+            let hasher = self.hasher;
+            let is_named = is_named_number(text) || TOKENS.iter().any(|(client, _)| *client == name);
+            let named = is_named.then(|| hasher.hash_named(name, text));
+            let value = is_identifier(text).then(|| hasher.hash(text));
+            match named.into_iter().chain(value).find_map(|value| self.server_values.get(&value).copied()) {
+                Some(places) => uses.push(self.used(path, false, places, text)),
                 None => {
-                    kind.into_iter().chain(value).for_each(|value| self.add_client_value(value));
-                    if may_hold_identifier(text) {
-                        self.uses_in_words(is_string, path, text, &mut uses);
+                    named.into_iter().chain(value).for_each(|value| self.add_client_value(value));
+                    if is_string && may_hold_identifier(text) {
+                        self.uses_in_text(path, text, &mut uses);
                     }
                 }
             }
@@ -143,23 +162,25 @@ impl Search {
         uses
     }
 
-    /// Finds values of the server among the words of a client's text. All other words are marked as
+    /// Finds values of the server inside a client's text. All other identifiers in it are marked as
     /// the client's own.
-    fn uses_in_words(&mut self, is_string: bool, path: &str, text: &str, uses: &mut Vec<Use>) {
+    fn uses_in_text(&mut self, path: &str, text: &str, uses: &mut Vec<Use>) {
+        let mut found = Vec::new();
+        let values = &self.server_values;
+        let mut known = |hash, run: &str| values.get(&hash).filter(|_| is_identifier(run) && !is_number(run)).copied();
+        self.hasher.known_runs(text, self.longest, &mut known, &mut |place, places| found.push((&text[place], places)));
         let mut seen = HashSet::new();
-        for word in words(text).into_iter().map(bare).filter(|word| is_identifier(word)) {
-            let value = self.hash(None, word);
-            match self.server_values.get(&value).copied() {
-                Some(candidate) if is_string && text.len() <= TEXT => {
-                    if seen.insert(word) {
-                        let origin = self.origin(candidate, word);
-                        uses.push(Use { path: path.to_owned(), is_word: true, origin });
-                    }
-                }
-                Some(_) => {}
-                None => self.add_client_value(value),
+        for (run, places) in found {
+            if seen.insert(run) {
+                uses.push(self.used(path, true, places, run));
             }
         }
+        for_each_identifier(text, &mut |own, _, _| {
+            let value = self.hasher.hash(own);
+            if !self.server_values.contains_key(&value) {
+                self.add_client_value(value);
+            }
+        });
     }
 
     fn add_client_value(&mut self, value: u64) {
@@ -168,95 +189,149 @@ impl Search {
         }
     }
 
+    fn used(&mut self, path: &str, is_joined: bool, places: Places, text: &str) -> Use {
+        let place = |search: &Search, candidate: u32| search.candidates[candidate as usize].place;
+        let later = places.later.map(|later| Later {
+            origin: self.origin(later, text),
+            is_same_place: place(self, later) == place(self, places.first),
+        });
+        Use { path: path.to_owned(), is_joined, origin: self.origin(places.first, text), later }
+    }
+
     /// The index of the origin for a candidate. The first use of a candidate makes it an origin.
     fn origin(&mut self, candidate: u32, text: &str) -> usize {
         if let Some(origin) = self.origins.get(&candidate) {
             return *origin;
         }
-        let Candidate { giver, path, inside, is_string } = self.candidates[candidate as usize];
-        let giver = self.givers[giver as usize];
+        let Candidate { giver, place, is_string } = self.candidates[candidate as usize];
         let named = |path: u32| self.path_names[path as usize].to_string();
-        let inside = match inside {
-            CompactInside::Whole => Inside::Whole,
-            CompactInside::Json(at) => Inside::Json(named(at)),
-            CompactInside::Word(index) => Inside::Word(index as usize),
-        };
+        let part = |(word, token): (u32, Option<u32>)| Part { word: word as usize, token: token.map(|at| at as usize) };
+        let inside = Inside { json: place.json.map(named), part: place.part.map(part) };
         let number = || serde_json::from_str(text).ok();
         let value = if is_string { None } else { number() }.unwrap_or_else(|| Value::from(text));
-        let origin = self.flow.origins.len();
+        let giver = match giver {
+            CompactGiver::Answer(step) => Giver::Answer(step as usize),
+            CompactGiver::Initiated(index) => self.givers[index as usize],
+        };
         if let (Giver::Notification(number), Some(initiated)) = (giver, self.initiated.get(&giver)) {
             self.flow.notifications.insert((initiated.method.clone(), initiated.count), number);
         }
+        let origin = self.flow.origins.len();
         self.flow.given.entry(giver).or_default().push(origin);
-        self.flow.origins.push(Origin { giver, path: named(path), inside, value });
+        self.flow.origins.push(Origin { giver, path: named(place.path), inside, value });
         self.origins.insert(candidate, origin);
         origin
     }
 
     fn add_server_message(&mut self, giver: Giver, initiated: Option<&ServerInitiated>, json: &str) {
-        let mut from = SearchedMessage { giver, initiated, index: None };
-        scan_leaves(json, &mut |path, name, text, is_string| {
-            let kind = TOKENS.iter().find(|(_, server)| *server == name).map(|(client, _)| *client);
-            if kind.is_some() {
-                self.add_candidate(&mut from, kind, text, path, None, is_string);
+        let mut from = SearchedMessage { giver, initiated, compact: None };
+        scan_leaves(json, &mut |leaf| {
+            let place = FoundPlace { path: leaf.path, json: None, part: None, is_string: leaf.is_string };
+            if let Some((client, _)) = TOKENS.iter().find(|(_, server)| *server == leaf.name) {
+                self.add_candidate(&mut from, self.hasher.hash_named(client, leaf.text), leaf.text, place);
             }
-            if is_identifier(text) {
-                self.add_candidate(&mut from, None, text, path, None, is_string);
-            } else if is_string && text.len() <= TEXT && may_hold_identifier(text) {
-                self.add_text(&mut from, path, text);
-            }
+            self.add_leaf(&mut from, leaf, place);
         });
     }
 
-    /// Adds the values inside a text: those of the JSON that it contains, or its words.
-    fn add_text(&mut self, from: &mut SearchedMessage<'_>, path: &str, text: &str) {
+    /// Adds a string or number, and the values inside a string.
+    fn add_leaf(&mut self, from: &mut SearchedMessage<'_>, leaf: &Leaf<'_>, place: FoundPlace<'_>) {
+        let text = leaf.text;
+        if is_named_number(text) {
+            self.add_candidate(from, self.hasher.hash_named(leaf.name, text), text, place);
+        }
+        if is_identifier(text) {
+            self.add_candidate(from, self.hasher.hash(text), text, place);
+        }
+        if !leaf.is_string || text.len() > TEXT || !may_hold_identifier(text) {
+            return;
+        }
         let inner = text.trim();
-        if inner.starts_with(['{', '[']) && is_json(inner) {
-            return scan_leaves(inner, &mut |at, _, leaf, is_string| {
-                if is_identifier(leaf) {
-                    self.add_candidate(from, None, leaf, path, Some(Inside::Json(at.to_owned())), is_string);
-                }
+        if place.json.is_none() && inner.starts_with(['{', '[']) && is_json(inner) {
+            return scan_leaves(inner, &mut |leaf| {
+                self.add_leaf(from, leaf, FoundPlace { json: Some(leaf.path), is_string: leaf.is_string, ..place });
             });
         }
-        let words = words(text).into_iter().map(bare).enumerate();
-        for (index, word) in words.filter(|(_, word)| is_identifier(word)) {
-            self.add_candidate(from, None, word, path, Some(Inside::Word(index)), true);
+        for_each_identifier(text, &mut |own, word, token| {
+            if own.len() < text.len() {
+                let place = FoundPlace { part: Some(Part { word, token }), ..place };
+                self.add_candidate(from, self.hasher.hash(own), own, place);
+            }
+        });
+    }
+
+    fn add_candidate(&mut self, from: &mut SearchedMessage<'_>, value: u64, text: &str, place: FoundPlace<'_>) {
+        let longest = text.len().max(place.path.len()).max(place.json.map_or(0, str::len));
+        if longest > LONGEST || self.client_values.contains(&value) {
+            return;
+        }
+        let Some(mut places) = self.server_values.get(&value).copied() else {
+            if let Some(first) = self.new_candidate(from, place) {
+                self.server_values.insert(value, Places { first, later: None });
+                self.longest = self.longest.max(text.len());
+            }
+            return;
+        };
+        // A notification may come at any time, so it supplies only what nothing else gave.
+        let Giver::Answer(step) = from.giver else { return };
+        let giver = CompactGiver::Answer(step as u32);
+        let first = self.candidates[places.first as usize];
+        let later = places.later.map(|later| self.candidates[later as usize]);
+        if first.giver == giver || later.is_some_and(|later| later.giver == giver) {
+            return;
+        }
+        if later.is_some_and(|later| later.place == first.place) && !self.is_at(first.place, place) {
+            return;
+        }
+        match places.later {
+            // No use refers to that candidate, so it can be replaced.
+            Some(later) if !self.origins.contains_key(&later) => {
+                let Some(place_of) = self.compact(place) else { return };
+                self.candidates[later as usize] = Candidate { giver, place: place_of, is_string: place.is_string };
+            }
+            _ => {
+                let Some(later) = self.new_candidate(from, place) else { return };
+                places.later = Some(later);
+                self.server_values.insert(value, places);
+            }
         }
     }
 
-    fn add_candidate(
-        &mut self,
-        from: &mut SearchedMessage<'_>,
-        kind: Option<&'static str>,
-        text: &str,
-        path: &str,
-        inside: Option<Inside>,
-        is_string: bool,
-    ) {
-        let value = self.hash(kind, text);
-        if text.len().max(path.len()) > VALUE || self.client_values.contains(&value) {
-            return;
-        }
-        if self.candidates.len() >= VALUES || self.path_bytes >= PATHS {
+    /// Adds a candidate; `None` if there are too many.
+    fn new_candidate(&mut self, from: &mut SearchedMessage<'_>, place: FoundPlace<'_>) -> Option<u32> {
+        if self.candidates.len() >= VALUES {
             self.flow.is_full = true;
-            return;
+            return None;
         }
-        let next = self.candidates.len() as u32;
-        if *self.server_values.entry(value).or_insert(next) != next {
-            return;
-        }
-        let inside = match inside {
-            None | Some(Inside::Whole) => CompactInside::Whole,
-            Some(Inside::Json(at)) => CompactInside::Json(self.path(&at)),
-            Some(Inside::Word(index)) => CompactInside::Word(index as u32),
-        };
-        let giver = *from.index.get_or_insert_with(|| {
-            self.givers.push(from.giver);
-            self.initiated.extend(from.initiated.cloned().map(|initiated| (from.giver, initiated)));
-            self.givers.len() as u32 - 1
+        let compact = self.compact(place)?;
+        let giver = *from.compact.get_or_insert_with(|| match (from.giver, from.initiated) {
+            (Giver::Answer(step), _) => CompactGiver::Answer(step as u32),
+            (giver, initiated) => {
+                self.givers.push(giver);
+                self.initiated.extend(initiated.cloned().map(|initiated| (giver, initiated)));
+                CompactGiver::Initiated(self.givers.len() as u32 - 1)
+            }
         });
-        let path = self.path(path);
-        self.candidates.push(Candidate { giver, path, inside, is_string });
+        self.candidates.push(Candidate { giver, place: compact, is_string: place.is_string });
+        Some(self.candidates.len() as u32 - 1)
+    }
+
+    /// Whether a place is this one.
+    fn is_at(&self, compact: CompactPlace, place: FoundPlace<'_>) -> bool {
+        let name = |path: u32| &*self.path_names[path as usize];
+        name(compact.path) == place.path
+            && compact.json.map(name) == place.json
+            && compact.part == place.part.map(Part::compact)
+    }
+
+    /// A place as numbers; `None` if there are too many paths.
+    fn compact(&mut self, place: FoundPlace<'_>) -> Option<CompactPlace> {
+        if self.path_bytes >= PATHS {
+            self.flow.is_full = true;
+            return None;
+        }
+        let (path, json) = (self.path(place.path), place.json.map(|json| self.path(json)));
+        Some(CompactPlace { path, json, part: place.part.map(Part::compact) })
     }
 
     /// The number of a path.
@@ -272,107 +347,8 @@ impl Search {
     }
 }
 
-/// Whether a text may contain an identifier. Most do not, and are not split into words.
-fn may_hold_identifier(text: &str) -> bool {
-    text.bytes().any(|byte| byte.is_ascii_digit()) || text.contains("://")
-}
-
-/// The deepest level of JSON that is searched. serde_json does not parse deeper values later.
-const LEVELS: usize = 127;
-
-/// Visits each string and number of a JSON text with its path, the name of its member, its text,
-/// and whether it is a string. It builds no values.
-pub(super) fn scan_leaves(json: &str, visit: &mut dyn FnMut(&str, &str, &str, bool)) {
-    fn walk(path: &mut String, name: &str, json: &str, levels: usize, visit: &mut dyn FnMut(&str, &str, &str, bool)) {
-        let length = path.len();
-        match json.as_bytes().first() {
-            Some(b'{') if levels > 0 => drop(members(json, &mut |key, value| {
-                let name = string(key).unwrap_or_default();
-                path.push('/');
-                path.push_str(&escaped(&name));
-                walk(path, &name, value, levels - 1, visit);
-                path.truncate(length);
-                ControlFlow::Continue(())
-            })),
-            Some(b'[') if levels > 0 => {
-                let mut index = 0;
-                elements(json, &mut |value| {
-                    let _ = write!(path, "/{index}");
-                    walk(path, name, value, levels - 1, visit);
-                    path.truncate(length);
-                    index += 1;
-                    ControlFlow::Continue(())
-                });
-            }
-            Some(b'"') => visit(path, name, &string(json).unwrap_or_default(), true),
-            Some(b'-' | b'0'..=b'9') => visit(path, name, json, false),
-            _ => {}
-        }
-    }
-    walk(&mut String::new(), "", json, LEVELS, visit);
-}
-
-#[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::replay::flow::text_of;
-
-    proptest! {
-        #[test]
-        fn scanning_text_finds_the_leaves_of_the_parsed_value(value in json_value()) {
-            let (mut built, mut scanned) = (Vec::new(), Vec::new());
-            leaves(&value, &mut |path, name, value| built.push((path.to_owned(), name.to_owned(), text_of(value), value.is_string())));
-            let text = serde_json::to_string_pretty(&value).unwrap();
-            scan_leaves(&text, &mut |path, name, text, is_string| {
-                scanned.push((path.to_owned(), name.to_owned(), text.to_owned(), is_string));
-            });
-            prop_assert_eq!(built, scanned);
-        }
-    }
-
-    /// Visits each string and number of a value with its path and the name of its member.
-    fn leaves(value: &Value, visit: &mut dyn FnMut(&str, &str, &Value)) {
-        fn walk(path: &mut String, name: &str, value: &Value, visit: &mut dyn FnMut(&str, &str, &Value)) {
-            let length = path.len();
-            match value {
-                Value::Object(members) => {
-                    for (name, value) in members {
-                        path.push('/');
-                        path.push_str(&escaped(name));
-                        walk(path, name, value, visit);
-                        path.truncate(length);
-                    }
-                }
-                Value::Array(elements) => {
-                    for (index, value) in elements.iter().enumerate() {
-                        path.push('/');
-                        path.push_str(&index.to_string());
-                        walk(path, name, value, visit);
-                        path.truncate(length);
-                    }
-                }
-                Value::String(_) | Value::Number(_) => visit(path, name, value),
-                Value::Null | Value::Bool(_) => {}
-            }
-        }
-        walk(&mut String::new(), "", value, visit);
-    }
-
-    fn json_value() -> impl Strategy<Value = Value> {
-        let leaf = prop_oneof![
-            Just(Value::Null),
-            any::<bool>().prop_map(Value::from),
-            any::<i64>().prop_map(Value::from),
-            any::<String>().prop_map(Value::from)
-        ];
-        leaf.prop_recursive(4, 32, 5, |inner| {
-            prop_oneof![
-                prop::collection::vec(inner.clone(), 0..5).prop_map(Value::from),
-                prop::collection::btree_map("[a-c~/\"]{0,3}", inner, 0..5)
-                    .prop_map(|members| Value::Object(members.into_iter().collect())),
-            ]
-        })
+impl Part {
+    fn compact(self) -> (u32, Option<u32>) {
+        (self.word as u32, self.token.map(|token| token as u32))
     }
 }

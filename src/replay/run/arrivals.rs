@@ -150,6 +150,9 @@ impl Runner<'_, '_> {
                 let is_error = envelope.kind == Some(Kind::Error);
                 let value = of(if is_error { &envelope.error } else { &envelope.result }).unwrap_or("null");
                 if let Some(step) = pending.step.filter(|step| self.is_recorded_answer(*step, is_error, value)) {
+                    let flow = &self.recording.flow;
+                    let given = flow.given.get(&Giver::Answer(step)).into_iter().flatten();
+                    self.result.values.extend(given.map(|origin| (*origin, flow.origins[*origin].value.clone())));
                     let (outcome, latency) = (StepOutcome::Sent(Some(Reply::AsRecorded)), pending.latency(at));
                     return self.finish_step(step, StepResult { id: Some(id), outcome, latency });
                 }
@@ -190,16 +193,20 @@ impl Runner<'_, '_> {
             self.handshakes.insert(id, answer.to_text(text));
             return;
         };
-        if let Answer::Result(new) = answer {
-            if self.recording.flow.given.contains_key(&Giver::Answer(step))
-                && let Answer::Result(old) = self.recording.answer(self.texts, step)
-            {
-                self.result.values.extend(self.recording.flow.resolve(Giver::Answer(step), &old, new));
+        if let Some(new) = answer.value()
+            && self.recording.flow.given.contains_key(&Giver::Answer(step))
+        {
+            let recorded = self.recording.answer(self.texts, step);
+            let is_same_kind = std::mem::discriminant(&recorded) == std::mem::discriminant(answer);
+            if let Some(old) = recorded.value().filter(|_| is_same_kind) {
+                self.result.values.extend(self.recording.flow.resolve(Giver::Answer(step), old, new));
             }
-            if pending.method == "tools/list" {
-                self.effects.add_tools(new);
-                self.add_schemas(new);
-            }
+        }
+        if let Answer::Result(new) = answer
+            && pending.method == "tools/list"
+        {
+            self.effects.add_tools(new);
+            self.add_schemas(new);
         }
         let reply = Reply::Other(self.new_answers.add(answer.to_text(text)));
         self.finish_step(step, StepResult { id: Some(id), outcome: StepOutcome::Sent(Some(reply)), latency });

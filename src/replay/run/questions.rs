@@ -54,12 +54,13 @@ impl Runner<'_, '_> {
         let (name, value) = value("result").or_else(|| value("error"))?;
         // An error contains no values of the server.
         let uses = recording.flow.replies.get(&at).filter(|_| name == "result");
-        Some((name, self.with_values(value, uses.map(Vec::as_slice).unwrap_or_default())))
+        Some((name, self.with_values(value, uses.map(Vec::as_slice).unwrap_or_default(), (request.answer, ""))))
     }
 
     /// The client's recorded response to an input request inside a result, chosen in the same way.
     fn round_reply(&mut self, method: &str, wanted: Option<&Value>) -> Option<String> {
-        let questions = &self.recording.rounds.questions;
+        let recording = self.recording;
+        let questions = &recording.rounds.questions;
         let known = || questions.iter().enumerate().filter(|(_, known)| known.method == method);
         let is_same = |known: &Question| known.params.as_ref() == wanted;
         let (at, question) = known()
@@ -68,12 +69,13 @@ impl Runner<'_, '_> {
             .or_else(|| known().find(|(_, known)| is_same(known)))?;
         self.used_questions[at] = true;
         let (step, pointer) = &question.location;
-        let uses = self.recording.flow.uses.get(step).into_iter().flatten();
+        let uses = recording.flow.uses.get(step).into_iter().flatten();
         let inside = |used: &Use| {
             let path = used.path.strip_prefix(pointer).filter(|path| path.is_empty() || path.starts_with('/'))?;
             Some(Use { path: path.to_owned(), ..used.clone() })
         };
-        Some(self.with_values(question.reply.clone(), &uses.filter_map(inside).collect::<Vec<_>>()))
+        let place = (recording.plan.steps[*step].number, &**pointer);
+        Some(self.with_values(question.reply.clone(), &uses.filter_map(inside).collect::<Vec<_>>(), place))
     }
 
     /// Continues a call if a server of the newer era asks for input in its result

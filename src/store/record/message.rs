@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rusqlite::{Row, Statement, params};
+use rusqlite::{Connection, Row, Statement, params};
 
 use super::Columns;
 use super::rows::Insert;
@@ -243,6 +243,24 @@ pub(in crate::store) fn write_link(
 ) -> rusqlite::Result<()> {
     let key = |number: MessageNumber| RowKey::new(capture, number.0);
     statement.execute(params![key(number), key(link.operation), key(link.previous), link.why.code()])?;
+    Ok(())
+}
+
+/// Writes the link of a message that was written before. The messages of the operation that it
+/// began move to the operation of the link.
+pub(in crate::store) fn write_late_link(
+    db: &Connection,
+    (capture, number): (CaptureId, MessageNumber),
+    link: &Link,
+) -> rusqlite::Result<()> {
+    let mut insert = db.prepare_cached(INSERT_LINK)?;
+    write_link(&mut insert, (capture, number), link)?;
+    let key = |number: MessageNumber| RowKey::new(capture, number.0);
+    let (own, operation) = (key(number), key(link.operation));
+    db.prepare_cached("UPDATE link SET operation = ? WHERE operation = ?")?.execute(params![operation, own])?;
+    let answer = "INSERT OR IGNORE INTO link (message, operation, previous, why)
+        SELECT capture << 40 | answered_by, ?1, ?2, ?3 FROM message WHERE id = ?2 AND answered_by IS NOT NULL";
+    db.prepare_cached(answer)?.execute(params![operation, own, Why::Answer.code()])?;
     Ok(())
 }
 

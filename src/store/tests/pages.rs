@@ -88,3 +88,66 @@ fn a_page_of_long_texts_ends_early() {
     assert_eq!(reader.messages(Scope::All, Page::first(5)).unwrap().len(), 3);
     assert_eq!(reader.messages(Scope::All, Page::from(RowKey::new(CaptureId(1), 4), 5)).unwrap().len(), 2);
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    /// While a capture is recorded, the messages of a session are listed as they arrived. Once it
+    /// has ended, they are in order of time. Other lists stay in order of number.
+    #[test]
+    fn messages_of_a_session_are_listed_in_order_of_time(
+        times in prop::collection::vec((1u32..3, 0i64..20), 0..40), commits in 1usize..9, limit in 1usize..6,
+    ) {
+        let directory = directory();
+        let path = directory.path().join("captures.db");
+        let mut writer = writer(&path);
+        let mut all = Vec::new();
+        for (index, (session, time)) in times.iter().enumerate() {
+            let text = format!(r#"{{"method":"m","params":{{"n":{}}}}}"#, index % 2);
+            let message = Message { time: Time(*time), ..message(*session, index as u64 + 1, text.as_bytes()) };
+            writer.add_message(message.clone());
+            all.push(message);
+            if index % commits == 0 {
+                writer.commit().unwrap();
+            }
+        }
+        writer.commit().unwrap();
+        let reader = StoreReader::open(&*path).unwrap();
+        let filter = crate::filter::Filter::parse("params.n = 1").unwrap();
+        let list = |messages: &mut dyn Iterator<Item = anyhow::Result<Message>>| {
+            messages.map(|message| message.unwrap().number.0).collect::<Vec<_>>()
+        };
+        for has_ended in [false, true] {
+            if has_ended {
+                writer.finish(&Summary::default()).unwrap();
+                all.sort_by_key(|message| (message.time, message.number));
+            }
+            for session in reader.sessions(Page::first(9)).unwrap() {
+                let number = session.number;
+                let of_session = || all.iter().filter(|message| reader.message_of(number, message.number).unwrap().is_some());
+                let wanted: Vec<u64> = of_session().map(|message| message.number.0).collect();
+                prop_assert_eq!(&list(&mut reader.session_messages(number, None)), &wanted);
+                let even: Vec<u64> = wanted.iter().copied().filter(|number| number % 2 == 0).collect();
+                prop_assert_eq!(&list(&mut reader.session_messages(number, Some(&filter))), &even);
+                // Pages from any message on, in both directions.
+                for (at, from) in wanted.iter().enumerate() {
+                    let from = RowKey::new(writer.capture(), *from);
+                    let page = reader.message_rows(Scope::Session(number), Page::from(from, limit)).unwrap();
+                    prop_assert_eq!(numbers(&page), &wanted[at..wanted.len().min(at + limit)]);
+                    let page = reader.matching(&filter, Scope::Session(number), Page::back_from(from, 1)).unwrap();
+                    prop_assert_eq!(numbers(&page).pop(), wanted[..=at].iter().copied().rfind(|number| number % 2 == 0));
+                    prop_assert_eq!(reader.message_position(number, MessageNumber(from.number())).unwrap(), at as u64 + 1);
+                }
+                let mut by_number = wanted.clone();
+                by_number.sort_unstable();
+                prop_assert_eq!(&list(&mut reader.numbered_messages(number).unwrap()), &by_number);
+                prop_assert_eq!(&list(&mut reader.whole_conversation(&session)), &by_number);
+                let after = by_number.get(by_number.len() / 2).copied().unwrap_or(0);
+                let new = list(&mut reader.new_messages(number, None, RowKey::new(writer.capture(), after)));
+                prop_assert_eq!(new, by_number.into_iter().filter(|number| *number > after).collect::<Vec<_>>());
+            }
+        }
+        let wanted: Vec<u64> = all.iter().map(|message| message.number.0).collect();
+        prop_assert_eq!(list(&mut reader.capture_messages(writer.capture(), None).unwrap()), wanted);
+    }
+}

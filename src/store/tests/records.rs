@@ -15,7 +15,7 @@ use crate::decode::{Side, tls};
 use crate::event::{Connection, ConnectionKind, Stream, StreamKind};
 use crate::findings::{Finding, Severity, rule};
 use crate::mcp::content::Status;
-use crate::mcp::link::Link;
+use crate::mcp::link::{Link, Why};
 use crate::mcp::{Outcomes, Party};
 
 fn packets() -> impl Strategy<Value = Vec<PacketNumber>> {
@@ -242,6 +242,7 @@ proptest! {
             message.findings = vec![finding.rule.id];
         }
 
+        messages.sort_by_key(|message| (message.time, message.number));
         let reader = StoreReader::open(&*path).unwrap();
         let number = SessionNumber(2);
         let expected_sessions: Vec<_> = sessions.into_iter().map(|(_, session)| session).collect();
@@ -460,4 +461,36 @@ fn the_summary_of_a_capture_is_kept() {
         Capture { id: CaptureId(1), info: info(), last_alive: Time(7), counts, summary: Some(summary) }
     );
     assert!(!capture.is_live(Time(8)));
+}
+
+#[test]
+fn a_late_link_takes_the_operation_of_the_message_with_it() {
+    for between in [false, true] {
+        let directory = directory();
+        let path = directory.path().join("captures.db");
+        let mut writer = writer(&path);
+        writer.add_session(session(1, &[1]));
+        let number = MessageNumber;
+        let link = |previous, why| Some(Link { operation: number(2), previous: number(previous), why });
+        for at in 1..=4 {
+            let mut message = message(1, at, b"{}");
+            match at {
+                3 => message.link = link(2, Why::Progress),
+                4 => (message.kind, message.answers) = (Kind::Response, Some(number(2))),
+                _ => message.kind = Kind::Request,
+            }
+            writer.add_message(message);
+        }
+        if between {
+            writer.commit().unwrap();
+        }
+        let late = Link { operation: number(1), previous: number(1), why: Why::Retry };
+        writer.event(Event::Linked(SessionNumber(1), number(2), late));
+        writer.commit().unwrap();
+        let rows = StoreReader::open(&*path).unwrap().message_rows(Scope::All, Page::first(9)).unwrap();
+        let operations: Vec<_> = rows.iter().map(|row| row.operation.map(|operation| operation.0)).collect();
+        assert_eq!(operations, [Some(1); 4]);
+        let whys: Vec<_> = rows.iter().map(|row| row.link.map(|link| (link.previous.0, link.why))).collect();
+        assert_eq!(whys, [None, Some((1, Why::Retry)), Some((2, Why::Progress)), Some((2, Why::Answer))]);
+    }
 }

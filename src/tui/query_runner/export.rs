@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use crate::export::jsonl;
 use crate::filter::Filter;
 use crate::mcp::{MessageNumber, SessionNumber};
-use crate::store::{Scope, StoreReader};
+use crate::store::StoreReader;
 
 /// Writes the messages that a filter selects, or `only` some of them. Returns their number.
 ///
@@ -30,9 +30,8 @@ pub(super) fn write(
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut file = BufWriter::new(options.open(path).with_context(|| format!("cannot create {}", path.display()))?);
-    let Some(capture) = reader.capture_of(session)? else { return Ok(0) };
     let (mut written, mut line) = (0, Vec::new());
-    for message in reader.all_messages(capture, Scope::Session(session), Some(&filter), None) {
+    for message in reader.session_messages(session, Some(&filter)) {
         let message = message?;
         if only.is_empty() || only.contains(&message.number) {
             line.clear();

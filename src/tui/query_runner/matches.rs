@@ -7,8 +7,8 @@ use anyhow::{Result, bail};
 
 use super::super::data::PAGE;
 use crate::filter::Filter;
-use crate::mcp::{MessageNumber, SessionNumber};
-use crate::store::{MessageRow, Page, RowKey, Scope, StoreReader};
+use crate::mcp::SessionNumber;
+use crate::store::{MessageRow, RowKey, Scope, StoreReader};
 
 /// Message numbers of a slice: some milliseconds for filters on columns, some tens for
 /// filters on texts.
@@ -20,6 +20,8 @@ pub(super) struct Matches {
     text: String,
     filter: Filter,
     positions: Vec<u64>,
+    /// The first and the last message of the session, as far as known.
+    range: Option<(RowKey, RowKey)>,
     /// The first message number that was not searched.
     next: u64,
     complete: bool,
@@ -28,7 +30,15 @@ pub(super) struct Matches {
 impl Matches {
     pub(super) fn new(session: SessionNumber, text: &str) -> Result<Matches> {
         let filter = Filter::parse(text)?;
-        Ok(Matches { session, text: text.to_owned(), filter, positions: Vec::new(), next: 1, complete: false })
+        Ok(Matches {
+            session,
+            text: text.to_owned(),
+            filter,
+            positions: Vec::new(),
+            range: None,
+            next: 1,
+            complete: false,
+        })
     }
 
     pub(super) fn is_of(&self, session: SessionNumber, text: &str) -> bool {
@@ -65,18 +75,19 @@ impl Matches {
     /// Searches the next slices, one for each reader, in parallel.
     pub(super) fn search_on(&mut self, reader: &StoreReader, others: &mut [StoreReader]) -> Result<()> {
         let scope = Scope::Session(self.session);
-        let Some(last) = reader.message_rows(scope, Page::last(1))?.pop() else {
+        let is_searched = |(_, last): &(RowKey, RowKey)| self.next > last.number();
+        if self.range.as_ref().is_none_or(is_searched) {
+            self.range = reader.number_range(self.session)?;
+        }
+        let Some((first, last)) = self.range else {
             self.complete = true;
             return Ok(());
         };
-        if self.next == 1 {
-            let first = reader.message_rows(scope, Page::first(1))?.pop();
-            self.next = first.map_or(1, |first| first.number.0);
-        }
-        let MessageNumber(end) = last.number;
+        self.next = self.next.max(first.number());
+        let (capture, end) = (last.capture(), last.number());
         let filter = &self.filter;
         let search = |reader: &StoreReader, first: u64| {
-            let slice = (RowKey::new(last.capture, first), RowKey::new(last.capture, end.min(first + SLICE - 1)));
+            let slice = (RowKey::new(capture, first), RowKey::new(capture, end.min(first + SLICE - 1)));
             reader.matching_within(filter, scope, slice)
         };
         let (own, rest) = (self.next, (1..).map(|slice| self.next + slice * SLICE));
@@ -90,6 +101,10 @@ impl Matches {
         })?;
         self.next = end.min(self.next + found.len() as u64 * SLICE - 1) + 1;
         self.positions.extend(found.into_iter().flatten().map(|row| row.position));
+        // Numbers and positions have nearly the same order.
+        if !self.positions.is_sorted() {
+            self.positions.sort_unstable();
+        }
         self.complete = self.next > end;
         Ok(())
     }

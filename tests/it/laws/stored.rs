@@ -5,10 +5,13 @@ use mcptap::source::file::Files;
 use mcptap::store::{self, CaptureInfo, CaptureKind, DatabaseFile, Selection, StoredPackets, Summary, Writer};
 use mcptap_core::internal::capture::Time;
 use mcptap_core::internal::pipeline::{Input, PipelineConfig};
+use serde_json::Value;
 
 use super::assert_same_events;
 use crate::decoded::{ALL, Decoded, TextOrder, assert_same, conversations, frames, frames_of, name};
+use crate::program::mcptap;
 use crate::rewrite::Frame;
+use crate::support::waits::Finishes;
 
 /// Imports packets into a database.
 fn import(place: &DatabaseFile, frames: &[Frame]) -> store::CaptureId {
@@ -85,4 +88,33 @@ fn an_exported_capture_decodes_to_the_same() {
             assert_same_events(&format!("{}, in two files", name(&path)), Decoded::of(&frames), Decoded::of(&parts));
         }
     }
+}
+
+#[test]
+fn stored_messages_are_listed_in_order_of_time() {
+    let mut waited = Vec::new();
+    for path in conversations() {
+        let frames = frames(&path);
+        let place = DatabaseFile::temporary().expect("a temporary database");
+        import(&place, &frames);
+        let reader = store::StoreReader::open(&place).expect("a reader");
+        for session in reader.all_sessions() {
+            let messages = reader.session_messages(session.expect("a session").number, None);
+            let messages: Vec<_> = messages.collect::<Result<_, _>>().expect("messages");
+            assert!(messages.is_sorted_by_key(|message| (message.time, message.number)), "{}", path.display());
+            if !messages.is_sorted_by_key(|message| message.number) {
+                waited.push(path.clone());
+            }
+        }
+    }
+    let file = waited.first().expect("in some capture a message waits for another one");
+    let shown = mcptap().args(["show", "--json"]).arg(file).finished();
+    let lines = String::from_utf8(shown.stdout).expect("text is UTF-8");
+    let messages: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).expect("an object")).collect();
+    let times = |messages: &[Value]| {
+        let times = messages.iter().filter(|line| line["type"] == "message");
+        times.map(|line| (line["session"].as_u64(), line["time"].as_str().map(str::to_owned))).collect::<Vec<_>>()
+    };
+    let times = times(&messages);
+    assert!(times.len() > 1 && times.is_sorted(), "{}: {times:#?}", file.display());
 }

@@ -191,3 +191,44 @@ fn a_call_that_was_asked_back_is_made_once_where_the_server_asks_by_itself() {
     let why = report["requests"][1]["why"].as_str().unwrap_or_default();
     assert!(why.starts_with("up to 2025-11-25 the server sends its own request for input"), "{why}");
 }
+
+#[test]
+fn identifiers_of_the_server_are_renewed_where_they_are_joined_to_other_characters() {
+    let Some(scene) = Scene::new() else { return };
+    let mut old = Vec::new();
+    scene.record(&[], |client| {
+        let opened = client.call("open_ticket", json!({"title": "printer"}));
+        let ticket = opened["result"]["structuredContent"]["ticket"].as_str().unwrap().to_owned();
+        let list = client.request("resources/list", json!({}));
+        let note = list["result"]["resources"][0]["uri"].as_str().unwrap().split('/').nth(2).unwrap().to_owned();
+        let nested = json!({"id": ticket, "note": note}).to_string();
+        for text in [
+            format!("x={ticket}"),
+            format!("res://box/{ticket}"),
+            format!("{ticket}/f"),
+            format!("/v1/{ticket}?note={note}#{note}"),
+            nested,
+        ] {
+            client.call("echo", json!({"text": text}));
+        }
+        client.call("close_ticket", json!({"ticket": ticket}));
+        old.extend([ticket, note]);
+    });
+    let done = scene.replay(&[JSON], &[]);
+    let report = report(&done);
+    assert_eq!(differing(&report), [""; 0], "{report}");
+    let sent = stdout(&scene.run(&["show", "2", "--json"]));
+    assert!(sent.contains("res://box/T-") && old.iter().all(|old| !sent.contains(&**old)), "{old:?} in {sent}");
+    let replaced = report["replaced"].as_array().unwrap();
+    assert_eq!(replaced.iter().map(|value| value["old"].as_str().unwrap()).collect::<Vec<_>>(), old);
+    for value in replaced {
+        assert!(sent.contains(value["new"].as_str().unwrap()), "{value}");
+    }
+    let paths = |value: &Value| {
+        let uses = value["uses"].as_array().unwrap().iter();
+        uses.map(|used| used["path"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(paths(&replaced[0])[4..], ["/arguments/text", "/arguments/ticket"]);
+    let text = stdout(&scene.replay(&[], &[]));
+    assert!(text.contains(&format!("  {} → T-", old[0])), "{text}");
+}

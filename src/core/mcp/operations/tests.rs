@@ -40,13 +40,16 @@ fn links_of(steps: &[&str], is_shared: bool) -> Vec<String> {
                 message.tool = request.tool;
             }
         }
-        if let Some(Link { operation, previous, why }) = operations.link(&message, is_shared) {
-            found.push(format!("{number}: {}/{} {}", operation.0, previous.0, why.name()));
-        }
+        found.extend(operations.link(&message, is_shared).map(|link| described(number, link)));
         assert!(operations.requests.len() <= OPEN && operations.tokens.len() <= OPEN);
         assert_eq!(operations.tokens.len(), operations.by_age.len());
     }
+    found.extend(operations.late_links().into_iter().map(|(message, link)| described(message.0, link)));
     found
+}
+
+fn described(number: u64, Link { operation, previous, why }: Link) -> String {
+    format!("{number}: {}/{} {}", operation.0, previous.0, why.name())
 }
 
 #[test]
@@ -305,4 +308,35 @@ proptest! {
             prop_assert!(numbers[1] <= numbers[2] && numbers[2] < numbers[0], "{}", link);
         }
     }
+}
+
+#[test]
+fn a_call_that_was_never_answered_is_likely_repeated_by_an_equal_one() {
+    let call = r#"> {"id":1,"method":"tools/call","params":{"name":"build","arguments":{"n":1}}}"#;
+    let again = &*call.replace("\"id\":1", "\"id\":2");
+    let third = &*call.replace("\"id\":1", "\"id\":3");
+    let other = &*again.replace("\"n\":1", "\"n\":2");
+    let [answer, answer_again] = [1, 2].map(|id| format!(r#"< {{"id":{id},"result":{{"content":[]}}}}"#));
+    let failed_again = r#"< {"id":2,"error":{"code":1,"message":""}}"#;
+    let cancelled = r#"> {"method":"notifications/cancelled","params":{"requestId":1}}"#;
+    assert_eq!(links(&[call, "+ 60", again, &answer_again]), ["2: 1/1 retry"]);
+    assert_eq!(links(&[call, again, &answer_again]), ["2: 1/1 retry"], "after a lost connection");
+    assert_eq!(links(&[call, "+ 60", again, "+ 60", third]), ["2: 1/1 retry", "3: 1/2 retry"]);
+    assert_eq!(links(&[call, again, failed_again, third]), ["4: 2/3 retry", "2: 1/1 retry"]);
+    assert!(links(&[call, again]).is_empty(), "two calls in progress");
+    assert!(links(&[call, again, &answer, &answer_again]).is_empty(), "calls at the same time");
+    assert!(links(&[call, again, &answer_again, &answer]).is_empty(), "answered late");
+    assert!(links(&[call, other]).is_empty() && links(&[call, "+ 301", again]).is_empty());
+    // A cancelled call is given up, whatever arrives later.
+    assert_eq!(links(&[call, cancelled, again]), ["2: 1/1 cancel", "3: 1/2 retry"]);
+    assert_eq!(links(&[call, cancelled, again, &answer]), ["2: 1/1 cancel", "3: 1/2 retry", "4: 1/1 answer"]);
+    assert_eq!(
+        links(&[call, cancelled, again, &answer_again, third])[2..],
+        ["4: 1/3 answer"],
+        "the second was answered"
+    );
+    // The second call was sent before the first one was cancelled.
+    assert_eq!(links(&[call, "+ 2", again, cancelled]), ["3: 1/1 cancel", "2: 1/1 retry"]);
+    let of_the_server = r#"< {"method":"notifications/cancelled","params":{"requestId":1}}"#;
+    assert_eq!(links(&[call, of_the_server, "+ 2", again]), ["3: 1/1 retry"]);
 }

@@ -57,8 +57,18 @@ impl Tracker {
         ended.sort_by_key(|state| state.session.number);
         for ended in ended {
             notes::ended_waits(&ended, None).into_iter().for_each(|note| sink(TrackerEvent::Note(Box::new(note))));
+            ended.late_links(sink);
             let pending = unanswered_requests(&ended.pairing).into_iter().cloned().collect();
             sink(TrackerEvent::Ended(Box::new(ended.session), pending));
+        }
+    }
+
+    /// Emits the links of all sessions that are known only now, when the capture ends.
+    pub fn late_links(&self, sink: &mut TrackerSink<'_>) {
+        for number in self.open_sessions() {
+            if let Some(state) = self.sessions.get(&number) {
+                state.late_links(sink);
+            }
         }
     }
 

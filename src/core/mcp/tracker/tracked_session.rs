@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashSet;
 
-use super::{Oddity, notes};
+use super::{Oddity, TrackerEvent, TrackerSink, notes};
 use crate::capture::Limits;
 use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;
@@ -185,5 +185,12 @@ impl TrackedSession {
         session.started = session.started.min(message.time);
         session.ended = session.ended.max(message.time);
         self.changed = true;
+    }
+
+    /// Emits the links that are known only at the end of the session.
+    pub(super) fn late_links(&self, sink: &mut TrackerSink<'_>) {
+        for (message, link) in self.operations.late_links() {
+            sink(TrackerEvent::Linked(self.session.number, message, link));
+        }
     }
 }

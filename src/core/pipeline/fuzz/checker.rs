@@ -85,6 +85,10 @@ impl<'c> EventChecker<'c> {
                 note.packets.iter().for_each(|packet| self.assert_pushed(*packet));
             }
             Event::Ended(_) => {}
+            Event::Linked(_, message, link) => {
+                assert!(link.operation <= link.previous && link.previous < *message, "{event:?}");
+                assert!(message.0 <= self.messages, "{event:?}");
+            }
             _ => {
                 assert_eq!(self.detail, Detail::Store, "a printer did not ask for {event:?}");
                 self.store_event(&event);
