@@ -237,11 +237,6 @@ pub enum Anomaly {
         /// Offset at which decoding stopped.
         offset: u64,
     },
-    /// An IP or TCP header that contradicts itself or the length of the packet.
-    BadHeader {
-        /// The contradiction in words.
-        why: &'static str,
-    },
     /// TLS records of one direction are missing. The next record was found by
     /// trying record numbers.
     TlsRecordsLost {
@@ -264,8 +259,24 @@ pub enum Anomaly {
         /// The cipher suite and the version of TLS.
         what: String,
     },
-    /// Two IP fragments overlap and differ.
-    FragmentConflict,
+    /// A server answered a ClientHello without TLS.
+    TlsToClearServer {
+        /// Offset of the answer.
+        offset: u64,
+        /// The address of the server.
+        server: SocketAddr,
+        /// The status of the answer; `None` if it has no head.
+        status: Option<u16>,
+    },
+    /// A server that speaks TLS answered a request without TLS.
+    ClearToTlsServer {
+        /// Offset of the answer.
+        offset: u64,
+        /// The address of the server.
+        server: SocketAddr,
+        /// The status of the answer; `None` if it is a TLS alert.
+        status: Option<u16>,
+    },
     /// Messages on a pipe are separated by something other than LF. Reported once for each pipe and
     /// kind of separator.
     FramingNoise {

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::{Finding, Rule, Severity, http2, stdio, tls};
-use crate::capture::Time;
+use crate::capture::{PacketNumber, Time};
 use crate::decode::Anomaly;
 
 pub const RULES: &[&Rule] = &[
@@ -208,10 +208,10 @@ pub static LIMIT: Rule = Rule {
 pub static HEADER: Rule = Rule {
     id: "packet-header-invalid",
     severity: Severity::Warning,
-    layer: "tcp",
-    title: "The header of a packet contradicts itself",
+    layer: "capture",
+    title: "Headers of packets contradict themselves",
     spec: "RFC 791, RFC 8200, RFC 9293",
-    why: "The packet is not decoded.",
+    why: "These packets are not decoded. Messages in them are missing, and messages around them may be incomplete.",
     example: "an IP header that is longer than the packet",
     remedy: "Look at the packet: the capture tool may be broken, or the network card changed the packet (offloading).",
     ..Rule::BLANK
@@ -229,9 +229,23 @@ pub static FRAGMENTS: Rule = Rule {
     ..Rule::BLANK
 };
 
+/// The finding for packets whose headers contradict themselves. `reasons` names each kind of header
+/// with the number of packets, and `first` lists the first packets.
+pub fn malformed(reasons: impl Iterator<Item = (&'static str, u64)>, first: &[PacketNumber]) -> Finding {
+    let reasons = reasons.map(|(reason, count)| format!("{reason} ({count})")).collect::<Vec<_>>().join(", ");
+    let text = format!("packets are not decoded: {reasons}");
+    Finding { packets: first.to_vec(), text, ..Finding::of(&HEADER) }
+}
+
+/// The finding for a fragment that overlaps an earlier one of its datagram with other bytes.
+pub fn fragments_differ(packet: PacketNumber) -> Finding {
+    let text = "this fragment differs from an earlier one where they overlap; the first copy is shown".to_owned();
+    Finding { packets: vec![packet], text, ..Finding::of(&FRAGMENTS) }
+}
+
 /// Whether a finding of this rule means that messages may be missing.
 pub fn hides_messages(rule: &Rule) -> bool {
-    [&TCP_LOST, &BYTES_SKIPPED, &HTTP_UNASKED, &HTTP_MALFORMED, &HTTP_CODING, &HTTP_UNKNOWN_CODING, &LIMIT, &HEADER]
+    [&TCP_LOST, &BYTES_SKIPPED, &HTTP_UNASKED, &HTTP_MALFORMED, &HTTP_CODING, &HTTP_UNKNOWN_CODING, &LIMIT]
         .contains(&rule)
         || http2::hides_messages(rule)
 }
@@ -294,11 +308,11 @@ pub fn judge(anomaly: &Anomaly) -> (&'static Rule, String) {
         Anomaly::LimitReached { limit, offset } => {
             (&LIMIT, format!("the limit \"{limit}\" stopped decoding at offset {offset}"))
         }
-        Anomaly::BadHeader { why } => (&HEADER, (*why).to_owned()),
-        Anomaly::TlsRecordsLost { .. } | Anomaly::TlsNotOpened { .. } | Anomaly::TlsUnsupported { .. } => {
-            tls::judge(anomaly)
-        }
-        Anomaly::FragmentConflict => (&FRAGMENTS, "two fragments of one datagram differ where they overlap".to_owned()),
+        Anomaly::TlsRecordsLost { .. }
+        | Anomaly::TlsNotOpened { .. }
+        | Anomaly::TlsUnsupported { .. }
+        | Anomaly::TlsToClearServer { .. }
+        | Anomaly::ClearToTlsServer { .. } => tls::judge(anomaly),
         Anomaly::FramingNoise { pipe, offset, what } => {
             (&stdio::FRAMING_NOISE, format!("{}: {what} at offset {offset}", pipe.name()))
         }

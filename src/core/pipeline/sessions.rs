@@ -357,6 +357,11 @@ impl Sessions {
         }
     }
 
+    /// Reports that this fragment differs from an earlier one of its datagram where they overlap.
+    pub(super) fn fragments_differ(&mut self, packet: PacketNumber, emit: &mut Emit<'_>) {
+        emit_findings(self.checker.decoder_finding(transport::fragments_differ(packet)), emit);
+    }
+
     /// Calls the tracker, then processes its output.
     fn track(&mut self, emit: &mut Emit<'_>, call: impl FnOnce(&mut Tracker, &mut dyn FnMut(TrackerEvent))) {
         let mut tracker_events = std::mem::take(&mut self.tracker_events);
@@ -466,6 +471,10 @@ impl Sessions {
         if self.counts.cut > 0 {
             let text = format!("{} packets were cut by the snap length: capture with -s 0", self.counts.cut);
             emit_findings(self.checker.decoder_finding(Finding { text, ..Finding::of(&transport::SNAP_LENGTH) }), emit);
+        }
+        if !self.counts.malformed.is_empty() {
+            let finding = transport::malformed(self.counts.malformed_by_reason(), &self.counts.malformed);
+            emit_findings(self.checker.decoder_finding(finding), emit);
         }
         emit_findings(self.checker.finish(), emit);
         self.refresh(emit);
