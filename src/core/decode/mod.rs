@@ -149,6 +149,15 @@ pub enum Anomaly {
         /// Number of missing bytes.
         length: u64,
     },
+    /// TCP: the two directions were captured with different clocks.
+    ClocksDiffer {
+        /// The sender of the packets whose clock is ahead.
+        ahead: SocketAddr,
+        /// The sender of the other packets.
+        behind: SocketAddr,
+        /// The smallest and the largest difference that explains all acknowledgments.
+        nanoseconds: (i64, i64),
+    },
     /// A line of an HTTP head ended in LF alone.
     BareLineFeed {
         /// Offset of the line feed.

@@ -10,6 +10,7 @@ pub const RULES: &[&Rule] = &[
     &CAPTURE_DAMAGED,
     &CAPTURE_DROPPED,
     &SNAP_LENGTH,
+    &CLOCKS,
     &TCP_LOST,
     &TCP_OVERLAP,
     &HTTP_BARE_LF,
@@ -70,6 +71,18 @@ pub static SNAP_LENGTH: Rule = Rule {
     why: "The bytes that were cut off are lost, so their messages are incomplete.",
     example: "tcpdump -s 128",
     remedy: "Capture whole packets: tcpdump -s 0, or mcptap sniff.",
+    ..Rule::BLANK
+};
+
+pub static CLOCKS: Rule = Rule {
+    id: "capture-clocks-differ",
+    severity: Severity::Warning,
+    layer: "capture",
+    title: "The two directions of a connection were captured with different clocks",
+    spec: "RFC 9293 section 3.4",
+    why: "Acknowledgments precede the bytes that they acknowledge. So times from one direction to the other are wrong, and latencies are left out.",
+    example: "the captures of two hosts that are not synchronised, merged into one file",
+    remedy: "Correct the times of one capture by the difference (editcap -t) and merge again, or capture both directions at one place.",
     ..Rule::BLANK
 };
 
@@ -272,6 +285,15 @@ pub fn judge(anomaly: &Anomaly) -> (&'static Rule, String) {
         ),
         Anomaly::Lost { offset, length } => {
             (&TCP_LOST, format!("{} from offset {offset} on are not in the capture", bytes(*length)))
+        }
+        Anomaly::ClocksDiffer { ahead, behind, nanoseconds: (least, most) } => {
+            // Outwards, so that the words are true.
+            let (least, most) =
+                (least.div_euclid(100_000) as f64 / 10.0, (most.saturating_add(99_999) / 100_000) as f64 / 10.0);
+            let text = format!(
+                "the clock for packets of {ahead} is {least:.1} to {most:.1} ms ahead of that for {behind}; latencies are left out"
+            );
+            (&CLOCKS, text)
         }
         Anomaly::BareLineFeed { offset } => (&HTTP_BARE_LF, format!("the line that ends at offset {offset} has no CR")),
         Anomaly::FoldedHeader { offset } => {

@@ -4,6 +4,7 @@
 use rustc_hash::FxHashMap;
 
 use super::unclaimed::Unclaimed;
+use crate::decode::tcp::ClockDifference;
 use crate::decode::tls::Secrecy;
 use crate::decode::{ConnectionId, Endpoints};
 use crate::event::{Connection, ConnectionKind};
@@ -26,6 +27,8 @@ pub(super) struct ConnectionState {
     pub(super) has_beginning: bool,
     /// Whether bytes that may have held messages are missing or could not be decoded.
     pub(super) has_gaps: bool,
+    /// Whether its directions were captured with different clocks.
+    pub(super) clocks: ClockDifference,
     /// The next offset in each of the three streams of a process. TCP streams have
     /// the reassembler for that.
     pub(super) offsets: [u64; 3],
@@ -52,6 +55,7 @@ impl ConnectionState {
             waiting_findings: Vec::new(),
             has_beginning,
             has_gaps: false,
+            clocks: ClockDifference::None,
             offsets: [0; 3],
             secrecy: Secrecy::default(),
             unclaimed: Unclaimed::default(),

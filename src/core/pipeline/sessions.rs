@@ -5,7 +5,7 @@ mod doubt;
 
 use std::net::IpAddr;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::doubt::transport_and_beginning;
 use super::PipelineConfig;
@@ -19,7 +19,7 @@ use crate::capture::pipe::{self, Pipe, PipeEvent};
 use crate::capture::{Packet, PacketNumber, Span};
 use crate::decode::exchange::Exchange;
 use crate::decode::stack::{ConnectionInfo, ServerSentEvent, Text, Unit};
-use crate::decode::tcp::{Facts, Flags, SegmentFact};
+use crate::decode::tcp::{ClockDifference, Facts, Flags, SegmentFact};
 use crate::decode::{Anomaly, ConnectionId, Direction, dns};
 use crate::event::{Connection, ConnectionKind, Detail, Emit, Event, Segment};
 use crate::findings::{Checker, Finding, tls, transport};
@@ -37,6 +37,9 @@ pub(super) struct Sessions {
     pub(super) counts: Counts,
     names: FxHashMap<IpAddr, String>,
     connections: FxHashMap<ConnectionId, ConnectionState>,
+    /// Pairs of hosts whose packets were captured with different clocks. Only the first
+    /// [`doubt::HOSTS`] are remembered.
+    two_clocks: FxHashSet<[IpAddr; 2]>,
     /// The number of pipe connections so far.
     pub(super) pipes: u32,
     /// TLS connections whose content could not be decrypted.
@@ -55,6 +58,7 @@ impl Sessions {
             counts: Counts::default(),
             names: FxHashMap::default(),
             connections: FxHashMap::default(),
+            two_clocks: FxHashSet::default(),
             pipes: 0,
             encrypted: Encrypted::default(),
             arrivals: Arrivals::default(),
@@ -86,10 +90,12 @@ impl Sessions {
     /// Takes a captured TCP segment.
     pub(super) fn segment(&mut self, fact: &SegmentFact<'_>, emit: &mut Emit<'_>) {
         self.arrivals.segment(fact);
-        if fact.flags.has(Flags::SYN)
-            && let Some(state) = self.connections.get_mut(&fact.connection)
-        {
-            state.has_beginning = true;
+        if let Some(state) = self.connections.get_mut(&fact.connection) {
+            state.has_beginning |= fact.flags.has(Flags::SYN);
+            state.clocks = fact.clocks;
+        }
+        if fact.clocks == ClockDifference::Certain {
+            self.note_two_clocks(fact.connection);
         }
         if self.stores() {
             emit(Event::Segment(Segment::of(fact)));
@@ -388,6 +394,7 @@ impl Sessions {
             }
             TrackerEvent::Message(mut message, oddities) => {
                 self.arrivals.emitted(&message);
+                message.latency = message.latency.filter(|latency| self.is_credible(*latency, &message));
                 let (tracker, session) = (&self.tracker, message.session);
                 let is_order_doubtful = self.is_order_doubtful(&message);
                 let found =

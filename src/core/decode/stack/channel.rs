@@ -34,8 +34,7 @@ pub(super) struct Channel {
     protocol: Protocol,
     /// Number of times that the channel became a tunnel.
     tunnels: u8,
-    /// The first bytes of the server, while they can show that it does not expect the protocol of
-    /// the client.
+    /// The first bytes of the server, while they can show that it expects another protocol.
     first_answer: Option<Box<FirstAnswer>>,
 }
 

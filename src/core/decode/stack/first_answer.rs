@@ -18,8 +18,7 @@ use crate::decode::Anomaly;
 /// The bytes with which all decisions can be made, except for the text about https.
 const HEAD: usize = 16;
 
-/// The bytes that are searched for the text about https. The responses of common servers have at
-/// most 600.
+/// The bytes that are searched for the text about https. Responses of common servers have 600.
 const SEARCHED: usize = 1 << 10;
 
 /// Texts of servers that expect TLS: of nginx, of Go and of Apache.
@@ -34,7 +33,7 @@ const TEXTS: [&[u8]; 3] = [
 pub(super) enum Opening {
     /// HTTP/1 without TLS.
     Http,
-    /// A ClientHello.
+    /// TLS, with a ClientHello.
     Tls,
 }
 

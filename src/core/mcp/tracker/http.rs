@@ -99,6 +99,11 @@ impl Tracker {
         evidence.session.or_else(named).or_else(|| self.session_index.of_bodiless_request(evidence))
     }
 
+    /// The connection of an open exchange.
+    pub fn connection_of(&self, exchange: ExchangeNumber) -> Option<ConnectionId> {
+        self.exchanges.get(&exchange).map(|evidence| evidence.connection)
+    }
+
     /// Forgets an exchange that ended. No text of it is held.
     pub fn exchange_ended(&mut self, exchange: ExchangeNumber) {
         self.session_index.exchange_ended(exchange);

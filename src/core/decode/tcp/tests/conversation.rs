@@ -222,7 +222,7 @@ pub fn conversation_lines(events: &[Emitted]) -> Vec<String> {
                 };
                 lines.push(format!("{} {word}", arrow(client, *side)));
             }
-            Emitted::Odd(_, _, Anomaly::Lost { .. }) => {}
+            Emitted::Odd(_, _, Anomaly::Lost { .. } | Anomaly::ClocksDiffer { .. }) => {}
             Emitted::Odd(_, side, anomaly) => lines.push(format!("{} {anomaly:?}", arrow(client, *side))),
             Emitted::Closed(..) => lines.push("closed".into()),
             Emitted::Data { .. } => {}
