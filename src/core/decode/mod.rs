@@ -213,7 +213,7 @@ pub enum Anomaly {
         /// The error code (RFC 9113 section 7).
         code: u32,
     },
-    /// Other bytes stand where a WebSocket frame must begin. Nothing after them is decoded.
+    /// Other bytes stand where a WebSocket frame must begin.
     NotWebSocket {
         /// Offset of the first unexpected byte.
         offset: u64,

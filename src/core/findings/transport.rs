@@ -266,7 +266,7 @@ pub fn hides_messages(rule: &Rule) -> bool {
 /// A finding on a connection whose beginning was not captured. What is not HTTP there may be the
 /// rest of a message.
 pub fn with_doubt(finding: Finding) -> Finding {
-    if *finding.rule != HTTP_MALFORMED {
+    if ![&HTTP_MALFORMED, &http2::WEBSOCKET_MALFORMED].contains(&finding.rule) {
         return finding;
     }
     let text = format!("{}; the connection began before the capture", finding.text);
@@ -320,7 +320,7 @@ pub fn judge(anomaly: &Anomaly) -> (&'static Rule, String) {
         }
         Anomaly::NotWebSocket { offset, expected } => (
             &http2::WEBSOCKET_MALFORMED,
-            format!("at offset {offset} {expected} was expected; nothing after it is shown"),
+            format!("at offset {offset} {expected} was expected; the next certain frame is searched"),
         ),
         Anomaly::ResponseWithoutRequest { offset } => {
             (&HTTP_UNASKED, format!("the response at offset {offset} answers no captured request"))

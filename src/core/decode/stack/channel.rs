@@ -15,11 +15,12 @@ use crate::decode::http1;
 use crate::decode::http2;
 use crate::decode::stream::StreamKind;
 use crate::decode::tls::{self, Arrival};
+use crate::decode::websocket;
 use crate::decode::{Direction, Ending, Piece, Side};
 
-/// The most bytes that are needed to recognise a protocol at the start of a side: the longest
-/// method and the first bytes of a target.
-const SNIFFED: usize = 32;
+/// The most bytes that are needed to recognise a protocol at the start of a side: the beginning of
+/// a WebSocket frame, inside a frame of HTTP/2.
+const SNIFFED: usize = 32 + 9;
 
 /// The most tunnels inside each other. A client passes few proxies, and each tunnel
 /// needs another decoder.
@@ -170,9 +171,11 @@ impl Channel {
             _ => Some(tls::sniff_application_data(&sniffed)),
         };
         let (http1, http2) = (http1::sniff(&sniffed), http2::sniff(&sniffed));
+        let data = http2::sniff_data(&sniffed).and_then(sniff_stream);
         let events = http1::sniff_events(&sniffed);
+        let frame = websocket::sniff(&sniffed);
         let begins = unrecognised.passed_to == unrecognised.begin && !within_tls;
-        match (http1.or(http2), is_tls) {
+        match (http1.or(http2).or(data), is_tls) {
             (Some(Some(direction)), _) => {
                 if begins && http1 == Some(Some(Direction::ClientToServer)) {
                     self.expect_answer(side, Opening::Http);
@@ -181,9 +184,18 @@ impl Channel {
                     Direction::ClientToServer => side,
                     Direction::ServerToClient => side.other(),
                 };
-                self.begin_http(context, client, if http1.is_some() { Version::Http1 } else { Version::Http2 });
+                let version = match (http1, http2) {
+                    (Some(_), _) => Version::Http1,
+                    (_, Some(_)) => Version::Http2,
+                    _ => Version::Http2Midway,
+                };
+                self.begin_http(context, client, version, arrival.time);
             }
-            _ if events == Some(true) => self.begin_http(context, side.other(), Version::Http1Midway),
+            _ if events == Some(true) => self.begin_http(context, side.other(), Version::Http1Midway, arrival.time),
+            _ if let Some(Some(direction)) = frame => {
+                let client = if direction == Direction::ClientToServer { side } else { side.other() };
+                self.begin_http(context, client, Version::WebSocketMidway, arrival.time);
+            }
             (_, Some(true)) => {
                 if begins && tls::is_client_hello(&sniffed) {
                     self.expect_answer(side, Opening::Tls);
@@ -198,7 +210,8 @@ impl Channel {
                 self.begin_tls(context, client, sniffed.first() != Some(&22));
             }
             (http, is_tls)
-                if sniffed.len() < SNIFFED && (http == Some(None) || is_tls.is_none() || events.is_none()) =>
+                if sniffed.len() < SNIFFED
+                    && (http == Some(None) || is_tls.is_none() || events.is_none() || frame == Some(None)) =>
             {
                 if unrecognised.undecided.is_empty() {
                     unrecognised.undecided_since = arrival.time;
@@ -303,14 +316,14 @@ impl Channel {
         }
     }
 
-    fn begin_http(&mut self, context: &mut StackContext<'_>, client: Side, version: Version) {
+    fn begin_http(&mut self, context: &mut StackContext<'_>, client: Side, version: Version, time: Time) {
         context.connection.client = Some(client);
-        context.connection.is_midway = version == Version::Http1Midway;
+        context.connection.is_midway = version.is_midway();
         context.connection.protocol = version.name();
         (context.sink)(Unit::ConnectionChanged(context.id, context.connection));
         let streams = self.streams_by_direction(context);
         let begin_offsets = self.begin_offsets(context);
-        let mut http = Box::new(HttpStack::new(context.shared.limits, streams, version, begin_offsets));
+        let mut http = Box::new(HttpStack::new(context, streams, version, begin_offsets, time));
         if let Protocol::Unrecognised(sides) = &self.protocol {
             for (side, unrecognised) in [Side::First, Side::Second].into_iter().zip(sides) {
                 catch_up(&mut http, context, side, unrecognised);
@@ -372,6 +385,16 @@ impl Channel {
         for stream in self.streams.iter().flatten() {
             context.close(*stream);
         }
+    }
+}
+
+/// Whether the content of an HTTP/2 stream shows what it is from its middle, and its direction:
+/// server-sent events, or a WebSocket. `Some(None)`: more bytes are needed.
+fn sniff_stream(content: &[u8]) -> Option<Option<Direction>> {
+    match (http1::sniff_events(content), websocket::sniff(content)) {
+        (Some(true), _) => Some(Some(Direction::ServerToClient)),
+        (None, _) => Some(None),
+        (_, frame) => frame,
     }
 }
 
