@@ -7,8 +7,7 @@ use crate::decode::Direction;
 /// flow. `Some(None)`: more bytes are needed, at most 24. `None`: no.
 ///
 /// A client begins with its preface, a server with SETTINGS on the connection (RFC 9113 section
-/// 3.4). Where a capture begins midway, a HEADERS frame that begins with a method or a status is
-/// accepted too.
+/// 3.4). Midway, a HEADERS frame that begins with a method or a status is accepted too.
 pub fn sniff(bytes: &[u8]) -> Option<Option<Direction>> {
     if PREFACE.starts_with(&bytes[..bytes.len().min(PREFACE.len())]) {
         let whole = bytes.len() >= PREFACE.len();
@@ -31,8 +30,8 @@ pub fn sniff(bytes: &[u8]) -> Option<Option<Direction>> {
             debug_assert!(HEAD + before < PREFACE.len());
             match payload.get(before) {
                 None => Some(None),
-                // RFC 7541 appendix A: 2 and 3 are methods, 8 to 14 are statuses. Other methods, such
-                // as CONNECT, are literals with the name of these entries.
+                // RFC 7541 appendix A: 2 and 3 are methods, 8 to 14 are statuses. Other methods,
+                // such as CONNECT, are literals with the name of these entries.
                 Some(0x82 | 0x83 | 0x42 | 0x43) => Some(Some(Direction::ClientToServer)),
                 Some(0x88..=0x8e) => Some(Some(Direction::ServerToClient)),
                 Some(_) => None,
@@ -42,7 +41,7 @@ pub fn sniff(bytes: &[u8]) -> Option<Option<Direction>> {
     }
 }
 
-/// The content of a DATA frame that may begin here, as far as these bytes go. `None`: there is none.
+/// The content of a DATA frame that may begin here, as far as these bytes go. `None`: it is none.
 ///
 /// A connection with a long event stream may carry nothing else. The content shows whether it is
 /// such a stream.

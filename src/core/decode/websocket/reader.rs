@@ -21,8 +21,7 @@ pub(super) struct Reader {
     state: State,
     /// Offset of the first byte that was not consumed.
     offset: u64,
-    /// The head of the current frame, as far as it arrived. During a search: bytes that may begin
-    /// a frame.
+    /// The head of the current frame, as far as it arrived, or of one that a search may find.
     head_bytes: Vec<u8>,
     message: Option<PartialMessage>,
     inflate: Option<Inflate>,
