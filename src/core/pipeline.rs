@@ -156,6 +156,7 @@ impl Pipeline {
 
     fn packet(&mut self, packet: &Packet<'_>, emit: &mut Emit<'_>) {
         self.above.sessions.counts.packet(packet);
+        let conflicts = self.packets.fragment_conflicts();
         let mut junction = ReassemblerSink { above: &mut self.above, emit };
         self.tcp.advance(packet.time, &mut junction);
         match self.packets.push(packet) {
@@ -165,7 +166,7 @@ impl Pipeline {
             }
             Decoded::Dns(message) => junction.above.sessions.dns_response(message),
             Decoded::Quic(source, destination, version) => {
-                *junction.above.sessions.counts.skipped.entry("QUIC").or_default() += 1;
+                junction.above.sessions.counts.skip(packet.number, "QUIC");
                 if let Some((client, server)) = self.quic.push(source, destination) {
                     let name = junction.above.sessions.host_name(server.ip());
                     let (rule, text) = http2::not_decoded(client, server, name, version);
@@ -175,7 +176,10 @@ impl Pipeline {
             }
             Decoded::Pipe => junction.above.pipe(packet, junction.emit),
             Decoded::Fragment => {}
-            Decoded::Skipped(reason) => *junction.above.sessions.counts.skipped.entry(reason).or_default() += 1,
+            Decoded::Skipped(reason) => junction.above.sessions.counts.skip(packet.number, reason),
+        }
+        if self.packets.fragment_conflicts() > conflicts {
+            self.above.sessions.fragments_differ(packet.number, emit);
         }
     }
 }

@@ -271,7 +271,8 @@ impl Overview {
         let what = match (row.kind, method) {
             (Kind::Request, Method::Initialize | Method::ServerDiscover) => format!("{name} asked"),
             (Kind::Response, Method::Initialize | Method::ServerDiscover) => {
-                format!("{name} answered after {}", duration(row.latency.unwrap_or_default()))
+                let after = row.latency.map(|latency| format!(" after {}", duration(latency)));
+                format!("{name} answered{}", after.unwrap_or_default())
             }
             (Kind::Error, Method::Initialize | Method::ServerDiscover) => format!("{name} refused"),
             (Kind::Notification, Method::Initialized) => "the client is ready".to_owned(),

@@ -149,7 +149,7 @@ impl<'r> Clock<'r> {
     }
 
     /// The timing of the call that a message begins or responds to. `None` where the other message
-    /// was not captured.
+    /// was not captured, or where two clocks make it wrong: then the call has no latency.
     ///
     /// # Errors
     /// The database cannot be read or is damaged. The same holds for the functions below.
@@ -157,6 +157,9 @@ impl<'r> Clock<'r> {
         let (own, Some(other)) = (TimedMessage::from(message), message.answers.or(message.answered_by)) else {
             return Ok(None);
         };
+        if message.latency.is_none() {
+            return Ok(None);
+        }
         let Some(other) = self.row(other)? else { return Ok(None) };
         let other = TimedMessage::from(&other);
         if message.answers.is_some() { self.of(other, own) } else { self.of(own, other) }.map(Some)
@@ -164,7 +167,7 @@ impl<'r> Clock<'r> {
 
     /// The timing of the call that a request begins.
     pub fn of_request(&mut self, request: &MessageRow) -> Result<Option<Timing>> {
-        let Some(answer) = request.answered_by else { return Ok(None) };
+        let (Some(answer), Some(_)) = (request.answered_by, request.latency) else { return Ok(None) };
         let Some(answer) = self.row(answer)? else { return Ok(None) };
         self.of(request.into(), (&answer).into()).map(Some)
     }

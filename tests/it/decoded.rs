@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use mcptap::source::file::Files;
 use mcptap::source::{Item, Source};
-use mcptap_core::internal::capture::Time;
+use mcptap_core::internal::capture::{Packet, Time};
 use mcptap_core::internal::decode::ConnectionId;
 use mcptap_core::internal::decode::exchange::{Exchange, Half};
 use mcptap_core::internal::decode::mask::MaskKey;
@@ -27,16 +27,16 @@ pub fn frames_of(source: &mut dyn Source) -> Vec<Frame> {
     let mut frames = Vec::new();
     while let Some(item) = source.next().expect("the source is readable") {
         if let Item::Packet(packet) = item {
-            frames.push(Frame {
-                time: packet.time,
-                link: packet.link,
-                interface: packet.interface,
-                original_length: packet.original_length,
-                data: packet.data.to_vec(),
-            });
+            frames.push(frame_of(&packet));
         }
     }
     frames
+}
+
+/// A packet with its own bytes.
+pub fn frame_of(packet: &Packet<'_>) -> Frame {
+    let Packet { time, link, interface, original_length, data, .. } = *packet;
+    Frame { time, link, interface, original_length, data: data.to_vec() }
 }
 
 /// All events of a pipeline.

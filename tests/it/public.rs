@@ -329,3 +329,22 @@ fn surplus_responses_answer_nothing() {
         assert!(exchange.response.packets.iter().all(|packet| *packet > request), "exchange {}", exchange.number.0);
     }
 }
+
+/// The findings about packets that contradict themselves, or other fragments of their datagram.
+#[test]
+fn wrong_headers_and_fragments_are_reported() {
+    for (file, rule, packet) in [
+        ("suricata-verify/tcp-session-decode-malformed-ipv4__input.pcap", "packet-header-invalid", 8),
+        ("zeek/ip6-ext-trunc.pcap", "packet-header-invalid", 1),
+        ("zeek/fragmented-4.pcap", "ip-fragments-conflict", 5),
+    ] {
+        let decoded = Decoded::of(&frames(&data("captures-public").join(file)));
+        let findings = decoded.events.iter().filter_map(|event| match event {
+            Event::Finding(finding) if finding.rule.id == rule => {
+                Some(finding.packets.iter().map(|packet| packet.0).collect::<Vec<_>>())
+            }
+            _ => None,
+        });
+        assert_eq!(findings.collect::<Vec<_>>(), [[packet]], "{file}");
+    }
+}

@@ -206,14 +206,15 @@ fn connection(frame: &Frame) -> Option<Flow> {
     Some(if source < destination { (source, destination) } else { (destination, source) })
 }
 
-/// The packets of clients and those of servers, as two taps capture them. Ports
-/// identify the servers.
+/// Whether a server sent this frame: its port is lower than that of the client.
+pub fn is_of_server(frame: &Frame) -> bool {
+    let ports = frame.tcp().and_then(|tcp| Some((frame.u16(tcp.header)?, frame.u16(tcp.header + 2)?)));
+    ports.is_some_and(|(source, destination)| source < destination)
+}
+
+/// The packets of clients and those of servers, as two taps capture them.
 pub fn directions(frames: &[Frame]) -> [Vec<Frame>; 2] {
-    let is_answer = |frame: &&Frame| {
-        let ports = frame.tcp().and_then(|tcp| Some((frame.u16(tcp.header)?, frame.u16(tcp.header + 2)?)));
-        ports.is_some_and(|(source, destination)| source < destination)
-    };
-    let (servers, clients) = frames.iter().partition::<Vec<&Frame>, _>(is_answer);
+    let (servers, clients) = frames.iter().partition::<Vec<&Frame>, _>(|frame| is_of_server(frame));
     [clients, servers].map(|direction| direction.into_iter().cloned().collect())
 }
 

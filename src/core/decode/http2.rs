@@ -17,7 +17,7 @@ mod sniff;
 mod streams;
 
 pub use fuzz::{fuzz_hpack, fuzz_http2};
-pub use sniff::sniff;
+pub use sniff::{sniff, sniff_data};
 
 use std::ops::Range;
 
@@ -46,6 +46,13 @@ impl Http2 {
     pub fn upgraded(limits: Limits, exchange: ExchangeIndex, offsets: [u64; 2]) -> Http2 {
         let mut decoder = Http2::at_offsets(limits, offsets);
         decoder.streams.upgraded(exchange);
+        decoder
+    }
+
+    /// A decoder of a connection that began before the capture.
+    pub fn midway(limits: Limits, offsets: [u64; 2]) -> Http2 {
+        let mut decoder = Http2::at_offsets(limits, offsets);
+        decoder.streams.begin_midway();
         decoder
     }
 

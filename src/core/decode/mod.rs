@@ -152,6 +152,15 @@ pub enum Anomaly {
         /// Number of missing bytes.
         length: u64,
     },
+    /// TCP: the two directions were captured with different clocks.
+    ClocksDiffer {
+        /// The sender of the packets whose clock is ahead.
+        ahead: SocketAddr,
+        /// The sender of the other packets.
+        behind: SocketAddr,
+        /// The smallest and the largest difference that explains all acknowledgments.
+        nanoseconds: (i64, i64),
+    },
     /// A line of an HTTP head ended in LF alone.
     BareLineFeed {
         /// Offset of the line feed.
@@ -207,7 +216,7 @@ pub enum Anomaly {
         /// The error code (RFC 9113 section 7).
         code: u32,
     },
-    /// Other bytes stand where a WebSocket frame must begin. Nothing after them is decoded.
+    /// Other bytes stand where a WebSocket frame must begin.
     NotWebSocket {
         /// Offset of the first unexpected byte.
         offset: u64,
@@ -240,11 +249,6 @@ pub enum Anomaly {
         /// Offset at which decoding stopped.
         offset: u64,
     },
-    /// An IP or TCP header that contradicts itself or the length of the packet.
-    BadHeader {
-        /// The contradiction in words.
-        why: &'static str,
-    },
     /// TLS records of one direction are missing. The next record was found by
     /// trying record numbers.
     TlsRecordsLost {
@@ -267,8 +271,24 @@ pub enum Anomaly {
         /// The cipher suite and the version of TLS.
         what: String,
     },
-    /// Two IP fragments overlap and differ.
-    FragmentConflict,
+    /// A server answered a ClientHello without TLS.
+    TlsToClearServer {
+        /// Offset of the answer.
+        offset: u64,
+        /// The address of the server.
+        server: SocketAddr,
+        /// The status of the answer; `None` if it has no head.
+        status: Option<u16>,
+    },
+    /// A server that speaks TLS answered a request without TLS.
+    ClearToTlsServer {
+        /// Offset of the answer.
+        offset: u64,
+        /// The address of the server.
+        server: SocketAddr,
+        /// The status of the answer; `None` if it is a TLS alert.
+        status: Option<u16>,
+    },
     /// Messages on a pipe are separated by something other than LF. Reported once for each pipe and
     /// kind of separator.
     FramingNoise {

@@ -16,6 +16,7 @@
 mod body;
 mod channel;
 mod context;
+mod first_answer;
 mod http;
 mod pipe;
 mod plaintext;

@@ -30,6 +30,7 @@
 
 mod analysis;
 mod assembler;
+mod clocks;
 mod connection;
 mod connection_facts;
 mod difference;
@@ -52,6 +53,7 @@ use super::{Anomaly, ConnectionId, Ending, Endpoints, Piece, Side};
 use crate::capture::{Limits, PacketNumber, PacketRange, Time};
 
 pub use self::analysis::Analysis;
+pub use self::clocks::ClockDifference;
 pub use self::connection_facts::{End, Facts, HandshakePacket};
 pub use self::fuzz::fuzz_tcp;
 pub use self::segment::{Flags, Segment, SynOptions};
@@ -72,6 +74,9 @@ pub struct SegmentFact<'a> {
     /// Nanoseconds by which packets may be captured after later ones, as far as the
     /// capture has shown.
     pub late: i64,
+    /// Whether the two directions were captured with different clocks, as far as is known. Times
+    /// from one to the other are wrong then.
+    pub clocks: ClockDifference,
     /// Offset of its first payload byte in the sender's stream (relative sequence number minus
     /// one). For a keep-alive this lies before the bytes already received.
     pub offset: u64,

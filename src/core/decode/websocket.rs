@@ -7,18 +7,20 @@
 //! ```
 //!
 //! Control frames are skipped; they may come between fragments. Frames have no mark by which they
-//! can be found again. So after a gap over the head of a frame, or an invalid head, the rest of
-//! that direction is not decoded.
+//! can be found. So after a gap over the head of a frame, after an invalid head, and where the
+//! capture begins inside a WebSocket, the next frame that is certain is searched (`sniff.rs`).
 
 mod deflate;
 mod event;
 mod frame;
 mod fuzz;
 mod reader;
+mod sniff;
 
 pub use deflate::Deflate;
 pub use event::WebSocketEvent;
 pub use fuzz::fuzz_websocket;
+pub use sniff::sniff;
 
 use self::reader::Reader;
 use super::{Direction, Piece};
@@ -36,6 +38,18 @@ impl WebSocket {
     pub fn new(limits: Limits, offsets: [u64; 2], deflate: Option<Deflate>) -> WebSocket {
         let reader = |direction: Direction| Reader::new(direction, limits, offsets[direction as usize], deflate);
         WebSocket { readers: [reader(Direction::ClientToServer), reader(Direction::ServerToClient)] }
+    }
+
+    /// A decoder of a WebSocket that was opened before the capture. Its compression is unknown.
+    pub fn midway(limits: Limits, offsets: [u64; 2]) -> WebSocket {
+        let mut decoder = WebSocket::new(limits, offsets, Some(Deflate::default()));
+        decoder.readers.iter_mut().for_each(Reader::lose_framing);
+        decoder
+    }
+
+    /// Searches the next frame of this direction, because an unknown number of bytes is missing.
+    pub fn lose_framing(&mut self, direction: Direction) {
+        self.readers[direction as usize].lose_framing();
     }
 
     /// Decodes the next piece of one direction and emits the messages that it completes.

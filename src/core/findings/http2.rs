@@ -46,11 +46,11 @@ pub static WEBSOCKET_MALFORMED: Rule = Rule {
     id: "websocket-malformed",
     severity: Severity::Error,
     layer: "http",
-    title: "A WebSocket connection cannot be decoded further",
+    title: "Bytes that should be a WebSocket frame are none",
     spec: "RFC 6455 section 5.2",
-    why: "WebSocket frames have no marker by which the next one could be found. Messages after this place are not shown.",
-    example: "a gap in the capture that covers the head of a frame",
-    remedy: "Enlarge the capture buffer. If nothing is missing, look for a broken peer.",
+    why: "WebSocket frames have no marker by which the next one could be found. Messages are not shown until a frame follows that certainly carries one.",
+    example: "a frame with a reserved bit that no extension defines",
+    remedy: "Look at the bytes: a peer is broken, or uses an extension that was not negotiated.",
     ..Rule::BLANK
 };
 

@@ -3,7 +3,8 @@
 use super::{Rule, Severity};
 use crate::decode::Anomaly;
 
-pub const RULES: &[&Rule] = &[&NO_SECRETS, &LATE, &NOT_OPENED, &UNSUPPORTED, &RECORDS_LOST];
+pub const RULES: &[&Rule] =
+    &[&NO_SECRETS, &LATE, &NOT_OPENED, &UNSUPPORTED, &RECORDS_LOST, &TLS_TO_CLEAR, &CLEAR_TO_TLS];
 
 pub static NO_SECRETS: Rule = Rule {
     id: "tls-no-secrets",
@@ -65,6 +66,30 @@ pub static RECORDS_LOST: Rule = Rule {
     ..Rule::BLANK
 };
 
+pub static TLS_TO_CLEAR: Rule = Rule {
+    id: "tls-to-http-port",
+    severity: Severity::Error,
+    layer: "tls",
+    title: "A client speaks https to a server that speaks http",
+    spec: "RFC 9110 section 4.2.2",
+    why: "The server takes the ClientHello for a malformed request and refuses it. No message is exchanged.",
+    example: "https://localhost:8000/mcp where the server listens without TLS",
+    remedy: "Use http:// in the URL that the client is configured with, or configure TLS in the server.",
+    ..Rule::BLANK
+};
+
+pub static CLEAR_TO_TLS: Rule = Rule {
+    id: "http-to-tls-port",
+    severity: Severity::Error,
+    layer: "tls",
+    title: "A client speaks http to a server that speaks https",
+    spec: "RFC 9110 section 4.2.1",
+    why: "The server expects a ClientHello and refuses the request. Whatever the request contained was sent without encryption.",
+    example: "http://localhost:8443/mcp where the server listens with TLS",
+    remedy: "Use https:// in the URL that the client is configured with. If the request carried a token, replace the token.",
+    ..Rule::BLANK
+};
+
 /// Advice on how to decrypt a connection.
 pub const DECRYPTION_ADVICE: &str = "run the client or server with SSLKEYLOGFILE=keys.log and give --keylog keys.log (docs/tls.md), put a proxy in between, or \
                        use http:// on this machine";
@@ -81,6 +106,16 @@ pub fn judge(anomaly: &Anomaly) -> (&'static Rule, String) {
         }
         Anomaly::TlsRecordsLost { length, records, .. } => {
             (&RECORDS_LOST, format!("{records} record(s), {length} bytes, are missing; decryption resumes after them"))
+        }
+        Anomaly::TlsToClearServer { server, status, .. } => {
+            let answer = status.map_or("a page of HTML".to_owned(), |status| format!("HTTP status {status}"));
+            let text = format!("the client speaks https to {server}, which answers with {answer}: use http://{server}");
+            (&TLS_TO_CLEAR, text)
+        }
+        Anomaly::ClearToTlsServer { server, status, .. } => {
+            let answer = status.map_or("a TLS alert".to_owned(), |status| format!("HTTP status {status} and a hint"));
+            let text = format!("the client speaks http to {server}, which answers with {answer}: use https://{server}");
+            (&CLEAR_TO_TLS, text)
         }
         _ => (&NOT_OPENED, "no record can be decrypted: the secrets of the key log do not fit this session".to_owned()),
     }

@@ -3,13 +3,14 @@
 use jiff::Timestamp;
 
 use super::{Finding, Rule, Severity, http2, stdio, tls};
-use crate::capture::Time;
+use crate::capture::{PacketNumber, Time};
 use crate::decode::{Anomaly, ConnectionId};
 
 pub const RULES: &[&Rule] = &[
     &CAPTURE_DAMAGED,
     &CAPTURE_DROPPED,
     &SNAP_LENGTH,
+    &CLOCKS,
     &TCP_LOST,
     &TCP_OVERLAP,
     &HTTP_BARE_LF,
@@ -79,6 +80,18 @@ pub static SNAP_LENGTH: Rule = Rule {
     why: "The bytes that were cut off are lost, so their messages are incomplete.",
     example: "tcpdump -s 128",
     remedy: "Capture whole packets: tcpdump -s 0, or mcptap sniff.",
+    ..Rule::BLANK
+};
+
+pub static CLOCKS: Rule = Rule {
+    id: "capture-clocks-differ",
+    severity: Severity::Warning,
+    layer: "capture",
+    title: "The two directions of a connection were captured with different clocks",
+    spec: "RFC 9293 section 3.4",
+    why: "Acknowledgments precede the bytes that they acknowledge. So times from one direction to the other are wrong, and latencies are left out.",
+    example: "the captures of two hosts that are not synchronised, merged into one file",
+    remedy: "Correct the times of one capture by the difference (editcap -t) and merge again, or capture both directions at one place.",
     ..Rule::BLANK
 };
 
@@ -217,10 +230,10 @@ pub static LIMIT: Rule = Rule {
 pub static HEADER: Rule = Rule {
     id: "packet-header-invalid",
     severity: Severity::Warning,
-    layer: "tcp",
-    title: "The header of a packet contradicts itself",
+    layer: "capture",
+    title: "Headers of packets contradict themselves",
     spec: "RFC 791, RFC 8200, RFC 9293",
-    why: "The packet is not decoded.",
+    why: "These packets are not decoded. Messages in them are missing, and messages around them may be incomplete.",
     example: "an IP header that is longer than the packet",
     remedy: "Look at the packet: the capture tool may be broken, or the network card changed the packet (offloading).",
     ..Rule::BLANK
@@ -238,9 +251,23 @@ pub static FRAGMENTS: Rule = Rule {
     ..Rule::BLANK
 };
 
+/// The finding for packets whose headers contradict themselves. `reasons` names each kind of header
+/// with the number of packets, and `first` lists the first packets.
+pub fn malformed(reasons: impl Iterator<Item = (&'static str, u64)>, first: &[PacketNumber]) -> Finding {
+    let reasons = reasons.map(|(reason, count)| format!("{reason} ({count})")).collect::<Vec<_>>().join(", ");
+    let text = format!("packets are not decoded: {reasons}");
+    Finding { packets: first.to_vec(), text, ..Finding::of(&HEADER) }
+}
+
+/// The finding for a fragment that overlaps an earlier one of its datagram with other bytes.
+pub fn fragments_differ(packet: PacketNumber) -> Finding {
+    let text = "this fragment differs from an earlier one where they overlap; the first copy is shown".to_owned();
+    Finding { packets: vec![packet], text, ..Finding::of(&FRAGMENTS) }
+}
+
 /// Whether a finding of this rule means that messages may be missing.
 pub fn hides_messages(rule: &Rule) -> bool {
-    [&TCP_LOST, &BYTES_SKIPPED, &HTTP_UNASKED, &HTTP_MALFORMED, &HTTP_CODING, &HTTP_UNKNOWN_CODING, &LIMIT, &HEADER]
+    [&TCP_LOST, &BYTES_SKIPPED, &HTTP_UNASKED, &HTTP_MALFORMED, &HTTP_CODING, &HTTP_UNKNOWN_CODING, &LIMIT]
         .contains(&rule)
         || http2::hides_messages(rule)
 }
@@ -248,7 +275,7 @@ pub fn hides_messages(rule: &Rule) -> bool {
 /// A finding on a connection whose beginning was not captured. What is not HTTP there may be the
 /// rest of a message.
 pub fn with_doubt(finding: Finding) -> Finding {
-    if *finding.rule != HTTP_MALFORMED {
+    if ![&HTTP_MALFORMED, &http2::WEBSOCKET_MALFORMED].contains(&finding.rule) {
         return finding;
     }
     let text = format!("{}; the connection began before the capture", finding.text);
@@ -267,6 +294,15 @@ pub fn judge(anomaly: &Anomaly) -> (&'static Rule, String) {
         ),
         Anomaly::Lost { offset, length } => {
             (&TCP_LOST, format!("{} from offset {offset} on are not in the capture", bytes(*length)))
+        }
+        Anomaly::ClocksDiffer { ahead, behind, nanoseconds: (least, most) } => {
+            // Outwards, so that the words are true.
+            let (least, most) =
+                (least.div_euclid(100_000) as f64 / 10.0, (most.saturating_add(99_999) / 100_000) as f64 / 10.0);
+            let text = format!(
+                "the clock for packets of {ahead} is {least:.1} to {most:.1} ms ahead of that for {behind}; latencies are left out"
+            );
+            (&CLOCKS, text)
         }
         Anomaly::BareLineFeed { offset } => (&HTTP_BARE_LF, format!("the line that ends at offset {offset} has no CR")),
         Anomaly::FoldedHeader { offset } => {
@@ -293,7 +329,7 @@ pub fn judge(anomaly: &Anomaly) -> (&'static Rule, String) {
         }
         Anomaly::NotWebSocket { offset, expected } => (
             &http2::WEBSOCKET_MALFORMED,
-            format!("at offset {offset} {expected} was expected; nothing after it is shown"),
+            format!("at offset {offset} {expected} was expected; the next certain frame is searched"),
         ),
         Anomaly::ResponseWithoutRequest { offset } => {
             (&HTTP_UNASKED, format!("the response at offset {offset} answers no captured request"))
@@ -303,11 +339,11 @@ pub fn judge(anomaly: &Anomaly) -> (&'static Rule, String) {
         Anomaly::LimitReached { limit, offset } => {
             (&LIMIT, format!("the limit \"{limit}\" stopped decoding at offset {offset}"))
         }
-        Anomaly::BadHeader { why } => (&HEADER, (*why).to_owned()),
-        Anomaly::TlsRecordsLost { .. } | Anomaly::TlsNotOpened { .. } | Anomaly::TlsUnsupported { .. } => {
-            tls::judge(anomaly)
-        }
-        Anomaly::FragmentConflict => (&FRAGMENTS, "two fragments of one datagram differ where they overlap".to_owned()),
+        Anomaly::TlsRecordsLost { .. }
+        | Anomaly::TlsNotOpened { .. }
+        | Anomaly::TlsUnsupported { .. }
+        | Anomaly::TlsToClearServer { .. }
+        | Anomaly::ClearToTlsServer { .. } => tls::judge(anomaly),
         Anomaly::FramingNoise { pipe, offset, what } => {
             (&stdio::FRAMING_NOISE, format!("{}: {what} at offset {offset}", pipe.name()))
         }

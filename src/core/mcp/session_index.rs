@@ -323,7 +323,7 @@ impl SessionIndex {
             let key = evidence.client_target();
             // A stream that a client opened, or a WebSocket, is no evidence for other exchanges:
             // another client may open one with the same target.
-            let is_posted = evidence.method != "GET" && !evidence.lacks_head();
+            let is_posted = !matches!(evidence.method.as_str(), "GET" | "CONNECT") && !evidence.lacks_head();
             if is_initialize && is_posted {
                 self.awaiting_id.insert(session, key.clone());
             }

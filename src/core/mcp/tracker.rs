@@ -266,7 +266,7 @@ impl Tracker {
         }
         let evidence = self.exchanges.get(&exchange)?;
         let reopened = if initialize { self.awaited_beginning_at(evidence) } else { None };
-        let is_midway = is_midway(evidence, text.direction);
+        let is_midway = is_midway(evidence, text);
         let number = match reopened.or_else(|| self.existing_session(evidence, text, single, initialize, connected)) {
             Some(number) => number,
             None if Tracker::is_refusal(evidence, text.direction) => return None,
@@ -283,7 +283,8 @@ impl Tracker {
                 if let Some(state) = self.sessions.get_mut(&number) {
                     state.session.session_id = evidence.session_id.as_deref().map(str::to_owned);
                     state.has_beginning = evidence.session_id.is_none() && !is_midway;
-                    state.is_stray = is_midway;
+                    // A WebSocket is no evidence for requests elsewhere.
+                    state.is_stray = is_midway && transport != Transport::WebSocket;
                 }
                 if evidence.session_id.is_some() && !evidence.is_assigned {
                     self.awaited_beginnings.push(number, &evidence, self.now());

@@ -4,6 +4,7 @@
 use rustc_hash::FxHashMap;
 
 use super::unclaimed::Unclaimed;
+use crate::decode::tcp::ClockDifference;
 use crate::decode::tls::Secrecy;
 use crate::decode::{ConnectionId, Endpoints};
 use crate::event::{Connection, ConnectionKind};
@@ -28,6 +29,8 @@ pub(super) struct ConnectionState {
     pub(super) has_gaps: bool,
     /// Whether an exchange on it ended without its whole response.
     pub(super) has_cut_exchange: bool,
+    /// Whether its directions were captured with different clocks.
+    pub(super) clocks: ClockDifference,
     /// The next offset in each of the three streams of a process. TCP streams have
     /// the reassembler for that.
     pub(super) offsets: [u64; 3],
@@ -55,6 +58,7 @@ impl ConnectionState {
             has_beginning,
             has_gaps: false,
             has_cut_exchange: false,
+            clocks: ClockDifference::None,
             offsets: [0; 3],
             secrecy: Secrecy::default(),
             unclaimed: Unclaimed::default(),

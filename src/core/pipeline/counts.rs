@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::capture::{Packet, Time};
+use crate::capture::{Packet, PacketNumber, Time};
+
+/// Packets with an invalid header that are listed. They are enough to find the cause.
+const LISTED: usize = 8;
 
 /// Counters of the capture so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,6 +28,8 @@ pub struct Counts {
     pub last: Option<Time>,
     /// TCP segments that the snap length cut.
     pub cut: u64,
+    /// The first packets with a header that contradicts itself.
+    pub(super) malformed: Vec<PacketNumber>,
 }
 
 impl Counts {
@@ -35,4 +40,21 @@ impl Counts {
         self.first = Some(self.first.map_or(packet.time, |first| first.min(packet.time)));
         self.last = Some(self.last.map_or(packet.time, |last| last.max(packet.time)));
     }
+
+    /// Counts a packet that is not decoded.
+    pub(super) fn skip(&mut self, packet: PacketNumber, reason: &'static str) {
+        *self.skipped.entry(reason).or_default() += 1;
+        if is_malformed(reason) && self.malformed.len() < LISTED {
+            self.malformed.push(packet);
+        }
+    }
+
+    /// The reasons that name a header which contradicts itself, with the number of packets.
+    pub(super) fn malformed_by_reason(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.skipped.iter().map(|(reason, count)| (*reason, *count)).filter(|(reason, _)| is_malformed(reason))
+    }
+}
+
+fn is_malformed(reason: &str) -> bool {
+    reason.starts_with("malformed ")
 }

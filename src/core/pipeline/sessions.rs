@@ -6,7 +6,7 @@ mod ends;
 
 use std::net::IpAddr;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use self::doubt::transport_and_beginning;
 use self::ends::Closing;
@@ -21,7 +21,7 @@ use super::unclaimed::Unclaimed;
 use crate::capture::pipe::{self, Pipe, PipeEvent};
 use crate::capture::{Packet, PacketNumber, Span};
 use crate::decode::stack::{ConnectionInfo, ServerSentEvent, Text, Unit};
-use crate::decode::tcp::{Flags, SegmentFact};
+use crate::decode::tcp::{ClockDifference, Flags, SegmentFact};
 use crate::decode::{Anomaly, ConnectionId, Direction, dns};
 use crate::event::{Connection, ConnectionKind, Detail, Emit, Event, Segment};
 use crate::findings::{Checker, Finding, tls, transport};
@@ -39,6 +39,9 @@ pub(super) struct Sessions {
     pub(super) counts: Counts,
     names: FxHashMap<IpAddr, String>,
     connections: FxHashMap<ConnectionId, ConnectionState>,
+    /// Pairs of hosts whose packets were captured with different clocks. Only the first
+    /// [`doubt::HOSTS`] are remembered.
+    two_clocks: FxHashSet<[IpAddr; 2]>,
     /// The number of pipe connections so far.
     pub(super) pipes: u32,
     /// TLS connections whose content could not be decrypted.
@@ -59,6 +62,7 @@ impl Sessions {
             counts: Counts::default(),
             names: FxHashMap::default(),
             connections: FxHashMap::default(),
+            two_clocks: FxHashSet::default(),
             pipes: 0,
             encrypted: Encrypted::default(),
             arrivals: Arrivals::default(),
@@ -93,10 +97,12 @@ impl Sessions {
     /// Takes a captured TCP segment.
     pub(super) fn segment(&mut self, fact: &SegmentFact<'_>, emit: &mut Emit<'_>) {
         self.arrivals.segment(fact);
-        if fact.flags.has(Flags::SYN)
-            && let Some(state) = self.connections.get_mut(&fact.connection)
-        {
-            state.has_beginning = true;
+        if let Some(state) = self.connections.get_mut(&fact.connection) {
+            state.has_beginning |= fact.flags.has(Flags::SYN);
+            state.clocks = fact.clocks;
+        }
+        if fact.clocks == ClockDifference::Certain {
+            self.note_two_clocks(fact.connection);
         }
         if self.stores() {
             emit(Event::Segment(Segment::of(fact)));
@@ -362,6 +368,11 @@ impl Sessions {
         }
     }
 
+    /// Reports that this fragment differs from an earlier one of its datagram where they overlap.
+    pub(super) fn fragments_differ(&mut self, packet: PacketNumber, emit: &mut Emit<'_>) {
+        emit_findings(self.checker.decoder_finding(transport::fragments_differ(packet)), emit);
+    }
+
     /// Calls the tracker, then processes its output.
     fn track(&mut self, emit: &mut Emit<'_>, call: impl FnOnce(&mut Tracker, &mut dyn FnMut(TrackerEvent))) {
         let mut tracker_events = std::mem::take(&mut self.tracker_events);
@@ -391,6 +402,7 @@ impl Sessions {
             TrackerEvent::Belongs(..) => {}
             TrackerEvent::Message(mut message, oddities) => {
                 self.arrivals.emitted(&message);
+                message.latency = message.latency.filter(|latency| self.is_credible(*latency, &message));
                 let (tracker, session) = (&self.tracker, message.session);
                 let is_order_doubtful = self.is_order_doubtful(&message);
                 let found =
@@ -450,6 +462,10 @@ impl Sessions {
         if self.counts.cut > 0 {
             let text = format!("{} packets were cut by the snap length: capture with -s 0", self.counts.cut);
             emit_findings(self.checker.decoder_finding(Finding { text, ..Finding::of(&transport::SNAP_LENGTH) }), emit);
+        }
+        if !self.counts.malformed.is_empty() {
+            let finding = transport::malformed(self.counts.malformed_by_reason(), &self.counts.malformed);
+            emit_findings(self.checker.decoder_finding(finding), emit);
         }
         emit_findings(self.checker.finish(), emit);
         self.refresh(emit);

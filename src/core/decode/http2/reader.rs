@@ -144,7 +144,10 @@ impl Reader {
                 Some(_) => self.enter(PREFACE.len(), State::Head),
                 None if PREFACE.starts_with(bytes) => None,
                 // The capture begins after the preface.
-                None => self.enter(0, State::Head),
+                None => {
+                    context.streams.begin_midway();
+                    self.enter(0, State::Head)
+                }
             },
             State::Head => self.head(bytes, context),
             State::Payload(head) => {

@@ -26,7 +26,7 @@ pub(super) struct Streams {
     exchanges: u64,
     /// The largest stream id that a request opened.
     last: u32,
-    /// For each direction, whether frames were lost.
+    /// For each direction, whether frames were lost, or were sent before the capture.
     lost: [bool; 2],
     /// For each direction, whether it has ended.
     finished: [bool; 2],
@@ -149,6 +149,11 @@ impl Streams {
         if let Some(stream) = self.open.get_mut(&id) {
             stream.damaged[direction as usize] = true;
         }
+    }
+
+    /// Notes that the capture begins inside the connection. Any stream may be open.
+    pub(super) fn begin_midway(&mut self) {
+        self.lost = [true; 2];
     }
 
     /// Notes that frames of this direction were lost, possibly of any stream.

@@ -4,6 +4,7 @@
 use std::borrow::Cow;
 
 use super::context::StackContext;
+use super::first_answer::{FirstAnswer, Opening};
 use super::http::{HttpStack, Tunnel, Version};
 use super::tls::TlsStack;
 use super::unit::Unit;
@@ -14,11 +15,12 @@ use crate::decode::http2;
 use crate::decode::mask::Mask;
 use crate::decode::stream::StreamKind;
 use crate::decode::tls::{self, Arrival};
+use crate::decode::websocket;
 use crate::decode::{Direction, Ending, Piece, Side};
 
-/// The most bytes that are needed to recognise a protocol at the start of a side: the longest
-/// method and the first bytes of a target.
-const SNIFFED: usize = 32;
+/// The most bytes that are needed to recognise a protocol at the start of a side: the beginning of
+/// a WebSocket frame, inside a frame of HTTP/2.
+const SNIFFED: usize = 32 + 9;
 
 /// The most tunnels inside each other. A client passes few proxies, and each tunnel
 /// needs another decoder.
@@ -33,6 +35,8 @@ pub(super) struct Channel {
     protocol: Protocol,
     /// Number of times that the channel became a tunnel.
     tunnels: u8,
+    /// The first bytes of the server, while they can show that it expects another protocol.
+    first_answer: Option<Box<FirstAnswer>>,
 }
 
 /// The protocol on a channel, with its decoder.
@@ -67,7 +71,8 @@ impl Unrecognised {
 impl Channel {
     /// A channel whose streams are of this kind.
     pub(super) fn new(kind: fn(Side) -> StreamKind) -> Channel {
-        Channel { streams: [None; 2], kind, protocol: Protocol::Unrecognised(Default::default()), tunnels: 0 }
+        let protocol = Protocol::Unrecognised(Default::default());
+        Channel { streams: [None; 2], kind, protocol, tunnels: 0, first_answer: None }
     }
 
     /// The stream of one side. It is opened at the first call.
@@ -166,17 +171,35 @@ impl Channel {
             _ => Some(tls::sniff_application_data(&sniffed)),
         };
         let (http1, http2) = (http1::sniff(&sniffed), http2::sniff(&sniffed));
+        let data = http2::sniff_data(&sniffed).and_then(sniff_stream);
         let events = http1::sniff_events(&sniffed);
-        match (http1.or(http2), is_tls) {
+        let frame = websocket::sniff(&sniffed);
+        let begins = unrecognised.passed_to == unrecognised.begin && !within_tls;
+        match (http1.or(http2).or(data), is_tls) {
             (Some(Some(direction)), _) => {
+                if begins && http1 == Some(Some(Direction::ClientToServer)) {
+                    self.expect_answer(side, Opening::Http);
+                }
                 let client = match direction {
                     Direction::ClientToServer => side,
                     Direction::ServerToClient => side.other(),
                 };
-                self.begin_http(context, client, if http1.is_some() { Version::Http1 } else { Version::Http2 });
+                let version = match (http1, http2) {
+                    (Some(_), _) => Version::Http1,
+                    (_, Some(_)) => Version::Http2,
+                    _ => Version::Http2Midway,
+                };
+                self.begin_http(context, client, version, arrival.time);
             }
-            _ if events == Some(true) => self.begin_http(context, side.other(), Version::Http1Midway),
+            _ if events == Some(true) => self.begin_http(context, side.other(), Version::Http1Midway, arrival.time),
+            _ if let Some(Some(direction)) = frame => {
+                let client = if direction == Direction::ClientToServer { side } else { side.other() };
+                self.begin_http(context, client, Version::WebSocketMidway, arrival.time);
+            }
             (_, Some(true)) => {
+                if begins && tls::is_client_hello(&sniffed) {
+                    self.expect_answer(side, Opening::Tls);
+                }
                 // In the middle of a connection, the side that opened it is taken for the client.
                 let server = sniffed.first() == Some(&22) && !tls::is_client_hello(&sniffed);
                 let client = match (tls::is_client_hello(&sniffed), server) {
@@ -187,7 +210,8 @@ impl Channel {
                 self.begin_tls(context, client, sniffed.first() != Some(&22));
             }
             (http, is_tls)
-                if sniffed.len() < SNIFFED && (http == Some(None) || is_tls.is_none() || events.is_none()) =>
+                if sniffed.len() < SNIFFED
+                    && (http == Some(None) || is_tls.is_none() || events.is_none() || frame == Some(None)) =>
             {
                 if unrecognised.undecided.is_empty() {
                     unrecognised.undecided_since = arrival.time;
@@ -199,8 +223,64 @@ impl Channel {
         self.decode(context, side, piece, arrival);
     }
 
+    /// Examines the first bytes of the server, if it sent none before its client.
+    fn expect_answer(&mut self, client: Side, opening: Opening) {
+        if let Protocol::Unrecognised(sides) = &self.protocol
+            && let Unrecognised { begin, passed_to, undecided, .. } = &sides[client.other().index()]
+            && passed_to == begin
+            && undecided.is_empty()
+        {
+            self.first_answer = Some(Box::new(FirstAnswer::new(opening, *begin)));
+        }
+    }
+
+    /// Examines the next piece of the server.
+    fn examine_answer(&mut self, context: &mut StackContext<'_>, side: Side, piece: Piece<'_>) {
+        let Some(first_answer) = &mut self.first_answer else { return };
+        match piece {
+            Piece::Data(bytes) => {
+                if first_answer.is_empty()
+                    && let Some(stream) = self.streams[side.index()]
+                {
+                    let start = first_answer.offset;
+                    first_answer.packets = context.shared.provenance.packets(Span { stream, start, end: start + 1 });
+                }
+                if !first_answer.push(bytes) {
+                    self.first_answer = None;
+                }
+            }
+            Piece::Gap(_) if first_answer.is_empty() => self.first_answer = None,
+            // What was captured before the gap may be enough.
+            Piece::Gap(_) | Piece::End(_) => self.report_answer(context),
+        }
+    }
+
+    /// Reports that the server answered in another protocol than that of the client, if it did.
+    fn report_answer(&mut self, context: &mut StackContext<'_>) {
+        let server = context.connection.sender(Direction::ServerToClient);
+        if let (Some(first_answer), Some(endpoints)) = (self.first_answer.take(), context.connection.endpoints)
+            && let (Some(anomaly), Some(stream)) =
+                (first_answer.anomaly(endpoints[server.index()]), self.streams[server.index()])
+        {
+            let FirstAnswer { offset: start, packets, .. } = *first_answer;
+            let (span, direction) = (Some(Span { stream, start, end: start + 1 }), Some(Direction::ServerToClient));
+            let (connection, exchange) = (context.id, None);
+            (context.sink)(Unit::Anomaly { connection, exchange, packets, span, direction, anomaly });
+        }
+    }
+
     fn decode(&mut self, context: &mut StackContext<'_>, side: Side, piece: Piece<'_>, arrival: Arrival<'_>) {
         let direction = direction(context, side);
+        let mut piece = piece;
+        if direction == Direction::ServerToClient {
+            self.examine_answer(context, side, piece);
+            // The decoder of HTTP would report the alert once more.
+            if let (Piece::Data(bytes), Some(first_answer)) = (piece, &self.first_answer)
+                && first_answer.is_no_http()
+            {
+                piece = Piece::Gap(bytes.len() as u64);
+            }
+        }
         match &mut self.protocol {
             Protocol::Http(http) => {
                 let seen = arrival.acknowledged;
@@ -236,14 +316,14 @@ impl Channel {
         }
     }
 
-    fn begin_http(&mut self, context: &mut StackContext<'_>, client: Side, version: Version) {
+    fn begin_http(&mut self, context: &mut StackContext<'_>, client: Side, version: Version, time: Time) {
         context.connection.client = Some(client);
-        context.connection.is_midway = version == Version::Http1Midway;
+        context.connection.is_midway = version.is_midway();
         context.connection.protocol = version.name();
         (context.sink)(Unit::ConnectionChanged(context.id, context.connection));
         let streams = self.streams_by_direction(context);
         let begin_offsets = self.begin_offsets(context);
-        let mut http = Box::new(HttpStack::new(context.shared, streams, version, begin_offsets));
+        let mut http = Box::new(HttpStack::new(context, streams, version, begin_offsets, time));
         if let Protocol::Unrecognised(sides) = &self.protocol {
             for (side, unrecognised) in [Side::First, Side::Second].into_iter().zip(sides) {
                 catch_up(&mut http, context, side, unrecognised);
@@ -296,6 +376,7 @@ impl Channel {
 
     /// Ends everything that is open on the channel.
     pub(super) fn close(&mut self, context: &mut StackContext<'_>) {
+        self.report_answer(context);
         match &mut self.protocol {
             Protocol::Http(http) => http.close(context, Ending::Cut),
             Protocol::Tls(tls) => tls.close(context),
@@ -304,6 +385,16 @@ impl Channel {
         for stream in self.streams.iter().flatten() {
             context.close(*stream);
         }
+    }
+}
+
+/// Whether the content of an HTTP/2 stream shows what it is from its middle, and its direction:
+/// server-sent events, or a WebSocket. `Some(None)`: more bytes are needed.
+fn sniff_stream(content: &[u8]) -> Option<Option<Direction>> {
+    match (http1::sniff_events(content), websocket::sniff(content)) {
+        (Some(true), _) => Some(Some(Direction::ServerToClient)),
+        (None, _) => Some(None),
+        (_, frame) => frame,
     }
 }
 

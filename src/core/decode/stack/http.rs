@@ -2,15 +2,17 @@
 
 mod exchanges;
 mod upgrade;
+mod websocket_stream;
 
 use self::exchanges::Exchanges;
 pub(super) use self::upgrade::Tunnel;
 use self::upgrade::{Protocol, Upgrade};
-use super::context::{Shared, StackContext};
+use super::context::StackContext;
 use super::unit::Unit;
-use super::websocket::WebSocketStack;
+use super::websocket::{Beginning, WebSocketStack};
 use crate::capture::{StreamId, Time};
 use crate::decode::exchange::Exchange;
+use crate::decode::http::{ExchangeIndex, Head, HttpEvent};
 use crate::decode::http1::Http1;
 use crate::decode::http2::Http2;
 use crate::decode::{Direction, Ending, Piece};
@@ -31,6 +33,10 @@ pub(super) enum Version {
     Http1Midway,
     /// HTTP/2 (RFC 9113).
     Http2,
+    /// HTTP/2, recognised in the middle of a stream.
+    Http2Midway,
+    /// HTTP/1.1 that switched to WebSocket before the capture.
+    WebSocketMidway,
 }
 
 impl Version {
@@ -38,8 +44,14 @@ impl Version {
     pub(super) fn name(self) -> &'static str {
         match self {
             Version::Http1 | Version::Http1Midway => "http/1.1",
-            Version::Http2 => "http/2",
+            Version::Http2 | Version::Http2Midway => "http/2",
+            Version::WebSocketMidway => "websocket",
         }
+    }
+
+    /// Whether the connection was recognised in the middle of a stream or response.
+    pub(super) fn is_midway(self) -> bool {
+        matches!(self, Version::Http1Midway | Version::Http2Midway | Version::WebSocketMidway)
     }
 }
 
@@ -53,17 +65,34 @@ enum ActiveDecoder {
 
 impl HttpStack {
     /// A decoder for these streams. Each direction begins at its offset in `offsets`.
-    pub(super) fn new(shared: &Shared, streams: [StreamId; 2], version: Version, offsets: [u64; 2]) -> HttpStack {
-        let (limits, key) = (shared.limits, shared.options.mask_key);
-        let decoder = match version {
-            Version::Http1 => ActiveDecoder::Http1(Box::new(Http1::at_offsets(limits, offsets))),
-            Version::Http1Midway => ActiveDecoder::Http1(Box::new(Http1::midway(limits, offsets))),
-            Version::Http2 => ActiveDecoder::Http2(Box::new(Http2::at_offsets(limits, offsets).with_mask_key(key))),
-        };
+    pub(super) fn new(
+        context: &mut StackContext<'_>,
+        streams: [StreamId; 2],
+        version: Version,
+        offsets: [u64; 2],
+        time: Time,
+    ) -> HttpStack {
+        let (limits, key) = (context.shared.limits, context.shared.options.mask_key);
         let mut exchanges = Exchanges::new(streams);
         for direction in [Direction::ClientToServer, Direction::ServerToClient] {
             exchanges.restart_at(direction, offsets[direction as usize]);
         }
+        let decoder = match version {
+            Version::Http1 => ActiveDecoder::Http1(Box::new(Http1::at_offsets(limits, offsets))),
+            Version::Http1Midway => ActiveDecoder::Http1(Box::new(Http1::midway(limits, offsets))),
+            Version::Http2 => ActiveDecoder::Http2(Box::new(Http2::at_offsets(limits, offsets).with_mask_key(key))),
+            Version::Http2Midway => ActiveDecoder::Http2(Box::new(Http2::midway(limits, offsets).with_mask_key(key))),
+            Version::WebSocketMidway => {
+                let (index, direction) = (ExchangeIndex(0), Direction::ServerToClient);
+                let offset = offsets[direction as usize];
+                exchanges.note_piece(direction, 0, offset, time);
+                let head = Box::new(Head::unseen(direction, offset, "1.1"));
+                exchanges.event(context, HttpEvent::Head { exchange: index, direction, stream: None, head }, time);
+                let exchange = exchanges.open.get(&index).map(|open| open.exchange.number).unwrap_or_default();
+                let messages = WebSocketStack::new(context, exchange, streams, offsets, Beginning::NotCaptured);
+                ActiveDecoder::WebSocket(Box::new(messages))
+            }
+        };
         HttpStack { decoder, exchanges }
     }
 
@@ -124,7 +153,7 @@ impl HttpStack {
                 (ActiveDecoder::Http2(Box::new(http2)), Version::Http2.name())
             }
             Protocol::WebSocket(deflate) => {
-                let messages = WebSocketStack::new(context, exchange, streams, offsets, deflate);
+                let messages = WebSocketStack::new(context, exchange, streams, offsets, Beginning::Captured(deflate));
                 (ActiveDecoder::WebSocket(Box::new(messages)), "websocket")
             }
             Protocol::Tunnel => return,
@@ -148,8 +177,8 @@ impl HttpStack {
 
     /// Offset of the first byte of this direction whose origin may still be queried.
     pub(super) fn low_water(&self, direction: Direction) -> u64 {
-        let bodies = self.exchanges.open.values().filter_map(|open| open.bodies[direction as usize].as_ref());
-        bodies.filter_map(|body| body.needed_from).min().unwrap_or(u64::MAX).min(self.decoded_to(direction))
+        let open = self.exchanges.open.values().filter_map(|open| open.needed_from(direction));
+        open.min().unwrap_or(u64::MAX).min(self.decoded_to(direction))
     }
 
     /// Offset up to which this direction was searched for secrets. All secrets below

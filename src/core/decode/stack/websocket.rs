@@ -8,7 +8,16 @@ use crate::decode::stream::StreamKind;
 use crate::decode::websocket::{Deflate, WebSocket, WebSocketEvent};
 use crate::decode::{Anomaly, Direction, Piece};
 
-/// Decodes the WebSocket of one connection.
+/// Whether the upgrade to a WebSocket was captured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Beginning {
+    /// It was, and this compression was negotiated.
+    Captured(Option<Deflate>),
+    /// It was not. The capture begins inside the WebSocket.
+    NotCaptured,
+}
+
+/// Decodes one WebSocket.
 #[derive(Debug)]
 pub(super) struct WebSocketStack {
     decoder: WebSocket,
@@ -19,25 +28,30 @@ pub(super) struct WebSocketStack {
 #[derive(Debug)]
 struct Messages {
     exchange: ExchangeNumber,
-    /// For each direction, the connection's stream.
-    connection_streams: [StreamId; 2],
+    /// For each direction, the stream that carries the frames: of the connection, or the content of
+    /// an HTTP/2 stream.
+    frame_streams: [StreamId; 2],
     message_streams: [StreamId; 2],
 }
 
 impl WebSocketStack {
-    /// A decoder for the upgrade that `exchange` requested. It starts at `offsets` of
-    /// the connection's streams.
+    /// A decoder for the WebSocket that `exchange` opened. It starts at `offsets` of the streams
+    /// that carry its frames.
     pub(super) fn new(
         context: &mut StackContext<'_>,
         exchange: ExchangeNumber,
-        connection_streams: [StreamId; 2],
+        frame_streams: [StreamId; 2],
         offsets: [u64; 2],
-        deflate: Option<Deflate>,
+        beginning: Beginning,
     ) -> WebSocketStack {
         let message_streams = [Direction::ClientToServer, Direction::ServerToClient]
             .map(|direction| context.open(StreamKind::WebSocket(exchange, direction)));
-        let decoder = WebSocket::new(context.shared.limits, offsets, deflate);
-        WebSocketStack { decoder, messages: Messages { exchange, connection_streams, message_streams } }
+        let limits = context.shared.limits;
+        let decoder = match beginning {
+            Beginning::Captured(deflate) => WebSocket::new(limits, offsets, deflate),
+            Beginning::NotCaptured => WebSocket::midway(limits, offsets),
+        };
+        WebSocketStack { decoder, messages: Messages { exchange, frame_streams, message_streams } }
     }
 
     /// Decodes the next piece of one direction.
@@ -56,6 +70,13 @@ impl WebSocketStack {
         let stream = self.messages.message_streams[direction as usize];
         let end = context.shared.provenance.length(stream);
         context.forget(stream, end);
+    }
+
+    /// Searches the next frame of this direction, because an unknown number of bytes is missing.
+    pub(super) fn lose_framing(&mut self, context: &mut StackContext<'_>, direction: Direction) {
+        let before = self.decoder.buffered_bytes();
+        self.decoder.lose_framing(direction);
+        context.shared.collected = context.shared.collected - before + self.decoder.buffered_bytes();
     }
 
     /// The offset of the first byte of this direction that the decoder still needs.
@@ -80,14 +101,14 @@ impl Messages {
     fn event(&self, context: &mut StackContext<'_>, event: WebSocketEvent<'_>, time: Time) {
         match event {
             WebSocketEvent::Message { direction, bytes, payloads } => {
-                let (stream, connection_streams) =
-                    (self.message_streams[direction as usize], self.connection_streams[direction as usize]);
+                let (stream, frames) =
+                    (self.message_streams[direction as usize], self.frame_streams[direction as usize]);
                 let start = context.shared.provenance.length(stream);
                 for payload in payloads {
                     let (start, end) = (payload.range.start, payload.range.end);
                     let origin = match payload.is_copied {
-                        true => Origin::Copied { stream: connection_streams, offset: start },
-                        false => Origin::Derived(Span { stream: connection_streams, start, end }),
+                        true => Origin::Copied { stream: frames, offset: start },
+                        false => Origin::Derived(Span { stream: frames, start, end }),
                     };
                     context.shared.provenance.append(stream, payload.length, origin);
                 }
@@ -101,12 +122,11 @@ impl Messages {
                 (context.sink)(Unit::Text(text, context.connection));
             }
             WebSocketEvent::Anomaly { direction, anomaly } => {
+                let stream = self.frame_streams[direction as usize];
+                let span = |start: u64, length: u64| Some(Span { stream, start, end: start + length });
                 let span = match anomaly {
-                    Anomaly::NotWebSocket { offset, .. } | Anomaly::LimitReached { offset, .. } => Some(Span {
-                        stream: self.connection_streams[direction as usize],
-                        start: offset,
-                        end: offset + 1,
-                    }),
+                    Anomaly::NotWebSocket { offset, .. } | Anomaly::LimitReached { offset, .. } => span(offset, 1),
+                    Anomaly::Skipped { offset, length } => span(offset, length),
                     _ => None,
                 };
                 context.anomaly(Some(direction), Some(self.exchange), span, anomaly);

@@ -246,6 +246,6 @@ impl SenderHistory {
 }
 
 /// Whether sequence number `a` comes after `b` (RFC 9293 section 3.4: arithmetic modulo 2^32).
-fn after(a: u32, b: u32) -> bool {
+pub(super) fn after(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) > 0
 }

@@ -9,6 +9,7 @@ mod order;
 use self::order::Run;
 use super::analysis::{Analysis, Analyst};
 use super::assembler::{Assembler, Sighting};
+use super::clocks::Clocks;
 use super::connection_facts::Facts;
 use super::difference::Difference;
 use super::recent_bytes::{Hint, RecentBytes};
@@ -41,6 +42,7 @@ pub(super) struct Connection {
     sides: [Assembler; 2],
     hints: [Hint; 2],
     analyst: Analyst,
+    clocks: Box<Clocks>,
     packets: u64,
     last_packet: PacketNumber,
     /// The capture clock at its last packet.
@@ -71,6 +73,7 @@ impl Connection {
             sides: Default::default(),
             hints: [0; 2],
             analyst: Analyst::default(),
+            clocks: Box::default(),
             packets: 0,
             last_packet: segment.packet,
             last_time: segment.time,
@@ -239,6 +242,9 @@ impl Connection {
             }
             self.end(side, ending, None, context);
         }
+        if let Some((packet, anomaly)) = self.clocks.anomaly(&self.facts.endpoints) {
+            context.sink.anomaly(self.id, Side::First, packet, anomaly);
+        }
         context.sink.closed(self.id, &self.facts);
     }
 
@@ -268,7 +274,7 @@ impl Connection {
         if self.waits_for_unseen_side() { Some(due.max(after(self.opened, limits.unseen_time)?)) } else { Some(due) }
     }
 
-    /// Names the segment, counts it and emits it.
+    /// Names the segment, counts it, compares its time and emits it.
     fn report<S: Sink>(
         &mut self,
         side: Side,
@@ -279,6 +285,7 @@ impl Connection {
         context: &mut Context<'_, S>,
     ) {
         let (own, other) = (&self.sides[side.index()], &self.sides[side.other().index()]);
+        self.clocks.add(side, segment);
         let mut analysis = self.analyst.name(side, segment, &self.facts);
         if reused {
             analysis.0 |= Analysis::PORT_REUSED;
@@ -296,6 +303,7 @@ impl Connection {
             time: segment.time,
             is_open: !own.is_settled(),
             late: self.late.saturating_add(context.disorder),
+            clocks: self.clocks.difference(),
             offset: own.offset(start),
             acknowledged: acknowledged.map(|position| other.offset(position)),
             window,

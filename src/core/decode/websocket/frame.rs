@@ -7,8 +7,10 @@ use nom::{IResult, Parser};
 
 /// Opcode of a frame that continues a message.
 pub(super) const CONTINUATION: u8 = 0;
+/// Opcode of a frame that begins a text message.
+pub(super) const TEXT: u8 = 1;
 /// Opcodes of frames that begin a text message or a binary message.
-const DATA: [u8; 2] = [1, 2];
+const DATA: [u8; 2] = [TEXT, 2];
 /// Opcode of the frame that closes the connection.
 pub(super) const CLOSE: u8 = 8;
 /// Opcodes of control frames: close, ping, pong.

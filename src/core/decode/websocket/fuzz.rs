@@ -4,7 +4,8 @@ use super::{Deflate, WebSocket, WebSocketEvent};
 use crate::capture::Limits;
 use crate::decode::{Direction, Piece};
 
-/// Decodes one direction of a connection, with and without compression. `data` is a script. An
+/// Decodes one direction of a connection, with and without compression, and from its middle. `data`
+/// is a script. An
 /// even byte below 16 is a gap of half that length. Any other byte is the number of stream bytes
 /// that follow it.
 ///
@@ -19,6 +20,8 @@ pub fn fuzz_websocket(data: &[u8]) {
         (Direction::ClientToServer, "permessage-deflate"),
         (Direction::ServerToClient, "permessage-deflate; server_no_context_takeover"),
         (Direction::ServerToClient, ""),
+        (Direction::ClientToServer, MIDWAY),
+        (Direction::ServerToClient, MIDWAY),
     ] {
         let whole = run(data, direction, extensions, usize::MAX);
         assert_eq!(whole, run(data, direction, extensions, 1), "byte by byte");
@@ -26,9 +29,15 @@ pub fn fuzz_websocket(data: &[u8]) {
     }
 }
 
+/// In the place of extensions: the upgrade was not captured.
+const MIDWAY: &str = "midway";
+
 fn run(mut data: &[u8], direction: Direction, extensions: &str, size: usize) -> Vec<String> {
     let limits = Limits { message: 500, ..Limits::default() };
-    let mut decoder = WebSocket::new(limits, [0; 2], Deflate::agreed(extensions));
+    let mut decoder = match extensions {
+        MIDWAY => WebSocket::midway(limits, [0; 2]),
+        _ => WebSocket::new(limits, [0; 2], Deflate::agreed(extensions)),
+    };
     let mut emitted = Vec::new();
     let mut stream: Vec<u8> = Vec::new();
     let mut end = 0;

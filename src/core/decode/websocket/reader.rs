@@ -2,7 +2,8 @@
 
 use super::deflate::{Deflate, Inflate, InflateError};
 use super::event::{PayloadRange, WebSocketEvent};
-use super::frame::{CLOSE, FrameHead};
+use super::frame::{CLOSE, FrameHead, TEXT};
+use super::sniff::sniff;
 use crate::capture::Limits;
 use crate::decode::{Anomaly, Direction, Piece};
 
@@ -20,7 +21,7 @@ pub(super) struct Reader {
     state: State,
     /// Offset of the first byte that was not consumed.
     offset: u64,
-    /// The head of the current frame, as far as it arrived.
+    /// The head of the current frame, as far as it arrived, or of one that a search may find.
     head_bytes: Vec<u8>,
     message: Option<PartialMessage>,
     inflate: Option<Inflate>,
@@ -37,7 +38,9 @@ enum State {
         head: FrameHead,
         left: u64,
     },
-    /// Nothing more is decoded: the connection was closed, or the frame boundaries are lost.
+    /// Searching for a frame. All bytes from this offset on are skipped.
+    Search(u64),
+    /// Nothing more is decoded: the connection was closed.
     Finished,
 }
 
@@ -68,7 +71,8 @@ impl Reader {
                     bytes = &bytes[taken..];
                 }
             }
-            Piece::Gap(0) | Piece::End(_) => {}
+            Piece::Gap(0) => {}
+            Piece::End(_) => self.end_search(self.offset + self.head_bytes.len() as u64, sink),
             Piece::Gap(length) => self.gap(length, sink),
         }
     }
@@ -109,6 +113,7 @@ impl Reader {
                 self.expect_payload(head, left - taken as u64, sink);
                 taken
             }
+            State::Search(from) => self.search(bytes, from, sink),
             State::Finished => {
                 self.offset += bytes.len() as u64;
                 bytes.len()
@@ -125,7 +130,9 @@ impl Reader {
             expected.or((head.is_compressed && self.inflate.is_none()).then_some("a frame without reserved bits"));
         if let Some(expected) = expected {
             self.anomaly(Anomaly::NotWebSocket { offset: start, expected }, sink);
-            return self.stop(length);
+            self.lose_framing();
+            self.offset += length;
+            return;
         }
         self.offset += length;
         if !head.is_control() {
@@ -181,7 +188,9 @@ impl Reader {
         if head.opcode == CLOSE {
             // Section 5.5.1: "The application MUST NOT send any more data frames after sending
             // a Close frame."
-            return self.stop(0);
+            self.message = None;
+            self.state = State::Finished;
+            return;
         }
         if !head.is_control() && head.is_last {
             self.finish(sink);
@@ -199,11 +208,12 @@ impl Reader {
         if let Some(inflate) = self.inflate.as_mut().filter(|_| compressed) {
             let Some((first, last)) = payloads.first().zip(payloads.last()) else { return };
             let range = first.range.start..last.range.end;
-            let coding = "permessage-deflate".to_owned();
+            // An earlier message that this one refers to is missing.
             if self.context_lost && !inflate.is_self_contained() {
-                let why = "an earlier message that it refers to is missing".to_owned();
-                return self.anomaly(Anomaly::BadCoding { coding, why }, sink);
+                let (offset, length) = (range.start, range.end - range.start);
+                return self.anomaly(Anomaly::Skipped { offset, length }, sink);
             }
+            let coding = "permessage-deflate".to_owned();
             let ratio = (bytes.len() as u64).saturating_mul(self.limits.inflate_ratio).saturating_add(FREE_BYTES);
             let most = usize::try_from(ratio).unwrap_or(usize::MAX).min(self.limits.message);
             match inflate.message(&bytes, most) {
@@ -227,8 +237,70 @@ impl Reader {
         sink(WebSocketEvent::Message { direction: self.direction, bytes: &bytes, payloads: &payloads });
     }
 
-    /// Handles missing bytes. A gap inside a payload costs its message. A gap over a head costs the
-    /// rest of the direction.
+    /// Skips bytes up to one that may begin a frame, and examines what follows it. Returns the
+    /// number of bytes taken.
+    fn search(&mut self, bytes: &[u8], from: u64, sink: &mut WebSocketSink<'_>) -> usize {
+        if self.head_bytes.is_empty() {
+            let begin = memchr::memchr(0x80 | TEXT, bytes).unwrap_or(bytes.len());
+            self.offset += begin as u64;
+            if begin > 0 {
+                return begin;
+            }
+        }
+        self.head_bytes.push(bytes[0]);
+        loop {
+            match sniff(&self.head_bytes) {
+                Some(None) => return 1,
+                Some(Some(direction)) if direction == self.direction => break,
+                _ => {
+                    let rest = &self.head_bytes[1..];
+                    let next = 1 + memchr::memchr(0x80 | TEXT, rest).unwrap_or(rest.len());
+                    self.head_bytes.drain(..next);
+                    self.offset += next as u64;
+                    if self.head_bytes.is_empty() {
+                        return 1;
+                    }
+                }
+            }
+        }
+        self.report_skipped(from, self.offset, sink);
+        self.state = State::Head;
+        let found = std::mem::take(&mut self.head_bytes);
+        let mut found = &found[..];
+        while !found.is_empty() {
+            let taken = self.step(found, sink);
+            found = &found[taken..];
+        }
+        1
+    }
+
+    /// Reports the bytes that a search skipped up to offset `end`, where the stream ends.
+    fn end_search(&mut self, end: u64, sink: &mut WebSocketSink<'_>) {
+        if let State::Search(from) = self.state {
+            self.state = State::Finished;
+            self.report_skipped(from, end, sink);
+        }
+    }
+
+    fn report_skipped(&self, from: u64, to: u64, sink: &mut WebSocketSink<'_>) {
+        if from < to {
+            self.anomaly(Anomaly::Skipped { offset: from, length: to - from }, sink);
+        }
+    }
+
+    /// Searches the next frame, because it is unknown where one begins.
+    pub(super) fn lose_framing(&mut self) {
+        if matches!(self.state, State::Head | State::Payload { .. }) {
+            self.state = State::Search(self.offset);
+        }
+        self.offset += self.head_bytes.len() as u64;
+        self.head_bytes = Vec::new();
+        self.message = None;
+        self.context_lost = true;
+    }
+
+    /// Handles missing bytes. A gap inside a payload costs its message. After a gap over a head,
+    /// frames are searched.
     fn gap(&mut self, length: u64, sink: &mut WebSocketSink<'_>) {
         match self.state {
             State::Payload { head, left } if length <= left => {
@@ -239,21 +311,17 @@ impl Reader {
                 self.expect_payload(head, left - length, sink);
             }
             State::Finished => self.offset += length,
+            // The gap itself was reported by the carrier. A search begins behind it.
             State::Head | State::Payload { .. } => {
-                let expected = "the head of a frame, which the capture does not hold";
-                self.anomaly(Anomaly::NotWebSocket { offset: self.offset, expected }, sink);
-                let held = self.head_bytes.len() as u64;
-                self.stop(held + length);
+                self.lose_framing();
+                self.offset += length;
+                self.state = State::Search(self.offset);
+            }
+            State::Search(_) => {
+                self.lose_framing();
+                self.offset += length;
             }
         }
-    }
-
-    /// Stops decoding `length` bytes later.
-    fn stop(&mut self, length: u64) {
-        self.offset += length;
-        self.state = State::Finished;
-        self.message = None;
-        self.head_bytes = Vec::new();
     }
 
     fn anomaly(&self, anomaly: Anomaly, sink: &mut WebSocketSink<'_>) {

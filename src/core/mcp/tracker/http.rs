@@ -99,6 +99,11 @@ impl Tracker {
         evidence.session.or_else(named).or_else(|| self.session_index.of_bodiless_request(evidence))
     }
 
+    /// The connection of an open exchange.
+    pub fn connection_of(&self, exchange: ExchangeNumber) -> Option<ConnectionId> {
+        self.exchanges.get(&exchange).map(|evidence| evidence.connection)
+    }
+
     /// The session that a text would join now, and its transport.
     pub fn session_of_text(
         &self,

@@ -129,7 +129,7 @@ impl Tracker {
             return !is_known && self.awaited_beginnings.is_at(evidence);
         }
         self.session_index.may_be_awaited_id(evidence)
-            || is_midway(evidence, text.direction) && expected.may_begin(evidence, text.connection)
+            || is_midway(evidence, text) && expected.may_begin(evidence, text.connection)
     }
 
     /// Whether the request that a text answers, cancels or reports progress of was not captured so
@@ -193,7 +193,7 @@ impl Tracker {
         {
             return None;
         }
-        let is_midway = is_midway(evidence, text.direction);
+        let is_midway = is_midway(evidence, text);
         let existing_session = self.existing_session(evidence, text, parsed.single(), false, connected);
         let state = existing_session.and_then(|number| self.sessions.get(&number));
         let (has_beginning, has_id, transport, version) = match state {

@@ -19,14 +19,16 @@ use super::tracked_session::TrackedSession;
 use super::{Text, Tracker};
 use crate::decode::Direction;
 use crate::decode::jsonrpc::{Envelope, Kind};
-use crate::decode::stack::ConnectionInfo;
+use crate::decode::stack::{ConnectionInfo, TextCarrier};
 use crate::mcp::numbers::SessionNumber;
 use crate::mcp::session::{Peers, Transport};
 use crate::mcp::session_index::ExchangeEvidence;
 
-/// Whether data in this direction belongs to a stream whose request was not captured.
-pub(super) fn is_midway(evidence: &ExchangeEvidence, direction: Direction) -> bool {
-    evidence.lacks_head() && direction == Direction::ServerToClient
+/// Whether a text belongs to a stream whose request was not captured, or to a WebSocket that was
+/// opened before the capture.
+pub(super) fn is_midway(evidence: &ExchangeEvidence, text: &Text<'_>) -> bool {
+    let is_stream = text.direction == Direction::ServerToClient || matches!(text.carrier, TextCarrier::WebSocket(_));
+    evidence.lacks_head() && is_stream
 }
 
 impl Tracker {
@@ -39,13 +41,17 @@ impl Tracker {
         initialize: bool,
         connected: &ConnectionInfo,
     ) -> Option<SessionNumber> {
+        // No other connection or stream carries messages of a WebSocket's session.
+        if let TextCarrier::WebSocket(_) = text.carrier {
+            return evidence.session.filter(|number| self.sessions.contains_key(number));
+        }
         let found =
             || self.session_index.find(evidence, initialize).filter(|number| self.sessions.contains_key(number));
         // An HTTP+SSE stream whose announcement was lost looks like this one.
         let lacks_announcement = evidence.method == "GET"
             && evidence.session_id.is_none()
             && !self.session_index.has_announced(evidence.exchange);
-        match is_midway(evidence, text.direction) {
+        match is_midway(evidence, text) {
             true => self
                 .awaiting_response(evidence, text, single)
                 .or_else(found)

@@ -1,10 +1,17 @@
 //! Doubts about what was captured: messages that may be missing, or may follow later.
 
+use std::net::IpAddr;
+
 use super::Sessions;
 use crate::decode::ConnectionId;
+use crate::decode::tcp::ClockDifference;
 use crate::event::ConnectionKind;
 use crate::mcp::tracker::Tracker;
 use crate::mcp::{Message, SessionNumber, Transport};
+use crate::pipeline::connection_state::ConnectionState;
+
+/// Pairs of hosts with two clocks that are remembered. A capture of two taps has few.
+pub(super) const HOSTS: usize = 1_024;
 
 impl Sessions {
     /// Records that messages on a connection may be missing. They may belong to any session that it
@@ -24,6 +31,26 @@ impl Sessions {
         }
     }
 
+    /// Records that the packets of the two hosts of a connection were captured with two clocks.
+    pub(super) fn note_two_clocks(&mut self, id: ConnectionId) {
+        if self.two_clocks.len() < HOSTS
+            && let Some(hosts) = self.connections.get(&id).and_then(hosts_of)
+        {
+            self.two_clocks.insert(hosts);
+        }
+    }
+
+    /// Whether the latency of a response may be true. With two clocks it is not.
+    pub(super) fn is_credible(&self, latency: i64, response: &Message) -> bool {
+        let connection = response.exchange.and_then(|exchange| self.tracker.connection_of(exchange));
+        let state = connection.and_then(|id| self.connections.get(&id));
+        let has_one_clock = |state: &ConnectionState| {
+            state.clocks == ClockDifference::None
+                && (self.two_clocks.is_empty() || hosts_of(state).is_none_or(|hosts| !self.two_clocks.contains(&hosts)))
+        };
+        latency >= 0 && state.is_none_or(has_one_clock)
+    }
+
     /// Whether a message that was sent before this one may be emitted after it.
     pub(super) fn is_order_doubtful(&self, message: &Message) -> bool {
         let may_carry = |id| self.may_carry(id, message.session);
@@ -41,6 +68,14 @@ impl Sessions {
             _ => state.sessions.iter().any(|carried| carried.session == session),
         }
     }
+}
+
+/// The hosts of a connection, in an order that does not depend on which of them opened it.
+fn hosts_of(state: &ConnectionState) -> Option<[IpAddr; 2]> {
+    let ConnectionKind::Tcp(facts) = state.record.kind else { return None };
+    let mut hosts = facts.endpoints.map(|endpoint| endpoint.ip());
+    hosts.sort();
+    Some(hosts)
 }
 
 /// Gives the transport of an open session, and whether its beginning was captured.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::upgrade::{Protocol, Upgrade, is_switch, upgraded};
+use super::websocket_stream::{WebSocketStream, accepts_websocket};
 use crate::capture::{PacketNumber, Span, StreamId, Time};
 use crate::decode::exchange::{Exchange, ExchangeNumber, Fields, Half};
 use crate::decode::http::{ExchangeIndex, Head, HttpEvent, StartLine};
@@ -11,7 +12,7 @@ use crate::decode::mask::Mask;
 use crate::decode::stack::body::Body;
 use crate::decode::stack::context::StackContext;
 use crate::decode::stack::unit::Unit;
-use crate::decode::{Anomaly, Direction, Ending};
+use crate::decode::{Anomaly, Direction, Ending, websocket};
 
 /// The open exchanges of a connection.
 #[derive(Debug)]
@@ -42,6 +43,8 @@ struct ArrivalTimes {
 pub(super) struct OpenExchange {
     pub(super) exchange: Exchange,
     pub(super) bodies: [Option<Body>; 2],
+    /// The WebSocket on the exchange's stream of HTTP/2, instead of bodies.
+    websocket: Option<Box<WebSocketStream>>,
     ended: [bool; 2],
     /// For each direction, whether it was reported that more packets carried it than are listed.
     unlisted_reported: [bool; 2],
@@ -53,6 +56,17 @@ impl OpenExchange {
     /// The exchange, if a head of it arrived since the last call.
     pub(super) fn take_new_head(&mut self) -> Option<&Exchange> {
         std::mem::take(&mut self.has_new_head).then_some(&self.exchange)
+    }
+
+    /// Whether this may be a WebSocket on a stream of HTTP/2 whose request was not captured.
+    fn may_be_websocket(&self) -> bool {
+        self.websocket.is_none() && self.exchange.method.is_none() && self.exchange.h2_stream.is_some()
+    }
+
+    /// Offset in the connection's stream of the first byte that is still needed in this direction.
+    pub(super) fn needed_from(&self, direction: Direction) -> Option<u64> {
+        let body = self.bodies[direction as usize].as_ref().and_then(|body| body.needed_from);
+        body.or_else(|| self.websocket.as_ref()?.needed_from[direction as usize])
     }
 }
 
@@ -115,14 +129,21 @@ impl Exchanges {
                     let anomaly = Anomaly::LimitReached { limit: "packets_listed", offset };
                     context.anomaly(Some(direction), Some(number), Some(span), anomaly);
                 }
-                if let Some(body) = &mut open.bodies[direction as usize] {
+                if open.may_be_websocket() && websocket::sniff(bytes) == Some(Some(direction)) {
+                    open.websocket = Some(Box::new(WebSocketStream::midway(context, number)));
+                }
+                if let Some(websocket) = &mut open.websocket {
+                    websocket.content(context, direction, span, bytes, time);
+                } else if let Some(body) = &mut open.bodies[direction as usize] {
                     body.content(context, number, span, bytes, time);
                 }
             }
             HttpEvent::ContentGap { exchange, direction, length } => {
                 let Some(open) = self.open.get_mut(&exchange) else { return };
                 let number = open.exchange.number;
-                if let Some(body) = &mut open.bodies[direction as usize] {
+                if let Some(websocket) = &mut open.websocket {
+                    websocket.gap(context, direction, length, time);
+                } else if let Some(body) = &mut open.bodies[direction as usize] {
                     body.gap(context, number, length, time);
                 }
             }
@@ -172,6 +193,7 @@ impl Exchanges {
             Box::new(OpenExchange {
                 exchange,
                 bodies: [None, None],
+                websocket: None,
                 ended: [false; 2],
                 unlisted_reported: [false; 2],
                 has_new_head: false,
@@ -193,6 +215,9 @@ impl Exchanges {
         let exchange = &mut open.exchange;
         exchange.h2_stream = exchange.h2_stream.or(h2_stream);
         let connects = h2_stream.is_none() && exchange.method.as_deref() == Some("CONNECT");
+        if h2_stream.is_some() && accepts_websocket(exchange, &head) {
+            open.websocket = Some(Box::new(WebSocketStream::accepted(context, exchange.number, &head)));
+        }
         let half = half(exchange, direction);
         half.started = half.started.or(Some(started));
         half.ended = half.ended.max(Some(time));
@@ -292,7 +317,10 @@ impl Exchanges {
 
     /// Ends an exchange and emits it.
     pub(super) fn finish(&mut self, context: &mut StackContext<'_>, index: ExchangeIndex) {
-        if let Some(open) = self.open.remove(&index) {
+        if let Some(mut open) = self.open.remove(&index) {
+            if let Some(websocket) = open.websocket.take() {
+                websocket.close(context);
+            }
             (context.sink)(Unit::Exchange(Box::new(open.exchange)));
         }
     }

@@ -185,7 +185,10 @@ pub fn conversation_lines(events: &[Emitted]) -> Vec<String> {
     let mut client = Side::First;
     let mut run: Option<(Side, u64, u64)> = None;
     let arrow = |client: Side, side: Side| if side == client { '>' } else { '<' };
-    for event in events.iter().chain([&Emitted::Odd(Default::default(), Side::First, Anomaly::FragmentConflict)]) {
+    let end_run = |lines: &mut Vec<String>, run: &mut Option<(Side, u64, u64)>, client: Side| {
+        lines.extend(run.take().map(|(side, start, end)| format!("{} {start}..{end}", arrow(client, side))));
+    };
+    for event in events {
         if let Emitted::Data { side, offset, bytes: data, .. } = event {
             let speaker = if *side == client { Side::First } else { Side::Second };
             if *data != bytes(speaker, *offset, data.len()) {
@@ -202,9 +205,7 @@ pub fn conversation_lines(events: &[Emitted]) -> Vec<String> {
             }
             continue;
         }
-        if let Some((side, start, end)) = run.take() {
-            lines.push(format!("{} {start}..{end}", arrow(client, side)));
-        }
+        end_run(&mut lines, &mut run, client);
         match event {
             Emitted::Opened(_, facts) => {
                 client = if facts.endpoints[0].port() > 1_024 { Side::First } else { Side::Second };
@@ -221,12 +222,13 @@ pub fn conversation_lines(events: &[Emitted]) -> Vec<String> {
                 };
                 lines.push(format!("{} {word}", arrow(client, *side)));
             }
-            Emitted::Odd(_, _, Anomaly::Lost { .. } | Anomaly::FragmentConflict) => {}
+            Emitted::Odd(_, _, Anomaly::Lost { .. } | Anomaly::ClocksDiffer { .. }) => {}
             Emitted::Odd(_, side, anomaly) => lines.push(format!("{} {anomaly:?}", arrow(client, *side))),
             Emitted::Closed(..) => lines.push("closed".into()),
             Emitted::Data { .. } => {}
         }
     }
+    end_run(&mut lines, &mut run, client);
     lines
 }
 
