@@ -7,6 +7,7 @@ mod diff;
 mod doctor;
 mod export;
 mod filter;
+mod fuzz;
 mod install;
 mod layers;
 mod mock;
@@ -37,6 +38,7 @@ use anyhow::{Result, anyhow};
 use clap::{CommandFactory, Parser};
 
 use args::{Arguments, Command};
+pub use fuzz::{fuzz_database, fuzz_export};
 use output::note;
 
 /// Runs the program. A pipe that its reader closed is not an error: `mcptap read x | head`.
@@ -108,6 +110,11 @@ fn with_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
 /// Whether a word is a target, and not a misspelt command.
 fn is_target(word: &str) -> bool {
     word == "latest" || word.parse::<u32>().is_ok() || word.contains(['.', '/', '\\']) || Path::new(word).is_file()
+}
+
+/// Runs the program with these words.
+fn run_words(words: &[&str]) -> Result<ExitCode> {
+    run(Arguments::try_parse_from(words)?)
 }
 
 fn run(arguments: Arguments) -> Result<ExitCode> {

@@ -19,6 +19,7 @@ mod codec;
 mod conversation;
 mod database_file;
 mod filter;
+pub mod fuzz;
 mod iterators;
 mod mask;
 mod merge;

@@ -9,6 +9,8 @@ mod export;
 mod faults;
 mod first_steps;
 mod following;
+#[cfg(feature = "http")]
+mod fuzz;
 mod impatient;
 mod laws;
 mod limits;
