@@ -51,8 +51,8 @@ const COMMANDS: [&str; 28] = [
 ];
 
 /// Damages a database and runs a command on it. The first byte of `data` chooses the database, the
-/// second the command and the third its number. The rest is the damage
-/// ([`damage`](crate::store::fuzz::damage)).
+/// second the command and the third its number. The rest describes the damage, as
+/// [`damage`](crate::store::fuzz::damage) reads it.
 ///
 /// The command prints something or returns an error. What it prints is well-formed.
 ///

@@ -17,7 +17,7 @@ pub type Output = BufWriter<Printed>;
 /// Standard output, or the memory of a caller that checks what a command prints.
 #[derive(Debug)]
 pub enum Printed {
-    /// Standard output.
+    /// The standard output of this process.
     Stdout(Stdout),
     /// The memory of the caller of [`collect`].
     Memory(Arc<Mutex<Collected>>),

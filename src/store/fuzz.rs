@@ -18,7 +18,7 @@ const NUMBERS: [i64; 8] = [0, 1, -1, 255, 1 << 32, 1 << 40, i64::MAX, i64::MIN];
 ///   2, table, column, row, kind, length, bytes    a value of a row
 /// ```
 ///
-/// The kinds of values are a number, a blob, a text, bytes of the old value, NULL, and a zstd frame.
+/// The kinds of values: a number, a blob, a text, bytes of the old value, NULL, a zstd frame.
 ///
 /// # Panics
 ///

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! The lower four bits of the unit choose what is written. The options depend on it. JSON content
-//! that begins with a byte below 32 is a message of the list `messages.jsonl`. The next byte is its id,
-//! and the rest is its text.
+//! that begins with a byte below 32 is a message of the list `messages.jsonl`. The next byte is its
+//! id, and the rest is its text.
 
 use std::io::Write;
 
@@ -230,7 +230,7 @@ fn http2_start(back: bool) -> Vec<u8> {
     [preface, &http2_frame(4, 0, 0, &[0, 3, 0, 0, 0, 100])].concat()
 }
 
-/// A HEADERS frame. Options: 0-3 stream, 4 event stream, 5 adds to the table, 6 trailers, 7 ends it.
+/// A HEADERS frame. Options: 0-3 stream, 4 event stream, 5 adds to the table, 6 trailers, 7 last.
 fn http2_head(options: u8, back: bool, content: &[u8]) -> Vec<u8> {
     let mut block = Vec::new();
     let mut add = |name: &str, value: &[u8]| {
