@@ -34,8 +34,10 @@ fn fuzz_database(data: &[u8]) {
     mcptap::cli::fuzz_database(&databases.iter().map(Vec::as_slice).collect::<Vec<_>>(), data);
 }
 
-/// The body of every target.
-const TARGETS: [(&str, fn(&[u8])); 23] = [
+/// The name of a target, and its body.
+type Target = (&'static str, fn(&[u8]));
+
+const TARGETS: [Target; 23] = [
     ("capture_file", mcptap::source::reader::fuzz_capture_file),
     ("packet", fuzz::fuzz_packet),
     ("dns", fuzz::fuzz_dns),
@@ -105,7 +107,13 @@ fn words(dictionaries: &str) -> Vec<Vec<u8>> {
     words
 }
 
-/// The folder of all seeds, made once.
+/// The folder whose files run instead of the seeds, all of them and undamaged. It serves to measure
+/// the coverage of a corpus.
+fn corpus() -> Option<PathBuf> {
+    std::env::var_os("MCPTAP_FUZZ_CORPUS").map(PathBuf::from)
+}
+
+/// Seeds of a target, from a folder that is made once.
 fn seeds(target: &str) -> Option<Vec<Vec<u8>>> {
     static MADE: OnceLock<Option<tempfile::TempDir>> = OnceLock::new();
     let made = MADE.get_or_init(|| {
@@ -117,10 +125,11 @@ fn seeds(target: &str) -> Option<Vec<Vec<u8>>> {
             made
         })
     });
-    let files = fs::read_dir(made.as_ref()?.path().join(target)).expect("every target has seeds");
+    let folder = corpus().or_else(|| Some(made.as_ref()?.path().to_owned()))?;
+    let files = fs::read_dir(folder.join(target)).expect("every target has seeds");
     let mut paths: Vec<PathBuf> = files.map(|file| file.expect("a file").path()).collect();
     paths.sort();
-    let step = paths.len().div_ceil(SEEDS).max(1);
+    let step = if corpus().is_some() { 1 } else { paths.len().div_ceil(SEEDS).max(1) };
     Some(paths.iter().step_by(step).map(|path| fs::read(path).expect("a seed")).collect())
 }
 
@@ -154,7 +163,11 @@ fn short_run(target: &str) {
     let words = words(&line[1]);
     let mut state = 0x9e37_79b9_7f4a_7c15;
     for seed in &seeds {
-        for input in [seed.clone(), damaged(seed, &words, &mut state)] {
+        let mut inputs = vec![seed.clone()];
+        if corpus().is_none() {
+            inputs.push(damaged(seed, &words, &mut state));
+        }
+        for input in inputs {
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| body(&input))) {
                 let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("fuzz-{target}"));
                 fs::write(&path, &input).expect("the input can be written");

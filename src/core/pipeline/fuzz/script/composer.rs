@@ -237,7 +237,7 @@ fn http2_head(options: u8, back: bool, content: &[u8]) -> Vec<u8> {
         block.push(if options & 0x20 != 0 { 0x40 } else { 0 });
         for text in [name.as_bytes(), &value[..value.len().min(100)]] {
             block.push(text.len() as u8);
-            block.extend_from_slice(&text[..]);
+            block.extend_from_slice(text);
         }
     };
     match (options & 0x40 != 0, back) {
