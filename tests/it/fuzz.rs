@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 use mcptap_core::internal::fuzz;
 
 use crate::support::needs;
+use crate::support::waits::Finishes;
 
 /// Seeds of a target that run. They are taken evenly from all, because debug builds are slow.
 const SEEDS: usize = 40;
@@ -119,8 +120,7 @@ fn seeds(target: &str) -> Option<Vec<Vec<u8>>> {
     let made = MADE.get_or_init(|| {
         needs::have_program(&needs::PYTHON).then(|| {
             let made = tempfile::tempdir().expect("a folder");
-            let output = Command::new("python3").arg(folder().join("seeds.py")).arg(made.path()).output();
-            let output = output.expect("python3 runs");
+            let output = Command::new("python3").arg(folder().join("seeds.py")).arg(made.path()).finished();
             assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
             made
         })

@@ -11,10 +11,7 @@
 //! that begins with a byte below 32 is a message of the list `messages.jsonl`. The next byte is its
 //! id, and the rest is its text.
 
-use std::io::Write;
-
-use flate2::Compression;
-use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
+use flate2::{Compress, Compression, Crc, FlushCompress};
 
 use super::messages::message;
 use crate::decode::tls::sealed_under;
@@ -85,20 +82,30 @@ pub fn compose(side: &mut Side, flow: u16, back: bool, payload: &[u8]) -> Unit {
 
 /// A body in a content coding.
 fn coded(options: u8, body: &[u8]) -> (&'static str, Vec<u8>) {
-    let written = match options & 7 {
+    match options & 7 {
         1 => {
-            let mut writer = GzEncoder::new(Vec::new(), Compression::fast());
-            writer.write_all(body).and_then(|()| writer.finish()).map(|bytes| ("gzip", bytes))
+            let mut check = Crc::new();
+            check.update(body);
+            let end = [check.sum().to_le_bytes(), check.amount().to_le_bytes()].concat();
+            // RFC 1952 section 2.3: a member without a name.
+            let head = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
+            ("gzip", [&head[..], &deflated(body, false, FlushCompress::Finish), &end].concat())
         }
-        2 => {
-            let mut writer = ZlibEncoder::new(Vec::new(), Compression::fast());
-            writer.write_all(body).and_then(|()| writer.finish()).map(|bytes| ("deflate", bytes))
-        }
-        3 => zstd::encode_all(body, 1).map(|bytes| ("zstd", bytes)),
-        4 => Ok(("br", [&[0x0b, 0x80][..], body].concat())),
-        _ => Ok(("", body.to_vec())),
-    };
-    written.unwrap_or_default()
+        2 => ("deflate", deflated(body, true, FlushCompress::Finish)),
+        3 => ("zstd", zstd::bulk::compress(body, 1).unwrap_or_default()),
+        // There is no encoder: the body is damaged.
+        4 => ("br", [&[0x0b, 0x80][..], body].concat()),
+        _ => ("", body.to_vec()),
+    }
+}
+
+/// Bytes compressed with DEFLATE, in the format of zlib or without one.
+fn deflated(bytes: &[u8], is_zlib: bool, flush: FlushCompress) -> Vec<u8> {
+    // More than the bytes of a step can take.
+    let mut out = Vec::with_capacity(2 * bytes.len() + 128);
+    // It fails only if the room does not suffice. A damaged body is fine here, too.
+    let _ = Compress::new(Compression::fast(), is_zlib).compress_vec(bytes, &mut out, flush);
+    out
 }
 
 /// The fields of a body, and the body.
@@ -199,10 +206,8 @@ fn websocket_frame(options: u8, back: bool, payload: &[u8]) -> Vec<u8> {
     let is_compressed = options & 0x20 != 0;
     let mut payload = payload.to_vec();
     if is_compressed {
-        let mut writer = DeflateEncoder::new(Vec::new(), Compression::fast());
+        payload = deflated(&payload, false, FlushCompress::Sync);
         // RFC 7692 section 7.2.1: the block ends at a byte, and its last four bytes are left out.
-        let flushed = writer.write_all(&payload).and_then(|()| writer.flush());
-        payload = flushed.map(|()| writer.get_ref().clone()).unwrap_or_default();
         payload.truncate(payload.len().saturating_sub(4));
     }
     let first = options & 15 | u8::from(options & 0x10 == 0) << 7 | u8::from(is_compressed) << 6;
