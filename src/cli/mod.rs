@@ -9,6 +9,7 @@ mod diff;
 mod doctor;
 mod export;
 mod filter;
+mod fuzz;
 mod install;
 mod layers;
 mod mask;
@@ -41,6 +42,7 @@ use anyhow::{Result, anyhow};
 use clap::{CommandFactory, Parser};
 
 use args::{Arguments, Command};
+pub use fuzz::{fuzz_database, fuzz_export};
 use output::note;
 
 use crate::store;
@@ -118,6 +120,11 @@ fn with_command(mut arguments: Vec<OsString>) -> Vec<OsString> {
 /// Whether a word is a target, and not a misspelt command.
 fn is_target(word: &str) -> bool {
     word == "latest" || word.parse::<u32>().is_ok() || word.contains(['.', '/', '\\']) || Path::new(word).is_file()
+}
+
+/// Runs the program with these words.
+fn run_words(words: &[&str]) -> Result<ExitCode> {
+    run(Arguments::try_parse_from(words)?)
 }
 
 fn run(arguments: Arguments) -> Result<ExitCode> {

@@ -1,8 +1,10 @@
 //! Standard output and standard error, which may be a terminal or a file.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::args::Colour;
 use crate::view::paint::Paint;
@@ -10,7 +12,55 @@ use crate::view::secrets;
 use crate::view::transcript::LineFormatter;
 
 /// Buffered standard output. It is flushed when no input is waiting.
-pub type Output = BufWriter<Stdout>;
+pub type Output = BufWriter<Printed>;
+
+/// Standard output, or the memory of a caller that checks what a command prints.
+#[derive(Debug)]
+pub enum Printed {
+    /// The standard output of this process.
+    Stdout(Stdout),
+    /// The memory of the caller of [`collect`].
+    Memory(Arc<Mutex<Collected>>),
+}
+
+/// What a command printed.
+#[derive(Debug, Default)]
+pub struct Collected {
+    /// On standard output.
+    pub out: Vec<u8>,
+    /// On standard error.
+    pub notes: Vec<u8>,
+}
+
+thread_local! {
+    static COLLECTED: RefCell<Option<Arc<Mutex<Collected>>>> = const { RefCell::new(None) };
+}
+
+/// Runs a command on this thread, and returns what it prints instead of printing it.
+pub fn collect<T>(run: impl FnOnce() -> T) -> (T, Collected) {
+    let memory = Arc::default();
+    COLLECTED.set(Some(Arc::clone(&memory)));
+    let result = run();
+    COLLECTED.set(None);
+    let collected = std::mem::take(&mut *memory.lock().unwrap_or_else(PoisonError::into_inner));
+    (result, collected)
+}
+
+impl Write for Printed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Printed::Stdout(stdout) => stdout.write(bytes),
+            Printed::Memory(memory) => memory.lock().unwrap_or_else(PoisonError::into_inner).out.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Printed::Stdout(stdout) => stdout.flush(),
+            Printed::Memory(_) => Ok(()),
+        }
+    }
+}
 
 /// Size of the buffer in bytes: small enough to stay in the processor's second-level cache.
 const BUFFER: usize = 16 << 10;
@@ -27,8 +77,12 @@ pub(super) use note;
 /// command line. Secrets are masked, and nothing of it acts on the terminal.
 pub fn say(text: &str) {
     let lines: Vec<_> = text.lines().map(secrets::shown).collect();
+    let lines = lines.join("\n");
+    if let Some(memory) = COLLECTED.with_borrow(Clone::clone) {
+        return memory.lock().unwrap_or_else(PoisonError::into_inner).notes.extend([lines.as_bytes(), b"\n"].concat());
+    }
     // Nobody can be told that standard error is closed.
-    let _ = writeln!(io::stderr(), "{}", lines.join("\n"));
+    let _ = writeln!(io::stderr(), "{lines}");
 }
 
 /// Whether somebody at a terminal can answer a question.
@@ -46,7 +100,8 @@ pub fn ask(question: &str) -> io::Result<bool> {
 
 /// Standard output with its buffer.
 pub fn stdout() -> Output {
-    BufWriter::with_capacity(BUFFER, io::stdout())
+    let printed = COLLECTED.with_borrow(Clone::clone).map_or_else(|| Printed::Stdout(io::stdout()), Printed::Memory);
+    BufWriter::with_capacity(BUFFER, printed)
 }
 
 /// Empties a file, or makes one that only its owner can read, because captured data is private.

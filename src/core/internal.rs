@@ -159,5 +159,5 @@ pub mod fuzz {
     pub use crate::decode::tls::{fuzz_keylog, fuzz_tls};
     pub use crate::decode::websocket::fuzz_websocket;
     pub use crate::mcp::shape::fuzz_shape;
-    pub use crate::pipeline::{Observed, fuzz_packets, fuzz_stack};
+    pub use crate::pipeline::{Observed, fuzz_packets, fuzz_schema, fuzz_stack, scripted};
 }

@@ -33,7 +33,7 @@ use crate::findings::{Finding, http2, transport};
 use sessions::Sessions;
 
 pub use counts::Counts;
-pub use fuzz::{Observed, fuzz_packets, fuzz_stack};
+pub use fuzz::{Observed, fuzz_packets, fuzz_schema, fuzz_stack, scripted};
 
 /// The input of the decoder: packets, and notes of the source about them.
 #[derive(Debug)]

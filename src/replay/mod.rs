@@ -23,6 +23,7 @@ pub mod comparison;
 pub mod edit;
 pub mod flow;
 pub mod follow;
+pub mod fuzz;
 pub mod job;
 pub mod load;
 pub mod messages;

@@ -20,6 +20,7 @@ mod codec;
 mod conversation;
 mod database_file;
 mod filter;
+pub mod fuzz;
 mod iterators;
 mod maintenance;
 mod mask;

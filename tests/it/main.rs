@@ -11,6 +11,8 @@ mod export;
 mod faults;
 mod first_steps;
 mod following;
+#[cfg(feature = "http")]
+mod fuzz;
 mod impatient;
 mod known_databases;
 mod laws;

@@ -43,7 +43,7 @@ use self::reread::{BufferedInput, RereadBuffer};
 use super::{Anomaly, Direction, Ending, Piece};
 use crate::capture::{Limits, PacketNumber, PacketRange, Time};
 
-pub use self::fuzz::fuzz_tls;
+pub use self::fuzz::{fuzz_tls, sealed_under};
 pub use self::keylog::fuzz_keylog;
 
 /// Records of a TLS connection that the layer view shows as one step.

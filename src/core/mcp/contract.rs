@@ -6,6 +6,7 @@
 //! each check is counted beforehand (`contract/work.rs`). A check that exceeds a bound returns
 //! [`Verdict::Unchecked`] with the reason, and no finding follows.
 
+mod fuzz;
 #[cfg(feature = "schema")]
 mod validator;
 #[cfg(feature = "schema")]
@@ -15,6 +16,7 @@ use std::fmt;
 
 use rustc_hash::FxHashMap;
 
+pub use self::fuzz::fuzz_contract;
 use super::revision::Revision;
 use crate::decode::json::{Object, member, string};
 

@@ -2,6 +2,7 @@
 //! hold for every capture.
 
 mod checker;
+mod schemas;
 mod script;
 #[cfg(test)]
 mod tests;
@@ -9,6 +10,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use self::checker::EventChecker;
+pub use self::schemas::fuzz_schema;
 pub use self::script::Observed;
 use super::{Input, Pipeline, PipelineConfig};
 use crate::capture::{Limits, Packet, PacketNumber, Time};
@@ -57,7 +59,13 @@ const LIMITS: Limits = Limits {
 ///
 /// If a property does not hold.
 pub fn fuzz_stack(data: &[u8]) {
-    fuzz_packets(&script::packets(data), &[]);
+    let (packets, secrets) = scripted(data);
+    fuzz_packets(&packets, &secrets);
+}
+
+/// The packets of a script, and the TLS secrets of its connections.
+pub fn scripted(data: &[u8]) -> (Vec<Observed>, Vec<u8>) {
+    (script::packets(data), script::secrets())
 }
 
 /// Runs packets, and TLS secrets known from the start, through the whole pipeline.

@@ -1,7 +1,8 @@
 //! The body of the fuzz target of TLS: records and the handshake, with a key log available.
 
-use super::keylog::KeyLog;
-use super::{Arrival, Tls, TlsEvent, TlsEventSink};
+use super::keylog::{KeyLog, Secret};
+use super::suite::Suite;
+use super::{Arrival, Tls, TlsEvent, TlsEventSink, secrets};
 use crate::capture::{Limits, PacketNumber, PacketRange, Time};
 use crate::decode::{Direction, Ending, Piece};
 
@@ -12,11 +13,13 @@ const KNOWN: &str = "07";
 ///
 /// The record groups and the plaintext do not depend on how the bytes are cut into pieces. Packets
 /// are listed once, in order and within their limit. Ranges of records lie inside the stream. Held
-/// memory is bounded. Secrets that arrive late give the same events as secrets that arrive in time.
+/// memory is bounded. Secrets that arrive late give the same events as secrets that arrive in time,
+/// unless the session had to be searched.
 ///
 /// The first byte is the length of the pieces, the second selects a place where bytes are missing.
 /// The rest consists of turns. The first byte of a turn has the direction in its lowest bit, and
-/// the length above.
+/// the length above. With the length 0, the next byte is the length of the content of a record,
+/// which is protected with the secret of the key log.
 ///
 /// # Panics
 ///
@@ -35,11 +38,26 @@ pub fn fuzz_tls(data: &[u8]) {
     let mut late = FuzzRun::new(limits, KeyLog::default());
     let mut rest = rest;
     let mut turn = 0_u64;
+    let mut numbers = [0_u64; 2];
     while let [head, behind @ ..] = rest {
         let direction = if head & 1 == 0 { Direction::ClientToServer } else { Direction::ServerToClient };
-        let (bytes, behind) = behind.split_at(usize::from(head >> 1).min(behind.len()));
+        let (protected, length, behind) = match behind {
+            [length, behind @ ..] if head >> 1 == 0 => (true, *length, behind),
+            _ => (false, head >> 1, behind),
+        };
+        let (bytes, behind) = behind.split_at(usize::from(length).min(behind.len()));
         rest = behind;
         turn += 1;
+        let record;
+        let bytes = match (protected, bytes) {
+            (true, [kind, content @ ..]) => {
+                let number = &mut numbers[direction as usize];
+                record = sealed_under(5, *number, *kind, content);
+                *number += 1;
+                &record
+            }
+            _ => bytes,
+        };
         let sides =
             [(&mut whole, bytes.len().max(1)), (&mut cut, usize::from(*size).max(1)), (&mut late, bytes.len().max(1))];
         for (side, size) in sides {
@@ -57,13 +75,16 @@ pub fn fuzz_tls(data: &[u8]) {
         }
     }
     late.retry(keys);
+    // A session that is found by trying is found only with secrets that were there before.
+    let has_searched = *whole.tls.search_left() != *Tls::new(limits).search_left();
     assert_eq!(whole.tls.record_groups(), cut.tls.record_groups(), "cutting changes nothing");
     assert_eq!(whole.tls.agreed(), cut.tls.agreed());
     assert_eq!(whole.lines, cut.lines);
-    assert_eq!(
+    assert!(
+        has_searched || (whole.tls.record_groups(), &whole.lines) == (late.tls.record_groups(), &late.lines),
+        "secrets may come late: {:?} {:?}",
         (whole.tls.record_groups(), &whole.lines),
-        (late.tls.record_groups(), &late.lines),
-        "secrets may come late"
+        (late.tls.record_groups(), &late.lines)
     );
     assert!(whole.tls.record_groups().len() <= limits.packets_listed);
     assert!(whole.tls.record_groups().iter().map(|step| step.packets.len()).sum::<usize>() <= limits.packets_listed);
@@ -132,4 +153,25 @@ fn event_recorder<'a>(lengths: &'a [u64; 2], lines: &'a mut [Vec<String>; 2]) ->
         };
         lines[direction as usize].push(text);
     })
+}
+
+/// A record of TLS 1.3, protected with the traffic secret that repeats a byte.
+/// The suite is `TLS_AES_128_GCM_SHA256`.
+///
+/// # Panics
+///
+/// If the content is longer than a record.
+pub fn sealed_under(secret: u8, number: u64, kind: u8, content: &[u8]) -> Vec<u8> {
+    let secret = Secret::new(&[secret; 32]).expect("a secret");
+    let keys = secrets::traffic_keys(Suite::of(0x1301).expect("a suite"), &secret);
+    let key = ring::aead::UnboundKey::new(&ring::aead::AES_128_GCM, &keys.key[..16]).expect("a key");
+    let mut nonce = keys.iv;
+    nonce[4..].iter_mut().zip(number.to_be_bytes()).for_each(|(byte, digit)| *byte ^= digit);
+    let mut sealed = [content, &[kind]].concat();
+    let length = u16::try_from(sealed.len() + 16).expect("a record is short");
+    let header = [&[23, 3, 3][..], &length.to_be_bytes()].concat();
+    let nonce = ring::aead::Nonce::assume_unique_for_key(nonce);
+    let key = ring::aead::LessSafeKey::new(key);
+    key.seal_in_place_append_tag(nonce, ring::aead::Aad::from(&header), &mut sealed).expect("sealed");
+    [header, sealed].concat()
 }

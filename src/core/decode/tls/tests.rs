@@ -302,22 +302,6 @@ fn a_message_over_several_records_and_one_too_long() {
     assert!(talk.tls.held() < 1 << 17);
 }
 
-/// A record of TLS 1.3, protected with a traffic secret.
-fn sealed_under(secret: u8, number: u64, kind: u8, content: &[u8]) -> Vec<u8> {
-    let secret = keylog::Secret::new(&[secret; 32]).expect("a secret");
-    let keys = secrets::traffic_keys(suite::Suite::of(0x1301).expect("a suite"), &secret);
-    let key = ring::aead::UnboundKey::new(&ring::aead::AES_128_GCM, &keys.key[..16]).expect("a key");
-    let mut nonce = keys.iv;
-    nonce[4..].iter_mut().zip(number.to_be_bytes()).for_each(|(byte, digit)| *byte ^= digit);
-    let mut sealed = [content, &[kind]].concat();
-    let length = (sealed.len() + 16) as u16;
-    let header = [&[23, 3, 3][..], &length.to_be_bytes()].concat();
-    let nonce = ring::aead::Nonce::assume_unique_for_key(nonce);
-    let key = ring::aead::LessSafeKey::new(key);
-    key.seal_in_place_append_tag(nonce, ring::aead::Aad::from(&header), &mut sealed).expect("sealed");
-    [header, sealed].concat()
-}
-
 /// The events of a client whose records arrive as these pieces. Its secrets are 1 (handshake) and
 /// 2 (application data).
 fn carried(pieces: &[Piece<'_>]) -> (Vec<String>, Secrecy) {

@@ -11,9 +11,18 @@
 //!    bit  6    much later than the step before
 //!    bit  7    the snap length cut the packet
 //! ```
+//!
+//! With the action 7 the payload describes a unit of a protocol, which `composer` writes.
 
-use etherparse::{PacketBuilder, TcpHeader};
+mod composer;
+mod messages;
 
+use std::net::Ipv6Addr;
+
+use etherparse::{PacketBuilder, TcpHeader, VlanId};
+
+use self::composer::{Side, Unit, compose};
+use self::messages::message;
 use crate::capture::pipe::{self, Exit, Pipe, PipeEvent, Start};
 use crate::capture::{LinkType, Time};
 
@@ -36,10 +45,16 @@ const MILLISECOND: i64 = 1_000_000;
 /// soon wrap around.
 type Sequences = [[u32; 2]; 3];
 
+/// The key log of the connections of scripts.
+pub fn secrets() -> Vec<u8> {
+    (0..3).map(composer::secrets).collect::<String>().into_bytes()
+}
+
 /// The packets that a script describes.
 pub fn packets(mut data: &[u8]) -> Vec<Observed> {
     let mut packets = Vec::new();
     let mut sequences: Sequences = [[u32::MAX - 300, 1_000], [5_000, u32::MAX - 20], [0, 0]];
+    let mut sides = [[Side::default(); 2]; 3];
     let mut time = Time(1_000 * MILLISECOND);
     while let [step, length, rest @ ..] = data {
         let (payload, rest) = rest.split_at(usize::from(*length).min(rest.len()));
@@ -49,7 +64,16 @@ pub fn packets(mut data: &[u8]) -> Vec<Observed> {
         let (flow, back, action) = (usize::from(step & 3), step & 4 != 0, step >> 3 & 7);
         let packet = match sequences.get_mut(flow) {
             Some(sequences) => {
-                segment(sequences, flow as u16, back, action, payload).map(|data| (LinkType::ETHERNET, data))
+                let number = flow as u16;
+                let unit = match action {
+                    7 => compose(&mut sides[flow][usize::from(back)], number, back, payload),
+                    _ => Unit::Bytes(payload.to_vec()),
+                };
+                let frame = match unit {
+                    Unit::Bytes(bytes) => segment(sequences, number, back, action, &bytes),
+                    Unit::Datagram(port, bytes) => datagram(port, back, &bytes),
+                };
+                frame.map(|data| (LinkType::ETHERNET, data))
             }
             None => Some((LinkType::PIPE, chunk(back, action, later, payload))),
         };
@@ -102,16 +126,35 @@ fn segment(sequences: &mut [u32; 2], flow: u16, back: bool, action: u8, payload:
         }
         _ => sequences[own] = sequences[own].wrapping_add(length),
     }
-    let hosts = [[10, 0, 0, 1], [10, 0, 0, 2]];
-    let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(hosts[own], hosts[other], 64).tcp_header(header);
-    let mut frame = Vec::with_capacity(builder.size(payload.len()));
-    builder.write(&mut frame, payload).ok()?;
+    let mut frame = Vec::new();
+    let written = if flow == 2 {
+        let hosts = [1, 2].map(|host| Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, host).octets());
+        let builder =
+            PacketBuilder::ethernet2([2; 6], [4; 6]).single_vlan(VlanId::default()).ipv6(hosts[own], hosts[other], 64);
+        builder.tcp_header(header).write(&mut frame, payload)
+    } else {
+        let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(HOSTS[own], HOSTS[other], 64);
+        builder.tcp_header(header).write(&mut frame, payload)
+    };
+    written.ok().map(|()| frame)
+}
+
+/// The addresses of client and server.
+const HOSTS: [[u8; 4]; 2] = [[10, 0, 0, 1], [10, 0, 0, 2]];
+
+/// A frame with a datagram.
+fn datagram(port: u16, back: bool, payload: &[u8]) -> Option<Vec<u8>> {
+    let ([own, other], ports) = if back { ([1, 0], [port, 40_000]) } else { ([0, 1], [40_000, port]) };
+    let mut frame = Vec::new();
+    let builder = PacketBuilder::ethernet2([2; 6], [4; 6]).ipv4(HOSTS[own], HOSTS[other], 64);
+    builder.udp(ports[0], ports[1]).write(&mut frame, payload).ok()?;
     Some(frame)
 }
 
 /// A pipe packet.
 fn chunk(back: bool, action: u8, later: i64, payload: &[u8]) -> Vec<u8> {
     let pipe = if back { Pipe::Stdout } else { Pipe::Stdin };
+    let mut line = None;
     let content = match action {
         1 => PipeEvent::Start(Start { name: Some("fuzz".into()), ..Start::default() }),
         2 => PipeEvent::EndOfFile(pipe),
@@ -120,6 +163,7 @@ fn chunk(back: bool, action: u8, later: i64, payload: &[u8]) -> Vec<u8> {
         // More bytes than a stream can have.
         5 => PipeEvent::Lost(pipe, u64::MAX - payload.len() as u64),
         6 => PipeEvent::Data(Pipe::Stderr, payload),
+        7 => PipeEvent::Data(pipe, line.get_or_insert([&message(payload)[..], b"\n"].concat())),
         _ => PipeEvent::Data(pipe, payload),
     };
     let mut packet = Vec::new();

@@ -20,8 +20,8 @@ fn script<T: AsRef<[u8]>>(steps: &[(u8, T)]) -> Vec<u8> {
 
 /// The events of a script.
 fn events_of(script: &[u8], detail: Detail) -> Vec<Event> {
-    let packets = super::script::packets(script);
-    super::run(&Capture { packets: &packets, secrets: &[] }, detail, false)
+    let (packets, secrets) = super::scripted(script);
+    super::run(&Capture { packets: &packets, secrets: &secrets }, detail, false)
 }
 
 /// The texts of the messages of a script.
@@ -110,6 +110,36 @@ fn pipes_are_bounded() {
     let said = ".".repeat(40);
     let steps: Vec<(u8, &str)> = (0..said.len()).map(|length| (0x43, &said[length..])).collect();
     assert_eq!(messages(&script(&steps)).len(), steps.len());
+}
+
+/// What the target composes is what the decoders expect, so that it leads to what lies behind them.
+#[test]
+fn composed_units_carry_messages() {
+    let [ping, pong] = [[11, 1], [12, 1]];
+    let call = |options: u8| [[&[0, options][..], &ping].concat(), [&[0, options][..], &pong].concat()];
+    let twice = |what: u8, options: u8| [vec![what, options], vec![what, options]];
+    let frames =
+        |what: u8, options: u8| [[&[what, options][..], &ping].concat(), [&[what, options][..], &pong].concat()];
+    let streams = [twice(7, 0), twice(8, 1), frames(9, 0x81)];
+    let mut conversations: Vec<Vec<[Vec<u8>; 2]>> = vec![
+        vec![twice(10, 0), call(0)],
+        vec![twice(5, 0), frames(6, 1)],
+        vec![twice(5, 2), frames(6, 0x21), twice(6, 8)],
+        streams.to_vec(),
+        [vec![twice(11, 0), twice(10, 0)], streams.to_vec()].concat(),
+        vec![[call(0)[0].clone(), vec![1, 8]], [vec![15, 0], [&[2, 0x11][..], &pong].concat()]],
+    ];
+    // Every content coding that can be written, with a length and in chunks.
+    conversations.extend([0, 1, 2, 3, 8, 9, 10, 11].map(|options| vec![call(options)]));
+    for conversation in conversations {
+        for flow in 0..3 {
+            let mut steps = vec![(SYN[0] | flow, Vec::new()), (SYN[1] | flow, Vec::new())];
+            for [client, server] in conversation.iter().cloned() {
+                steps.extend([(0x38 | flow, client), (0x3c | flow, server)]);
+            }
+            assert_eq!(messages(&script(&steps)), [PING, PONG], "{conversation:?} on connection {flow}");
+        }
+    }
 }
 
 /// A TLS record.
