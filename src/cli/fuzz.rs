@@ -137,7 +137,13 @@ fn stored(packets: &[Observed], secrets: &[u8]) -> DatabaseFile {
     let place = DatabaseFile::temporary().expect("a place");
     let info = CaptureInfo { kind: CaptureKind::Import, source: "fuzz".into(), process: 1, started: Time(0) };
     let mut writer = Writer::create(place.clone(), &info, WriteOptions::default()).expect("a writer");
-    let config = PipelineConfig { limits: Limits::default(), detail: Detail::Store, hash: false, keep_secrets: false };
+    let config = PipelineConfig {
+        limits: Limits::default(),
+        detail: Detail::Store,
+        hash: false,
+        keep_secrets: false,
+        mask_key: None,
+    };
     let mut pipeline = Pipeline::new(config);
     pipeline.push(Input::Secrets(secrets), &mut |event: Event| writer.event(event));
     for (observed, number) in packets.iter().zip(1..) {

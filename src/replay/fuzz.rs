@@ -1,8 +1,10 @@
 //! The body of the fuzz target for replays: a recording, and what another server answers to it.
 
+use std::collections::HashMap;
+
 use serde_json::Value;
 
-use super::flow::{Flow, Giver, Search};
+use super::flow::{Flow, Giver, Renewal, Search, renew};
 use super::plan::{Plan, Planner, Role};
 use super::safety::{Effects, Policy, masked};
 use super::translate::{
@@ -37,7 +39,7 @@ pub fn fuzz_replay(data: &[u8]) {
     let (plan, flow) = analyze(&messages);
     assert_ordered(&plan);
     let mut new = text.lines().filter_map(|line| line.strip_prefix('='));
-    let mut values = Vec::new();
+    let mut values = HashMap::new();
     for (index, step) in plan.steps.iter().enumerate() {
         let Some(answer) = step.answer.and_then(|answer| message(&messages, answer.number)) else { continue };
         let old = Answer::of(answer);
@@ -52,7 +54,7 @@ pub fn fuzz_replay(data: &[u8]) {
         }
         let given = (old.value(), serde_json::from_str::<Value>(text));
         if let (Some(old), Ok(new)) = given {
-            flow.resolve(Giver::Answer(index), old, old).for_each(drop);
+            flow.resolve(Giver::Answer(index), old, old);
             values.extend(flow.resolve(Giver::Answer(index), old, &new));
         }
     }
@@ -66,12 +68,16 @@ pub fn fuzz_replay(data: &[u8]) {
     }
     for (index, step) in plan.steps.iter().enumerate() {
         let mut params = message(&messages, step.number).and_then(|message| part(message, "params")).map(str::to_owned);
-        for used in flow.uses.get(&index).into_iter().flatten() {
-            let value = values.iter().find(|(origin, _)| *origin == used.origin);
-            if let (Some(params), Some((origin, value))) = (&mut params, value) {
-                *params = used.renew(params, &flow.origins[*origin].value, value);
-                assert!(is_json(params), "{used:?} made {params}");
-            }
+        let uses = flow.uses.get(&index).into_iter().flatten();
+        let renewals: Vec<Renewal<'_>> = uses
+            .filter_map(|used| {
+                let ((_, new), _) = used.choose(&values)?;
+                Some(Renewal { used, old: &flow.origins[used.origin].value, new })
+            })
+            .collect();
+        if let Some(params) = &mut params {
+            *params = renew(params, &renewals).0;
+            assert!(is_json(params), "not JSON: {params}");
         }
         translate(&plan, index, params.as_deref());
         masked(params.as_deref().unwrap_or_default());
@@ -80,8 +86,13 @@ pub fn fuzz_replay(data: &[u8]) {
 
 /// The messages of a recording over pipes.
 fn recorded(text: &str) -> Vec<Message> {
-    let options =
-        PipelineConfig { limits: Limits::default(), detail: Detail::Messages, hash: false, keep_secrets: false };
+    let options = PipelineConfig {
+        limits: Limits::default(),
+        detail: Detail::Messages,
+        hash: false,
+        keep_secrets: false,
+        mask_key: None,
+    };
     let (mut pipeline, mut messages) = (Pipeline::new(options), Vec::new());
     let mut emit = |event| {
         if let Event::Message(message) = event {
