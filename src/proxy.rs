@@ -69,7 +69,7 @@ pub struct Proxy {
     recorder: TrafficRecorder,
     /// The longest time for a request head to arrive, and for the first request of a connection.
     head_timeout: Duration,
-    /// See [`ABANDONED`].
+    /// As [`ABANDONED`], or shorter in tests.
     abandoned: Duration,
     /// The last warning that was printed.
     last_warning: Mutex<String>,

@@ -190,8 +190,9 @@ const COPY: &str = "
         server_name = s.server_name, server_version = s.server_version, client_address = s.client_address,
         server_address = s.server_address, host = s.host, process = s.process, command = s.command,
         process_name = s.process_name, started = s.started, ended = s.ended, messages = s.messages,
-        requests = s.requests, responses = s.responses, notifications = s.notifications, errors = s.errors,
-        invalid = s.invalid, unanswered = s.unanswered, bytes_seen = s.bytes_seen, bytes_sent = s.bytes_sent,
+        requests = s.requests, ok = s.ok, tool_errors = s.tool_errors, errors = s.errors, cancelled = s.cancelled,
+        unanswered = s.unanswered, server_requests = s.server_requests, responses = s.responses,
+        notifications = s.notifications, invalid = s.invalid, bytes_seen = s.bytes_seen, bytes_sent = s.bytes_sent,
         exit_code = s.exit_code, exit_signal = s.exit_signal
     FROM main.session AS s WHERE t.capture = $capture AND t.number = s.number AND s.started <> 0;
     CREATE TEMP TABLE place AS
@@ -212,6 +213,9 @@ const COPY: &str = "
         SELECT id + $shift, connection + $shift, h2_stream, http_version, method, target, status, reason,
                request_fields, response_fields, request, response
         FROM main.exchange;
+    INSERT OR IGNORE INTO target.session_exchange (session, exchange)
+        SELECT place.session, e.exchange + $shift
+        FROM main.session_exchange AS e JOIN place ON place.own = e.session;
     INSERT OR IGNORE INTO target.stream (id, connection, kind, which, exchange, parts)
         SELECT id + $shift, connection + $shift, kind, which, exchange, parts FROM main.stream;
     INSERT OR IGNORE INTO target.part (stream, start, parts) SELECT stream + $shift, start, parts FROM main.part;
@@ -249,5 +253,11 @@ const COPY: &str = "
         FROM main.finding AS f LEFT JOIN place ON place.own = f.session;
     INSERT OR IGNORE INTO target.finding_message (message, finding, severity)
         SELECT message + $shift, finding + $finding, severity FROM main.finding_message;
+    INSERT INTO target.note (capture, session, time, kind, details, packets)
+        SELECT $capture, place.session, time, kind, details, packets
+        FROM main.note AS n LEFT JOIN place ON place.own = n.session ORDER BY n.id;
+    UPDATE target.message AS request SET status = 2
+        FROM main.note AS n, json_each(n.details, '$.requests') AS refused
+        WHERE n.kind = 'refused' AND request.id = refused.value + $first AND request.answered_by IS NULL;
     DROP TABLE place;
 ";

@@ -15,7 +15,7 @@ pub struct NoteWords {
     pub tone: Tone,
     /// A word or two, in the column of the methods.
     pub what: String,
-    /// The facts.
+    /// The facts about it in words.
     pub about: String,
     /// The messages that it concerns, in the column of the ids.
     pub messages: String,

@@ -38,9 +38,9 @@ pub fn is_failure(status: Option<Status>) -> bool {
     matches!(status, Some(Status::Error | Status::ToolError))
 }
 
-/// The requests of a client by their outcome: `43 calls (38 ok, 5 errors, 0 unanswered)`. `negatives`
-/// of those that are ok have negative data. While the session lives, requests without a response
-/// are open.
+/// The requests of a client by their outcome: `43 calls (38 ok, 5 errors, 0 unanswered)`. Of those
+/// that are ok, `negatives` have negative data. While the session lives, requests without a
+/// response are open.
 pub fn calls(outcomes: &Outcomes, negatives: u64, live: bool) -> String {
     let some = |number: u64, words: String| if number == 0 { String::new() } else { format!(", {words}") };
     let negative = if negatives == 0 { String::new() } else { format!(" of them {negatives} negative,") };

@@ -39,7 +39,8 @@ impl StderrFold {
         StderrFold { all, ..StderrFold::default() }
     }
 
-    /// Takes a note. Returns what is to be shown now. A note that is no line of stderr ends the run.
+    /// Takes a note. Returns what is to be shown now. A note that is no line of
+    /// stderr ends the run.
     pub fn note(&mut self, note: Box<Note>) -> Vec<Folded> {
         if !matches!(note.kind, NoteKind::Stderr { .. }) {
             let mut shown = self.end();

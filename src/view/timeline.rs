@@ -16,7 +16,7 @@ const PAGE: usize = 1_000;
 /// A row of the timeline.
 #[derive(Clone, Debug)]
 pub enum TimelineRow {
-    /// A message.
+    /// A message of the session.
     Message(Box<Message>),
     /// An occurrence around the messages.
     Note(Box<Note>),

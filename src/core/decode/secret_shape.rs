@@ -19,11 +19,11 @@ enum Alphabet {
     UpperCase,
     /// ASCII letters and digits.
     Letters,
-    /// These and `_`.
+    /// The characters of `Letters` and `_`.
     Words,
-    /// These and `-`.
+    /// The characters of `Words` and `-`.
     Base64Url,
-    /// These and `.`.
+    /// The characters of `Base64Url` and `.`.
     Dotted,
 }
 

@@ -14,6 +14,7 @@
 //! its input, and the stack appends them to [`Provenance`].
 
 mod body;
+mod body_hash;
 mod channel;
 mod context;
 mod first_answer;

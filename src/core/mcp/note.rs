@@ -44,14 +44,14 @@ pub enum NoteKind {
     Redirected(HttpNote),
     /// A request of the client got no response, and its wait ended.
     Unanswered {
-        /// The request.
+        /// The request that waited.
         request: MessageNumber,
         /// Nanoseconds from the request to the end of the wait.
         waited: i64,
         /// How the wait ended.
         end: WaitEnd,
-        /// Whether the session was captured whole. Otherwise the response may be among what is
-        /// missing.
+        /// Whether the session was captured whole. Otherwise a part of it is missing, which may
+        /// hold the response.
         is_certain: bool,
     },
     /// A connection failed.
@@ -68,7 +68,7 @@ pub enum NoteKind {
 /// An HTTP response that did not do what the request asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HttpNote {
-    /// The exchange.
+    /// The exchange with the response.
     pub exchange: ExchangeNumber,
     /// The request method; empty if the request was not captured.
     pub method: String,
@@ -78,8 +78,8 @@ pub struct HttpNote {
     pub status: u16,
     /// The reason phrase of the response, as sent.
     pub reason: String,
-    /// For a refusal the explanation in the body or in `WWW-Authenticate`, for a redirect
-    /// its target.
+    /// For a refusal the explanation in the body or in `WWW-Authenticate`, for a redirect the
+    /// target of it.
     pub detail: String,
     /// The requests of the client that the exchange carried.
     pub requests: Vec<MessageNumber>,

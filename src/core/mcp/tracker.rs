@@ -20,7 +20,7 @@ use super::message::{Carrier, Message};
 use super::note::Note;
 use super::numbers::{MessageNumber, SessionNumber};
 use super::pairing::{Pending, Scope};
-use super::session::{Peers, Session, Transport};
+use super::session::{Session, Transport};
 use super::session_index::{ExchangeEvidence, SessionIndex};
 use crate::capture::{Limits, Span, Time};
 use crate::decode::exchange::ExchangeNumber;
@@ -32,6 +32,7 @@ use crate::decode::{ConnectionId, Direction};
 use lacks::AwaitedBeginnings;
 pub use lacks::{ExpectedInput, Moment};
 use midway::is_midway;
+use sessions::{network_peers, process_peers};
 use silent_exchanges::SilentExchanges;
 use tracked_session::TrackedSession;
 
@@ -483,16 +484,6 @@ impl Text<'_> {
 
 fn is_initialize(envelope: &Envelope) -> bool {
     envelope.kind == Some(Kind::Request) && envelope.method_name.as_deref() == Some("initialize")
-}
-
-fn network_peers(evidence: &ExchangeEvidence, connected: &ConnectionInfo) -> Peers {
-    let host = evidence.host.clone().or_else(|| connected.server_name.clone());
-    Peers::Network { client: evidence.client, server: evidence.server, host }
-}
-
-fn process_peers(process: &Process) -> Peers {
-    let start = process.start.clone().unwrap_or_default();
-    Peers::Process { process: process.id, command: start.command, name: start.name }
 }
 
 fn fingerprint(bytes: &[u8]) -> u64 {

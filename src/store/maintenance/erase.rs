@@ -58,6 +58,7 @@ pub(super) fn erase(db: &Connection, capture: CaptureId) -> anyhow::Result<()> {
     steps.run(|db| {
         for session in &marked {
             db.prepare_cached("DELETE FROM session_connection WHERE session = ?")?.execute([session])?;
+            db.prepare_cached("DELETE FROM session_exchange WHERE session = ?")?.execute([session])?;
             db.prepare_cached("DELETE FROM session WHERE id = ?")?.execute([session])?;
         }
         // Another program may have marked the others meanwhile. Then that one erases their rows.

@@ -8,6 +8,7 @@
 //! - A finding about other connections, or about the damage of the file itself, has
 //!   nothing to refer to.
 //! - A capture without a session has nothing to save.
+//! - Over HTTP/2 a masked value has as many stars as its code had bytes.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -93,8 +94,11 @@ fn lines_of_saved(lines: &[Value], packets: &BTreeSet<u64>) -> Vec<Value> {
                 is_saved &= exchange_ranks.replace(&mut line["number"]);
                 if is_saved {
                     assert!(connection_ranks.replace(&mut line["connection"]));
+                    shorten_coded_masks(&mut line);
                 }
             }
+            "refused" | "redirected" => is_saved &= exchange_ranks.replace(&mut line["exchange"]),
+            "connection" => is_saved &= line.get("session").is_some(),
             "message" => {
                 assert!(is_saved, "the packets of a message are saved: {line}");
                 assert!(line.get_mut("exchange").is_none_or(|value| exchange_ranks.replace(value)), "{line}");
@@ -110,6 +114,20 @@ fn lines_of_saved(lines: &[Value], packets: &BTreeSet<u64>) -> Vec<Value> {
         }
     }
     kept
+}
+
+/// Leaves one star of each masked field of an HTTP/2 exchange.
+fn shorten_coded_masks(line: &mut Value) {
+    if line["http_version"] != "2" {
+        return;
+    }
+    for member in ["request_headers", "response_headers"] {
+        for field in line[member].as_array_mut().into_iter().flatten() {
+            if field[1].as_str().is_some_and(|value| !value.is_empty() && value.bytes().all(|byte| byte == b'*')) {
+                field[1] = "*".into();
+            }
+        }
+    }
 }
 
 /// The option for the key log beside a capture.

@@ -1,10 +1,7 @@
 //! The body of an HTTP message. After its content coding is removed, it is JSON, server-sent
 //! events, or not MCP.
 
-use std::fmt;
-
-use ring::digest;
-
+use super::body_hash::Hash;
 use super::context::{StackContext, StackOptions};
 use super::secret_scan::{self, SecretScan};
 use super::unit::{ServerSentEvent, Text, TextCarrier, Unit};
@@ -64,15 +61,6 @@ enum BodyKind {
     Events(Box<Sse>, Option<StreamId>),
 }
 
-/// Computes the SHA-256 of the decoded body.
-struct Hash(digest::Context);
-
-impl fmt::Debug for Hash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Hash")
-    }
-}
-
 /// Whether an event counts. After a gap it may be only the end of an event. It counts if its data
 /// is JSON-RPC, or if it is the first event of HTTP+SSE.
 fn is_whole_event(event: &Event<'_>, limits: &Limits) -> bool {
@@ -111,7 +99,7 @@ impl Body {
             Some(_) => BodyKind::Ignored,
         };
         let head_unseen = head.is_unseen();
-        let hash = options.hash.then(|| Hash(digest::Context::new(&digest::SHA256)));
+        let hash = options.hash.then(Hash::default);
         let masks = options.store && !options.keep_secrets;
         // A page may contain a token too.
         let is_page = head.media_type().is_some_and(|kind| kind.starts_with("text/") || kind.ends_with("xml"));
@@ -317,7 +305,7 @@ impl Body {
                 context.close(sent);
             }
         }
-        let sha256 = self.hash.map(|hash| hash.0.finish().as_ref().try_into().expect("SHA-256 has 32 bytes"));
+        let sha256 = self.hash.map(Hash::finish);
         let explanation = self.refusal.and_then(|start| refusal::explanation(&start));
         BodyEnd { bytes: self.bytes, sha256, explanation }
     }
@@ -488,7 +476,7 @@ impl Body {
     fn count(&mut self, bytes: &[u8]) {
         self.bytes += bytes.len() as u64;
         if let Some(hash) = &mut self.hash {
-            hash.0.update(bytes);
+            hash.update(bytes);
         }
         if let Some(refusal) = &mut self.refusal {
             let room = refusal::READ.saturating_sub(refusal.len());

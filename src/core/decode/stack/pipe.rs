@@ -18,8 +18,8 @@ const MAX_STDERR_LINE: usize = 64 << 10;
 pub(super) struct PipeStack {
     /// The decoders of stdin and stdout.
     pipes: [PipeStream; 2],
-    /// The decoder of stderr. Its text is only in the packets. Messages that belong on stdout are
-    /// reported.
+    /// The decoder of stderr. Its text is only in the packets. Messages on it
+    /// belong on stdout and are reported.
     stderr: Lines,
     /// The last packet. Bytes that the end of the capture cuts off arrived no later.
     last: (PacketNumber, Time),

@@ -5,11 +5,13 @@ use rustc_hash::FxHashSet;
 use super::tracked_session::TrackedSession;
 use super::{SESSIONS, Tracker, TrackerEvent, TrackerSink, notes};
 use crate::capture::Time;
+use crate::decode::stack::{ConnectionInfo, Process};
 use crate::decode::{ConnectionId, Endpoints};
 use crate::mcp::numbers::SessionNumber;
 use crate::mcp::operations::Operations;
 use crate::mcp::pairing::{Pairing, Pending};
 use crate::mcp::session::{Peers, Session, Transport, are_between};
+use crate::mcp::session_index::ExchangeEvidence;
 
 impl Tracker {
     pub(super) fn open(
@@ -154,4 +156,14 @@ impl Tracker {
 
 fn unanswered_requests(pairing: &Pairing) -> Vec<&Pending> {
     pairing.pending().into_iter().filter(|pending| !pending.cancelled).collect()
+}
+
+pub(super) fn network_peers(evidence: &ExchangeEvidence, connected: &ConnectionInfo) -> Peers {
+    let host = evidence.host.clone().or_else(|| connected.server_name.clone());
+    Peers::Network { client: evidence.client, server: evidence.server, host }
+}
+
+pub(super) fn process_peers(process: &Process) -> Peers {
+    let start = process.start.clone().unwrap_or_default();
+    Peers::Process { process: process.id, command: start.command, name: start.name }
 }

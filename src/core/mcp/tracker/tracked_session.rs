@@ -98,8 +98,8 @@ impl TrackedSession {
         }
     }
 
-    /// Marks the request as cancelled that a notification cancels. Returns a note if it is one of
-    /// the client.
+    /// Marks the request as cancelled that a notification cancels. Returns a note if it
+    /// is a request of the client.
     pub(super) fn cancel(&mut self, message: &Message) -> Option<Note> {
         if message.kind != Kind::Notification || message.method.as_deref() != Some("notifications/cancelled") {
             return None;
@@ -128,7 +128,7 @@ impl TrackedSession {
     }
 
     /// Counts the requests of an exchange that the status of its response refused. Returns
-    /// their numbers.
+    /// the numbers of these requests.
     pub(super) fn refuse(&mut self, exchange: ExchangeNumber) -> Vec<MessageNumber> {
         let refused = self.pairing.take_exchange(exchange);
         for (sender, pending) in &refused {
