@@ -56,7 +56,10 @@ impl Ranks {
     /// Replaces a number, or each number of a list. Returns whether all have ranks.
     fn replace(&self, value: &mut Value) -> bool {
         match value {
-            Value::Array(numbers) => numbers.iter_mut().fold(true, |all, number| self.replace(number) && all),
+            Value::Array(numbers) => {
+                let replaced: Vec<bool> = numbers.iter_mut().map(|number| self.replace(number)).collect();
+                replaced.into_iter().all(|is_replaced| is_replaced)
+            }
             Value::Number(number) => match number.as_u64().and_then(|number| self.0.get(&number)) {
                 Some(rank) => {
                     *value = (*rank).into();
