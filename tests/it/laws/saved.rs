@@ -55,7 +55,9 @@ impl Ranks {
     /// Replaces a number, or each number of a list. Returns whether all have ranks.
     fn replace(&self, value: &mut Value) -> bool {
         match value {
-            Value::Array(numbers) => numbers.iter_mut().fold(true, |all, number| self.replace(number) && all),
+            Value::Array(numbers) => {
+                numbers.iter_mut().map(|number| self.replace(number)).filter(|is| !is).count() == 0
+            }
             Value::Number(number) => match number.as_u64().and_then(|number| self.0.get(&number)) {
                 Some(rank) => {
                     *value = (*rank).into();
