@@ -5,7 +5,7 @@ use anyhow::Result;
 use super::page::{Page, Scope};
 use super::record::finding::FindingRow;
 use super::record::message::MessageRow;
-use super::{CaptureId, RowKey, StoreReader};
+use super::{CaptureId, Damaged, RowKey, StoreReader};
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::filter::Filter;
 use crate::mcp::{Message, MessageNumber, Session, SessionNumber};
@@ -16,7 +16,7 @@ const PAGE: usize = 1_000;
 impl StoreReader {
     /// All sessions, by number.
     pub fn all_sessions(&self) -> impl Iterator<Item = Result<Session>> {
-        rows(None, |page| self.sessions(page), |session| SessionNumber(session.number.0 + 1))
+        rows(None, |page| self.sessions(page), |session| SessionNumber(session.number.0.saturating_add(1)))
     }
 
     /// The HTTP exchanges of a session, by number.
@@ -59,8 +59,8 @@ impl StoreReader {
 }
 
 /// Iterates over a list from `from` on. `read` reads a page, and `behind` gives the key that
-/// follows a row.
-fn rows<K: Copy, T>(
+/// follows a row. In a damaged file a page may not lead to the next one. That is an error.
+fn rows<K: Copy + PartialOrd, T>(
     mut from: Option<K>,
     read: impl Fn(Page<K>) -> Result<Vec<T>>,
     behind: impl Fn(&T) -> K,
@@ -70,7 +70,11 @@ fn rows<K: Copy, T>(
         if page.as_slice().is_empty() {
             match read(Page { from, ..Page::first(PAGE) }) {
                 Ok(rows) => {
-                    from = rows.last().map(&behind).or(from);
+                    let next = rows.last().map(&behind);
+                    if next.is_some_and(|next| from.is_some_and(|from| next <= from)) {
+                        return Some(Err(Damaged("the order of a list").into()));
+                    }
+                    from = next.or(from);
                     page = rows.into_iter();
                 }
                 Err(error) => return Some(Err(error)),
