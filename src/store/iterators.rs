@@ -5,7 +5,7 @@ use anyhow::Result;
 use super::page::{Page, Scope};
 use super::record::finding::FindingRow;
 use super::record::message::MessageRow;
-use super::{CaptureId, RowKey, StoreReader};
+use super::{CaptureId, Damaged, RowKey, StoreReader};
 use crate::decode::ConnectionId;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::event::Connection;
@@ -18,7 +18,7 @@ const PAGE: usize = 1_000;
 impl StoreReader {
     /// All sessions, by number.
     pub fn all_sessions(&self) -> impl Iterator<Item = Result<Session>> {
-        by_key(|page| self.sessions(page), |session| SessionNumber(session.number.0 + 1))
+        by_key(|page| self.sessions(page), |session| SessionNumber(session.number.0.saturating_add(1)))
     }
 
     /// The HTTP exchanges of a session, with and without messages, by number.
@@ -61,10 +61,17 @@ impl StoreReader {
         let matching = filter.map(|filter| self.all_matching(filter, Scope::Session(session)));
         let matching =
             matching.map(|rows| rows.filter_map(|row| row.and_then(|row| self.message(row.key())).transpose()));
-        let (mut all, mut matching) = (all, matching);
-        std::iter::from_fn(move || match &mut matching {
-            Some(matching) => matching.next(),
-            None => all.next(),
+        let (mut all, mut matching, mut last) = (all, matching, None);
+        std::iter::from_fn(move || {
+            let next = match &mut matching {
+                Some(matching) => matching.next(),
+                None => all.next(),
+            }?;
+            // In a damaged file positions may have holes. Then a page begins with an earlier message.
+            Some(next.and_then(|message| match last.replace(message.number) == Some(message.number) {
+                true => Err(Damaged("the order of a list").into()),
+                false => Ok(message),
+            }))
         })
     }
 
@@ -137,7 +144,7 @@ fn page_from<K>(from: Option<K>) -> Page<K> {
 }
 
 /// Iterates over a list with keys. `behind` gives the key that follows a row.
-fn by_key<K: Copy, T>(
+fn by_key<K: Copy + PartialOrd, T>(
     read: impl Fn(Page<K>) -> Result<Vec<T>>,
     behind: impl Fn(&T) -> K,
 ) -> impl Iterator<Item = Result<T>> {
@@ -145,8 +152,9 @@ fn by_key<K: Copy, T>(
 }
 
 /// Iterates over a list from `from` on. `read` reads a page, and `behind` gives the place that
-/// follows a row, from the place that followed the row before.
-fn rows<K: Copy, T>(
+/// follows a row, from the place that followed the row before. In a damaged file a page may not
+/// lead to the next one. That is an error.
+fn rows<K: Copy + PartialOrd, T>(
     mut from: Option<K>,
     read: impl Fn(Option<K>) -> Result<Vec<T>>,
     behind: impl Fn(Option<K>, &T) -> K,
@@ -156,7 +164,11 @@ fn rows<K: Copy, T>(
         if page.as_slice().is_empty() {
             match read(from) {
                 Ok(rows) => {
-                    from = rows.iter().fold(from, |from, row| Some(behind(from, row)));
+                    let next = rows.iter().fold(from, |from, row| Some(behind(from, row)));
+                    if !rows.is_empty() && from.is_some() && next <= from {
+                        return Some(Err(Damaged("the order of a list").into()));
+                    }
+                    from = next;
                     page = rows.into_iter();
                 }
                 Err(error) => return Some(Err(error)),

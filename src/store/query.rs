@@ -156,7 +156,7 @@ impl StoreReader {
         limit: usize,
     ) -> anyhow::Result<Vec<MessageRow>> {
         let page: Page<RowKey> = Page::first(limit);
-        let first = i64::try_from(position).unwrap_or(i64::MAX);
+        let Ok(first) = i64::try_from(position) else { return Ok(Vec::new()) };
         let mut rows = Vec::new();
         self.select_positions(session, (first, i64::MAX), page.order, page.limit(), "", |row| {
             rows.push(message::read(row)?);

@@ -58,7 +58,8 @@ pub(in crate::store) const COLUMNS: &str = "id, protocol, host, client, process,
 
 pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<Connection> {
     let mut columns = Columns::new(row);
-    let id = ConnectionId(columns.key()?.number() as u32);
+    let number = u32::try_from(columns.key()?.number()).map_err(|_| Damaged("the number of a connection"))?;
+    let id = ConnectionId(number);
     let protocol = protocol(columns.bytes("a protocol")?);
     let (host, client) = (columns.get()?, columns.optional_code()?);
     let process: Option<u32> = columns.get()?;

@@ -151,3 +151,47 @@ proptest! {
         prop_assert_eq!(list(&mut reader.capture_messages(writer.capture(), None).unwrap()), wanted);
     }
 }
+
+/// A reader of a database with a session of three messages, after this damage.
+fn damaged(directory: &TempDir, sql: &str) -> StoreReader {
+    let path = directory.path().join("captures.db");
+    let mut writer = writer(&path);
+    writer.add_session(session(1, &[]));
+    (1..=3).for_each(|number| writer.add_message(message(1, number, b"{}")));
+    writer.finish(&Summary::default()).unwrap();
+    let db = rusqlite::Connection::open(&path).unwrap();
+    db.pragma_update(None, "foreign_keys", false).unwrap();
+    db.execute_batch(sql).unwrap();
+    StoreReader::open(&*path).unwrap()
+}
+
+/// A list that does not lead on ends. Otherwise an export would fill the disk.
+#[test]
+fn a_damaged_list_ends() {
+    let directory = directory();
+    // Where a position is missing, the search for a number ends too early.
+    let reader = damaged(&directory, "UPDATE message SET position = 99 WHERE position = 2");
+    let listed: Vec<_> = reader.session_messages(SessionNumber(1), None).take(100).collect();
+    assert_eq!(listed.iter().filter(|message| message.is_ok()).count(), 3);
+    let last = listed[3].as_ref().unwrap_err().to_string();
+    assert!(last.contains("the order of a list"), "{last}");
+}
+
+#[test]
+fn no_position_follows_the_last_possible_one() {
+    let directory = directory();
+    let reader = damaged(&directory, "UPDATE message SET position = 9223372036854775807 WHERE position = 3");
+    let rows = reader.message_rows_at(SessionNumber(1), i64::MAX as u64, 9).unwrap();
+    assert_eq!(rows.len(), 1);
+    assert_eq!(reader.message_rows_at(SessionNumber(1), rows[0].position + 1, 9).unwrap(), []);
+}
+
+#[test]
+fn the_number_of_a_connection_is_not_cut() {
+    let directory = directory();
+    let sql =
+        "INSERT INTO connection (id, protocol, opened, details) VALUES ((1 << 40) | (1 << 32) | 5, 'tcp', 0, x'');
+               INSERT INTO session_connection VALUES (1, 0, (1 << 40) | (1 << 32) | 5);";
+    let error = damaged(&directory, sql).connections(SessionNumber(1), Page::first(9)).unwrap_err();
+    assert!(error.to_string().contains("the number of a connection"), "{error:#}");
+}

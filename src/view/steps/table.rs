@@ -178,8 +178,9 @@ impl StepTable {
     /// exchanges and messages.
     fn add_connections(&mut self, reader: &StoreReader, record: &Session, stop: &dyn Fn() -> bool) -> Result<bool> {
         loop {
-            let page = match self.connections.last() {
-                Some(last) => Page::from(ConnectionId(last.0 + 1), SLICE),
+            let page = match self.connections.last().map(|last| last.0.checked_add(1)) {
+                Some(Some(next)) => Page::from(ConnectionId(next), SLICE),
+                Some(None) => return Ok(false),
                 None => Page::first(SLICE),
             };
             let connections = reader.connections(self.session, page)?;
