@@ -67,7 +67,7 @@ impl StoreReader {
                 Some(matching) => matching.next(),
                 None => all.next(),
             }?;
-            // In a damaged file positions may have holes. Then a page begins with an earlier message.
+            // In a damaged file positions may have holes. Then a page repeats the last message.
             Some(next.and_then(|message| match last.replace(message.number) == Some(message.number) {
                 true => Err(Damaged("the order of a list").into()),
                 false => Ok(message),
