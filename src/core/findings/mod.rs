@@ -120,7 +120,7 @@ const FAMILIES: &[&[&Rule]] = &[
     trace::RULES,
 ];
 
-/// All rules, in the order of [`FAMILIES`].
+/// All rules, in the order of `FAMILIES`.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
     FAMILIES.iter().flat_map(|family| family.iter().copied())
 }

@@ -18,7 +18,7 @@ pub enum Status {
     /// A result with `isError`: the tool failed.
     ToolError,
     /// A result of a tool that worked, whose data is negative: a member named in
-    /// [`NEGATIVE_MEMBERS`] is `false`.
+    /// `NEGATIVE_MEMBERS` is `false`.
     Negative,
 }
 

@@ -124,7 +124,7 @@ impl Tools {
 pub enum Verdict {
     /// The value holds.
     Holds,
-    /// The value breaks the schema. These are the first [`VIOLATIONS`] violations.
+    /// The value breaks the schema. These are the first `VIOLATIONS` violations.
     Broken(Vec<Violation>),
     /// The schema is invalid, with the reason.
     NoSchema(String),

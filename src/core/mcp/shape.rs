@@ -97,7 +97,7 @@ impl fmt::Display for Mismatch {
 ///
 /// `text` is one JSON-RPC message that is known to be JSON. For other texts the result is
 /// unspecified. If a member name occurs twice, both values are checked. The time is linear, at most
-/// [`MISMATCHES`] are reported, and a valid message causes no allocation.
+/// `MISMATCHES` are reported, and a valid message causes no allocation.
 pub fn check(revision: Revision, role: Role<'_>, text: &str) -> Vec<Mismatch> {
     let start = cursor_at(text, if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 }).at;
     let arena = arena(revision);

@@ -111,7 +111,7 @@ impl EventTranscript {
     }
 }
 
-/// Decodes any conversation. `data` is a script, see [`parse_script`].
+/// Decodes any conversation. `data` is a script, see `parse_script`.
 ///
 /// The events of a direction do not depend on how the bytes are cut into pieces. Contents, heads
 /// and skipped bytes are the bytes at their offset, and none overlap. Each final head has one end.

@@ -10,7 +10,7 @@ use crate::decode::http1::fuzz::{BOTH, EventTranscript, ScriptStep, SentBytes, p
 use crate::decode::mask::{MaskKey, is_masked};
 use crate::decode::{Anomaly, Direction, Ending, Piece};
 
-/// Decodes any conversation. `data` is a script, see [`parse_script`].
+/// Decodes any conversation. `data` is a script, see `parse_script`.
 ///
 /// The events do not depend on how the bytes are cut into pieces. Contents and skipped bytes
 /// are the bytes at their offset, and none overlap. Each direction of an exchange ends once.

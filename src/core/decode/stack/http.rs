@@ -40,7 +40,7 @@ pub(super) enum Version {
 }
 
 impl Version {
-    /// The name for [`super::Connected::protocol`].
+    /// The name for `ConnectionInfo::protocol`.
     pub(super) fn name(self) -> &'static str {
         match self {
             Version::Http1 | Version::Http1Midway => "http/1.1",

@@ -15,7 +15,7 @@ const VALUES: usize = 4;
 ///
 /// # Panics
 ///
-/// If a property of [`fuzz_contract`] or of the pipeline does not hold.
+/// If a property of `fuzz_contract` or of the pipeline does not hold.
 pub fn fuzz_schema(data: &[u8]) {
     let Some((revision, text)) = data.split_first() else { return };
     let Ok(text) = std::str::from_utf8(text) else { return };
