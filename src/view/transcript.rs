@@ -275,8 +275,8 @@ impl Totals {
     pub fn session(&mut self, session: &Session) {
         self.sessions += 1;
         self.outcomes.add(&session.outcomes);
-        self.bytes.0 += session.bytes.0;
-        self.bytes.1 += session.bytes.1;
+        self.bytes.0 = self.bytes.0.saturating_add(session.bytes.0);
+        self.bytes.1 = self.bytes.1.saturating_add(session.bytes.1);
     }
 
     /// Adds findings of one severity.
