@@ -249,6 +249,19 @@ mod tests {
         }
     }
 
+    /// Damage that a fuzzer found: a total that overflows, and a summary that did not end.
+    #[test]
+    fn damage_of_the_oldest_database_ends() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/databases/version-1.db");
+        let database = std::fs::read(path).expect("the database");
+        for damage in [
+            &b"\x24\x1f\xfe\xfc\x2c\xff\xfc\xfd\xf5\xff"[..],
+            b"\x00\x04\xfb\xff\xff\xbf\x00\x02\x1b\x02\x05\x02\x00\x01\x00\x2e\xff\xff\x07\xff\xfd\x2ea0\x00\x00\x00\x1d\x00\x00",
+        ] {
+            fuzz_database(&[&database], damage);
+        }
+    }
+
     #[test]
     fn commands_on_a_whole_database_succeed() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/databases/version-3.db");

@@ -3,9 +3,10 @@
 
 use std::collections::HashMap;
 
+use anyhow::ensure;
 use rusqlite::{OptionalExtension, Row, ToSql, params};
 
-use super::codec::Code;
+use super::codec::{Code, Damaged};
 use super::maintenance::HIDDEN;
 use super::page::{ALL, PAGE_BYTES, PAGE_ROWS, Page, Scope, SortOrder};
 use super::read::StoreReader;
@@ -148,7 +149,8 @@ impl StoreReader {
 
     /// Rows `position`, `position + 1` … of a session (from 1), without their text, for a list
     /// that is scrolled. While the capture is recorded, they are in order of arrival, later in
-    /// order of time.
+    /// order of time. Positions grow from row to row. In a damaged file they may not, and who reads
+    /// on from the last row would never end: that is an error.
     pub fn message_rows_at(
         &self,
         session: SessionNumber,
@@ -157,9 +159,12 @@ impl StoreReader {
     ) -> anyhow::Result<Vec<MessageRow>> {
         let page: Page<RowKey> = Page::first(limit);
         let Ok(first) = i64::try_from(position) else { return Ok(Vec::new()) };
-        let mut rows = Vec::new();
+        let (mut rows, mut next): (Vec<MessageRow>, _) = (Vec::new(), position);
         self.select_positions(session, (first, i64::MAX), page.order, page.limit(), "", |row| {
-            rows.push(message::read(row)?);
+            let row = message::read(row)?;
+            ensure!(row.position >= next, Damaged("the order of a list"));
+            next = row.position.saturating_add(1);
+            rows.push(row);
             Ok(true)
         })?;
         Ok(rows)

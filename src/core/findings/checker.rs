@@ -1,6 +1,6 @@
 //! Runs the check functions of all rules, with one history for each session.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::collections::hash_map::Entry;
 use std::sync::LazyLock;
@@ -183,6 +183,7 @@ impl Checker {
                 history: &state.history,
                 schemas: &self.schemas,
                 versions: &self.versions,
+                call_verdict: OnceCell::new(),
             };
             for (rule, revisions, check_fn) in &CHECKS.messages[slot(message.kind, facts.method)] {
                 let hides =

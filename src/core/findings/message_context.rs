@@ -1,6 +1,6 @@
 //! The input of the check functions for messages.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::ops::Deref;
 
 use super::history::{History, OpenRequest};
@@ -8,7 +8,7 @@ use super::mcp_exchange::McpExchange;
 use super::message_facts::MessageFacts;
 use super::server_versions::ServerVersions;
 use crate::mcp::Transport;
-use crate::mcp::contract;
+use crate::mcp::contract::{self, Verdict};
 
 /// A message, its request and exchange, and the state of its session.
 pub struct MessageContext<'s, 'a> {
@@ -23,6 +23,8 @@ pub struct MessageContext<'s, 'a> {
     pub versions: &'s RefCell<ServerVersions>,
     /// The state of the session before this message.
     pub history: &'s History,
+    /// The verdict on the arguments or the structured content of a call. Two rules need it.
+    pub(super) call_verdict: OnceCell<Option<Verdict>>,
 }
 
 impl MessageContext<'_, '_> {

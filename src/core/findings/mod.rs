@@ -91,6 +91,7 @@ const FAMILIES: &[&[&Rule]] = &[
     tools::RULES,
     tools::listing::RULES,
     tools::hidden::RULES,
+    tools::unchecked::RULES,
     tools::headers::RULES,
     content::RULES,
     resources::RULES,

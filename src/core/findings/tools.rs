@@ -3,6 +3,9 @@
 pub(super) mod headers;
 pub(super) mod hidden;
 pub(super) mod listing;
+pub(super) mod unchecked;
+
+use std::borrow::Cow;
 
 use super::schema::revision;
 use super::{Check, ERRORS, MessageContext, REQUESTS, RESULTS, Report, Rule, Severity};
@@ -60,29 +63,48 @@ static ARGUMENTS: Rule = Rule {
     why: "The tool fails, or does something unintended.",
     example: "{\"city\":7} for {\"properties\":{\"city\":{\"type\":\"string\"}}}",
     remedy: "Validate arguments before the call. Make sure that descriptions and schemas agree.",
-    checks: &[Check::Any(REQUESTS, &[Method::ToolsCall], arguments)],
+    checks: &[Check::Any(REQUESTS, &[Method::ToolsCall], violation)],
     ..Rule::BLANK
 };
 
-/// The first violation of the tool's inputSchema by the arguments of a call.
-fn arguments_fault(context: &MessageContext<'_, '_>) -> Option<String> {
-    let name = context.body().text("name")?;
-    let schema = context.history.tools.get(&name)?.input.as_deref()?;
+/// The verdict on the value of a call against the schema that the server published.
+fn call_verdict<'c>(context: &'c MessageContext<'_, '_>) -> Option<&'c Verdict> {
+    let verdict = || {
+        let (schema, value) = schema_and_value(context)?;
+        Some(context.schemas.borrow_mut().check(revision(context)?, schema, value))
+    };
+    context.call_verdict.get_or_init(verdict).as_ref()
+}
+
+/// The value that a message of a call holds, after its schema: the arguments of a request, or the
+/// structured content of a result.
+fn schema_and_value<'c>(context: &'c MessageContext<'_, '_>) -> Option<(&'c str, &'c str)> {
+    if context.is_from_client() { arguments(context) } else { structured(context) }
+}
+
+/// The inputSchema of the called tool, and the arguments.
+fn arguments<'c>(context: &'c MessageContext<'_, '_>) -> Option<(&'c str, &'c str)> {
+    let schema = context.history.tools.get(&context.body().text("name")?)?.input.as_deref()?;
     // "arguments?: { [key: string]: unknown }": missing arguments count as an empty object.
     let arguments = context.body().get("arguments").unwrap_or("{}");
     // Arguments that are not an object are reported by `schema-request-invalid`.
-    if !arguments.starts_with('{') {
-        return None;
-    }
-    match context.schemas.borrow_mut().check(revision(context)?, schema, arguments) {
-        Verdict::Broken(violations) => violations.first().map(|violation| format!("{name}: {violation}")),
-        _ => None,
+    arguments.starts_with('{').then_some((schema, arguments))
+}
+
+/// The name of the tool that a message calls, or that it answers for.
+fn tool_name<'c>(context: &'c MessageContext<'_, '_>) -> Cow<'c, str> {
+    match context.is_from_client() {
+        true => context.body().text("name").unwrap_or_default(),
+        false => context.request.and_then(|request| request.subject.as_deref()).unwrap_or_default().into(),
     }
 }
 
-fn arguments(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    if let Some(fault) = arguments_fault(context) {
-        report.add(fault);
+/// Reports the first violation of a call's schema.
+fn violation(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
+    if let Some(Verdict::Broken(violations)) = call_verdict(context)
+        && let Some(violation) = violations.first()
+    {
+        report.add(format!("{}: {violation}", tool_name(context)));
     }
 }
 
@@ -170,7 +192,7 @@ fn promised_schema<'s>(context: &MessageContext<'s, '_>) -> Option<&'s str> {
 
 fn structured_missing(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     if promised_schema(context).is_some() && context.body().get("structuredContent").is_none() {
-        let name = context.request.and_then(|request| request.subject.as_deref()).unwrap_or_default();
+        let name = tool_name(context);
         report.add(format!("{name} has an outputSchema, but its result has no structuredContent"));
     }
 }
@@ -185,20 +207,12 @@ static STRUCTURED_MISMATCH: Rule = Rule {
     why: "Clients that validate treat the call as failed. Others work with values that they do not expect.",
     example: "{\"temperature\":\"22\"} although the schema requires a number",
     remedy: "Validate the result before sending it, or correct the schema.",
-    checks: &[Check::Message(RESULTS, &[Method::ToolsCall], structured_mismatch)],
+    checks: &[Check::Message(RESULTS, &[Method::ToolsCall], violation)],
 };
 
-fn structured_mismatch(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    let (Some(schema), Some(value)) = (promised_schema(context), context.body().get("structuredContent")) else {
-        return;
-    };
-    let Some(known) = revision(context) else { return };
-    if let Verdict::Broken(violations) = context.schemas.borrow_mut().check(known, schema, value)
-        && let Some(violation) = violations.first()
-    {
-        let name = context.request.and_then(|request| request.subject.as_deref()).unwrap_or_default();
-        report.add(format!("{name}: {violation}"));
-    }
+/// The outputSchema of the called tool, and the structured content.
+fn structured<'c>(context: &'c MessageContext<'_, '_>) -> Option<(&'c str, &'c str)> {
+    Some((promised_schema(context)?, context.body().get("structuredContent")?))
 }
 
 static STRUCTURED_NO_TEXT: Rule = Rule {

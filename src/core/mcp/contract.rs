@@ -4,7 +4,7 @@
 //! A schema comes from the capture, so it may be hostile. Its size and depth are bounded before it
 //! is compiled. References are never fetched. Patterns run in an engine of linear time. The work of
 //! each check is counted beforehand (`contract/work.rs`). A check that exceeds a bound returns
-//! [`Verdict::Unchecked`] with the reason, and no finding follows.
+//! [`Verdict::Unchecked`] with the reason, which the rule `tools-schema-unchecked` reports.
 
 mod fuzz;
 #[cfg(feature = "schema")]
