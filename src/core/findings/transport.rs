@@ -47,7 +47,7 @@ static CAPTURE_DROPPED: Rule = Rule {
     id: "capture-dropped",
     severity: Severity::Warning,
     layer: "capture",
-    title: "Packets were dropped because mcptap did not keep up",
+    title: "Packets or decrypted bytes were dropped because they exceeded what mcptap holds",
     spec: "the capture itself",
     why: "Messages in them are missing, and messages around them may be incomplete.",
     example: "the disk is full while more traffic arrives than can be decoded at once",
@@ -66,6 +66,16 @@ pub fn dropped(packets: u64, (first, last): (Time, Time)) -> Finding {
 pub fn not_kept(connection: ConnectionId, packets: u64, bytes: u64) -> Finding {
     let text = format!(
         "{packets} packets ({bytes} bytes) from the start of connection {} were not kept: neither memory nor the disk had room",
+        connection.0
+    );
+    Finding { text, ..Finding::of(&CAPTURE_DROPPED) }
+}
+
+/// The finding for decrypted bytes of a connection that were discarded before it carried MCP.
+pub fn plaintext_not_kept(connection: ConnectionId, bytes: u64) -> Finding {
+    let text = format!(
+        "{bytes} decrypted bytes from the start of connection {} were not kept: too much came before its first message. \
+         Its packets are kept: read them again with the key log to see these bytes",
         connection.0
     );
     Finding { text, ..Finding::of(&CAPTURE_DROPPED) }

@@ -389,7 +389,7 @@ impl Sessions {
                 if let Some(state) = self.connections.get_mut(&connection) {
                     if state.sessions.is_empty() && self.options.detail == Detail::Store {
                         emit(Event::Claimed(connection));
-                        state.unclaimed.claim(emit);
+                        state.unclaimed.claim(connection, session, emit);
                     }
                     state.add_session(session);
                     if state.has_gaps {

@@ -7,6 +7,8 @@ use rustc_hash::FxHashSet;
 use crate::capture::{StreamId, StreamPart};
 use crate::decode::ConnectionId;
 use crate::event::{Emit, Event, Stream, StreamKind};
+use crate::findings::{Finding, transport};
+use crate::mcp::SessionNumber;
 
 /// The streams of a connection that no session claims so far, and their parts.
 #[derive(Debug, Default)]
@@ -16,6 +18,8 @@ pub(super) struct Unclaimed {
     plaintext: VecDeque<(StreamId, u64, Vec<u8>)>,
     /// The bytes in `plaintext`.
     plaintext_bytes: usize,
+    /// Decrypted bytes that were discarded, because more than the limit was buffered.
+    discarded_bytes: u64,
     /// The TLS secrets, as lines of a key log.
     keys: Option<(ConnectionId, String)>,
 }
@@ -55,6 +59,7 @@ impl Unclaimed {
         while self.plaintext_bytes > most || self.plaintext.len() > Self::STREAMS {
             let Some((_, _, oldest)) = self.plaintext.pop_front() else { break };
             self.plaintext_bytes -= oldest.len();
+            self.discarded_bytes += oldest.len() as u64;
         }
     }
 
@@ -63,9 +68,14 @@ impl Unclaimed {
         self.keys = Some((connection, lines));
     }
 
-    /// Emits the buffered data, because a session claims the connection.
-    pub(super) fn claim(&mut self, emit: &mut Emit<'_>) {
-        let Unclaimed { streams, parts, plaintext, keys, .. } = std::mem::take(self);
+    /// Emits the buffered data, because a session claims the connection. What was discarded is a
+    /// finding.
+    pub(super) fn claim(&mut self, connection: ConnectionId, session: SessionNumber, emit: &mut Emit<'_>) {
+        let Unclaimed { streams, parts, plaintext, keys, discarded_bytes, .. } = std::mem::take(self);
+        if discarded_bytes > 0 {
+            let finding = transport::plaintext_not_kept(connection, discarded_bytes);
+            emit(Event::Finding(Box::new(Finding { session: Some(session), ..finding })));
+        }
         let emitted: FxHashSet<StreamId> = streams.iter().map(|stream| stream.id).collect();
         streams.into_iter().for_each(|stream| emit(Event::Stream(stream)));
         for (stream, part) in parts.into_iter().filter(|(stream, _)| emitted.contains(stream)) {
@@ -75,5 +85,37 @@ impl Unclaimed {
             emit(Event::Plaintext(stream, start, bytes));
         }
         keys.into_iter().for_each(|(connection, lines)| emit(Event::Keys(connection, lines)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::decode::Side;
+
+    /// The events after six bytes were decrypted, of which four may wait.
+    fn claimed(pieces: &[&[u8]]) -> Vec<Event> {
+        let (connection, id) = (ConnectionId(7), StreamId(1));
+        let mut unclaimed = Unclaimed::default();
+        unclaimed.stream(Stream { id, connection, kind: StreamKind::Plaintext(Side::First) });
+        let mut start = 0;
+        for piece in pieces {
+            unclaimed.plaintext(id, start, piece.to_vec(), 4);
+            start += piece.len() as u64;
+        }
+        let mut events = Vec::new();
+        unclaimed.claim(connection, SessionNumber(1), &mut |event| events.push(event));
+        events
+    }
+
+    #[test]
+    fn decrypted_bytes_that_were_discarded_are_reported() {
+        let [Event::Finding(finding), Event::Stream(_), Event::Plaintext(_, 3, rest)] = &claimed(&[b"abc", b"def"])[..]
+        else {
+            panic!("a finding, then the rest")
+        };
+        assert_eq!(rest, b"def");
+        assert!(finding.text.starts_with("3 decrypted bytes from the start of connection 7 were not kept"));
+        assert!(matches!(claimed(&[b"ab", b"cd"])[..], [Event::Stream(_), Event::Plaintext(..), Event::Plaintext(..)]));
     }
 }
