@@ -43,6 +43,8 @@ struct McpContent {
     messages: Vec<u64>,
     method: Option<String>,
     findings: Vec<String>,
+    /// Whether its directions were captured with different clocks.
+    has_two_clocks: bool,
 }
 
 impl<'a> Har<'a> {
@@ -112,6 +114,7 @@ impl<'a> Har<'a> {
             let Some(row) = self.reader.message_rows(Scope::Capture(capture), Page::from(key, 1))?.pop() else {
                 continue;
             };
+            mcp.has_two_clocks |= row.is_paired() && row.latency.is_none();
             mcp.method = mcp.method.or(row.method);
             if row.findings > 0 {
                 let rules = self.reader.message_findings(key)?.into_iter().map(|finding| finding.rule);
@@ -137,7 +140,8 @@ fn write_entry(
     let started = request.started.or(response.started).unwrap_or_default();
     entry.time("startedDateTime", started);
     let send = between(request.started, request.ended);
-    let wait = between(request.ended.or(request.started), response.started);
+    let asked = request.ended.or(request.started);
+    let wait = if mcp.has_two_clocks { 0 } else { between(asked, response.started) };
     let receive = between(response.started, response.ended);
     entry.float("time", milliseconds(send + wait + receive));
     entry.object("request", |object| write_request(object, exchange, url, bodies[0]));
@@ -149,6 +153,9 @@ fn write_entry(
         }
         for (name, time) in [("send", send), ("wait", wait), ("receive", receive)] {
             timings.float(name, milliseconds(time));
+        }
+        if mcp.has_two_clocks {
+            timings.text("comment", "wait is unknown: requests and responses were captured with different clocks");
         }
     });
     if let Some(address) = connection.and_then(server) {

@@ -236,7 +236,12 @@ impl Trace<'_> {
         self.event_bytes -= span.events.len();
         let failure = answer.and_then(Failure::of);
         let attributes = self.attributes(&span, answer, failure.as_ref());
-        let end = answer.map_or(self.session.ended, |answer| answer.time).max(span.start);
+        // Two clocks give no duration. Then the span ends where it begins.
+        let end = match answer {
+            None => self.session.ended.max(span.start),
+            Some(answer) if answer.latency.is_none() => span.start,
+            Some(answer) => answer.time,
+        };
         let (trace, root, own) = (self.hash("trace", 0), self.hash("span", 0), self.hash("span", span.request.0));
         self.resources[span.sender as usize].span(self.out, |object| {
             object.hexadecimal("spanId", &own[..8]);
@@ -296,6 +301,8 @@ impl Trace<'_> {
         attributes.number("mcptap.request", span.request.0 as i64);
         if let Some(answer) = answer {
             attributes.number("mcptap.answer", answer.number.0 as i64);
+            let unknown = "unknown: requests and responses were captured with different clocks";
+            attributes.text("mcptap.duration", answer.latency.is_none().then_some(unknown));
         }
         let findings = span.findings.iter().chain(answer.iter().flat_map(|answer| &answer.findings));
         attributes.words("mcptap.findings", findings.copied().collect::<BTreeSet<_>>());

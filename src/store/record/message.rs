@@ -110,6 +110,12 @@ impl MessageRow {
         RowKey::new(self.capture, self.number.0)
     }
 
+    /// Whether it is a request with a response, or a response whose request is known. Such a
+    /// message has a latency, unless its directions were captured with different clocks.
+    pub fn is_paired(&self) -> bool {
+        self.answers.or(self.answered_by).is_some()
+    }
+
     /// The message with its text, from which the envelope is parsed again.
     pub(in crate::store) fn with_text(self, raw: Vec<u8>, findings: Vec<&'static str>, limits: &Limits) -> Message {
         let raw = raw.into();

@@ -8,7 +8,8 @@ use super::{exported, lines};
 use crate::program::{mcptap, root};
 use crate::support::waits::Finishes;
 
-fn spans(text: &str) -> Vec<Value> {
+/// The spans of an export.
+pub(super) fn spans(text: &str) -> Vec<Value> {
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("lines are JSON"));
     let of = |line: Value| line["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().expect("spans").clone();
     lines.flat_map(of).collect()
