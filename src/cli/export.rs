@@ -24,6 +24,8 @@ use crate::filter::Filter;
 use crate::mcp::{Message, Session, Transport};
 use crate::source::{Item, Source};
 use crate::store::{Page, Scope, Selection, StoredPackets};
+use crate::view::stderr_fold::StderrFold;
+use crate::view::timeline::{self, TimelinePosition, TimelineRow};
 use crate::view::units;
 
 pub fn run(arguments: Export, db: Option<PathBuf>) -> Result<ExitCode> {
@@ -51,13 +53,15 @@ pub fn run(arguments: Export, db: Option<PathBuf>) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Writes a session as JSON lines: messages, exchanges, findings, and last the session.
+/// Writes a session as JSON lines: its timeline, exchanges, findings, and last the session.
 fn lines(opened: &Opened, session: &Session, filter: Option<&Filter>, out: &mut dyn Write) -> Result<()> {
     let mut line = Vec::new();
-    for message in opened.reader.session_messages(session.number, filter) {
-        let message = message?;
-        json_line(out, &mut line, |line| jsonl::write_message(line, &message))?;
-    }
+    timeline::visit(&opened.reader, session, filter, TimelinePosition::default(), &mut |row| {
+        Ok(json_line(out, &mut line, |line| match &row {
+            TimelineRow::Message(message) => jsonl::write_message(line, message),
+            TimelineRow::Note(note) => jsonl::write_note(line, note),
+        })?)
+    })?;
     for exchange in opened.reader.all_exchanges(session.number) {
         let exchange = exchange?;
         json_line(out, &mut line, |line| jsonl::write_exchange(line, &exchange, Some(session.number)))?;
@@ -133,12 +137,19 @@ fn page(opened: &Opened, filter: Option<(&Filter, &str)>, out: &mut dyn Write) -
     let sessions = opened.sessions()?;
     let mut html = Html::new(&opened.reader, out, &sessions, filter.map(|(_, text)| text))?;
     let mut shown = 0;
+    let mut fold = StderrFold::default();
     for session in &sessions {
         html.session(session)?;
-        for message in opened.reader.session_messages(session.number, filter.map(|(filter, _)| filter)) {
-            shown += 1;
-            html.message(&message?)?;
-        }
+        let filter = filter.map(|(filter, _)| filter);
+        timeline::visit(&opened.reader, session, filter, TimelinePosition::default(), &mut |row| match row {
+            TimelineRow::Message(message) => {
+                shown += 1;
+                fold.end().iter().try_for_each(|part| html.note(part))?;
+                Ok(html.message(&message)?)
+            }
+            TimelineRow::Note(note) => Ok(fold.note(note).iter().try_for_each(|part| html.note(part))?),
+        })?;
+        fold.end().iter().try_for_each(|part| html.note(part))?;
         html.end_session(session)?;
     }
     if shown > html::SHOWN {

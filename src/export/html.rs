@@ -6,6 +6,7 @@
 //! cannot become markup.
 
 mod escaped;
+mod note;
 
 use std::io::{self, Write};
 use std::iter;

@@ -385,14 +385,16 @@ pub struct CallFigures {
     pub name: String,
     /// Number of requests.
     pub calls: u64,
-    /// Answered by a JSON-RPC error.
+    /// Answered by a JSON-RPC error, or refused by the status of the HTTP response.
     pub errors: u64,
+    /// Cancelled by the client, and not answered.
+    pub cancelled: u64,
     /// Answered by a result with `isError`.
     pub tool_errors: u64,
     /// Answered by a result whose data is negative, such as `"found": false`.
     pub negatives: u64,
-    /// Answered so far, in any way.
-    pub answered: u64,
+    /// Answered so far in any way, refused or cancelled.
+    pub settled: u64,
     /// Smallest and largest latency in nanoseconds; `None` without answers.
     pub extremes: Option<[i64; 2]>,
     /// The 50th, 95th and 99th percentile of the latency.

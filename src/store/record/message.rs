@@ -110,6 +110,12 @@ impl MessageRow {
         RowKey::new(self.capture, self.number.0)
     }
 
+    /// Whether it repeats an earlier message: a resumed stream delivered it again, or it was sent
+    /// again because of a redirect.
+    pub fn is_repeated(&self) -> bool {
+        self.redelivered || self.link.as_ref().is_some_and(|link| link.why == Why::Redirect)
+    }
+
     /// Whether it is a request with a response, or a response whose request is known. Such a
     /// message has a latency, unless its directions were captured with different clocks.
     pub fn is_paired(&self) -> bool {

@@ -7,11 +7,13 @@ use anyhow::Result;
 
 use super::super::data::{CallFigures, Statistics};
 use super::TURN;
+use crate::capture::Time;
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::SessionNumber;
 use crate::mcp::content::Status;
-use crate::store::{MessageRow, Scope, StoreReader};
+use crate::mcp::note::{NoteKind, WaitEnd};
+use crate::store::{MessageRow, NoteRow, Page, RowKey, Scope, StoreReader};
 use crate::view::latencies::Latencies;
 use crate::view::outcome::is_failure;
 use crate::view::timing::{Clock, Sample, Shares};
@@ -50,6 +52,8 @@ pub(super) struct Figures {
     session: SessionNumber,
     /// Position of the first message that was not counted.
     next: u64,
+    /// The last note that was read.
+    last_note: Option<(Time, u64)>,
     counted: u64,
     bytes: [u64; 2],
     histogram: Vec<u64>,
@@ -64,6 +68,7 @@ impl Figures {
         Figures {
             session,
             next: 1,
+            last_note: None,
             counted: 0,
             bytes: [0; 2],
             histogram: vec![0; 48],
@@ -99,6 +104,9 @@ impl Figures {
                 }
             }
         }
+        if self.counted >= record.messages {
+            self.read_notes(reader, began)?;
+        }
         let part = record.ended.since(record.started).max(1) / PARTS as i64 + 1;
         let mut calls: Vec<CallFigures> = self.calls.values_mut().map(figures_of).collect();
         calls.sort_by(|one, other| other.total.cmp(&one.total).then_with(|| one.name.cmp(&other.name)));
@@ -113,6 +121,38 @@ impl Figures {
         })
     }
 
+    /// Counts requests that were refused or cancelled, and so have no response. Notes name them.
+    fn read_notes(&mut self, reader: &StoreReader, began: Instant) -> Result<()> {
+        let Some(capture) = reader.capture_of(self.session)? else { return Ok(()) };
+        while began.elapsed() < TURN {
+            let notes = reader.notes(Scope::Session(self.session), self.last_note, SLICE)?;
+            if notes.is_empty() {
+                break;
+            }
+            for NoteRow { number, note } in notes {
+                self.last_note = Some((note.time, number));
+                let (requests, is_cancelled) = match note.kind {
+                    NoteKind::Refused(refusal) => (refusal.requests, false),
+                    NoteKind::Unanswered { request, end: WaitEnd::Cancelled(_), .. } => (vec![request], true),
+                    _ => continue,
+                };
+                for request in requests {
+                    let page = Page::from(RowKey::new(capture, request.0), 1);
+                    let row = reader.message_rows(Scope::Capture(capture), page)?.pop();
+                    let is_open = |row: &MessageRow| {
+                        row.number == request && row.kind == Kind::Request && row.answered_by.is_none()
+                    };
+                    if let Some(row) = row.filter(is_open) {
+                        let figures = &mut self.call(&row).figures;
+                        figures.settled += 1;
+                        *(if is_cancelled { &mut figures.cancelled } else { &mut figures.errors }) += 1;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Counts a message, `at` nanoseconds after the session's start.
     fn count(&mut self, row: &MessageRow, at: i64) {
         self.counted += 1;
@@ -122,8 +162,8 @@ impl Figures {
             self.length = self.length.saturating_mul(2);
         }
         self.counters[(at / self.length) as usize] += 1;
-        let is_answer = matches!(row.kind, Kind::Response | Kind::Error) && row.answers.is_some() && !row.redelivered;
-        if row.kind == Kind::Request || is_answer {
+        let is_answer = matches!(row.kind, Kind::Response | Kind::Error) && row.answers.is_some();
+        if !row.is_repeated() && (row.kind == Kind::Request || is_answer) {
             let call = self.call(row);
             match is_answer {
                 false => call.figures.calls += 1,
@@ -168,7 +208,7 @@ impl CallCounter {
     /// Counts an answered request.
     fn answered(&mut self, row: &MessageRow) {
         let call = &mut self.figures;
-        call.answered += 1;
+        call.settled += 1;
         call.errors += u64::from(row.status == Some(Status::Error));
         call.tool_errors += u64::from(row.status == Some(Status::ToolError));
         call.negatives += u64::from(row.status == Some(Status::Negative));
@@ -184,4 +224,71 @@ impl CallCounter {
 fn figures_of(call: &mut CallCounter) -> CallFigures {
     let percentiles = [50, 95, 99].map(|percent| call.latencies.percentile(percent).unwrap_or_default());
     CallFigures { percentiles, parts: call.shares.medians(), ..call.figures.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+    use crate::mcp::Outcomes;
+    use crate::store::DatabaseFile;
+    use crate::tui::import::{Decoding, Import};
+
+    fn captures(folder: &Path) -> Vec<PathBuf> {
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                found.extend(captures(&path));
+            } else if path.extension().is_some_and(|extension| extension == "pcap" || extension == "pcapng") {
+                found.push(path);
+            }
+        }
+        found
+    }
+
+    /// The outcomes that the figures of a session add up to.
+    fn outcomes(figures: &Statistics) -> Outcomes {
+        figures.calls.iter().fold(Outcomes::default(), |mut sum, call| {
+            sum.add(&Outcomes {
+                ok: call.settled - call.errors - call.tool_errors - call.cancelled,
+                tool_errors: call.tool_errors,
+                errors: call.errors,
+                cancelled: call.cancelled,
+                unanswered: call.calls - call.settled,
+            });
+            sum
+        })
+    }
+
+    /// The figures of the calls are those of the session's record, which all other views show.
+    #[test]
+    fn every_request_counts_as_in_other_views() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let mut compared = 0;
+        for path in ["samples", "tests/captures", "tests/cases"].iter().flat_map(|folder| captures(&root.join(folder)))
+        {
+            let place = DatabaseFile::temporary().expect("a place");
+            let Ok(import) = Import::new(std::slice::from_ref(&path), place.clone(), Decoding::default()) else {
+                continue;
+            };
+            import.run(&mut |_| {}, &AtomicBool::new(false));
+            let reader = StoreReader::open(place).expect("a store");
+            // Requests of the server are counted apart, but the figures have them by their methods.
+            for session in reader.all_sessions().map(|session| session.expect("a session")) {
+                let mut figures = Figures::new(session.number);
+                let mut read = figures.read(&reader).expect("figures");
+                while read.counted < read.messages {
+                    read = figures.read(&reader).expect("figures");
+                }
+                if session.server_requests == 0 {
+                    assert_eq!(outcomes(&read), session.outcomes, "{} {}", path.display(), session.number.0);
+                    compared += 1;
+                }
+            }
+        }
+        assert!(compared > 40, "{compared} sessions");
+    }
 }
