@@ -17,14 +17,21 @@ use crate::capture::Time;
 
 /// Writes a JSON string, quotes included.
 pub(in crate::export) fn write_string(out: &mut Vec<u8>, text: &str) {
-    // 0xC2 leads U+0080 to U+00BF, and 0xE2 leads U+2000 to U+2FFF. This form compiles to
-    // comparisons of whole vectors.
-    let may_mislead = text.bytes().fold(false, |any, byte| any | (byte == 0x7f) | (byte & 0xdf == 0xc2));
-    if may_mislead {
+    if may_mislead(text.as_bytes()) {
         write_json(out, &serde_json::to_string(text).unwrap_or_default());
     } else {
         write_value(out, text);
     }
+}
+
+/// Whether a text may have characters that serde_json does not escape.
+fn may_mislead(text: &[u8]) -> bool {
+    // 0xC2 leads U+0080 to U+00BF, and 0xE2 leads U+2000 to U+2FFF.
+    let any =
+        |bytes: &[u8]| bytes.iter().fold(0, |any, byte| any | u8::from(*byte == 0x7f || byte & 0xdf == 0xc2)) != 0;
+    // Blocks of a fixed length compile to comparisons of whole vectors.
+    let (blocks, rest) = text.as_chunks::<32>();
+    blocks.iter().any(|block| any(block)) || any(rest)
 }
 
 /// Writes a value in the form of serde_json.
