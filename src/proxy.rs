@@ -78,7 +78,7 @@ pub struct Proxy {
 /// Records the traffic of the proxy.
 #[derive(Clone, Debug)]
 pub struct TrafficRecorder {
-    /// The tape that stores the traffic. A [`Spool`](crate::source::tape::Spool) reads it.
+    /// The tape that stores the traffic. The spool of `source::tape` reads it.
     pub tape: Tape,
     /// Counts what the tape had no room for.
     pub loss: LostBytes,

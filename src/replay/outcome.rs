@@ -10,7 +10,7 @@ use super::transport::Failure;
 use crate::compare::Answer;
 use crate::mcp::MessageNumber;
 
-/// The new answer to a request. [`AnalyzedRecording::reply`] reads it.
+/// The new answer to a request, read by `AnalyzedRecording::reply`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     /// Equal to the recorded answer in every byte, so it is not stored again.

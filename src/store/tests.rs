@@ -2,6 +2,7 @@
 
 mod deletion;
 mod file;
+mod packet_feeder;
 mod packets;
 mod pages;
 mod records;

@@ -1,6 +1,7 @@
 //! The summary of a session apart from its messages: the revision, capabilities declared and used,
 //! the cost of the server's lists in a model's context, a timeline, and the end.
 
+mod capability_use;
 mod operations;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ use crate::mcp::method::Method;
 use crate::mcp::revision::{Revision, Revisions};
 use crate::mcp::{Message, MessageNumber, Session};
 use crate::store::{MessageRow, MethodCount, Page, RowKey, Scope, StoreReader};
+pub use capability_use::CapabilityUse;
 use operations::Operation;
 
 /// Methods whose messages the summary is made from: handshakes, lists, and changes of lists.
@@ -84,36 +86,6 @@ impl Listed {
 
 fn is(count: &MethodCount, method: Method) -> bool {
     count.method.as_deref().is_some_and(|name| Method::named(name) == method)
-}
-
-/// A capability of one side: whether it was declared, and how much it was used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CapabilityUse {
-    /// The capability that was declared or used.
-    pub capability: Capability,
-    /// The message that declared it.
-    pub declared: Option<MessageNumber>,
-    /// The number of messages that used it, and the first of them.
-    pub used: Option<(u64, MessageNumber)>,
-}
-
-impl CapabilityUse {
-    /// Whether use of the capability can be observed: it has a method of its own.
-    fn is_observable(&self) -> bool {
-        Method::KNOWN.iter().any(|method| method.gate(Revisions::ALL) == Some(self.capability))
-    }
-
-    /// A description in words.
-    pub fn words(&self) -> String {
-        match (self.declared, self.used) {
-            (Some(_), Some((times, _))) => format!("declared, used {}", self::times(times)),
-            (Some(_), None) if self.is_observable() => "declared, not used".to_owned(),
-            // Such a capability is used inside other messages.
-            (Some(_), None) => "declared".to_owned(),
-            (None, Some((times, _))) => format!("used {} undeclared", self::times(times)),
-            (None, None) => String::new(),
-        }
-    }
 }
 
 /// A row of the summary: a name and a value.

@@ -55,8 +55,8 @@ fn words([requests, tool_errors, errors, cancelled, unanswered]: [u64; 5]) -> St
     format!("{} ({})", count(requests, "call"), parts.join(", "))
 }
 
-/// Each request counts once, and the same in every view: the lines of `read`, `show`, `sessions` and
-/// the export, the totals in words, and the page. The terminal UI has a test of its own
+/// Each request counts once, and the same in every view: the lines of `read`, `show`, `sessions`
+/// and the export, the totals in words, and the page. The terminal UI has a test of its own
 /// (`tui/query_runner/calls.rs`).
 #[test]
 fn every_view_counts_the_same() {

@@ -68,8 +68,8 @@ impl Unclaimed {
         self.keys = Some((connection, lines));
     }
 
-    /// Emits the buffered data, because a session claims the connection. What was discarded is a
-    /// finding.
+    /// Emits the buffered data, because a session claims the connection. A finding reports
+    /// the bytes that were discarded before.
     pub(super) fn claim(&mut self, connection: ConnectionId, session: SessionNumber, emit: &mut Emit<'_>) {
         let Unclaimed { streams, parts, plaintext, keys, discarded_bytes, .. } = std::mem::take(self);
         if discarded_bytes > 0 {

@@ -5,78 +5,16 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
+use super::packet_feeder::{HEAD, PacketFeeder};
 use super::*;
 use crate::capture::pipe;
 use crate::capture::{Limits, LinkType, Origin, Packet, PacketNumber, PacketRange, StreamPart};
 use crate::decode::ConnectionId;
-use crate::decode::Side::{self, First, Second};
+use crate::decode::Side::{First, Second};
 use crate::decode::exchange::{Exchange, ExchangeNumber};
-use crate::decode::mask::Mask;
 use crate::decode::tcp::{Analysis, Flags};
 use crate::event::{Segment, Stream, StreamKind};
 use crate::source::{Item, Source};
-
-/// The bytes before the payload of every packet here.
-const HEAD: &[u8] = b"[head]";
-
-/// Passes packets and the events about them to a writer, as the pipeline does.
-struct PacketFeeder<'a> {
-    writer: &'a mut Writer,
-    number: u64,
-}
-
-impl PacketFeeder<'_> {
-    fn new(writer: &mut Writer) -> PacketFeeder<'_> {
-        PacketFeeder { writer, number: 0 }
-    }
-
-    fn packet(&mut self, link: LinkType, data: &[u8]) -> PacketNumber {
-        self.number += 1;
-        let (number, time) = (PacketNumber(self.number), Time(self.number as i64 * 1_000));
-        let original_length = data.len() as u32;
-        self.writer.packet(&Packet { number, time, link, interface: 0, original_length, data });
-        number
-    }
-
-    /// A packet of connection `connection` that carries `payload` at `offset`.
-    fn sent(&mut self, connection: u32, side: Side, offset: u64, payload: &[u8]) {
-        let packet = self.packet(LinkType::ETHERNET, &[HEAD, payload].concat());
-        let end = (HEAD.len() + payload.len()) as u32;
-        self.segment(connection, side, offset, vec![PacketRange { packet, start: HEAD.len() as u32, end }]);
-    }
-
-    fn segment(&mut self, connection: u32, side: Side, offset: u64, origin: Vec<PacketRange>) {
-        self.writer.event(Event::Segment(Segment {
-            connection: ConnectionId(connection),
-            side,
-            packet: PacketNumber(self.number),
-            offset,
-            length: origin.iter().map(PacketRange::len).sum(),
-            acknowledged: None,
-            window: 1_024,
-            flags: Flags(Flags::ACK),
-            analysis: Analysis(0),
-            origin: origin.as_slice().into(),
-        }));
-    }
-
-    fn keep(&mut self, connection: u32) {
-        self.writer.event(Event::Claimed(ConnectionId(connection)));
-    }
-
-    fn secret(&mut self, side: Side, range: std::ops::Range<u64>) {
-        let (start, end) = (range.start, range.end);
-        self.writer.event(Event::Secret { connection: ConnectionId(1), side, start, end, mask: Mask::PLAIN });
-    }
-
-    fn cleared(&mut self, side: Side, offset: u64) {
-        self.writer.event(Event::Cleared { connection: ConnectionId(1), side, offset });
-    }
-
-    fn closed(&mut self, connection: u32) {
-        self.writer.event(Event::Closed(ConnectionId(connection)));
-    }
-}
 
 /// The stored payloads, in order, after `talk` has passed its packets.
 fn stored_payloads(options: WriteOptions, talk: impl FnOnce(&mut PacketFeeder<'_>)) -> (Vec<String>, PacketCounts) {
