@@ -160,7 +160,7 @@ impl AnswerCache {
         // again when it is needed.
         self.sent.retain(|sent_query, _| !replaces(query, sent_query));
         match (query, answer) {
-            (Query::Sessions, Answer::Sessions(rows)) => self.sessions = Some(rows),
+            (Query::Sessions, Answer::Sessions(list)) => self.sessions = Some(list.rows),
             (Query::Unplaced, Answer::Unplaced(rows)) => self.unplaced = rows,
             (Query::Messages { session, filter, page }, Answer::Messages(answer)) => {
                 let evicted = self.messages.take((*session, filter.clone()), *page, answer);

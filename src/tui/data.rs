@@ -128,7 +128,7 @@ impl Query {
 #[derive(Clone, Debug)]
 pub enum Answer {
     /// To [`Query::Sessions`], the newest first for a database.
-    Sessions(Vec<SessionRow>),
+    Sessions(Rows<SessionRow>),
     /// To [`Query::Unplaced`], the first ones.
     Unplaced(Vec<FindingRow>),
     Messages(Rows<MessageLine>),

@@ -11,6 +11,7 @@ mod layers;
 mod matches;
 mod packets;
 mod replay;
+mod session_list;
 mod stderr;
 mod trace;
 
@@ -21,16 +22,16 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
-use super::data::{Answer, FindingLine, MessageLine, PAGE, Query, ROWS, Rows, STEPS, SessionRow, Statistics};
+use super::data::{Answer, FindingLine, MessageLine, PAGE, Query, ROWS, Rows, STEPS, Statistics};
 use crate::capture::{PacketNumber, Time};
 use crate::decode::ConnectionId;
 use crate::event::Connection;
-use crate::mcp::{MessageNumber, Session, SessionNumber};
+use crate::mcp::{MessageNumber, SessionNumber};
 use crate::store::{FindingRow, MessageRow, Page, RowKey, Scope, StderrLine, StoreReader};
-use crate::view::latencies::Latencies;
 use crate::view::steps::{self, Step};
 use crate::view::text;
 use matches::Matches;
+use session_list::SessionList;
 
 /// Limit in bytes of the texts that are read for the column "about". For a longer text it shows
 /// only the tool.
@@ -48,7 +49,7 @@ const UNPLACED: usize = 16;
 /// Time slice of counting and searching before other queries are answered: keys wait no longer.
 pub const TURN: Duration = Duration::from_millis(30);
 
-/// Limit of the messages from which the latency in the list of sessions is computed.
+/// Number of messages that a search for the next problem reads at once.
 const SAMPLE: usize = 4_096;
 
 /// Answers queries, with what it has computed so far.
@@ -59,10 +60,7 @@ pub struct QueryRunner {
     /// Wall-clock time. It separates live captures from those whose writer died.
     now: Time,
     version: Option<i64>,
-    /// The sessions as they were listed last. One that ended and did not change is not read again.
-    listed: HashMap<SessionNumber, SessionRow>,
-    /// Latencies of sessions, and the number of messages at that time.
-    latencies: HashMap<SessionNumber, (u64, Option<(i64, i64)>)>,
+    sessions: SessionList,
     /// Lines of the messages that were read last.
     lines: HashMap<RowKey, MessageLine>,
     matches: Option<Matches>,
@@ -85,8 +83,7 @@ impl QueryRunner {
             newest_first,
             now: Time::default(),
             version: None,
-            listed: HashMap::new(),
-            latencies: HashMap::new(),
+            sessions: SessionList::default(),
             lines: HashMap::new(),
             matches: None,
             helpers: None,
@@ -146,46 +143,6 @@ impl QueryRunner {
                 Answer::Exported(export::write(&self.reader, *session, filter, only, path)?)
             }
         })
-    }
-
-    fn sessions(&mut self) -> Result<Vec<SessionRow>> {
-        let page = if self.newest_first { Page::last(ROWS) } else { Page::first(ROWS) };
-        let sessions = self.reader.sessions(page)?;
-        let rows: Vec<SessionRow> = sessions.into_iter().map(|session| self.session(session)).collect::<Result<_>>()?;
-        self.listed = rows.iter().map(|row| (row.session.number, row.clone())).collect();
-        Ok(rows)
-    }
-
-    fn session(&mut self, session: Session) -> Result<SessionRow> {
-        let number = session.number;
-        if let Some(known) = self.listed.get(&number).filter(|known| !known.live && known.session == session) {
-            return Ok(known.clone());
-        }
-        let mut findings = [0; 3];
-        for (severity, count) in self.reader.finding_counts(Scope::Session(number))? {
-            findings[severity as usize] = count;
-        }
-        let capture = self.reader.capture_of(number)?;
-        let capture = capture.map(|capture| self.reader.capture(capture)).transpose()?.flatten();
-        let live = capture.is_some_and(|capture| capture.is_live(self.now));
-        Ok(SessionRow { latency: self.latency(&session)?, live, findings, session })
-    }
-
-    /// Median and 95th percentile over the session's first messages. They are computed again when
-    /// there are more.
-    fn latency(&mut self, session: &Session) -> Result<Option<(i64, i64)>> {
-        let messages = session.messages;
-        if let Some((then, latency)) = self.latencies.get(&session.number)
-            && (messages == *then || *then >= SAMPLE as u64)
-        {
-            return Ok(*latency);
-        }
-        let rows = self.reader.message_rows_at(session.number, 1, SAMPLE)?;
-        let mut latencies: Latencies =
-            rows.iter().filter(|row| row.answers.is_some()).filter_map(|row| row.latency).collect();
-        let latency = latencies.percentile(50).zip(latencies.percentile(95));
-        self.latencies.insert(session.number, (messages, latency));
-        Ok(latency)
     }
 
     fn messages(&mut self, session: SessionNumber, filter: &str, page: usize) -> Result<Rows<MessageLine>> {

@@ -6,12 +6,13 @@
 //!                                      └─ every 100 ms: store changed? ─► Input::StoreChanged
 //! ```
 
+use std::mem::discriminant;
 use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender};
 
 use super::app::Input;
-use super::data::{Answer, Query};
+use super::data::{Answer, Query, Rows};
 use super::query_runner::{QueryRunner, TURN};
 use crate::engine::saver::now;
 use crate::store::{DatabaseFile, StoreReader};
@@ -46,7 +47,9 @@ fn wait_for(place: &DatabaseFile, inbox: &Receiver<Query>, out: &Sender<Input>) 
     let mut failed = 0;
     loop {
         let answer = match inbox.recv_timeout(POLL) {
-            Ok(query @ Query::Sessions) => Input::Answer(query, Answer::Sessions(Vec::new())),
+            Ok(query @ Query::Sessions) => {
+                Input::Answer(query, Answer::Sessions(Rows { rows: Vec::new(), total: 0, complete: true }))
+            }
             Ok(query) => Input::Answer(query, Answer::Unplaced(Vec::new())),
             Err(RecvTimeoutError::Disconnected) => return None,
             Err(RecvTimeoutError::Timeout) if !place.path().exists() => continue,
@@ -70,13 +73,13 @@ fn wait_for(place: &DatabaseFile, inbox: &Receiver<Query>, out: &Sender<Input>) 
 /// Answers queries from an open store, until the other end of a channel is gone.
 fn answer(mut query_runner: QueryRunner, inbox: &Receiver<Query>, out: &Sender<Input>) -> Option<()> {
     let mut pending: Vec<Query> = Vec::new();
-    // The query of the visible page while a filter searches, and that of statistics or steps while
-    // they are counted slice by slice.
+    // The query of the visible page while a filter searches, and those of sessions, statistics or
+    // steps while they are read slice by slice.
     let mut searching: Option<Query> = None;
-    let mut counting: Option<Query> = None;
+    let mut unfinished: Vec<Query> = Vec::new();
     loop {
         query_runner.set_now(now());
-        let wait = if searching.is_some() || counting.is_some() { Duration::ZERO } else { POLL };
+        let wait = if searching.is_some() || !unfinished.is_empty() { Duration::ZERO } else { POLL };
         match inbox.recv_timeout(wait) {
             Ok(query) => {
                 pending.push(query);
@@ -93,14 +96,12 @@ fn answer(mut query_runner: QueryRunner, inbox: &Receiver<Query>, out: &Sender<I
             {
                 searching = (!page.complete).then(|| query.clone());
             }
-            if is_unfinished(&answer) {
-                counting = Some(query.clone());
-            }
+            remember(&mut unfinished, &query, &answer);
             out.send(Input::Answer(query, answer)).ok()?;
         }
-        if let Some(query) = counting.take() {
+        for query in unfinished.clone() {
             let answer = query_runner.answer(&query);
-            counting = is_unfinished(&answer).then(|| query.clone());
+            remember(&mut unfinished, &query, &answer);
             out.send(Input::Answer(query, answer)).ok()?;
         }
         if let Some(query) = searching.take() {
@@ -127,11 +128,20 @@ fn next(pending: &mut Vec<Query>, inbox: &Receiver<Query>) -> Option<Query> {
     (!pending.is_empty()).then(|| pending.remove(quick))
 }
 
+/// Keeps the query of its kind whose answer is unfinished: an older one is no longer visible.
+fn remember(unfinished: &mut Vec<Query>, query: &Query, answer: &Answer) {
+    unfinished.retain(|other| discriminant(other) != discriminant(query));
+    if is_unfinished(answer) {
+        unfinished.push(query.clone());
+    }
+}
+
 /// Whether the same query, sent again at once, has a more complete answer.
 fn is_unfinished(answer: &Answer) -> bool {
     match answer {
         Answer::Statistics(figures) => figures.counted < figures.messages,
         Answer::Steps(page) => !page.complete,
+        Answer::Sessions(list) => !list.complete,
         _ => false,
     }
 }

@@ -1,0 +1,189 @@
+//! The list of sessions, read in slices.
+//!
+//! A database can have many thousand sessions, and each row needs several small queries. So the
+//! first answer has the sessions that are shown first, and the query thread asks again until the
+//! list is complete. Sessions that did not change keep their rows.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+use super::super::data::{ROWS, Rows, SessionRow};
+use super::{QueryRunner, TURN};
+use crate::mcp::{Session, SessionNumber};
+use crate::store::{Page, Scope};
+use crate::view::latencies::Latencies;
+
+/// Number of sessions that are read before the clock is looked at.
+const STEP: usize = 16;
+
+/// Limit of the messages from which the latency in the list of sessions is computed.
+const SAMPLE: usize = 4_096;
+
+/// The sessions as they were listed last, and the list that is being read.
+#[derive(Default)]
+pub(super) struct SessionList {
+    /// The last complete list. Its rows stand for those that are not read again yet.
+    complete: Vec<SessionRow>,
+    /// The rows of the list that is being read.
+    reading: Option<Vec<SessionRow>>,
+    /// The version of the store when the reading of the last list began.
+    version: i64,
+    /// Latencies of sessions, and the number of messages at that time.
+    latencies: HashMap<SessionNumber, (u64, Option<(i64, i64)>)>,
+}
+
+impl QueryRunner {
+    /// Reads the next slice of the list, and returns all rows read so far.
+    ///
+    /// A list is incomplete as long as it is being read, and if the store has changed meanwhile.
+    pub(super) fn sessions(&mut self) -> Result<Rows<SessionRow>> {
+        self.sessions_within(TURN)
+    }
+
+    fn sessions_within(&mut self, turn: Duration) -> Result<Rows<SessionRow>> {
+        let began = Instant::now();
+        let version = self.reader.data_version()?;
+        if self.sessions.reading.is_none() {
+            self.sessions.version = version;
+        }
+        let mut read = self.sessions.reading.take().unwrap_or_default();
+        loop {
+            let sessions = self.reader.sessions(self.next_page(read.last()))?;
+            let is_last = sessions.len() < STEP;
+            for session in sessions {
+                read.push(self.session_row(session)?);
+            }
+            if is_last || read.len() >= ROWS {
+                self.sessions.complete = read;
+                let rows = self.sessions.complete.clone();
+                return Ok(Rows { total: rows.len(), rows, complete: version == self.sessions.version });
+            }
+            if began.elapsed() >= turn {
+                break;
+            }
+        }
+        let mut rows = read.clone();
+        let unread = self.sessions.complete.iter().skip_while(|known| !self.is_before(read.last(), known));
+        rows.extend(unread.cloned());
+        self.sessions.reading = Some(read);
+        Ok(Rows { total: rows.len(), rows, complete: false })
+    }
+
+    /// The page that follows a row of the list.
+    fn next_page(&self, last: Option<&SessionRow>) -> Page<SessionNumber> {
+        match (self.newest_first, last.map(|row| row.session.number.0)) {
+            (true, None) => Page::last(STEP),
+            (true, Some(last)) => Page::back_from(SessionNumber(last.saturating_sub(1)), STEP),
+            (false, None) => Page::first(STEP),
+            (false, Some(last)) => Page::from(SessionNumber(last.saturating_add(1)), STEP),
+        }
+    }
+
+    /// Whether the first row is listed before the second one.
+    fn is_before(&self, first: Option<&SessionRow>, second: &SessionRow) -> bool {
+        first.is_none_or(|first| match self.newest_first {
+            true => first.session.number > second.session.number,
+            false => first.session.number < second.session.number,
+        })
+    }
+
+    fn session_row(&mut self, session: Session) -> Result<SessionRow> {
+        let number = session.number;
+        let known = self.sessions.complete.binary_search_by(|row| match self.newest_first {
+            true => number.cmp(&row.session.number),
+            false => row.session.number.cmp(&number),
+        });
+        if let Ok(at) = known
+            && let known = &self.sessions.complete[at]
+            && !known.live
+            && known.session == session
+        {
+            return Ok(known.clone());
+        }
+        let mut findings = [0; 3];
+        for (severity, count) in self.reader.finding_counts(Scope::Session(number))? {
+            findings[severity as usize] = count;
+        }
+        let capture = self.reader.capture_of(number)?;
+        let capture = capture.map(|capture| self.reader.capture(capture)).transpose()?.flatten();
+        let live = capture.is_some_and(|capture| capture.is_live(self.now));
+        Ok(SessionRow { latency: self.latency(&session)?, live, findings, session })
+    }
+
+    /// Median and 95th percentile over the session's first messages. They are computed again when
+    /// there are more.
+    fn latency(&mut self, session: &Session) -> Result<Option<(i64, i64)>> {
+        let messages = session.messages;
+        if let Some((then, latency)) = self.sessions.latencies.get(&session.number)
+            && (messages == *then || *then >= SAMPLE as u64)
+        {
+            return Ok(*latency);
+        }
+        let rows = self.reader.message_rows_at(session.number, 1, SAMPLE)?;
+        let mut latencies: Latencies =
+            rows.iter().filter(|row| row.answers.is_some()).filter_map(|row| row.latency).collect();
+        let latency = latencies.percentile(50).zip(latencies.percentile(95));
+        self.sessions.latencies.insert(session.number, (messages, latency));
+        Ok(latency)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::capture::Time;
+    use crate::event::Event;
+    use crate::mcp::{Peers, Transport};
+    use crate::store::{CaptureInfo, CaptureKind, StoreReader, Summary, WriteOptions, Writer};
+
+    /// Writes a capture with sessions.
+    fn record(path: &std::path::Path, sessions: u32) {
+        let info = CaptureInfo { kind: CaptureKind::Import, source: "trace".into(), process: 1, started: Time(1) };
+        let mut writer = Writer::create(path, &info, WriteOptions::default()).expect("a writer");
+        for number in 1..=sessions {
+            let peers = Peers::Process { process: number, command: Vec::new(), name: None };
+            let session = Session::opened(SessionNumber(number), Transport::Stdio, peers, Time(1));
+            writer.event(Event::Session(Box::new(session)));
+        }
+        writer.finish(&Summary::default()).expect("the capture ends");
+    }
+
+    /// The numbers of the sessions of each answer until the list is complete.
+    fn answers(runner: &mut QueryRunner) -> Vec<Vec<u32>> {
+        let mut answers = Vec::new();
+        loop {
+            let list = runner.sessions_within(Duration::ZERO).expect("a list");
+            answers.push(list.rows.iter().map(|row| row.session.number.0).collect());
+            if list.complete {
+                return answers;
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_list_grows_slice_by_slice() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("sessions.db");
+        record(&path, 100);
+        for newest_first in [true, false] {
+            let open = || StoreReader::open(&*path).expect("a store");
+            let mut runner = QueryRunner::new(open(), newest_first);
+            let mut all: Vec<u32> = open().all_sessions().map(|session| session.expect("a session").number.0).collect();
+            if newest_first {
+                all.reverse();
+            }
+            let first = answers(&mut runner);
+            assert!(first.len() > 5, "{} answers", first.len());
+            assert!(first.iter().all(|answer| all.starts_with(answer)), "each answer is a beginning of the list");
+            assert_eq!(first.last(), Some(&all));
+            // The rows of the last list stand for those that are not read again yet.
+            assert!(answers(&mut runner).iter().all(|answer| *answer == all));
+            record(&path, 3);
+            let longer = answers(&mut runner);
+            assert!(longer.iter().all(|answer| answer.len() >= all.len()));
+            assert_eq!(longer.last().map(Vec::len), Some(all.len() + 3));
+        }
+    }
+}
