@@ -1,6 +1,7 @@
 //! The command line of mcptap. `mcptap --help` is generated from this file.
 
 mod delete;
+mod explain;
 mod mock;
 #[cfg(feature = "http")]
 mod proxy;
@@ -11,6 +12,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use delete::{Delete, Pin, Prune};
+pub use explain::Explain;
 pub use mock::{Fit, Mock, MockPace};
 #[cfg(feature = "http")]
 pub use proxy::Proxy;
@@ -83,6 +85,9 @@ pub enum Command {
     Diff(Diff),
     /// Report findings, also for continuous integration: exit 1 if one is severe enough
     Check(Check),
+    /// Name the most likely cause of a problem, with its evidence and what to do next: exit 1 if
+    /// there is one
+    Explain(Explain),
     /// List all rules, or show the manual of one rule
     Rules(Rules),
     /// Record the STDIO servers in a client's configuration from now on; without a client, list

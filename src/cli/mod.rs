@@ -7,6 +7,7 @@ mod delete;
 mod demo;
 mod diff;
 mod doctor;
+mod explain;
 mod export;
 mod filter;
 mod fuzz;
@@ -155,6 +156,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Some(Command::Mock(mock)) => mock::run(mock, db),
         Some(Command::Diff(diff)) => diff::run(diff, db, color),
         Some(Command::Check(check)) => check::run(check, db, color),
+        Some(Command::Explain(explain)) => explain::run(explain, db, color),
         Some(Command::Rules(rules)) => rules::run(rules, color),
         Some(Command::Install(install)) => install::install(install, db),
         Some(Command::Uninstall(uninstall)) => install::uninstall(uninstall),

@@ -1,0 +1,183 @@
+//! `mcptap explain`: the most likely cause of a problem first, in sentences.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use serde_json::json;
+
+use super::args::{Colour, Explain};
+use super::output::{self, Output};
+use super::target::{self, Opened};
+use crate::cli::output::note;
+use crate::mcp::Session;
+use crate::view::command_line;
+use crate::view::explain::{self, Cause, Evidence, Explanation, Symptom};
+use crate::view::paint::Tone;
+use crate::view::safe::{self, Align};
+use crate::view::secrets;
+use crate::view::transcript::LineFormatter;
+use crate::view::units::{count, relative};
+
+/// Causes that are shown in full. The others are one line.
+const SHOWN: usize = 1;
+
+/// Columns of the names of lines, and of places.
+const NAME: usize = 10;
+const PLACE: usize = 14;
+
+pub fn run(arguments: Explain, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
+    let name = arguments.target.as_deref().unwrap_or("latest");
+    let opened = target::open(Some(name), arguments.session, &arguments.decoding, db.clone())?;
+    let Some((session, explanation)) = worst(&opened, arguments.symptom)? else {
+        bail!("no MCP session in {name}: \"mcptap read\" shows what it contains")
+    };
+    if arguments.target.is_none() {
+        note!("session {} of {}", session.number.0, opened.reader.place().path().display());
+    }
+    let commands = Commands { arguments: &arguments, name, session: &session, db: db.as_deref() };
+    let mut out = output::stdout();
+    if arguments.json {
+        writeln!(out, "{}", json(&session, &explanation, &commands))?;
+    } else {
+        let others = opened.sessions()?.len() - 1;
+        text(&mut out, colour, &session, &explanation, &commands, others)?;
+    }
+    out.flush()?;
+    Ok(ExitCode::from(u8::from(!explanation.causes.is_empty())))
+}
+
+/// The session with the most causes, and the first one of several.
+fn worst(opened: &Opened, symptom: Option<Symptom>) -> Result<Option<(Session, Explanation)>> {
+    let mut worst: Option<(Session, Explanation)> = None;
+    for session in opened.sessions()? {
+        let explanation = explain::explain(&opened.reader, &session, symptom)?;
+        if worst.as_ref().is_none_or(|(_, known)| explanation.weight() > known.weight()) {
+            worst = Some((session, explanation));
+        }
+    }
+    Ok(worst)
+}
+
+/// Commands for the next step, which work as they are printed.
+struct Commands<'a> {
+    arguments: &'a Explain,
+    name: &'a str,
+    session: &'a Session,
+    db: Option<&'a Path>,
+}
+
+impl Commands<'_> {
+    /// `mcptap VERB TARGET`, with the options that chose the target.
+    fn of(&self, verb: &str, rest: &[String]) -> String {
+        let number = self.session.number.0.to_string();
+        let is_saved = matches!(self.name, "latest") || self.name.parse::<u32>().is_ok();
+        let mut words = vec!["mcptap".to_owned()];
+        if let Some(db) = self.db.filter(|_| is_saved) {
+            words.extend(["--db".to_owned(), db.display().to_string()]);
+        }
+        words.push(verb.to_owned());
+        if is_saved {
+            words.push(number);
+        } else {
+            words.push(self.name.to_owned());
+            words.extend(["--session".to_owned(), number]);
+            if let Some(keys) = &self.arguments.decoding.keylog {
+                words.extend(["--keylog".to_owned(), keys.display().to_string()]);
+            }
+        }
+        words.extend_from_slice(rest);
+        command_line::quoted(&words)
+    }
+
+    fn next(&self, cause: &Cause) -> String {
+        match cause.message {
+            Some(message) => self.of("show", &["--message".to_owned(), message.0.to_string()]),
+            None => self.of("show", &[]),
+        }
+    }
+}
+
+/// A text from the recording, without secrets.
+fn masked(text: &str, arguments: &Explain) -> String {
+    if arguments.decoding.keep_secrets { text.to_owned() } else { secrets::masked_text(text).into_owned() }
+}
+
+fn text(
+    out: &mut Output,
+    colour: Colour,
+    session: &Session,
+    explanation: &Explanation,
+    commands: &Commands<'_>,
+    others: usize,
+) -> Result<()> {
+    let (paint, width) = (output::paint(colour), output::width());
+    let lines = LineFormatter { paint, width, start: Some(session.started), sessions: false };
+    writeln!(out, "{}\n", lines.session(session))?;
+    let Explanation { causes, also, checked } = explanation;
+    let wrapped = |text: &str, room: usize| safe::wrap(&masked(text, commands.arguments), room.max(20));
+    if causes.is_empty() {
+        writeln!(out, "{}", paint.paint(Tone::Good, "No problem found."))?;
+        writeln!(out, "Checked: {}.", checked.join(", "))?;
+    }
+    for cause in causes.iter().take(SHOWN) {
+        for line in wrapped(&cause.sentence, width) {
+            writeln!(out, "{}", paint.paint(Tone::Strong, line.trim_end()))?;
+        }
+        for (at, Evidence { place, time, text }) in cause.evidence.iter().enumerate() {
+            let name = if at == 0 { "evidence" } else { "" };
+            let time = time.map(|time| relative(time, session.started)).unwrap_or_default();
+            let room = width.saturating_sub(2 + NAME + 1 + PLACE + 1 + 12 + 2).max(20);
+            let text = safe::fit(&masked(text, commands.arguments), room);
+            let place = safe::pad(place, PLACE, Align::Left);
+            writeln!(out, "  {name:<NAME$} {place} {time:>12}  {text}")?;
+        }
+        for (at, line) in wrapped(&cause.advice, width.saturating_sub(3 + NAME)).iter().enumerate() {
+            let name = if at == 0 { "next" } else { "" };
+            writeln!(out, "  {name:<NAME$} {}", line.trim_end())?;
+        }
+        writeln!(out, "  {:<NAME$} {}", "", safe::visible(&commands.next(cause)))?;
+    }
+    let mut rest: Vec<String> =
+        causes.iter().skip(SHOWN).map(|cause| cause.sentence.trim_end_matches('.').to_owned()).collect();
+    rest.extend(also.iter().map(|text| text.trim_end_matches('.').to_owned()));
+    if !rest.is_empty() {
+        let check = commands.of("check", &[]);
+        writeln!(out)?;
+        for line in wrapped(&format!("Also: {}.", rest.join("; ")), width) {
+            writeln!(out, "{}", line.trim_end())?;
+        }
+        writeln!(out, "{}", paint.paint(Tone::Dim, &safe::visible(&check)))?;
+    }
+    if others > 0 {
+        writeln!(
+            out,
+            "{}",
+            paint.paint(Tone::Dim, &format!("{others} other sessions have no more causes than this one"))
+        )?;
+    }
+    Ok(())
+}
+
+fn json(session: &Session, explanation: &Explanation, commands: &Commands<'_>) -> serde_json::Value {
+    let masked = |text: &str| masked(text, commands.arguments);
+    let evidence = |place: &Evidence| json!({ "place": place.place, "time": place.time.map(crate::view::units::clock), "text": masked(&place.text) });
+    let cause = |cause: &Cause| {
+        json!({
+            "symptom": cause.symptom.name(),
+            "sentence": masked(&cause.sentence),
+            "evidence": cause.evidence.iter().map(evidence).collect::<Vec<_>>(),
+            "next": [cause.advice, commands.next(cause)],
+            "message": cause.message.map(|message| message.0),
+        })
+    };
+    let also: Vec<String> = explanation.also.iter().map(|text| masked(text)).collect();
+    json!({
+        "type": "explanation",
+        "session": session.number.0,
+        "causes": explanation.causes.iter().map(cause).collect::<Vec<_>>(),
+        "also": also,
+        "checked": explanation.checked,
+    })
+}

@@ -1,0 +1,125 @@
+//! The cause of a symptom: what went wrong in a session, its evidence, and what to do next.
+//!
+//! ```text
+//!  timeline (messages, notes) ─┐
+//!  findings                   ─┴► Facts ─► causes, the most likely one first ─► Explanation
+//! ```
+//!
+//! Every sentence rests on a note, a message or a finding. What was not recorded is called unknown.
+
+mod causes;
+mod client_limits;
+mod facts;
+
+use anyhow::Result;
+
+use super::units::count;
+use crate::capture::Time;
+use crate::mcp::{MessageNumber, Session};
+use crate::store::StoreReader;
+use facts::Facts;
+
+/// A symptom that a user sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Symptom {
+    /// A tool is never called.
+    NeverCalled,
+    /// A request waits and is not answered.
+    Hangs,
+    /// The server ends.
+    Crash,
+    /// The server, or something before it, refuses requests.
+    Refused,
+    /// Calls take long.
+    Slow,
+    /// Text that is no message is between the messages.
+    Noise,
+    /// Calls fail, although the server answers.
+    Fails,
+}
+
+impl Symptom {
+    /// All symptoms.
+    pub const ALL: [Symptom; 7] = [
+        Symptom::NeverCalled,
+        Symptom::Hangs,
+        Symptom::Crash,
+        Symptom::Refused,
+        Symptom::Slow,
+        Symptom::Noise,
+        Symptom::Fails,
+    ];
+
+    /// The word on the command line and in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Symptom::NeverCalled => "never-called",
+            Symptom::Hangs => "hangs",
+            Symptom::Crash => "crash",
+            Symptom::Refused => "refused",
+            Symptom::Slow => "slow",
+            Symptom::Noise => "noise",
+            Symptom::Fails => "fails",
+        }
+    }
+}
+
+/// A place in the recording that supports a cause.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Evidence {
+    /// The kind of place, and its number: `message 9`, `stderr 3`.
+    pub place: String,
+    /// The capture time.
+    pub time: Option<Time>,
+    /// What stands there. It is not yet safe for a terminal.
+    pub text: String,
+}
+
+/// A cause, in sentences. They are not yet safe for a terminal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cause {
+    /// The symptom that the cause explains.
+    pub symptom: Symptom,
+    /// What happened. The first sentence names the tool, the status or the text of the error.
+    pub sentence: String,
+    /// Places in the recording, in order.
+    pub evidence: Vec<Evidence>,
+    /// What to do.
+    pub advice: String,
+    /// The message to look at.
+    pub message: Option<MessageNumber>,
+}
+
+/// The explanation of a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explanation {
+    /// The causes, the most likely one first. None: no problem was found.
+    pub causes: Vec<Cause>,
+    /// Counts of everything else that is worth a look.
+    pub also: Vec<String>,
+    /// What was looked at.
+    pub checked: Vec<String>,
+}
+
+impl Explanation {
+    /// How bad the first cause is: 0 without a cause.
+    pub fn weight(&self) -> usize {
+        self.causes.len()
+    }
+}
+
+/// Explains a session. With a symptom only causes of that symptom count.
+///
+/// # Errors
+/// The database cannot be read, or is damaged.
+pub fn explain(reader: &StoreReader, session: &Session, symptom: Option<Symptom>) -> Result<Explanation> {
+    let facts = Facts::read(reader, session)?;
+    let all = causes::causes(&facts, symptom);
+    let (causes, others): (Vec<Cause>, Vec<Cause>) =
+        all.into_iter().partition(|cause| symptom.is_none_or(|symptom| cause.symptom == symptom));
+    let mut also: Vec<String> = others.into_iter().map(|cause| cause.sentence).collect();
+    let [infos, warnings, errors] = facts.findings_by_severity();
+    let findings = [(errors, "error"), (warnings, "warning"), (infos, "info")];
+    also.extend(findings.iter().filter(|(number, _)| *number > 0).map(|(number, noun)| count(*number, noun)));
+    Ok(Explanation { causes, also, checked: facts.checked() })
+}

@@ -1,0 +1,258 @@
+//! The facts about a session that causes rest on, collected in one pass over its timeline.
+//!
+//! Of each kind only the first ones are kept, so a long session costs no more memory than a short
+//! one.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use anyhow::Result;
+
+use super::client_limits::{self, Refusal};
+use crate::capture::Time;
+use crate::capture::pipe::Exit;
+use crate::decode::Direction;
+use crate::decode::json::array;
+use crate::decode::jsonrpc::Kind;
+use crate::mcp::content::{body, status};
+use crate::mcp::note::{Failure, HttpNote, NoteKind, WaitEnd};
+use crate::mcp::{Message, MessageNumber, Session};
+use crate::store::{FindingRow, Scope, StoreReader};
+use crate::view::outcome::is_failure;
+use crate::view::text::about;
+use crate::view::timeline::{self, TimelinePosition, TimelineRow};
+use crate::view::units::count;
+
+/// The number of facts of a kind that are kept. An explanation has room for three.
+const KEPT: usize = 8;
+
+/// The number of tools of a list that are looked at.
+const TOOLS: usize = 1_000;
+
+/// A request that was not answered.
+#[derive(Debug)]
+pub(super) struct Wait {
+    pub time: Time,
+    pub request: MessageNumber,
+    pub waited: i64,
+    pub end: WaitEnd,
+    pub is_certain: bool,
+}
+
+/// A line of the server's stderr.
+#[derive(Clone, Debug)]
+pub(super) struct StderrLine {
+    pub time: Time,
+    pub line: u64,
+    pub text: String,
+}
+
+/// A message in the words of a cause.
+#[derive(Clone, Debug)]
+pub(super) struct Named {
+    pub number: MessageNumber,
+    pub time: Time,
+    /// `tools/call add`, or the method alone.
+    pub name: String,
+    /// The summary, as in the list of messages.
+    pub about: String,
+}
+
+impl Named {
+    fn of(message: &Message) -> Named {
+        let method = message.method.as_deref().unwrap_or("no message");
+        let name = match message.tool.as_deref() {
+            Some(tool) => format!("{method} {tool}"),
+            None => method.to_owned(),
+        };
+        let about = about(message);
+        // The name of the tool stands in `name` already.
+        let about = message.tool.as_deref().and_then(|tool| about.strip_prefix(tool)).unwrap_or(&about).trim().into();
+        Named { number: message.number, time: message.time, name, about }
+    }
+}
+
+/// The end of the server.
+#[derive(Debug)]
+pub(super) struct Ended {
+    pub time: Time,
+    pub exit: Exit,
+    pub pending: Vec<MessageNumber>,
+}
+
+/// The facts about a session.
+#[derive(Debug, Default)]
+pub(super) struct Facts {
+    pub messages: u64,
+    pub requests: u64,
+    /// Requests of the client that concern causes, in words.
+    named: BTreeMap<MessageNumber, Named>,
+    pub failed: Vec<Named>,
+    pub failures: u64,
+    pub slowest: Option<(i64, MessageNumber)>,
+    /// The last response without an error, and the number of them.
+    pub last_success: Option<Time>,
+    pub successes: u64,
+    pub refused: Vec<(Time, HttpNote)>,
+    pub redirected: Vec<(Time, HttpNote)>,
+    pub broken_connections: Vec<(Time, String, Failure)>,
+    pub waits: Vec<Wait>,
+    pub unanswered: u64,
+    pub stderr: VecDeque<StderrLine>,
+    pub stderr_lines: u64,
+    pub ended: Option<Ended>,
+    /// Responses to `tools/list`, the first one and their number.
+    pub tool_list: Option<MessageNumber>,
+    pub tools: u64,
+    pub refusals: Vec<(MessageNumber, Refusal)>,
+    pub calls: BTreeMap<String, u64>,
+    /// Whether the server declared tools, and the message that says so.
+    pub declares_tools: Option<(bool, MessageNumber)>,
+    pub findings: Vec<FindingRow>,
+    severities: [u64; 3],
+}
+
+impl Facts {
+    pub(super) fn read(reader: &StoreReader, session: &Session) -> Result<Facts> {
+        let mut facts = Facts::default();
+        timeline::visit(reader, session, None, TimelinePosition::default(), &mut |row| {
+            match row {
+                TimelineRow::Message(message) => facts.message(&message),
+                TimelineRow::Note(note) => facts.note(note.time, note.kind),
+            }
+            Ok(())
+        })?;
+        for finding in reader.all_findings(Scope::Session(session.number)) {
+            let finding = finding?;
+            facts.severities[finding.severity as usize] += finding.repeated.max(1);
+            let same = facts.findings.iter().filter(|kept| kept.rule == finding.rule).count();
+            if same < KEPT {
+                facts.findings.push(finding);
+            }
+        }
+        // A port that speaks another protocol is a finding about a connection, not about a session.
+        if facts.successes == 0 {
+            let unplaced = reader.all_findings(Scope::All).filter(|row| {
+                row.as_ref().is_ok_and(|row| {
+                    row.session.is_none() && matches!(&*row.rule, "http-to-tls-port" | "tls-to-http-port")
+                })
+            });
+            facts.findings.extend(unplaced.take(KEPT).collect::<Result<Vec<_>>>()?);
+        }
+        let wanted: Vec<MessageNumber> = facts.requests_of_causes();
+        for number in wanted {
+            if let Some(message) = reader.message_of(session.number, number)? {
+                facts.named.insert(number, Named::of(&message));
+            }
+        }
+        Ok(facts)
+    }
+
+    fn message(&mut self, message: &Message) {
+        self.messages += 1;
+        let (from_client, method) = (message.direction == Direction::ClientToServer, message.method.as_deref());
+        match (message.kind, from_client) {
+            (Kind::Request, true) => {
+                self.requests += 1;
+                if let (Some("tools/call"), Some(tool)) = (method, message.tool.as_deref()) {
+                    *self.calls.entry(tool.to_owned()).or_default() += 1;
+                }
+            }
+            (Kind::Response | Kind::Error, false) => {
+                if is_failure(status(message)) {
+                    self.failures += 1;
+                    keep(&mut self.failed, Named::of(message));
+                } else {
+                    self.successes += 1;
+                    self.last_success = Some(message.time);
+                }
+                if let Some((latency, request)) = message.latency.zip(message.answers)
+                    && self.slowest.is_none_or(|(slowest, _)| latency > slowest)
+                {
+                    self.slowest = Some((latency, request));
+                }
+                match (message.kind, method) {
+                    (Kind::Response, Some("tools/list")) => self.list(message),
+                    (Kind::Response, Some("initialize" | "server/discover")) => {
+                        let has_tools = body(message).object("capabilities").get("tools").is_some();
+                        self.declares_tools = Some((has_tools, message.number));
+                    }
+                    _ => {}
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn list(&mut self, message: &Message) {
+        self.tool_list.get_or_insert(message.number);
+        let tools = body(message);
+        let tools = array(tools.get("tools").unwrap_or_default(), TOOLS);
+        self.tools += tools.len() as u64;
+        for refusal in tools.into_iter().filter_map(client_limits::refusal) {
+            keep(&mut self.refusals, (message.number, refusal));
+        }
+    }
+
+    fn note(&mut self, time: Time, kind: NoteKind) {
+        match kind {
+            NoteKind::Stderr { line, text } => {
+                self.stderr_lines += 1;
+                if self.stderr.len() == KEPT {
+                    self.stderr.pop_front();
+                }
+                self.stderr.push_back(StderrLine { time, line, text });
+            }
+            NoteKind::Ended { exit, pending } => {
+                self.ended = Some(Ended { time, exit, pending });
+            }
+            NoteKind::Refused(http) => keep(&mut self.refused, (time, http)),
+            NoteKind::Redirected(http) => keep(&mut self.redirected, (time, http)),
+            NoteKind::Unanswered { request, waited, end, is_certain } => {
+                self.unanswered += 1;
+                keep(&mut self.waits, Wait { time, request, waited, end, is_certain });
+            }
+            NoteKind::Connection { to, failure, .. } => {
+                keep(&mut self.broken_connections, (time, to.to_string(), failure));
+            }
+        }
+    }
+
+    fn requests_of_causes(&self) -> Vec<MessageNumber> {
+        let http = self.refused.iter().chain(&self.redirected).filter_map(|(_, http)| http.requests.first());
+        let pending = self.ended.iter().flat_map(|ended| ended.pending.iter().take(KEPT));
+        let found = self.findings.iter().filter_map(|finding| finding.messages.first());
+        let waits = self.waits.iter().map(|wait| &wait.request);
+        http.chain(pending).chain(found).chain(waits).chain(self.slowest.iter().map(|(_, at)| at)).copied().collect()
+    }
+
+    /// A message in words.
+    pub(super) fn named(&self, number: MessageNumber) -> Option<&Named> {
+        self.named.get(&number)
+    }
+
+    /// The findings of a rule.
+    pub(super) fn of_rule<'a>(&'a self, rules: &'a [&str]) -> impl Iterator<Item = &'a FindingRow> {
+        self.findings.iter().filter(|finding| rules.contains(&&*finding.rule))
+    }
+
+    /// Numbers of findings: info, warning, error.
+    pub(super) fn findings_by_severity(&self) -> [u64; 3] {
+        self.severities
+    }
+
+    /// What was looked at, for a session without a problem.
+    pub(super) fn checked(&self) -> Vec<String> {
+        vec![
+            count(self.messages, "message"),
+            count(self.requests, "request"),
+            format!("{} of stderr", count(self.stderr_lines, "line")),
+            "the server's end, HTTP statuses, connections, the rules".to_owned(),
+        ]
+    }
+}
+
+fn keep<T>(list: &mut Vec<T>, item: T) {
+    if list.len() < KEPT {
+        list.push(item);
+    }
+}
