@@ -23,6 +23,9 @@ use crate::view::units::{count, relative};
 /// Causes that are shown in full. The others are one line.
 const SHOWN: usize = 1;
 
+/// Lines of a place in the recording, so that an explanation fits on a screen.
+const LINES: usize = 3;
+
 /// Columns of the names of lines, and of places.
 const NAME: usize = 10;
 const PLACE: usize = 14;
@@ -116,26 +119,32 @@ fn text(
     let lines = LineFormatter { paint, width, start: Some(session.started), sessions: false };
     writeln!(out, "{}\n", lines.session(session))?;
     let Explanation { causes, also, checked } = explanation;
-    let wrapped = |text: &str, room: usize| safe::wrap(&masked(text, commands.arguments), room.max(20));
+    let wrapped = |text: &str, room: usize| -> Vec<String> {
+        let lines = safe::wrap(&masked(text, commands.arguments), room.max(20));
+        lines.iter().map(|line| line.trim().to_owned()).collect()
+    };
     if causes.is_empty() {
         writeln!(out, "{}", paint.paint(Tone::Good, "No problem found."))?;
         writeln!(out, "Checked: {}.", checked.join(", "))?;
     }
     for cause in causes.iter().take(SHOWN) {
         for line in wrapped(&cause.sentence, width) {
-            writeln!(out, "{}", paint.paint(Tone::Strong, line.trim_end()))?;
+            writeln!(out, "{}", paint.paint(Tone::Strong, &line))?;
         }
         for (at, Evidence { place, time, text }) in cause.evidence.iter().enumerate() {
             let name = if at == 0 { "evidence" } else { "" };
             let time = time.map(|time| relative(time, session.started)).unwrap_or_default();
             let room = width.saturating_sub(2 + NAME + 1 + PLACE + 1 + 12 + 2).max(20);
-            let text = safe::fit(&masked(text, commands.arguments), room);
             let place = safe::pad(place, PLACE, Align::Left);
-            writeln!(out, "  {name:<NAME$} {place} {time:>12}  {text}")?;
+            let lines = wrapped(text, room);
+            writeln!(out, "  {name:<NAME$} {place} {time:>12}  {}", lines[0])?;
+            for line in lines.iter().take(LINES).skip(1) {
+                writeln!(out, "{:1$}{line}", "", width.saturating_sub(room))?;
+            }
         }
         for (at, line) in wrapped(&cause.advice, width.saturating_sub(3 + NAME)).iter().enumerate() {
             let name = if at == 0 { "next" } else { "" };
-            writeln!(out, "  {name:<NAME$} {}", line.trim_end())?;
+            writeln!(out, "  {name:<NAME$} {line}")?;
         }
         writeln!(out, "  {:<NAME$} {}", "", safe::visible(&commands.next(cause)))?;
     }
@@ -146,16 +155,13 @@ fn text(
         let check = commands.of("check", &[]);
         writeln!(out)?;
         for line in wrapped(&format!("Also: {}.", rest.join("; ")), width) {
-            writeln!(out, "{}", line.trim_end())?;
+            writeln!(out, "{line}")?;
         }
         writeln!(out, "{}", paint.paint(Tone::Dim, &safe::visible(&check)))?;
     }
     if others > 0 {
-        writeln!(
-            out,
-            "{}",
-            paint.paint(Tone::Dim, &format!("{others} other sessions have no more causes than this one"))
-        )?;
+        let others = format!("{}: choose one with --session N", count(others as u64, "other session"));
+        writeln!(out, "{}", paint.paint(Tone::Dim, &others))?;
     }
     Ok(())
 }

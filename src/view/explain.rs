@@ -39,7 +39,7 @@ pub enum Symptom {
 }
 
 impl Symptom {
-    /// All symptoms.
+    /// The symptoms, in the order of the help text.
     pub const ALL: [Symptom; 7] = [
         Symptom::NeverCalled,
         Symptom::Hangs,

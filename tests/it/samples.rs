@@ -53,6 +53,33 @@ fn messages() {
     }
 }
 
+/// The first sentence of an explanation names the cause. The exit status says whether it found
+/// any cause at all.
+#[test]
+fn explanations() {
+    let cases = fs::read_dir(root().join("samples/causes")).expect("the cases are readable");
+    let mut cases: Vec<PathBuf> = cases.map(|entry| entry.expect("the cases are readable").path()).collect();
+    cases.retain(|case| case.is_dir());
+    assert!(cases.len() >= 10, "the cases were found");
+    for sample in samples().into_iter().chain(cases) {
+        let explain = |capture: PathBuf| {
+            let capture = capture.strip_prefix(root()).expect("a sample is in the repository").to_owned();
+            let done = mcptap().current_dir(root()).arg("explain").arg(capture).finished();
+            let text = String::from_utf8(done.stdout).expect("text is UTF-8");
+            let is_healthy = text.lines().any(|line| line == "No problem found.");
+            assert_eq!(done.status.code(), Some(i32::from(!is_healthy)), "{text}");
+            assert_eq!(
+                sample.ends_with("healthy"),
+                is_healthy && sample.to_string_lossy().contains("causes"),
+                "{text}"
+            );
+            text
+        };
+        let texts: Vec<String> = captures(&sample).into_iter().map(explain).collect();
+        assert_golden(&sample.join("explain.txt"), &texts.join("\n"));
+    }
+}
+
 #[test]
 fn layers() {
     for sample in samples() {

@@ -36,7 +36,8 @@ pub(super) fn causes(facts: &Facts, symptom: Option<Symptom>) -> Vec<Cause> {
     causes.push(broken_connection(facts));
     causes.push(undeclared(facts));
     causes.push(unanswered(facts));
-    causes.push(failed(facts));
+    let failed = failed(facts, &causes);
+    causes.push(failed);
     causes.push(unread_page(facts));
     causes.push(refused_tool(facts, asked(Symptom::NeverCalled)));
     causes.push(slow(facts, asked(Symptom::Slow)));
@@ -57,9 +58,10 @@ fn noise(facts: &Facts) -> Option<Cause> {
         "stdio-stdin-not-mcp" => format!("The client writes text to stdin that is no message{text}"),
         _ => format!("The server prints text to stdout that is no message{text}"),
     };
-    let place = |finding: &&FindingRow| printed(finding).map_or_else(|| of_finding(finding), of_message);
-    let evidence = findings.iter().take(PLACES).map(place).collect();
-    let advice = "Stdout belongs to the protocol. Print to stderr instead: logging, print and banners of libraries too.";
+    let of_text = |finding: &&FindingRow| printed(finding).map_or_else(|| of_finding(finding), of_message);
+    let evidence = findings.iter().take(PLACES).map(of_text).collect();
+    let advice =
+        "Stdout belongs to the protocol. Print to stderr instead: logging, print and banners of libraries too.";
     cause(Symptom::Noise, sentence, evidence, advice, first.messages.first())
 }
 
@@ -121,7 +123,13 @@ fn refused(facts: &Facts) -> Option<Cause> {
     let (time, http) = facts.refused.iter().find(is_final)?;
     let subject = subject(facts, http);
     let status = notes::status(http);
-    let detail = if http.detail.is_empty() { String::new() } else { format!(": {}", http.detail) };
+    // The body can be a JSON-RPC error, which is a message of its own.
+    let answer = facts.failed.iter().find(|failed| failed.time == *time);
+    let detail = match (answer, &*http.detail) {
+        (Some(answer), "") => format!(": {}", answer.about),
+        (None, "") => ".".to_owned(),
+        (_, detail) => format!(": {detail}"),
+    };
     let (sentence, advice) = match (forgotten, http.status) {
         (Some(_), _) => (
             format!(
@@ -153,6 +161,7 @@ fn refused(facts: &Facts) -> Option<Cause> {
     let mut evidence: Vec<Evidence> =
         http.requests.first().and_then(|number| facts.named(*number)).map(of_message).into_iter().collect();
     evidence.push(of_http(*time, http));
+    evidence.extend(answer.map(of_message));
     cause(Symptom::Refused, sentence, evidence, advice, http.requests.first())
 }
 
@@ -179,8 +188,8 @@ fn broken_connection(facts: &Facts) -> Option<Cause> {
             "Look into the server's log, and at what stands between: proxies end connections too.",
         ),
     };
-    let place = Evidence { place: "connection".into(), time: Some(*time), text: sentence.clone() };
-    cause(Symptom::Refused, sentence, vec![place], advice, None)
+    let evidence = Evidence { place: "connection".into(), time: Some(*time), text: sentence.clone() };
+    cause(Symptom::Refused, sentence, vec![evidence], advice, None)
 }
 
 /// A request for something that the server did not declare, which it refused.
@@ -220,7 +229,7 @@ fn unanswered(facts: &Facts) -> Option<Cause> {
     evidence.extend(facts.stderr.iter().filter(|line| line.time >= request.time).take(2).map(of_line));
     if let WaitEnd::Cancelled(message) = wait.end {
         let text = "notifications/cancelled".to_owned();
-        evidence.push(Evidence { place: format!("message {}", message.0), time: Some(wait.time), text });
+        evidence.push(Evidence { place: place(message), time: Some(wait.time), text });
     }
     let advice = match evidence.iter().any(|place| place.place.starts_with("stderr")) {
         true => "The lines on stderr were written while the request waited. Answer with isError where a handler fails.",
@@ -239,14 +248,17 @@ fn end_of_wait(wait: &Wait) -> String {
     }
 }
 
-/// Answers that are errors.
-fn failed(facts: &Facts) -> Option<Cause> {
-    let first = facts.failed.first()?;
+/// Answers that are errors, but for those that are evidence of another cause.
+fn failed(facts: &Facts, causes: &[Option<Cause>]) -> Option<Cause> {
+    let places: Vec<&str> = causes.iter().flatten().flat_map(|cause| &cause.evidence).map(|one| &*one.place).collect();
+    let others = facts.failed.iter().filter(|failed| !places.contains(&&*place(failed.number)));
+    let others: Vec<&Named> = others.collect();
+    let first = others.first()?;
     let mut sentence = format!("{} failed: {}.", naming(first), first.about);
     if facts.failures > 1 {
         sentence.push_str(&format!(" {} failed in all.", count(facts.failures, "request")));
     }
-    let evidence = facts.failed.iter().take(PLACES).map(of_message).collect();
+    let evidence = others.iter().take(PLACES).map(|failed| of_message(failed)).collect();
     let advice = "The server answered, so the error text is its own. Compare the arguments with the tool's schema.";
     cause(Symptom::Fails, sentence, evidence, advice, Some(&first.number))
 }
@@ -273,8 +285,7 @@ fn refused_tool(facts: &Facts, is_asked: bool) -> Option<Cause> {
         "The tool {} was listed but never called, and known clients refuse it: {}.",
         refusal.tool, refusal.reason
     );
-    let evidence =
-        vec![Evidence { place: format!("message {}", list.0), time: None, text: refusal.consequence.clone() }];
+    let evidence = vec![Evidence { place: place(*list), time: None, text: refusal.consequence.clone() }];
     cause(Symptom::NeverCalled, sentence, evidence, "Change the tool so that every client accepts it.", Some(list))
 }
 
@@ -339,6 +350,10 @@ fn naming(message: &Named) -> String {
     format!("{} (message {})", message.name, message.number.0)
 }
 
+fn place(message: MessageNumber) -> String {
+    format!("message {}", message.0)
+}
+
 /// The request that an HTTP response is about.
 fn subject(facts: &Facts, http: &HttpNote) -> String {
     match http.requests.first().and_then(|number| facts.named(*number)) {
@@ -349,7 +364,7 @@ fn subject(facts: &Facts, http: &HttpNote) -> String {
 
 fn of_message(message: &Named) -> Evidence {
     let text = format!("{}  {}", message.name, message.about).trim_end().to_owned();
-    Evidence { place: format!("message {}", message.number.0), time: Some(message.time), text }
+    Evidence { place: place(message.number), time: Some(message.time), text }
 }
 
 fn of_line(line: &StderrLine) -> Evidence {
@@ -363,12 +378,12 @@ fn of_http(time: Time, http: &HttpNote) -> Evidence {
 }
 
 fn of_finding(finding: &FindingRow) -> Evidence {
-    let place = match (finding.messages.first(), finding.packets.first()) {
-        (Some(message), _) => format!("message {}", message.0),
+    let at = match (finding.messages.first(), finding.packets.first()) {
+        (Some(message), _) => place(*message),
         (None, Some(packet)) => format!("packet {}", packet.0),
         (None, None) => "session".to_owned(),
     };
-    Evidence { place, time: None, text: format!("{}: {}", finding.rule, finding.text) }
+    Evidence { place: at, time: None, text: format!("{}: {}", finding.rule, finding.text) }
 }
 
 /// The last lines that the server wrote before it ended.

@@ -10,7 +10,7 @@ pub(super) struct ClientLimit {
     pub client: &'static str,
     /// The date of the report.
     pub date: &'static str,
-    /// The effect.
+    /// What the client does with the tool.
     pub effect: &'static str,
     /// A public report with the error text.
     pub source: &'static str,
