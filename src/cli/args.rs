@@ -375,6 +375,13 @@ pub struct Check {
     /// fail-on in mcptap.toml]
     #[arg(long, value_enum, value_name = "SEVERITY")]
     pub fail_on: Option<FailOn>,
+    /// Also exit with status 1 unless the sessions satisfy this, for example 'some tool = add',
+    /// 'no status = tool-error', 'p95 latency < 2s where tool = add' (docs/ci.md)
+    #[arg(long, value_name = "EXPECTATION")]
+    pub expect: Vec<String>,
+    /// Expectations of a file: one on a line; a line that begins with # is a comment
+    #[arg(long, value_name = "FILE")]
+    pub expect_file: Vec<PathBuf>,
     /// Only these rules: an id, or the beginning of an id followed by *
     #[arg(long, value_name = "RULE", value_delimiter = ',')]
     pub only: Vec<String>,

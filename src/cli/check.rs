@@ -2,10 +2,11 @@
 
 mod baseline;
 mod config;
+mod expect;
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -17,6 +18,7 @@ use crate::cli::output::note;
 use crate::export::{jsonl, junit, sarif};
 use crate::findings::Severity;
 use crate::store::{FindingRow, Scope};
+use crate::view::expectations::Judgement;
 use crate::view::paint::{Paint, Tone};
 use crate::view::transcript::packets;
 use crate::view::{safe, units};
@@ -27,6 +29,7 @@ const SHOWN: usize = 5;
 
 pub fn run(arguments: Check, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
     let config = Config::read(arguments.config.as_deref())?.with(&arguments)?;
+    let expectations = expect::read(&arguments.expect, &arguments.expect_file)?;
     let opened = target::open(Some(&arguments.target), arguments.session, &arguments.decoding, db)?;
     if let Some(path) = &arguments.write_baseline {
         let tools = baseline::tools(&opened)?;
@@ -47,18 +50,25 @@ pub fn run(arguments: Check, db: Option<PathBuf>, colour: Colour) -> Result<Exit
         FailOn::Info => Some(Severity::Info),
         FailOn::Never => None,
     };
+    let judgements = expect::judge(&opened, &expectations)?;
     let mut out = output::stdout();
     match arguments.format {
-        Findings::Text => text(&mut out, output::paint(colour), &findings)?,
-        Findings::Json => json(&mut out, &findings)?,
+        Findings::Text => {
+            expect::text(&mut out, output::paint(colour), &judgements)?;
+            text(&mut out, output::paint(colour), &findings)?;
+        }
+        Findings::Json => json(&mut out, &findings, &judgements)?,
         Findings::Sarif => {
-            let log = sarif::log(&arguments.target, env!("CARGO_PKG_VERSION"), &findings);
+            let log = sarif::log(&relative_uri(&arguments.target), env!("CARGO_PKG_VERSION"), &findings, &judgements);
             out.write_all(&sarif::text(&log))?;
         }
-        Findings::Junit => out.write_all(junit::suite(&arguments.target, &findings, fail_on).as_bytes())?,
+        Findings::Junit => {
+            out.write_all(junit::suite(&arguments.target, &findings, fail_on, &judgements).as_bytes())?;
+        }
     }
     out.flush()?;
-    let fails = fail_on.is_some_and(|bound| findings.iter().any(|(severity, _)| *severity >= bound));
+    let fails = fail_on.is_some_and(|bound| findings.iter().any(|(severity, _)| *severity >= bound))
+        || judgements.iter().any(|judgement| !judgement.holds);
     Ok(if fails { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
@@ -67,8 +77,21 @@ fn all_findings(opened: &Opened) -> Result<Vec<FindingRow>> {
     opened.reader.all_findings(opened.session.map_or(Scope::All, Scope::Session)).collect()
 }
 
-fn json(out: &mut Output, findings: &[(Severity, FindingRow)]) -> Result<()> {
+/// The target as a path relative to the working directory. Code-scanning services accept no other.
+/// A file elsewhere is named without its folder.
+fn relative_uri(target: &str) -> String {
+    let path = Path::new(target);
+    let here = std::env::current_dir().unwrap_or_default();
+    let inside = path.strip_prefix(here).or_else(|_| path.strip_prefix("."));
+    let name = || path.file_name().map(Path::new).filter(|_| path.is_absolute());
+    inside.ok().or_else(name).unwrap_or(path).to_string_lossy().into_owned()
+}
+
+fn json(out: &mut Output, findings: &[(Severity, FindingRow)], judgements: &[Judgement]) -> Result<()> {
     let mut line = Vec::new();
+    for judgement in judgements {
+        output::json_line(out, &mut line, |line| jsonl::write_judgement(line, judgement))?;
+    }
     for (severity, row) in findings {
         output::json_line(out, &mut line, |line| jsonl::write_finding_row(line, row, *severity))?;
     }

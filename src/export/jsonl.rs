@@ -20,6 +20,7 @@ use crate::mcp::capability::Declarer;
 use crate::mcp::note::{NoteKind, WaitEnd};
 use crate::mcp::{Message, MessageNumber, Note, Party, Peers, Session, SessionNumber, Transport};
 use crate::store::FindingRow;
+use crate::view::expectations::Judgement;
 use crate::view::layers::Layer;
 use crate::view::overview::Overview;
 use crate::view::steps::Step;
@@ -321,6 +322,30 @@ pub fn write_finding_row(out: &mut Vec<u8>, row: &FindingRow, severity: Severity
         ..Finding::of(&Rule::BLANK)
     };
     write_finding_of(out, &row.rule, severity, &row.spec, &finding);
+}
+
+/// Writes the `expectation` line of a judged expectation.
+pub fn write_judgement(out: &mut Vec<u8>, judgement: &Judgement) {
+    let mut line = Object::line(out, "expectation");
+    line.text("expectation", &judgement.expectation);
+    line.truth("holds", judgement.holds);
+    line.text("text", &judgement.sentence);
+    if !judgement.breaches.is_empty() {
+        line.array("breaches", &judgement.breaches, |out, breach| {
+            let mut object = Object::inside(out);
+            object.number("session", breach.session.0);
+            object.number("message", breach.message.0);
+            if !breach.packets.is_empty() {
+                object.numbers("packets", breach.packets.iter().map(|packet| packet.0));
+            }
+            object.text("text", &breach.text);
+            object.end();
+        });
+    }
+    if judgement.more > 0 {
+        line.number("more", judgement.more);
+    }
+    line.end_line();
 }
 
 fn write_finding_of(out: &mut Vec<u8>, rule: &str, severity: Severity, spec: &str, finding: &Finding) {

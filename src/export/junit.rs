@@ -2,6 +2,7 @@
 
 use crate::findings::Severity;
 use crate::store::FindingRow;
+use crate::view::expectations::{Breach, Judgement};
 use crate::view::junit::{self, Case, Outcome};
 
 /// Maximum number of findings of a rule that its test case lists. Services cut long texts
@@ -9,12 +10,18 @@ use crate::view::junit::{self, Case, Outcome};
 const SHOWN: usize = 100;
 
 /// A suite named `target`. Findings of severity `fail_on` or worse are failures; the others are
-/// output of passed cases.
-pub fn suite(target: &str, findings: &[(Severity, FindingRow)], fail_on: Option<Severity>) -> String {
+/// output of passed cases. Each expectation is a test case too.
+pub fn suite(
+    target: &str,
+    findings: &[(Severity, FindingRow)],
+    fail_on: Option<Severity>,
+    judgements: &[Judgement],
+) -> String {
     let mut rules: Vec<&str> = findings.iter().map(|(_, row)| row.rule.as_str()).collect();
     rules.sort_unstable();
     rules.dedup();
-    let mut cases: Vec<Case> = rules.into_iter().map(|rule| case(rule, findings, fail_on)).collect();
+    let mut cases: Vec<Case> = judgements.iter().map(expectation).collect();
+    cases.extend(rules.into_iter().map(|rule| case(rule, findings, fail_on)));
     if cases.is_empty() {
         let (class, name) = ("mcptap".to_owned(), "no findings".to_owned());
         cases.push(Case { class, name, seconds: None, outcome: Outcome::Passed(String::new()) });
@@ -37,6 +44,16 @@ fn case(rule: &str, findings: &[(Severity, FindingRow)], fail_on: Option<Severit
     Case { class: format!("mcptap.{layer}"), name: rule.to_owned(), seconds: None, outcome }
 }
 
+fn expectation(judgement: &Judgement) -> Case {
+    let outcome = if judgement.holds {
+        Outcome::Passed(judgement.sentence.clone())
+    } else {
+        let lines: Vec<String> = judgement.breaches.iter().map(Breach::line).chain(judgement.rest()).collect();
+        Outcome::Failed { kind: "expectation", message: judgement.sentence.clone(), text: lines.join("\n") }
+    };
+    Case { class: "mcptap.expectation".to_owned(), name: judgement.expectation.clone(), seconds: None, outcome }
+}
+
 fn line(severity: Severity, row: &FindingRow) -> String {
     let session = row.session.map(|session| format!("session {}, ", session.0)).unwrap_or_default();
     let messages: Vec<String> = row.messages.iter().map(|number| number.0.to_string()).collect();
@@ -50,6 +67,6 @@ mod tests {
 
     #[test]
     fn no_findings_are_one_passed_test() {
-        assert!(suite("x", &[], None).contains("tests=\"1\" failures=\"0\""));
+        assert!(suite("x", &[], None, &[]).contains("tests=\"1\" failures=\"0\""));
     }
 }

@@ -96,7 +96,7 @@ fn passes(datum: Datum<'_>, test: &Test) -> bool {
 }
 
 /// Applies a comparison. Values of different types have no order: only `!=` holds for them.
-fn holds(comparison: Comparison, order: Option<Ordering>) -> bool {
+pub(super) fn holds(comparison: Comparison, order: Option<Ordering>) -> bool {
     match comparison {
         Comparison::Equal => order == Some(Ordering::Equal),
         Comparison::NotEqual => order != Some(Ordering::Equal),

@@ -10,6 +10,8 @@
 //! `docs/filter.md` is the manual. The table [`fields`] defines the fields. [`Filter::parse`] makes
 //! a tree of a text. The tree is evaluated on a message together with its context ([`Row`]).
 //!
+//! [`Expectation`] states what a whole recording has to satisfy, with filters that select messages.
+//!
 //! [`EventFilter`] is for events as they arrive: it holds messages until the facts that a filter
 //! needs are available. The store translates the tree into a condition of SQL (`store/filter/`),
 //! which selects the same messages.
@@ -19,6 +21,7 @@ mod complete;
 mod error;
 mod eval;
 mod event_filter;
+mod expectation;
 pub mod fields;
 mod lex;
 mod literal;
@@ -34,6 +37,7 @@ pub use ast::{Comparison, Expr, Pattern, Scalar, Search, Test, Value};
 pub use complete::{Completion, complete};
 pub use error::FilterError;
 pub use event_filter::EventFilter;
+pub use expectation::{Expectation, MessageMeasure, Quantity, Requirement, Statistic, ToolsMeasure};
 pub use fields::{FIELDS, Field, Settled};
 pub use literal::{duration, size};
 pub use path::{Path, Selector};
@@ -134,11 +138,12 @@ pub fn fuzz_filter(data: &[u8]) {
                 Err(error) => assert!(printed.len() > parse::LENGTH, "{printed}: {error}"),
             }
         }
-        Err(error) => {
-            assert!((1..=characters + 1).contains(&error.column), "{error}");
-            assert!(error.column - 1 + error.length <= characters, "{error}");
-            assert!(!error.message.is_empty());
-            error.render(characters % 100);
+        Err(error) => assert_inside(&error, characters),
+    }
+    for expectation in [Expectation::parse(&text), Expectation::parse(&format!("every {text}"))] {
+        match expectation {
+            Ok(expectation) => assert_eq!(Expectation::parse(&expectation.to_string()).as_ref(), Ok(&expectation)),
+            Err(error) => assert_inside(&error, error.filter.chars().count()),
         }
     }
     for (cursor, _) in text.char_indices().step_by(characters / 8 + 1).chain([(text.len(), ' ')]) {
@@ -146,4 +151,12 @@ pub fn fuzz_filter(data: &[u8]) {
             assert!(completion.start <= cursor && text.is_char_boundary(completion.start));
         }
     }
+}
+
+/// Checks that the place of an error is inside its text.
+fn assert_inside(error: &FilterError, characters: usize) {
+    assert!((1..=characters + 1).contains(&error.column), "{error}");
+    assert!(error.column - 1 + error.length <= characters, "{error}");
+    assert!(!error.message.is_empty());
+    error.render(characters % 100);
 }

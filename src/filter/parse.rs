@@ -226,7 +226,7 @@ fn wanted(field: &Field) -> String {
 }
 
 /// The first character, or nothing.
-fn first(input: &str) -> &str {
+pub(super) fn first(input: &str) -> &str {
     &input[..input.chars().next().map_or(0, char::len_utf8)]
 }
 
@@ -273,7 +273,7 @@ fn trailing<'a>(text: &str, rest: &'a str) -> SyntaxError<'a> {
 }
 
 /// The number of terms and listed values of an expression.
-fn terms(expression: &Expr) -> usize {
+pub(super) fn terms(expression: &Expr) -> usize {
     match expression {
         Expr::All(terms_of) | Expr::Any(terms_of) => terms_of.iter().map(terms).sum(),
         Expr::Not(term) => terms(term),
@@ -283,7 +283,7 @@ fn terms(expression: &Expr) -> usize {
 }
 
 /// Converts an error's piece of text to a column and a length in characters.
-fn located(text: &str, error: SyntaxError<'_>) -> FilterError {
+pub(super) fn located(text: &str, error: SyntaxError<'_>) -> FilterError {
     let inside = !error.at.is_empty();
     let start = if inside { text.offset(error.at) } else { text.len() };
     FilterError {

@@ -2,6 +2,7 @@
 //! and nothing panics.
 
 mod event_filter;
+mod expectation;
 mod language;
 mod manual;
 pub(crate) mod random;

@@ -12,7 +12,7 @@ use crate::support::waits::Finishes;
 use crate::wire::Wire;
 
 /// A folder with captures, in which the program runs.
-struct Project {
+pub struct Project {
     folder: TempDir,
 }
 
@@ -22,7 +22,7 @@ const HANDSHAKE: [&str; 3] = [
     r#"> {"jsonrpc":"2.0","method":"notifications/initialized"}"#,
 ];
 
-const TOOL: &str = r#"{"name":"get","description":"The weather.","inputSchema":{"type":"object","properties":{"town":{"type":"string"}},"required":["town"]}}"#;
+pub const TOOL: &str = r#"{"name":"get","description":"The weather.","inputSchema":{"type":"object","properties":{"town":{"type":"string"}},"required":["town"]}}"#;
 
 /// The request for a list of tools, and its response.
 fn listed(tools: &str) -> [String; 2] {
@@ -39,16 +39,16 @@ const BROKEN: [&str; 2] = [
 ];
 
 impl Project {
-    fn new() -> Project {
+    pub fn new() -> Project {
         Project { folder: tempfile::tempdir().expect("a folder") }
     }
 
-    fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
     /// A capture of a session: the handshake, its list of tools, and the messages in `more`.
-    fn capture(&self, name: &str, tools: &str, more: &[&str]) -> PathBuf {
+    pub fn capture(&self, name: &str, tools: &str, more: &[&str]) -> PathBuf {
         let lines: Vec<String> = HANDSHAKE
             .map(str::to_owned)
             .into_iter()
@@ -60,14 +60,14 @@ impl Project {
         path
     }
 
-    fn run(&self, command: &str, target: &Path, arguments: &[&str]) -> Output {
+    pub fn run(&self, command: &str, target: &Path, arguments: &[&str]) -> Output {
         let mut program = mcptap();
         program.current_dir(self.folder.path()).arg(command).arg(target).args(arguments);
         program.finished()
     }
 
     /// The exit status and the output of `check`.
-    fn check(&self, target: &Path, arguments: &[&str]) -> (i32, String) {
+    pub fn check(&self, target: &Path, arguments: &[&str]) -> (i32, String) {
         let Output { status, stdout, .. } = self.run("check", target, arguments);
         (status.code().expect("it ends by itself"), String::from_utf8(stdout).expect("text"))
     }

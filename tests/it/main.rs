@@ -7,6 +7,7 @@ mod corpus;
 mod databases;
 mod decoded;
 mod deletion;
+mod expectations;
 mod export;
 mod faults;
 mod first_steps;
