@@ -282,12 +282,12 @@ impl History {
     /// answered. After a redirect the client sends the same requests again.
     fn mark_refused(&mut self, exchange: ExchangeNumber, status: u16) {
         let is_redirect = matches!(status, 301 | 302 | 307 | 308);
-        for request in self.requests.of_exchange(exchange) {
+        self.requests.change_in(exchange, |request| {
             request.refused = Some(status);
             if is_redirect {
                 self.used_ids.forget(request.sender, &request.id);
             }
-        }
+        });
     }
 
     /// Records the end of an exchange. "Closing the response stream is the cancellation signal"
@@ -297,11 +297,11 @@ impl History {
         self.event_streams.exchange_ended(exchange, last_event_id);
         if !exchange.response.complete {
             let ended = exchange.response.ended.or(exchange.request.ended).unwrap_or_default();
-            for request in self.requests.of_exchange(exchange.number) {
+            self.requests.change_in(exchange.number, |request| {
                 if request.in_force.revisions.within(Revisions::MODERN) {
                     request.cancelled.get_or_insert(ended);
                 }
-            }
+            });
         }
     }
 

@@ -7,7 +7,7 @@
 //!
 //! **No pairing is made on a guess**: where two requests match, none is chosen.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -73,75 +73,102 @@ pub enum PairingResult {
 type SenderAndId = (Direction, TypedId);
 
 /// An id in a form in which equal ids compare equal. `1`, `1.0` and `"1"` differ.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum TypedId {
     /// Digits without a leading zero. Nearly all ids are of this form.
     Number(u64),
     /// The content of a string, unescaped.
-    Text(Box<str>),
+    Text(Arc<str>),
     /// Any other JSON text, as sent.
-    Other(Box<str>),
+    Other(Arc<str>),
 }
 
+/// The least sender and id, in the order of [`Pairing::by_exchange`].
+const LEAST_ID: SenderAndId = (Direction::ClientToServer, TypedId::Number(0));
+
 /// The open requests of a session.
+///
+/// Each question has an index, so that a message costs the same however many requests are open.
 #[derive(Debug, Default)]
 pub struct Pairing {
-    open: FxHashMap<SenderAndId, Vec<Pending>>,
-    /// Keys in the order of the requests, oldest first, to evict the oldest. Keys of answered
-    /// requests are removed later.
-    order: VecDeque<SenderAndId>,
-    count: usize,
+    /// Numbers grow, so the first request is the oldest.
+    open: BTreeMap<MessageNumber, (SenderAndId, Pending)>,
+    by_id: FxHashMap<SenderAndId, SameId>,
+    /// The requests that exchanges carried, by their ids.
+    by_exchange: BTreeSet<(ExchangeNumber, SenderAndId, MessageNumber)>,
+    /// The requests whose exchange ended with its connection.
+    by_ended_connection: BTreeSet<(ConnectionId, MessageNumber)>,
     answered: FxHashSet<SenderAndId>,
+}
+
+/// The open requests of one sender with the same id.
+#[derive(Debug, Default)]
+struct SameId {
+    /// Their numbers, oldest first.
+    numbers: VecDeque<MessageNumber>,
+    /// Of these, the number of requests that were not cancelled.
+    live: usize,
 }
 
 impl Pairing {
     /// The number of requests without a response.
     pub fn open(&self) -> usize {
-        self.count
+        self.open.len()
     }
 
     /// The requests without a response, in order of their numbers.
-    pub fn pending(&self) -> Vec<&Pending> {
-        let mut pending: Vec<&Pending> = self.open.values().flatten().collect();
-        pending.sort_by_key(|pending| pending.number);
-        pending
+    pub fn pending(&self) -> impl Iterator<Item = &Pending> {
+        self.open.values().map(|(_, pending)| pending)
     }
 
     /// The requests of one side without a response, in order of their numbers.
-    pub fn pending_of(&self, side: Direction) -> Vec<&Pending> {
-        let of_side = self.open.iter().filter(|((sender, _), _)| *sender == side);
-        let mut pending: Vec<&Pending> = of_side.flat_map(|(_, same)| same).collect();
-        pending.sort_by_key(|pending| pending.number);
-        pending
+    pub fn pending_of(&self, side: Direction) -> impl Iterator<Item = &Pending> {
+        self.open.values().filter(move |((sender, _), _)| *sender == side).map(|(_, pending)| pending)
     }
 
     /// Whether a request of `sender` with this id has no response yet.
     pub fn awaits(&self, sender: Direction, id: &str) -> bool {
-        self.open.contains_key(&(sender, typed_id(id)))
+        self.by_id.contains_key(&(sender, typed_id(id)))
     }
 
     /// Whether a request of `sender` with this id is open, or was answered recently.
     pub fn is_open_or_answered(&self, sender: Direction, id: &str) -> bool {
         let key = (sender, typed_id(id));
-        self.open.contains_key(&key) || self.answered.contains(&key)
+        self.by_id.contains_key(&key) || self.answered.contains(&key)
     }
 
     /// Whether a request that this exchange carried has no response yet.
     pub fn awaits_in(&self, exchange: ExchangeNumber) -> bool {
-        self.open.values().flatten().any(|pending| pending.exchange == Some(exchange))
+        self.numbers_in(exchange).next().is_some()
+    }
+
+    /// The numbers of the open requests that an exchange carried.
+    fn numbers_in(&self, exchange: ExchangeNumber) -> impl Iterator<Item = MessageNumber> {
+        let from = (exchange, LEAST_ID, MessageNumber(0));
+        let carried = self.by_exchange.range(from..).take_while(move |(carrier, ..)| *carrier == exchange);
+        carried.map(|(.., number)| *number)
     }
 
     /// Records that an exchange ended. Responses to its requests can still come on another stream.
     pub fn exchange_ended(&mut self, exchange: ExchangeNumber, end: ExchangeEnd) {
-        let of_exchange = |pending: &&mut Pending| pending.exchange == Some(exchange);
-        self.open.values_mut().flatten().filter(of_exchange).for_each(|pending| pending.ended = Some(end));
+        for number in self.numbers_in(exchange).collect::<Vec<_>>() {
+            if let Some((_, pending)) = self.open.get_mut(&number) {
+                pending.ended = Some(end);
+                if end.end == WaitEnd::ConnectionEnded {
+                    self.by_ended_connection.insert((end.connection, number));
+                }
+            }
+        }
     }
 
     /// Records when a connection ended that ended open exchanges.
     pub fn connection_ended(&mut self, connection: ConnectionId, time: Time) {
-        let ends = self.open.values_mut().flatten().filter_map(|pending| pending.ended.as_mut());
-        let of_connection = ends.filter(|end| end.connection == connection && end.end == WaitEnd::ConnectionEnded);
-        of_connection.for_each(|end| end.time = end.time.max(time));
+        let all = (connection, MessageNumber(0))..=(connection, MessageNumber(u64::MAX));
+        for (_, number) in self.by_ended_connection.range(all) {
+            if let Some(end) = self.open.get_mut(number).and_then(|(_, pending)| pending.ended.as_mut()) {
+                end.time = end.time.max(time);
+            }
+        }
     }
 
     /// Adds a request. Above `limit` open requests the oldest is evicted. Returns whether a request
@@ -149,17 +176,18 @@ impl Pairing {
     pub fn add_request(&mut self, sender: Direction, id: &str, pending: Pending, limit: usize) -> bool {
         let key = (sender, typed_id(id));
         self.answered.remove(&key);
-        let same = self.open.entry(key.clone()).or_default();
-        let in_flight = same.iter().any(|earlier| !earlier.cancelled);
-        same.push(pending);
-        self.count += 1;
-        self.order.push_back(key);
-        while self.count > limit {
-            let Some(oldest) = self.order.pop_front() else { break };
-            self.take(&oldest, 0);
+        let same = self.by_id.entry(key.clone()).or_default();
+        let in_flight = same.live > 0;
+        same.numbers.push_back(pending.number);
+        same.live += usize::from(!pending.cancelled);
+        if let Some(exchange) = pending.exchange {
+            self.by_exchange.insert((exchange, key.clone(), pending.number));
         }
-        if self.order.len() > 2 * self.count + 64 {
-            self.drop_answered_keys();
+        self.open.insert(pending.number, (key, pending));
+        while self.open.len() > limit
+            && let Some((oldest, _)) = self.open.first_key_value()
+        {
+            self.take(*oldest);
         }
         in_flight
     }
@@ -168,30 +196,26 @@ impl Pairing {
     /// ids of answered requests.
     pub fn take_request(&mut self, sender: Direction, id: &str, scope: Scope, limit: usize) -> PairingResult {
         let key = (sender.reversed(), typed_id(id));
-        let same = self.open.get(&key).map(Vec::as_slice).unwrap_or_default();
         let exchange = match scope {
             Scope::Exchange(exchange) => Some(exchange),
             Scope::Session(exchange) => exchange,
             Scope::NotCaptured => return PairingResult::NotCaptured,
         };
-        let in_exchange = |pending: &Pending| exchange.is_some() && pending.exchange == exchange;
-        let position = match (same.iter().position(in_exchange), scope) {
-            (Some(position), _) => Some(position),
-            (None, Scope::Exchange(_) | Scope::NotCaptured) => None,
-            (None, Scope::Session(_)) => match same {
-                [] => None,
-                [_] => Some(0),
-                several => {
-                    let live = |pending: &Pending| !pending.cancelled;
-                    if several.iter().filter(|pending| live(pending)).count() != 1 {
-                        return PairingResult::Ambiguous;
-                    }
-                    several.iter().position(live)
-                }
+        let in_exchange = exchange.and_then(|exchange| {
+            let all = (exchange, key.clone(), MessageNumber(0))..=(exchange, key.clone(), MessageNumber(u64::MAX));
+            self.by_exchange.range(all).next().map(|(.., number)| *number)
+        });
+        let number = match (in_exchange, scope, self.by_id.get(&key)) {
+            (Some(number), ..) => Some(number),
+            (None, Scope::Session(_), Some(same)) => match (same.numbers.len(), same.live) {
+                (1, _) => same.numbers.front().copied(),
+                (_, 1) => same.numbers.iter().rev().copied().find(|number| self.is_live(*number)),
+                _ => return PairingResult::Ambiguous,
             },
+            _ => None,
         };
-        match position.and_then(|position| self.take(&key, position)) {
-            Some(pending) => {
+        match number.and_then(|number| self.take(number)) {
+            Some((_, pending)) => {
                 if self.answered.len() >= limit {
                     self.answered.clear();
                 }
@@ -203,64 +227,55 @@ impl Pairing {
         }
     }
 
+    fn is_live(&self, number: MessageNumber) -> bool {
+        self.open.get(&number).is_some_and(|(_, pending)| !pending.cancelled)
+    }
+
     /// Marks the request of `sender` with this id as cancelled. Returns it if it was not before.
     pub fn cancel(&mut self, sender: Direction, id: &str) -> Option<&Pending> {
-        let pending = self.open.get_mut(&(sender, typed_id(id))).and_then(|same| same.last_mut())?;
+        let same = self.by_id.get_mut(&(sender, typed_id(id)))?;
+        let (_, pending) = self.open.get_mut(same.numbers.back()?)?;
         let was_cancelled = std::mem::replace(&mut pending.cancelled, true);
+        same.live -= usize::from(!was_cancelled);
         (!was_cancelled).then_some(pending)
     }
 
     /// Removes the requests of an exchange that the server refused or redirected, and returns them
     /// in order of their numbers. No response to them follows.
     pub fn take_exchange(&mut self, exchange: ExchangeNumber) -> Vec<(Direction, Pending)> {
-        let mut taken = Vec::new();
-        self.open.retain(|(sender, _), same| {
-            let of_exchange = same.extract_if(.., |pending| pending.exchange == Some(exchange));
-            taken.extend(of_exchange.map(|pending| (*sender, pending)));
-            !same.is_empty()
-        });
-        self.count -= taken.len();
-        taken.sort_by_key(|(_, pending)| pending.number);
-        taken
+        let mut numbers: Vec<MessageNumber> = self.numbers_in(exchange).collect();
+        numbers.sort_unstable();
+        let taken = numbers.into_iter().filter_map(|number| self.take(number));
+        taken.map(|((sender, _), pending)| (sender, pending)).collect()
     }
 
     /// Finds and removes the request that an error in the response to `exchange` answers, although
     /// its id names none: the only request that the exchange carried.
     pub fn take_only_request(&mut self, exchange: ExchangeNumber) -> Option<Pending> {
-        let in_exchange = |pending: &Pending| pending.exchange == Some(exchange);
-        let mut fitting = self.open.iter().flat_map(|(key, same)| {
-            same.iter().enumerate().filter(|(_, pending)| in_exchange(pending)).map(move |(at, _)| (key, at))
-        });
-        let (key, position) = fitting.next()?;
-        if fitting.next().is_some() {
-            return None;
-        }
-        let key = key.clone();
-        self.take(&key, position)
+        let first_two: Vec<MessageNumber> = self.numbers_in(exchange).take(2).collect();
+        let [only] = first_two[..] else { return None };
+        self.take(only).map(|(_, pending)| pending)
     }
 
-    /// Removes the keys of answered requests. A client that always uses the same id leaves the same
-    /// key many times; each open request needs one.
-    fn drop_answered_keys(&mut self) {
-        let mut left: FxHashMap<&SenderAndId, usize> = self.open.iter().map(|(key, same)| (key, same.len())).collect();
-        let mut order = VecDeque::with_capacity(self.count);
-        for key in std::mem::take(&mut self.order).into_iter().rev() {
-            if let Some(left) = left.get_mut(&key).filter(|left| **left > 0) {
-                *left -= 1;
-                order.push_front(key);
+    /// Removes a request from all indexes.
+    fn take(&mut self, number: MessageNumber) -> Option<(SenderAndId, Pending)> {
+        let (key, pending) = self.open.remove(&number)?;
+        if let Some(same) = self.by_id.get_mut(&key) {
+            if let Ok(position) = same.numbers.binary_search(&number) {
+                same.numbers.remove(position);
+            }
+            same.live -= usize::from(!pending.cancelled);
+            if same.numbers.is_empty() {
+                self.by_id.remove(&key);
             }
         }
-        self.order = order;
-    }
-
-    fn take(&mut self, key: &SenderAndId, position: usize) -> Option<Pending> {
-        let same = self.open.get_mut(key)?;
-        let pending = (position < same.len()).then(|| same.remove(position));
-        if same.is_empty() {
-            self.open.remove(key);
+        if let Some(exchange) = pending.exchange {
+            self.by_exchange.remove(&(exchange, key.clone(), number));
         }
-        self.count -= usize::from(pending.is_some());
-        pending
+        if let Some(end) = &pending.ended {
+            self.by_ended_connection.remove(&(end.connection, number));
+        }
+        Some((key, pending))
     }
 }
 
@@ -276,8 +291,8 @@ fn typed_id(id: &str) -> TypedId {
     {
         return TypedId::Number(number);
     }
-    match id.starts_with('"').then(|| serde_json::from_str(id)) {
-        Some(Ok(text)) => TypedId::Text(text),
+    match id.starts_with('"').then(|| serde_json::from_str::<String>(id)) {
+        Some(Ok(text)) => TypedId::Text(text.into()),
         _ => TypedId::Other(id.into()),
     }
 }
@@ -324,7 +339,7 @@ mod tests {
         for number in 2..1_000 {
             request(&mut pairing, C2S, "1", number, None);
             assert_eq!(answer(&mut pairing, S2C, "1", Scope::Session(None)), Ok(number));
-            assert!(pairing.order.len() <= 70, "{} keys", pairing.order.len());
+            assert_eq!([pairing.open.len(), pairing.by_id.len(), pairing.by_exchange.len()], [1, 1, 0]);
         }
         assert_eq!(answer(&mut pairing, S2C, "2", Scope::Session(None)), Ok(1));
     }

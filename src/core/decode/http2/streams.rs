@@ -1,5 +1,6 @@
 //! The streams of a connection (RFC 9113 section 5.1), each of which is one exchange.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::decode::http::{ExchangeIndex, Head, HttpEvent};
@@ -19,7 +20,7 @@ const BOTH: [Direction; 2] = [Direction::ClientToServer, Direction::ServerToClie
 pub(super) struct Streams {
     open: BTreeMap<u32, Stream>,
     /// Streams that one side reset. The other side may have sent more before it received the reset.
-    resets: Vec<Reset>,
+    resets: Resets,
     /// Streams that are over, oldest first.
     over: VecDeque<u32>,
     /// The number of exchanges so far.
@@ -40,16 +41,58 @@ pub(super) struct Streams {
 /// the size of a socket's buffer.
 const BUFFERED: u64 = 64 << 10;
 
+/// The resets of open streams: at most one of each. Offsets of one side grow with their numbers, so
+/// each question ends at the first reset that it does not concern.
+#[derive(Debug, Default)]
+struct Resets {
+    /// By the side that reset the stream, and by number.
+    open: BTreeMap<(Direction, u64), Reset>,
+    /// The number of resets so far.
+    count: u64,
+    /// For each side, the number of its first reset that the other side has not acknowledged.
+    unacknowledged: [u64; 2],
+}
+
 /// A stream that one side reset.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Reset {
-    by: Direction,
     /// Offset after the RST_STREAM frame.
     offset: u64,
     stream: u32,
     /// Offset in the other direction from which on no frame of the stream is expected. It is known
     /// once the reset was acknowledged.
     until: Option<u64>,
+}
+
+impl Resets {
+    /// Adds a reset. Returns its key.
+    fn add(&mut self, by: Direction, offset: u64, stream: u32) -> (Direction, u64) {
+        self.count += 1;
+        self.open.insert((by, self.count), Reset { offset, stream, until: None });
+        (by, self.count)
+    }
+
+    /// Notes that the other side had acknowledged the resets of this side up to the offset
+    /// `acknowledged`, when it sent the byte at `sent` of its own direction.
+    fn acknowledge(&mut self, by: Direction, acknowledged: u64, sent: u64) {
+        let first = &mut self.unacknowledged[by as usize];
+        let later = self.open.range_mut((by, *first)..=(by, u64::MAX));
+        for ((_, number), reset) in later.take_while(|(_, reset)| reset.offset <= acknowledged) {
+            reset.until = Some(sent.saturating_add(BUFFERED));
+            *first = number + 1;
+        }
+    }
+
+    /// The oldest reset of this side.
+    fn oldest_by(&self, by: Direction) -> Option<(u64, Reset)> {
+        self.open.range((by, 0)..=(by, u64::MAX)).next().map(|((_, number), reset)| (*number, *reset))
+    }
+
+    /// The stream that was reset first.
+    fn oldest(&self) -> Option<u32> {
+        let oldest = BOTH.into_iter().filter_map(|by| self.oldest_by(by));
+        oldest.min_by_key(|(number, _)| *number).map(|(_, reset)| reset.stream)
+    }
 }
 
 /// An open stream of the connection.
@@ -61,13 +104,15 @@ pub(super) struct Stream {
     ended: [bool; 2],
     /// For each direction, whether bytes may be missing.
     damaged: [bool; 2],
+    /// The key of its reset.
+    reset: Option<(Direction, u64)>,
 }
 
 impl Streams {
     pub(super) fn new(limit: usize) -> Streams {
         Streams {
             open: BTreeMap::new(),
-            resets: Vec::new(),
+            resets: Resets::default(),
             over: VecDeque::new(),
             exchanges: 0,
             last: 0,
@@ -181,8 +226,8 @@ impl Streams {
         if let Some(stream) = self.open.get_mut(&id) {
             stream.end(direction, false, Ending::Reset, sink);
             // Once for a stream, so there are no more resets than open streams.
-            if self.resets.iter().all(|reset| reset.stream != id) {
-                self.resets.push(Reset { by: direction, offset, stream: id, until: None });
+            if stream.reset.is_none() {
+                stream.reset = Some(self.resets.add(direction, offset, id));
             }
             self.remove_if_over(id);
         }
@@ -191,19 +236,15 @@ impl Streams {
     /// Notes that the sender at this offset of this direction had acknowledged the other direction
     /// up to `acknowledged`.
     pub(super) fn note_acknowledged(&mut self, direction: Direction, offset: u64, acknowledged: u64) {
-        for reset in self.resets.iter_mut().filter(|reset| reset.by != direction && reset.offset <= acknowledged) {
-            reset.until.get_or_insert(offset.saturating_add(BUFFERED));
-        }
+        self.resets.acknowledge(direction.reversed(), acknowledged, offset);
     }
 
     /// Handles the beginning of a frame at this offset of this direction: ends streams whose reset
     /// was received well before.
     pub(super) fn end_resets(&mut self, direction: Direction, offset: u64, sink: &mut Sink<'_>) {
-        if self.resets.is_empty() {
-            return;
-        }
-        let is_over = |reset: &mut Reset| reset.by != direction && reset.until.is_some_and(|until| until <= offset);
-        for reset in self.resets.extract_if(.., is_over).collect::<Vec<_>>() {
+        while let Some((_, reset)) = self.resets.oldest_by(direction.reversed())
+            && reset.until.is_some_and(|until| until <= offset)
+        {
             self.end_both_directions(reset.stream, Ending::Reset, sink);
         }
     }
@@ -241,7 +282,7 @@ impl Streams {
         if self.open.len() < self.limit {
             return;
         }
-        if let Some(id) = self.resets.first().map(|reset| reset.stream) {
+        if let Some(id) = self.resets.oldest() {
             return self.end_both_directions(id, Ending::Reset, sink);
         }
         if let Some((&oldest, stream)) = self.open.first_key_value() {
@@ -254,9 +295,12 @@ impl Streams {
 
     /// Removes a stream that is over.
     fn remove_if_over(&mut self, id: u32) {
-        if self.open.get(&id).is_some_and(|stream| stream.ended == [true, true]) {
-            self.open.remove(&id);
-            self.resets.retain(|reset| reset.stream != id);
+        if let Entry::Occupied(stream) = self.open.entry(id)
+            && stream.get().ended == [true, true]
+        {
+            if let Some(reset) = stream.remove().reset {
+                self.resets.open.remove(&reset);
+            }
             if self.over.len() >= REMEMBERED {
                 self.over.pop_front();
             }
@@ -267,7 +311,7 @@ impl Streams {
 
 impl Stream {
     fn new(exchange: ExchangeIndex) -> Stream {
-        Stream { exchange, headed: [false; 2], ended: [false; 2], damaged: [false; 2] }
+        Stream { exchange, headed: [false; 2], ended: [false; 2], damaged: [false; 2], reset: None }
     }
 
     /// Ends a direction of the stream, once.
@@ -291,9 +335,9 @@ mod tests {
         for offset in 0..1000 {
             streams.reset(1, Direction::ClientToServer, offset, sink);
         }
-        assert_eq!((streams.resets.len(), streams.len()), (1, 1), "the server may not have seen it");
+        assert_eq!((streams.resets.open.len(), streams.len()), (1, 1), "the server may not have seen it");
         streams.reset(1, Direction::ServerToClient, 0, sink);
-        assert_eq!((streams.resets.len(), streams.len()), (0, 0));
+        assert_eq!((streams.resets.open.len(), streams.len()), (0, 0));
         assert_eq!(ends, 2);
     }
 }

@@ -123,12 +123,18 @@ impl HttpStack {
                 http.push(direction, piece, &mut |event| exchanges.event(context, event, time));
                 http.passed_over(direction)
             }
-            ActiveDecoder::WebSocket(messages) => return messages.push(context, direction, piece, time),
+            ActiveDecoder::WebSocket(messages) => {
+                messages.push(context, direction, piece, time);
+                let decoded_to = self.decoded_to(direction);
+                return self.exchanges.update_needed(direction, decoded_to);
+            }
         };
         exchanges.mask_skipped(context, direction, skipped);
         let decoded_to = self.decoded_to(direction);
         self.exchanges.note_decoded(direction, decoded_to);
         self.switch(context, time);
+        let decoded_to = self.decoded_to(direction);
+        self.exchanges.update_needed(direction, decoded_to);
     }
 
     /// The tunnel, if the connection became one.
@@ -177,17 +183,13 @@ impl HttpStack {
 
     /// Offset of the first byte of this direction whose origin may still be queried.
     pub(super) fn low_water(&self, direction: Direction) -> u64 {
-        let open = self.exchanges.open.values().filter_map(|open| open.needed_from(direction));
-        open.min().unwrap_or(u64::MAX).min(self.decoded_to(direction))
+        self.exchanges.needed[direction as usize].from
     }
 
     /// Offset up to which this direction was searched for secrets. All secrets below
     /// it were emitted.
     pub(super) fn cleared(&self, direction: Direction) -> u64 {
-        let decoded_to = self.decoded_to(direction);
-        self.exchanges
-            .secret_scan_start(direction)
-            .map_or(decoded_to, |secret_scan_start| secret_scan_start.min(decoded_to))
+        self.exchanges.needed[direction as usize].cleared
     }
 
     /// Offset of the first byte of this direction that the decoder still needs.

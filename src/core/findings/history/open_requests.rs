@@ -1,9 +1,9 @@
 //! Open requests, with the data that rules about their responses need.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use super::fingerprint::fingerprint_without;
+use super::fingerprint::{content_hash, fingerprint_without};
 use super::log_level::LogLevel;
 use crate::capture::{PacketNumber, Time};
 use crate::decode::Direction;
@@ -19,8 +19,8 @@ use crate::mcp::{Message, MessageNumber};
 /// bound limits the memory for many requests.
 const TEXT: usize = 4_096;
 
-/// Limit of open requests that are searched, the latest first. Real sessions have tens. The bound
-/// limits the time for a message if thousands of requests are never answered.
+/// Limit of requests with the same id or token, or of the same exchange, that are searched for one
+/// message, the latest first. In practice one has them.
 const SEARCHED: usize = 1_024;
 
 /// Progress notifications of one request within a second that count as a flood.
@@ -155,19 +155,54 @@ fn params_hash(facts: &MessageFacts<'_>) -> Option<u64> {
     facts.body_text().filter(|_| may_be).and_then(|_| fingerprint_without(facts.body(), &RETRY_MEMBERS))
 }
 
+/// A name by which messages refer to open requests. Texts are hashed, so a match has to be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum RequestName {
+    /// The sender, and a hash of the id without its quotes.
+    Id(Direction, u64),
+    /// The sender, and a hash of the progress token.
+    Token(Direction, u64),
+    /// The exchange that carried the request.
+    Exchange(ExchangeNumber),
+}
+
+impl RequestName {
+    fn id(sender: Direction, id: &str) -> RequestName {
+        RequestName::Id(sender, content_hash(bare(id)))
+    }
+
+    fn all_of(request: &OpenRequest) -> impl Iterator<Item = RequestName> {
+        let token = request.progress_token.as_deref();
+        let token = token.map(|token| RequestName::Token(request.sender, content_hash(token)));
+        let exchange = request.exchange.map(RequestName::Exchange);
+        [Some(RequestName::id(request.sender, &request.id)), token, exchange].into_iter().flatten()
+    }
+}
+
+/// An id without the quotes of a string: some peers answer `"1"` with `1`.
+fn bare(id: &str) -> Cow<'_, str> {
+    json::string(id).unwrap_or(Cow::Borrowed(id))
+}
+
 /// The open requests of a session, by message number.
+///
+/// A message costs the same however many requests are open: all questions that it asks go
+/// through `by_name`.
 #[derive(Debug)]
 pub struct OpenRequests {
     /// Boxed: a node of the tree has room for eleven values, and most sessions have
     /// one open request.
     open: BTreeMap<MessageNumber, Box<OpenRequest>>,
+    by_name: BTreeSet<(RequestName, MessageNumber)>,
+    /// The number of open requests of each side.
+    of_side: [usize; 2],
     limit: usize,
 }
 
 impl OpenRequests {
     /// An empty collection. Beyond `limit` the oldest request is evicted.
     pub(super) fn new(limit: usize) -> OpenRequests {
-        OpenRequests { open: BTreeMap::new(), limit: limit.max(1) }
+        OpenRequests { open: BTreeMap::new(), by_name: BTreeSet::new(), of_side: [0; 2], limit: limit.max(1) }
     }
 
     pub fn get(&self, number: MessageNumber) -> Option<&OpenRequest> {
@@ -179,9 +214,20 @@ impl OpenRequests {
         self.open.values().map(Box::as_ref)
     }
 
+    /// The numbers of the requests that may have this name, the latest first.
+    fn numbers(&self, name: RequestName) -> impl Iterator<Item = MessageNumber> + Clone {
+        let all = (name, MessageNumber(0))..=(name, MessageNumber(u64::MAX));
+        self.by_name.range(all).rev().take(SEARCHED).map(|(_, number)| *number)
+    }
+
+    /// The requests that may have this name, the latest first.
+    fn named(&self, name: RequestName) -> impl Iterator<Item = &OpenRequest> + Clone {
+        self.numbers(name).filter_map(|number| self.get(number))
+    }
+
     /// The open requests of this sender with this id, the latest first.
     pub fn each_with_id(&self, sender: Direction, id: &str) -> impl Iterator<Item = &OpenRequest> {
-        self.iter().rev().take(SEARCHED).filter(move |request| request.sender == sender && request.id == id)
+        self.named(RequestName::id(sender, id)).filter(move |request| request.id == id)
     }
 
     /// The latest open request of this sender with this id.
@@ -192,20 +238,24 @@ impl OpenRequests {
     /// The open request for which an unpaired response was probably meant. It has the same id with
     /// another type, or it is the only open request of the response's exchange.
     pub fn intended_request(&self, answer: &Message) -> Option<&OpenRequest> {
-        let id = answer.id.as_deref().filter(|_| answer.answers.is_none() && !answer.is_repeated());
-        let bare = |id: &str| json::string(id).map_or_else(|| id.to_owned(), |text| text.into_owned());
-        let wanted = bare(id?);
-        let mut open = self.iter().rev().take(SEARCHED).filter(|request| request.sender == answer.direction.reversed());
-        open.clone().find(|request| bare(&request.id) == wanted).or_else(|| {
-            let here = open.find(|request| request.exchange.is_some() && request.exchange == answer.exchange)?;
-            open.all(|request| request.exchange != answer.exchange).then_some(here)
-        })
+        let id = answer.id.as_deref().filter(|_| answer.answers.is_none() && !answer.is_repeated())?;
+        let sender = answer.direction.reversed();
+        let mut alike = self.named(RequestName::id(sender, id)).filter(|request| bare(&request.id) == bare(id));
+        alike.next().or_else(|| self.only_in(answer.exchange, sender))
+    }
+
+    /// The open request of this sender in an exchange, if it is the only one.
+    fn only_in(&self, exchange: Option<ExchangeNumber>, sender: Direction) -> Option<&OpenRequest> {
+        let here = exchange.map(|exchange| self.named(RequestName::Exchange(exchange)));
+        let mut here = here.into_iter().flatten().filter(|request| request.sender == sender);
+        let only = here.next()?;
+        here.next().is_none().then_some(only)
     }
 
     /// The open requests of this sender with this progress token, the latest first.
     pub fn with_token(&self, sender: Direction, token: &str) -> impl Iterator<Item = &OpenRequest> {
-        let latest = self.iter().rev().take(SEARCHED);
-        latest.filter(move |request| request.sender == sender && request.progress_token.as_deref() == Some(token))
+        let named = self.named(RequestName::Token(sender, content_hash(token)));
+        named.filter(move |request| request.progress_token.as_deref() == Some(token))
     }
 
     /// The open request of this sender that a progress notification is about. If several have its
@@ -225,21 +275,31 @@ impl OpenRequests {
     }
 
     pub(super) fn insert(&mut self, request: OpenRequest) {
-        if self.open.len() >= self.limit {
-            self.open.pop_first();
+        if self.open.len() >= self.limit
+            && let Some((oldest, _)) = self.open.first_key_value()
+        {
+            self.remove(*oldest);
         }
-        self.open.insert(request.number, Box::new(request));
-    }
-
-    /// The open requests that an exchange carried.
-    pub(super) fn of_exchange(&mut self, exchange: ExchangeNumber) -> impl Iterator<Item = &mut OpenRequest> {
-        // They are among the latest: an exchange lasts as long as its requests.
-        let latest = self.open.values_mut().map(Box::as_mut).rev().take(SEARCHED);
-        latest.filter(move |request| request.exchange == Some(exchange))
+        let number = request.number;
+        self.by_name.extend(RequestName::all_of(&request).map(|name| (name, number)));
+        self.of_side[request.sender as usize] += 1;
+        self.open.insert(number, Box::new(request));
     }
 
     pub(super) fn remove(&mut self, number: MessageNumber) -> Option<OpenRequest> {
-        self.open.remove(&number).map(|request| *request)
+        let request = self.open.remove(&number)?;
+        for name in RequestName::all_of(&request) {
+            self.by_name.remove(&(name, number));
+        }
+        self.of_side[request.sender as usize] -= 1;
+        Some(*request)
+    }
+
+    /// Calls `change` with each open request that an exchange carried.
+    pub(super) fn change_in(&mut self, exchange: ExchangeNumber, mut change: impl FnMut(&mut OpenRequest)) {
+        for number in self.numbers(RequestName::Exchange(exchange)).collect::<Vec<_>>() {
+            self.open.get_mut(&number).into_iter().for_each(|request| change(request));
+        }
     }
 
     pub(super) fn record_progress(&mut self, number: MessageNumber, progress: f64, time: Time) {
@@ -261,7 +321,7 @@ impl OpenRequests {
     pub(super) fn record_unreadable(&mut self, message: &Message) {
         let sender = message.direction.reversed();
         // A server that floods its stdout with anything has mostly nothing to answer.
-        if self.iter().all(|request| request.sender != sender) {
+        if self.of_side[sender as usize] == 0 {
             return;
         }
         let text = String::from_utf8_lossy(&message.raw);
@@ -273,20 +333,16 @@ impl OpenRequests {
             };
             Some(&value[..end])
         });
-        let ids: Vec<&str> = ids.collect();
-        let here = |request: &OpenRequest| request.exchange == message.exchange && message.exchange.is_some();
-        let only = self.iter().filter(|request| request.sender == sender && here(request)).count() == 1;
-        for request in self.open.values_mut().rev().take(SEARCHED).filter(|request| request.sender == sender) {
-            if ids.contains(&request.id.as_str()) || only && here(request) {
-                request.bad_answer.get_or_insert(message.number);
-            }
-        }
+        let ids: BTreeSet<&str> = ids.collect();
+        let meant =
+            ids.into_iter().flat_map(|id| self.each_with_id(sender, id)).chain(self.only_in(message.exchange, sender));
+        let meant: Vec<MessageNumber> = meant.map(|request| request.number).collect();
+        meant.into_iter().for_each(|request| self.record_bad_answer(request, message.number));
     }
 
     pub(super) fn cancel(&mut self, sender: Direction, id: &str, time: Time) {
-        if let Some(request) =
-            self.open.values_mut().rev().take(SEARCHED).find(|request| request.sender == sender && request.id == id)
-        {
+        let number = self.with_id(sender, id).map(|request| request.number);
+        if let Some(request) = number.and_then(|number| self.open.get_mut(&number)) {
             request.cancelled.get_or_insert(time);
         }
     }

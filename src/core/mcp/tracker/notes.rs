@@ -64,9 +64,9 @@ impl Tracker {
 
     /// The requests of the client that have no response and were not cancelled.
     pub fn unanswered_by_server(&self, number: SessionNumber) -> impl Iterator<Item = &Pending> {
-        let pairing = self.sessions.get(&number).map(|state| &state.pairing);
-        let pending = pairing.map(|pairing| pairing.pending_of(Direction::ClientToServer)).unwrap_or_default();
-        pending.into_iter().filter(|pending| !pending.cancelled)
+        let state = self.sessions.get(&number).into_iter();
+        let pending = state.flat_map(|state| state.pairing.pending_of(Direction::ClientToServer));
+        pending.filter(|pending| !pending.cancelled)
     }
 
     /// The notes about the requests of the client that got no response until the session ended.
@@ -87,7 +87,7 @@ pub(super) fn ended_waits(state: &TrackedSession, last: Option<Time>) -> Vec<Not
     let pending = state.pairing.pending_of(Direction::ClientToServer);
     // A subscription stays open as long as its client wants.
     let waits = |pending: &&Pending| !pending.cancelled && pending.method.as_deref() != Some("subscriptions/listen");
-    let notes = pending.into_iter().filter(waits).map(|pending| {
+    let notes = pending.filter(waits).map(|pending| {
         let (time, end) = pending.ended.map_or(session_end, |ended| (ended.time, ended.end));
         unanswered(state.session.number, pending, time, end)
     });

@@ -155,7 +155,7 @@ impl Tracker {
 }
 
 fn unanswered_requests(pairing: &Pairing) -> Vec<&Pending> {
-    pairing.pending().into_iter().filter(|pending| !pending.cancelled).collect()
+    pairing.pending().filter(|pending| !pending.cancelled).collect()
 }
 
 pub(super) fn network_peers(evidence: &ExchangeEvidence, connected: &ConnectionInfo) -> Peers {

@@ -23,7 +23,25 @@ pub(super) struct Exchanges {
     /// For each direction, the offset up to which skipped bytes were reported as secrets.
     masked_to: [u64; 2],
     arrivals: [ArrivalTimes; 2],
+    /// For each direction, the bytes that open exchanges still need.
+    pub(super) needed: [NeededBytes; 2],
     pub(super) upgrade: Upgrade,
+}
+
+/// Open exchanges that are examined for each piece, to find which bytes are still needed. A client
+/// has few open. If a hostile one has thousands, they are examined after so many more pieces.
+const EXAMINED: usize = 64;
+
+/// The bytes of one direction that are still needed. The offsets only grow, so earlier ones are
+/// right too, only later than they could be.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct NeededBytes {
+    /// Offset of the first byte whose origin may still be queried.
+    pub(super) from: u64,
+    /// Offset up to which the direction was searched for secrets.
+    pub(super) cleared: u64,
+    /// Pieces to pass until the open exchanges are examined again.
+    pieces: usize,
 }
 
 /// The capture times of a direction's bytes. They date a head by its first byte: the head is
@@ -77,6 +95,7 @@ impl Exchanges {
             open: BTreeMap::new(),
             masked_to: [0; 2],
             arrivals: Default::default(),
+            needed: Default::default(),
             upgrade: Upgrade::default(),
         }
     }
@@ -309,10 +328,21 @@ impl Exchanges {
         }
     }
 
-    /// Offset of the first byte of this direction that is still being searched for secrets.
-    pub(super) fn secret_scan_start(&self, direction: Direction) -> Option<u64> {
-        let bodies = self.open.values().filter_map(|open| open.bodies[direction as usize].as_ref());
-        bodies.filter_map(Body::secret_scan_start).min()
+    /// Finds which bytes of a direction are still needed, after a piece of it was decoded. The
+    /// decoder does not need bytes below `decoded_to` any more.
+    pub(super) fn update_needed(&mut self, direction: Direction, decoded_to: u64) {
+        let needed = &mut self.needed[direction as usize];
+        if let Some(pieces) = needed.pieces.checked_sub(1) {
+            needed.pieces = pieces;
+            return;
+        }
+        let (mut from, mut cleared) = (decoded_to, decoded_to);
+        for open in self.open.values() {
+            from = from.min(open.needed_from(direction).unwrap_or(u64::MAX));
+            let body = open.bodies[direction as usize].as_ref();
+            cleared = cleared.min(body.and_then(Body::secret_scan_start).unwrap_or(u64::MAX));
+        }
+        *needed = NeededBytes { from, cleared, pieces: self.open.len() / EXAMINED };
     }
 
     /// Ends an exchange and emits it.
