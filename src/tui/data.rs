@@ -4,7 +4,6 @@
 //! Lists of any length (messages, packets, steps, lines of stderr) are read in numbered pages; the
 //! other answers are bounded by [`ROWS`].
 
-use std::ops::Range;
 use std::path::PathBuf;
 
 use super::replay::Draft;
@@ -12,8 +11,9 @@ use crate::capture::{PacketNumber, Time};
 use crate::decode::{ConnectionId, Side};
 use crate::event::{Connection, Segment};
 use crate::findings::Severity;
-use crate::mcp::{Message, MessageNumber, Session, SessionNumber};
+use crate::mcp::{MessageNumber, Session, SessionNumber};
 use crate::store::{FindingRow, MessageRow, StderrLine};
+pub use crate::view::detail::{Detail, LayerNode, Source, TEXT};
 use crate::view::steps::Step;
 use crate::view::timing::Medians;
 
@@ -197,100 +197,6 @@ impl MessageLine {
     /// The message that it answers, or its own answer.
     pub fn partner(&self) -> Option<MessageNumber> {
         self.row.answers.or(self.row.answered_by)
-    }
-}
-
-/// One message, with its layers and bytes.
-#[derive(Clone, Debug)]
-pub struct Detail {
-    pub message: Message,
-    /// Its layers and their fields, from the link up.
-    pub nodes: Vec<LayerNode>,
-    /// The bytes that nodes refer to. The first source is always the message's own text.
-    pub sources: Vec<Source>,
-    /// The runs of the text's bytes in the other sources.
-    pub carried: Vec<CarriedRun>,
-    /// A curl command that sends the message again, if HTTP carried it.
-    pub curl: Option<String>,
-}
-
-/// Index of the source that is the message's text.
-pub const TEXT: usize = 0;
-
-/// A layer or one of its fields.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LayerNode {
-    /// 0 for a layer, more for its fields.
-    pub depth: usize,
-    pub name: String,
-    /// The value of a field, or a summary of a layer.
-    pub value: String,
-    /// Its bytes: a source and a range of it.
-    pub location: Option<(usize, Range<usize>)>,
-    /// Whether something is wrong with it.
-    pub odd: bool,
-}
-
-/// Bytes to show.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Source {
-    pub title: String,
-    pub bytes: Vec<u8>,
-    /// The number of the packet, if the source is one.
-    pub packet: Option<PacketNumber>,
-}
-
-/// A run of the text's bytes in another source.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CarriedRun {
-    /// The range in the text.
-    pub text: Range<usize>,
-    pub source: usize,
-    /// Offset of the run in the source.
-    pub at: usize,
-    /// `Some(length)`: the text was derived (inflated, decrypted) from this many bytes as a whole,
-    /// so no single byte has a position.
-    pub derived_length: Option<usize>,
-}
-
-impl Detail {
-    pub fn text(&self) -> &[u8] {
-        &self.message.raw
-    }
-
-    /// The ranges of a source that carry these bytes of the text.
-    pub fn ranges_in(&self, text: &Range<usize>, source: usize) -> Vec<Range<usize>> {
-        if source == TEXT {
-            return vec![text.clone()];
-        }
-        let runs = self.carried.iter().filter(|run| run.source == source);
-        runs.filter_map(|run| {
-            let (start, end) = (run.text.start.max(text.start), run.text.end.min(text.end));
-            (start < end).then(|| match run.derived_length {
-                Some(length) => run.at..run.at + length,
-                None => run.at + start - run.text.start..run.at + end - run.text.start,
-            })
-        })
-        .collect()
-    }
-
-    /// The offset in the text of a byte of a source.
-    pub fn text_at(&self, source: usize, offset: usize) -> Option<usize> {
-        if source == TEXT {
-            return Some(offset);
-        }
-        let run = self.carried.iter().find(|run| {
-            let length = run.text.len();
-            run.source == source && run.derived_length.is_none() && (run.at..run.at + length).contains(&offset)
-        })?;
-        Some(run.text.start + offset - run.at)
-    }
-
-    /// The packets that carry bytes of the text.
-    pub fn packets(&self, text: &Range<usize>) -> Vec<PacketNumber> {
-        let carries = |source: &usize| !self.ranges_in(text, *source).is_empty();
-        let sources = (TEXT + 1..self.sources.len()).filter(carries);
-        sources.filter_map(|source| self.sources[source].packet).collect()
     }
 }
 

@@ -2,18 +2,14 @@
 
 mod calls;
 mod capabilities;
-mod curl;
-mod detail;
 mod export;
 mod groups;
 mod host_sessions;
-mod layers;
 mod matches;
 mod packets;
 mod replay;
 mod session_list;
 mod stderr;
-mod trace;
 
 use std::collections::HashMap;
 use std::num::NonZero;
@@ -29,7 +25,7 @@ use crate::event::Connection;
 use crate::mcp::{MessageNumber, SessionNumber};
 use crate::store::{FindingRow, MessageRow, Page, RowKey, Scope, StderrLine, StoreReader};
 use crate::view::steps::{self, Step};
-use crate::view::text;
+use crate::view::{detail, text};
 use matches::Matches;
 use session_list::SessionList;
 

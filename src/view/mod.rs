@@ -2,6 +2,7 @@
 
 pub mod command_line;
 pub mod expectations;
+pub mod detail;
 pub mod explain;
 pub mod json_tree;
 pub mod junit;

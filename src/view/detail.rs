@@ -1,16 +1,20 @@
-//! One message: its sources of bytes, and the positions of its text in them.
+//! One message with its layers: the sources of its bytes, and the positions of its text in them.
+
+mod curl;
+mod nodes;
+mod trace;
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 
 use anyhow::Result;
 
-use super::super::data::{CarriedRun, Detail, Source};
-use super::trace::{ByteAddress, PACKETS, Run, Tracer};
-use super::{curl, layers};
 use crate::capture::{PacketNumber, Span, StreamId};
 use crate::decode::exchange::{Exchange, Half};
 use crate::mcp::{Carrier, Message, MessageNumber, SessionNumber};
 use crate::store::{CaptureId, StoreReader};
+use crate::view::layers::StoredSession;
+use trace::{ByteAddress, PACKETS, Run, Tracer};
 
 /// Limit of the shown bytes of a head or an event.
 const SHOWN: usize = 1 << 20;
@@ -18,27 +22,139 @@ const SHOWN: usize = 1 << 20;
 /// Distance from an event's data within which its other lines are searched, in bytes.
 const AROUND: u64 = 4_096;
 
-/// The material from which the layers are built.
-pub(super) struct Parts<'r> {
-    pub(super) tracer: Tracer<'r>,
-    pub(super) reader: &'r StoreReader,
-    pub(super) capture: CaptureId,
-    pub(super) message: Message,
-    pub(super) exchange: Option<Exchange>,
-    pub(super) sources: Vec<Source>,
-    /// Sources that are a run of a stream: TLS records, frames.
-    pub(super) streams: Vec<(Span, usize)>,
-    /// The source of the HTTP head, and that of the event.
-    pub(super) head: Option<usize>,
-    pub(super) event: Option<usize>,
+/// One message, with its layers and bytes.
+#[derive(Clone, Debug)]
+pub struct Detail {
+    /// The message with its text.
+    pub message: Message,
+    /// Its layers and their fields, from the link up.
+    pub nodes: Vec<LayerNode>,
+    /// The bytes that nodes refer to. The first source is always the message's own text.
+    pub sources: Vec<Source>,
+    /// The runs of the text's bytes in the other sources.
+    pub carried: Vec<CarriedRun>,
+    /// A curl command that sends the message again, if HTTP carried it.
+    pub curl: Option<String>,
 }
 
-/// Reads a message with its layers and bytes.
-pub(super) fn read(reader: &StoreReader, session: SessionNumber, number: MessageNumber) -> Result<Option<Box<Detail>>> {
+/// Index of the source that is the message's text.
+pub const TEXT: usize = 0;
+
+/// A layer or one of its fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LayerNode {
+    /// 0 for a layer, more for its fields.
+    pub depth: usize,
+    /// The name of the layer or the field.
+    pub name: String,
+    /// The value of a field, or a summary of a layer.
+    pub value: String,
+    /// Its bytes: a source and a range of it.
+    pub location: Option<(usize, Range<usize>)>,
+    /// Whether something is wrong with it.
+    pub odd: bool,
+}
+
+/// Bytes to show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// What the bytes are: `JSON text`, `packet #7`, `HTTP head`.
+    pub title: String,
+    /// The bytes. Those that were not captured are zero.
+    pub bytes: Vec<u8>,
+    /// The number of the packet, if the source is one.
+    pub packet: Option<PacketNumber>,
+}
+
+/// A run of the text's bytes in another source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CarriedRun {
+    /// The range in the text.
+    pub text: Range<usize>,
+    /// The index of the source.
+    pub source: usize,
+    /// Offset of the run in the source.
+    pub at: usize,
+    /// `Some(length)`: the text was derived (inflated, decrypted) from this many bytes as a whole,
+    /// so no single byte has a position.
+    pub derived_length: Option<usize>,
+}
+
+impl Detail {
+    /// The bytes of the message's text.
+    pub fn text(&self) -> &[u8] {
+        &self.message.raw
+    }
+
+    /// The ranges of a source that carry these bytes of the text.
+    pub fn ranges_in(&self, text: &Range<usize>, source: usize) -> Vec<Range<usize>> {
+        if source == TEXT {
+            return vec![text.clone()];
+        }
+        let runs = self.carried.iter().filter(|run| run.source == source);
+        runs.filter_map(|run| {
+            let (start, end) = (run.text.start.max(text.start), run.text.end.min(text.end));
+            (start < end).then(|| match run.derived_length {
+                Some(length) => run.at..run.at + length,
+                None => run.at + start - run.text.start..run.at + end - run.text.start,
+            })
+        })
+        .collect()
+    }
+
+    /// The offset in the text of a byte of a source.
+    pub fn text_at(&self, source: usize, offset: usize) -> Option<usize> {
+        if source == TEXT {
+            return Some(offset);
+        }
+        let run = self.carried.iter().find(|run| {
+            let length = run.text.len();
+            run.source == source && run.derived_length.is_none() && (run.at..run.at + length).contains(&offset)
+        })?;
+        Some(run.text.start + offset - run.at)
+    }
+
+    /// The packets that carry bytes of the text.
+    pub fn packets(&self, text: &Range<usize>) -> Vec<PacketNumber> {
+        let carries = |source: &usize| !self.ranges_in(text, *source).is_empty();
+        let sources = (TEXT + 1..self.sources.len()).filter(carries);
+        sources.filter_map(|source| self.sources[source].packet).collect()
+    }
+}
+
+/// The material from which the layers are built.
+struct Parts<'r> {
+    tracer: Tracer<'r>,
+    reader: &'r StoreReader,
+    capture: CaptureId,
+    message: Message,
+    exchange: Option<Exchange>,
+    sources: Vec<Source>,
+    /// Sources that are a run of a stream: TLS records, frames.
+    streams: Vec<(Span, usize)>,
+    /// The source of the HTTP head, and that of the event.
+    head: Option<usize>,
+    event: Option<usize>,
+}
+
+/// Reads a message with its layers and bytes. `None` if there is no such message.
+///
+/// # Errors
+/// The database cannot be read, or is damaged.
+pub fn read(reader: &StoreReader, session: SessionNumber, number: MessageNumber) -> Result<Option<Box<Detail>>> {
     let (Some(record), Some(capture)) = (reader.session(session)?, reader.capture_of(session)?) else {
         return Ok(None);
     };
     let Some(message) = reader.message_of(session, number)? else { return Ok(None) };
+    Ok(Some(Box::new(of_message(&StoredSession { reader, capture, session: &record }, message)?)))
+}
+
+/// The layers and bytes of a message that was read from the store.
+///
+/// # Errors
+/// The database cannot be read, or is damaged.
+pub fn of_message(stored: &StoredSession<'_>, message: Message) -> Result<Detail> {
+    let StoredSession { reader, capture, session } = *stored;
     let exchange = message.exchange.map(|number| reader.exchange(capture, number)).transpose()?.flatten();
     let text = Source { title: "JSON text".to_owned(), bytes: message.raw.to_vec(), packet: None };
     let mut parts = Parts {
@@ -57,21 +173,21 @@ pub(super) fn read(reader: &StoreReader, session: SessionNumber, number: Message
     parts.add_packets(&runs, &mut carried)?;
     parts.add_head(&runs)?;
     parts.add_event(&runs, &mut carried)?;
-    let nodes = layers::nodes(&mut parts, &record)?;
+    let nodes = nodes::read(&mut parts, session)?;
     parts.link_streams(&runs, &mut carried);
-    let curl = parts.exchange.as_ref().and_then(|exchange| curl::line(&parts.message, exchange, &record));
-    Ok(Some(Box::new(Detail { message: parts.message, nodes, sources: parts.sources, carried, curl })))
+    let curl = parts.exchange.as_ref().and_then(|exchange| curl::line(&parts.message, exchange, session));
+    Ok(Detail { message: parts.message, nodes, sources: parts.sources, carried, curl })
 }
 
 impl Parts<'_> {
     /// The half of the exchange that carried the message.
-    pub(super) fn half(&self) -> Option<&Half> {
+    fn half(&self) -> Option<&Half> {
         let exchange = self.exchange.as_ref()?;
         Some(if self.message.carrier == Carrier::RequestBody { &exchange.request } else { &exchange.response })
     }
 
     /// The source of a packet.
-    pub(super) fn packet_source(&self, packet: PacketNumber) -> Option<usize> {
+    fn packet_source(&self, packet: PacketNumber) -> Option<usize> {
         self.sources.iter().position(|source| source.packet == Some(packet))
     }
 
@@ -96,7 +212,7 @@ impl Parts<'_> {
     }
 
     /// Adds a source for a run of a stream.
-    pub(super) fn add_stream(&mut self, title: String, span: Span) -> Result<usize> {
+    fn add_stream(&mut self, title: String, span: Span) -> Result<usize> {
         let bytes = self.tracer.bytes(span, SHOWN)?;
         let source = self.sources.len();
         self.streams.push((Span { end: span.start + bytes.len() as u64, ..span }, source));

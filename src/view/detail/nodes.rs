@@ -5,8 +5,7 @@ use std::ops::Range;
 
 use anyhow::Result;
 
-use super::super::data::{LayerNode, TEXT};
-use super::detail::Parts;
+use super::{LayerNode, Parts, TEXT};
 use crate::capture::{PacketNumber, Span};
 use crate::findings::Severity;
 use crate::mcp::{Carrier, Session};
@@ -23,7 +22,7 @@ const LINES: usize = 64;
 const LINE: usize = 512;
 
 /// The tree, from the link up.
-pub(super) fn nodes(parts: &mut Parts<'_>, session: &Session) -> Result<Nodes> {
+pub(super) fn read(parts: &mut Parts<'_>, session: &Session) -> Result<Nodes> {
     let mut nodes = Nodes::new();
     if parts.message.carrier != Carrier::Line {
         packets(parts, &mut nodes)?;
