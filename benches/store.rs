@@ -272,7 +272,13 @@ fn is_measured(event: &Event, part: &str) -> bool {
 
 /// Stores the capture. The time is that of one core, without generating the events.
 fn store(place: &DatabaseFile, inputs: impl IntoIterator<Item = StoreInput>, part: &str) -> Writer {
-    let info = CaptureInfo { kind: CaptureKind::Import, source: "benchmark".into(), process: 1, started: Time(0) };
+    let info = CaptureInfo {
+        kind: CaptureKind::Import,
+        source: "benchmark".into(),
+        process: 1,
+        started: Time(0),
+        ..CaptureInfo::default()
+    };
     let mut writer = Writer::create(place, &info, WriteOptions::default()).expect("a writer");
     let mut number = 0;
     for input in inputs {

@@ -9,8 +9,10 @@ mod replay;
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::view::session_list::SortKey;
 pub use delete::{Delete, Pin, Prune};
 pub use explain::Explain;
 pub use mock::{Fit, Mock, MockPace};
@@ -262,16 +264,33 @@ pub struct Sessions {
     /// Options for decoding captures.
     #[command(flatten)]
     pub decoding: Decoding,
-    /// Print JSON lines instead of a table
+    /// Only sessions with a message that matches this filter (docs/filter.md)
+    #[arg(long, value_name = "EXPR")]
+    pub filter: Option<String>,
+    /// Sort by this column: number, started, server, calls, fail, open or findings
+    #[arg(long, value_name = "COLUMN", value_parser = sort_key())]
+    pub sort: Option<SortKey>,
+    /// List at most this many sessions [default: 100 in the table]
+    #[arg(long, short = 'n', value_name = "N")]
+    pub limit: Option<usize>,
+    /// List all sessions, failed replays and empty sessions too
+    #[arg(long, conflicts_with = "limit")]
+    pub all: bool,
+    /// Print JSON lines of all sessions instead of a table
     #[arg(long)]
     pub json: bool,
+}
+
+fn sort_key() -> impl TypedValueParser<Value = SortKey> {
+    let named = |name: String| SortKey::ALL.into_iter().find(|key| key.name() == name);
+    PossibleValuesParser::new(SortKey::ALL.map(SortKey::name)).try_map(move |name| named(name).ok_or("no such column"))
 }
 
 /// Arguments of `mcptap show`.
 #[derive(Debug, Args)]
 pub struct Show {
-    /// The sessions to show
-    pub target: String,
+    /// The sessions to show [default: latest]
+    pub target: Option<String>,
     /// Show this message in full
     #[arg(long, short, value_name = "N")]
     pub message: Option<u64>,
@@ -302,8 +321,8 @@ pub struct Show {
 /// Arguments of `mcptap layers`.
 #[derive(Debug, Args)]
 pub struct Layers {
-    /// The sessions to show
-    pub target: String,
+    /// The sessions to show [default: latest]
+    pub target: Option<String>,
     /// Show this message, from the link up
     #[arg(long, short, value_name = "N")]
     pub message: Option<u64>,
@@ -321,8 +340,8 @@ pub struct Layers {
 /// Arguments of `mcptap export`.
 #[derive(Debug, Args)]
 pub struct Export {
-    /// The sessions to export
-    pub target: String,
+    /// The sessions to export [default: latest]
+    pub target: Option<String>,
     /// The format to write
     #[arg(long, short, value_enum)]
     pub format: Format,
@@ -363,8 +382,8 @@ pub enum Format {
 /// Arguments of `mcptap check`.
 #[derive(Debug, Args)]
 pub struct Check {
-    /// The sessions to check
-    pub target: String,
+    /// The sessions to check [default: latest]
+    pub target: Option<String>,
     /// The session to check, if the capture has several
     #[arg(long, value_name = "N")]
     pub session: Option<u32>,

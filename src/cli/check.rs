@@ -30,7 +30,7 @@ const SHOWN: usize = 5;
 pub fn run(arguments: Check, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
     let config = Config::read(arguments.config.as_deref())?.with(&arguments)?;
     let expectations = expect::read(&arguments.expect, &arguments.expect_file)?;
-    let opened = target::open(Some(&arguments.target), arguments.session, &arguments.decoding, db)?;
+    let opened = target::open_or_latest(arguments.target.as_deref(), arguments.session, &arguments.decoding, db)?;
     if let Some(path) = &arguments.write_baseline {
         let tools = baseline::tools(&opened)?;
         let text = serde_json::to_string_pretty(&tools)? + "\n";
@@ -59,11 +59,11 @@ pub fn run(arguments: Check, db: Option<PathBuf>, colour: Colour) -> Result<Exit
         }
         Findings::Json => json(&mut out, &findings, &judgements)?,
         Findings::Sarif => {
-            let log = sarif::log(&relative_uri(&arguments.target), env!("CARGO_PKG_VERSION"), &findings, &judgements);
+            let log = sarif::log(&relative_uri(&opened.name), env!("CARGO_PKG_VERSION"), &findings, &judgements);
             out.write_all(&sarif::text(&log))?;
         }
         Findings::Junit => {
-            out.write_all(junit::suite(&arguments.target, &findings, fail_on, &judgements).as_bytes())?;
+            out.write_all(junit::suite(&opened.name, &findings, fail_on, &judgements).as_bytes())?;
         }
     }
     out.flush()?;

@@ -10,7 +10,6 @@ use serde_json::json;
 use super::args::{Colour, Explain};
 use super::output::{self, Output};
 use super::target::{self, Opened};
-use crate::cli::output::note;
 use crate::mcp::Session;
 use crate::view::command_line;
 use crate::view::explain::{self, Cause, Evidence, Explanation, Symptom};
@@ -31,14 +30,12 @@ const NAME: usize = 10;
 const PLACE: usize = 14;
 
 pub fn run(arguments: Explain, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
-    let name = arguments.target.as_deref().unwrap_or("latest");
-    let opened = target::open(Some(name), arguments.session, &arguments.decoding, db.clone())?;
+    let opened =
+        target::open_or_latest(arguments.target.as_deref(), arguments.session, &arguments.decoding, db.clone())?;
+    let name = opened.name.as_str();
     let Some((session, explanation)) = worst(&opened, arguments.symptom)? else {
         bail!("no MCP session in {name}: \"mcptap read\" shows what it contains")
     };
-    if arguments.target.is_none() {
-        note!("session {} of {}", session.number.0, opened.reader.place().path().display());
-    }
     let commands = Commands { arguments: &arguments, name, session: &session, db: db.as_deref() };
     let mut out = output::stdout();
     if arguments.json {

@@ -15,6 +15,7 @@ use super::output::json_line;
 use super::target::{self, Opened};
 use crate::cli::output::note;
 use crate::decode::tls::RecordGroupKind;
+use crate::engine::saver;
 use crate::export::har::Har;
 use crate::export::html::{self, Html};
 #[cfg(feature = "parquet")]
@@ -36,7 +37,7 @@ pub fn run(arguments: Export, db: Option<PathBuf>) -> Result<ExitCode> {
     if arguments.format == Format::Parquet && cfg!(not(feature = "parquet")) {
         bail!("this mcptap was built without Parquet: use --format jsonl, or build it with the feature parquet");
     }
-    let opened = target::open(Some(&arguments.target), arguments.session, &arguments.decoding, db)?;
+    let opened = target::open_or_latest(arguments.target.as_deref(), arguments.session, &arguments.decoding, db)?;
     let filter = filter.as_ref();
     file::write(arguments.output.as_deref(), |out| match arguments.format {
         Format::Jsonl => opened.sessions()?.iter().try_for_each(|session| lines(&opened, session, filter, out)),
@@ -70,7 +71,8 @@ fn lines(opened: &Opened, session: &Session, filter: Option<&Filter>, out: &mut 
         let Some(finding) = row?.finding() else { continue };
         json_line(out, &mut line, |line| jsonl::write_finding(line, &finding))?;
     }
-    Ok(json_line(out, &mut line, |line| jsonl::write_session(line, session))?)
+    let Some(listed) = opened.reader.listed_session(session.number)? else { return Ok(()) };
+    Ok(json_line(out, &mut line, |line| jsonl::write_stored_session(line, &listed, saver::now()))?)
 }
 
 /// Writes the HTTP exchanges of the sessions. With a filter, only those that carried

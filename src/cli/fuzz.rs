@@ -135,7 +135,13 @@ fn with_secrets(secret: &str) -> Vec<u8> {
 /// The events of packets in a new store.
 fn stored(packets: &[Observed], secrets: &[u8]) -> DatabaseFile {
     let place = DatabaseFile::temporary().expect("a place");
-    let info = CaptureInfo { kind: CaptureKind::Import, source: "fuzz".into(), process: 1, started: Time(0) };
+    let info = CaptureInfo {
+        kind: CaptureKind::Import,
+        source: "fuzz".into(),
+        process: 1,
+        started: Time(0),
+        ..CaptureInfo::default()
+    };
     let mut writer = Writer::create(place.clone(), &info, WriteOptions::default()).expect("a writer");
     let config = PipelineConfig {
         limits: Limits::default(),

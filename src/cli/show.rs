@@ -12,6 +12,7 @@ use super::args::{Colour, Show};
 use super::filter;
 use super::output::{self, Output};
 use super::target::{self, Opened};
+use crate::engine::saver;
 use crate::export::jsonl;
 use crate::filter::Filter;
 use crate::findings;
@@ -38,7 +39,7 @@ const ASSURE: u32 = 32;
 
 pub fn run(arguments: Show, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
     let filter = filter::parse(arguments.filter.as_deref())?;
-    let opened = target::open(Some(&arguments.target), arguments.session, &arguments.decoding, db)?;
+    let opened = target::open_or_latest(arguments.target.as_deref(), arguments.session, &arguments.decoding, db)?;
     let mut timeline = Timeline::new(arguments.json, colour, filter, arguments.stderr);
     if let Some(number) = arguments.message {
         let (session, message) = find(&opened, MessageNumber(number))?;
@@ -47,7 +48,7 @@ pub fn run(arguments: Show, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
     }
     let sessions = opened.sessions()?;
     if sessions.is_empty() && !arguments.follow {
-        bail!("no MCP session in {}: \"mcptap read\" shows what it contains", arguments.target);
+        bail!("no MCP session in {}: \"mcptap read\" shows what it contains", opened.name);
     }
     if arguments.summary {
         sessions.iter().try_for_each(|session| timeline.summary(&opened, session))?;
@@ -131,7 +132,7 @@ impl Timeline {
         let last = self.rows(opened, session, TimelinePosition::default())?;
         self.findings(opened, Scope::Session(session.number), Some(session.number))?;
         if self.json {
-            self.write(|line| jsonl::write_session(line, session))?;
+            self.record(opened, session.number)?;
         }
         self.totals.session(session);
         Ok(last)
@@ -232,10 +233,11 @@ impl Timeline {
                 };
                 if let Some(session) = session {
                     // Read before the messages: if it has ended, they are complete.
-                    let live = super::sessions::is_live(&opened.reader, &session)?;
+                    let listed = opened.reader.listed_session(session.number)?;
+                    let live = listed.is_some_and(|listed| listed.is_live(saver::now()));
                     last = self.rows(opened, &session, last)?;
                     if !live {
-                        return self.ended(&session);
+                        return self.ended(opened, &session);
                     }
                 }
                 self.out.flush()?;
@@ -246,13 +248,19 @@ impl Timeline {
     }
 
     /// Prints the last record of a followed session.
-    fn ended(&mut self, session: &Session) -> Result<()> {
+    fn ended(&mut self, opened: &Opened, session: &Session) -> Result<()> {
         if self.json {
-            self.write(|line| jsonl::write_session(line, session))?;
+            self.record(opened, session.number)?;
         } else {
             writeln!(self.out, "\n{}", self.lines.session(session))?;
         }
         Ok(self.out.flush()?)
+    }
+
+    /// Prints the JSON line of a session.
+    fn record(&mut self, opened: &Opened, session: SessionNumber) -> Result<()> {
+        let Some(listed) = opened.reader.listed_session(session)? else { return Ok(()) };
+        self.write(|line| jsonl::write_stored_session(line, &listed, saver::now()))
     }
 
     /// Prints one message in full.

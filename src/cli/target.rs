@@ -32,6 +32,8 @@ const PAUSE: Duration = Duration::from_millis(250);
 
 /// An opened target.
 pub struct Opened {
+    /// The name of the target, as it was given.
+    pub name: String,
     /// The store that contains it: a database, or a temporary store for a capture file.
     pub reader: StoreReader,
     /// The chosen session; `None` means all sessions of the store.
@@ -41,7 +43,7 @@ pub struct Opened {
 /// The kind of a target, by its name.
 #[derive(Debug, PartialEq, Eq)]
 pub enum TargetKind {
-    /// The session that began last.
+    /// The latest recording that is no replay.
     Latest,
     /// A saved session.
     Session(SessionNumber),
@@ -62,6 +64,21 @@ pub fn target_kind(target: &str) -> Result<TargetKind> {
     }
     let path = PathBuf::from(target);
     if target != "-" && is_database(&path)? { Ok(TargetKind::Database(path)) } else { Ok(TargetKind::Capture(path)) }
+}
+
+/// Opens the target of a view. Without one it is the latest recording, and a note on standard
+/// error names it.
+pub fn open_or_latest(
+    target: Option<&str>,
+    session: Option<u32>,
+    decoding: &Decoding,
+    db: Option<PathBuf>,
+) -> Result<Opened> {
+    let opened = open(Some(target.unwrap_or("latest")), session, decoding, db)?;
+    if let (None, Some(session)) = (target, opened.session) {
+        note!("session {} of {}", session.0, opened.reader.place().path().display());
+    }
+    Ok(opened)
 }
 
 /// Opens a target, or the default database if there is none.
@@ -97,7 +114,7 @@ pub fn open(target: Option<&str>, session: Option<u32>, decoding: &Decoding, db:
         };
         bail!(no_session(number, &file));
     }
-    Ok(Opened { reader, session })
+    Ok(Opened { name: target.unwrap_or_default().to_owned(), reader, session })
 }
 
 /// The message that a session does not exist. `file` is the target after a blank, or empty.
@@ -111,11 +128,9 @@ pub fn temporary() -> Result<DatabaseFile> {
     DatabaseFile::temporary()
 }
 
-/// The session that began last.
+/// The latest recording that is no replay.
 pub fn latest(reader: &StoreReader) -> Result<SessionNumber> {
-    let latest = reader.latest_session()?;
-    let latest = latest.context("no session is saved yet: wrap a server, or read a capture with --save")?;
-    Ok(latest.number)
+    reader.latest_recording()?.context("no session is saved yet: wrap a server, or read a capture with --save")
 }
 
 impl Opened {
@@ -161,7 +176,7 @@ fn import(files: &[PathBuf], place: DatabaseFile, decoding: &Decoding) -> Result
 
 /// The record with which a capture begins: this process, now. `source` is its name in lists.
 pub fn capture_info(kind: CaptureKind, source: String) -> CaptureInfo {
-    CaptureInfo { kind, source, process: std::process::id(), started: saver::now() }
+    CaptureInfo { kind, source, process: std::process::id(), started: saver::now(), ..CaptureInfo::default() }
 }
 
 /// The names of files, separated by blanks.

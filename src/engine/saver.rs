@@ -279,7 +279,13 @@ mod tests {
     /// program has the database locked.
     fn record(capture: &Path, db: &Path, is_locked: impl Fn(u64) -> bool) -> usize {
         let started = Time(7);
-        let info = CaptureInfo { kind: CaptureKind::Import, source: "capture".into(), process: 1, started };
+        let info = CaptureInfo {
+            kind: CaptureKind::Import,
+            source: "capture".into(),
+            process: 1,
+            started,
+            ..CaptureInfo::default()
+        };
         let options =
             WriteOptions { busy_timeout: std::time::Duration::ZERO, may_spill: true, ..WriteOptions::default() };
         let mut saver = DirectSaver::new(Writer::create(db, &info, options).unwrap());
@@ -333,7 +339,13 @@ mod tests {
     fn records_wait_where_no_spill_file_can_be_written() {
         let folder = tempfile::tempdir().unwrap();
         let db = folder.path().join("captures.db");
-        let info = CaptureInfo { kind: CaptureKind::Wrap, source: "server".into(), process: 1, started: Time(7) };
+        let info = CaptureInfo {
+            kind: CaptureKind::Wrap,
+            source: "server".into(),
+            process: 1,
+            started: Time(7),
+            ..CaptureInfo::default()
+        };
         let options =
             WriteOptions { busy_timeout: std::time::Duration::ZERO, may_spill: true, ..WriteOptions::default() };
         let mut writer = Writer::create(&*db, &info, options).unwrap();

@@ -13,13 +13,14 @@ mod tests;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use crate::capture::Time;
 use crate::decode::exchange::Exchange;
 use crate::export::json::{Object, write_string};
 use crate::findings::{Finding, Rule, Severity};
 use crate::mcp::capability::Declarer;
 use crate::mcp::note::{NoteKind, WaitEnd};
 use crate::mcp::{Message, MessageNumber, Note, Party, Peers, Session, SessionNumber, Transport};
-use crate::store::FindingRow;
+use crate::store::{FindingRow, ListedSession};
 use crate::view::expectations::Judgement;
 use crate::view::layers::Layer;
 use crate::view::overview::Overview;
@@ -189,8 +190,18 @@ fn write_field(out: &mut Vec<u8>, (name, value): (&str, &str)) {
     out.push(b']');
 }
 
-/// Writes the `session` line of a session.
+/// Writes the `session` line of a session that has ended.
 pub fn write_session(out: &mut Vec<u8>, session: &Session) {
+    session_line(out, session, false, None);
+}
+
+/// Writes the `session` line of a stored session. While it lives, requests without a response are
+/// `open` and not `unanswered`.
+pub fn write_stored_session(out: &mut Vec<u8>, listed: &ListedSession, now: Time) {
+    session_line(out, &listed.session, listed.is_live(now), listed.capture.info.replay_of);
+}
+
+fn session_line(out: &mut Vec<u8>, session: &Session, is_live: bool, replay_of: Option<SessionNumber>) {
     let mut line = Object::line(out, "session");
     line.number("number", session.number.0);
     line.word("transport", session.transport.name());
@@ -199,6 +210,8 @@ pub fn write_session(out: &mut Vec<u8>, session: &Session) {
     line.maybe(&session.client, |line, client| line.object("client", |object| write_party(object, client)));
     line.maybe(&session.server, |line, server| line.object("server", |object| write_party(object, server)));
     line.object("peers", |object| write_peers(object, &session.peers));
+    line.maybe(&session.name, |line, name| line.text("name", name));
+    line.maybe(&replay_of, |line, number| line.number("replay_of", number.0));
     line.time("started", session.started);
     line.time("ended", session.ended);
     line.number("messages", session.messages);
@@ -209,7 +222,7 @@ pub fn write_session(out: &mut Vec<u8>, session: &Session) {
     line.number("tool_errors", session.outcomes.tool_errors);
     line.number("errors", session.outcomes.errors);
     line.number("cancelled", session.outcomes.cancelled);
-    line.number("unanswered", session.outcomes.unanswered);
+    line.number(if is_live { "open" } else { "unanswered" }, session.outcomes.unanswered);
     line.number("server_requests", session.server_requests);
     line.number("invalid", session.invalid);
     line.float("completeness", rounded_share(session.completeness()));
@@ -234,10 +247,9 @@ fn write_peers(object: &mut Object<'_>, peers: &Peers) {
             object.display("server", server);
             object.maybe(host, |object, host| object.text("host", host));
         }
-        Peers::Process { process, command, name } => {
+        Peers::Process { process, command } => {
             object.array("command", command, |out, argument| write_string(out, argument));
             object.number("pid", *process);
-            object.maybe(name, |object, name| object.text("name", name));
         }
     }
 }

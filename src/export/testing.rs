@@ -8,7 +8,13 @@ use crate::store::{CaptureInfo, CaptureKind, DatabaseFile, StoreReader, WriteOpt
 /// A store of one capture with one session.
 pub(super) fn store(session: &Session, messages: &[Message], more: impl IntoIterator<Item = Event>) -> StoreReader {
     let place = DatabaseFile::temporary().expect("a place");
-    let info = CaptureInfo { kind: CaptureKind::Import, source: "test".into(), process: 1, started: Time(0) };
+    let info = CaptureInfo {
+        kind: CaptureKind::Import,
+        source: "test".into(),
+        process: 1,
+        started: Time(0),
+        ..CaptureInfo::default()
+    };
     let mut writer = Writer::create(place.clone(), &info, WriteOptions::default()).expect("a writer");
     writer.event(Event::Session(Box::new(session.clone())));
     messages.iter().for_each(|message| writer.event(Event::Message(Box::new(message.clone()))));

@@ -200,24 +200,22 @@ fn any_known(definition: &FieldDefinition, row: &Row<'_>, predicate: Predicate<'
         FieldId::Packet => return message.packets.iter().any(|packet| predicate(integer(packet.0))),
         FieldId::Severity => return severities.iter().any(|severity| predicate(Datum::Text(severity.name()))),
         FieldId::Finding => return findings.iter().any(|rule| predicate(Datum::Text(rule))),
-        FieldId::Server | FieldId::Host | FieldId::Process | FieldId::IpAddr | FieldId::TcpPort => {
+        FieldId::Host | FieldId::Process | FieldId::IpAddr | FieldId::TcpPort => {
+            return session.is_some_and(|session| any_peer(definition.key, &session.peers, predicate));
+        }
+        FieldId::Server => {
             return session.is_some_and(|session| {
-                let account = session.server.as_ref().map(|party| party.name.as_str());
-                any_peer(definition.key, account, &session.peers, predicate)
+                let own = session.server.as_ref().map(|party| party.name.as_str());
+                own.into_iter().chain(session.name.as_deref()).any(|name| predicate(Datum::Text(name)))
             });
         }
     };
     one.is_some_and(predicate)
 }
 
-/// Whether a value of a field about the two sides of a session passes. `account` is the name that
-/// the server gave itself.
-fn any_peer(key: FieldId, account: Option<&str>, peers: &Peers, predicate: Predicate<'_>) -> bool {
+/// Whether a value of a field about the addresses or the process of a session passes.
+fn any_peer(key: FieldId, peers: &Peers, predicate: Predicate<'_>) -> bool {
     match (key, peers) {
-        (FieldId::Server, Peers::Process { name, .. }) => {
-            account.into_iter().chain(name.as_deref()).any(|name| predicate(Datum::Text(name)))
-        }
-        (FieldId::Server, Peers::Network { .. }) => account.is_some_and(|name| predicate(Datum::Text(name))),
         (FieldId::Host, Peers::Network { host, .. }) => {
             host.as_deref().is_some_and(|host| predicate(Datum::Text(host)))
         }

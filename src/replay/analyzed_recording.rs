@@ -17,9 +17,9 @@ use super::translate::{ClientIdentity, Dialect, Era, LEGACY, MODERN, Translated}
 use crate::compare::label::subject;
 use crate::compare::{Answer, Label};
 use crate::decode::Direction;
-use crate::mcp::Session;
 use crate::mcp::content::part;
 use crate::mcp::link::Why;
+use crate::mcp::{Session, SessionNumber};
 use crate::store::{DatabaseFile, StoreReader};
 
 /// A recording analyzed for replay. It contains numbers and positions. The texts stay in the store
@@ -98,6 +98,11 @@ impl AnalyzedRecording {
     /// The database cannot be opened.
     pub fn texts(&self) -> Result<Texts> {
         Texts::open(&self.place, &self.session, Arc::clone(&self.first_messages))
+    }
+
+    /// The number of the recorded session in this database, if it is the one with the recording.
+    pub fn number_in(&self, place: &DatabaseFile) -> Option<SessionNumber> {
+        self.place.is_same(place).then_some(self.session.number)
     }
 
     /// The era of the recording.

@@ -29,19 +29,24 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Starts recording `source` until it ends. `description` describes the source in
-    /// lists of captures.
+    /// Starts recording `source` until it ends. `replay_of` is the session that is sent again, if
+    /// `place` contains it. `description` describes the source in lists of captures.
     ///
     /// # Errors
     /// The store cannot be written.
     pub fn start(
         source: impl Source + Send + 'static,
         place: &DatabaseFile,
-        kind: CaptureKind,
+        replay_of: Option<SessionNumber>,
         description: &str,
     ) -> Result<Capture> {
-        let info =
-            CaptureInfo { kind, source: description.to_owned(), process: std::process::id(), started: saver::now() };
+        let info = CaptureInfo {
+            kind: CaptureKind::Replay,
+            source: description.to_owned(),
+            process: std::process::id(),
+            started: saver::now(),
+            replay_of,
+        };
         let writer = Writer::create(place.clone(), &info, options())?;
         let id = writer.capture();
         let thread = thread::Builder::new().name("recorder".to_owned()).spawn(move || record(source, writer));
@@ -81,14 +86,16 @@ impl Recorded {
     }
 
     /// Copies the traffic to another store, with the same message numbers. Returns its session
-    /// there, or `None` if no message was recorded.
+    /// there, or `None` if no message was recorded. `replay_of` is the session that was sent again,
+    /// if that store contains it.
     ///
     /// # Errors
     /// The store cannot be read, or the other one cannot be written.
-    pub fn save(&self, place: &DatabaseFile) -> Result<Option<SessionNumber>> {
+    pub fn save(&self, place: &DatabaseFile, replay_of: Option<SessionNumber>) -> Result<Option<SessionNumber>> {
         let capture =
             StoreReader::open(self.place.clone())?.capture(self.id)?.context("the replay is no longer in the store")?;
-        let writer = Writer::create(place.clone(), &capture.info, options())?;
+        let info = CaptureInfo { replay_of, ..capture.info };
+        let writer = Writer::create(place.clone(), &info, options())?;
         let id = writer.capture();
         // The packets are decoded again, which gives the same messages.
         record(StoredPackets::open(self.place.clone(), Selection::Capture(self.id))?, writer)?;

@@ -141,7 +141,11 @@ pub fn run(job: &Job, load: Load) -> Result<Outcomes> {
     };
     let add = |outcomes: &mut Outcomes, Replayed { result, recorded, report }: Replayed| {
         if outcomes.add(&job.recording, &result, report) && !job.place.is_temporary() {
-            outcomes.saved.extend(if is_single { recorded.session()? } else { recorded.save(&job.place)? });
+            outcomes.saved.extend(if is_single {
+                recorded.session()?
+            } else {
+                recorded.save(&job.place, job.recording.number_in(&job.place))?
+            });
         }
         Ok(())
     };

@@ -20,7 +20,7 @@ use crate::mcp::{Peers, Session};
 use crate::source::stdio::Server;
 #[cfg(feature = "http")]
 use crate::source::tape;
-use crate::store::{CaptureKind, DatabaseFile, Page, StoreReader};
+use crate::store::{DatabaseFile, Page, StoreReader};
 use crate::view::command_line;
 
 /// A server to replay against.
@@ -126,7 +126,7 @@ impl Target {
         match self {
             Target::Command(server) => {
                 let (transport, observations) = Stdio::start(server)?;
-                let capture = Capture::start(observations, place, CaptureKind::Replay, &self.name())?;
+                let capture = Capture::start(observations, place, recording.number_in(place), &self.name())?;
                 opened(run::run(recording, texts, settings, Box::new(transport), follower), capture)
             }
             #[cfg(feature = "http")]
@@ -139,7 +139,7 @@ impl Target {
                 let is_attempt = mode.is_none() && first == Mode::Streamable;
                 let attempt = if is_attempt { tape.attempt() } else { tape.clone() };
                 let transport = Http::open(url, first, options, attempt.clone())?;
-                let capture = Capture::start(spool, place, CaptureKind::Replay, &self.name())?;
+                let capture = Capture::start(spool, place, recording.number_in(place), &self.name())?;
                 let mut result = run::run(recording, texts, settings, Box::new(transport), follower);
                 // "If it fails with an HTTP 4xx status code …: Issue a GET request to the server
                 // URL, expecting that this will open an SSE stream and return an endpoint event as

@@ -21,7 +21,13 @@ pub fn analyzed(text: &str) -> AnalyzedRecording {
 /// Saves messages and analyzes them for replay.
 pub fn analyze(messages: &[Message]) -> AnalyzedRecording {
     let place = DatabaseFile::temporary().unwrap();
-    let info = CaptureInfo { kind: CaptureKind::Import, source: String::new(), process: 1, started: Time(0) };
+    let info = CaptureInfo {
+        kind: CaptureKind::Import,
+        source: String::new(),
+        process: 1,
+        started: Time(0),
+        ..CaptureInfo::default()
+    };
     let mut writer = Writer::create(place.clone(), &info, WriteOptions::default()).unwrap();
     writer.event(Event::Session(Box::new(crate::test_messages::session(messages))));
     messages.iter().for_each(|message| writer.event(Event::Message(Box::new(message.clone()))));

@@ -46,6 +46,11 @@ impl DatabaseFile {
         self.temporary.is_some()
     }
 
+    /// Whether both are the same file, even under different names.
+    pub fn is_same(&self, other: &DatabaseFile) -> bool {
+        self.path == other.path || self.identity().is_some_and(|own| other.identity() == Some(own))
+    }
+
     /// The directory of the file.
     pub fn folder(&self) -> PathBuf {
         let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());

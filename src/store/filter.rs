@@ -1,6 +1,6 @@
 //! Display filters as SQL: pages of the messages that match a filter.
 
-mod condition;
+pub(super) mod condition;
 pub(super) mod functions;
 #[cfg(test)]
 mod tests;

@@ -270,12 +270,20 @@ impl Pending {
         for (message, link) in &self.late_links {
             message::write_late_link(db, (capture, *message), link)?;
         }
+        let mut found: BTreeMap<i64, [u64; 3]> = BTreeMap::new();
         for record in &self.findings {
             if written.rules.insert(record.rule.id) {
                 finding::write_rule(db, record.rule)?;
             }
             let session = record.session.map(|number| written.session(db, capture, number)).transpose()?;
-            finding::write(db, capture, session.map(|session| session.id), record)?;
+            let session = session.map(|session| session.id);
+            finding::write(db, capture, session, record)?;
+            if let Some(session) = session {
+                found.entry(session).or_default()[record.severity as usize] += record.repeated.max(1);
+            }
+        }
+        for (session, added) in found {
+            session::count_findings(db, session, added)?;
         }
         let mut refused = db.prepare_cached(message::REFUSED)?;
         for record in &self.notes {

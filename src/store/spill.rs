@@ -251,6 +251,9 @@ const COPY: &str = "
         SELECT f.id + $finding, $capture, place.session, rule, severity, repeated, text, messages, packets, stream,
                span_start, span_end
         FROM main.finding AS f LEFT JOIN place ON place.own = f.session;
+    UPDATE target.session AS t SET infos = t.infos + s.infos, warnings = t.warnings + s.warnings,
+        severe = t.severe + s.severe
+    FROM main.session AS s JOIN place ON place.own = s.id WHERE t.id = place.session;
     INSERT OR IGNORE INTO target.finding_message (message, finding, severity)
         SELECT message + $shift, finding + $finding, severity FROM main.finding_message;
     INSERT INTO target.note (capture, session, time, kind, details, packets)

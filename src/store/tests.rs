@@ -24,7 +24,13 @@ fn directory() -> TempDir {
 }
 
 fn info() -> CaptureInfo {
-    CaptureInfo { kind: CaptureKind::Import, source: "trace.pcapng".into(), process: 4711, started: Time(7) }
+    CaptureInfo {
+        kind: CaptureKind::Import,
+        source: "trace.pcapng".into(),
+        process: 4711,
+        started: Time(7),
+        ..CaptureInfo::default()
+    }
 }
 
 fn writer(path: &Path) -> Writer {

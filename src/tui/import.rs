@@ -49,6 +49,7 @@ impl Import {
             source: names.join(" "),
             process: std::process::id(),
             started: now(),
+            ..CaptureInfo::default()
         };
         let options = WriteOptions { keep_secrets: decoding.keep_secrets, ..WriteOptions::default() };
         Ok(Import { source, writer: Writer::create(place, &info, options)?, decoding })

@@ -15,6 +15,7 @@ pub mod paint;
 pub mod parties;
 pub mod safe;
 pub mod secrets;
+pub mod session_list;
 pub mod stderr_fold;
 pub mod steps;
 pub mod text;

@@ -8,11 +8,10 @@ pub fn party(party: &Option<Party>) -> Option<String> {
     Some(format!("{} {}", party.name, party.version).trim_end().to_owned())
 }
 
-/// The best name of the server: the one that it gave itself, else the name given to `wrap`, its
+/// The best name of the server: the one that it gave itself, else the one given with `--name`, its
 /// command, or its address.
 pub fn server(session: &Session) -> String {
-    party(&session.server).unwrap_or_else(|| match &session.peers {
-        Peers::Process { name: Some(name), .. } => name.clone(),
+    party(&session.server).or_else(|| session.name.clone()).unwrap_or_else(|| match &session.peers {
         Peers::Process { command, .. } => command.join(" "),
         Peers::Network { server, host: Some(host), .. } => format!("{host} ({server})"),
         Peers::Network { server, .. } => server.to_string(),

@@ -302,9 +302,15 @@ mod tests {
         assert_eq!(response(101).as_deref(), Some("HTTP 101 "));
         assert_eq!(response(200).as_deref(), Some("HTTP 200   (cut)"));
         let store = DatabaseFile::temporary().unwrap();
-        let info = CaptureInfo { kind: CaptureKind::Import, source: "one".into(), process: 1, started: Time(0) };
+        let info = CaptureInfo {
+            kind: CaptureKind::Import,
+            source: "one".into(),
+            process: 1,
+            started: Time(0),
+            ..CaptureInfo::default()
+        };
         let mut writer = Writer::create(store.clone(), &info, WriteOptions::default()).unwrap();
-        let peers = Peers::Process { process: 1, command: Vec::new(), name: None };
+        let peers = Peers::Process { process: 1, command: Vec::new() };
         let session = Session::opened(SessionNumber(1), Transport::WebSocket, peers, Time(0));
         writer.event(Event::Session(Box::new(session)));
         for (number, direction) in [(1, Direction::ClientToServer), (2, Direction::ServerToClient)] {

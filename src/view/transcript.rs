@@ -56,10 +56,8 @@ impl LineFormatter {
         let place = match &session.peers {
             Peers::Network { server, host: Some(host), .. } => format!("{} ({server})", safe::visible(host)),
             Peers::Network { server, .. } => server.to_string(),
-            Peers::Process { process, command, name } => {
-                let command = safe::fit(&command.join(" "), 48);
-                let name = name.as_deref().map(|name| format!("{}  ", safe::visible(name))).unwrap_or_default();
-                format!("{name}pid {process}  {}", command.trim_end())
+            Peers::Process { process, command } => {
+                format!("pid {process}  {}", safe::fit(&command.join(" "), 48).trim_end())
             }
         };
         let id = session.session_id.as_deref().map(|id| format!("id {}", shortened(&safe::visible(id))));
@@ -72,6 +70,7 @@ impl LineFormatter {
             Some(session.transport.name().to_owned()),
             session.protocol_version.as_deref().map(|version| safe::visible(version).into_owned()),
             parties,
+            session.name.as_deref().map(|name| safe::visible(name).into_owned()),
             Some(place),
             id.map(|id| paint.paint(Tone::Dim, &id)),
             failure.map(|failure| paint.paint(Tone::Error, &failure)),

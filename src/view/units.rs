@@ -69,6 +69,22 @@ pub fn clock(time: Time) -> String {
     }
 }
 
+/// A time near `now` in the local time zone, in eight columns: `07:14:13` on the same day,
+/// `20 Nov` in the same year, else `Nov 2025`.
+pub fn short_clock(time: Time, now: Time) -> String {
+    let zone = jiff::tz::TimeZone::system();
+    let local = |time: Time| {
+        jiff::Timestamp::from_nanosecond(time.0.into()).ok().map(|timestamp| timestamp.to_zoned(zone.clone()))
+    };
+    let (Some(time), Some(now)) = (local(time), local(now)) else { return String::new() };
+    let format = match (time.date() == now.date(), time.year() == now.year()) {
+        (true, _) => "%H:%M:%S",
+        (false, true) => "%-d %b",
+        (false, false) => "%b %Y",
+    };
+    time.strftime(format).to_string()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

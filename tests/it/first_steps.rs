@@ -30,8 +30,10 @@ fn the_database_may_be_named_in_the_environment() {
         let done = mcptap().env("MCPTAP_DB", &database).args(words).finished();
         (done.status.code(), String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned())
     };
+    let (code, error) = said(&["show", "--db"]);
+    assert!(code == Some(2) && error.contains("--db <PATH>"), "{error}");
     let (code, error) = said(&["show"]);
-    assert!(code == Some(2) && error.contains("Usage: mcptap show <TARGET>"), "{error}");
+    assert!(code == Some(2) && error.contains("there is no database") && error.contains("elsewhere.db"), "{error}");
     let capture = root().join("samples/weather/capture.pcapng");
     assert_eq!(said(&["read", "--save", &capture.to_string_lossy()]).0, Some(0));
     assert!(database.is_file() && said(&["sessions"]).1.contains("weather-sample"));

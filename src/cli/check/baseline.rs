@@ -68,12 +68,12 @@ fn row(opened: &Opened, server: &str, drift: Drift, listed: &Listed) -> FindingR
 /// The name that identifies a server in the baseline: the one it gave itself, else its command
 /// or its host.
 fn name(session: &Session) -> String {
-    match (&session.server, &session.peers) {
-        (Some(server), _) => server.name.clone(),
-        (None, Peers::Process { name: Some(name), .. }) => name.clone(),
-        (None, Peers::Process { command, .. }) => command.join(" "),
-        (None, Peers::Network { host: Some(host), .. }) => host.clone(),
-        (None, Peers::Network { server, .. }) => server.to_string(),
+    match (&session.server, &session.name, &session.peers) {
+        (Some(server), ..) => server.name.clone(),
+        (None, Some(name), _) => name.clone(),
+        (None, None, Peers::Process { command, .. }) => command.join(" "),
+        (None, None, Peers::Network { host: Some(host), .. }) => host.clone(),
+        (None, None, Peers::Network { server, .. }) => server.to_string(),
     }
 }
 

@@ -66,8 +66,6 @@ pub enum Peers {
         process: u32,
         /// The command line, program first.
         command: Vec<String>,
-        /// The name that the user gave to the server.
-        name: Option<String>,
     },
 }
 
@@ -152,6 +150,8 @@ pub struct Session {
     pub server: Option<Party>,
     /// The addresses or the process of the two peers.
     pub peers: Peers,
+    /// The name that the user gave to the server with `--name`.
+    pub name: Option<String>,
     /// Connections that carried the session, oldest first. A TLS connection to the target of a
     /// redirect counts too.
     pub connections: Vec<ConnectionId>,
@@ -188,6 +188,7 @@ impl Session {
             client: None,
             server: None,
             peers,
+            name: None,
             connections: Vec::new(),
             started: time,
             ended: time,

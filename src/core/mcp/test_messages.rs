@@ -80,7 +80,7 @@ pub fn message(number: u64, time: Time, direction: Direction, raw: &str) -> Mess
 
 /// A session on pipes with the number of these messages.
 pub fn session(messages: &[Message]) -> Session {
-    let peers = Peers::Process { process: 1, command: Vec::new(), name: None };
+    let peers = Peers::Process { process: 1, command: Vec::new() };
     let messages = messages.len() as u64;
     Session { messages, ..Session::opened(SessionNumber(1), Transport::Stdio, peers, Time(0)) }
 }

@@ -157,7 +157,7 @@ impl Tracker {
     pub fn process(&mut self, connection: ConnectionId, process: &Process, time: Time, sink: &mut TrackerSink<'_>) {
         let number = self.pipe_session(connection, process, time, sink);
         if let Some(state) = self.sessions.get_mut(&number) {
-            state.session.peers = process_peers(process);
+            (state.session.peers, state.session.name) = process_peers(process);
             state.session.ended = state.session.ended.max(time);
             state.session.exit = process.exit;
             state.changed = true;
@@ -280,7 +280,7 @@ impl Tracker {
                     _ if streamable => Transport::StreamableHttp,
                     _ => Transport::Http,
                 };
-                let number = self.open(transport, network_peers(&evidence, connected), text.time, sink);
+                let number = self.open(transport, (network_peers(&evidence, connected), None), text.time, sink);
                 if let Some(state) = self.sessions.get_mut(&number) {
                     state.session.session_id = evidence.session_id.as_deref().map(str::to_owned);
                     state.has_beginning = evidence.session_id.is_none() && !is_midway;

@@ -32,7 +32,8 @@ fn page(text: &str) -> String {
         server: party,
         session_id: Some(text.to_owned()),
         protocol_version: Some(text.to_owned()),
-        peers: Peers::Process { process: 7, command: vec![text.to_owned()], name: Some(text.to_owned()) },
+        peers: Peers::Process { process: 7, command: vec![text.to_owned()] },
+        name: Some(text.to_owned()),
         connections: vec![ConnectionId(1)],
         ..test_messages::session(&messages)
     };

@@ -191,7 +191,7 @@ fn sessions() {
         )
     );
     let command = ["python3", "server.py"].map(str::to_owned).to_vec();
-    let process = Peers::Process { process: 4711, command, name: None };
+    let process = Peers::Process { process: 4711, command };
     let ended = Session { exit: Some(Exit { code: None, signal: Some(9) }), bytes: (5, 5), ..session(process) };
     let text = line(write_session, &ended);
     assert!(text.contains(r#""peers":{"command":["python3","server.py"],"pid":4711},"#), "{text}");
@@ -378,18 +378,20 @@ fn records_parse_and_are_safe(texts: [String; 6], figures: [u64; 4], time: i64) 
     prop_assert_eq!(&read["request_headers"], &json!([[a, b], [c, d]]));
     prop_assert_eq!((&read["method"], &read["target"]), (&json!(e), &json!(f)));
 
-    let peers = Peers::Process { process: 1, command: vec![a.clone(), b.clone()], name: Some(c.clone()) };
+    let peers = Peers::Process { process: 1, command: vec![a.clone(), b.clone()] };
     let party = Some(Party { name: d.clone(), version: e.clone() });
     let session = Session {
         session_id: Some(f.clone()),
         server: party,
+        name: Some(c.clone()),
         started: Time(time),
         bytes: (figures[1], figures[2]),
         ..session(peers)
     };
     let line_of_session = line(write_session, &session);
     let read: Value = serde_json::from_str(&line_of_session).unwrap();
-    prop_assert_eq!(&read["peers"], &json!({ "command": [a, b], "pid": 1, "name": c }));
+    prop_assert_eq!(&read["peers"], &json!({ "command": [a, b], "pid": 1 }));
+    prop_assert_eq!(&read["name"], &json!(c));
     prop_assert_eq!((&read["server"], &read["session_id"]), (&json!({ "name": d, "version": e }), &json!(f)));
     prop_assert!((0.0..=1.0).contains(&read["completeness"].as_f64().unwrap()));
 

@@ -91,15 +91,16 @@ pub(crate) fn a_session() -> impl Strategy<Value = Session> {
             server: "[::1]:3".parse().unwrap(),
             host,
         }),
-        maybe(word()).prop_map(|name| Peers::Process { process: 2, command: vec![], name }),
+        Just(Peers::Process { process: 2, command: vec![] }),
     ];
-    (party(), party(), maybe(word()), maybe(word()), peers, -1..2_i64).prop_map(
-        |(client, server, protocol_version, session_id, peers, started)| Session {
+    (party(), party(), maybe(word()), maybe(word()), maybe(word()), peers, -1..2_i64).prop_map(
+        |(client, server, protocol_version, session_id, name, peers, started)| Session {
             client,
             server,
             protocol_version,
             session_id,
             peers,
+            name,
             started: Time(started),
             ..session()
         },

@@ -19,7 +19,7 @@ pub(super) const FUNCTION: &str = "mcptap_filter";
 pub(super) const TEXT_FUNCTION: &str = "mcptap_text";
 
 /// A condition for `WHERE`.
-pub(super) struct Condition {
+pub(in crate::store) struct Condition {
     /// The SQL text. It is true, false or NULL for a message, and NULL means false. Its parameters
     /// are numbered (`?1`), so that it can be combined with others.
     pub sql: String,

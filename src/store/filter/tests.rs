@@ -58,7 +58,7 @@ const CAPTURE: i64 = 1 << 40;
 fn insert_session(connection: &Connection, session: &Session) {
     let (network, process) = match &session.peers {
         Peers::Network { client, server, host } => (Some((client.to_string(), server.to_string(), host)), None),
-        Peers::Process { process, name, .. } => (None, Some((process, name))),
+        Peers::Process { process, .. } => (None, Some(process)),
     };
     connection
         .execute(
@@ -68,10 +68,10 @@ fn insert_session(connection: &Connection, session: &Session) {
                 session.session_id,
                 session.client.as_ref().map(|party| &party.name),
                 session.server.as_ref().map(|party| &party.name),
-                process.and_then(|(_, name)| name.as_ref()),
+                session.name,
                 session.protocol_version,
                 network.as_ref().and_then(|(_, _, host)| host.as_ref()),
-                process.map(|(process, _)| process),
+                process,
                 network.as_ref().map(|(client, _, _)| client),
                 network.as_ref().map(|(_, server, _)| server),
             ],

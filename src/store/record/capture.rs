@@ -7,14 +7,16 @@ use rusqlite::{Connection, Row, params};
 use super::Columns;
 use crate::capture::Damage;
 use crate::capture::Time;
+use crate::mcp::SessionNumber;
 use crate::store::codec::{Code, Damaged};
 use crate::store::packets::PacketCounts;
 use crate::store::{CaptureId, process};
 
 /// The origin of a capture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CaptureKind {
     /// Capture files were read.
+    #[default]
     Import,
     /// Packets were captured on an interface.
     Sniff,
@@ -49,7 +51,7 @@ impl Code for CaptureKind {
 }
 
 /// The properties of a capture at its start.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CaptureInfo {
     /// The origin of the capture.
     pub kind: CaptureKind,
@@ -59,6 +61,8 @@ pub struct CaptureInfo {
     pub process: u32,
     /// The time of its start by the system clock.
     pub started: Time,
+    /// The session of the same database that a replay sent again.
+    pub replay_of: Option<SessionNumber>,
 }
 
 /// The properties of a capture at its end.
@@ -112,9 +116,12 @@ impl Capture {
 }
 
 pub(in crate::store) fn insert(db: &Connection, info: &CaptureInfo) -> rusqlite::Result<CaptureId> {
-    db.prepare("INSERT INTO capture (kind, source, process, started, last_alive) VALUES (?1, ?2, ?3, ?4, ?4)")?
-        .insert(params![info.kind.code(), info.source, info.process, info.started.0])
-        .map(|id| CaptureId(id as u32))
+    let replayed = info.replay_of.map(|session| session.0);
+    db.prepare(
+        "INSERT INTO capture (kind, source, process, started, last_alive, replay_of) VALUES (?1, ?2, ?3, ?4, ?4, ?5)",
+    )?
+    .insert(params![info.kind.code(), info.source, info.process, info.started.0, replayed])
+    .map(|id| CaptureId(id as u32))
 }
 
 pub(in crate::store) fn update(
@@ -157,17 +164,18 @@ pub(in crate::store) fn finish(db: &Connection, id: CaptureId, summary: &Summary
 /// Columns as [`read`] takes them.
 pub(in crate::store) const COLUMNS: &str = "
     id, kind, source, process, started, last_alive, packets, bytes, first_time, last_time, packets_kept, packets_dropped,
-    packets_blanked, records_lost, ended, skipped, damage";
+    packets_blanked, records_lost, ended, skipped, damage, replay_of";
 
 pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<Capture> {
     const DAMAGED: Damaged = Damaged("a capture");
     let mut columns = Columns::new(row);
     let id = columns.capture()?;
-    let info = CaptureInfo {
+    let mut info = CaptureInfo {
         kind: columns.code()?,
         source: columns.get()?,
         process: columns.get()?,
         started: Time(columns.get()?),
+        replay_of: None,
     };
     let last_alive = Time(columns.get()?);
     let (packets, bytes) = (columns.u64()?, columns.u64()?);
@@ -184,6 +192,7 @@ pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<Capture> {
     let damage: Vec<(String, u64, String)> =
         serde_json::from_slice(columns.bytes("a capture")?).map_err(|_| DAMAGED)?;
     let damage = damage.into_iter().map(|(file, offset, reason)| Damage { file, offset, reason }).collect();
+    info.replay_of = columns.get::<Option<u32>>()?.map(SessionNumber);
     let summary = ended.map(|ended| Summary { ended: Time(ended), skipped, damage });
     Ok(Capture { id, info, last_alive, counts, summary })
 }

@@ -40,7 +40,7 @@ pub(in crate::store) fn update(db: &Connection, id: i64, session: &Session) -> a
     let (client, server) = (session.client.as_ref(), session.server.as_ref());
     let (network, process) = match &session.peers {
         Peers::Network { client, server, host } => (Some((client.to_string(), server.to_string(), host)), None),
-        Peers::Process { process, command, name } => (None, Some((process, serde_json::to_string(command)?, name))),
+        Peers::Process { process, command } => (None, Some((process, serde_json::to_string(command)?))),
     };
     let (network, process) = (network.as_ref(), process.as_ref());
     db.prepare_cached(UPDATE)?.execute(params![
@@ -54,9 +54,9 @@ pub(in crate::store) fn update(db: &Connection, id: i64, session: &Session) -> a
         network.map(|(client, ..)| client),
         network.map(|(_, server, _)| server),
         network.and_then(|(.., host)| host.as_ref()),
-        process.map(|(process, ..)| process),
-        process.map(|(_, command, _)| command),
-        process.and_then(|(.., name)| name.as_ref()),
+        process.map(|(process, _)| process),
+        process.map(|(_, command)| command),
+        session.name,
         session.started.0,
         session.ended.0,
         session.messages as i64,
@@ -76,6 +76,16 @@ pub(in crate::store) fn update(db: &Connection, id: i64, session: &Session) -> a
         session.exit.and_then(|exit| exit.signal),
         id,
     ])?;
+    Ok(())
+}
+
+/// Adds numbers of findings to those of a session: info, warning, error.
+pub(in crate::store) fn count_findings(db: &Connection, id: i64, added: [u64; 3]) -> rusqlite::Result<()> {
+    let [infos, warnings, severe] = added.map(|count| i64::try_from(count).unwrap_or(i64::MAX));
+    db.prepare_cached(
+        "UPDATE session SET infos = infos + ?, warnings = warnings + ?, severe = severe + ? WHERE id = ?",
+    )?
+    .execute([infos, warnings, severe, id])?;
     Ok(())
 }
 
@@ -106,7 +116,11 @@ pub(in crate::store) const COLUMNS: &str = "
 
 /// A session without its connections, and its capture.
 pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<(CaptureId, Session)> {
-    let mut columns = Columns::new(row);
+    read_from(&mut Columns::new(row))
+}
+
+/// The same, behind other columns of the row.
+pub(in crate::store) fn read_from(columns: &mut Columns<'_>) -> anyhow::Result<(CaptureId, Session)> {
     let number = SessionNumber(columns.get()?);
     let capture = columns.capture()?;
     let transport = columns.code()?;
@@ -116,7 +130,7 @@ pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<(CaptureId, Sessio
         Ok(name.zip(version).map(|(name, version)| Party { name, version }))
     };
     let (client, server) = (party()?, party()?);
-    let peers = read_peers(&mut columns)?;
+    let (peers, name) = (read_peers(columns)?, columns.get()?);
     Ok((
         capture,
         Session {
@@ -127,6 +141,7 @@ pub(in crate::store) fn read(row: &Row<'_>) -> anyhow::Result<(CaptureId, Sessio
             client,
             server,
             peers,
+            name,
             connections: Vec::new(),
             started: Time(columns.get()?),
             ended: Time(columns.get()?),
@@ -158,13 +173,12 @@ fn read_peers(columns: &mut Columns<'_>) -> anyhow::Result<Peers> {
     };
     let (client, server) = (address(columns.get()?)?, address(columns.get()?)?);
     let host = columns.get()?;
-    let (process, command, name): (Option<u32>, Option<String>, Option<String>) =
-        (columns.get()?, columns.get()?, columns.get()?);
+    let (process, command): (Option<u32>, Option<String>) = (columns.get()?, columns.get()?);
     Ok(match process {
         None => Peers::Network { client, server, host },
         Some(process) => {
             let command = serde_json::from_str(command.as_deref().unwrap_or("[]")).map_err(|_| DAMAGED)?;
-            Peers::Process { process, command, name }
+            Peers::Process { process, command }
         }
     })
 }

@@ -79,8 +79,9 @@ prop_compose! {
             number: SessionNumber(1), transport, protocol_version, session_id, client, server,
             peers: match network {
                 Some((client, server, host)) => Peers::Network { client, server, host },
-                None => Peers::Process { process, command, name },
+                None => Peers::Process { process, command },
             },
+            name,
             connections: connections.into_iter().map(ConnectionId).collect(),
             started: Time(times[0]), ended: Time(times[1]), messages,
             outcomes: Outcomes { ok, tool_errors, errors, cancelled, unanswered },
@@ -248,6 +249,9 @@ proptest! {
         let expected_sessions: Vec<_> = sessions.into_iter().map(|(_, session)| session).collect();
         prop_assert_eq!(reader.sessions(Page::from(number, 10)).unwrap(), &expected_sessions[..]);
         prop_assert_eq!(reader.latest_session().unwrap(), expected_sessions.last().cloned());
+        let listed = reader.listed_sessions(None, Page::from(number, 10)).unwrap();
+        let facts: Vec<_> = listed.into_iter().map(|listed| (listed.session, listed.findings)).collect();
+        prop_assert_eq!(facts, expected_sessions.iter().cloned().zip([[3, 0, 0], [0; 3]]).collect::<Vec<_>>());
         prop_assert_eq!(reader.messages(Scope::Session(number), Page::first(10)).unwrap(), &messages[..]);
         for message in &messages {
             let read = reader.message_of(number, message.number).unwrap();

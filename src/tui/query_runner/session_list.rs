@@ -140,10 +140,16 @@ mod tests {
 
     /// Writes a capture with sessions.
     fn record(path: &std::path::Path, sessions: u32) {
-        let info = CaptureInfo { kind: CaptureKind::Import, source: "trace".into(), process: 1, started: Time(1) };
+        let info = CaptureInfo {
+            kind: CaptureKind::Import,
+            source: "trace".into(),
+            process: 1,
+            started: Time(1),
+            ..CaptureInfo::default()
+        };
         let mut writer = Writer::create(path, &info, WriteOptions::default()).expect("a writer");
         for number in 1..=sessions {
-            let peers = Peers::Process { process: number, command: Vec::new(), name: None };
+            let peers = Peers::Process { process: number, command: Vec::new() };
             let session = Session::opened(SessionNumber(number), Transport::Stdio, peers, Time(1));
             writer.event(Event::Session(Box::new(session)));
         }

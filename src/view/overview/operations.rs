@@ -71,9 +71,15 @@ mod tests {
     /// A store with one session. Each message has the given link.
     fn store(links: &[Option<(u64, Why)>]) -> (StoreReader, CaptureId) {
         let place = DatabaseFile::temporary().unwrap();
-        let info = CaptureInfo { kind: CaptureKind::Import, source: "one".into(), process: 1, started: Time(0) };
+        let info = CaptureInfo {
+            kind: CaptureKind::Import,
+            source: "one".into(),
+            process: 1,
+            started: Time(0),
+            ..CaptureInfo::default()
+        };
         let mut writer = Writer::create(place.clone(), &info, WriteOptions::default()).unwrap();
-        let peers = Peers::Process { process: 1, command: Vec::new(), name: None };
+        let peers = Peers::Process { process: 1, command: Vec::new() };
         writer.event(Event::Session(Box::new(Session::opened(SessionNumber(1), Transport::Stdio, peers, Time(0)))));
         for (number, link) in (1..).zip(links) {
             let text = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"add"}}"#;

@@ -15,7 +15,13 @@ use crate::support::waits::Finishes;
 
 /// Imports packets into a database.
 fn import(place: &DatabaseFile, frames: &[Frame]) -> store::CaptureId {
-    let info = CaptureInfo { kind: CaptureKind::Import, source: "laws".into(), process: 1, started: Time(0) };
+    let info = CaptureInfo {
+        kind: CaptureKind::Import,
+        source: "laws".into(),
+        process: 1,
+        started: Time(0),
+        ..CaptureInfo::default()
+    };
     let mut writer = Writer::create(place, &info, store::WriteOptions::default()).expect("a writer");
     let mut pipeline = mcptap_core::internal::pipeline::Pipeline::new(PipelineConfig { ..ALL() });
     for (frame, number) in frames.iter().zip(1..) {

@@ -181,7 +181,7 @@ impl Tracker {
                     Some(number) => number,
                     None => {
                         let number =
-                            self.open(Transport::HttpSse, network_peers(&evidence, connected), text.time, sink);
+                            self.open(Transport::HttpSse, (network_peers(&evidence, connected), None), text.time, sink);
                         self.session_begins(&evidence, number, sink);
                         number
                     }

@@ -17,13 +17,13 @@ impl Tracker {
     pub(super) fn open(
         &mut self,
         transport: Transport,
-        peers: Peers,
+        (peers, name): (Peers, Option<String>),
         time: Time,
         sink: &mut TrackerSink<'_>,
     ) -> SessionNumber {
         self.last_session += 1;
         let number = SessionNumber(self.last_session);
-        let session = Session::opened(number, transport, peers, time);
+        let session = Session { name, ..Session::opened(number, transport, peers, time) };
         sink(TrackerEvent::Opened(Box::new(session.clone())));
         let state = TrackedSession {
             session,
@@ -163,7 +163,8 @@ pub(super) fn network_peers(evidence: &ExchangeEvidence, connected: &ConnectionI
     Peers::Network { client: evidence.client, server: evidence.server, host }
 }
 
-pub(super) fn process_peers(process: &Process) -> Peers {
+/// A process with its command, and the name that the user gave to it.
+pub(super) fn process_peers(process: &Process) -> (Peers, Option<String>) {
     let start = process.start.clone().unwrap_or_default();
-    Peers::Process { process: process.id, command: start.command, name: start.name }
+    (Peers::Process { process: process.id, command: start.command }, start.name)
 }

@@ -12,7 +12,13 @@ use crate::store::{CaptureInfo, CaptureKind, Summary, WriteOptions, Writer};
 /// server still runs.
 pub(super) fn wrapped(lines: &[(Pipe, &str)], live: bool) -> DatabaseFile {
     let place = DatabaseFile::temporary().unwrap();
-    let info = CaptureInfo { kind: CaptureKind::Wrap, source: "server".into(), process: 1, started: Time(0) };
+    let info = CaptureInfo {
+        kind: CaptureKind::Wrap,
+        source: "server".into(),
+        process: 1,
+        started: Time(0),
+        ..CaptureInfo::default()
+    };
     let mut writer = Writer::create(place.clone(), &info, WriteOptions::default()).unwrap();
     let mut pipeline =
         Pipeline::new(pipeline::PipelineConfig { detail: Detail::Store, ..pipeline::PipelineConfig::default() });

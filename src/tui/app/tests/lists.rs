@@ -31,7 +31,13 @@ fn every_screen_of_a_session() {
 /// A store without a session, with at most one finding.
 fn without_session(found: Option<Finding>) -> DatabaseFile {
     let place = DatabaseFile::temporary().unwrap();
-    let info = CaptureInfo { kind: CaptureKind::Import, source: "nothing".into(), process: 1, started: Time(0) };
+    let info = CaptureInfo {
+        kind: CaptureKind::Import,
+        source: "nothing".into(),
+        process: 1,
+        started: Time(0),
+        ..CaptureInfo::default()
+    };
     let mut writer = Writer::create(place.clone(), &info, WriteOptions::default()).unwrap();
     found.into_iter().for_each(|finding| writer.event(Event::Finding(Box::new(finding))));
     writer.finish(&Summary::default()).unwrap();

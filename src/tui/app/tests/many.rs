@@ -42,7 +42,13 @@ fn words(seed: u64, bytes: usize) -> String {
 /// The same, with this many additional bytes in the texts of answers.
 fn texts(messages: u64, bytes: usize) -> DatabaseFile {
     let place = DatabaseFile::temporary().unwrap();
-    let info = CaptureInfo { kind: CaptureKind::Import, source: "many".into(), process: 1, started: Time(0) };
+    let info = CaptureInfo {
+        kind: CaptureKind::Import,
+        source: "many".into(),
+        process: 1,
+        started: Time(0),
+        ..CaptureInfo::default()
+    };
     let mut writer = Writer::create(place.clone(), &info, WriteOptions::default()).unwrap();
     let session = |ended, messages| Session {
         protocol_version: Some("2025-11-25".into()),
@@ -54,7 +60,7 @@ fn texts(messages: u64, bytes: usize) -> DatabaseFile {
         ..Session::opened(
             SessionNumber(1),
             Transport::Stdio,
-            Peers::Process { process: 1, command: vec!["server".into()], name: None },
+            Peers::Process { process: 1, command: vec!["server".into()] },
             Time(0),
         )
     };
@@ -103,7 +109,13 @@ fn timed(what: &str, run: impl FnOnce()) {
 /// A session over HTTP: each call is an exchange of its own, and its answer an event.
 fn exchanged(messages: u64) -> DatabaseFile {
     let place = DatabaseFile::temporary().unwrap();
-    let info = CaptureInfo { kind: CaptureKind::Import, source: "many".into(), process: 1, started: Time(0) };
+    let info = CaptureInfo {
+        kind: CaptureKind::Import,
+        source: "many".into(),
+        process: 1,
+        started: Time(0),
+        ..CaptureInfo::default()
+    };
     let mut writer = Writer::create(place.clone(), &info, WriteOptions::default()).unwrap();
     let peers = Peers::Network {
         client: "192.0.2.1:40000".parse().unwrap(),
