@@ -1,8 +1,8 @@
 //! Plain text for people: rows, words and numbers, independent of where they are shown.
 
 pub mod command_line;
-pub mod expectations;
 pub mod detail;
+pub mod expectations;
 pub mod explain;
 pub mod json_tree;
 pub mod junit;
