@@ -155,8 +155,8 @@ fn params_hash(facts: &MessageFacts<'_>) -> Option<u64> {
     facts.body_text().filter(|_| may_be).and_then(|_| fingerprint_without(facts.body(), &RETRY_MEMBERS))
 }
 
-/// A name by which messages refer to open requests. Texts are hashed, so a match has to
-/// be compared.
+/// A name by which messages refer to open requests. Texts are hashed, so every match has to be
+/// compared as text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum RequestName {
     /// The sender, and a hash of the id without its quotes.
