@@ -197,7 +197,7 @@ impl fmt::Display for Expectation {
 }
 
 /// Parses the filter in `part`, a piece of `text`. It has to select something.
-fn filter(text: &str, part: &str) -> Result<Filter, FilterError> {
+pub(super) fn filter(text: &str, part: &str) -> Result<Filter, FilterError> {
     if part.trim().is_empty() {
         return Err(at_end(text, part.trim_end(), "a filter such as tool = add"));
     }
@@ -209,11 +209,11 @@ fn filter(text: &str, part: &str) -> Result<Filter, FilterError> {
 }
 
 /// The error that something is missing behind `before`, a piece of `text`.
-fn at_end(text: &str, before: &str, expected: &str) -> FilterError {
+pub(super) fn at_end(text: &str, before: &str, expected: &str) -> FilterError {
     let end = before.as_ptr() as usize - text.as_ptr() as usize + before.len();
     let rest = text[end..].trim_start();
     match first(rest) {
-        "" => located(text, SyntaxError::new("", "the expectation ends too early").expected(&[expected])),
+        "" => located(text, SyntaxError::new("", "the text ends too early").expected(&[expected])),
         found => located(text, SyntaxError::new(found, format!("unexpected {found}")).expected(&[expected])),
     }
 }

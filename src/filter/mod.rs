@@ -12,6 +12,8 @@
 //!
 //! [`Expectation`] states what a whole recording has to satisfy, with filters that select messages.
 //!
+//! [`Fault`] is what `mcptap mock` does to the responses to some requests.
+//!
 //! [`EventFilter`] is for events as they arrive: it holds messages until the facts that a filter
 //! needs are available. The store translates the tree into a condition of SQL (`store/filter/`),
 //! which selects the same messages.
@@ -22,6 +24,7 @@ mod error;
 mod eval;
 mod event_filter;
 mod expectation;
+mod fault;
 pub mod fields;
 mod lex;
 mod literal;
@@ -38,6 +41,7 @@ pub use complete::{Completion, complete};
 pub use error::FilterError;
 pub use event_filter::EventFilter;
 pub use expectation::{Expectation, MessageMeasure, Quantity, Requirement, Statistic, ToolsMeasure};
+pub use fault::{Fault, FaultAction};
 pub use fields::{FIELDS, Field, Settled};
 pub use literal::{duration, size};
 pub use path::{Path, Selector};
@@ -144,6 +148,11 @@ pub fn fuzz_filter(data: &[u8]) {
         match expectation {
             Ok(expectation) => assert_eq!(Expectation::parse(&expectation.to_string()).as_ref(), Ok(&expectation)),
             Err(error) => assert_inside(&error, error.filter.chars().count()),
+        }
+    }
+    for fault in [text.to_string(), format!("{text}: cut 1"), format!("tool: {text}")] {
+        if let Err(error) = Fault::parse(&fault) {
+            assert_inside(&error, fault.chars().count());
         }
     }
     for (cursor, _) in text.char_indices().step_by(characters / 8 + 1).chain([(text.len(), ' ')]) {

@@ -21,6 +21,8 @@ pub struct Ledger {
     /// Requests answered without the recording, such as `ping` or an `initialize` that it
     /// does not contain.
     pub unrecorded: u64,
+    /// Requests into whose responses a fault was injected.
+    pub faults: u64,
     /// Requests that the recording does not contain, by label: their number and the
     /// closest recorded request.
     unknown: BTreeMap<String, (u64, Option<String>)>,
@@ -79,6 +81,9 @@ impl Ledger {
             unused.len(),
             script.turns.iter().filter(|turn| turn.is_request).count(),
         );
+        if self.faults > 0 {
+            line(&mut text, "faults were injected", "", self.faults);
+        }
         for turn in unused {
             line(&mut text, "unused", &named(script, turn), 1);
         }

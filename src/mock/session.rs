@@ -4,6 +4,7 @@
 //! messages of the turn in order, at once or with the recorded pauses. A message waits until the
 //! client has answered the same server requests as the recorded client had.
 
+mod faults;
 mod playback;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -22,8 +23,10 @@ use super::matching::{self, Match, Matcher, UsedTurns, closest};
 use super::script::{Script, TurnIndex};
 use crate::decode::json::member;
 use crate::decode::jsonrpc::{Envelope, InvalidText, JsonRpcText, Kind};
+use crate::filter::Fault;
 use crate::replay::messages::{self, INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, PARSE_ERROR};
 use crate::replay::translate::Era;
+use faults::{Answer, HeldAnswer, InjectedFault};
 use playback::Playback;
 
 /// The speed of the server.
@@ -53,13 +56,25 @@ pub struct RecordedServer {
     other: OnceLock<EraScript>,
     fit: Match,
     pace: Pace,
+    faults: Vec<Fault>,
 }
 
 impl RecordedServer {
     /// A server that plays this script. Weaker matches than `fit` are not accepted.
     pub fn new(script: Script, fit: Match, pace: Pace) -> RecordedServer {
         let matcher = Matcher::new(&script, fit);
-        RecordedServer { recorded: EraScript { script, matcher }, other: OnceLock::new(), fit, pace }
+        RecordedServer {
+            recorded: EraScript { script, matcher },
+            other: OnceLock::new(),
+            fit,
+            pace,
+            faults: Vec::new(),
+        }
+    }
+
+    /// The same server, which injects these faults.
+    pub fn with_faults(self, faults: Vec<Fault>) -> RecordedServer {
+        RecordedServer { faults, ..self }
     }
 
     /// The script of the recording.
@@ -97,6 +112,8 @@ pub struct SessionOutput {
     pub is_event: bool,
     /// The error code, if it is an error.
     pub code: Option<i64>,
+    /// Only so many bytes of the text are sent, and then the connection or pipe is closed.
+    pub cut: Option<usize>,
 }
 
 /// A summary of one text of the client.
@@ -125,6 +142,8 @@ struct Batch {
     unanswered: usize,
     /// The responses collected so far, if the text is a batch. They are sent together.
     answers: Option<Vec<String>>,
+    /// The number of bytes after which an injected fault cuts the batch.
+    cut: Option<usize>,
 }
 
 /// The state of one client.
@@ -144,6 +163,8 @@ pub struct Session {
     /// The `subscriptions/listen` request of each turn: its text and its id.
     listening: HashMap<TurnIndex, (Post, String)>,
     batches: HashMap<Post, Batch>,
+    /// Answers that an injected fault delays or drops, oldest first.
+    held: VecDeque<HeldAnswer>,
     output: Vec<SessionOutput>,
     /// Remarks for the user who runs the mock.
     pub notes: Vec<String>,
@@ -177,7 +198,7 @@ impl Session {
         let mut summary = InputSummary::default();
         let parsed = messages::parse(text);
         let is_batch = matches!(&parsed, JsonRpcText::Batch(members) if !members.is_empty());
-        self.batches.insert(post, Batch { unanswered: 1, answers: is_batch.then(Vec::new) });
+        self.batches.insert(post, Batch { unanswered: 1, answers: is_batch.then(Vec::new), cut: None });
         match parsed {
             JsonRpcText::Single(envelope) => {
                 self.message(server, ledger, (text, &envelope), post, now, &mut summary);
@@ -217,7 +238,7 @@ impl Session {
         // Parsing is complete.
         match summary.requests {
             0 => drop(self.batches.remove(&post)),
-            _ => self.finish_request(post, None, false, None),
+            _ => self.finish_request(post, None),
         }
         self.advance(server, now);
         summary
@@ -231,12 +252,14 @@ impl Session {
 
     /// The time of the next output, if the client sends nothing before.
     pub fn next_due(&self, server: &RecordedServer) -> Option<Duration> {
-        self.playbacks.iter().filter_map(|playback| playback.due(server)).min()
+        let held = self.held.iter().filter_map(|held| held.due);
+        self.playbacks.iter().filter_map(|playback| playback.due(server)).chain(held).min()
     }
 
     /// Drops what belongs to this text, because its connection is gone.
     pub fn abandon(&mut self, post: Post) {
         self.playbacks.retain(|playback| playback.post != post || playback.id.is_none());
+        self.held.retain(|held| held.post != post);
         self.batches.remove(&post);
     }
 
@@ -259,7 +282,8 @@ impl Session {
                 if let Some(batch) = self.batches.get_mut(&post) {
                     batch.unanswered += 1;
                 }
-                self.request(server, ledger, (method, params, id), post, now);
+                let fault = server.fault(text);
+                self.request(server, ledger, (method, params, id), fault, (post, now));
             }
             Some(Kind::Notification) => self.notification(server, ledger, method, params, post, now),
             Some(Kind::Response | Kind::Error) => {
@@ -281,8 +305,8 @@ impl Session {
         server: &RecordedServer,
         ledger: &mut Ledger,
         (method, params, id): (&str, Option<&str>, &str),
-        post: Post,
-        now: Duration,
+        fault: InjectedFault,
+        (post, now): (Post, Duration),
     ) {
         self.era = match method {
             // A handshake that the recording contains is played as recorded.
@@ -293,6 +317,11 @@ impl Session {
             _ => self.era,
         };
         let era = self.era(server);
+        ledger.faults += u64::from(fault != InjectedFault::default());
+        let fault = match fault.replacement(id) {
+            Some(replacement) => return self.hold_or_answer((post, id), replacement, fault.delay, now),
+            None => fault,
+        };
         let (EraScript { script, matcher }, label) = (server.script_for(era), matching::label(method, params));
         if let Some((turn, fit)) = matcher.find(&mut self.used[era as usize], true, &label, params) {
             ledger.used(script, turn, fit);
@@ -306,13 +335,16 @@ impl Session {
                     ledger::named(script, turn)
                 ));
             }
-            self.start(Playback::new(era, Some(turn), Some(id.to_owned()), token.map(str::to_owned), post, now));
+            let mut playback = Playback::new(era, Some(turn), Some(id.to_owned()), token.map(str::to_owned), post, now);
+            playback.fault = fault;
+            self.start(playback);
             return;
         }
         // Some requests can be answered without the recording.
         if let Some(result) = handshake::result(script, method, params).filter(|_| !script.has(method)) {
             ledger.unrecorded += 1;
-            self.finish_request(post, Some(format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#)), false, None);
+            let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{result}}}"#);
+            self.answer(&fault, (post, id), Answer::of(text, None), now);
             return;
         }
         let closest = closest(script, &label, params);
@@ -337,7 +369,8 @@ impl Session {
                 error["data"]["closest"]["params"] = params;
             }
         }
-        self.finish_request(post, Some(format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#)), false, Some(code));
+        let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
+        self.answer(&fault, (post, id), Answer::of(text, Some(code)), now);
     }
 
     fn notification(
@@ -374,8 +407,9 @@ impl Session {
         let found =
             self.playbacks.iter().position(|playback| playback.id.as_deref() == Some(id) && !playback.is_answered);
         if let Some(playback) = found.and_then(|at| self.playbacks.remove(at)) {
-            self.finish_request(playback.post, None, false, None);
+            self.finish_request(playback.post, None);
         }
+        self.cancel_held(id);
     }
 
     fn refuse(&mut self, ledger: &mut Ledger, post: Post, code: i64, why: &str, summary: &mut InputSummary) {
@@ -386,7 +420,7 @@ impl Session {
         }
         // JSON-RPC 2.0 section 5: if the id could not be detected, "it MUST be Null".
         let error = json!({"jsonrpc": "2.0", "id": null, "error": {"code": code, "message": why}});
-        self.finish_request(post, Some(error.to_string()), false, Some(code));
+        self.finish_request(post, Some(Answer::of(error.to_string(), Some(code))));
     }
 
     fn start(&mut self, mut playback: Playback) {
@@ -395,30 +429,33 @@ impl Session {
         if self.playbacks.len() >= MAX_PLAYBACKS
             && let Some(oldest) = self.playbacks.pop_front()
         {
-            self.finish_request(oldest.post, None, false, None);
+            self.finish_request(oldest.post, None);
         }
         self.playbacks.push_back(playback);
     }
 
     /// Finishes one request of a text. The responses to a batch are collected and sent together.
     /// The last response ends the output for the text.
-    fn finish_request(&mut self, post: Post, text: Option<String>, is_event: bool, code: Option<i64>) {
+    fn finish_request(&mut self, post: Post, answer: Option<Answer>) {
         let Some(batch) = self.batches.get_mut(&post) else { return };
         batch.unanswered = batch.unanswered.saturating_sub(1);
         let is_last = batch.unanswered == 0;
-        let text = match &mut batch.answers {
-            None => text,
-            Some(answers) => {
-                answers.extend(text);
-                (is_last && !answers.is_empty()).then(|| format!("[{}]", answers.join(",")))
+        let answer = match (&mut batch.answers, answer) {
+            (None, answer) => answer,
+            (Some(answers), answer) => {
+                let cut = answer.as_ref().and_then(|answer| answer.cut);
+                batch.cut = [batch.cut, cut].into_iter().flatten().min();
+                answers.extend(answer.map(|answer| answer.text));
+                let text = (is_last && !answers.is_empty()).then(|| format!("[{}]", answers.join(",")));
+                text.map(|text| Answer { cut: batch.cut, ..Answer::of(text, None) })
             }
         };
-        if let Some(text) = text {
-            self.output.push(SessionOutput { post: Some(post), text: Some(text), is_event, code });
+        if let Some(Answer { text, is_event, code, cut }) = answer {
+            self.output.push(SessionOutput { post: Some(post), text: Some(text), is_event, code, cut });
         }
         if is_last {
             self.batches.remove(&post);
-            self.output.push(SessionOutput { post: Some(post), text: None, is_event: false, code: None });
+            self.output.push(SessionOutput { post: Some(post), text: None, is_event: false, code: None, cut: None });
         }
     }
 
@@ -433,6 +470,7 @@ impl Session {
         });
         playbacks.append(&mut self.playbacks);
         self.playbacks = playbacks;
+        self.release_held(now);
     }
 
     /// A new id for a recorded request of the server, which is sent now.

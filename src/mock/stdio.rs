@@ -37,9 +37,14 @@ pub fn serve(server: &RecordedServer, stop: &Receiver<()>) -> Result<Ledger> {
     loop {
         for output in session.due_output(server, started.elapsed()) {
             let Some(text) = output.text else { continue };
-            match write(&mut out, text) {
+            let mut line = messages::line(text);
+            line.truncate(output.cut.unwrap_or(usize::MAX));
+            match out.write_all(&line).and_then(|()| out.flush()) {
                 Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(ledger),
                 result => result.context("cannot write to standard output")?,
+            }
+            if output.cut.is_some() {
+                return Ok(ledger);
             }
         }
         for note in session.notes.drain(..) {
@@ -78,9 +83,4 @@ fn read(input: &mut dyn BufRead, lines: &Sender<io::Result<Vec<u8>>>) {
             return;
         }
     }
-}
-
-fn write(out: &mut impl Write, text: String) -> io::Result<()> {
-    out.write_all(&messages::line(text))?;
-    out.flush()
 }

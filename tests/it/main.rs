@@ -22,6 +22,7 @@ mod losses;
 mod masked;
 mod midway;
 mod mock;
+mod mock_faults;
 mod output;
 mod peers;
 mod pipes;

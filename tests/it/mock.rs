@@ -66,7 +66,7 @@ impl Listening {
     }
 
     /// Sends a POST with these header lines.
-    fn post(&self, fields: &str, body: &str) -> (u16, String) {
+    pub fn post(&self, fields: &str, body: &str) -> (u16, String) {
         let length = body.len();
         self.raw(&format!("POST /mcp HTTP/1.1\r\nConnection: close\r\nContent-Length: {length}\r\n{fields}\r\n{body}"))
     }

@@ -21,7 +21,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("filter", &["capture", "decode", "mcp", "findings", "event", "filter"]),
     ("view", &["capture", "decode", "mcp", "findings", "event", "store", "filter", "view"]),
     ("http", &["capture", "decode", "http"]),
-    ("mock", &["capture", "decode", "mcp", "http", "replay", "view", "compare", "mock"]),
+    ("mock", &["capture", "decode", "mcp", "filter", "http", "replay", "view", "compare", "mock"]),
     ("proxy", &["capture", "source", "decode", "http", "view", "proxy"]),
     ("compare", &["capture", "decode", "mcp", "view", "compare"]),
     (

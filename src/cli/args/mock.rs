@@ -24,6 +24,10 @@ pub struct Mock {
     /// Speed of the responses
     #[arg(long, value_enum, default_value_t, value_name = "PACE")]
     pub pace: MockPace,
+    /// Inject a fault into the responses to some requests: 'tool = x: delay 2s', or error -32603,
+    /// drop or cut 10 (docs/cli.md)
+    #[arg(long, value_name = "FAULT")]
+    pub fault: Vec<String>,
     /// Options for decoding captures.
     #[command(flatten)]
     pub decoding: Decoding,

@@ -7,11 +7,12 @@ use anyhow::{Context, Result, anyhow};
 
 use crate::cli::output::{self, Output};
 use crate::cli::target::Opened;
-use crate::filter::Expectation;
+use crate::filter::{Expectation, FilterError};
 use crate::store::Scope;
 use crate::view::expectations::{Breach, Judge, Judgement};
 use crate::view::paint::{Paint, Tone};
 use crate::view::safe;
+use crate::view::units::count;
 
 /// Maximum number of messages of one expectation in the text report.
 const SHOWN: usize = 5;
@@ -19,7 +20,7 @@ const SHOWN: usize = 5;
 /// Reads all expectations: those of the command line, then those of the files.
 pub fn read(given: &[String], files: &[PathBuf]) -> Result<Vec<Expectation>> {
     let parse = |text: &str, place: &str| {
-        let wrong = |error: crate::filter::FilterError| anyhow!("{place}\n{}", error.render(output::width()));
+        let wrong = |error: FilterError| anyhow!("{place}\n{}", error.render(output::width()));
         Expectation::parse(text).map_err(wrong)
     };
     let mut expectations = Vec::new();
@@ -63,7 +64,7 @@ pub fn text(out: &mut Output, paint: Paint, judgements: &[Judgement]) -> Result<
     }
     if !judgements.is_empty() {
         let broken = judgements.iter().filter(|judgement| !judgement.holds).count();
-        writeln!(out, "{broken} of {} broken\n", crate::view::units::count(judgements.len() as u64, "expectation"))?;
+        writeln!(out, "{broken} of {} broken\n", count(judgements.len() as u64, "expectation"))?;
     }
     Ok(())
 }

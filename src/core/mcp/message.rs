@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use super::content;
 use super::link::{Link, Why};
 use super::numbers::{MessageNumber, SessionNumber};
 use super::session::Transport;
-use crate::capture::{PacketNumber, Span, Time};
+use crate::capture::{Limits, PacketNumber, Span, Time};
 use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;
-use crate::decode::jsonrpc::{Envelope, Kind};
+use crate::decode::jsonrpc::{self, Envelope, JsonRpcText, Kind};
 use crate::decode::raw::Raw;
 
 /// The piece of the layer below that held the text of a message.
@@ -107,6 +108,45 @@ pub struct Message {
 }
 
 impl Message {
+    /// A message that was not captured, with the facts that its text gives.
+    pub fn of_text(number: MessageNumber, time: Time, direction: Direction, raw: &str) -> Message {
+        let limits = Limits::default();
+        let envelope = match jsonrpc::parse(raw.as_bytes(), limits.json_depth, limits.batch) {
+            JsonRpcText::Single(envelope) => envelope,
+            JsonRpcText::Batch(_) | JsonRpcText::Invalid(_) => Envelope::default(),
+        };
+        let mut message = Message {
+            session: SessionNumber(1),
+            number,
+            time,
+            transport: Transport::Stdio,
+            direction,
+            kind: envelope.kind.unwrap_or(Kind::Invalid),
+            id: envelope.id.clone().map(|id| raw[id].into()),
+            method: envelope.method_name.clone(),
+            tool: None,
+            raw: raw.to_owned().into(),
+            envelope,
+            batch: None,
+            answers: None,
+            answered_by: None,
+            latency: None,
+            span: Span::default(),
+            packets: Vec::new(),
+            carrier: Carrier::Line,
+            exchange: None,
+            sse_id: None,
+            line: None,
+            redelivered: false,
+            copies: None,
+            operation: None,
+            link: None,
+            findings: Vec::new(),
+        };
+        message.tool = content::tool(&message);
+        message
+    }
+
     /// Whether it repeats an earlier message: a resumed stream delivered it again, or it was sent
     /// again because of a redirect.
     pub fn is_repeated(&self) -> bool {

@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::capture::{Limits, Span, Time};
+use crate::capture::Time;
 use crate::decode::Direction;
-use crate::decode::jsonrpc::{self, JsonRpcText, Kind};
-use crate::mcp::content;
-use crate::mcp::{Carrier, Message, MessageNumber, Peers, Session, SessionNumber, Transport};
+use crate::decode::jsonrpc::Kind;
+use crate::mcp::{Message, MessageNumber, Peers, Session, SessionNumber, Transport};
 
 /// Nanoseconds between two messages.
 pub const TICK: i64 = 1_000_000;
@@ -41,41 +40,7 @@ pub fn read(text: &str) -> Vec<Message> {
 
 /// A message on a pipe, as the tracker emits it.
 pub fn message(number: u64, time: Time, direction: Direction, raw: &str) -> Message {
-    let limits = Limits::default();
-    let envelope = match jsonrpc::parse(raw.as_bytes(), limits.json_depth, limits.batch) {
-        JsonRpcText::Single(envelope) => envelope,
-        _ => Default::default(),
-    };
-    let mut message = Message {
-        session: SessionNumber(1),
-        number: MessageNumber(number),
-        time,
-        transport: Transport::Stdio,
-        direction,
-        kind: envelope.kind.unwrap_or(Kind::Invalid),
-        id: envelope.id.clone().map(|id| raw[id].into()),
-        method: envelope.method_name.clone(),
-        tool: None,
-        raw: raw.to_owned().into(),
-        envelope,
-        batch: None,
-        answers: None,
-        answered_by: None,
-        latency: None,
-        span: Span::default(),
-        packets: Vec::new(),
-        carrier: Carrier::Line,
-        exchange: None,
-        sse_id: None,
-        line: Some(number),
-        redelivered: false,
-        copies: None,
-        operation: None,
-        link: None,
-        findings: Vec::new(),
-    };
-    message.tool = content::tool(&message);
-    message
+    Message { line: Some(number), ..Message::of_text(MessageNumber(number), time, direction, raw) }
 }
 
 /// A session on pipes with the number of these messages.

@@ -217,26 +217,26 @@ impl<'a> ResponseWriter<'a> {
     ) -> io::Result<()> {
         session.iter().for_each(|session| self.slot.session_begins(session));
         let session: Vec<(&str, &str)> = session.map(|id| ("Mcp-Session-Id", id)).into_iter().collect();
-        let mut buffered: Option<(String, u16, _)> = None;
+        let mut buffered: Option<(String, u16, _, _)> = None;
         loop {
             match self.next(replies)? {
-                Some(HubReply::Message { text, status, is_event, id }) => {
+                Some(HubReply::Message { text, status, is_event, id, cut }) => {
                     if stream && (self.is_open || !json || is_event && status == 200 || buffered.is_some()) {
                         self.open(&session)?;
-                        if let Some((buffered, _, id)) = buffered.take() {
-                            self.write_event(&buffered, id)?;
+                        if let Some((buffered, _, id, cut)) = buffered.take() {
+                            self.write_event(&buffered, id, cut)?;
                         }
-                        self.write_event(&text, id)?;
+                        self.write_event(&text, id, cut)?;
                     } else {
                         // Without a stream, messages before the response cannot be sent.
-                        buffered = Some((text, status, id));
+                        buffered = Some((text, status, id, cut));
                     }
                 }
                 Some(_) => {
                     return match buffered.take() {
-                        Some((text, status, _)) if !self.is_open => {
+                        Some((text, status, _, cut)) if !self.is_open => {
                             let fields = [&[("Content-Type", "application/json")][..], &session].concat();
-                            self.respond(status, &fields, &text)
+                            self.respond_cut(status, &fields, &text, cut)
                         }
                         _ if stream => {
                             self.open(&session)?;
@@ -277,7 +277,7 @@ impl<'a> ResponseWriter<'a> {
         }
         loop {
             match self.next(&replies)? {
-                Some(HubReply::Message { text, id, .. }) => self.write_event(&text, id)?,
+                Some(HubReply::Message { text, id, cut, .. }) => self.write_event(&text, id, cut)?,
                 Some(_) => return self.close(),
                 None => self.keep_alive()?,
             }
@@ -321,6 +321,14 @@ impl<'a> ResponseWriter<'a> {
     }
 
     fn respond(&mut self, status: u16, fields: &[(&str, &str)], body: &str) -> io::Result<()> {
+        self.respond_cut(status, fields, body, None)
+    }
+
+    /// Writes a response, or with `cut` only so many bytes of its body.
+    ///
+    /// # Errors
+    /// It was cut, so the connection has to be closed.
+    fn respond_cut(&mut self, status: u16, fields: &[(&str, &str)], body: &str, cut: Option<usize>) -> io::Result<()> {
         let mut fields = fields.to_vec();
         if !self.request.keeps_alive() {
             fields.push(("Connection", "close"));
@@ -337,7 +345,17 @@ impl<'a> ResponseWriter<'a> {
         if self.request.method() != "HEAD" {
             response.push_str(body);
         }
-        self.out.write_all(response.as_bytes())
+        self.write_cut(&response, response.len() - body.len(), cut)
+    }
+
+    /// Writes a text. With `cut` only so many bytes are written beyond the first `head` bytes.
+    ///
+    /// # Errors
+    /// The text was cut, so the connection has to be closed.
+    fn write_cut(&mut self, text: &str, head: usize, cut: Option<usize>) -> io::Result<()> {
+        let Some(cut) = cut else { return self.out.write_all(text.as_bytes()) };
+        self.out.write_all(&text.as_bytes()[..text.len().min(head.saturating_add(cut))])?;
+        Err(io::ErrorKind::ConnectionAborted.into())
     }
 
     /// Writes the head of an event stream, unless that is done.
@@ -356,12 +374,14 @@ impl<'a> ResponseWriter<'a> {
 
     /// Writes a message as an event, with one `data` line for each piece between CR and LF. An
     /// empty piece does no harm.
-    fn write_event(&mut self, text: &str, id: Option<String>) -> io::Result<()> {
+    fn write_event(&mut self, text: &str, id: Option<String>, cut: Option<usize>) -> io::Result<()> {
         // A line ends with CR LF, LF or CR (WHATWG HTML section 9.2.6). Between the members of a
         // message line ends have no meaning.
         let data: String = text.split(['\r', '\n']).map(|line| format!("data: {line}\n")).collect();
         let id = id.map(|id| format!("id: {id}\n")).unwrap_or_default();
-        self.write(&format!("event: message\n{id}{data}\n"))
+        let piece = self.piece(&format!("event: message\n{id}{data}\n"));
+        let head = piece.find("data: ").map_or(0, |at| at + "data: ".len());
+        self.write_cut(&piece, head, cut)
     }
 
     fn keep_alive(&mut self) -> io::Result<()> {
@@ -369,11 +389,16 @@ impl<'a> ResponseWriter<'a> {
     }
 
     fn write(&mut self, text: &str) -> io::Result<()> {
-        let piece = match self.request.is_1_1() {
+        let piece = self.piece(text);
+        self.out.write_all(piece.as_bytes())
+    }
+
+    /// A text of a stream as it is framed: a chunk, or for HTTP/1.0 the text itself.
+    fn piece(&self, text: &str) -> String {
+        match self.request.is_1_1() {
             true => format!("{:x}\r\n{text}\r\n", text.len()),
             false => text.to_owned(),
-        };
-        self.out.write_all(piece.as_bytes())
+        }
     }
 
     /// Ends the event stream.

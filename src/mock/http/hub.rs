@@ -54,8 +54,9 @@ pub(super) enum HubReply {
     /// Messages follow until [`HubReply::End`]. The id is given if the session has just begun.
     Begin(Option<String>),
     /// A message. `status` is the status of a response that contains only this message. `is_event`
-    /// states whether it was an event of a stream in the recording. `id` is its event id.
-    Message { text: String, status: u16, is_event: bool, id: Option<String> },
+    /// states whether it was an event of a stream in the recording. `id` is its event id. With
+    /// `cut` only so many bytes of it are sent, and the connection is closed.
+    Message { text: String, status: u16, is_event: bool, id: Option<String>, cut: Option<usize> },
     /// No more messages follow.
     End,
 }
@@ -84,7 +85,7 @@ impl SentEvent {
     }
 
     fn reply(&self) -> HubReply {
-        HubReply::Message { text: self.text.clone(), status: 200, is_event: true, id: Some(self.id()) }
+        HubReply::Message { text: self.text.clone(), status: 200, is_event: true, id: Some(self.id()), cut: None }
     }
 }
 
@@ -282,7 +283,8 @@ impl ConnectedClient {
         }
     }
 
-    fn route_output(&mut self, server: &RecordedServer, SessionOutput { post, text, is_event, code }: SessionOutput) {
+    fn route_output(&mut self, server: &RecordedServer, output: SessionOutput) {
+        let SessionOutput { post, text, is_event, code, cut } = output;
         let target = post.filter(|post| self.posts.contains_key(post));
         // Without a stream of a GET, other messages go with the oldest open request. Otherwise a
         // request of the server would never arrive, and the client would wait forever.
@@ -292,13 +294,13 @@ impl ConnectedClient {
             (Some(post), Some(text)) => {
                 let status = self.status(server, post, code);
                 let id = self.retain(Some(post), &text);
-                self.send_to_post(post, HubReply::Message { text, status, is_event, id });
+                self.send_to_post(post, HubReply::Message { text, status, is_event, id, cut });
             }
             (Some(target), None) => {
                 self.send_to_post(target, HubReply::End);
                 self.posts.remove(&target);
             }
-            (None, Some(text)) if post.is_none() || self.is_legacy => self.broadcast(text),
+            (None, Some(text)) if post.is_none() || self.is_legacy => self.broadcast(text, cut),
             // The client that waited for it is gone, or it needs no response.
             (None, _) => {}
         }
@@ -346,15 +348,15 @@ impl ConnectedClient {
             // A second stream replaces the first, which the client has probably lost.
             None => {
                 self.stream = Some(reply.clone());
-                std::mem::take(&mut self.buffered).into_iter().for_each(|text| self.broadcast(text));
+                std::mem::take(&mut self.buffered).into_iter().for_each(|text| self.broadcast(text, None));
             }
         }
     }
 
     /// Sends a message on the stream of the GET, or buffers it until there is one.
-    fn broadcast(&mut self, text: String) {
+    fn broadcast(&mut self, text: String, cut: Option<usize>) {
         let id = self.stream.is_some().then(|| self.retain(None, &text)).flatten();
-        let reply = HubReply::Message { text: text.clone(), status: 200, is_event: true, id };
+        let reply = HubReply::Message { text: text.clone(), status: 200, is_event: true, id, cut };
         let text = match self.stream.as_ref().map(|stream| stream.try_send(reply)) {
             Some(Ok(())) => return,
             Some(Err(TrySendError::Full(_) | TrySendError::Disconnected(_))) => {

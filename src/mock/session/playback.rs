@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
+use super::faults::{Answer, InjectedFault};
 use super::{Pace, Post, RecordedServer, Session, SessionOutput};
 use crate::decode::json::member;
 use crate::decode::jsonrpc::Kind;
@@ -30,6 +31,8 @@ pub(super) struct Playback {
     since: Duration,
     /// The server's requests (indices of messages) that the client has answered.
     answers: HashSet<usize>,
+    /// The fault that is injected into the response.
+    pub(super) fault: InjectedFault,
 }
 
 impl Playback {
@@ -42,7 +45,8 @@ impl Playback {
         now: Duration,
     ) -> Playback {
         let answers = HashSet::new();
-        Playback { number: 0, era, turn, id, token, post, is_answered: false, next: 0, since: now, answers }
+        let fault = InjectedFault::default();
+        Playback { number: 0, era, turn, id, token, post, is_answered: false, next: 0, since: now, answers, fault }
     }
 
     fn next_message<'a>(&self, server: &'a RecordedServer) -> Option<&'a ScriptedMessage> {
@@ -96,7 +100,8 @@ impl Session {
                 let error = part(message, "error").filter(|_| message.kind == Kind::Error);
                 let code = error.and_then(|error| member(error, "code")?.parse().ok());
                 playback.is_answered = true;
-                return self.finish_request(playback.post, Some(text), scripted.is_event, code);
+                let answer = Answer { is_event: scripted.is_event, ..Answer::of(text, code) };
+                return self.answer(&playback.fault, (playback.post, id), answer, due);
             }
             // "Progress notifications MUST only reference tokens that … were provided in an active
             // request" (basic/utilities/progress)
@@ -125,7 +130,7 @@ impl Session {
                 (post, text) = (Some(*listening), with_subscription_id(&text, "params", id));
             }
         }
-        self.output.push(SessionOutput { post, text: Some(text), is_event: true, code: None });
+        self.output.push(SessionOutput { post, text: Some(text), is_event: true, code: None, cut: None });
     }
 
     /// A cancellation by the server with the current id of the cancelled request.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::{Ledger, Pace, RecordedServer, Session};
+use crate::filter::Fault;
 use crate::mcp::MessageNumber;
 use crate::mcp::link::{Link, Why};
 use crate::mock::matching::Match;
@@ -238,4 +239,67 @@ fn a_client_up_to_2025_11_25_is_served_from_a_recording_without_handshake() {
       unused #1 server/discover
       unused #5 subscriptions/listen
     ");
+}
+
+/// A client of a mock that injects these faults into the responses to `ADD`.
+fn faulty(faults: &[&str]) -> Client {
+    let recorded = r#"
+        -> {"id":1,"method":"tools/call","params":{"name":"add","arguments":{"a":1}}}
+        <- {"id":1,"result":{"content":[{"type":"text","text":"2"}]}}
+        -> {"id":2,"method":"tools/call","params":{"name":"other"}}
+        <- {"id":2,"result":{"content":[]}}
+    "#;
+    let mut client = Client::of(recorded, Pace::Fast);
+    let faults = faults.iter().map(|fault| Fault::parse(fault).unwrap_or_else(|error| panic!("{error}"))).collect();
+    client.server = client.server.with_faults(faults);
+    client
+}
+
+const ADD: &str = r#"{"id":1,"method":"tools/call","params":{"name":"add","arguments":{"a":1}}}"#;
+const OTHER: &str = r#"{"id":2,"method":"tools/call","params":{"name":"other"}}"#;
+
+#[test]
+fn a_delayed_response_is_due_later_and_others_are_not() {
+    let mut client = faulty(&["tool = add: delay 2s", "params.arguments.a = 1: delay 1s"]);
+    assert!(client.send_at(100, ADD).is_empty());
+    assert_eq!(client.session.next_due(&client.server), Some(Duration::from_millis(3_100)));
+    assert_eq!(one(&client.send_at(200, OTHER))["id"], 2);
+    assert!(client.summary(3_099).is_empty());
+    assert_eq!(one(&client.summary(3_100))["result"]["content"][0]["text"], "2");
+    assert_eq!(client.session.next_due(&client.server), None);
+    assert_eq!(client.ledger.faults, 1);
+}
+
+#[test]
+fn an_error_takes_the_place_of_the_response() {
+    let mut client =
+        faulty(&["tool = add: error -32603 \"not \\\"now\\\"\"", "tool = add: drop", "method = ping: error 7"]);
+    let error = one(&client.send(ADD));
+    assert_eq!(error["error"], json!({"code": -32603, "message": "not \"now\""}));
+    assert_eq!(one(&client.send(r#"{"id":"p","method":"ping"}"#))["error"]["code"], 7, "also without the recording");
+}
+
+#[test]
+fn a_dropped_response_is_never_due_and_can_be_cancelled() {
+    let mut client = faulty(&["tool = add: drop", "tool = other: delay 1s"]);
+    assert!(client.send(ADD).is_empty());
+    assert_eq!(client.session.next_due(&client.server), None);
+    assert!(client.send(OTHER).is_empty());
+    for id in [1, 2] {
+        client.send(&format!(r#"{{"method":"notifications/cancelled","params":{{"requestId":{id}}}}}"#));
+    }
+    assert_eq!(client.session.next_due(&client.server), None, "a cancelled request gets no late response");
+    assert!(client.summary(5_000).is_empty());
+}
+
+#[test]
+fn a_cut_is_part_of_the_output_also_of_a_batch() {
+    let mut client = faulty(&["tool = add: cut 10"]);
+    client.session.receive(&client.server, &mut client.ledger, ADD.as_bytes(), 1, Duration::ZERO);
+    let output = client.session.due_output(&client.server, Duration::ZERO);
+    assert_eq!((output.len(), output[0].cut, &output[1].text), (2, Some(10), &None));
+    let batch = format!("[{ADD},{OTHER}]");
+    client.session.receive(&client.server, &mut client.ledger, batch.as_bytes(), 2, Duration::ZERO);
+    let output = client.session.due_output(&client.server, Duration::ZERO);
+    assert_eq!((output.len(), output[0].cut, &output[1].text), (2, Some(10), &None));
 }
