@@ -229,7 +229,7 @@ pub struct Tui {
     /// Options for decoding captures.
     #[command(flatten)]
     pub decoding: Decoding,
-    /// Colour theme: dark, light or mono [default: dark, or mono if NO_COLOR is set]
+    /// Colour theme: dark, light or mono [default: the one chosen last, or the terminal's]
     #[arg(long, value_name = "NAME")]
     pub theme: Option<String>,
 }

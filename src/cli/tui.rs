@@ -23,15 +23,16 @@ pub fn run(arguments: Tui, db: Option<PathBuf>, colour: Colour) -> Result<ExitCo
     let target = target(&arguments.targets, db)?;
     let theme = match &arguments.theme {
         Some(name) => match Theme::named(name) {
-            Some(theme) => theme,
+            Some(theme) => Some(theme),
             None => bail!("there is no theme \"{name}\": choose dark, light or mono"),
         },
         // https://no-color.org: "when present and not an empty string (regardless of its value)".
-        None if colour == Colour::Never => Theme::Mono,
+        None if colour == Colour::Never => Some(Theme::Mono),
         None if std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) && colour != Colour::Always => {
-            Theme::Mono
+            Some(Theme::Mono)
         }
-        None => Theme::default(),
+        // The one chosen last, or the one that fits the terminal.
+        None => None,
     };
     let decoding =
         Decoding { key_log: arguments.decoding.key_log(false), keep_secrets: arguments.decoding.keep_secrets };

@@ -143,6 +143,20 @@ fn cannot_open(path: &Path, error: &std::io::Error) -> anyhow::Error {
     anyhow!("cannot open capture {:?}: {error}", path.display().to_string())
 }
 
+/// Reads the regular ones among these files up to their first packets. Others are not touched,
+/// because they cannot be read twice.
+///
+/// # Errors
+/// One of them cannot be read, or is no capture.
+pub fn examine(paths: &[PathBuf]) -> anyhow::Result<()> {
+    for path in paths {
+        if regular_length(path)?.is_some() {
+            first_time(path)?;
+        }
+    }
+    Ok(())
+}
+
 /// The time of the first packet in a file.
 fn first_time(path: &Path) -> anyhow::Result<Option<Time>> {
     let mut reader = open(path, false)?;

@@ -262,6 +262,17 @@ pub(super) struct Chunk {
 }
 
 impl Chunk {
+    /// All numbers of a list.
+    pub(super) fn numbers(number_list: &[u8]) -> Result<Vec<PacketNumber>, Damaged> {
+        let mut steps = BlobReader::new(number_list, "the packet numbers of a chunk");
+        let (mut at, mut numbers) = (0u64, Vec::new());
+        while !steps.is_empty() {
+            at = at.saturating_add(steps.u64()?);
+            numbers.push(PacketNumber(at));
+        }
+        Ok(numbers)
+    }
+
     /// The position of a packet in a list of numbers; `None` if it is not in the list.
     pub(super) fn position(number_list: &[u8], number: PacketNumber) -> Result<Option<u64>, Damaged> {
         let mut steps = BlobReader::new(number_list, "the packet numbers of a chunk");

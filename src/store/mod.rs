@@ -55,6 +55,7 @@ pub use codec::Damaged;
 pub use database_file::DatabaseFile;
 pub use maintenance::{Fate, Maintenance, Space};
 pub use migrate::may_pass;
+pub use packet_pages::ChunkNumbers;
 pub use packets::PacketCounts;
 pub use page::{Page, Scope, SortOrder};
 pub use query::{MethodCount, OperationLinks};

@@ -11,6 +11,9 @@
 //! Packets wait until it is decided whether their connection carries MCP: in memory up to
 //! `Limits::undecided`, then on disk. After that they wait, in order of number, until the decoder
 //! has searched their payload for secrets.
+//!
+//! The packets of other connections, and those that belong to none, are stored only for a viewer
+//! of capture files, see [`WriteOptions::other_packets`].
 
 mod connection;
 mod line_compressor;
@@ -27,6 +30,7 @@ use self::line_compressor::{CompressedLine, LineCompressor};
 use super::chunk::{Builder, CHUNK, Chunk, Piece, Spare, StoredPacket};
 use super::mask;
 use super::text::Packer;
+use super::write::WriteOptions;
 use crate::capture::pipe::{self, Pipe, PipeEvent};
 use crate::capture::{Limits, LinkType, Packet, PacketNumber};
 use crate::decode::mask::{Mask, MaskKey};
@@ -48,6 +52,9 @@ const MAX_OPEN: usize = 32 << 20;
 /// Packets, and their bytes, that belong to no segment yet. They may be fragments of a datagram,
 /// which are sent back to back.
 const RECENT: (usize, usize) = (1_024, 4 << 20);
+
+/// The connection of packets that belong to none. Numbers of connections begin at 1.
+const NO_CONNECTION: ConnectionId = ConnectionId(0);
 
 /// The number of packet buffers that are retained to be used again, and the largest size of each:
 /// somewhat more than an Ethernet frame.
@@ -71,6 +78,8 @@ pub(super) struct Packets {
     limits: Limits,
     keep_secrets: bool,
     mask_key: Option<MaskKey>,
+    /// Bytes of packets without a session that may still be stored.
+    other: u64,
     last: Option<StoredPacket>,
     recent: VecDeque<StoredPacket>,
     recent_bytes: usize,
@@ -99,12 +108,7 @@ struct Output {
 
 impl Packets {
     /// Packets for which memory has no room wait in files in `folder`, without a name and sealed.
-    pub(super) fn new(
-        limits: Limits,
-        keep_secrets: bool,
-        mask_key: Option<MaskKey>,
-        folder: &Path,
-    ) -> std::io::Result<Packets> {
+    pub(super) fn new(options: &WriteOptions, folder: &Path) -> std::io::Result<Packets> {
         let out = Output {
             open: 0,
             packer: Packer::new()?,
@@ -115,9 +119,10 @@ impl Packets {
             counts: PacketCounts::default(),
         };
         Ok(Packets {
-            limits,
-            keep_secrets,
-            mask_key,
+            limits: options.limits,
+            keep_secrets: options.keep_secrets,
+            mask_key: options.mask_key,
+            other: options.other_packets,
             last: None,
             recent: VecDeque::new(),
             recent_bytes: 0,
@@ -140,7 +145,17 @@ impl Packets {
             while self.recent.len() > RECENT.0 || self.recent_bytes > RECENT.1 {
                 let Some(gone) = self.recent.pop_front() else { break };
                 self.recent_bytes -= gone.size();
+                self.store_other(gone);
             }
+        }
+    }
+
+    /// Stores a packet that belongs to no connection, as far as these are stored.
+    fn store_other(&mut self, packet: StoredPacket) {
+        if self.other > 0 {
+            self.buffer(NO_CONNECTION, Side::First, packet, Vec::new());
+            // An error is reported with the next packet of a connection.
+            let _ = self.settle(NO_CONNECTION);
         }
     }
 
@@ -179,7 +194,12 @@ impl Packets {
             packet.masked |= mask::mask_log(&mut packet.data, self.mask_key);
         }
         self.buffered += packet.size();
-        self.connections.entry(id).or_default().buffer(packet, side, carries);
+        let connection = self.connections.entry(id).or_default();
+        if !connection.is_claimed {
+            connection.is_stored = self.other > 0;
+            self.other = self.other.saturating_sub(packet.size() as u64);
+        }
+        connection.buffer(packet, side, carries);
     }
 
     /// The bytes of `segment` in the sender's stream that `packet` carries, and their ranges in the
@@ -253,7 +273,8 @@ impl Packets {
     /// The connection belongs to a session, so its packets are stored. Call [`Packets::restore`]
     /// next, until it returns false.
     pub(super) fn keep(&mut self, id: ConnectionId) {
-        self.connections.entry(id).or_default().is_stored = true;
+        let connection = self.connections.entry(id).or_default();
+        (connection.is_claimed, connection.is_stored) = (true, true);
         self.list(id);
     }
 
@@ -303,14 +324,16 @@ impl Packets {
             }
             if connection.is_stored {
                 connection.finish(&mut self.out)?;
-                self.out.close(id, &mut connection.chunk)?;
             }
+            self.out.close(id, &mut connection.chunk)?;
         }
         Ok(())
     }
 
     /// The capture has ended, and with it every connection.
     pub(super) fn finish(&mut self) -> std::io::Result<()> {
+        let recent = std::mem::take(&mut self.recent);
+        recent.into_iter().chain(self.last.take()).for_each(|packet| self.store_other(packet));
         let open: Vec<_> = self.connections.keys().copied().collect();
         open.into_iter().try_for_each(|id| self.closed(id))
     }

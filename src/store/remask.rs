@@ -22,9 +22,9 @@ use super::chunk::{Builder, OpenChunk, StoredPacket};
 use super::packets::Packets;
 use super::record::{capture, exchange, packet};
 use super::text::Packer;
-use super::{Capture, CaptureId, CaptureKind, DatabaseFile, StoreReader, mask, migrate};
+use super::{Capture, CaptureId, CaptureKind, DatabaseFile, StoreReader, WriteOptions, mask, migrate};
 use crate::capture::pipe::{self, PipeEvent};
-use crate::capture::{Limits, LinkType, Packet, PacketNumber, Time};
+use crate::capture::{LinkType, Packet, PacketNumber, Time};
 use crate::decode::exchange::{Exchange, Fields};
 use crate::decode::http::{secrets_of_field, secrets_of_target};
 use crate::decode::mask::{Mask, MaskKey};
@@ -92,7 +92,7 @@ pub struct PacketMasker {
 
 impl PacketMasker {
     fn new(key: Option<MaskKey>) -> anyhow::Result<PacketMasker> {
-        let stage = Packets::new(Limits::default(), false, key, &std::env::temp_dir())?;
+        let stage = Packets::new(&WriteOptions { mask_key: key, ..WriteOptions::default() }, &std::env::temp_dir())?;
         Ok(PacketMasker { stage, connection: None, masked: HashMap::new() })
     }
 

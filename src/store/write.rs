@@ -47,6 +47,9 @@ pub struct WriteOptions {
     pub busy_timeout: Duration,
     /// Whether to write to a file beside the database while it is locked for longer.
     pub may_spill: bool,
+    /// Bytes of packets without a session that are stored too: of other connections, and
+    /// of other protocols.
+    pub other_packets: u64,
 }
 
 impl Default for WriteOptions {
@@ -57,6 +60,7 @@ impl Default for WriteOptions {
             limits: Limits::default(),
             busy_timeout: Duration::from_secs(5),
             may_spill: false,
+            other_packets: 0,
         }
     }
 }
@@ -107,7 +111,7 @@ impl Writer {
             },
             Err(error) => return Err(error),
         };
-        let packets = Packets::new(options.limits, options.keep_secrets, options.mask_key, &place.folder())?;
+        let packets = Packets::new(&options, &place.folder())?;
         let identity = place.identity();
         Ok(Writer {
             db,

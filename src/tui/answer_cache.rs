@@ -5,11 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use super::data::{
-    Answer, CapabilityRow, Detail, FindingLine, HostSessions, MessageLine, PAGE, PacketDetail, PacketRow, Query, Rows,
-    SessionRow, Statistics,
+    Answer, CapabilityRow, ConnectionList, Detail, FindingLine, HostSessions, MessageLine, PAGE, PacketDetail,
+    PacketRow, PacketScope, Query, Rows, SessionRow, Statistics,
 };
-use crate::decode::ConnectionId;
-use crate::event::Connection;
 use crate::mcp::{MessageNumber, SessionNumber};
 use crate::store::{FindingRow, StderrLine};
 use crate::view::steps::Step;
@@ -39,27 +37,27 @@ pub struct AnswerCache {
     pub steps: PagedList<SessionNumber, Step>,
     pub findings: ForSession<Vec<FindingLine>>,
     pub statistics: ForSession<Box<Statistics>>,
-    pub connections: ForSession<Vec<Connection>>,
+    pub connections: ForSession<Box<ConnectionList>, Option<SessionNumber>>,
     pub all_servers: ForSession<HostSessions>,
-    pub packets: PagedList<(SessionNumber, ConnectionId), PacketRow>,
-    pub packet: ForSession<Box<PacketDetail>>,
+    pub packets: PagedList<(Option<SessionNumber>, PacketScope), PacketRow>,
+    pub packet: ForSession<Arc<PacketDetail>, Option<SessionNumber>>,
     pub capabilities: ForSession<Vec<CapabilityRow>>,
     pub stderr: PagedList<SessionNumber, StderrLine>,
 }
 
 /// The last answer of a kind, and the session that it is about.
 #[derive(Debug)]
-pub struct ForSession<T>(Option<(SessionNumber, T)>);
+pub struct ForSession<T, K = SessionNumber>(Option<(K, T)>);
 
-impl<T> Default for ForSession<T> {
-    fn default() -> ForSession<T> {
+impl<T, K> Default for ForSession<T, K> {
+    fn default() -> ForSession<T, K> {
         ForSession(None)
     }
 }
 
-impl<T> ForSession<T> {
+impl<T, K: PartialEq> ForSession<T, K> {
     /// The answer, if it is about this session.
-    pub fn of(&self, session: SessionNumber) -> Option<&T> {
+    pub fn of(&self, session: K) -> Option<&T> {
         self.0.as_ref().filter(|(own, _)| *own == session).map(|(_, answer)| answer)
     }
 }
@@ -168,8 +166,8 @@ impl AnswerCache {
                     |sent_query| matches!(sent_query, Query::Messages { page, .. } if evicted.contains(page)),
                 );
             }
-            (Query::Packets { session, connection, page }, Answer::Packets(answer)) => {
-                let evicted = self.packets.take((*session, *connection), *page, answer);
+            (Query::Packets { session, scope, page }, Answer::Packets(answer)) => {
+                let evicted = self.packets.take((*session, *scope), *page, answer);
                 self.forget_sent(
                     |sent_query| matches!(sent_query, Query::Packets { page, .. } if evicted.contains(page)),
                 );
@@ -200,7 +198,7 @@ impl AnswerCache {
                 self.connections = ForSession(Some((*session, rows)))
             }
             (Query::Packet(session, _), Answer::Packet(packet)) => {
-                self.packet = ForSession(packet.map(|packet| (*session, packet)));
+                self.packet = ForSession(packet.map(|packet| (*session, Arc::from(packet))));
             }
             (Query::Capabilities(session), Answer::Capabilities(rows)) => {
                 self.capabilities = ForSession(Some((*session, rows)))
@@ -260,8 +258,8 @@ fn replaces(query: &Query, other: &Query) -> bool {
         (Query::Messages { session, filter, .. }, Query::Messages { session: own, filter: other, .. }) => {
             (session, filter) != (own, other)
         }
-        (Query::Packets { session, connection, .. }, Query::Packets { session: own, connection: other, .. }) => {
-            (session, connection) != (own, other)
+        (Query::Packets { session, scope, .. }, Query::Packets { session: own, scope: other, .. }) => {
+            (session, scope) != (own, other)
         }
         (Query::Stderr { session, .. }, Query::Stderr { session: own, .. })
         | (Query::Steps { session, .. }, Query::Steps { session: own, .. }) => session != own,

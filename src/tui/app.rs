@@ -4,17 +4,20 @@
 //!  key ─► keys::command ─┐
 //!  answer ───────────────┼─► update(app, input) ─► effects: query the store, copy, suspend, quit
 //!  tick, resize ─────────┘            │
-//!                                     └─► layout::draw(app): a pure function of the state
+//!                                     └─► frame::draw(app): a pure function of the state
 //! ```
 //!
 //! Nothing requests data explicitly. After each input `needed_queries` lists the queries whose
 //! answers the screen shows. Those whose answers are missing or out of date are sent.
 
+pub mod bars;
 mod commands;
 mod detail;
 mod folds;
+mod layer_tree;
 mod mouse;
 mod needed_queries;
+mod packets;
 mod prompt;
 mod replay;
 #[cfg(test)]
@@ -26,17 +29,19 @@ use std::path::PathBuf;
 
 use super::answer_cache::{AnswerCache, PagedList};
 use super::cursor::Cursor;
-use super::data::{MessageLine, PacketRow, Progress, Query, SessionRow};
+use super::data::{MessageLine, Progress, Query, SessionRow};
 use super::editor::Editor;
+use super::layout;
 use super::replay::Replays;
-use super::screen::Screen;
-use super::theme::Theme;
+use super::screen::{Focus, Screen};
+use super::theme::{Palette, Theme};
 use crate::capture::Time;
-use crate::event::Connection;
 use crate::mcp::{MessageNumber, SessionNumber};
 
-pub use detail::{DetailView, Focus, drawn_detail, focus, selected_detail, unfoldable_layers};
+pub use detail::{DetailView, drawn_detail, focus, selected_detail, value_lines};
 pub use folds::Folds;
+pub use layer_tree::{ByteCursor, LayerTree};
+pub use packets::PacketView;
 pub use prompt::completions;
 pub use update::{Effect, Input, update};
 
@@ -65,11 +70,18 @@ pub enum Prompt {
     Command,
 }
 
-/// A sentence at the bottom of the screen. It stays until the next key.
+/// A sentence at the bottom of the screen. It stays until the next key, or for some seconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     pub text: String,
     pub failed: bool,
+    /// The time at which it leaves.
+    pub until: Time,
+}
+
+impl Notice {
+    /// The seconds for which a notice stays: one of a failure is longer, and worth a second look.
+    const STAYS: [i64; 2] = [4, 10];
 }
 
 /// Everything that the screen is drawn from.
@@ -80,7 +92,7 @@ pub struct App {
     /// The wall-clock time of the last tick. Calls without an answer show how long
     /// they have waited.
     pub now: Time,
-    pub theme: Theme,
+    pub palette: Palette,
     /// The name of the database or of the capture files.
     pub title: String,
     /// The database that is followed; `None` for capture files.
@@ -97,8 +109,8 @@ pub struct App {
     pub marks: BTreeSet<(SessionNumber, MessageNumber)>,
     /// Groups of messages that are folded.
     pub folds: Folds,
-    /// Position of the connection whose packets are shown, among those of the session.
-    pub connection: usize,
+    /// The panes of the packets.
+    pub packets: PacketView,
     /// Whether the sequence shows all servers of the host.
     pub all_servers: bool,
     /// Zoom of the sequence's time column: 0 hides it.
@@ -122,7 +134,7 @@ pub struct App {
 impl App {
     /// The state at the start, on a terminal of this size.
     pub fn new(title: String, size: (u16, u16), theme: Theme) -> App {
-        App { title, size, theme, ..App::default() }
+        App { title, size, palette: Palette { theme, ..Palette::default() }, ..App::default() }
     }
 
     /// Starts with the messages of a session instead of the list of sessions.
@@ -165,18 +177,6 @@ impl App {
         self.cache.message(self.session?, &self.filter, self.folds.list_row(row))
     }
 
-    /// The connection whose packets are shown, and the number of connections of the session.
-    pub fn connection(&self) -> Option<(&Connection, usize)> {
-        let connections = self.cache.connections.of(self.session?)?;
-        let shown = self.connection.min(connections.len().checked_sub(1)?);
-        Some((&connections[shown], connections.len()))
-    }
-
-    /// A packet of that connection.
-    pub fn packet(&self, row: usize) -> Option<&PacketRow> {
-        self.cache.packets.of(&(self.session?, self.connection()?.0.id))?.row(row)
-    }
-
     pub fn selected_message(&self) -> Option<&MessageLine> {
         if self.screen == Screen::Sequence && self.all_servers {
             return self.cache.all_servers.of(self.session?)?.lines.get(self.cursor(Screen::Sequence).selected);
@@ -189,9 +189,12 @@ impl App {
         if screen == Screen::Sessions {
             return self.cache.sessions().map(<[_]>::len);
         }
+        if screen == Screen::Packets {
+            return self.cache.packets.of(&(self.session, self.packet_scope())).map(PagedList::total);
+        }
         let session = self.session?;
         match screen {
-            Screen::Sessions => None,
+            Screen::Sessions | Screen::Packets => None,
             Screen::Sequence if self.all_servers => {
                 self.cache.all_servers.of(session).map(|all_servers| all_servers.lines.len())
             }
@@ -201,10 +204,6 @@ impl App {
             Screen::Layers => self.cache.steps.of(&session).map(PagedList::total),
             Screen::Findings => self.cache.findings.of(session).map(Vec::len),
             Screen::Statistics => self.cache.statistics.of(session).map(|figures| figures.calls.len()),
-            Screen::Packets => match self.cache.connections.of(session)?.as_slice() {
-                [] => Some(0),
-                _ => self.cache.packets.of(&(session, self.connection()?.0.id)).map(PagedList::total),
-            },
             Screen::Tools => self.cache.capabilities.of(session).map(Vec::len),
             Screen::Stderr => self.cache.stderr.of(&session).map(PagedList::total),
             Screen::Replay => Some(self.replays.run.as_ref().map_or(0, |run| run.rows.len())),
@@ -215,11 +214,30 @@ impl App {
         self.session.is_some_and(|session| self.marks.contains(&(session, message)))
     }
 
+    /// The pane of the current screen that receives the keys.
+    pub fn focus(&self) -> Focus {
+        match self.screen {
+            Screen::Packets => self.packets.focus,
+            _ => focus(self),
+        }
+    }
+
+    /// Visible rows of a screen's list.
+    pub fn list_height(&self, screen: Screen) -> usize {
+        let focus = if screen == Screen::Packets { self.packets.focus } else { focus(self) };
+        layout::list_height(self.size, screen, focus)
+    }
+
     fn notify(&mut self, text: impl Into<String>) {
-        self.notice = Some(Notice { text: text.into(), failed: false });
+        self.set_notice(text.into(), false);
     }
 
     fn notify_error(&mut self, text: impl Into<String>) {
-        self.notice = Some(Notice { text: text.into(), failed: true });
+        self.set_notice(text.into(), true);
+    }
+
+    fn set_notice(&mut self, text: String, failed: bool) {
+        let stays = Notice::STAYS[usize::from(failed)] * 1_000_000_000;
+        self.notice = Some(Notice { text, failed, until: Time(self.now.0.saturating_add(stays)) });
     }
 }

@@ -3,17 +3,17 @@
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::style::Style;
+use ratatui::style::{Color, Style};
 
 use super::cursor::Cursor;
-use super::theme::{Theme, UiElement};
+use super::theme::{Palette, UiElement};
 use crate::view::paint::Tone;
 use crate::view::safe;
 
 /// The screen while it is drawn.
 pub struct Canvas<'b> {
     pub buffer: &'b mut Buffer,
-    pub theme: Theme,
+    pub theme: Palette,
 }
 
 /// Text in a column of a table.
@@ -31,6 +31,8 @@ pub struct Column {
     /// Weight of the column when the remaining width is divided.
     grows: u16,
     right: bool,
+    /// A long text loses its middle instead of its end.
+    is_id: bool,
     /// The column is shown in tables of at least this width.
     min_table_width: u16,
 }
@@ -38,7 +40,7 @@ pub struct Column {
 impl Column {
     /// A column with this title, `width` characters wide.
     pub const fn new(title: &'static str, width: u16) -> Column {
-        Column { title, width, grows: 0, right: false, min_table_width: 0 }
+        Column { title, width, grows: 0, right: false, is_id: false, min_table_width: 0 }
     }
 
     pub fn title(&self) -> &'static str {
@@ -53,6 +55,11 @@ impl Column {
     /// Aligns the text to the right.
     pub const fn right(self) -> Column {
         Column { right: true, ..self }
+    }
+
+    /// Shortens long texts in the middle: ids differ at both ends.
+    pub const fn id(self) -> Column {
+        Column { is_id: true, ..self }
     }
 
     /// Gives the column this share of the remaining width.
@@ -110,18 +117,31 @@ impl Canvas<'_> {
         pieces.iter().fold(x, |x, (text, style)| self.put(x, y, end.saturating_sub(x), text, *style))
     }
 
-    /// Applies a style to cells.
+    /// Applies a style to cells. Coloured text keeps its colour where that is readable.
     pub fn apply_style(&mut self, area: Rect, style: Style) {
-        self.buffer.set_style(area.intersection(self.buffer.area), style);
+        let area = area.intersection(self.buffer.area);
+        for position in area.positions() {
+            let cell = &mut self.buffer[position];
+            let colour = cell.fg;
+            cell.set_style(style);
+            if self.theme.keeps_colours() && colour != Color::Reset {
+                cell.set_fg(colour);
+            }
+        }
     }
 
-    /// Writes one dim sentence in the middle of an area, for empty lists.
+    /// Writes dim text into the upper half of an area, for empty lists. Long sentences
+    /// take several lines.
     pub fn message(&mut self, area: Rect, text: &str) {
-        let text = safe::fit(text, usize::from(area.width));
-        let width = safe::width(&text) as u16;
-        let (x, y) = (area.x + (area.width - width) / 2, area.y + area.height / 3);
+        let room = area.width.saturating_sub(2).clamp(1, 76);
+        let lines: Vec<String> = text.lines().flat_map(|line| safe::wrap(line, room.into())).collect();
         let style = self.tone(Tone::Dim);
-        self.put(x, y, width, &text, style);
+        let top = area.y + area.height.saturating_sub(lines.len() as u16) / 3;
+        for (y, line) in (top..area.bottom()).zip(lines) {
+            let line = line.trim_end();
+            let width = (safe::width(line) as u16).min(area.width);
+            self.put(area.x + (area.width - width) / 2, y, width, line, style);
+        }
     }
 
     /// Draws a horizontal line from `x` to before `end`.
@@ -207,9 +227,12 @@ impl Canvas<'_> {
     }
 
     fn put_aligned(&mut self, column: &Column, (x, y, width): (u16, u16, u16), text: &str, style: Style) {
-        match column.right {
-            true => self.put_right(x, y, width, text, style),
-            false => drop(self.put(x, y, width, text, style)),
+        match column {
+            Column { right: true, .. } => self.put_right(x, y, width, text, style),
+            Column { is_id: true, .. } => {
+                self.put(x, y, width, &safe::fit_middle(text, width.into()), style);
+            }
+            _ => drop(self.put(x, y, width, text, style)),
         }
     }
 
@@ -277,6 +300,13 @@ pub fn bar(value: u64, full: u64, width: usize) -> String {
     format!("{}{}", "█".repeat(eighths / 8), EIGHTHS[eighths % 8])
 }
 
+/// A duration as a bar on a logarithmic scale: one column for each power of ten from 100 µs on.
+pub fn duration_bar(nanoseconds: i64, width: usize) -> String {
+    const FROM: f64 = 100_000.0;
+    let columns = (nanoseconds.max(1) as f64 / FROM).log10().max(0.0);
+    bar((columns * 1_000.0) as u64 + 1, width as u64 * 1_000, width)
+}
+
 /// Vertical bars of `lines` lines, one for each value. The largest value fills all lines; a value
 /// above zero is always visible.
 pub fn vertical_bars(values: &[u64], lines: usize) -> Vec<String> {
@@ -307,6 +337,13 @@ mod tests {
         assert_eq!(positions(area(20), &columns), [(1, 3), (5, 7), (13, 0), (13, 8)]);
         assert_eq!(positions(area(40), &columns).last(), Some(&(21, 20)));
         assert!(positions(area(6), &columns).iter().all(|(x, width)| x + width <= 7));
+    }
+
+    #[test]
+    fn a_column_of_the_duration_bar_is_a_factor_of_ten() {
+        let shown = [0, 100_000, 1_000_000, 10_000_000, 316_228_000, 100_000_000_000, i64::MAX];
+        let shown = shown.map(|nanoseconds| duration_bar(nanoseconds, 6));
+        assert_eq!(shown, ["▏", "▏", "█", "██", "███▌", "██████", "██████"]);
     }
 
     #[test]

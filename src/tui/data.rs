@@ -51,15 +51,17 @@ pub enum Query {
     },
     Findings(SessionNumber),
     Statistics(SessionNumber),
-    Connections(SessionNumber),
-    /// A page of the packets of a connection.
+    /// The connections of the session's capture. Without a session: of the latest capture. The same
+    /// holds for the two queries that follow.
+    Connections(Option<SessionNumber>),
+    /// A page of packets.
     Packets {
-        session: SessionNumber,
-        connection: ConnectionId,
+        session: Option<SessionNumber>,
+        scope: PacketScope,
         page: usize,
     },
     /// One packet, layer by layer.
-    Packet(SessionNumber, PacketNumber),
+    Packet(Option<SessionNumber>, PacketNumber),
     /// The contents of `initialize` and of the lists of tools, prompts and resources.
     Capabilities(SessionNumber),
     /// A page of the lines that the wrapped server wrote to stderr.
@@ -80,9 +82,8 @@ pub enum Query {
         session: SessionNumber,
         filter: String,
     },
-    /// The position of a packet's connection among those of the session, and its row among the
-    /// packets of that connection.
-    LocatePacket(SessionNumber, PacketNumber),
+    /// The row of a packet: in this scope if it is there, else in a wider one.
+    LocatePacket(Option<SessionNumber>, PacketScope, PacketNumber),
     /// The row of a message in a filtered list.
     Locate {
         session: SessionNumber,
@@ -137,7 +138,7 @@ pub enum Answer {
     Steps(Rows<Step>),
     Findings(Vec<FindingLine>),
     Statistics(Box<Statistics>),
-    Connections(Vec<Connection>),
+    Connections(Box<ConnectionList>),
     Packets(Rows<PacketRow>),
     /// To [`Query::Packet`]; `None` if it is not stored.
     Packet(Option<Box<PacketDetail>>),
@@ -147,8 +148,8 @@ pub enum Answer {
     /// To [`Query::Group`] and [`Query::Groups`]: the rows of each group. The first row represents
     /// the group when it is folded.
     Groups(Vec<Vec<usize>>),
-    /// To [`Query::LocatePacket`]: the connection's position and the packet's row.
-    PacketLocated(Option<(usize, usize)>),
+    /// To [`Query::LocatePacket`].
+    PacketLocated(Option<(PacketScope, usize)>),
     /// To [`Query::Locate`] and [`Query::NextProblem`]: the row.
     Located(Option<usize>),
     Draft(Box<Draft>),
@@ -226,7 +227,42 @@ pub struct HostSessions {
     pub complete: bool,
 }
 
-/// A packet of a connection.
+/// The packets that are listed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum PacketScope {
+    /// All packets of the capture that are stored.
+    #[default]
+    Capture,
+    /// Those of the session's connections.
+    Session,
+    /// Those of one connection.
+    Connection(ConnectionId),
+}
+
+/// The connections of a capture.
+#[derive(Clone, Debug, Default)]
+pub struct ConnectionList {
+    /// Those of the session first.
+    pub connections: Vec<ConnectionRow>,
+    /// Packets that were captured, and that are stored.
+    pub packets: (u64, u64),
+    /// Stored packets of the session's connections.
+    pub session_packets: u64,
+}
+
+/// A connection in the list.
+#[derive(Clone, Debug)]
+pub struct ConnectionRow {
+    pub id: ConnectionId,
+    /// `None` for packets that belong to no connection.
+    pub connection: Option<Connection>,
+    /// The number of stored packets.
+    pub packets: u64,
+    /// Whether the session uses it.
+    pub is_own: bool,
+}
+
+/// A packet in a list.
 #[derive(Clone, Debug)]
 pub struct PacketRow {
     pub number: PacketNumber,
@@ -236,20 +272,26 @@ pub struct PacketRow {
     pub from: Option<Side>,
     /// The side that is the client.
     pub client: Side,
+    /// The sender and the receiver: addresses with ports, as far as the headers have them.
+    pub ends: (String, String),
+    /// The innermost protocol that is known.
+    pub protocol: String,
     /// Bytes on the wire.
     pub length: u32,
     /// The result of TCP analysis.
     pub segment: Option<Segment>,
-    /// The content in words, if it is no TCP segment.
-    pub words: String,
-    /// The first message of which it carries bytes.
-    pub message: Option<MessageNumber>,
+    /// The content in words: what the packet carries.
+    pub info: String,
+    /// The first message of which it carries bytes, and that message's session.
+    pub message: Option<(SessionNumber, MessageNumber)>,
 }
 
 /// One packet in detail.
 #[derive(Clone, Debug)]
 pub struct PacketDetail {
-    /// Its headers and their fields.
+    pub number: PacketNumber,
+    /// Its headers and their fields; then the messages of which it carries bytes, and
+    /// their JSON fields.
     pub nodes: Vec<LayerNode>,
     pub source: Source,
 }

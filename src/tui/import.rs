@@ -12,7 +12,7 @@ use crate::engine::saver::{Saver, now};
 use crate::engine::{self, Listener};
 use crate::event::{Detail, Event};
 use crate::pipeline::{self, Pipeline};
-use crate::source::file::Files;
+use crate::source::file::{self, Files};
 use crate::source::keylog::WithKeyLog;
 use crate::store::{CaptureInfo, CaptureKind, DatabaseFile, Summary, WriteOptions, Writer};
 use crate::view::secrets;
@@ -20,7 +20,11 @@ use crate::view::secrets;
 /// Interval at which newly read messages are made visible.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 
-/// WriteOptions for decoding captures.
+/// Bytes of packets that belong to no MCP session which are shown too. They take less on the disk,
+/// because they are compressed.
+const OTHER_PACKETS: u64 = 512 << 20;
+
+/// Options for decoding captures.
 #[derive(Clone, Debug, Default)]
 pub struct Decoding {
     /// File with TLS secrets.
@@ -42,6 +46,8 @@ impl Import {
     /// # Errors
     /// A file cannot be opened, or the store cannot be created.
     pub fn new(files: &[PathBuf], place: DatabaseFile, decoding: Decoding) -> Result<Import> {
+        // A file that is no capture is an error before the screen is taken.
+        file::examine(files)?;
         let source = WithKeyLog::new(Files::open(files, false)?, decoding.key_log.as_deref(), false)?;
         let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
         let info = CaptureInfo {
@@ -51,7 +57,11 @@ impl Import {
             started: now(),
             ..CaptureInfo::default()
         };
-        let options = WriteOptions { keep_secrets: decoding.keep_secrets, ..WriteOptions::default() };
+        let options = WriteOptions {
+            keep_secrets: decoding.keep_secrets,
+            other_packets: OTHER_PACKETS,
+            ..WriteOptions::default()
+        };
         Ok(Import { source, writer: Writer::create(place, &info, options)?, decoding })
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A key has a name: its character (`j`, `G`, `?`) or a word (`enter`, `esc`, `pgdn`, `ctrl-c`).
 
-use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use super::screen::Screen;
 
@@ -71,8 +71,8 @@ pub enum Command {
     FoldAll,
     /// Goes to the packet that carries the selection.
     ShowPacket,
-    /// Shows the packets of the next connection (1) or the previous one (-1).
-    Connection(i8),
+    /// Goes to the list of connections, or back from it.
+    Connections,
     /// Starts or stops following the newest message.
     Follow,
     /// Opens the line for a filter.
@@ -119,7 +119,10 @@ pub enum KeyScope {
     Sequence,
     /// The details of a message.
     Detail,
+    /// Screens with several panes: a message, and packets.
+    Panes,
     Packets,
+    Sessions,
     Replay,
     /// All screens but the details of a message.
     Lists,
@@ -133,7 +136,9 @@ impl KeyScope {
             KeyScope::Messages => matches!(screen, Screen::Messages | Screen::Sequence | Screen::Detail),
             KeyScope::Sequence => screen == Screen::Sequence,
             KeyScope::Detail => screen == Screen::Detail,
+            KeyScope::Panes => matches!(screen, Screen::Detail | Screen::Packets),
             KeyScope::Packets => screen == Screen::Packets,
+            KeyScope::Sessions => screen == Screen::Sessions,
             KeyScope::Replay => screen == Screen::Replay,
             KeyScope::Lists => screen != Screen::Detail,
         }
@@ -146,7 +151,9 @@ impl KeyScope {
             KeyScope::Messages => "messages",
             KeyScope::Sequence => "sequence",
             KeyScope::Detail => "one message",
+            KeyScope::Panes => "panes",
             KeyScope::Packets => "packets",
+            KeyScope::Sessions => "sessions",
             KeyScope::Replay => "replay",
             KeyScope::Lists => "lists",
         }
@@ -185,12 +192,13 @@ pub const KEYS: &[Binding] = &[
     key(&["enter"],            KeyScope::Lists,      Command::Open,                   "open",    "open the selected row"),
     key(&["/"],                KeyScope::Lists,      Command::Filter,                 "filter",  "show only messages that match a filter"),
     key(&["esc", "backspace"], KeyScope::Everywhere, Command::Back,                   "back",    "clear the filter, then go back one screen"),
-    key(&["tab"],              KeyScope::Detail,     Command::Focus(1),               "pane",    "next pane: messages, layers, JSON, bytes"),
-    key(&["backtab"],          KeyScope::Detail,     Command::Focus(-1),              "",        "previous pane"),
-    key(&["right", "l"],       KeyScope::Detail,     Command::Right,                  "",        "unfold, or go to the first child"),
-    key(&["left", "h"],        KeyScope::Detail,     Command::Left,                   "",        "fold, or go to the parent"),
-    key(&["enter", "space"],   KeyScope::Detail,     Command::Toggle,                 "fold",    "fold or unfold; show a long text in full"),
-    key(&["*"],                KeyScope::Detail,     Command::UnfoldAll,              "",        "unfold everything"),
+    key(&["tab"],              KeyScope::Panes,      Command::Focus(1),               "pane",    "next pane"),
+    key(&["backtab"],          KeyScope::Panes,      Command::Focus(-1),              "",        "previous pane"),
+    key(&["right", "l"],       KeyScope::Panes,      Command::Right,                  "",        "unfold, or go to the first child; among packets: next connection"),
+    key(&["left", "h"],        KeyScope::Panes,      Command::Left,                   "",        "fold, or go to the parent; among packets: previous connection"),
+    key(&["space"],            KeyScope::Panes,      Command::Toggle,                 "",        "fold or unfold"),
+    key(&["*"],                KeyScope::Panes,      Command::UnfoldAll,              "",        "unfold everything"),
+    key(&["enter"],            KeyScope::Detail,     Command::Toggle,                 "fold",    "fold or unfold; show a long text in full"),
     key(&["J", "."],           KeyScope::Detail,     Command::Message(1),             "",        "next message"),
     key(&["K", ","],           KeyScope::Detail,     Command::Message(-1),            "",        "previous message"),
     key(&["p"],                KeyScope::Messages,   Command::Partner,                "partner", "go from a request to its answer, or back"),
@@ -202,8 +210,7 @@ pub const KEYS: &[Binding] = &[
     key(&["'"],                KeyScope::Messages,   Command::NextMark,               "",        "next mark"),
     key(&["z"],                KeyScope::Messages,   Command::Fold,                   "group",   "fold or unfold a batch or an operation"),
     key(&["Z"],                KeyScope::Messages,   Command::FoldAll,                "",        "fold all batches and operations, or unfold all"),
-    key(&["right", "l"],       KeyScope::Packets,    Command::Connection(1),          "connection", "packets of the next connection"),
-    key(&["left", "h"],        KeyScope::Packets,    Command::Connection(-1),         "",        "packets of the previous connection"),
+    key(&["c"],                KeyScope::Packets,    Command::Connections,            "connections", "choose a connection, or all packets"),
     key(&["a"],                KeyScope::Sequence,   Command::AllServers,               "all servers", "all servers of the host, or only this one"),
     key(&["+", "="],           KeyScope::Sequence,   Command::Zoom(1),                "zoom",    "zoom in"),
     key(&["-"],                KeyScope::Sequence,   Command::Zoom(-1),               "",        "zoom out"),
@@ -274,6 +281,38 @@ pub fn name(event: KeyEvent) -> Option<String> {
     Some(if event.modifiers.contains(KeyModifiers::CONTROL) { format!("ctrl-{name}") } else { name })
 }
 
+/// Recognises the reply of a terminal that came too late, as keys: it would be read as commands.
+///
+/// The reply to OSC 11 is `ESC ] 11 ; rgb:… ESC \` or ends in BEL. A terminal library reads the
+/// escape character as Alt.
+#[derive(Debug, Default)]
+pub struct LateReply {
+    /// Keys of the reply so far.
+    keys: usize,
+}
+
+impl LateReply {
+    /// Limit of the keys of a reply. More are of the user.
+    const LONGEST: usize = 40;
+
+    /// Whether an event belongs to a late reply.
+    pub fn includes(&mut self, event: &Event) -> bool {
+        let Event::Key(key) = event else { return false };
+        let alt = key.modifiers.contains(KeyModifiers::ALT);
+        match key.code {
+            KeyCode::Char(']') if alt => self.keys = 1,
+            _ if self.keys == 0 || self.keys > Self::LONGEST => {
+                self.keys = 0;
+                return false;
+            }
+            KeyCode::Char('\\') if alt => self.keys = 0,
+            KeyCode::Char('g') if key.modifiers.contains(KeyModifiers::CONTROL) => self.keys = 0,
+            _ => self.keys += 1,
+        }
+        true
+    }
+}
+
 /// The symbol of a key in the footer and the help.
 pub fn sign(key: &str) -> &str {
     match key {
@@ -326,6 +365,18 @@ mod tests {
             assert!(shown || screen == Screen::Detail, "{screen:?}");
         }
         assert!(KEYS.iter().all(|binding| !binding.keys.is_empty() && !binding.help.is_empty()));
+    }
+
+    #[test]
+    fn a_late_reply_is_no_command() {
+        let key = |code, modifiers| Event::Key(KeyEvent::new(code, modifiers));
+        let mut late = LateReply::default();
+        assert!(!late.includes(&key(KeyCode::Char('1'), KeyModifiers::NONE)));
+        for end in [key(KeyCode::Char('\\'), KeyModifiers::ALT), key(KeyCode::Char('g'), KeyModifiers::CONTROL)] {
+            assert!(late.includes(&key(KeyCode::Char(']'), KeyModifiers::ALT)));
+            assert!("11;rgb:1e1e/1e1e/1e1e".chars().all(|c| late.includes(&key(KeyCode::Char(c), KeyModifiers::NONE))));
+            assert!(late.includes(&end) && !late.includes(&key(KeyCode::Char('q'), KeyModifiers::NONE)));
+        }
     }
 
     #[test]

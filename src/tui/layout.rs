@@ -1,4 +1,4 @@
-//! The layout of the screen.
+//! The layout of the screen: the area of each pane, for a size of the terminal.
 //!
 //! ```text
 //! ┌ capture.pcapng ▸ 1 weather ▸ messages ───────────────── / tool = get_weather ┐ path, filter
@@ -14,35 +14,41 @@
 //! │ ▸ IPv4        │   ▾ content   │ 0008  6d 65 73 │  ├ bytes: packet ┴────────────────────────┤
 //! │ ▸ TCP         │               │                │  │ 0000  65 76 65 6e 74 3a 20 6d  event: m│
 //! └───────────────┴───────────────┴────────────────┘  └────────────────────────────────────────┘
+//!
+//! packets                                             On a small screen only the pane that has
+//! ├ connections ──┬ packets ───────────────────────┤  the focus is visible.
+//! │ all packets   │ 4 0.0131 → PSH ACK  POST /mcp  │
+//! ├ headers ──────┴─────────┬ packet #4 ───────────┤
+//! │ ▸ Ethernet II           │ 0000  65 76 65 6e 74 │
+//! └─────────────────────────┴──────────────────────┘
 //! ```
+//!
+//! Nothing here uses the state of the screen, so the state and the panes both use it.
 
-use std::ops::Range;
-
-use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::app::{App, Mode};
-use super::canvas::Canvas;
-use super::data::{Progress, STEPS};
-use super::keys::{Binding, Command, KEYS, sign};
-use super::pane;
-use super::replay::run::RequestState;
-use super::screen::Screen;
-use super::theme::UiElement;
-use crate::view::paint::Tone;
-use crate::view::{parties, safe, units};
+use super::screen::{Focus, Screen};
 
 /// The smallest usable size of the terminal.
-const LEAST: (u16, u16) = (40, 10);
+pub const LEAST: (u16, u16) = (40, 10);
 
-/// From this width on, the three panes of a message are side by side.
+/// From this width on, the three panes of a message are side by side, and the connections are
+/// beside their packets.
 const SIDE_BY_SIDE: u16 = 120;
 
-/// From this height on, the selected message is shown below the list or the sequence.
+/// From this height on, the selected message is shown below the list or the sequence, and a summary
+/// of the selected session below the sessions.
 const TALL: u16 = 30;
 
-/// The panes of one message, without the lines between them.
-#[derive(Clone, Copy, Debug)]
+/// Below this height only one pane of a message or of the packets is visible.
+const SMALL: u16 = 16;
+
+/// Widths of the list of connections beside the packets: without and with their protocols.
+const CONNECTIONS: [u16; 2] = [46, 56];
+
+/// The panes of one message, without the lines between them. A pane that is not visible
+/// has no height.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DetailAreas {
     /// The messages, with their head.
     pub list: Rect,
@@ -51,22 +57,18 @@ pub struct DetailAreas {
     pub bytes: Rect,
 }
 
-/// The area inside of the frame and below the tabs.
-pub fn body((width, height): (u16, u16)) -> Rect {
-    Rect { x: 1, y: 2, width: width.saturating_sub(2), height: height.saturating_sub(3) }
-}
-
-/// The area of a screen's list, with its head.
-pub fn list_area(size: (u16, u16), screen: Screen) -> Rect {
-    match screen {
-        Screen::Messages | Screen::Sequence | Screen::Detail if has_panes(size, screen) => detail(size, screen).list,
-        Screen::Sessions => pane::sessions::list_area(body(size)),
-        Screen::Statistics => pane::statistics::calls_area(body(size)),
-        Screen::Packets => pane::packets::list_area(body(size)),
-        Screen::Findings => pane::findings::list_area(body(size)),
-        Screen::Replay => replay(body(size)).list,
-        _ => body(size),
-    }
+/// The panes of the packets screen, without the lines between them. A pane that is not visible
+/// has no height.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PacketAreas {
+    /// Lines about the packets that are listed.
+    pub about: Rect,
+    /// The connections, with their head.
+    pub connections: Rect,
+    /// The packets, with their head.
+    pub list: Rect,
+    pub headers: Rect,
+    pub bytes: Rect,
 }
 
 /// The areas of the replay screen.
@@ -82,6 +84,57 @@ pub struct ReplayAreas {
     pub new: Rect,
 }
 
+/// The area inside of the frame and below the tabs.
+pub fn body((width, height): (u16, u16)) -> Rect {
+    Rect { x: 1, y: 2, width: width.saturating_sub(2), height: height.saturating_sub(3) }
+}
+
+/// The area of a screen's list, with its head. `focus` is the pane that receives the keys.
+pub fn list_area(size: (u16, u16), screen: Screen, focus: Focus) -> Rect {
+    let body = body(size);
+    match screen {
+        Screen::Messages | Screen::Sequence | Screen::Detail if has_panes(size, screen) => {
+            detail(size, screen, focus).list
+        }
+        Screen::Sessions => sessions(body),
+        Screen::Statistics => calls(body),
+        Screen::Packets => packets(body, focus).list,
+        Screen::Findings => findings(body),
+        Screen::Replay => replay(body).list,
+        _ => body,
+    }
+}
+
+/// Visible rows of a screen's list.
+pub fn list_height(size: (u16, u16), screen: Screen, focus: Focus) -> usize {
+    usize::from(list_area(size, screen, focus).height.saturating_sub(1))
+}
+
+/// The area of the sessions, above the summary if there is room for both.
+pub fn sessions(body: Rect) -> Rect {
+    let below = if body.height >= TALL { (body.height / 2).min(24) } else { 0 };
+    Rect { height: body.height - below, ..body }
+}
+
+/// Lines of the message rate on the screen of statistics: one if there is little room.
+pub fn rate_lines(body: Rect) -> u16 {
+    (body.height / 8).saturating_sub(1).clamp(1, 8)
+}
+
+/// The area of the list of calls, below the charts.
+pub fn calls(body: Rect) -> Rect {
+    /// Rows of the histogram, with its head.
+    const HISTOGRAM: u16 = 7;
+    let above = (rate_lines(body) + HISTOGRAM + 2).min(body.height / 2);
+    Rect { y: body.y + above, height: body.height - above, ..body }
+}
+
+/// The area of the findings, above the manual of a rule if there is room for both.
+pub fn findings(body: Rect) -> Rect {
+    let below = if body.height >= SMALL + 2 { (body.height / 3).clamp(9, 14) } else { 0 };
+    Rect { height: body.height - below, ..body }
+}
+
 /// Divides the replay screen.
 pub fn replay(body: Rect) -> ReplayAreas {
     let status = Rect { height: 2.min(body.height), ..body };
@@ -95,14 +148,63 @@ pub fn replay(body: Rect) -> ReplayAreas {
     ReplayAreas { status, list, old, new }
 }
 
-/// Visible rows of a screen's list.
-pub fn list_height(size: (u16, u16), screen: Screen) -> usize {
-    usize::from(list_area(size, screen).height.saturating_sub(1))
+/// Divides the packets screen. Where there is no room for all panes, the connections take the place
+/// of the packets, or the pane with the focus takes the place of all.
+pub fn packets(body: Rect, focus: Focus) -> PacketAreas {
+    let none = PacketAreas::default();
+    if body.height < SMALL {
+        let about = Rect { height: 1.min(body.height), ..body };
+        // The line between holds the title.
+        let rest = Rect { y: body.y + 2, height: body.height.saturating_sub(2), ..body };
+        return match focus {
+            Focus::Connections => PacketAreas { about, connections: rest, ..none },
+            Focus::Layers => PacketAreas { about, headers: rest, ..none },
+            Focus::Bytes => PacketAreas { about, bytes: rest, ..none },
+            Focus::List | Focus::Json => PacketAreas { about, list: rest, ..none },
+        };
+    }
+    let about = Rect { height: 2, ..body };
+    let lower = (body.height * 2 / 5).min(30);
+    let bytes = bytes_width(if body.width >= 2 * bytes_width(16) { 16 } else { 8 }).min(body.width * 3 / 5);
+    let y = body.bottom() - lower;
+    let headers = Rect { y, height: lower, width: body.width.saturating_sub(bytes + 1), ..body };
+    let bytes = Rect { x: headers.right() + 1, width: bytes, ..headers };
+    let upper = Rect { y: body.y + 3, height: y.saturating_sub(1 + body.y + 3), ..body };
+    let areas = PacketAreas { about, headers, bytes, ..none };
+    if body.width + 2 >= SIDE_BY_SIDE {
+        let width = CONNECTIONS[usize::from(body.width >= 150)];
+        let connections = Rect { width, ..upper };
+        let list = Rect { x: upper.x + width + 1, width: upper.width - width - 1, ..upper };
+        return PacketAreas { connections, list, ..areas };
+    }
+    match focus {
+        Focus::Connections => PacketAreas { connections: upper, ..areas },
+        _ => PacketAreas { list: upper, ..areas },
+    }
 }
 
 /// Bytes in a row of the bytes pane, so that offset, hexadecimal, text and blanks fit.
-pub fn bytes_per_row(size: (u16, u16)) -> usize {
-    if detail(size, Screen::Detail).bytes.width >= pane::bytes::width(16) { 16 } else { 8 }
+pub fn bytes_per_row(area: Rect) -> usize {
+    match area.width {
+        width if width >= bytes_width(16) => 16,
+        width if width >= bytes_width(8) => 8,
+        _ => 4,
+    }
+}
+
+/// Columns of an offset in the bytes pane.
+pub const OFFSET: u16 = 6;
+
+/// Width of the bytes pane for rows of this many bytes: offset, hexadecimal, text.
+pub const fn bytes_width(row: u16) -> u16 {
+    1 + OFFSET + 2 + row * 3 + 1 + row + 1
+}
+
+/// The byte of a row at a column of the bytes pane, in hexadecimal or as text.
+pub fn byte_at(x: u16, row: usize) -> Option<usize> {
+    let hex = usize::from(x).checked_sub(usize::from(1 + OFFSET + 2))?;
+    let text = hex.checked_sub(row * 3 + 1);
+    Some(text.unwrap_or(hex / 3)).filter(|column| *column < row)
 }
 
 /// Whether the panes of the selected message are visible. Below messages and arrows they need
@@ -117,17 +219,27 @@ pub fn has_panes(size: (u16, u16), screen: Screen) -> bool {
 
 /// Divides the screen into the panes of one message. They get most of the room on the detail
 /// screen; on the other screens the list does.
-pub fn detail(size: (u16, u16), screen: Screen) -> DetailAreas {
+pub fn detail(size: (u16, u16), screen: Screen, focus: Focus) -> DetailAreas {
     let body = body(size);
     let strip = match screen {
         Screen::Messages | Screen::Sequence => body.height - (body.height / 2).min(40),
+        _ if body.height < SMALL => 2.min(body.height),
         _ => (body.height / 4).clamp(3, 24).min(body.height),
     };
     let list = Rect { height: strip, ..body };
     // One line between the list and the panes.
     let (y, height) = (body.y + strip + 1, body.height.saturating_sub(strip + 1));
+    if body.height < SMALL {
+        let rest = Rect { y, height, ..body };
+        let areas = DetailAreas { list, ..DetailAreas::default() };
+        return match focus {
+            Focus::Layers => DetailAreas { layers: rest, ..areas },
+            Focus::Bytes => DetailAreas { bytes: rest, ..areas },
+            Focus::List | Focus::Json | Focus::Connections => DetailAreas { json: rest, ..areas },
+        };
+    }
     if body.width + 2 >= SIDE_BY_SIDE {
-        let bytes = pane::bytes::width(if body.width >= 148 { 16 } else { 8 });
+        let bytes = bytes_width(if body.width >= 148 { 16 } else { 8 });
         let left = body.width.saturating_sub(bytes + 2);
         let layers = left * 46 / 100;
         let at = |x, width| Rect { x, y, width, height };
@@ -149,251 +261,57 @@ pub fn detail(size: (u16, u16), screen: Screen) -> DetailAreas {
     }
 }
 
-/// Draws everything. Returns the position of the terminal's cursor while a text is edited.
-pub fn draw(app: &App, buffer: &mut Buffer) -> Option<(u16, u16)> {
-    let area = buffer.area;
-    let mut canvas = Canvas { buffer, theme: app.theme };
-    if area.width < LEAST.0 || area.height < LEAST.1 {
-        canvas.message(area, &format!("terminal too small: at least {} × {}", LEAST.0, LEAST.1));
-        return None;
-    }
-    frame(app, &mut canvas, area);
-    tabs(app, &mut canvas, area.width - 2);
-    let body = body((area.width, area.height));
-    match app.screen {
-        Screen::Sessions => pane::sessions::draw(app, &mut canvas, body),
-        Screen::Messages | Screen::Sequence if !has_panes(app.size, app.screen) => {
-            pane::detail::list(app, &mut canvas, body);
-        }
-        Screen::Layers => pane::steps::draw(app, &mut canvas, body),
-        Screen::Findings => pane::findings::draw(app, &mut canvas, body),
-        Screen::Statistics => pane::statistics::draw(app, &mut canvas, body),
-        Screen::Packets => pane::packets::draw(app, &mut canvas, body),
-        Screen::Tools => pane::tools::draw(app, &mut canvas, body),
-        Screen::Stderr => pane::stderr::draw(app, &mut canvas, body),
-        Screen::Replay => pane::replay::draw(app, &mut canvas, body),
-        Screen::Messages | Screen::Sequence | Screen::Detail => pane::detail::draw(app, &mut canvas, body),
-    }
-    match &app.mode {
-        Mode::Browse => None,
-        Mode::Help(top) => {
-            pane::help::draw(app, &mut canvas, *top);
-            None
-        }
-        Mode::Value(top) => {
-            pane::value::draw(app, &mut canvas, *top);
-            None
-        }
-        Mode::Form => pane::replay::form::draw(app, &mut canvas),
-        Mode::Prompt(prompt, line) => Some(pane::prompt::draw(app, &mut canvas, *prompt, line)),
-    }
+/// The area of the help, and its number of columns.
+pub fn help((width, height): (u16, u16)) -> (Rect, u16) {
+    let columns = (width.saturating_sub(6) / HELP).clamp(1, 3);
+    let own = (columns * HELP + 2).min(width.saturating_sub(4));
+    (Rect { x: (width - own) / 2, y: 1, width: own, height: height.saturating_sub(2) }, columns)
 }
 
-fn frame(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
-    let border = canvas.element(UiElement::Border);
-    let (right, bottom) = (area.right() - 1, area.bottom() - 1);
-    canvas.outline(area, border);
-    let end = path(app, canvas, area.width - 4);
-    if !app.filter.is_empty() {
-        let style = canvas.tone(Tone::Warning);
-        let room = (right - 1).saturating_sub(end + 1);
-        canvas.put_right(right - 1 - room, 0, room, &format!(" / {} ", app.filter), style);
-    }
-    let state = state(app);
-    let words = if state.0.is_empty() { String::new() } else { format!(" {} ", state.0) };
-    let width = (safe::width(&words) as u16).min(area.width / 2);
-    let style = canvas.tone(state.1);
-    canvas.put_right(right - 1 - width, bottom, width, &words, style);
-    footer(app, canvas, bottom, right - 2 - width);
+/// Width of a column of the help.
+pub const HELP: u16 = 78;
+
+/// The area of the box with the whole text of a value.
+pub fn value((width, height): (u16, u16)) -> Rect {
+    Rect { x: 3, y: 3, width: width.saturating_sub(6), height: height.saturating_sub(5) }
 }
 
-/// The path in the top line: `capture.pcapng ▸ 1 weather ▸ messages`.
-fn path(app: &App, canvas: &mut Canvas<'_>, width: u16) -> u16 {
-    let (plain, dim) = (canvas.tone(Tone::Strong), canvas.tone(Tone::Dim));
-    let mut pieces = vec![(format!(" {} ", app.title), dim)];
-    if app.screen != Screen::Sessions
-        && let Some(row) = app.session_row()
-    {
-        pieces.push(("▸".to_owned(), dim));
-        pieces.push((format!(" {} {} ", row.session.number.0, parties::server(&row.session)), plain));
-    }
-    pieces.push(("▸".to_owned(), dim));
-    pieces.push((format!(" {} ", app.screen.name()), plain));
-    let taken: usize = pieces.iter().map(|(text, _)| safe::width(text)).sum();
-    // If a filter needs the room, the file name is left out first.
-    if taken + app.filter.len() > usize::from(width) && pieces.len() > 3 {
-        pieces.drain(..2);
-    }
-    canvas.pieces(2, 0, width, &pieces)
-}
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
 
-/// The tabs: screen, columns and number of each.
-pub fn tab_positions(app: &App) -> Vec<(Screen, Range<u16>, usize)> {
-    // With less room the blanks go first, then the tab of the sessions (esc leads there), then the
-    // names of the last tabs.
-    let fits =
-        |positions: &Vec<(Screen, Range<u16>, usize)>| positions.last().is_none_or(|(_, at, _)| at.end < app.size.0);
-    let tight = |names: usize| tab_positions_with(app, 1, false, names);
-    let choices =
-        [(2, true), (1, true), (1, false)].map(|(gap, sessions)| tab_positions_with(app, gap, sessions, usize::MAX));
-    choices.into_iter().find(fits).or_else(|| (2..8).rev().map(tight).find(fits)).unwrap_or_else(|| tight(2))
-}
+    use super::*;
 
-/// The tabs with `gap` blanks between two, with or without the sessions, and with the names of the
-/// first `names` tabs.
-fn tab_positions_with(app: &App, gap: u16, sessions: bool, names: usize) -> Vec<(Screen, Range<u16>, usize)> {
-    let mut x = 2;
-    let mut positions = Vec::new();
-    for (number, screen) in Screen::ALL.into_iter().enumerate() {
-        let is_left_out = match screen {
-            Screen::Sessions => !sessions,
-            // Without a replay there is nothing to show.
-            Screen::Replay => app.replays.run.is_none() && app.screen != screen,
-            Screen::Detail => true,
-            _ => false,
-        };
-        if is_left_out {
-            continue;
-        }
-        let is_named = number <= names || screen == app.screen || screen == Screen::Replay;
-        let end = if is_named { x + 2 + screen.name().len() as u16 } else { x + 1 };
-        positions.push((screen, x..end, number));
-        x = end + gap;
-    }
-    positions
-}
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(256))]
 
-fn tabs(app: &App, canvas: &mut Canvas<'_>, end: u16) {
-    let (dim, key, here) = (canvas.tone(Tone::Dim), canvas.element(UiElement::Key), canvas.element(UiElement::Tab));
-    let shown = if app.screen == Screen::Detail { Screen::Messages } else { app.screen };
-    for (screen, at, number) in tab_positions(app) {
-        let x = canvas.put(at.start, 1, end.saturating_sub(at.start), &number.to_string(), key);
-        let style = if screen == shown { here } else { dim };
-        canvas.put(x + 1, 1, at.end.min(end).saturating_sub(x + 1), screen.name(), style);
-    }
-}
-
-/// The keys of the screen, as many as fit; or the notice about the last key.
-fn footer(app: &App, canvas: &mut Canvas<'_>, y: u16, end: u16) {
-    if let Some(notice) = &app.notice {
-        let style = canvas.tone(if notice.failed { Tone::Error } else { Tone::Good });
-        canvas.put(2, y, end.saturating_sub(2), &format!(" {} ", notice.text), style);
-        return;
-    }
-    let (dim, key) = (canvas.tone(Tone::Dim), canvas.element(UiElement::Key));
-    let shown = |binding: &&Binding| {
-        !binding.short.is_empty() && binding.scope.includes(app.screen) && is_of_use(binding.command, app)
-    };
-    let width = |binding: &Binding| (sign(binding.keys[0]).chars().count() + binding.short.len() + 3) as u16;
-    let mut put = |x, binding: &Binding| {
-        let x = canvas.put(x, y, width(binding), &format!(" {}", sign(binding.keys[0])), key);
-        canvas.put(x, y, width(binding), &format!(" {} ", binding.short), dim)
-    };
-    // The help key is always shown: it leads to all others.
-    let (help, others): (Vec<&Binding>, Vec<&Binding>) =
-        KEYS.iter().filter(shown).partition(|binding| binding.command == Command::Help);
-    let room: u16 = help.iter().map(|binding| width(binding)).sum();
-    let mut x = 2;
-    for binding in others {
-        if x + width(binding) + room <= end {
-            x = put(x, binding);
-        }
-    }
-    for binding in help.into_iter().filter(|binding| x + width(binding) <= end) {
-        put(x, binding);
-    }
-}
-
-/// Whether a key that works everywhere does something on this screen. The footer has no
-/// room for others.
-fn is_of_use(command: Command, app: &App) -> bool {
-    let screen = app.screen;
-    match command {
-        Command::Help | Command::Quit => true,
-        _ if app.session.is_none() => false,
-        Command::ShowPacket => !matches!(
-            screen,
-            Screen::Sessions | Screen::Statistics | Screen::Tools | Screen::Stderr | Screen::Replay | Screen::Packets
-        ),
-        Command::Back => screen != Screen::Sessions,
-        Command::Open => !matches!(screen, Screen::Statistics | Screen::Stderr),
-        Command::Filter => screen != Screen::Replay,
-        _ => true,
-    }
-}
-
-/// The state at the lower right: import, replay, or the position in the list.
-fn state(app: &App) -> (String, Tone) {
-    match &app.progress {
-        Some(Progress::Reading(read, Some(total))) => {
-            let percent = u128::from(*read) * 100 / u128::from((*total).max(1));
-            return (format!("reading {percent} % of {}", units::size(*total)), Tone::Warning);
-        }
-        Some(Progress::Reading(read, None)) => return (format!("reading, {}", units::size(*read)), Tone::Warning),
-        Some(Progress::Failed(why)) => return (why.clone(), Tone::Error),
-        Some(Progress::Done) | None => {}
-    }
-    if let Some(run) = app.replays.run.as_ref().filter(|run| run.is_going()) {
-        let done =
-            run.rows.iter().filter(|row| !matches!(row.state, RequestState::Waiting | RequestState::Sent)).count();
-        return (format!("replaying {done} of {}", run.rows.len()), Tone::Warning);
-    }
-    let live = match (app.session_row().is_some_and(|row| row.live), app.follow) {
-        _ if app.screen == Screen::Sessions => "",
-        (true, true) => "live, following · ",
-        (true, false) => "live · ",
-        (false, true) => "following · ",
-        (false, false) => "",
-    };
-    let (position, tone) = position(app);
-    let tone = if live.is_empty() || tone != Tone::Dim { tone } else { Tone::Good };
-    match position.is_empty() {
-        true => (live.trim_end_matches(" · ").to_owned(), tone),
-        false => (format!("{live}{position}"), tone),
-    }
-}
-
-/// The selected row of the screen's list, and the number of rows.
-fn position(app: &App) -> (String, Tone) {
-    let row = app.cursor(app.screen).selected + 1;
-    let of = |total: usize, noun: &str| match total {
-        0 => (String::new(), Tone::Dim),
-        _ => (format!("{row} of {}", units::count(total as u64, noun)), Tone::Dim),
-    };
-    let rows = |noun: &str| app.rows(app.screen).map_or((String::new(), Tone::Dim), |total| of(total, noun));
-    let steps = || app.session.and_then(|session| app.cache.steps.of(&session));
-    match app.screen {
-        Screen::Sessions => rows("session"),
-        Screen::Layers => match steps() {
-            Some(steps) if steps.is_complete() && steps.total() >= STEPS => {
-                ("not all steps are listed: mcptap layers shows all".to_owned(), Tone::Warning)
+        /// At any usable size the panes lie inside of the frame, none covers another, and the one
+        /// with the focus is visible.
+        #[test]
+        fn panes_share_the_screen(width in LEAST.0..300u16, height in LEAST.1..120u16, focus in 0..4usize) {
+            let body = body((width, height));
+            let packets = |focus| {
+                let areas = packets(body, focus);
+                let seen = [areas.connections, areas.list, areas.headers, areas.bytes];
+                (seen.into_iter().chain([areas.about]).collect::<Vec<_>>(), seen)
+            };
+            let message = |focus| {
+                let areas = detail((width, height), Screen::Detail, focus);
+                let seen = [areas.list, areas.layers, areas.json, areas.bytes];
+                (seen.to_vec(), seen)
+            };
+            for (all, own) in [
+                { let (all, seen) = packets(Focus::PACKETS[focus]); (all, seen[focus]) },
+                { let (all, seen) = message(Focus::DETAIL[focus]); (all, seen[focus]) },
+            ] {
+                prop_assert!(own.height > 0 && own.width > 0, "{own:?} of {all:?}");
+                for (index, area) in all.iter().enumerate().filter(|(_, area)| area.height > 0) {
+                    prop_assert_eq!(area.intersection(body), *area);
+                    for other in &all[..index] {
+                        prop_assert!(area.intersection(*other).area() == 0, "{area:?} covers {other:?}");
+                    }
+                }
             }
-            Some(steps) if !steps.is_complete() => (format!("{row} of {}+ steps", steps.total()), Tone::Warning),
-            _ => rows("step"),
-        },
-        Screen::Packets => rows("packet"),
-        Screen::Stderr | Screen::Tools => rows("line"),
-        Screen::Findings => {
-            let findings = app.session_row().map_or(0, |row| row.findings.iter().sum());
-            (if findings == 0 { String::new() } else { units::count(findings, "finding") }, Tone::Dim)
         }
-        Screen::Replay => rows("request"),
-        Screen::Statistics => {
-            (app.session_row().map(|row| units::count(row.session.messages, "message")).unwrap_or_default(), Tone::Dim)
-        }
-        Screen::Messages | Screen::Sequence | Screen::Detail => messages(app, row),
-    }
-}
-
-/// The same for a list of messages, to which a filter may still be applied.
-fn messages(app: &App, row: usize) -> (String, Tone) {
-    let Some((total, complete)) = app.message_count() else { return (String::new(), Tone::Dim) };
-    let all = app.session_row().map_or(0, |row| row.session.messages);
-    let row = app.folds.list_row(row.saturating_sub(1)) + 1;
-    match (app.filter.is_empty(), complete) {
-        _ if total == 0 && complete => (units::count(all, "message"), Tone::Dim),
-        (true, _) => (format!("{row} of {}", units::count(total as u64, "message")), Tone::Dim),
-        (false, true) => (format!("{row} of {total} found in {}", units::count(all, "message")), Tone::Dim),
-        (false, false) => (format!("searching: {total} found in {}", units::count(all, "message")), Tone::Warning),
     }
 }

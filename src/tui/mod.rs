@@ -1,7 +1,7 @@
 //! The terminal UI: every layer at a glance, live or stored.
 //!
 //! ```text
-//!  keys ──┐                    ┌─► layout::draw ─► pane/*      a pure function of the state
+//!  keys ──┐                    ┌─► frame::draw ─► pane/*       a pure function of the state
 //!  clock ─┼─► update(app, …) ──┤
 //!  import ┤                    └─► effects ─┬─► copy, suspend, quit
 //!         │                                 └─► query thread ─► QueryRunner ─► store
@@ -14,11 +14,14 @@
 
 mod answer_cache;
 mod app;
+mod background;
 mod canvas;
 mod copy;
 mod cursor;
 mod data;
 mod editor;
+mod frame;
+mod help_text;
 pub mod import;
 mod json;
 mod keys;
@@ -71,8 +74,8 @@ pub enum Target {
 pub struct UiOptions {
     /// Options for decoding capture files.
     pub decoding: Decoding,
-    /// The initial theme.
-    pub theme: Theme,
+    /// The initial theme; `None` for the one chosen last, or the one that fits the terminal.
+    pub theme: Option<Theme>,
 }
 
 /// Shows a target until the user quits.
@@ -103,9 +106,11 @@ pub fn run(target: Target, options: UiOptions) -> Result<()> {
         true => StoreState::Open(Box::new(QueryRunner::new(StoreReader::open(place)?, newest_first))),
         false => StoreState::Awaited(place),
     };
+    let theme = options.theme.unwrap_or_else(background::initial_theme);
     let mut screen = term::Screen::take()?;
     let size = screen.terminal().size().context("cannot ask the terminal for its size")?;
-    let mut app = App::new(title, (size.width, size.height), options.theme);
+    let mut app = App::new(title, (size.width, size.height), theme);
+    app.palette.depth = background::colour_depth();
     app.database = database;
     if let Some(session) = session {
         app.open_session(session);
@@ -158,7 +163,11 @@ fn read_files(import: Import, inputs: Sender<Input>, stop: Arc<AtomicBool>) -> R
 /// its wait for a key.
 fn read_keys(inputs: Sender<Input>) -> Result<()> {
     let run = move || {
+        let mut late_reply = keys::LateReply::default();
         while let Ok(event) = event::read() {
+            if late_reply.includes(&event) {
+                continue;
+            }
             let input = match event {
                 Event::Key(key) => keys::name(key).map(Input::Key),
                 Event::Paste(text) => Some(Input::Paste(text)),
@@ -191,7 +200,7 @@ fn event_loop(outputs: &mut Outputs<'_>, app: &mut App, events: &Receiver<Input>
     outputs.perform(effects, app)?;
     loop {
         outputs.screen.terminal().draw(|frame| {
-            if let Some(cursor) = layout::draw(app, frame.buffer_mut()) {
+            if let Some(cursor) = frame::draw(app, frame.buffer_mut()) {
                 frame.set_cursor_position(cursor);
             }
         })?;
@@ -233,6 +242,8 @@ impl Outputs<'_> {
                     }
                 }
                 Effect::Copy(text) => copy::send(&mut stdout(), &text).context("cannot copy")?,
+                // If the theme cannot be remembered, it is chosen again next time.
+                Effect::RememberTheme(theme) => drop(background::remember(theme)),
                 Effect::Redraw => self.screen.clear()?,
                 Effect::Suspend => self.screen.suspend()?,
                 Effect::Quit => return Ok(true),

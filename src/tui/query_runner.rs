@@ -6,6 +6,8 @@ mod export;
 mod groups;
 mod host_sessions;
 mod matches;
+mod packet_content;
+mod packet_index;
 mod packets;
 mod replay;
 mod session_list;
@@ -19,9 +21,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use super::data::{Answer, FindingLine, MessageLine, PAGE, Query, ROWS, Rows, STEPS, Statistics};
-use crate::capture::{PacketNumber, Time};
-use crate::decode::ConnectionId;
-use crate::event::Connection;
+use crate::capture::Time;
 use crate::mcp::{MessageNumber, SessionNumber};
 use crate::store::{FindingRow, MessageRow, Page, RowKey, Scope, StderrLine, StoreReader};
 use crate::view::steps::{self, Step};
@@ -66,6 +66,8 @@ pub struct QueryRunner {
     figures: Option<calls::Figures>,
     steps: Option<steps::StepTable>,
     stderr: Option<stderr::StderrIndex>,
+    /// The packets of the capture that was listed last.
+    packet_index: Option<packet_index::PacketIndex>,
     /// The session that was read last, and whether its capture had ended. Its messages are in order
     /// of time from then on.
     order: Option<(SessionNumber, bool)>,
@@ -86,6 +88,7 @@ impl QueryRunner {
             figures: None,
             steps: None,
             stderr: None,
+            packet_index: None,
             order: None,
         }
     }
@@ -117,12 +120,12 @@ impl QueryRunner {
             Query::Steps { session, page } => Answer::Steps(self.steps(*session, *page)?),
             Query::Findings(session) => Answer::Findings(self.findings(*session)?),
             Query::Statistics(session) => Answer::Statistics(Box::new(self.statistics(*session)?)),
-            Query::Connections(session) => Answer::Connections(self.connections(*session)?),
-            Query::Packets { session, connection, page } => {
-                Answer::Packets(packets::read(&self.reader, *session, *connection, *page)?)
+            Query::Connections(session) => Answer::Connections(Box::new(self.connections(*session)?)),
+            Query::Packets { session, scope, page } => Answer::Packets(self.packets(*session, *scope, *page)?),
+            Query::Packet(session, packet) => Answer::Packet(self.packet(*session, *packet)?),
+            Query::LocatePacket(session, scope, packet) => {
+                Answer::PacketLocated(self.locate_packet(*session, *scope, *packet)?)
             }
-            Query::Packet(session, packet) => Answer::Packet(packets::detail(&self.reader, *session, *packet)?),
-            Query::LocatePacket(session, packet) => Answer::PacketLocated(self.locate_packet(*session, *packet)?),
             Query::AllServers(session) => Answer::AllServers(self.host_sessions(*session)?),
             Query::Group { session, filter, row } => Answer::Groups(self.group(*session, filter, *row)?),
             Query::Groups { session, filter } => Answer::Groups(self.groups(*session, filter)?),
@@ -267,18 +270,6 @@ impl QueryRunner {
             Some(lines) => lines.page(&self.reader, page),
             None => Ok(Rows { rows: Vec::new(), total: 0, complete: true }),
         }
-    }
-
-    fn locate_packet(&self, session: SessionNumber, packet: PacketNumber) -> Result<Option<(usize, usize)>> {
-        let Some(capture) = self.reader.capture_of(session)? else { return Ok(None) };
-        let Some((connection, row)) = self.reader.packet_row(capture, packet)? else { return Ok(None) };
-        let connections = self.connections(session)?;
-        let position = connections.iter().position(|known| known.id == connection);
-        Ok(position.map(|position| (position, row as usize)))
-    }
-
-    fn connections(&self, session: SessionNumber) -> Result<Vec<Connection>> {
-        self.reader.connections(session, Page::<ConnectionId>::first(ROWS))
     }
 
     fn steps(&mut self, session: SessionNumber, page: usize) -> Result<Rows<Step>> {

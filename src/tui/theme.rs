@@ -1,4 +1,4 @@
-//! Colours with a meaning. A pane names the meaning of a text; a theme decides how it looks.
+//! Colours with a meaning. A pane names the meaning of a text; the palette decides how it looks.
 
 use ratatui::style::{Color, Modifier, Style};
 
@@ -70,61 +70,128 @@ impl Theme {
             Theme::Mono => Theme::Dark,
         }
     }
+}
 
+/// The number of colours that the terminal shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ColourDepth {
+    /// The 256 colours of xterm.
+    #[default]
+    Full,
+    /// The 16 colours whose look the user chose.
+    Sixteen,
+}
+
+impl ColourDepth {
+    /// The depth that a terminal announces in `TERM` and `COLORTERM`.
+    pub fn of(term: &str, colorterm: &str) -> ColourDepth {
+        /// Terminals with 256 colours whose names do not tell.
+        const KNOWN: [&str; 8] = ["alacritty", "contour", "foot", "ghostty", "iterm", "kitty", "rio", "wezterm"];
+        let is_full = matches!(colorterm, "truecolor" | "24bit")
+            || term.contains("256")
+            || term.contains("direct")
+            || KNOWN.iter().any(|name| term.contains(name));
+        if is_full { ColourDepth::Full } else { ColourDepth::Sixteen }
+    }
+}
+
+/// A theme on a terminal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Palette {
+    /// The theme that the user sees.
+    pub theme: Theme,
+    /// The colours of the terminal.
+    pub depth: ColourDepth,
+}
+
+/// A colour: of 256 for a dark and for a light background, then of 16 for both.
+struct Ink(u8, u8, Color, Color);
+
+const ACCENT: Ink = Ink(110, 25, Color::Cyan, Color::Blue);
+
+impl Palette {
     /// The style of text with a tone.
     pub fn tone(self, tone: Tone) -> Style {
         let style = Style::new();
-        match (self, tone) {
+        match (self.theme, tone) {
             (_, Tone::Plain) => style,
             (_, Tone::Strong) => style.add_modifier(Modifier::BOLD),
             (Theme::Mono, Tone::Error) => style.add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
             (Theme::Mono, Tone::Warning) => style.add_modifier(Modifier::UNDERLINED),
             (Theme::Mono, Tone::Dim) => style.add_modifier(Modifier::DIM),
-            (_, Tone::Client) => self.colour(80, 25),
-            (_, Tone::Server | Tone::Good) => self.colour(114, 28),
-            (_, Tone::Error) => self.colour(203, 160).add_modifier(Modifier::BOLD),
-            (_, Tone::Warning) => self.colour(221, 130),
-            (_, Tone::Dim) => self.colour(245, 243),
+            (_, Tone::Client) => self.ink(&Ink(80, 25, Color::Cyan, Color::Blue)),
+            (_, Tone::Server | Tone::Good) => self.ink(&Ink(114, 28, Color::Green, Color::Green)),
+            (_, Tone::Error) => self.ink(&Ink(203, 160, Color::Red, Color::Red)).add_modifier(Modifier::BOLD),
+            (_, Tone::Warning) => self.ink(&Ink(221, 130, Color::Yellow, Color::Magenta)),
+            (_, Tone::Dim) => self.dim(245, 243),
         }
     }
 
-    /// A text colour for dark and for light backgrounds, of the 256 colours. Mono has none.
-    fn colour(self, dark: u8, light: u8) -> Style {
-        match self {
-            Theme::Dark => Style::new().fg(Color::Indexed(dark)),
-            Theme::Light => Style::new().fg(Color::Indexed(light)),
-            Theme::Mono => Style::new(),
+    /// The style of text in a colour. Mono has none.
+    fn ink(self, Ink(dark, light, few_dark, few_light): &Ink) -> Style {
+        let colour = match (self.theme, self.depth) {
+            (Theme::Dark, ColourDepth::Full) => Color::Indexed(*dark),
+            (Theme::Light, ColourDepth::Full) => Color::Indexed(*light),
+            (Theme::Dark, ColourDepth::Sixteen) => *few_dark,
+            (Theme::Light, ColourDepth::Sixteen) => *few_light,
+            (Theme::Mono, _) => return Style::new(),
+        };
+        Style::new().fg(colour)
+    }
+
+    /// The style of a grey. With 16 colours no grey is readable on all backgrounds, so the text is
+    /// drawn fainter instead.
+    fn dim(self, dark: u8, light: u8) -> Style {
+        match self.depth {
+            ColourDepth::Full => self.ink(&Ink(dark, light, Color::Reset, Color::Reset)),
+            ColourDepth::Sixteen => Style::new().add_modifier(Modifier::DIM),
         }
+    }
+
+    /// The style of a background. It has the colour of text too, so it is readable whatever the
+    /// terminal's own colours are.
+    fn ground(self, dark: u8, light: u8, few: (Color, Color)) -> Style {
+        match (self.theme, self.depth) {
+            (Theme::Mono, _) => Style::new().add_modifier(Modifier::REVERSED),
+            (_, ColourDepth::Sixteen) => Style::new().bg(few.0).fg(few.1),
+            (Theme::Dark, _) => Style::new().bg(Color::Indexed(dark)).fg(Color::Indexed(255)),
+            (Theme::Light, _) => Style::new().bg(Color::Indexed(light)).fg(Color::Indexed(16)),
+        }
+    }
+
+    /// Whether coloured text keeps its colour on a background. Of 16 colours, some are not
+    /// readable on others.
+    pub fn keeps_colours(self) -> bool {
+        self.depth == ColourDepth::Full
     }
 
     /// The style of an element of the screen.
     pub fn element(self, element: UiElement) -> Style {
         let style = Style::new();
-        let ground = |dark: u8, light: u8| match self {
-            Theme::Dark => style.bg(Color::Indexed(dark)),
-            Theme::Light => style.bg(Color::Indexed(light)),
-            Theme::Mono => style.add_modifier(Modifier::REVERSED),
-        };
+        let bold = |style: Style| style.add_modifier(Modifier::BOLD);
+        let is_light = self.theme == Theme::Light;
         match element {
-            UiElement::Border => match self {
-                Theme::Mono => style.add_modifier(Modifier::DIM),
-                _ => self.colour(240, 250),
-            },
-            UiElement::ActiveBorder => self.colour(110, 25),
+            UiElement::Border if self.theme == Theme::Mono => style.add_modifier(Modifier::DIM),
+            UiElement::Border => self.dim(240, 250),
+            UiElement::ActiveBorder | UiElement::Name => self.ink(&ACCENT),
+            UiElement::Key => bold(self.ink(&ACCENT)),
             UiElement::Head => self.tone(Tone::Dim),
-            UiElement::Selected => ground(238, 253).add_modifier(Modifier::BOLD),
-            UiElement::Resting => match self {
-                Theme::Mono => style.add_modifier(Modifier::UNDERLINED),
-                _ => ground(235, 255),
-            },
-            UiElement::Tab => self.colour(110, 25).add_modifier(Modifier::BOLD | Modifier::UNDERLINED),
-            UiElement::Key => self.colour(110, 25).add_modifier(Modifier::BOLD),
-            UiElement::Linked => ground(24, 153),
-            UiElement::Found => ground(94, 222),
-            UiElement::Mark => self.colour(176, 90).add_modifier(Modifier::BOLD),
-            UiElement::Name => self.colour(110, 25),
-            UiElement::Text => self.colour(150, 28),
-            UiElement::Number => self.colour(180, 130),
+            UiElement::Selected | UiElement::Tab => {
+                let few = if is_light { (Color::Cyan, Color::Black) } else { (Color::Blue, Color::White) };
+                bold(self.ground(237, 254, few))
+            }
+            UiElement::Resting if self.theme == Theme::Mono || self.depth == ColourDepth::Sixteen => {
+                style.add_modifier(Modifier::UNDERLINED)
+            }
+            UiElement::Resting => self.ground(235, 255, (Color::Reset, Color::Reset)),
+            UiElement::Linked => {
+                let few = if is_light { (Color::Blue, Color::White) } else { (Color::Cyan, Color::Black) };
+                self.ground(24, 153, few)
+            }
+            UiElement::Found => self.ground(94, 222, (Color::Yellow, Color::Black)),
+            UiElement::Mark => bold(self.ink(&Ink(176, 90, Color::Magenta, Color::Magenta))),
+            UiElement::Text => self.ink(&Ink(150, 28, Color::Green, Color::Green)),
+            UiElement::Number => self.ink(&Ink(180, 130, Color::Yellow, Color::Magenta)),
         }
     }
 }
@@ -133,24 +200,61 @@ impl Theme {
 mod tests {
     use super::*;
 
+    const ELEMENTS: [UiElement; 13] = [
+        UiElement::Border,
+        UiElement::ActiveBorder,
+        UiElement::Head,
+        UiElement::Selected,
+        UiElement::Resting,
+        UiElement::Tab,
+        UiElement::Key,
+        UiElement::Linked,
+        UiElement::Found,
+        UiElement::Mark,
+        UiElement::Name,
+        UiElement::Text,
+        UiElement::Number,
+    ];
+
+    /// All palettes, each with the styles of all elements and tones.
+    fn styles() -> impl Iterator<Item = (Palette, Vec<Style>)> {
+        let depths = [ColourDepth::Full, ColourDepth::Sixteen];
+        let palettes =
+            Theme::NAMES.into_iter().flat_map(move |(theme, _)| depths.map(|depth| Palette { theme, depth }));
+        palettes.map(|palette| {
+            let tones = [Tone::Client, Tone::Server, Tone::Error, Tone::Warning, Tone::Dim, Tone::Strong];
+            let styles = ELEMENTS.map(|element| palette.element(element)).into_iter();
+            (palette, styles.chain(tones.map(|tone| palette.tone(tone))).collect())
+        })
+    }
+
     #[test]
     fn mono_has_no_colour_and_every_theme_is_reached_by_its_name() {
-        let parts = [
-            UiElement::Border,
-            UiElement::Selected,
-            UiElement::Linked,
-            UiElement::Key,
-            UiElement::Text,
-            UiElement::Mark,
-        ];
-        for style in
-            parts.map(|element| Theme::Mono.element(element)).into_iter().chain([Theme::Mono.tone(Tone::Error)])
-        {
-            assert_eq!((style.fg, style.bg), (None, None));
+        for (_, styles) in styles().filter(|(palette, _)| palette.theme == Theme::Mono) {
+            assert!(styles.iter().all(|style| (style.fg, style.bg) == (None, None)));
         }
         for (theme, name) in Theme::NAMES {
             assert_eq!(Theme::named(name), Some(theme));
             assert_ne!(theme.next(), theme);
         }
+    }
+
+    #[test]
+    fn text_is_readable_on_every_background() {
+        for (palette, styles) in styles() {
+            assert!(styles.iter().all(|style| style.bg.is_none() || style.fg.is_some()), "{palette:?}");
+        }
+    }
+
+    #[test]
+    fn sixteen_colours_are_enough() {
+        for (_, styles) in styles().filter(|(palette, _)| palette.depth == ColourDepth::Sixteen) {
+            let colours = styles.iter().flat_map(|style| [style.fg, style.bg]).flatten();
+            assert!(colours.into_iter().all(|colour| !matches!(colour, Color::Indexed(_) | Color::Rgb(..))));
+        }
+        let depth = |term| ColourDepth::of(term, "");
+        assert_eq!([depth("linux"), depth("xterm"), depth("vt220"), depth("screen")], [ColourDepth::Sixteen; 4]);
+        assert_eq!([depth("xterm-256color"), depth("xterm-kitty")], [ColourDepth::Full; 2]);
+        assert_eq!(ColourDepth::of("xterm", "truecolor"), ColourDepth::Full);
     }
 }

@@ -2,7 +2,7 @@
 
 mod curl;
 mod nodes;
-mod trace;
+pub mod trace;
 
 use std::collections::BTreeSet;
 use std::ops::Range;

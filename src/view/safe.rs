@@ -66,6 +66,36 @@ pub fn fit(text: &str, limit: usize) -> String {
     line.finish()
 }
 
+/// The visible text in at most `limit` columns. A longer text loses its middle, for ids that differ
+/// at both ends: `8b56…930f`.
+pub fn fit_middle(text: &str, limit: usize) -> String {
+    /// More bytes than any column shows, at either end.
+    const END: usize = 4_096;
+    let text = match text.len() > 2 * END {
+        true => {
+            let (head, tail) = (text.floor_char_boundary(END), text.ceil_char_boundary(text.len() - END));
+            Cow::Owned(format!("{}{}", &text[..head], &text[tail..]))
+        }
+        false => Cow::Borrowed(text),
+    };
+    let text = visible(&text);
+    if width(&text) <= limit {
+        return text.into_owned();
+    }
+    let tail_limit = limit.saturating_sub(1) / 2;
+    let mut tail = text.len();
+    for (at, _) in text.char_indices().rev() {
+        if width(&text[at..]) > tail_limit {
+            break;
+        }
+        tail = at;
+    }
+    // A mark without its character would go to the `…`.
+    let is_mark = |c: char| c.width().unwrap_or(0) == 0;
+    let tail = text.len() - text[tail..].trim_start_matches(is_mark).len();
+    format!("{}{}", fit(&text, limit - width(&text[tail..])), &text[tail..])
+}
+
 /// The same as [`fit`] for bytes that may not be UTF-8.
 pub fn fit_bytes(bytes: &[u8], limit: usize) -> String {
     bytes_line(bytes, limit).finish()
@@ -287,6 +317,8 @@ mod tests {
     fn text_is_cut_and_aligned_by_columns() {
         assert_eq!(fit("weather", 7), "weather");
         assert_eq!(fit("weather", 6), "weath…");
+        assert_eq!(["7", "sd-2001", "8b56aa0f-04e2-930f"].map(|id| fit_middle(id, 7)), ["7", "sd-2001", "8b5…30f"]);
+        assert_eq!([fit_middle("weather", 2), fit_middle("weather", 0)], ["w…", ""]);
         assert_eq!(fit("天気予報", 8), "天気予報");
         assert_eq!(fit("天気予報", 7), "天気予…");
         assert_eq!(fit("天気予報", 6), "天気…");
@@ -324,11 +356,11 @@ mod tests {
             bytes in any::<Vec<u8>>(),
         ) {
             let (whole, whole_bytes) = (visible(&text).into_owned(), visible_bytes(&bytes).into_owned());
-            for safe in [whole, whole_bytes, fit(&text, limit), fit_bytes(&bytes, limit)] {
+            for safe in [whole, whole_bytes, fit(&text, limit), fit_bytes(&bytes, limit), fit_middle(&text, limit)] {
                 prop_assert!(!safe.chars().any(|c| c.is_control() || is_hidden(c)), "{:?}", safe);
                 prop_assert_eq!(&visible(&safe), &safe, "safe text is left alone");
             }
-            prop_assert!(width(&fit(&text, limit)) <= limit);
+            prop_assert!(width(&fit(&text, limit)) <= limit && width(&fit_middle(&text, limit)) <= limit);
             prop_assert!(width(&fit_bytes(&bytes, limit)) <= limit);
             prop_assert_eq!(width(&pad(&text, limit, Align::Left)), limit);
             prop_assert_eq!(width(&pad(&text, limit, Align::Right)), limit);

@@ -232,13 +232,10 @@ pub fn part_of(link: Option<&Link>, about: String) -> String {
 
 /// The beginning and end of a long id.
 fn shortened(id: &str) -> String {
-    let length = id.chars().count();
-    if length <= 13 {
-        return id.to_owned();
-    }
-    let head: String = id.chars().take(4).collect();
-    let tail: String = id.chars().skip(length - 4).collect();
-    format!("{head}…{tail}")
+    /// Columns of an id that is shown whole, and of one that is not.
+    const WHOLE: usize = 13;
+    const CUT: usize = 9;
+    if safe::width(id) <= WHOLE { id.to_owned() } else { safe::fit_middle(id, CUT) }
 }
 
 /// The totals of some sessions, for the last line.

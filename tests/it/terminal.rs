@@ -140,8 +140,7 @@ fn opens_filters_walks_to_a_packet_resizes_and_quits() {
     terminal.wait("1 of 1 found in 7 messages");
     // Opens the message, then its packet, then the other packets of its connection.
     terminal.key("Enter").wait("▸ message ");
-    terminal.wait("bytes: JSON text");
-    terminal.key("Tab").key("g").wait("bytes: packet #59");
+    terminal.wait("bytes: packet #59");
     terminal.text("w").wait("▸ packets");
     terminal.wait("message 7");
     terminal.tmux(&["resize-window", "-x", "132", "-y", "40"]);
@@ -153,6 +152,50 @@ fn opens_filters_walks_to_a_packet_resizes_and_quits() {
     terminal.wait_for("60 columns", |screen| screen.lines().next().is_some_and(|line| line.width() == 60));
     terminal.text("q");
     restored(&terminal, &before);
+}
+
+#[test]
+fn a_file_that_is_no_capture_is_an_error_on_the_normal_screen() {
+    let Some(terminal) = Terminal::open(200, 24) else { return };
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("x.json");
+    std::fs::write(&file, "{\"a\":1}").expect("it is writable");
+    terminal.run(&format!("{}; echo \"status $?\"", program(file.to_str().expect("UTF-8"))));
+    let screen = terminal.wait("status 2");
+    assert!(screen.contains("not a pcap or pcapng file (first bytes 7b 22 61 22)"), "{screen}");
+    assert!(!screen.contains('┌'), "the screen was never taken:\n{screen}");
+}
+
+#[test]
+fn the_theme_fits_the_terminal_until_the_user_chooses_one() {
+    let Some(terminal) = Terminal::open(100, 24) else { return };
+    let directory = tempfile::tempdir().expect("a directory");
+    let state = format!("XDG_STATE_HOME={} TERM=xterm-256color", directory.path().display());
+    // The background that the terminal reports: tmux passes on that of the pane.
+    let colours = |terminal: &Terminal| terminal.tmux(&["capture-pane", "-p", "-e"]);
+    for (background, client) in [("#ffffff", "38;5;25"), ("#101010", "38;5;80")] {
+        terminal.tmux(&["set", "-g", "window-style", &format!("bg={background}")]);
+        terminal.run(&format!("{state} {}", sample())).wait(" 1 session ");
+        terminal.key("Enter").wait("1 of 7 messages");
+        assert!(colours(&terminal).contains(client), "{background}:\n{}", colours(&terminal));
+        terminal.text("q").wait_for("the shell", |screen| screen.trim_end().ends_with('$'));
+    }
+    // On a dark background, the second theme is light. It stays.
+    terminal.run(&format!("{state} {}", sample())).wait(" 1 session ");
+    terminal.text("t").wait("theme light");
+    terminal.text("q").wait_for("the shell", |screen| screen.trim_end().ends_with('$'));
+    terminal.run(&format!("{state} {}", sample())).wait(" 1 session ");
+    terminal.key("Enter").wait("1 of 7 messages");
+    assert!(colours(&terminal).contains("38;5;25"), "{}", colours(&terminal));
+    terminal.text(":theme auto").key("Enter").wait("next start");
+    terminal.text("q").wait_for("the shell", |screen| screen.trim_end().ends_with('$'));
+    // With 16 colours there are no others.
+    let few = format!("XDG_STATE_HOME={} TERM=xterm", directory.path().display());
+    terminal.run(&format!("{few} {}", sample())).wait(" 1 session ");
+    terminal.key("Enter").wait("1 of 7 messages");
+    let screen = colours(&terminal);
+    assert!(screen.contains("\u{1b}[36m") && !screen.contains("38;5;") && !screen.contains("48;5;"), "{screen}");
+    terminal.text("q");
 }
 
 #[test]

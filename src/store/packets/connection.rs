@@ -98,6 +98,8 @@ fn push_bounded<T>(list: &mut VecDeque<T>, item: T) {
 #[derive(Debug, Default)]
 pub(super) struct ConnectionPackets {
     pub(super) is_stored: bool,
+    /// Whether a session claims the connection.
+    pub(super) is_claimed: bool,
     /// Packets discarded while the connection was undecided, and their bytes.
     pub(super) discarded: (u64, u64),
     /// The number of the packet under which the connection is listed as undecided.

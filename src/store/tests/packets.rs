@@ -249,7 +249,7 @@ fn the_chunks_of_a_pipe_need_no_clearing() {
 #[test]
 fn what_is_held_stays_within_bounds() {
     let folder = std::env::temp_dir();
-    let mut packets = super::super::packets::Packets::new(Limits::default(), false, None, &folder).unwrap();
+    let mut packets = super::super::packets::Packets::new(&WriteOptions::default(), &folder).unwrap();
     let data = vec![0; 60_000];
     let mut number = 0;
     for connection in 1..=600 {

@@ -4,10 +4,10 @@ use super::super::copy;
 use super::super::data::{FindingLine, MessageLine, Query};
 use super::super::editor::Editor;
 use super::super::keys::{Command, Motion};
-use super::super::layout;
-use super::{App, Effect, Mode, Prompt, Screen, detail, replay};
+use super::super::theme::Theme;
+use super::{App, Effect, Focus, Mode, PacketView, Prompt, Screen, detail, packets, replay};
 use crate::capture::PacketNumber;
-use crate::mcp::MessageNumber;
+use crate::mcp::{MessageNumber, SessionNumber};
 use crate::store::FindingRow;
 
 /// Runs a command.
@@ -22,6 +22,9 @@ pub(super) fn run(app: &mut App, command: Command) -> Vec<Effect> {
         Command::Move(motion) => move_cursor(app, motion),
         Command::Open => open(app),
         Command::Back if app.screen == Screen::Replay && replay::stop(app) => return vec![Effect::StopReplay],
+        Command::Back if app.screen == Screen::Packets && app.packets.focus != Focus::List => {
+            app.packets.focus = Focus::List;
+        }
         Command::Back => back(app),
         Command::Replay => replay::request_form(app),
         Command::Difference(by) => replay::next_difference(app, by),
@@ -54,15 +57,17 @@ pub(super) fn run(app: &mut App, command: Command) -> Vec<Effect> {
         Command::OpenCommandLine => app.mode = Mode::Prompt(Prompt::Command, Editor::line("")),
         Command::AllServers => all_servers(app),
         Command::Zoom(by) => app.zoom = app.zoom.saturating_add_signed(by).min(6),
-        Command::NextTheme => {
-            app.theme = app.theme.next();
-            app.notify(format!("theme {}", app.theme.name()));
-        }
+        Command::NextTheme => return vec![set_theme(app, app.palette.theme.next())],
         Command::Help => app.mode = Mode::Help(0),
         Command::Fold => fold(app),
         Command::FoldAll => fold_all(app),
         Command::ShowPacket => show_packet(app),
-        Command::Connection(by) => next_connection(app, by),
+        Command::Connections => packets::run(app, command),
+        Command::Left | Command::Right | Command::Toggle | Command::UnfoldAll | Command::Focus(_)
+            if app.screen == Screen::Packets =>
+        {
+            packets::run(app, command);
+        }
         Command::Left
         | Command::Right
         | Command::Toggle
@@ -75,6 +80,13 @@ pub(super) fn run(app: &mut App, command: Command) -> Vec<Effect> {
     Vec::new()
 }
 
+/// Sets a theme, also for the next start.
+pub(super) fn set_theme(app: &mut App, theme: Theme) -> Effect {
+    app.palette.theme = theme;
+    app.notify(format!("theme {}, remembered; :theme auto takes the terminal's", theme.name()));
+    Effect::RememberTheme(Some(theme))
+}
+
 fn move_cursor(app: &mut App, motion: Motion) {
     if app.screen == Screen::Detail && detail::move_cursor(app, motion) {
         return;
@@ -82,8 +94,11 @@ fn move_cursor(app: &mut App, motion: Motion) {
     if app.screen == Screen::Replay && replay::move_cursor(app, motion) {
         return;
     }
+    if app.screen == Screen::Packets && packets::move_cursor(app, motion) {
+        return;
+    }
     let Some(total) = app.rows(app.screen) else { return };
-    let (screen, height) = (app.screen, layout::list_height(app.size, app.screen));
+    let (screen, height) = (app.screen, app.list_height(app.screen));
     app.cursor_mut(screen).move_by(motion, total, height);
     after_move(app, motion == Motion::End);
 }
@@ -91,7 +106,7 @@ fn move_cursor(app: &mut App, motion: Motion) {
 /// Selects a row of the screen's list.
 pub(super) fn select_row(app: &mut App, row: usize) {
     let Some(total) = app.rows(app.screen) else { return };
-    let (screen, height) = (app.screen, layout::list_height(app.size, app.screen));
+    let (screen, height) = (app.screen, app.list_height(app.screen));
     app.cursor_mut(screen).select(row, total, height);
     after_move(app, false);
 }
@@ -114,19 +129,20 @@ fn after_move(app: &mut App, to_end: bool) {
 }
 
 /// Selects another session. Its lists begin at the top.
-pub(super) fn select_session(app: &mut App, session: Option<crate::mcp::SessionNumber>) {
+pub(super) fn select_session(app: &mut App, session: Option<SessionNumber>) {
     app.session = session;
     let sessions = *app.cursor(Screen::Sessions);
     app.cursors = Default::default();
     *app.cursor_mut(Screen::Sessions) = sessions;
     app.follow = false;
     app.folds.clear();
-    app.connection = 0;
+    app.packets = PacketView::default();
 }
 
 pub(super) fn show(app: &mut App, screen: Screen) {
-    if screen != Screen::Sessions && app.session.is_none() {
-        app.notify("no session yet");
+    // A capture without a session still has packets.
+    if !matches!(screen, Screen::Sessions | Screen::Packets) && app.session.is_none() {
+        app.notify("no session yet: 6 shows the packets");
     } else if screen != app.screen {
         if screen == Screen::Sessions {
             app.history.clear();
@@ -178,9 +194,10 @@ fn open(app: &mut App) {
                 show(app, Screen::Detail);
             }
         }
+        Screen::Packets => open_packet(app),
         _ => match row_target(app).unwrap_or_default() {
             (Some(message), _) => open_message(app, message),
-            (None, Some(packet)) if app.screen != Screen::Packets => locate_packet(app, packet),
+            (None, Some(packet)) => packets::locate(app, packet),
             _ => app.notify("no message belongs to this row"),
         },
     }
@@ -209,10 +226,7 @@ fn row_target(app: &App) -> Option<(Option<MessageNumber>, Option<PacketNumber>)
             let is_own = run.submission.as_ref()?.session == session;
             (Some(run.rows.get(row).filter(|_| is_own)?.number), None)
         }
-        Screen::Packets => {
-            let packet = app.packet(row)?;
-            (packet.message, Some(packet.number))
-        }
+        Screen::Packets => (None, Some(app.packet(row)?.number)),
         Screen::Messages | Screen::Sequence | Screen::Detail => {
             let line = app.selected_message()?;
             (Some(line.row.number), line.row.packets.first().copied())
@@ -225,28 +239,8 @@ fn row_target(app: &App) -> Option<(Option<MessageNumber>, Option<PacketNumber>)
 fn show_packet(app: &mut App) {
     let shown = if app.screen == Screen::Detail { detail::packet(app) } else { None };
     match shown.or_else(|| row_target(app)?.1) {
-        Some(packet) => locate_packet(app, packet),
+        Some(packet) => packets::locate(app, packet),
         None => app.notify("no packet is known for this row"),
-    }
-}
-
-fn locate_packet(app: &mut App, packet: PacketNumber) {
-    app.key_queries.extend(app.session.map(|session| Query::LocatePacket(session, packet)));
-}
-
-/// Shows the packets of a connection and selects one.
-pub(super) fn select_packet(app: &mut App, connection: usize, row: usize) {
-    app.connection = connection;
-    show(app, Screen::Packets);
-    let height = layout::list_height(app.size, Screen::Packets);
-    app.cursor_mut(Screen::Packets).select(row, row + 1, height);
-}
-
-fn next_connection(app: &mut App, by: i8) {
-    if let Some((_, count)) = app.connection() {
-        let shown = app.connection.min(count - 1);
-        app.connection = (shown as isize + by as isize).rem_euclid(count as isize) as usize;
-        *app.cursor_mut(Screen::Packets) = Default::default();
     }
 }
 
@@ -256,16 +250,33 @@ fn all_servers(app: &mut App) {
     app.notify(if app.all_servers { "all servers of this host" } else { "only this server" });
 }
 
-/// Opens the selected message in its own session.
+/// Opens the selected message of all servers.
 fn open_in_session(app: &mut App) {
-    let Some((session, message)) = app.selected_message().map(|line| (line.row.session, line.row.number)) else {
-        return;
-    };
+    if let Some((session, message)) = app.selected_message().map(|line| (line.row.session, line.row.number)) {
+        app.all_servers = false;
+        open_message_of(app, session, message);
+    }
+}
+
+/// Opens a message in its own session.
+fn open_message_of(app: &mut App, session: SessionNumber, message: MessageNumber) {
     if app.session != Some(session) {
         select_session(app, Some(session));
     }
-    app.all_servers = false;
     open_message(app, message);
+}
+
+/// Acts on the selected row of the pane that has the focus: opens the message that the packet
+/// carries, folds a header, or goes to the packets of a connection.
+fn open_packet(app: &mut App) {
+    if matches!(app.packets.focus, Focus::Connections | Focus::Layers) {
+        return packets::run(app, Command::Toggle);
+    }
+    match app.packet(app.cursor(Screen::Packets).selected).map(|packet| packet.message) {
+        Some(Some((session, message))) => open_message_of(app, session, message),
+        Some(None) => app.notify("this packet carries no message"),
+        None => {}
+    }
 }
 
 fn partner_in_all_servers(app: &mut App) {
@@ -308,7 +319,7 @@ pub(super) fn fold_groups(app: &mut App, groups: Vec<Vec<usize>>) {
     let row = app.folds.list_row(app.cursor(Screen::Messages).selected);
     app.folds.fold_all(groups);
     let total = app.message_count().map_or(0, |(total, _)| app.folds.visible_count(total));
-    let (seen, height) = (app.folds.visible_row(row), layout::list_height(app.size, app.screen));
+    let (seen, height) = (app.folds.visible_row(row), app.list_height(app.screen));
     app.cursor_mut(Screen::Messages).select(seen, total, height);
 }
 
@@ -329,7 +340,7 @@ pub(super) fn locate(app: &App, message: MessageNumber) -> Option<Query> {
 pub(super) fn select_message(app: &mut App, row: usize) {
     app.follow = false;
     app.folds.reveal(row);
-    let height = layout::list_height(app.size, app.screen);
+    let height = app.list_height(app.screen);
     let row = app.folds.visible_row(row);
     // The store found this row, although the list may not have been read that far.
     let total = app.message_count().map_or(0, |(total, _)| app.folds.visible_count(total)).max(row + 1);
@@ -339,7 +350,7 @@ pub(super) fn select_message(app: &mut App, row: usize) {
 fn step_message(app: &mut App, by: i8) {
     let Some(total) = app.rows(Screen::Messages) else { return };
     let motion = if by < 0 { Motion::Up } else { Motion::Down };
-    let height = layout::list_height(app.size, app.screen);
+    let height = app.list_height(app.screen);
     app.follow = false;
     app.cursor_mut(Screen::Messages).move_by(motion, total, height);
 }

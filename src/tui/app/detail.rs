@@ -6,35 +6,22 @@
 //!      └─ packets that carry it ─ JSON ◄─┘ the field of a byte
 //! ```
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
 use ratatui::layout::Rect;
 
-use super::super::data::{Detail, LayerNode, TEXT};
+use super::super::copy;
+use super::super::data::{Detail, TEXT};
 use super::super::json::{JsonKind, Tree};
 use super::super::keys::{Command, Motion};
-use super::super::{layout, pane};
-use super::{App, Cursor, Mode, Screen};
+use super::super::layout;
+use super::layer_tree::{ByteCursor, LayerTree, byte_distance};
+use super::{App, Cursor, Focus, Mode, Screen};
 use crate::capture::PacketNumber;
 use crate::mcp::{MessageNumber, SessionNumber};
 use crate::view::layers::JSON_RPC;
-
-/// The pane that receives the keys.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Focus {
-    /// The list of messages above the panes.
-    #[default]
-    List,
-    Layers,
-    Json,
-    Bytes,
-}
-
-impl Focus {
-    const ALL: [Focus; 4] = [Focus::List, Focus::Layers, Focus::Json, Focus::Bytes];
-}
+use crate::view::safe;
 
 /// The result of a search in the text of a message.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,15 +41,12 @@ pub struct DetailView {
     /// The JSON tree, as far as it was unfolded.
     pub tree: Tree,
     pub json: Cursor,
-    /// The visible rows of the layers: positions in [`Detail::nodes`].
-    pub rows: Vec<usize>,
-    pub layers: Cursor,
+    /// The layers: nodes of [`Detail::nodes`].
+    pub layers: LayerTree,
     /// The source whose bytes are shown.
     pub source: usize,
     /// The byte under the cursor.
-    pub offset: usize,
-    /// The first visible row of bytes.
-    pub top: usize,
+    pub byte: ByteCursor,
     /// Bytes of the source that the other panes point at.
     pub linked: Vec<Range<usize>>,
     /// Bytes of the text that are selected through any pane.
@@ -73,18 +57,6 @@ pub struct DetailView {
     drawn: Option<Arc<Detail>>,
     /// Name of the layer that was selected last.
     last_layer: Option<String>,
-    /// Layers that the user unfolded (true) or folded (false), by name. The choice applies
-    /// to all messages.
-    user_folds: BTreeMap<String, bool>,
-    /// Layers that are unfolded by default: as many as there is room for.
-    unfolded: BTreeSet<String>,
-}
-
-impl DetailView {
-    /// Whether the fields of a layer are shown.
-    pub fn is_open(&self, name: &str) -> bool {
-        self.user_folds.get(name).copied().unwrap_or_else(|| self.unfolded.contains(name))
-    }
 }
 
 /// The message to draw. It may be the previous one of the same session.
@@ -96,19 +68,6 @@ pub fn drawn_detail(app: &App) -> Option<Arc<Detail>> {
 /// The pane that receives the keys. Outside of the detail screen it is the list.
 pub fn focus(app: &App) -> Focus {
     if app.screen == Screen::Detail { app.detail.focus } else { Focus::List }
-}
-
-/// Names of the layers that can be unfolded in `rows` rows. The upper layers come
-/// first, findings last.
-pub fn unfoldable_layers(nodes: &[LayerNode], rows: usize) -> BTreeSet<String> {
-    let mut layers: Vec<&[LayerNode]> = nodes.chunk_by(|_, next| next.depth > 0).collect();
-    layers.sort_by_key(|layer| !layer[0].name.starts_with('!'));
-    let mut taken = layers.len();
-    let fits = |layer: &&&[LayerNode]| {
-        taken += layer.len() - 1;
-        taken <= rows
-    };
-    layers.iter().rev().take_while(fits).flat_map(|layer| layer.iter().map(|node| node.name.clone())).collect()
 }
 
 /// The details of the selected message, once they were read.
@@ -125,21 +84,24 @@ pub(super) fn packet(app: &App) -> Option<PacketNumber> {
     own.or_else(|| detail.packets(view.text.as_ref()?).first().copied())
 }
 
+/// The bytes of a packet that carry the selected field, and the path of the field.
+pub(super) fn field_in(app: &App, packet: PacketNumber) -> Option<(PacketNumber, Vec<Range<usize>>, String)> {
+    let (detail, view) = (selected_detail(app)?, &app.detail);
+    let source = detail.sources.iter().position(|source| source.packet == Some(packet))?;
+    let ranges = detail.ranges_in(view.text.as_ref()?, source);
+    let path = view.tree.path(detail.text(), view.json.selected);
+    (!ranges.is_empty()).then_some((packet, ranges, path))
+}
+
 /// Updates the panes after an input. For another message they start anew.
 pub(super) fn update_panes(app: &mut App) {
     let Some(detail) = layout::has_panes(app.size, app.screen).then(|| selected_detail(app)).flatten() else { return };
     let of = Some((detail.message.session, detail.message.number));
-    let heights = heights(app.size, app.screen);
+    let heights = heights(app);
     let view = &mut app.detail;
-    view.unfolded = unfoldable_layers(&detail.nodes, heights.layers);
     view.drawn = Some(detail.clone());
     if view.message == of {
-        // More room may unfold more layers. The selection stays on its layer.
-        let selected = view.rows.get(view.layers.selected).copied();
-        update_rows(view, &detail);
-        let row = selected.and_then(|node| view.rows.iter().rposition(|row| *row <= node));
-        view.layers.selected = row.unwrap_or_default();
-        view.layers.keep_visible(view.rows.len(), heights.layers);
+        view.layers.update(&detail.nodes, heights.layers);
         view.json.keep_visible(view.tree.len(), heights.json);
         return;
     }
@@ -150,17 +112,27 @@ pub(super) fn update_panes(app: &mut App) {
     view.tree = Tree::new(detail.text()).unwrap_or_default();
     view.json = Cursor::default();
     view.text = None;
-    update_rows(view, &detail);
-    let row = view.rows.iter().position(|node| detail.nodes[*node].name == name);
-    let row = row.or_else(|| view.rows.iter().position(|node| detail.nodes[*node].name == JSON_RPC));
-    view.layers = Cursor::default();
-    view.layers.select(row.unwrap_or_default(), view.rows.len(), heights.layers);
+    view.layers.replace(&detail.nodes, &[&name, JSON_RPC], heights.layers);
+    // The bytes are those of the packet, if the text is in one as it is.
+    view.source = (TEXT + 1..detail.sources.len()).find(|source| carries_whole(&detail, *source)).unwrap_or(TEXT);
     follow_layers(app, &detail);
     // A message without that layer does not change the layer to return to.
     app.detail.last_layer = Some(name);
+    // Nothing is lit until the user chooses a field.
+    if focus(app) == Focus::List {
+        app.detail.linked.clear();
+        app.detail.text = None;
+    }
     if let Some(needle) = needle {
         find_hits(app, &detail, &needle);
     }
+}
+
+/// Whether the source is a packet that carries the whole text as it is.
+fn carries_whole(detail: &Detail, source: usize) -> bool {
+    let is_packet = detail.sources[source].packet.is_some();
+    let runs = detail.carried.iter().filter(|run| run.source == source && run.derived_length.is_none());
+    is_packet && runs.map(|run| run.text.len()).sum::<usize>() >= detail.text().len()
 }
 
 /// Rows of the three panes.
@@ -170,45 +142,46 @@ struct Heights {
     bytes: usize,
 }
 
-fn heights(size: (u16, u16), screen: Screen) -> Heights {
-    let areas = layout::detail(size, screen);
+fn heights(app: &App) -> Heights {
+    let areas = layout::detail(app.size, app.screen, focus(app));
     let [layers, json, bytes] = [areas.layers, areas.json, areas.bytes].map(|area| usize::from(area.height));
     Heights { layers, json, bytes }
+}
+
+/// Bytes in a row of the bytes pane.
+fn bytes_per_row(app: &App) -> usize {
+    layout::bytes_per_row(layout::detail(app.size, app.screen, focus(app)).bytes)
 }
 
 /// Runs a command of these panes.
 pub(super) fn run(app: &mut App, command: Command) {
     if let Command::Focus(by) = command {
-        let at = app.detail.focus as isize;
-        app.detail.focus = Focus::ALL[(at + by as isize).rem_euclid(Focus::ALL.len() as isize) as usize];
+        app.detail.focus = app.detail.focus.moved(&Focus::DETAIL, by);
         return;
     }
     let Some(detail) = selected_detail(app) else { return };
     match (command, app.detail.focus) {
         (Command::SearchHit(by), _) => step_hit(app, &detail, by),
-        (Command::UnfoldAll, Focus::Layers) => {
-            app.detail.user_folds.extend(detail.nodes.iter().map(|node| (node.name.clone(), true)));
-        }
-        (Command::UnfoldAll, _) => app.detail.tree.unfold_all(detail.text()),
+        (Command::UnfoldAll, Focus::List | Focus::Json | Focus::Bytes) => app.detail.tree.unfold_all(detail.text()),
         (_, Focus::List) => app.detail.focus = Focus::Layers,
         (command, Focus::Layers) => fold_layer(app, &detail, command),
         (command, Focus::Json) => fold_json(app, &detail, command),
         (Command::Left, Focus::Bytes) => move_bytes(app, &detail, -1),
         (Command::Right, Focus::Bytes) => move_bytes(app, &detail, 1),
-        (_, Focus::Bytes) => {}
+        (_, Focus::Bytes | Focus::Connections) => {}
     }
 }
 
 /// Selects the row or the byte at a position of the pane that receives the keys.
 pub(super) fn click(app: &mut App, area: Rect, x: u16, y: u16) {
-    let heights = heights(app.size, app.screen);
+    let heights = heights(app);
     let Some(detail) = selected_detail(app) else { return };
     let line = usize::from(y - area.y);
     let view = &mut app.detail;
     match view.focus {
-        Focus::List => {}
+        Focus::List | Focus::Connections => {}
         Focus::Layers => {
-            view.layers.select(view.layers.top + line, view.rows.len(), heights.layers);
+            view.layers.cursor.select(view.layers.cursor.top + line, view.layers.len(), heights.layers);
             follow_layers(app, &detail);
         }
         Focus::Json => {
@@ -216,9 +189,9 @@ pub(super) fn click(app: &mut App, area: Rect, x: u16, y: u16) {
             follow_json(app, &detail);
         }
         Focus::Bytes => {
-            let row = layout::bytes_per_row(app.size);
-            let Some(column) = pane::bytes::column_at(x - area.x, row) else { return };
-            let (at, to) = (view.offset as isize, ((view.top + line) * row + column) as isize);
+            let row = layout::bytes_per_row(area);
+            let Some(column) = layout::byte_at(x - area.x, row) else { return };
+            let (at, to) = (view.byte.offset as isize, ((view.byte.top + line) * row + column) as isize);
             move_bytes(app, &detail, to - at);
         }
     }
@@ -226,13 +199,13 @@ pub(super) fn click(app: &mut App, area: Rect, x: u16, y: u16) {
 
 /// Moves in the pane that receives the keys. Returns false if that is the list.
 pub(super) fn move_cursor(app: &mut App, motion: Motion) -> bool {
-    let heights = heights(app.size, app.screen);
+    let heights = heights(app);
     let Some(detail) = selected_detail(app) else { return false };
     let view = &mut app.detail;
     match view.focus {
-        Focus::List => return false,
+        Focus::List | Focus::Connections => return false,
         Focus::Layers => {
-            view.layers.move_by(motion, view.rows.len(), heights.layers);
+            view.layers.cursor.move_by(motion, view.layers.len(), heights.layers);
             follow_layers(app, &detail);
         }
         Focus::Json => {
@@ -240,62 +213,21 @@ pub(super) fn move_cursor(app: &mut App, motion: Motion) -> bool {
             follow_json(app, &detail);
         }
         Focus::Bytes => {
-            let row = layout::bytes_per_row(app.size) as isize;
-            let page = row * heights.bytes.saturating_sub(1).max(1) as isize;
-            let by = match motion {
-                Motion::Up => -row,
-                Motion::Down => row,
-                Motion::PageUp => -page,
-                Motion::PageDown => page,
-                Motion::Home => isize::MIN / 2,
-                Motion::End => isize::MAX / 2,
-            };
+            let by = byte_distance(motion, (bytes_per_row(app), heights.bytes));
             move_bytes(app, &detail, by);
         }
     }
     true
 }
 
-/// Computes the visible rows of the layers: without the nodes below folded ones.
-fn update_rows(view: &mut DetailView, detail: &Detail) {
-    view.rows.clear();
-    let mut hidden_below = None;
-    for (index, node) in detail.nodes.iter().enumerate() {
-        if hidden_below.is_some_and(|depth| node.depth > depth) {
-            continue;
-        }
-        view.rows.push(index);
-        hidden_below = (!view.is_open(&node.name)).then_some(node.depth);
-    }
-}
-
 fn fold_layer(app: &mut App, detail: &Detail, command: Command) {
-    let view = &mut app.detail;
-    let Some(&index) = view.rows.get(view.layers.selected) else { return };
-    let node = &detail.nodes[index];
-    let folds = detail.nodes.get(index + 1).is_some_and(|next| next.depth > node.depth);
-    let open = view.is_open(&node.name);
-    match command {
-        Command::Right | Command::Toggle if folds && !open => {
-            view.user_folds.insert(node.name.clone(), true);
-        }
-        Command::Left | Command::Toggle if folds && open => {
-            view.user_folds.insert(node.name.clone(), false);
-        }
-        Command::Right => view.layers.selected += 1,
-        Command::Left => {
-            let above = view.rows[..view.layers.selected].iter().rposition(|row| detail.nodes[*row].depth < node.depth);
-            view.layers.selected = above.unwrap_or(view.layers.selected);
-        }
-        _ => {}
-    }
-    update_rows(view, detail);
-    view.layers.keep_visible(view.rows.len(), heights(app.size, app.screen).layers);
+    let height = heights(app).layers;
+    app.detail.layers.fold(&detail.nodes, command, height);
     follow_layers(app, detail);
 }
 
 fn fold_json(app: &mut App, detail: &Detail, command: Command) {
-    let height = heights(app.size, app.screen).json;
+    let height = heights(app).json;
     let view = &mut app.detail;
     let row = view.json.selected;
     let Some(node) = view.tree.node(row) else { return };
@@ -318,22 +250,22 @@ fn fold_json(app: &mut App, detail: &Detail, command: Command) {
 /// Shows the bytes of the selected layer. If they belong to the text, the JSON pane follows.
 fn follow_layers(app: &mut App, detail: &Detail) {
     let view = &mut app.detail;
-    let Some(node) = view.rows.get(view.layers.selected).and_then(|index| detail.nodes.get(*index)) else { return };
+    let Some(node) = view.layers.selected().and_then(|index| detail.nodes.get(index)) else { return };
     view.last_layer = Some(node.name.clone());
     let Some((source, range)) = node.location.clone() else {
         view.linked.clear();
         return;
     };
-    view.source = source;
-    view.linked = vec![range.clone()];
     if source == TEXT {
-        view.text = Some(range.clone());
         if let Some(row) = view.tree.reveal(detail.text(), range.start) {
-            let height = heights(app.size, app.screen).json;
+            let height = heights(app).json;
             let view = &mut app.detail;
             view.json.select(row, view.tree.len(), height);
         }
+        return point_at(app, detail, range);
     }
+    view.source = source;
+    view.linked = vec![range.clone()];
     show_byte(app, detail, range.start);
 }
 
@@ -360,23 +292,20 @@ fn point_at(app: &mut App, detail: &Detail, range: Range<usize>) {
 }
 
 fn move_bytes(app: &mut App, detail: &Detail, by: isize) {
+    let heights = heights(app);
     let view = &mut app.detail;
     let Some(source) = detail.sources.get(view.source) else { return };
-    let last = source.bytes.len().saturating_sub(1);
-    let offset = view.offset.saturating_add_signed(by).min(last);
+    let offset = view.byte.moved(by, source.bytes.len());
     // The innermost node around the byte: nodes inside another one come later.
     let own = |place: &(usize, Range<usize>)| place.0 == view.source && place.1.contains(&offset);
     let node = detail.nodes.iter().rposition(|node| node.location.as_ref().is_some_and(own));
     if let Some(index) = node {
-        let seen = view.rows.iter().rposition(|row| *row <= index);
-        let heights = heights(app.size, app.screen);
-        view.layers.select(seen.unwrap_or_default(), view.rows.len(), heights.layers);
+        view.layers.select(index, heights.layers);
         view.linked = detail.nodes[index].location.iter().map(|(_, range)| range.clone()).collect();
     }
     if let Some(text) = detail.text_at(view.source, offset)
         && let Some(row) = view.tree.reveal(detail.text(), text)
     {
-        let heights = heights(app.size, app.screen);
         view.json.select(row, view.tree.len(), heights.json);
         if let Some(range) = view.tree.node(row).map(|node| node.range()) {
             view.linked = detail.ranges_in(&range, view.source);
@@ -388,13 +317,10 @@ fn move_bytes(app: &mut App, detail: &Detail, by: isize) {
 
 /// Puts the cursor on a byte and makes it visible.
 fn show_byte(app: &mut App, detail: &Detail, offset: usize) {
-    let (row, height) = (layout::bytes_per_row(app.size), heights(app.size, app.screen).bytes.max(1));
+    let window = (bytes_per_row(app), heights(app).bytes);
     let view = &mut app.detail;
     let length = detail.sources.get(view.source).map_or(0, |source| source.bytes.len());
-    view.offset = offset.min(length.saturating_sub(1));
-    let mut cursor = Cursor { selected: view.offset / row, top: view.top };
-    cursor.select(view.offset / row, length.div_ceil(row), height);
-    view.top = cursor.top;
+    view.byte.show(offset, length, window);
 }
 
 /// Searches the text. The case of ASCII letters is ignored.
@@ -424,7 +350,7 @@ fn find_hits(app: &mut App, detail: &Detail, needle: &str) {
 }
 
 fn step_hit(app: &mut App, detail: &Detail, by: i8) {
-    let height = heights(app.size, app.screen).json;
+    let height = heights(app).json;
     let view = &mut app.detail;
     let Some(found) = view.search.as_mut().filter(|found| !found.offsets.is_empty()) else { return };
     found.current = (found.current as isize + by as isize).rem_euclid(found.offsets.len() as isize) as usize;
@@ -435,4 +361,22 @@ fn step_hit(app: &mut App, detail: &Detail, by: i8) {
     }
     point_at(app, detail, range);
     app.notify(format!("{at} of {count}"));
+}
+
+/// Limit of the shown bytes of a value. A longer one is copied or exported.
+const VALUE: usize = 256 << 10;
+
+/// The lines of the selected value, wrapped to the width of its box, its length in bytes, and
+/// whether it was cut.
+pub fn value_lines(app: &App) -> (Vec<String>, usize, bool) {
+    let text = selected_detail(app).and_then(|detail| copy::value(&detail, &app.detail)).unwrap_or_default();
+    let seen = &text[..text.floor_char_boundary(VALUE)];
+    let width = usize::from(layout::value(app.size).width.saturating_sub(4)).max(1);
+    (seen.lines().flat_map(|line| safe::wrap(line, width)).collect(), text.len(), seen.len() < text.len())
+}
+
+/// The first line of the value after a movement.
+pub(super) fn value_scrolled(app: &App, top: usize, motion: Motion) -> usize {
+    let height = usize::from(layout::value(app.size).height.saturating_sub(2)).max(1);
+    motion.scrolled(top, height, value_lines(app).0.len())
 }

@@ -1,11 +1,11 @@
-//! Mouse clicks on a tab, a row or a pane. The mouse is optional: each click does what
-//! some keys do.
+//! Mouse clicks on a tab, a key in the bottom line, a row or a pane. The mouse is optional: each
+//! click does what some keys do.
 
 use ratatui::layout::{Position, Rect};
 
 use super::super::keys::Command;
 use super::super::layout;
-use super::{App, Effect, Focus, Mode, Screen, commands, detail};
+use super::{App, Effect, Focus, Mode, Screen, bars, commands, detail, packets};
 
 /// Runs the action of a click at this position.
 pub(super) fn click(app: &mut App, x: u16, y: u16) -> Vec<Effect> {
@@ -13,16 +13,24 @@ pub(super) fn click(app: &mut App, x: u16, y: u16) -> Vec<Effect> {
         Mode::Help(_) | Mode::Value(_) => app.mode = Mode::Browse,
         Mode::Prompt(..) | Mode::Form => {}
         Mode::Browse => {
-            if let Some((screen, _, _)) =
-                layout::tab_positions(app).into_iter().find(|(_, at, _)| at.contains(&x) && y == 1)
+            if y == 1
+                && let Some(tab) = bars::tabs(app).into_iter().find(|tab| tab.columns.contains(&x))
             {
-                return commands::run(app, Command::Show(screen));
+                return commands::run(app, Command::Show(tab.screen));
+            }
+            if y + 1 == app.size.1
+                && let Some(hint) = bars::hints(app).into_iter().find(|hint| hint.columns.contains(&x))
+            {
+                return commands::run(app, hint.binding.command);
+            }
+            let at = Position { x, y };
+            if app.screen == Screen::Packets {
+                return click_packets(app, at);
             }
             if !layout::has_panes(app.size, app.screen) {
-                return click_list(app, layout::list_area(app.size, app.screen), y);
+                return click_list(app, layout::list_area(app.size, app.screen, app.focus()), y);
             }
-            let areas = layout::detail(app.size, app.screen);
-            let at = Position { x, y };
+            let areas = layout::detail(app.size, app.screen, app.focus());
             for (area, focus) in [
                 (areas.list, Focus::List),
                 (areas.layers, Focus::Layers),
@@ -49,6 +57,24 @@ fn click_pane(app: &mut App, focus: Focus, area: Rect, at: Position) -> Vec<Effe
         return commands::run(app, Command::Open);
     }
     detail::click(app, area, at.x, at.y);
+    Vec::new()
+}
+
+/// Selects a row or a byte in a pane of the packets screen.
+fn click_packets(app: &mut App, at: Position) -> Vec<Effect> {
+    let areas = layout::packets(layout::body(app.size), app.packets.focus);
+    let panes = [
+        (areas.connections, Focus::Connections),
+        (areas.list, Focus::List),
+        (areas.headers, Focus::Layers),
+        (areas.bytes, Focus::Bytes),
+    ];
+    let Some((area, focus)) = panes.into_iter().find(|(area, _)| area.contains(at)) else { return Vec::new() };
+    app.packets.focus = focus;
+    if focus == Focus::List {
+        return click_list(app, area, at.y);
+    }
+    packets::click(app, area, at);
     Vec::new()
 }
 

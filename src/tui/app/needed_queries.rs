@@ -2,22 +2,27 @@
 
 use super::super::answer_cache::PagedList;
 use super::super::data::{PAGE, Query};
-use super::super::{layout, pane};
+use super::super::layout;
 use super::{App, Screen};
 use crate::mcp::SessionNumber;
 
 /// The queries for the current screen.
 pub(super) fn needed_queries(app: &App) -> Vec<Query> {
     let mut queries = vec![Query::Sessions];
+    if app.screen == Screen::Packets {
+        queries.extend(packets(app));
+        return queries;
+    }
     let Some(session) = app.session else {
         if app.cache.sessions().is_some_and(<[_]>::is_empty) {
-            queries.push(Query::Unplaced);
+            queries.extend([Query::Unplaced, Query::Connections(None)]);
         }
         return queries;
     };
     match app.screen {
         Screen::Sessions => {
-            if pane::sessions::has_summary(layout::body(app.size)) {
+            let body = layout::body(app.size);
+            if layout::sessions(body).height < body.height {
                 queries.extend([Query::Statistics(session), Query::Findings(session)]);
             }
         }
@@ -36,22 +41,7 @@ pub(super) fn needed_queries(app: &App) -> Vec<Query> {
         }
         Screen::Findings => queries.push(Query::Findings(session)),
         Screen::Statistics => queries.push(Query::Statistics(session)),
-        Screen::Packets => {
-            queries.push(Query::Connections(session));
-            if let Some((connection, _)) = app.connection() {
-                let connection = connection.id;
-                let loaded = app.cache.packets.of(&(session, connection)).map_or(0, PagedList::total);
-                queries.extend(pages(app, loaded, |row| row).into_iter().map(|page| Query::Packets {
-                    session,
-                    connection,
-                    page,
-                }));
-                let selected = app.packet(app.cursor(Screen::Packets).selected);
-                let seen = selected.filter(|_| pane::packets::has_detail(layout::body(app.size)));
-                queries.extend(seen.map(|packet| Query::Packet(session, packet.number)));
-            }
-        }
-        Screen::Replay => {}
+        Screen::Replay | Screen::Packets => {}
         Screen::Tools => queries.push(Query::Capabilities(session)),
         Screen::Stderr => {
             let loaded = app.cache.stderr.of(&session).map_or(0, PagedList::total);
@@ -59,6 +49,16 @@ pub(super) fn needed_queries(app: &App) -> Vec<Query> {
         }
     }
     queries
+}
+
+/// Queries for the connections, the visible pages of packets, and the selected packet.
+fn packets(app: &App) -> Vec<Query> {
+    let (session, scope) = (app.session, app.packet_scope());
+    let loaded = app.cache.packets.of(&(session, scope)).map_or(0, PagedList::total);
+    let pages = pages(app, loaded, |row| row).into_iter().map(|page| Query::Packets { session, scope, page });
+    let selected = app.packet(app.cursor(Screen::Packets).selected);
+    let selected = selected.map(|packet| Query::Packet(session, packet.number));
+    std::iter::once(Query::Connections(session)).chain(pages).chain(selected).collect()
 }
 
 /// Queries for the visible pages of messages.
@@ -69,7 +69,7 @@ fn messages(app: &App, session: SessionNumber) -> impl Iterator<Item = Query> {
     if app.follow
         && let Some((total, _)) = app.message_count()
     {
-        let height = layout::list_height(app.size, app.screen);
+        let height = app.list_height(app.screen);
         let (first, last) = (total.saturating_sub(height.max(1)), total.saturating_sub(1));
         needed.extend(first / PAGE..=last / PAGE);
         needed.sort_unstable();
@@ -82,7 +82,7 @@ fn messages(app: &App, session: SessionNumber) -> impl Iterator<Item = Query> {
 /// of the list.
 fn pages(app: &App, loaded: usize, row: impl Fn(usize) -> usize) -> Vec<usize> {
     let cursor = app.cursor(app.screen);
-    let height = layout::list_height(app.size, app.screen);
+    let height = app.list_height(app.screen);
     // While nothing is known, the first page is needed.
     let last = loaded.saturating_sub(1);
     let (first, last) = (cursor.top.min(last), (cursor.top + height.max(1) - 1).min(last));

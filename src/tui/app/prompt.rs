@@ -15,7 +15,7 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("goto", "N: select message N"),
     ("session", "N: open session N"),
     ("replay", "[--to URL | -- COMMAND]: send the session again, and compare the answers"),
-    ("theme", "dark, light or mono"),
+    ("theme", "dark, light, mono or auto: remembered for the next start"),
     ("help", "show the keys"),
     ("q", "quit"),
 ];
@@ -86,8 +86,12 @@ fn command(app: &mut App, text: &str) -> Vec<Effect> {
         "q" | "quit" => return vec![Effect::Quit],
         "help" => app.mode = Mode::Help(0),
         "theme" => match Theme::named(rest) {
-            Some(theme) => app.theme = theme,
-            None => app.notify_error("there is no such theme: write dark, light or mono"),
+            Some(theme) => return vec![commands::set_theme(app, theme)],
+            None if rest == "auto" => {
+                app.notify("the theme is chosen by the terminal's background at the next start");
+                return vec![Effect::RememberTheme(None)];
+            }
+            None => app.notify_error("there is no such theme: write dark, light, mono or auto"),
         },
         "filter" => return accept(app, Prompt::Filter, rest),
         "goto" => match rest.parse() {

@@ -126,7 +126,7 @@ pub(super) fn apply_update(app: &mut App, number: u64, update: ReplayUpdate) {
         return;
     }
     if let Some(row) = run.apply(update) {
-        let (total, height) = (run.rows.len(), layout::list_height(app.size, Screen::Replay));
+        let (total, height) = (run.rows.len(), app.list_height(Screen::Replay));
         app.cursor_mut(Screen::Replay).select(row, total, height);
     }
 }

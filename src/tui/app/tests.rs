@@ -6,6 +6,7 @@ mod groups;
 mod hostile;
 mod lists;
 mod many;
+mod packets;
 mod pictures;
 mod replay;
 mod steps;
@@ -21,6 +22,7 @@ use ratatui::buffer::Buffer;
 use super::*;
 use crate::store::{DatabaseFile, StoreReader};
 use crate::tui::data::Progress;
+use crate::tui::frame;
 use crate::tui::import::{Decoding, Import};
 use crate::tui::keys;
 use crate::tui::layout;
@@ -34,6 +36,8 @@ pub(crate) struct Story {
     query_runner: QueryRunner,
     pub(crate) copied: Vec<String>,
     pub(crate) ended: bool,
+    /// The theme that was last asked to be remembered.
+    pub(crate) remembered: Option<Option<Theme>>,
     pub(crate) submitted: Vec<Submission>,
     place: DatabaseFile,
 }
@@ -59,7 +63,15 @@ impl Story {
     pub(crate) fn store(place: DatabaseFile, size: (u16, u16)) -> Story {
         let query_runner = QueryRunner::new(StoreReader::open(place.clone()).unwrap(), false);
         let app = App::new("capture.pcapng".to_owned(), size, Theme::Mono);
-        let mut story = Story { app, query_runner, copied: Vec::new(), ended: false, submitted: Vec::new(), place };
+        let mut story = Story {
+            app,
+            query_runner,
+            copied: Vec::new(),
+            ended: false,
+            remembered: None,
+            submitted: Vec::new(),
+            place,
+        };
         story.take(Input::Tick(Time::default()));
         story
     }
@@ -96,6 +108,7 @@ impl Story {
                         let number = replays.last_number;
                         effects.extend(update(&mut self.app, Input::Replay(number, answers)));
                     }
+                    Effect::RememberTheme(theme) => self.remembered = Some(theme),
                     Effect::Redraw | Effect::Suspend | Effect::StopReplay => {}
                 }
             }
@@ -109,7 +122,7 @@ impl Story {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         terminal
             .draw(|frame| {
-                layout::draw(&self.app, frame.buffer_mut());
+                frame::draw(&self.app, frame.buffer_mut());
             })
             .unwrap();
         terminal.backend().buffer().clone()

@@ -1,10 +1,11 @@
 //! Turns inputs into a new state and effects.
 
 use super::super::data::{Answer, Progress, Query};
+use super::super::help_text;
 use super::super::keys::{self, Command};
 use super::super::replay::{Submission, run::ReplayUpdate};
-use super::super::{layout, pane};
-use super::{App, Mode, Screen, commands, detail, mouse, needed_queries, prompt, replay};
+use super::super::theme::Theme;
+use super::{App, Mode, Screen, commands, detail, mouse, needed_queries, packets, prompt, replay};
 use crate::capture::Time;
 use crate::replay::plan::StepIndex;
 
@@ -45,6 +46,8 @@ pub enum Effect {
     ReadAnswers(StepIndex),
     /// Put this text on the clipboard.
     Copy(String),
+    /// Remember the theme for the next start; `None` forgets it.
+    RememberTheme(Option<Theme>),
     /// Draw the whole screen again.
     Redraw,
     /// Suspend the process.
@@ -78,6 +81,10 @@ pub fn update(app: &mut App, input: Input) -> Vec<Effect> {
         Input::StoreChanged => app.cache.store_changed(),
         Input::Tick(now) => {
             app.now = now;
+            // An error in a line that is being edited stays until it is corrected.
+            if !matches!(app.mode, Mode::Prompt(..)) {
+                app.notice.take_if(|notice| now >= notice.until);
+            }
             app.cache.second_passed();
         }
         Input::Progress(progress) => {
@@ -103,14 +110,14 @@ fn press(app: &mut App, key: &str) -> Vec<Effect> {
         Mode::Form if key != "ctrl-c" => replay::key(app, key),
         Mode::Help(top) => {
             app.mode = match keys::command(key, Screen::Sessions) {
-                Some(Command::Move(motion)) => Mode::Help(pane::help::scrolled(app, top, motion)),
+                Some(Command::Move(motion)) => Mode::Help(help_text::scrolled(app.size, app.screen, top, motion)),
                 _ => Mode::Browse,
             };
             Vec::new()
         }
         Mode::Value(top) => match keys::command(key, Screen::Detail) {
             Some(Command::Move(motion)) => {
-                app.mode = Mode::Value(pane::value::scrolled(app, top, motion));
+                app.mode = Mode::Value(detail::value_scrolled(app, top, motion));
                 Vec::new()
             }
             Some(Command::CopyValue) => commands::run(app, Command::CopyValue),
@@ -139,9 +146,9 @@ fn take(app: &mut App, query: &Query, answer: Answer) {
         }
         (_, Answer::Located(None)) => app.notify("no later message failed or has findings"),
         (_, Answer::Groups(groups)) => commands::fold_groups(app, groups),
-        (Query::LocatePacket(session, packet), Answer::PacketLocated(place)) if app.session == Some(*session) => {
+        (Query::LocatePacket(session, _, packet), Answer::PacketLocated(place)) if app.session == *session => {
             match place {
-                Some((connection, row)) => commands::select_packet(app, connection, row),
+                Some((scope, row)) => packets::select_packet(app, scope, row),
                 None => app.notify_error(format!("packet #{packet} is not stored")),
             }
         }
@@ -179,10 +186,11 @@ fn reconcile(app: &mut App) -> Option<Effect> {
     }
     for screen in [Screen::Sessions, app.screen] {
         if let Some(total) = app.rows(screen) {
-            let height = layout::list_height(app.size, screen);
+            let height = app.list_height(screen);
             app.cursor_mut(screen).keep_visible(total, height);
         }
     }
     detail::update_panes(app);
+    packets::update_panes(app);
     replay::answers_to_read(app)
 }

@@ -1,28 +1,17 @@
 //! Bytes in hexadecimal and as text. Bytes that the other panes point at are highlighted.
 
+use std::ops::Range;
+
 use ratatui::layout::Rect;
 
-use super::super::app::{App, Focus, focus};
+use super::super::app::{App, ByteCursor, focus};
 use super::super::canvas::Canvas;
 use super::super::data::Detail;
 use super::super::layout;
+use super::super::screen::Focus;
 use super::super::theme::UiElement;
 use crate::view::paint::Tone;
 use crate::view::units;
-
-/// Width of the pane for rows of this many bytes: offset, hexadecimal, text.
-pub const fn width(row: u16) -> u16 {
-    1 + OFFSET + 2 + row * 3 + 1 + row + 1
-}
-
-const OFFSET: u16 = 6;
-
-/// The byte of a row at a column of the pane, in hexadecimal or as text.
-pub fn column_at(x: u16, row: usize) -> Option<usize> {
-    let hex = usize::from(x).checked_sub(usize::from(1 + OFFSET + 2))?;
-    let text = hex.checked_sub(row * 3 + 1);
-    Some(text.unwrap_or(hex / 3)).filter(|column| *column < row)
-}
 
 /// The title: `bytes: packet #41, 285 B`.
 pub fn title(app: &App, detail: &Detail) -> String {
@@ -34,26 +23,27 @@ pub fn title(app: &App, detail: &Detail) -> String {
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, detail: &Detail) {
     let view = &app.detail;
     let Some(source) = detail.sources.get(view.source) else { return };
-    let row = layout::bytes_per_row(app.size);
-    canvas.scroll_bar(area, view.top, source.bytes.len().div_ceil(row));
-    let lit = |offset: usize| view.linked.iter().any(|range| range.contains(&offset));
-    let cursor = Some(view.offset).filter(|_| focus(app) == Focus::Bytes);
-    rows(canvas, area, &source.bytes, row, view.top, lit, cursor);
+    rows(canvas, area, &source.bytes, view.byte, &view.linked, focus(app) == Focus::Bytes);
 }
 
-/// Draws rows of `row` bytes from row `top` on, with highlighted bytes and a cursor.
+/// Draws bytes from the first visible row on. Those in `linked` are highlighted. The cursor is
+/// visible in the pane that receives the keys.
 pub(super) fn rows(
     canvas: &mut Canvas<'_>,
     area: Rect,
     bytes: &[u8],
-    row: usize,
-    top: usize,
-    is_lit: impl Fn(usize) -> bool,
-    cursor: Option<usize>,
+    byte: ByteCursor,
+    linked: &[Range<usize>],
+    active: bool,
 ) {
+    let row = layout::bytes_per_row(area);
+    canvas.scroll_bar(area, byte.top, bytes.len().div_ceil(row));
+    let is_lit = |offset: usize| linked.iter().any(|range| range.contains(&offset));
+    let cursor = Some(byte.offset).filter(|_| active);
+    let top = byte.top;
     let (dim, plain, linked) = (canvas.tone(Tone::Dim), canvas.tone(Tone::Plain), canvas.element(UiElement::Linked));
     let selected = canvas.element(UiElement::Selected);
-    let hex = area.x + 1 + OFFSET + 2;
+    let hex = area.x + 1 + layout::OFFSET + 2;
     let text = hex + row as u16 * 3 + 1;
     for line in 0..area.height {
         let start = (top + usize::from(line)) * row;
@@ -61,7 +51,7 @@ pub(super) fn rows(
             break;
         };
         let y = area.y + line;
-        canvas.put(area.x + 1, y, OFFSET, &format!("{start:06x}"), dim);
+        canvas.put(area.x + 1, y, layout::OFFSET, &format!("{start:06x}"), dim);
         for (column, byte) in seen.iter().enumerate() {
             let offset = start + column;
             let visible = byte.is_ascii_graphic() || *byte == b' ';

@@ -2,13 +2,12 @@
 
 use ratatui::layout::Rect;
 
-use super::super::app::{App, Focus, drawn_detail, focus};
+use super::super::app::{App, drawn_detail, focus};
 use super::super::canvas::Canvas;
-use super::super::layout;
-use super::super::screen::Screen;
+use super::super::layout::{self, DetailAreas};
+use super::super::screen::{Focus, Screen};
 use super::super::theme::UiElement;
-use super::{all_servers, bytes, json, layers, messages, sequence};
-use crate::view::paint::Tone;
+use super::{all_servers, bytes, json, layers, messages, pane_names, sequence, title};
 
 /// Draws the messages, as a list or as arrows.
 pub fn list(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
@@ -21,45 +20,54 @@ pub fn list(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
 
 /// Draws the messages and the panes.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
-    let areas = layout::detail(app.size, app.screen);
+    let focus = focus(app);
+    let areas = layout::detail(app.size, app.screen, focus);
     list(app, canvas, areas.list);
-    let border = canvas.element(UiElement::Border);
     let y = areas.list.bottom();
     canvas.divide(area, y);
-    let beside = areas.bytes.y == areas.layers.y;
+    let detail = drawn_detail(app);
+    let is_single = [areas.layers, areas.json, areas.bytes].iter().filter(|area| area.height > 0).count() == 1;
+    if is_single {
+        let names = ["messages", "layers", "json", "bytes"].into_iter().zip(Focus::DETAIL.map(|pane| pane == focus));
+        pane_names(canvas, area, y, names);
+    } else {
+        lines_between(canvas, area, &areas);
+        let titles = detail.as_ref().map(|detail| (json::title(app, detail), bytes::title(app, detail)));
+        let (json, bytes) = titles.unwrap_or_default();
+        for (pane, area, text) in [
+            (Focus::Layers, areas.layers, "layers"),
+            (Focus::Json, areas.json, &json),
+            (Focus::Bytes, areas.bytes, &bytes),
+        ] {
+            title(canvas, area, focus == pane, text);
+        }
+    }
+    let Some(detail) = detail else { return canvas.message(areas.layers, "…") };
+    if areas.layers.height > 0 {
+        layers::draw(app, canvas, areas.layers, &detail);
+    }
+    if areas.json.height > 0 {
+        json::draw(app, canvas, areas.json, &detail);
+    }
+    if areas.bytes.height > 0 {
+        bytes::draw(app, canvas, areas.bytes, &detail);
+    }
+}
+
+/// Draws the lines between the panes.
+fn lines_between(canvas: &mut Canvas<'_>, area: Rect, areas: &DetailAreas) {
+    let border = canvas.element(UiElement::Border);
+    let y = areas.list.bottom();
     let down = |canvas: &mut Canvas<'_>, beside: Rect| {
         canvas.put(beside.right(), y, 1, "┬", border);
         canvas.vertical_line(beside.right(), beside, border);
     };
     down(canvas, areas.layers);
-    if beside {
+    if areas.bytes.y == areas.layers.y {
         down(canvas, areas.json);
     } else {
         let y = areas.bytes.y - 1;
         canvas.divide(area, y);
         canvas.put(areas.layers.right(), y, 1, "┴", border);
     }
-    let Some(detail) = drawn_detail(app) else {
-        title(app, canvas, areas.layers, Focus::Layers, "layers");
-        return canvas.message(areas.layers, "…");
-    };
-    title(app, canvas, areas.layers, Focus::Layers, "layers");
-    title(app, canvas, areas.json, Focus::Json, &json::title(app, &detail));
-    title(app, canvas, areas.bytes, Focus::Bytes, &bytes::title(app, &detail));
-    layers::draw(app, canvas, areas.layers, &detail);
-    json::draw(app, canvas, areas.json, &detail);
-    bytes::draw(app, canvas, areas.bytes, &detail);
-}
-
-/// Draws the title of a pane, in the line above it.
-fn title(app: &App, canvas: &mut Canvas<'_>, area: Rect, pane: Focus, text: &str) {
-    let active = focus(app) == pane;
-    let style = if active { canvas.element(UiElement::Tab) } else { canvas.tone(Tone::Dim) };
-    let room = area.width.saturating_sub(2);
-    let y = area.y - 1;
-    let dim = canvas.element(UiElement::Border);
-    let x = canvas.put(area.x, y, 1, "─", dim);
-    let x = canvas.put(x, y, 1, " ", dim);
-    let x = canvas.put(x, y, room.saturating_sub(1), text, style);
-    canvas.put(x, y, 1, " ", dim);
 }

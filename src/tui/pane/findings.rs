@@ -5,6 +5,7 @@ use ratatui::layout::Rect;
 use super::super::app::App;
 use super::super::canvas::{Canvas, Cell, Column};
 use super::super::data::FindingLine;
+use super::super::layout;
 use super::super::screen::Screen;
 use super::{packets, table};
 use crate::findings;
@@ -18,21 +19,9 @@ const COLUMNS: &[Column] = &[
     Column::new("packets", 12).shown_from(100),
 ];
 
-/// Lines of a rule's manual, with the line above it.
-const MANUAL: std::ops::RangeInclusive<u16> = 9..=14;
-
-/// Below this height the list gets all the room.
-const TALL: u16 = 18;
-
-/// The area of the list, above the manual if there is room for both.
-pub fn list_area(body: Rect) -> Rect {
-    let below = if body.height >= TALL { (body.height / 3).clamp(*MANUAL.start(), *MANUAL.end()) } else { 0 };
-    Rect { height: body.height - below, ..body }
-}
-
 /// Draws the groups, and the manual of the selected rule.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
-    let list = list_area(area);
+    let list = layout::findings(area);
     let lines = app.session.and_then(|session| app.cache.findings.of(session)).map(Vec::as_slice).unwrap_or_default();
     groups(app, canvas, list, lines);
     let selected = lines.get(app.cursor(Screen::Findings).selected);
@@ -45,23 +34,31 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
 fn groups(app: &App, canvas: &mut Canvas<'_>, area: Rect, lines: &[FindingLine]) {
     let theme = canvas.theme;
     let tone = |tone| theme.tone(tone);
-    table(app, canvas, area, COLUMNS, "no findings: no rule was broken", |row| match lines.get(row)? {
-        FindingLine::Rule { id, severity, title, count } => Some(vec![
-            Cell::new("!", tone((*severity).into())),
-            Cell::new(format!("{id}  {title}"), tone((*severity).into())),
-            Cell::new(units::count(*count as u64, "finding"), tone(Tone::Dim)),
-            Cell::default(),
-        ]),
-        FindingLine::Finding(finding) => {
-            let numbers: Vec<String> = finding.messages.iter().take(4).map(|message| message.0.to_string()).collect();
-            Some(vec![
+    table(
+        app,
+        canvas,
+        area,
+        COLUMNS,
+        "no findings: no rule was broken\n\"mcptap rules\" lists what is checked",
+        |row| match lines.get(row)? {
+            FindingLine::Rule { id, severity, title, count } => Some(vec![
+                Cell::new("!", tone((*severity).into())),
+                Cell::new(format!("{id}  {title}"), tone((*severity).into())),
+                Cell::new(units::count(*count as u64, "finding"), tone(Tone::Dim)),
                 Cell::default(),
-                Cell::new(format!("  {}", finding.text), tone(Tone::Plain)),
-                Cell::new(numbers.join(" "), tone(Tone::Client)),
-                Cell::new(packets(&finding.packets), tone(Tone::Dim)),
-            ])
-        }
-    });
+            ]),
+            FindingLine::Finding(finding) => {
+                let numbers: Vec<String> =
+                    finding.messages.iter().take(4).map(|message| message.0.to_string()).collect();
+                Some(vec![
+                    Cell::default(),
+                    Cell::new(format!("  {}", finding.text), tone(Tone::Plain)),
+                    Cell::new(numbers.join(" "), tone(Tone::Client)),
+                    Cell::new(packets(&finding.packets), tone(Tone::Dim)),
+                ])
+            }
+        },
+    );
 }
 
 /// Draws the manual of a rule, with its reference to the specification.

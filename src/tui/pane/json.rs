@@ -3,10 +3,11 @@
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
-use super::super::app::{App, Focus, focus};
+use super::super::app::{App, focus};
 use super::super::canvas::Canvas;
 use super::super::data::Detail;
 use super::super::json::{JsonKind, Node, PathStep};
+use super::super::screen::Focus;
 use super::super::theme::UiElement;
 use super::packets;
 use crate::view::paint::Tone;

@@ -2,38 +2,52 @@
 
 use ratatui::layout::Rect;
 
-use super::super::app::{App, Focus, focus};
+use super::super::app::{App, LayerTree, focus};
 use super::super::canvas::Canvas;
 use super::super::data::{Detail, LayerNode};
+use super::super::screen::Focus;
 use super::super::theme::UiElement;
 use crate::view::paint::Tone;
 
-/// Draws the tree.
+/// Draws the layers of a message.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, detail: &Detail) {
     let view = &app.detail;
     let carriers = view.text.as_ref().map(|text| detail.packets(text)).unwrap_or_default();
-    for line in 0..area.height {
-        let row = view.layers.top + usize::from(line);
-        let Some(&index) = view.rows.get(row) else { break };
-        let node = &detail.nodes[index];
-        let y = area.y + line;
-        let place = Rect { y, height: 1, ..area };
-        let folds = self::node(canvas, place, &detail.nodes, index, |name| view.is_open(name));
-        // Highlights packets that carry the field selected in the JSON.
+    // Highlights packets that carry the field selected in the JSON.
+    let carries = |node: &LayerNode| {
         let packet = node.location.as_ref().and_then(|(source, _)| detail.sources.get(*source)?.packet);
-        if folds && node.name.starts_with("packet") && packet.is_some_and(|packet| carriers.contains(&packet)) {
+        node.name.starts_with("packet") && packet.is_some_and(|packet| carriers.contains(&packet))
+    };
+    tree(canvas, area, &detail.nodes, &view.layers, carries, focus(app) == Focus::Layers);
+}
+
+/// Draws a tree of layers. Those that `is_linked` selects are highlighted.
+pub(super) fn tree(
+    canvas: &mut Canvas<'_>,
+    area: Rect,
+    nodes: &[LayerNode],
+    tree: &LayerTree,
+    is_linked: impl Fn(&LayerNode) -> bool,
+    active: bool,
+) {
+    for line in 0..area.height {
+        let row = tree.cursor.top + usize::from(line);
+        let Some((index, node)) = tree.node(row).and_then(|index| Some((index, nodes.get(index)?))) else { break };
+        let place = Rect { y: area.y + line, height: 1, ..area };
+        let folds = self::node(canvas, place, nodes, index, |name| tree.is_open(name));
+        if folds && is_linked(node) {
             let style = canvas.element(UiElement::Linked);
             canvas.apply_style(Rect { width: 1, ..place }, style);
         }
-        if row == view.layers.selected {
-            canvas.select(place, focus(app) == Focus::Layers);
+        if row == tree.cursor.selected {
+            canvas.select(place, active);
         }
     }
-    canvas.scroll_bar(area, view.layers.top, view.rows.len());
+    canvas.scroll_bar(area, tree.cursor.top, tree.len());
 }
 
 /// Draws a layer or a field on its line. Returns whether it has children.
-pub(super) fn node(
+fn node(
     canvas: &mut Canvas<'_>,
     line: Rect,
     nodes: &[LayerNode],

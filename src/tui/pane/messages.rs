@@ -3,7 +3,7 @@
 use ratatui::layout::Rect;
 
 use super::super::app::App;
-use super::super::canvas::{Canvas, Cell, Column, TableView, bar};
+use super::super::canvas::{Canvas, Cell, Column, TableView, duration_bar};
 use super::super::data::MessageLine;
 use super::super::theme::UiElement;
 use crate::capture::Time;
@@ -17,13 +17,13 @@ use crate::view::units;
 const COLUMNS: &[Column] = &[
     Column::new(" ", 1),
     Column::new("#", 3).right(),
-    Column::new("time", 10).right(),
+    Column::new("time", 10).right().shown_from(60),
     Column::new(" ", 2),
     Column::new("method", 14),
     Column::new("about", 14).grows(5),
-    Column::new("id", 5),
+    Column::new("id", 5).id().shown_from(60),
     Column::new("status", 10).shown_from(100),
-    Column::new("latency", 8).right(),
+    Column::new("latency", 8).right().shown_from(50),
     Column::new("", BAR as u16).shown_from(110),
     Column::new("size", 7).right().shown_from(90),
     Column::new("", 1),
@@ -38,8 +38,8 @@ const WHOLE: u16 = 150;
 /// are slightly longer.
 const METHOD: u16 = 25;
 
-/// Width of the latency's bar.
-const BAR: usize = 8;
+/// Width of the latency's bar: from 100 µs to 100 s.
+const BAR: usize = 6;
 
 /// The columns: as wide as the visible numbers; methods and ids in full if there is room.
 fn columns(app: &App, list: TableView, area: Rect) -> Vec<Column> {
@@ -57,14 +57,9 @@ fn columns(app: &App, list: TableView, area: Rect) -> Vec<Column> {
 
 /// Draws the list. `active`: it receives the keys.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, active: bool) {
-    let Some((total, complete)) = app.message_count() else { return canvas.message(area, "…") };
+    let Some((total, _)) = app.message_count() else { return canvas.message(area, "…") };
     if total == 0 {
-        let why = match (app.filter.is_empty(), complete) {
-            (true, _) => "no messages yet",
-            (false, true) => "no message matches the filter: esc clears it",
-            (false, false) => "searching …",
-        };
-        return canvas.message(area, why);
+        return canvas.message(area, nothing(app));
     }
     let list = TableView {
         cursor: *app.cursor(super::super::screen::Screen::Messages),
@@ -80,7 +75,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, active: bool) {
         let method_tone = method_tone(message);
         let hidden = app.folds.hidden_count(app.folds.list_row(row));
         let (mark, mark_tone) = mark(message);
-        let (latency, latency_tone, share) = latency(app, message);
+        let (latency, latency_tone, bar) = latency(app, message);
         Some(vec![
             Cell::new(if app.is_marked(message.row.number) { "◆" } else { "" }, theme.element(UiElement::Mark)),
             Cell::new(message.row.number.0.to_string(), tone(Tone::Dim)),
@@ -91,12 +86,22 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, active: bool) {
             Cell::new(message.row.id.clone().unwrap_or_default(), tone(Tone::Dim)),
             Cell::new(status(message), tone(status_tone(message))),
             Cell::new(latency, tone(latency_tone)),
-            Cell::new(bar(share, 1_000, BAR), tone(if latency_tone == Tone::Plain { Tone::Dim } else { latency_tone })),
+            Cell::new(bar, tone(if latency_tone == Tone::Plain { Tone::Dim } else { latency_tone })),
             Cell::new(units::size(message.row.size), tone(Tone::Dim)),
             Cell::new(mark, tone(mark_tone)),
             Cell::new(message.rules.join(" "), tone(mark_tone)),
         ])
     });
+}
+
+/// The reason why no message is listed.
+pub fn nothing(app: &App) -> &'static str {
+    let complete = app.message_count().is_some_and(|(_, complete)| complete);
+    match (app.filter.is_empty(), complete) {
+        (true, _) => "no message yet: the first one appears here as soon as it is complete",
+        (false, true) => "no message matches the filter: esc clears it, / changes it",
+        (false, false) => "searching …",
+    }
 }
 
 /// The direction as an arrow, and its tone. Notifications have broken arrows.
@@ -167,10 +172,9 @@ fn status_tone(message: &MessageLine) -> Tone {
     }
 }
 
-/// The latency, and the length of its bar in thousandths. The bar is full for the 95th percentile
-/// of the session. A call without an answer shows how long it has waited: until now in a live
-/// session, else until the session's end.
-fn latency(app: &App, message: &MessageLine) -> (String, Tone, u64) {
+/// The latency, and its bar. A call without an answer shows how long it has waited: until now in a
+/// live session, else until the session's end.
+fn latency(app: &App, message: &MessageLine) -> (String, Tone, String) {
     let session = app.session_row();
     let is_open = message.row.kind == Kind::Request && message.row.answered_by.is_none();
     let latency = match message.row.latency {
@@ -178,17 +182,17 @@ fn latency(app: &App, message: &MessageLine) -> (String, Tone, u64) {
         None if is_open => {
             let end = session.map(|row| if row.live { app.now } else { row.session.ended });
             return match end.map(|end| end.since(message.row.time)).filter(|elapsed| *elapsed >= 0) {
-                Some(elapsed) => (format!("{}…", units::duration(elapsed)), Tone::Warning, 0),
-                None => ("…".to_owned(), Tone::Warning, 0),
+                Some(elapsed) => (format!("{}…", units::duration(elapsed)), Tone::Warning, duration_bar(elapsed, BAR)),
+                None => ("…".to_owned(), Tone::Warning, String::new()),
             };
         }
-        None => return (String::new(), Tone::Plain, 0),
+        None => return (String::new(), Tone::Plain, String::new()),
     };
-    let full = session.and_then(|row| row.latency).map_or(latency, |(_, p95)| p95).max(1);
-    let share = (i128::from(latency.max(0)) * 1_000 / i128::from(full)).clamp(0, 1_000) as u64;
     // The request has the latency too, but only the answer gets the bar.
-    let tone = if message.row.kind == Kind::Request { Tone::Dim } else { Tone::Plain };
-    (units::duration(latency), tone, if message.row.kind == Kind::Request { 0 } else { share.max(1) })
+    match message.row.kind {
+        Kind::Request => (units::duration(latency), Tone::Dim, String::new()),
+        _ => (units::duration(latency), Tone::Plain, duration_bar(latency, BAR)),
+    }
 }
 
 fn mark(message: &MessageLine) -> (&'static str, Tone) {

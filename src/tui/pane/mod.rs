@@ -25,7 +25,9 @@ use ratatui::layout::Rect;
 
 use super::app::App;
 use super::canvas::{Canvas, Cell, Column, TableView};
+use super::theme::{Palette, UiElement};
 use crate::capture::PacketNumber;
+use crate::view::paint::Tone;
 
 /// Draws the table of a screen, or a sentence if it is empty.
 fn table(
@@ -43,6 +45,33 @@ fn table(
             let list = TableView { cursor: *app.cursor(app.screen), total, active: true };
             canvas.table(area, columns, list, row);
         }
+    }
+}
+
+/// Draws the title of a pane, in the line above it.
+fn title(canvas: &mut Canvas<'_>, area: Rect, active: bool, text: &str) {
+    let style = if active { canvas.element(UiElement::Tab) } else { canvas.tone(Tone::Dim) };
+    let line = canvas.element(UiElement::Border);
+    let (room, y) = (area.width.saturating_sub(2), area.y - 1);
+    let x = canvas.put(area.x, y, 1, "─", line);
+    canvas.put(x, y, room.saturating_sub(1), &format!(" {text} "), style);
+}
+
+/// Draws the names of panes of which only one is visible, in the line above it. The one with the
+/// focus is highlighted.
+fn pane_names<'n>(canvas: &mut Canvas<'_>, area: Rect, y: u16, names: impl Iterator<Item = (&'n str, bool)>) {
+    let (dim, here) = (canvas.tone(Tone::Dim), canvas.element(UiElement::Tab));
+    names.fold(area.x + 1, |x, (name, active)| {
+        let x = canvas.put(x, y, area.right().saturating_sub(x), " ", dim);
+        canvas.put(x, y, area.right().saturating_sub(x), name, if active { here } else { dim })
+    });
+}
+
+/// A cell with a count. A zero is a dim dot, whatever the tone of other counts.
+fn count_cell(palette: Palette, count: u64, tone: Tone) -> Cell {
+    match count {
+        0 => Cell::new("·", palette.tone(Tone::Dim)),
+        _ => Cell::new(count.to_string(), palette.tone(tone)),
     }
 }
 

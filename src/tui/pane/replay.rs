@@ -37,7 +37,10 @@ const COLUMNS: &[Column] = &[
 
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let Some(run) = &app.replays.run else {
-        return canvas.message(area, "nothing was replayed yet: R sends the selected request or the session again");
+        return canvas.message(
+            area,
+            "nothing was replayed yet\nR sends the selected request, or the whole session, to a server again",
+        );
     };
     let areas = layout::replay(area);
     status(run, canvas, areas.status);

@@ -29,7 +29,7 @@ const LONGEST: u16 = 150;
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let Some((total, _)) = app.message_count() else { return canvas.message(area, "…") };
     if total == 0 {
-        return canvas.message(area, "no messages");
+        return canvas.message(area, super::messages::nothing(app));
     }
     let total = app.folds.visible_count(total);
     let zoom = scale(app.zoom);

@@ -5,8 +5,9 @@ use ratatui::layout::Rect;
 use super::super::app::App;
 use super::super::canvas::{Canvas, Cell, Column};
 use super::super::data::worst;
+use super::super::layout;
 use super::super::screen::Screen;
-use super::{summary, table, welcome};
+use super::{count_cell, summary, table, welcome};
 use crate::mcp::Session;
 use crate::view::paint::Tone;
 use crate::view::parties::{party, server};
@@ -17,7 +18,7 @@ const COLUMNS: &[Column] = &[
     Column::new("#", 3).right(),
     Column::new("server", 14).grows(3),
     Column::new("client", 10).grows(2).shown_from(90),
-    Column::new("transport", 15),
+    Column::new("transport", 15).shown_from(60),
     Column::new("revision", 10).shown_from(76),
     Column::new("calls", 5).right(),
     Column::new("errors", 6).right(),
@@ -28,28 +29,14 @@ const COLUMNS: &[Column] = &[
     Column::new("last activity", 19).shown_from(130),
 ];
 
-/// From this height on a summary of the selected session is shown below the list.
-const TALL: u16 = 30;
-
-/// The area of the list, above the summary if there is room for both.
-pub fn list_area(body: Rect) -> Rect {
-    let below = if body.height >= TALL { (body.height / 2).min(24) } else { 0 };
-    Rect { height: body.height - below, ..body }
-}
-
-/// Whether there is room for the summary.
-pub fn has_summary(body: Rect) -> bool {
-    list_area(body).height < body.height
-}
-
 /// Draws the list, and the summary of the selected session.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     if app.rows(Screen::Sessions) == Some(0) {
         return welcome::draw(app, canvas, area);
     }
-    let own = list_area(area);
+    let own = layout::sessions(area);
     list(app, canvas, own);
-    if has_summary(area) {
+    if own.height < area.height {
         canvas.divide(area, own.bottom());
         summary::draw(app, canvas, Rect { y: own.bottom() + 1, height: area.bottom() - own.bottom() - 1, ..area });
     }
@@ -78,18 +65,14 @@ fn list(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
             Cell::new(session.transport.name(), tone(Tone::Plain)),
             Cell::new(session.protocol_version.clone().unwrap_or_default(), tone(Tone::Dim)),
             Cell::new(session.outcomes.requests().to_string(), tone(Tone::Plain)),
-            Cell::new(blank_if_zero(session.outcomes.failed()), tone(Tone::Error)),
-            Cell::new(blank_if_zero(findings), tone(worst(&row.findings).map_or(Tone::Dim, Tone::from))),
+            count_cell(theme, session.outcomes.failed(), Tone::Error),
+            count_cell(theme, findings, worst(&row.findings).map_or(Tone::Dim, Tone::from)),
             Cell::new(percent(session), tone(seen_tone)),
             Cell::new(latency(|both| both.0), tone(Tone::Plain)),
             Cell::new(latency(|both| both.1), tone(Tone::Plain)),
             Cell::new(clock(session.ended), tone(Tone::Dim)),
         ])
     });
-}
-
-fn blank_if_zero(count: u64) -> String {
-    if count == 0 { "·".to_owned() } else { count.to_string() }
 }
 
 /// The captured share of the bytes. Rounding never makes it 100 %.

@@ -5,7 +5,8 @@ use ratatui::layout::Rect;
 use super::super::app::App;
 use super::super::canvas::{Canvas, Cell, Column, bar, vertical_bars};
 use super::super::data::Statistics;
-use super::table;
+use super::super::layout;
+use super::{count_cell, table};
 use crate::view::paint::Tone;
 use crate::view::timing::Medians;
 use crate::view::units;
@@ -31,52 +32,38 @@ const COLUMNS: &[Column] = &[
     Column::new("share", 8).grows(1).shown_from(76),
 ];
 
-/// Rows of the histogram, with its head.
-const HISTOGRAM: u16 = 7;
-
 /// Limit of the longest bar of the histogram: a longer one shows no more.
 const LONGEST: usize = 120;
-
-/// Lines of the message rate: one if there is little room.
-fn rate_lines(body: Rect) -> u16 {
-    (body.height / 8).saturating_sub(1).clamp(1, 8)
-}
-
-/// The area of the list of calls, below the charts.
-pub fn calls_area(body: Rect) -> Rect {
-    let above = (rate_lines(body) + HISTOGRAM + 2).min(body.height / 2);
-    Rect { y: body.y + above, height: body.height - above, ..body }
-}
 
 /// Draws the figures.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let Some(figures) = app.session.and_then(|session| app.cache.statistics.of(session)) else {
         return canvas.message(area, "…");
     };
-    let calls = calls_area(area);
+    let calls = layout::calls(area);
     rate(canvas, area, figures);
-    let used = 1 + rate_lines(area);
+    let used = 1 + layout::rate_lines(area);
     histogram(canvas, Rect { y: area.y + used, height: (calls.y - area.y).saturating_sub(used + 1), ..area }, figures);
     canvas.divide(area, calls.y - 1);
     let theme = canvas.theme;
     let tone = |tone| theme.tone(tone);
     let time: i64 = figures.calls.iter().fold(0, |sum, call| sum.saturating_add(call.total));
-    table(app, canvas, calls, COLUMNS, "no calls", |row| {
+    table(app, canvas, calls, COLUMNS, "no calls: the client sent no request yet", |row| {
         let call = figures.calls.get(row)?;
         let shown = |value: i64| call.extremes.map(|_| units::duration(value)).unwrap_or_default();
         let [least, most] = call.extremes.unwrap_or_default();
         let [p50, p95, p99] = call.percentiles;
         let Medians { upload, network, server, stream } = call.parts;
         let part = |time: Option<i64>| time.map(units::duration).unwrap_or_default();
-        let count = |count: u64| if count == 0 { "·".to_owned() } else { count.to_string() };
+        let count = |count, tone| count_cell(theme, count, tone);
         Some(vec![
             Cell::new(call.name.clone(), tone(Tone::Strong)),
             Cell::new(call.calls.to_string(), tone(Tone::Plain)),
-            Cell::new(count(call.errors), tone(Tone::Error)),
-            Cell::new(count(call.tool_errors), tone(Tone::Error)),
-            Cell::new(count(call.cancelled), tone(Tone::Warning)),
-            Cell::new(count(call.negatives), tone(Tone::Warning)),
-            Cell::new(count(call.calls.saturating_sub(call.settled)), tone(Tone::Warning)),
+            count(call.errors, Tone::Error),
+            count(call.tool_errors, Tone::Error),
+            count(call.cancelled, Tone::Warning),
+            count(call.negatives, Tone::Warning),
+            count(call.calls.saturating_sub(call.settled), Tone::Warning),
             Cell::new(shown(least), tone(Tone::Dim)),
             Cell::new(shown(p50), tone(Tone::Plain)),
             Cell::new(shown(p95), tone(Tone::Plain)),
@@ -109,7 +96,7 @@ fn rate(canvas: &mut Canvas<'_>, area: Rect, figures: &Statistics) {
     canvas.put(area.x + 1, area.y, area.width - 2, &words, dim);
     // Each value is as wide as there is room for.
     let wide = (usize::from(area.width - 2) / figures.rate.len().max(1)).clamp(1, 4);
-    for (y, bars) in (area.y + 1..).zip(vertical_bars(&figures.rate, rate_lines(area).into())) {
+    for (y, bars) in (area.y + 1..).zip(vertical_bars(&figures.rate, layout::rate_lines(area).into())) {
         let bars: String = bars.chars().flat_map(|bar| std::iter::repeat_n(bar, wide)).collect();
         canvas.put(area.x + 1, y, area.width - 2, &bars, line);
     }

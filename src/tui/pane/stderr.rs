@@ -15,7 +15,12 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let tone = |tone| theme.tone(tone);
     let lines = app.session.and_then(|session| app.cache.stderr.of(&session));
     let pipe = app.session_row().is_some_and(|row| row.session.transport == Transport::Stdio);
-    let empty = if pipe { "the server wrote nothing to stderr" } else { "only a wrapped STDIO server has a stderr" };
+    let empty = match pipe {
+        true => "the server wrote nothing to stderr",
+        false => {
+            "this session came over the network, where nothing shows the server's stderr\nmcptap wrap records the stderr of a server on STDIO"
+        }
+    };
     table(app, canvas, area, COLUMNS, empty, |row| {
         let line = lines?.row(row)?;
         Some(vec![

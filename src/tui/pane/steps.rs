@@ -41,32 +41,45 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let theme = canvas.theme;
     let tone = |tone| theme.tone(tone);
     let steps = app.session.and_then(|session| app.cache.steps.of(&session));
-    table(app, canvas, area, &columns(app, area), "no steps yet", |row| {
-        let step = steps?.row(row)?;
-        let (layer, detail) = match step.layer {
-            "L7" => (Tone::Strong, Tone::Plain),
-            "TLS" => (Tone::Warning, Tone::Plain),
-            _ => (Tone::Dim, Tone::Dim),
-        };
-        let number = Cell::new(step.number.to_string(), tone(Tone::Dim));
-        let layer = Cell::new(step.layer, tone(layer));
-        let carriers = Cell::new(packets(&step.packets), tone(Tone::Plain));
-        if area.width < WIDE {
-            let (arrow, side) = step.direction.map_or(("↔", Tone::Dim), direction);
-            // The role has no column here, so the words of the messages come first.
-            let words = [&*step.about, &*step.detail].into_iter().filter(|words| !words.is_empty());
-            let words = words.collect::<Vec<_>>().join("  ");
-            return Some(vec![number, layer, Cell::new(arrow, tone(side)), carriers, Cell::new(words, tone(detail))]);
-        }
-        let role = step.role.map(|role| format!("{role}: {}", step.about)).unwrap_or_default();
-        Some(vec![
-            number,
-            layer,
-            Cell::new(step.ends(), tone(Tone::Dim)),
-            Cell::new(step.port.map(|port| port.to_string()).unwrap_or_default(), tone(Tone::Dim)),
-            carriers,
-            Cell::new(step.detail.clone(), tone(detail)),
-            Cell::new(role, tone(Tone::Client)),
-        ])
-    });
+    table(
+        app,
+        canvas,
+        area,
+        &columns(app, area),
+        "no steps yet: each handshake, exchange and message appears here",
+        |row| {
+            let step = steps?.row(row)?;
+            let (layer, detail) = match step.layer {
+                "L7" => (Tone::Strong, Tone::Plain),
+                "TLS" => (Tone::Warning, Tone::Plain),
+                _ => (Tone::Dim, Tone::Dim),
+            };
+            let number = Cell::new(step.number.to_string(), tone(Tone::Dim));
+            let layer = Cell::new(step.layer, tone(layer));
+            let carriers = Cell::new(packets(&step.packets), tone(Tone::Plain));
+            if area.width < WIDE {
+                let (arrow, side) = step.direction.map_or(("↔", Tone::Dim), direction);
+                // The role has no column here, so the words of the messages come first.
+                let words = [&*step.about, &*step.detail].into_iter().filter(|words| !words.is_empty());
+                let words = words.collect::<Vec<_>>().join("  ");
+                return Some(vec![
+                    number,
+                    layer,
+                    Cell::new(arrow, tone(side)),
+                    carriers,
+                    Cell::new(words, tone(detail)),
+                ]);
+            }
+            let role = step.role.map(|role| format!("{role}: {}", step.about)).unwrap_or_default();
+            Some(vec![
+                number,
+                layer,
+                Cell::new(step.ends(), tone(Tone::Dim)),
+                Cell::new(step.port.map(|port| port.to_string()).unwrap_or_default(), tone(Tone::Dim)),
+                carriers,
+                Cell::new(step.detail.clone(), tone(detail)),
+                Cell::new(role, tone(Tone::Client)),
+            ])
+        },
+    );
 }

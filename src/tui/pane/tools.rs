@@ -15,13 +15,20 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let tone = |tone| theme.tone(tone);
     let rows =
         app.session.and_then(|session| app.cache.capabilities.of(session)).map(Vec::as_slice).unwrap_or_default();
-    table(app, canvas, area, COLUMNS, "no initialize message and no list of tools was captured", |row| {
-        let row = rows.get(row)?;
-        let (name, value) = if row.depth == 0 { (Tone::Strong, Tone::Dim) } else { (Tone::Client, Tone::Plain) };
-        Some(vec![
-            Cell::new(format!("{:1$}{2}", "", row.depth * 2, row.name), tone(name)),
-            Cell::new(row.value.clone(), tone(value)),
-            Cell::new(row.message.map(|message| message.0.to_string()).unwrap_or_default(), tone(Tone::Dim)),
-        ])
-    });
+    table(
+        app,
+        canvas,
+        area,
+        COLUMNS,
+        "no initialize message and no list of tools was captured: the capture began later, or the client asked for none",
+        |row| {
+            let row = rows.get(row)?;
+            let (name, value) = if row.depth == 0 { (Tone::Strong, Tone::Dim) } else { (Tone::Client, Tone::Plain) };
+            Some(vec![
+                Cell::new(format!("{:1$}{2}", "", row.depth * 2, row.name), tone(name)),
+                Cell::new(row.value.clone(), tone(value)),
+                Cell::new(row.message.map(|message| message.0.to_string()).unwrap_or_default(), tone(Tone::Dim)),
+            ])
+        },
+    );
 }

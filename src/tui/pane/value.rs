@@ -2,41 +2,17 @@
 
 use ratatui::layout::Rect;
 
-use super::super::app::{App, selected_detail};
+use super::super::app::{App, selected_detail, value_lines};
 use super::super::canvas::Canvas;
-use super::super::copy;
-use super::super::keys::Motion;
+use super::super::layout;
 use crate::view::paint::Tone;
-use crate::view::{safe, units};
-
-/// Limit of the shown bytes. A longer text is copied or exported.
-const SHOWN: usize = 256 << 10;
-
-/// The area of the box.
-fn area(size: (u16, u16)) -> Rect {
-    let (width, height) = size;
-    Rect { x: 3, y: 3, width: width.saturating_sub(6), height: height.saturating_sub(5) }
-}
-
-/// The value's lines, wrapped to the width of the box, and its length in bytes.
-fn lines(app: &App) -> (Vec<String>, usize) {
-    let text = selected_detail(app).and_then(|detail| copy::value(&detail, &app.detail)).unwrap_or_default();
-    let seen = &text[..text.floor_char_boundary(SHOWN)];
-    let width = usize::from(area(app.size).width.saturating_sub(4)).max(1);
-    (seen.lines().flat_map(|line| safe::wrap(line, width)).collect(), text.len())
-}
-
-/// The first line after a movement.
-pub fn scrolled(app: &App, top: usize, motion: Motion) -> usize {
-    let height = usize::from(area(app.size).height.saturating_sub(2)).max(1);
-    motion.scrolled(top, height, lines(app).0.len())
-}
+use crate::view::units;
 
 /// Draws the value over the screen.
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, top: usize) {
-    let area = area(app.size).intersection(canvas.buffer.area);
-    let (lines, length) = lines(app);
-    let cut = if length > SHOWN { ", only the beginning is shown" } else { "" };
+    let area = layout::value(app.size).intersection(canvas.buffer.area);
+    let (lines, length, is_cut) = value_lines(app);
+    let cut = if is_cut { ", only the beginning is shown" } else { "" };
     let path = selected_detail(app)
         .map(|detail| app.detail.tree.path(detail.text(), app.detail.json.selected))
         .unwrap_or_default();

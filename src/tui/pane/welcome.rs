@@ -1,5 +1,7 @@
 //! The screen without sessions: how to record one, or why a capture has none.
 
+use std::collections::BTreeMap;
+
 use ratatui::layout::Rect;
 use ratatui::style::Style;
 
@@ -7,9 +9,8 @@ use super::super::app::App;
 use super::super::canvas::Canvas;
 use super::super::data::Progress;
 use super::super::theme::UiElement;
-use crate::store::FindingRow;
 use crate::view::paint::Tone;
-use crate::view::safe;
+use crate::view::{safe, units};
 
 /// Limit of the text's width: longer lines are hard to read.
 const WIDEST: u16 = 100;
@@ -34,7 +35,7 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
             return canvas.message(area, "reading: sessions appear as soon as they are seen");
         }
         (_, Some(database)) => first_steps(canvas, usize::from(width), &database.display().to_string()),
-        (_, None) => no_session(canvas, usize::from(width), &app.title, app.cache.unplaced()),
+        (_, None) => no_session(app, canvas, usize::from(width)),
     };
     let x = area.x + (area.width - width) / 2;
     let y = area.y + (area.height.saturating_sub(lines.len() as u16) / 3);
@@ -67,7 +68,8 @@ fn first_steps(canvas: &Canvas<'_>, width: usize, database: &str) -> Vec<StyledL
 }
 
 /// The text for a capture without MCP.
-fn no_session(canvas: &Canvas<'_>, width: usize, title: &str, found: &[FindingRow]) -> Vec<StyledLine> {
+fn no_session(app: &App, canvas: &Canvas<'_>, width: usize) -> Vec<StyledLine> {
+    let (title, found) = (&app.title, app.cache.unplaced());
     let (strong, dim) = (canvas.tone(Tone::Strong), canvas.tone(Tone::Dim));
     let mut lines = wrapped(&format!("No MCP session in {title}."), "", width, strong);
     lines.push(Vec::new());
@@ -80,7 +82,21 @@ fn no_session(canvas: &Canvas<'_>, width: usize, title: &str, found: &[FindingRo
         let why = "It contains neither JSON-RPC over HTTP nor the pipes of a wrapped server.";
         lines.extend(wrapped(why, "", width, dim));
     }
-    lines.extend(wrapped("\"mcptap read FILE\" shows how many packets and connections there are.", "", width, dim));
+    let connections = app.connections().unwrap_or_default();
+    let tcp = connections.iter().filter(|row| row.connection.is_some()).count() as u64;
+    let packets = app.cache.connections.of(None).map_or(0, |list| list.packets.0);
+    if packets > 0 {
+        let mut protocols: BTreeMap<&str, u64> = BTreeMap::new();
+        for connection in connections.iter().filter_map(|row| row.connection.as_ref()) {
+            *protocols.entry(connection.protocol).or_default() += 1;
+        }
+        let protocols: Vec<String> = protocols.iter().map(|(name, count)| format!("{count} {name}")).collect();
+        let protocols = if protocols.is_empty() { String::new() } else { format!(" ({})", protocols.join(", ")) };
+        let found = format!("{}, {}{protocols}", units::count(packets, "packet"), units::count(tcp, "TCP connection"));
+        lines.push(vec![(found, canvas.tone(Tone::Plain))]);
+        lines.push(Vec::new());
+        lines.push(vec![("6".to_owned(), canvas.element(UiElement::Key)), (" shows the packets".to_owned(), dim)]);
+    }
     lines
 }
 

@@ -14,21 +14,22 @@ use crate::store::{CaptureId, StoreReader, StoredPacket};
 const RUNS: usize = 20_000;
 
 /// Limit of the packets that are read for one message.
-pub(super) const PACKETS: usize = 64;
+pub const PACKETS: usize = 64;
 
 /// A run of the text's bytes in a layer below.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Run {
+pub struct Run {
     /// The range in the text.
-    pub(super) text: Range<usize>,
-    pub(super) address: ByteAddress,
+    pub text: Range<usize>,
+    /// Where it begins in that layer.
+    pub address: ByteAddress,
     /// `Some(length)`: the text was derived from this many bytes as a whole.
-    pub(super) derived_length: Option<usize>,
+    pub derived_length: Option<usize>,
 }
 
 /// The address at which a run begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ByteAddress {
+pub enum ByteAddress {
     /// A byte of a packet's data.
     Packet(PacketNumber, usize),
     /// An offset in a stream.
@@ -36,19 +37,20 @@ pub(super) enum ByteAddress {
 }
 
 /// Reads the origins of bytes in one capture. Each packet is read once.
-pub(super) struct Tracer<'r> {
+pub struct Tracer<'r> {
     reader: &'r StoreReader,
     capture: CaptureId,
     packets: HashMap<PacketNumber, Option<StoredPacket>>,
 }
 
 impl<'r> Tracer<'r> {
-    pub(super) fn new(reader: &'r StoreReader, capture: CaptureId) -> Tracer<'r> {
+    /// Reads from a capture of this store.
+    pub fn new(reader: &'r StoreReader, capture: CaptureId) -> Tracer<'r> {
         Tracer { reader, capture, packets: HashMap::new() }
     }
 
     /// A packet. `None` if it is not stored, or if the limit of packets is reached.
-    pub(super) fn packet(&mut self, number: PacketNumber) -> Result<Option<&StoredPacket>> {
+    pub fn packet(&mut self, number: PacketNumber) -> Result<Option<&StoredPacket>> {
         if !self.packets.contains_key(&number) {
             if self.packets.len() >= PACKETS {
                 return Ok(None);
@@ -60,7 +62,7 @@ impl<'r> Tracer<'r> {
     }
 
     /// All runs of a span's bytes on all levels below it, the upper levels first.
-    pub(super) fn runs(&self, span: Span) -> Result<Vec<Run>> {
+    pub fn runs(&self, span: Span) -> Result<Vec<Run>> {
         let mut runs = Vec::new();
         let mut open = vec![(0..span.len() as usize, span, None)];
         while let Some((text, span, derived)) = open.pop() {
@@ -109,13 +111,13 @@ impl<'r> Tracer<'r> {
     }
 
     /// Whether a stream is the plaintext of TLS.
-    pub(super) fn is_plaintext(&self, stream: StreamId) -> Result<bool> {
+    pub fn is_plaintext(&self, stream: StreamId) -> Result<bool> {
         let kind = self.reader.stream(self.capture, stream)?.map(|stream| stream.kind);
         Ok(matches!(kind, Some(StreamKind::Plaintext(_))))
     }
 
     /// The bytes of a span, as far as packets or decrypted TLS contain them. Other bytes are zero.
-    pub(super) fn bytes(&mut self, span: Span, most: usize) -> Result<Vec<u8>> {
+    pub fn bytes(&mut self, span: Span, most: usize) -> Result<Vec<u8>> {
         let span = Span { end: span.end.min(span.start.saturating_add(most as u64)), ..span };
         let mut bytes = vec![0; span.len() as usize];
         let mut spans = vec![(0, span)];

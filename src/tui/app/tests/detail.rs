@@ -53,12 +53,12 @@ fn a_byte_of_the_packet_finds_its_field() {
         story.press("l");
     }
     let view = &story.app.detail;
-    assert_eq!(view.offset, end - 2);
-    assert_eq!(detail.text_at(source, view.offset), Some(detail.text().len() - 2));
+    assert_eq!(view.byte.offset, end - 2);
+    assert_eq!(detail.text_at(source, view.byte.offset), Some(detail.text().len() - 2));
     assert_eq!(view.tree.path(detail.text(), view.json.selected), "$.result");
     // A byte of a header selects its layer.
     story.press("gl");
-    let layer = story.app.detail.rows[story.app.detail.layers.selected];
+    let layer = story.app.detail.layers.selected().unwrap();
     assert_eq!(detail.nodes[layer].name, "Ethernet II");
 }
 
@@ -108,12 +108,12 @@ fn the_selected_layer_stays_selected_when_more_room_unfolds_others() {
     let mut story = Story::sample("weather", (160, 48));
     let selected = |story: &Story| {
         let detail = selected_detail(&story.app).unwrap();
-        detail.nodes[story.app.detail.rows[story.app.detail.layers.selected]].name.clone()
+        detail.nodes[story.app.detail.layers.selected().unwrap()].name.clone()
     };
     story.press("<enter>G");
-    let (below, rows) = (selected(&story), story.app.detail.rows.len());
+    let (below, rows) = (selected(&story), story.app.detail.layers.len());
     story.press("<enter>");
-    assert!(story.app.detail.rows.len() > rows, "there is more room");
+    assert!(story.app.detail.layers.len() > rows, "there is more room");
     assert_eq!(selected(&story), below);
     story.take(Input::Resize(80, 24));
     assert_eq!(selected(&story), below);
@@ -125,7 +125,7 @@ fn tls_records_are_shown_as_bytes() {
     story.press("<enter>jj<enter><tab>g");
     let layer = |story: &Story| {
         let detail = selected_detail(&story.app).unwrap();
-        detail.nodes[story.app.detail.rows[story.app.detail.layers.selected]].name.clone()
+        detail.nodes[story.app.detail.layers.selected().unwrap()].name.clone()
     };
     while !layer(&story).starts_with("TLS") {
         story.press("j");

@@ -132,7 +132,7 @@ fn commands() {
     let file = tempfile::tempdir().unwrap();
     let path = file.path().join("messages.jsonl");
     story.press("1:theme light<enter>:goto 5<enter>");
-    assert_eq!((story.app.theme, story.app.cursor(Screen::Messages).selected), (Theme::Light, 4));
+    assert_eq!((story.app.palette.theme, story.app.cursor(Screen::Messages).selected), (Theme::Light, 4));
     story.press(&format!("/kind = request<enter>:export {}<enter>", path.display()));
     assert_eq!(story.app.notice.as_ref().map(|notice| notice.failed), Some(false), "{:?}", story.app.notice);
     assert_eq!(std::fs::read_to_string(&path).unwrap().lines().count(), 3);

@@ -124,7 +124,7 @@ fn pictures() {
     ];
     for (name, sample, size, theme, keys) in pictures {
         let mut story = Story::sample(sample, size);
-        story.app.theme = theme;
+        story.app.palette.theme = theme;
         story.press(keys);
         let ground = if theme == Theme::Light { LIGHT } else { DARK };
         fs::write(directory.join(format!("{name}.svg")), svg(&story.buffer(), &ground)).unwrap();
@@ -133,7 +133,7 @@ fn pictures() {
     let station = "target/weather-station.sh";
     fs::write(station, super::replay::SERVER).unwrap();
     let mut story = Story::sample("weather", (120, 26));
-    story.app.theme = Theme::Dark;
+    story.app.palette.theme = Theme::Dark;
     story.press(&format!("<enter>:replay -- sh {station} 19 false<enter><enter>")).replay().press("G");
     fs::write(directory.join("replay.svg"), svg(&story.buffer(), &DARK)).unwrap();
     fs::remove_file(station).unwrap();

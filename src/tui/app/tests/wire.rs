@@ -1,43 +1,8 @@
-//! From messages to packets and back, long lists in pages, and the mouse.
+//! Long lists in pages, long texts, and the mouse.
 
 use super::hostile::wrapped;
 use super::*;
 use crate::capture::pipe::Pipe;
-
-#[test]
-fn packets_of_one_connection_at_a_time() {
-    let mut story = Story::sample("helpdesk", (120, 30));
-    story.press("<enter>6");
-    let (first, count) = story.app.connection().map(|(connection, count)| (connection.id, count)).unwrap();
-    assert!(count > 1);
-    let packets = story.app.rows(Screen::Packets).unwrap();
-    story.press("l");
-    insta::assert_snapshot!("packets_of_the_next_connection_120x30", story.screen());
-    let (second, _) = story.app.connection().unwrap();
-    assert_ne!(second.id, first);
-    // Once through all connections.
-    for _ in 1..count {
-        story.press("l");
-    }
-    assert_eq!(story.app.rows(Screen::Packets), Some(packets));
-}
-
-#[test]
-fn from_a_field_to_its_packet_and_from_the_packet_to_its_message() {
-    let mut story = Story::sample("weather", (120, 40));
-    story.press("<enter>G<enter><tab><tab>/Quito<enter>w");
-    assert_eq!(story.app.screen, Screen::Packets);
-    let packet = story.app.packet(story.app.cursor(Screen::Packets).selected).unwrap();
-    assert_eq!((packet.number.0, packet.message), (59, Some(MessageNumber(7))));
-    story.press("g<esc>");
-    assert_eq!(story.app.screen, Screen::Detail, "back to where one came from");
-    story.press("w<enter>");
-    assert_eq!(story.app.screen, Screen::Detail);
-    assert_eq!(story.app.selected_message().unwrap().row.number, MessageNumber(7));
-    // A step without a message leads to its packet.
-    story.press("3g<enter>");
-    assert_eq!((story.app.screen, story.app.cursor(Screen::Packets).selected), (Screen::Packets, 0));
-}
 
 #[test]
 fn stderr_comes_in_pages() {
@@ -85,21 +50,24 @@ fn the_mouse_does_what_keys_do() {
     story.take(Input::Click(20, 8));
     assert_eq!(story.app.screen, Screen::Detail);
     // A byte of the packet selects the layer that it belongs to.
-    let areas = layout::detail(story.app.size, Screen::Detail);
+    let areas = layout::detail(story.app.size, Screen::Detail, Focus::List);
     story.take(Input::Click(areas.layers.x + 3, areas.layers.y));
     assert_eq!(story.app.detail.focus, Focus::Layers);
     story.take(Input::Click(areas.bytes.x + 1 + 6 + 2 + 3 * 4, areas.bytes.y + 1));
     assert_eq!(
-        (story.app.detail.focus, story.app.detail.offset),
-        (Focus::Bytes, layout::bytes_per_row(story.app.size) + 4)
+        (story.app.detail.focus, story.app.detail.byte.offset),
+        (Focus::Bytes, layout::bytes_per_row(areas.bytes) + 4)
     );
     story.take(Input::Click(areas.json.x + 5, areas.json.y + 2));
     let detail = selected_detail(&story.app).unwrap();
     assert_eq!(story.app.detail.tree.path(detail.text(), story.app.detail.json.selected), "$.params");
-    let (screen, at, _) =
-        layout::tab_positions(&story.app).into_iter().find(|(screen, ..)| *screen == Screen::Statistics).unwrap();
-    story.take(Input::Click(at.start, 1));
-    assert_eq!(story.app.screen, screen);
+    let tab = bars::tabs(&story.app).into_iter().find(|tab| tab.screen == Screen::Statistics).unwrap();
+    story.take(Input::Click(tab.columns.start, 1));
+    assert_eq!(story.app.screen, Screen::Statistics);
+    // A click on a key in the bottom line presses it.
+    let hint = bars::hints(&story.app).into_iter().find(|hint| hint.binding.command == keys::Command::Back).unwrap();
+    story.take(Input::Click(hint.columns.start + 1, story.app.size.1 - 1));
+    assert_eq!(story.app.screen, Screen::Detail);
 }
 
 #[test]
