@@ -8,7 +8,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// TCP connections tracked at once. Above, the one that was idle longest is closed. A busy
-    /// proxy has thousands.
+    /// proxy has thousands. With an open request each takes some eight kilobytes.
     pub connections: usize,
     /// Bytes buffered after a hole, for one direction of a connection. A full window at 10 Gbit/s
     /// and 20 ms is 25 MB, but a hole is rarely filled after more than a few megabytes.
@@ -90,7 +90,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Limits {
         Limits {
-            connections: 65_536,
+            connections: 16_384,
             reassembly_per_direction: 16 << 20,
             reassembly_total: 64 << 20,
             loss_packets: 1_024,

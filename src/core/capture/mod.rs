@@ -9,6 +9,7 @@ pub mod packet;
 pub mod pipe;
 pub mod provenance;
 pub mod ranges;
+pub mod steps;
 
 pub use limits::Limits;
 pub use loss::{Damage, Dropped};

@@ -20,6 +20,13 @@ pub struct ExchangeNumber(pub u64);
 pub struct Fields {
     text: Box<str>,
     ranges: Box<[FieldRanges]>,
+    /// The lengths of the names, as a set of bits. Most look-ups are for fields that are not there.
+    lengths: u64,
+}
+
+/// The bit of a name's length.
+fn length_bit(name: &Range<u32>) -> u64 {
+    1 << (name.end.wrapping_sub(name.start) & 63)
 }
 
 /// The ranges of a field's name and of its value in the buffer.
@@ -30,7 +37,7 @@ impl Fields {
     /// U+FFFD.
     pub(super) fn new(text: Box<[u8]>, ranges: Vec<FieldRanges>) -> Fields {
         match String::from_utf8(text.into_vec()) {
-            Ok(text) => Fields { text: text.into(), ranges: ranges.into() },
+            Ok(text) => Fields::of(text, ranges),
             Err(error) => {
                 let text = error.as_bytes();
                 let part = |range: &Range<u32>| {
@@ -39,6 +46,11 @@ impl Fields {
                 ranges.iter().map(|(name, value)| (part(name), part(value))).collect()
             }
         }
+    }
+
+    fn of(text: String, ranges: Vec<FieldRanges>) -> Fields {
+        let lengths = ranges.iter().fold(0, |lengths, (name, _)| lengths | length_bit(name));
+        Fields { text: text.into(), ranges: ranges.into(), lengths }
     }
 
     /// The name and value of each field.
@@ -52,6 +64,9 @@ impl Fields {
 
     /// The first value of the field `name`; case is ignored.
     pub fn get(&self, name: &str) -> Option<&str> {
+        if self.lengths & length_bit(&(0..name.len() as u32)) == 0 {
+            return None;
+        }
         // Comparing lengths first rules out most names cheaply.
         let mut alike = self.ranges.iter().filter(|(known, _)| known.len() == name.len());
         alike.find(|(known, _)| self.part(known).eq_ignore_ascii_case(name)).map(|(_, value)| self.part(value))
@@ -78,7 +93,7 @@ impl<Name: AsRef<str>, Value: AsRef<str>> FromIterator<(Name, Value)> for Fields
             start..text.len() as u32
         };
         let ranges = fields.into_iter().map(|(name, value)| (put(name.as_ref()), put(value.as_ref()))).collect();
-        Fields { text: text.into(), ranges }
+        Fields::of(text, ranges)
     }
 }
 

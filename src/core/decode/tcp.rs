@@ -186,6 +186,9 @@ impl Tcp {
         self.disorder = self.disorder.max(self.latest.since(segment.time).min(self.limits.unseen_time));
         let key = FlowKey::of(segment);
         let (slot, side, reused) = self.connection_of(key, segment, sink);
+        if segment.length() > 0 {
+            self.table.note_payload(slot);
+        }
         self.update_connection(slot, self.latest, sink, |connection, context| {
             connection.push(side, segment, reused, context)
         });

@@ -8,6 +8,7 @@ use std::sync::LazyLock;
 use rustc_hash::FxHashMap;
 
 use super::history::History;
+use super::known_lists::{self, KnownList, KnownLists};
 use super::mcp_exchange::McpExchange;
 use super::message_context::MessageContext;
 use super::message_facts::MessageFacts;
@@ -123,6 +124,8 @@ pub struct Checker {
     exchanges: FxHashMap<ExchangeNumber, McpExchange>,
     /// Compiled schemas of tools. They are shared, because many sessions use one server.
     schemas: RefCell<contract::SchemaChecker>,
+    /// Lists of tools that were judged before. They are shared for the same reason.
+    lists: KnownLists,
     /// The versions to which servers agreed. They are shared, because one server has many sessions.
     versions: RefCell<ServerVersions>,
     /// Open connections that carry a GET stream, with the session of the stream.
@@ -139,6 +142,7 @@ impl Checker {
             elsewhere: BTreeMap::new(),
             exchanges: FxHashMap::default(),
             schemas: RefCell::default(),
+            lists: KnownLists::default(),
             versions: RefCell::default(),
             listening: FxHashMap::default(),
             found: Vec::new(),
@@ -185,12 +189,20 @@ impl Checker {
                 versions: &self.versions,
                 call_verdict: OnceCell::new(),
             };
+            let list = (facts.method == Method::ToolsList && facts.is_listing()).then(|| self.lists.key(&facts));
+            let known_list = list.and_then(|list| self.lists.get(list));
+            known_list.into_iter().for_each(|known| facts.recall(known));
+            let is_clean_list = known_list.is_some_and(|known| known.is_clean);
+            let hides_fields = mcp.as_ref().is_some_and(|mcp| mcp.may_hide_fields(&state.history));
             for (rule, revisions, check_fn) in &CHECKS.messages[slot(message.kind, facts.method)] {
-                let hides =
-                    http::reports_absence(rule) && mcp.as_ref().is_some_and(|mcp| mcp.may_hide_fields(&state.history));
-                if facts.revisions().within(*revisions) && !hides {
+                let hides = hides_fields && http::reports_absence(rule);
+                let is_known = is_clean_list && known_lists::is_about_text(rule.id);
+                if facts.revisions().within(*revisions) && !hides && !is_known {
                     check_fn(&context, &mut Report::at_message(rule, message, &mut self.found));
                 }
+            }
+            if let (Some(list), None) = (list, known_list) {
+                self.lists.insert(list, KnownList::of(&facts, &self.found));
             }
         }
         if let Some(mcp) = mcp.as_mut() {

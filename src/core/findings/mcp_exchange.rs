@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::history::History;
 use super::message_facts::{InForce, MessageFacts};
 use crate::decode::exchange::{Exchange, ExchangeNumber, Half};
+use crate::decode::http::without_parameters;
 use crate::decode::jsonrpc::Kind;
 use crate::decode::secrets::comparable;
 use crate::decode::uri::origin_form;
@@ -209,10 +210,7 @@ fn param((name, value): (&str, &str)) -> Option<(String, String)> {
 
 /// The media type of a body, without parameters, in lower case.
 pub fn media_type(half: &Half) -> Option<Cow<'_, str>> {
-    let value = half.fields.get("content-type")?;
-    let named = value.split(';').next().unwrap_or(value).trim();
-    let is_lower = !named.bytes().any(|byte| byte.is_ascii_uppercase());
-    Some(if is_lower { Cow::Borrowed(named) } else { Cow::Owned(named.to_ascii_lowercase()) })
+    half.fields.get("content-type").map(without_parameters)
 }
 
 /// Whether the body of the response is a stream of server-sent events.

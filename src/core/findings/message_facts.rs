@@ -2,7 +2,10 @@
 //! is first used.
 
 use std::cell::OnceCell;
+use std::sync::Arc;
 
+use super::history::{ListedTool, fingerprint_without};
+use super::known_lists::KnownList;
 use crate::decode::Direction;
 use crate::decode::json::{self, Object};
 use crate::decode::jsonrpc::Kind;
@@ -12,6 +15,10 @@ use crate::mcp::contract::TOOLS;
 use crate::mcp::method::Method;
 use crate::mcp::revision::Revisions;
 use crate::mcp::shape::{self, Mismatch, Role};
+
+/// Limit of the bytes of a tool's name. Names have at most 128 characters, so lists with longer
+/// ones are not compared.
+const NAME: usize = 256;
 
 /// The source that names the revision in force, strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,7 +38,7 @@ pub enum Evidence {
 }
 
 /// The revisions that may be in force for a message, and the source that names them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct InForce {
     /// The candidates. There is only one if the revision is known.
     pub revisions: Revisions,
@@ -54,14 +61,15 @@ pub struct MessageFacts<'a> {
     meta: OnceCell<Object<'a>>,
     tools: OnceCell<Vec<Object<'a>>>,
     mismatches: OnceCell<Vec<Mismatch>>,
+    listed_tools: OnceCell<Option<Arc<[ListedTool]>>>,
 }
 
 impl<'a> MessageFacts<'a> {
     pub(super) fn new(message: &'a Message) -> MessageFacts<'a> {
         let method = message.method.as_deref().map_or(Method::Other, Method::named);
         let in_force = InForce::UNKNOWN;
-        let (body, meta, tools, mismatches) = Default::default();
-        MessageFacts { message, method, in_force, body, meta, tools, mismatches }
+        let (body, meta, tools, mismatches, listed_tools) = Default::default();
+        MessageFacts { message, method, in_force, body, meta, tools, mismatches, listed_tools }
     }
 
     pub fn revisions(&self) -> Revisions {
@@ -90,6 +98,28 @@ impl<'a> MessageFacts<'a> {
             let listed = self.body().get("tools").unwrap_or_default();
             json::array(listed, TOOLS + 1).into_iter().map(Object::read).collect()
         })
+    }
+
+    /// The names of the tools of a `tools/list` result, each with a hash of its definition. `None`
+    /// if the result has no tools, or some that cannot be compared.
+    pub fn listed_tools(&self) -> Option<&Arc<[ListedTool]>> {
+        let listed = || {
+            self.body().get("tools")?;
+            let listed = self.tools().iter().map(|tool| {
+                let name = tool.text("name").filter(|name| name.len() <= NAME)?;
+                Some((name.into_owned(), fingerprint_without(tool, &["_meta"])?))
+            });
+            listed.collect()
+        };
+        self.listed_tools.get_or_init(listed).as_ref()
+    }
+
+    /// Takes over what is known about a list of tools with the same text.
+    pub(super) fn recall(&self, known: &KnownList) {
+        self.listed_tools.get_or_init(|| known.tools.clone());
+        if known.is_clean {
+            self.mismatches.get_or_init(Vec::new);
+        }
     }
 
     /// Whether it is the result of a paged request and holds the requested list. An error, or a

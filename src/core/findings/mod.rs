@@ -29,6 +29,7 @@ mod history;
 mod http;
 pub mod http2;
 mod jsonrpc;
+mod known_lists;
 mod lifecycle;
 mod logging;
 pub mod manual;

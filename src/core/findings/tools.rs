@@ -131,7 +131,7 @@ fn accepted(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     }
 }
 
-static SCHEMA: Rule = Rule {
+pub(super) static SCHEMA: Rule = Rule {
     id: "tools-schema-invalid",
     severity: Severity::Error,
     layer: "tools",
@@ -275,7 +275,7 @@ fn invalid_as_error(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
     }
 }
 
-static NAME: Rule = Rule {
+pub(super) static NAME: Rule = Rule {
     id: "tools-name-invalid",
     severity: Severity::Warning,
     layer: "tools",

@@ -15,6 +15,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::note::WaitEnd;
 use super::numbers::MessageNumber;
 use crate::capture::Time;
+use crate::capture::steps::step;
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::{ConnectionId, Direction};
 
@@ -146,7 +147,7 @@ impl Pairing {
     fn numbers_in(&self, exchange: ExchangeNumber) -> impl Iterator<Item = MessageNumber> {
         let from = (exchange, LEAST_ID, MessageNumber(0));
         let carried = self.by_exchange.range(from..).take_while(move |(carrier, ..)| *carrier == exchange);
-        carried.map(|(.., number)| *number)
+        carried.inspect(|_| step()).map(|(.., number)| *number)
     }
 
     /// Records that an exchange ended. Responses to its requests can still come on another stream.
@@ -165,6 +166,7 @@ impl Pairing {
     pub fn connection_ended(&mut self, connection: ConnectionId, time: Time) {
         let all = (connection, MessageNumber(0))..=(connection, MessageNumber(u64::MAX));
         for (_, number) in self.by_ended_connection.range(all) {
+            step();
             if let Some(end) = self.open.get_mut(number).and_then(|(_, pending)| pending.ended.as_mut()) {
                 end.time = end.time.max(time);
             }
@@ -209,7 +211,7 @@ impl Pairing {
             (Some(number), ..) => Some(number),
             (None, Scope::Session(_), Some(same)) => match (same.numbers.len(), same.live) {
                 (1, _) => same.numbers.front().copied(),
-                (_, 1) => same.numbers.iter().rev().copied().find(|number| self.is_live(*number)),
+                (_, 1) => same.numbers.iter().rev().inspect(|_| step()).copied().find(|number| self.is_live(*number)),
                 _ => return PairingResult::Ambiguous,
             },
             _ => None,

@@ -8,6 +8,7 @@ use crate::findings::testing::{events, events_with, findings, http_session, json
 use crate::mcp::{Message, Transport};
 
 mod midway;
+mod proportion;
 mod silent_exchanges;
 
 const STREAM: &str = "<_HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n";

@@ -105,7 +105,9 @@ impl Object<'_> {
 
     /// Writes a JSON text as it is, or nothing if it is not JSON.
     pub(in crate::export) fn json(&mut self, name: &'static str, json: &str) {
-        if serde_json::from_str::<&serde_json::value::RawValue>(json).is_ok() {
+        // Most ids are small numbers.
+        let is_count = matches!(json.as_bytes(), [b'1'..=b'9', rest @ ..] if rest.iter().all(u8::is_ascii_digit));
+        if is_count || serde_json::from_str::<&serde_json::value::RawValue>(json).is_ok() {
             self.name(name);
             write_json(self.out, json);
         }

@@ -18,9 +18,51 @@ use crate::capture::Time;
 /// Writes a JSON string, quotes included.
 pub(in crate::export) fn write_string(out: &mut Vec<u8>, text: &str) {
     if may_mislead(text.as_bytes()) {
-        write_json(out, &serde_json::to_string(text).unwrap_or_default());
-    } else {
-        write_value(out, text);
+        return write_json(out, &serde_json::to_string(text).unwrap_or_default());
+    }
+    out.push(b'"');
+    // A block without escapes, most of a long text, is copied as a whole. Blocks of a fixed length
+    // compile to vector instructions.
+    let (blocks, rest) = text.as_bytes().as_chunks::<16>();
+    for block in blocks {
+        match block.iter().fold(false, |any, byte| any | ESCAPED[usize::from(*byte)]) {
+            false => out.extend_from_slice(block),
+            true => write_escaped(out, block),
+        }
+    }
+    write_escaped(out, rest);
+    out.push(b'"');
+}
+
+/// The bytes that RFC 8259 section 7 requires to be escaped.
+const ESCAPED: [bool; 256] = {
+    let mut table = [false; 256];
+    table[b'"' as usize] = true;
+    table[b'\\' as usize] = true;
+    let mut control = 0;
+    while control < 0x20 {
+        table[control] = true;
+        control += 1;
+    }
+    table
+};
+
+/// Writes bytes of a string, in the form of serde_json.
+fn write_escaped(out: &mut Vec<u8>, bytes: &[u8]) {
+    for byte in bytes {
+        if !ESCAPED[usize::from(*byte)] {
+            out.push(*byte);
+            continue;
+        }
+        match byte {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', *byte]),
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            0x08 => out.extend_from_slice(b"\\b"),
+            0x0c => out.extend_from_slice(b"\\f"),
+            _ => write!(out, "\\u{byte:04x}").expect("writing into a vector cannot fail"),
+        }
     }
 }
 
@@ -64,4 +106,22 @@ pub(in crate::export) fn write_time(out: &mut Vec<u8>, time: Time) {
     // 64-bit nanoseconds end in the year 2262, well inside the range of `Timestamp`.
     let moment = Timestamp::from_nanosecond(time.0.into()).unwrap_or_default();
     PRINTER.print_timestamp(&moment, out).expect("writing into a vector cannot fail");
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Texts of all lengths around a block, with and without what has to be escaped.
+        #[test]
+        fn a_string_is_that_of_serde_json(text in prop_oneof![r#"[a-z"\\]{0,70}"#, r"[ -~\x00-\x1f\u{e9}\u{4e2d}\u{1f680}]{0,70}"]) {
+            let mut out = Vec::new();
+            write_string(&mut out, &text);
+            let expected = serde_json::to_string(&text).unwrap_or_default();
+            prop_assert_eq!(String::from_utf8_lossy(&out), expected);
+        }
+    }
 }

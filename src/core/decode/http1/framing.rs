@@ -37,7 +37,12 @@ struct FramingFields {
     /// The value of Content-Length, or what is wrong with it. `None` without the field.
     length: Option<Result<u64, &'static str>>,
     /// The transfer codings in order, without `identity`.
-    codings: Vec<String>,
+    /// The number of transfer codings.
+    codings: usize,
+    /// Of these, the number of `chunked`.
+    chunked: usize,
+    /// Whether the last one is `chunked`.
+    ends_chunked: bool,
     /// Whether whitespace precedes the colon of a framing field.
     spaced: bool,
     upgrade: bool,
@@ -79,9 +84,8 @@ impl FramingFields {
     /// Applies rules 3 to 6. `silent` is the result without any field, `unchunked` the result where
     /// the last transfer coding is not `chunked`.
     fn framing(self, head: &Head, silent: Body, unchunked: Body) -> Framing {
-        let chunked = self.codings.iter().filter(|coding| *coding == "chunked").count();
-        let last = self.codings.last().is_some_and(|coding| coding == "chunked");
-        let (body, mut ambiguous) = match (&self.length, self.codings.is_empty()) {
+        let last = self.ends_chunked;
+        let (body, mut ambiguous) = match (&self.length, self.codings == 0) {
             (None, true) => (silent, None),
             // "5. If a message is received without Transfer-Encoding and with an invalid
             // Content-Length header field, then the message framing is invalid and the recipient
@@ -99,12 +103,12 @@ impl FramingFields {
             // body length cannot be determined reliably".
             (_, false) => (unchunked, Some("the last transfer coding is not chunked")),
         };
-        if chunked > 1 {
+        if self.chunked > 1 {
             // Section 6.1: "A sender MUST NOT apply the chunked transfer coding more than once to a
             // message body".
             ambiguous = ambiguous.or(Some("chunked more than once"));
         }
-        if !self.codings.is_empty() && head.version == "1.0" {
+        if self.codings > 0 && head.version == "1.0" {
             // Section 6.1: an HTTP/1.0 message with Transfer-Encoding is treated "as if the framing
             // is faulty".
             ambiguous = ambiguous.or(Some("Transfer-Encoding in HTTP/1.0"));
@@ -132,9 +136,12 @@ fn framing_fields(head: &Head) -> FramingFields {
                 fields.length = Some(content_length(fields.length, value));
             }
             17 if text.eq_ignore_ascii_case(b"transfer-encoding") => {
-                let codings = value.split(|byte| *byte == b',').map(|coding| trim(coding).to_ascii_lowercase());
-                let codings = codings.filter(|coding| !coding.is_empty() && coding != b"identity");
-                fields.codings.extend(codings.map(|coding| String::from_utf8_lossy(&coding).into_owned()));
+                let codings = value.split(|byte| *byte == b',').map(trim);
+                for coding in codings.filter(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case(b"identity")) {
+                    fields.ends_chunked = coding.eq_ignore_ascii_case(b"chunked");
+                    fields.codings += 1;
+                    fields.chunked += usize::from(fields.ends_chunked);
+                }
             }
             7 if text.eq_ignore_ascii_case(b"upgrade") => {
                 fields.upgrade = true;

@@ -3,6 +3,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::capture::steps::step;
 use crate::decode::http::{ExchangeIndex, Head, HttpEvent};
 use crate::decode::{Anomaly, Direction, Ending};
 
@@ -78,6 +79,7 @@ impl Resets {
         let first = &mut self.unacknowledged[by as usize];
         let later = self.open.range_mut((by, *first)..=(by, u64::MAX));
         for ((_, number), reset) in later.take_while(|(_, reset)| reset.offset <= acknowledged) {
+            step();
             reset.until = Some(sent.saturating_add(BUFFERED));
             *first = number + 1;
         }

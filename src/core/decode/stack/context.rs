@@ -10,6 +10,7 @@ use rustc_hash::FxHashSet;
 use super::unit::{ConnectionInfo, Unit};
 use crate::capture::{Limits, Provenance, Span, StreamId};
 use crate::decode::exchange::ExchangeNumber;
+use crate::decode::http::PlainFields;
 use crate::decode::mask::{Mask, MaskKey};
 use crate::decode::stream::{Stream, StreamKind};
 use crate::decode::tls::keylog::KeyLog;
@@ -45,6 +46,8 @@ pub(super) struct Shared {
     /// It is not part of `collected`: otherwise limits would be reached earlier with a store
     /// than without one.
     pub(super) scanned_bytes: usize,
+    /// Header fields without secrets, in which none have to be looked for again.
+    pub(super) plain_fields: PlainFields,
     /// The TLS secrets of the capture.
     pub(super) keys: Arc<KeyLog>,
     pub(super) sealed: Sealed,
@@ -88,6 +91,7 @@ impl Shared {
             collected: 0,
             new_heads: FxHashSet::default(),
             scanned_bytes: 0,
+            plain_fields: PlainFields::default(),
             keys: Arc::default(),
             sealed: Sealed::default(),
             search_left: limits.secrets_tried,

@@ -1,7 +1,9 @@
 //! The table of connections: found by their addresses, discarded in order of their last use.
 //!
-//! Entries live in a slab. A linked list orders them from the one used last to the one idle
-//! longest. Several packets of one connection in a row, the usual case, need no hashing.
+//! Entries live in a slab. Linked lists order them from the one used last to the one idle longest:
+//! one list for those that carried payload, one for those that did not. A flood of SYNs therefore
+//! discards its own connections, and none that is in use. Several packets of one connection in a
+//! row, the usual case, need no hashing.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -16,6 +18,10 @@ use crate::capture::Time;
 pub(super) type Slot = u32;
 
 const NONE: Slot = Slot::MAX;
+
+/// The share of the table that connections without payload may fill while others wait for room: an
+/// eighth. Between its handshake and its first bytes a connection is idle for a round trip.
+const BARE_SHARE: usize = 8;
 
 /// The addresses and ports of a connection, the same for both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -51,6 +57,8 @@ pub(super) struct TrackedConnection {
     pub holding: Option<u64>,
     /// Whether it is over and only retained for late segments.
     pub lingering: bool,
+    /// Whether a segment with payload was captured.
+    is_used: bool,
     key: FlowKey,
     newer: Slot,
     older: Slot,
@@ -63,9 +71,21 @@ pub(super) struct ConnectionTable {
     flows: FxHashMap<FlowKey, Slot>,
     entries: Vec<Option<TrackedConnection>>,
     free: Vec<Slot>,
+    /// The connections without payload, and those with payload.
+    lists: [List; 2],
+    last_id: u32,
+}
+
+/// The ends of a list of entries.
+#[derive(Clone, Copy, Debug)]
+struct List {
     newest: Slot,
     oldest: Slot,
-    last_id: u32,
+    length: usize,
+}
+
+impl List {
+    const EMPTY: List = List { newest: NONE, oldest: NONE, length: 0 };
 }
 
 impl ConnectionTable {
@@ -76,16 +96,16 @@ impl ConnectionTable {
             flows: FxHashMap::default(),
             entries: Vec::new(),
             free: Vec::new(),
-            newest: NONE,
-            oldest: NONE,
+            lists: [List::EMPTY; 2],
             last_id: 0,
         }
     }
 
-    /// Finds a connection and moves it to the front of the list.
+    /// Finds a connection and moves it to the front of its list.
     pub fn slot_of(&mut self, key: FlowKey) -> Option<Slot> {
-        if self.entry(self.newest).is_some_and(|entry| entry.key == key) {
-            return Some(self.newest);
+        let newest = self.lists[usize::from(true)].newest;
+        if self.entry(newest).is_some_and(|entry| entry.key == key) {
+            return Some(newest);
         }
         let slot = *self.flows.get(&key)?;
         self.unlink(slot);
@@ -115,9 +135,21 @@ impl ConnectionTable {
         self.len() >= self.most.max(1)
     }
 
-    /// The connection that has been idle for longest.
+    /// The connection to discard: the one that has been idle for longest, of those without payload
+    /// if they are many.
     pub fn longest_idle(&self) -> Option<Slot> {
-        (self.oldest != NONE).then_some(self.oldest)
+        let [bare, used] = self.lists;
+        let first = if used.length == 0 || bare.length > self.most / BARE_SHARE { bare } else { used };
+        (first.oldest != NONE).then_some(first.oldest)
+    }
+
+    /// Notes that a segment with payload was captured.
+    pub fn note_payload(&mut self, slot: Slot) {
+        if self.entry(slot).is_some_and(|entry| !entry.is_used) {
+            self.unlink(slot);
+            self.entry(slot).into_iter().for_each(|entry| entry.is_used = true);
+            self.link_newest(slot);
+        }
     }
 
     /// Adds a connection with the next id.
@@ -129,6 +161,7 @@ impl ConnectionTable {
             deadline: None,
             holding: None,
             lingering: false,
+            is_used: false,
             key,
             newer: NONE,
             older: NONE,
@@ -165,25 +198,29 @@ impl ConnectionTable {
         slots.into_iter().map(|(_, slot)| slot).collect()
     }
 
-    /// Takes an entry out of the list.
+    /// Takes an entry out of its list.
     fn unlink(&mut self, slot: Slot) {
-        let Some((newer, older)) = self.entry(slot).map(|entry| (entry.newer, entry.older)) else { return };
+        let Some(&mut TrackedConnection { newer, older, is_used, .. }) = self.entry(slot) else { return };
         match self.entry(newer) {
             Some(entry) => entry.older = older,
-            None => self.newest = older,
+            None => self.lists[usize::from(is_used)].newest = older,
         }
         match self.entry(older) {
             Some(entry) => entry.newer = newer,
-            None => self.oldest = newer,
+            None => self.lists[usize::from(is_used)].oldest = newer,
         }
+        self.lists[usize::from(is_used)].length -= 1;
     }
 
-    /// Puts an entry at the front of the list.
+    /// Puts an entry at the front of its list.
     fn link_newest(&mut self, slot: Slot) {
-        let before = std::mem::replace(&mut self.newest, slot);
+        let Some(is_used) = self.entry(slot).map(|entry| entry.is_used) else { return };
+        let list = &mut self.lists[usize::from(is_used)];
+        list.length += 1;
+        let before = std::mem::replace(&mut list.newest, slot);
         match self.entry(before) {
             Some(entry) => entry.newer = slot,
-            None => self.oldest = slot,
+            None => self.lists[usize::from(is_used)].oldest = slot,
         }
         if let Some(entry) = self.entry(slot) {
             (entry.newer, entry.older) = (NONE, before);

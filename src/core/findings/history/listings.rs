@@ -2,16 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::fingerprint::fingerprint_without;
 use crate::decode::jsonrpc::Kind;
 use crate::findings::message_facts::MessageFacts;
 use crate::mcp::MessageNumber;
 use crate::mcp::contract::TOOLS;
 use crate::mcp::method::Method;
 
-/// Limits of the bytes of a name and of a cursor. Names have at most 128 characters. Longer ones
-/// are not compared.
-const NAME: usize = 256;
+/// Limit of the bytes of a cursor. Longer ones are not compared.
 const CURSOR: usize = 4_096;
 
 /// A listed tool: its name, and a hash of its definition.
@@ -76,11 +73,7 @@ impl Listings {
             Some(_) => self.before(Method::ToolsList, cursor).and(self.open.clone())?,
         };
         listing.number = facts.message.number;
-        facts.body().get("tools")?;
-        for tool in facts.tools() {
-            let name = tool.text("name").filter(|name| name.len() <= NAME)?;
-            listing.tools.push((name.into_owned(), fingerprint_without(tool, &["_meta"])?));
-        }
+        listing.tools.extend_from_slice(facts.listed_tools()?);
         (listing.tools.len() <= TOOLS).then_some(listing)
     }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::fingerprint::{content_hash, fingerprint_without};
 use super::log_level::LogLevel;
+use crate::capture::steps::step;
 use crate::capture::{PacketNumber, Time};
 use crate::decode::Direction;
 use crate::decode::exchange::ExchangeNumber;
@@ -212,13 +213,13 @@ impl OpenRequests {
 
     /// All open requests, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &OpenRequest> + Clone {
-        self.open.values().map(Box::as_ref)
+        self.open.values().inspect(|_| step()).map(Box::as_ref)
     }
 
     /// The numbers of the requests that may have this name, the latest first.
     fn numbers(&self, name: RequestName) -> impl Iterator<Item = MessageNumber> + Clone {
         let all = (name, MessageNumber(0))..=(name, MessageNumber(u64::MAX));
-        self.by_name.range(all).rev().take(SEARCHED).map(|(_, number)| *number)
+        self.by_name.range(all).rev().take(SEARCHED).inspect(|_| step()).map(|(_, number)| *number)
     }
 
     /// The requests that may have this name, the latest first.

@@ -212,8 +212,8 @@ pub(super) static DUPLICATE_KEY: Rule = Rule {
 /// Checks the members of `params`. The parser of the envelope checks the others. Results are not
 /// checked: they are long, and parsing each would cost more than the rule is worth.
 fn duplicate_key(context: &MessageContext<'_, '_>, report: &mut Report<'_>) {
-    let names: Vec<&str> = context.body().iter().map(|(name, _)| name).collect();
-    let twice = names.iter().enumerate().take(64).find(|(at, name)| names[..*at].contains(name));
+    let names = || context.body().iter().map(|(name, _)| name);
+    let twice = names().enumerate().take(64).find(|(at, name)| names().take(*at).any(|earlier| earlier == *name));
     if let Some((_, name)) = twice {
         report.add(format!("the member {name} occurs twice; the last one counts"));
     }

@@ -14,7 +14,7 @@ use crate::mcp::revision::Revisions;
 
 pub(in crate::findings) const RULES: &[&Rule] = &[&ANNOTATION, &PARAM];
 
-static ANNOTATION: Rule = Rule {
+pub(in crate::findings) static ANNOTATION: Rule = Rule {
     id: "tools-header-annotation",
     severity: Severity::Error,
     revisions: Revisions::MODERN,

@@ -9,7 +9,7 @@ pub(in crate::findings) const RULES: &[&Rule] = &[&HIDDEN];
 /// Limit of tools in a result that are searched.
 const TOOLS: usize = 10_000;
 
-static HIDDEN: Rule = Rule {
+pub(in crate::findings) static HIDDEN: Rule = Rule {
     id: "tools-hidden-characters",
     severity: Severity::Warning,
     layer: "tools",

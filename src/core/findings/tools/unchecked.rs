@@ -8,7 +8,7 @@ use crate::mcp::method::Method;
 
 pub(in crate::findings) const RULES: &[&Rule] = &[&UNCHECKED];
 
-static UNCHECKED: Rule = Rule {
+pub(in crate::findings) static UNCHECKED: Rule = Rule {
     id: "tools-schema-unchecked",
     severity: Severity::Info,
     layer: "tools",

@@ -23,7 +23,7 @@ impl Tracker {
         let Some(state) = session.and_then(|session| self.sessions.get_mut(&session)) else { return };
         let half = if exchange.response.ended.is_some() { &exchange.response } else { &exchange.request };
         let time = half.ended.unwrap_or_default().max(state.session.started);
-        let method = exchange.method.clone().unwrap_or_default();
+        let method = exchange.method.as_deref().unwrap_or_default();
         let field = |name| exchange.response.fields.get(name);
         let mut requests = Vec::new();
         let (is_redirect, detail) = match exchange.status {
@@ -50,7 +50,7 @@ impl Tracker {
         }
         let note = HttpNote {
             exchange: exchange.number,
-            method,
+            method: method.to_owned(),
             target: exchange.target.clone().unwrap_or_default(),
             status: exchange.status.unwrap_or_default(),
             reason: exchange.reason.clone().unwrap_or_default(),

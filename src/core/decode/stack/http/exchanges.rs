@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use super::upgrade::{Protocol, Upgrade, is_switch, upgraded};
 use super::websocket_stream::{WebSocketStream, accepts_websocket};
+use crate::capture::steps::step;
 use crate::capture::{PacketNumber, Span, StreamId, Time};
 use crate::decode::exchange::{Exchange, ExchangeNumber, Fields, Half};
 use crate::decode::http::{ExchangeIndex, Head, HttpEvent, StartLine};
@@ -222,11 +223,13 @@ impl Exchanges {
             let (side, offset) = (context.connection.sender(direction), head.offset);
             // In HTTP/2 secrets are coded, and the decoder reports their positions.
             let is_plain = h2_stream.is_none();
-            head.mask(context.shared.options.mask_key, |value, mask| {
+            let mut plain_fields = std::mem::take(&mut context.shared.plain_fields);
+            head.mask(context.shared.options.mask_key, &mut plain_fields, |value, mask| {
                 if is_plain {
                     context.secret(side, offset + u64::from(value.start)..offset + u64::from(value.end), mask);
                 }
             });
+            context.shared.plain_fields = plain_fields;
         }
         let packets = context.shared.provenance.packets(Span { stream, start: head.offset, end: head.end() });
         let arrivals = self.arrivals[direction as usize];
@@ -298,7 +301,9 @@ impl Exchanges {
         let is_unanswered = |open: &OpenExchange| {
             open.ended[Direction::ClientToServer as usize] && open.bodies[Direction::ServerToClient as usize].is_none()
         };
-        if let Some(longest) = self.open.iter().find(|(_, open)| is_unanswered(open)).map(|(index, _)| *index) {
+        if let Some(longest) =
+            self.open.iter().inspect(|_| step()).find(|(_, open)| is_unanswered(open)).map(|(index, _)| *index)
+        {
             self.finish(context, longest);
         }
     }
@@ -338,6 +343,7 @@ impl Exchanges {
         }
         let (mut from, mut cleared) = (decoded_to, decoded_to);
         for open in self.open.values() {
+            step();
             from = from.min(open.needed_from(direction).unwrap_or(u64::MAX));
             let body = open.bodies[direction as usize].as_ref();
             cleared = cleared.min(body.and_then(Body::secret_scan_start).unwrap_or(u64::MAX));

@@ -386,6 +386,19 @@ fn the_connection_idle_longest_goes_when_there_are_too_many() {
 }
 
 #[test]
+fn a_flood_of_syns_discards_no_connection_in_use() {
+    let limits = Limits { connections: 16, ..Limits::default() };
+    let talk = Talk::new(NEAR_WRAP).handshake().send(First, 10, 10);
+    let mut bench = Bench::new(limits);
+    talk.frames.iter().for_each(|frame| bench.push_on(frame, 50_001));
+    for port in 2_000..6_000 {
+        bench.push_on(&talk.frames[0], port);
+        assert!(bench.tcp.table.len() <= 16);
+    }
+    assert!(!bench.checker.emitted.iter().any(|event| matches!(event, Emitted::Closed(id, _) if id.0 == 1)));
+}
+
+#[test]
 fn a_flood_leaves_no_deadlines_behind() {
     let limits = Limits { connections: 16, ..Limits::default() };
     let talk = Talk::new(NEAR_WRAP).handshake().send(First, 10, 10);
