@@ -17,7 +17,7 @@ use crate::cli::output::note;
 use crate::decode::tls::RecordGroupKind;
 use crate::engine::saver;
 use crate::export::har::Har;
-use crate::export::html::{self, Html};
+use crate::export::html;
 #[cfg(feature = "parquet")]
 use crate::export::parquet::Parquet;
 use crate::export::{jsonl, mermaid, otlp, pcapng};
@@ -25,7 +25,6 @@ use crate::filter::Filter;
 use crate::mcp::{Message, Session, Transport};
 use crate::source::{Item, Source};
 use crate::store::{Page, Scope, Selection, StoredPackets};
-use crate::view::stderr_fold::StderrFold;
 use crate::view::timeline::{self, TimelinePosition, TimelineRow};
 use crate::view::units;
 
@@ -42,7 +41,7 @@ pub fn run(arguments: Export, db: Option<PathBuf>) -> Result<ExitCode> {
     file::write(arguments.output.as_deref(), |out| match arguments.format {
         Format::Jsonl => opened.sessions()?.iter().try_for_each(|session| lines(&opened, session, filter, out)),
         Format::Har => exchanges(&opened, filter, out),
-        Format::Html => page(&opened, filter.zip(arguments.filter.as_deref()), out),
+        Format::Html => html::write(&opened.reader, &opened.sessions()?, filter.zip(arguments.filter.as_deref()), out),
         Format::Otlp => traces(&opened, filter, out),
         #[cfg(feature = "parquet")]
         Format::Parquet => rows(&opened, filter, out),
@@ -132,32 +131,6 @@ fn rows(opened: &Opened, filter: Option<&Filter>, out: &mut (dyn Write + Send)) 
         }
     }
     Ok(parquet.finish()?)
-}
-
-/// Writes the sessions as a web page.
-fn page(opened: &Opened, filter: Option<(&Filter, &str)>, out: &mut dyn Write) -> Result<()> {
-    let sessions = opened.sessions()?;
-    let mut html = Html::new(&opened.reader, out, &sessions, filter.map(|(_, text)| text))?;
-    let mut shown = 0;
-    let mut fold = StderrFold::default();
-    for session in &sessions {
-        html.session(session)?;
-        let filter = filter.map(|(filter, _)| filter);
-        timeline::visit(&opened.reader, session, filter, TimelinePosition::default(), &mut |row| match row {
-            TimelineRow::Message(message) => {
-                shown += 1;
-                fold.end().iter().try_for_each(|part| html.note(part))?;
-                Ok(html.message(&message)?)
-            }
-            TimelineRow::Note(note) => Ok(fold.note(note).iter().try_for_each(|part| html.note(part))?),
-        })?;
-        fold.end().iter().try_for_each(|part| html.note(part))?;
-        html.end_session(session)?;
-    }
-    if shown > html::SHOWN {
-        note!("a page with {shown} messages may be slow in a browser: select some with --filter or --session");
-    }
-    Ok(html.finish()?)
 }
 
 /// Writes the sessions as one diagram. Sessions of one capture ran at the same time, so their

@@ -24,6 +24,7 @@ mod midway;
 mod mock;
 mod mock_faults;
 mod output;
+mod page;
 mod peers;
 mod pipes;
 mod program;

@@ -21,9 +21,9 @@ use crate::support::waits::{Finishes, ProcessEnd};
 use crate::wrapped::{of_type, recorded, temporary_database, texts};
 
 /// The folder of the official peers.
-struct Peers(PathBuf);
+pub struct Peers(pub PathBuf);
 
-fn peers() -> Option<Peers> {
+pub fn peers() -> Option<Peers> {
     let folder = std::env::var_os("MCPTAP_PEERS");
     if !have(&needs::PEERS, folder.is_some()) {
         return None;

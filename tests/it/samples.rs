@@ -126,8 +126,6 @@ fn exports() {
     let kinds = [
         ("weather", "capture.pcapng", "har"),
         ("helpdesk", "capture.pcapng", "har"),
-        ("weather", "capture.pcapng", "html"),
-        ("polluted-stdout", "stdio.pcapng", "html"),
         ("weather", "capture.pcapng", "otlp"),
         ("polluted-stdout", "stdio.pcapng", "otlp"),
     ];

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
+use crate::page::unpacked;
 use crate::program::mcptap;
 use crate::support::waits::Finishes;
 use crate::wire::{Sender, Wire};
@@ -167,7 +168,7 @@ fn keys_of_real_servers_are_masked_wherever_they_are_named() {
     for (database, formats) in [(&database, &["jsonl", "har", "pcapng", "html"][..]), (&wrapped, &["jsonl", "pcapng"])]
     {
         let mut outputs = vec![fs::read(database).expect("a database")];
-        outputs.extend(formats.iter().map(|format| run(&["export", "--format", format], database)));
+        outputs.extend(formats.iter().map(|format| unpacked(&run(&["export", "--format", format], database))));
         for secret in &SECRETS[..3] {
             assert!(outputs.iter().all(|output| !contains_part(output, secret)), "{secret}");
         }

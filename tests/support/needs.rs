@@ -17,6 +17,7 @@ pub struct Need {
 }
 
 pub const CAPTURE: Need = Need { what: "the right to capture packets", how: "run the tests as root" };
+pub const CHROMIUM: Need = Need { what: "chromium", how: "apt install chromium" };
 pub const DESCRIPTORS: Need = Need { what: "the folder /dev/fd", how: "mount it" };
 pub const IPV6: Need = Need { what: "the address [::1]", how: "enable IPv6 on the loopback interface" };
 pub const MOUNTS: Need = Need { what: "a mount namespace", how: "run as root, or allow user namespaces" };

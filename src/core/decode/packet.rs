@@ -12,6 +12,7 @@
 //! have a few bytes each, and etherparse does not support all of them.
 
 mod datagram;
+mod field_places;
 mod headers;
 mod ip;
 mod link;

@@ -54,17 +54,22 @@ pub(super) fn of_first_packet(stored: &StoredSession<'_>, message: &Message) -> 
 /// The headers of a packet, from the link up.
 pub fn of_packet(packet: &StoredPacket) -> Vec<Layer> {
     let layer = |header: Header| {
-        let place = At::Packet(packet.number, header.start.into(), header.end.into());
+        let ranges = header.clone();
+        let place = |field: &str| {
+            let range = ranges.field_range(field);
+            At::Packet(packet.number, range.start.into(), range.end.into())
+        };
         let summary = summary(&header);
         let mut fields: Vec<Field> =
-            header.fields.into_iter().map(|(name, value)| Field::new(name, value).at(place)).collect();
+            header.fields.into_iter().map(|(name, value)| Field::new(name, value).at(place(name))).collect();
         if let (Some(segment), "TCP") = (&packet.segment, header.protocol.as_str()) {
             // Relative numbers as Wireshark shows them: the SYN takes number 0, so the first byte
             // of the stream has number 1.
-            fields.push(Field::new("relative sequence number", segment.offset + 1).at(place));
+            let field = |name: &'static str, number: u64| Field::new(name, number).at(place(name));
+            fields.push(field("relative sequence number", segment.offset + 1));
             let acknowledged = segment.acknowledged.map(|acknowledged| acknowledged + 1);
-            fields.extend(acknowledged.map(|number| Field::new("relative acknowledgment number", number).at(place)));
-            fields.push(Field::new("window in bytes", segment.window).at(place));
+            fields.extend(acknowledged.map(|number| field("relative acknowledgment number", number)));
+            fields.push(field("window in bytes", segment.window.into()));
             fields.extend(analysis(packet));
         }
         Layer {

@@ -1,39 +1,72 @@
-//! `export --format html`.
+//! `export --format html`: the data in the page, and the page in a browser.
 
-use std::collections::HashSet;
+use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
 
 use super::{exported, lines};
+use crate::page::blocks;
+use crate::peers::peers;
 use crate::program::root;
-
-/// The values of an attribute.
-fn values<'p>(page: &'p str, attribute: &str) -> Vec<&'p str> {
-    let begin = format!(" {attribute}=\"");
-    page.split(&begin).skip(1).map(|rest| rest.split('"').next().unwrap_or_default()).collect()
-}
+use crate::support::needs::{CHROMIUM, have_program};
+use crate::support::waits::Finishes;
+use crate::wire::{Sender, Wire};
 
 fn sample(name: &str) -> PathBuf {
     root().join("samples").join(name)
 }
 
-/// Checks the page of a capture: every message appears once, and no link is broken or leads
-/// out of the page.
+/// The text of each message on a page, by its number.
+fn texts(page: &str) -> BTreeMap<u64, Vec<u8>> {
+    let mut rows: BTreeMap<u64, Vec<Option<u64>>> = BTreeMap::new();
+    let mut texts = BTreeMap::new();
+    let blocks = blocks(page);
+    for block in blocks.iter().filter(|block| block.kind == "rows") {
+        let numbers = block.json.as_array().expect("rows").iter().map(|row| row["number"].as_u64());
+        rows.entry(block.session).or_default().extend(numbers);
+    }
+    for block in blocks.iter().filter(|block| block.kind == "details") {
+        let list = |name: &str| block.json[name].as_array().expect("a column").clone();
+        let number = |value: &Value| value.as_i64().expect("a number");
+        let (mut row, mut base) = (block.from as i64, 0);
+        for ((distance, size), sources) in list("rows").iter().zip(list("sizes")).zip(list("sources")) {
+            row += number(distance);
+            let start = (base + number(&sources[0][2])) as usize;
+            let text = block.bytes[start..start + number(&sources[0][3]) as usize].to_vec();
+            let number_of_message = rows[&block.session][row as usize].expect("details belong to a message");
+            assert!(texts.insert(number_of_message, text).is_none(), "message {number_of_message} twice");
+            base += number(&size);
+        }
+    }
+    assert_eq!(texts.len(), rows.values().flatten().flatten().count(), "each message has details");
+    texts
+}
+
+/// The page has every message with its exact text, and fetches nothing.
 fn check_page(capture: &Path) {
     let page = exported(capture, "html", &[]);
-    let places = values(&page, "id");
-    let known: HashSet<&str> = places.iter().copied().collect();
-    assert_eq!(known.len(), places.len(), "{}: a place twice", capture.display());
-    for link in values(&page, "href") {
-        let place = link.strip_prefix('#').expect("links stay on the page");
-        assert!(known.contains(place), "{}: {link} leads nowhere", capture.display());
-    }
+    let known = texts(&page);
     for message in lines(capture, "message", &[]) {
-        let place = format!("m{}-{}", message["session"], message["number"]);
-        assert!(known.contains(place.as_str()), "{}: {place} is missing", capture.display());
+        let number = message["number"].as_u64().expect("a number");
+        let text = &known[&number];
+        if let Some(raw) = message["raw"].as_str() {
+            assert_eq!(text, raw.as_bytes(), "{}: message {number}", capture.display());
+        }
     }
-    for outside in [" src=", "url(", "@import", "<script", "<link", "\"refresh", " style="] {
+    for outside in [" src=", "url(", "@import", "<link", "\"refresh", " style=", " href="] {
         assert!(!page.contains(outside), "{}: {outside}", capture.display());
     }
+    let exchanges = blocks(&page).iter().filter(|block| block.kind == "exchanges").map(len).sum::<usize>();
+    assert_eq!(exchanges, lines(capture, "exchange", &[]).len(), "{}", capture.display());
+    let findings = blocks(&page).iter().filter(|block| block.kind == "findings").map(len).sum::<usize>();
+    assert!(findings > 0 || lines(capture, "finding", &[]).is_empty(), "{}", capture.display());
+}
+
+fn len(block: &crate::page::Block) -> usize {
+    block.json.as_array().map_or(0, Vec::len)
 }
 
 #[test]
@@ -46,9 +79,92 @@ fn a_page_holds_everything_and_fetches_nothing() {
 }
 
 #[test]
-fn a_filter_is_shown_and_no_link_is_broken() {
+fn a_filter_is_shown_and_selects_the_messages() {
     let page = exported(&sample("weather/capture.pcapng"), "html", &["--filter", "method = tools/call"]);
     assert!(page.contains("only messages that match <code>method = tools/call</code>"));
-    assert_eq!(values(&page, "id").iter().filter(|place| place.starts_with('m')).count(), 2);
-    assert!(!values(&page, "href").iter().any(|link| link.starts_with("#m")));
+    assert_eq!(texts(&page).len(), 2);
+}
+
+/// What a browser shows of a page.
+fn driven(capture: &Path, more: &[&str]) -> Option<Value> {
+    let peers = peers()?;
+    if !have_program(&CHROMIUM) {
+        return None;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let page = folder.path().join("page.html");
+    fs::write(&page, exported(capture, "html", &[])).expect("a page");
+    // Node finds puppeteer-core beside the script.
+    let script = peers.0.join("drive.mjs");
+    fs::copy(root().join("tests/browser/drive.mjs"), &script).expect("the script");
+    let done = Command::new(peers.0.join("node")).arg(script).arg("/usr/bin/chromium").arg(&page).args(more).finished();
+    let errors = String::from_utf8_lossy(&done.stderr);
+    Some(serde_json::from_slice(&done.stdout).unwrap_or_else(|_| panic!("{}: {errors}", capture.display())))
+}
+
+/// Checks what holds for every page: nothing is said or fetched, every row has details, the bytes
+/// of a JSON member are those in its packets, texts have contrast, controls have names.
+fn check_driven(capture: &Path, seen: &Value) {
+    let name = capture.display();
+    assert_eq!(seen["said"], serde_json::json!([]), "{name}");
+    assert_eq!(seen["requests"], serde_json::json!([]), "{name}");
+    assert_eq!(seen["unnamed"], serde_json::json!([]), "{name}");
+    assert_eq!(seen["images"], 0, "{name}");
+    assert_eq!((&seen["wide"], &seen["hidden"], &seen["help"]), (&false.into(), &false.into(), &true.into()), "{name}");
+    assert!(seen["contrast"].as_f64().expect("a ratio") >= 4.5, "{name}: {}", seen["contrast"]);
+    assert_eq!(seen["members"]["wrong"], serde_json::json!([]), "{name}");
+    for (view, shown) in seen["views"].as_object().expect("views") {
+        let rows = shown["rows"].as_u64().expect("rows").min(200);
+        let details = shown["details"].as_u64().expect("details");
+        assert!(details == rows || rows == 0, "{name}: {view} has {rows} rows, {details} with details");
+    }
+    let has_word = |line: &&Value| line["raw"].as_str().is_some_and(|text| text.to_lowercase().contains("jsonrpc"));
+    let messages = lines(capture, "message", &[]).iter().filter(has_word).count();
+    assert_eq!(seen["found"], messages, "{name}: the search finds every text that has the word");
+    assert_eq!(seen["after"], seen["views"]["messages"]["rows"], "{name}: esc ends the search");
+}
+
+#[test]
+fn a_browser_shows_every_view() {
+    for (name, more) in [
+        ("samples/weather/capture.pcapng", ["1280", "800", "light"]),
+        ("samples/weather/capture.pcapng", ["390", "844", "dark"]),
+        ("samples/causes/hang/stdio.pcapng", ["1280", "800", "dark"]),
+        ("samples/tls/capture.pcapng", ["1440", "900", "light"]),
+        ("tests/captures/04_batch100/capture.pcap", ["1280", "800", "light"]),
+    ] {
+        let capture = root().join(name);
+        let Some(seen) = driven(&capture, &more) else { return };
+        check_driven(&capture, &seen);
+        let lit = seen["members"]["lit"].as_u64().expect("a count");
+        assert!(lit > 0 || name.contains("stdio") || name.contains("tls"), "{name}: no member was lit in a packet");
+        if name.contains("hang") {
+            let explained = seen["explanation"].as_str().expect("a text");
+            assert!(explained.starts_with("The server never answered tools/call get_weather"), "{explained}");
+        }
+    }
+}
+
+/// Names and texts that would act or hide if they were markup.
+#[test]
+fn a_browser_runs_nothing_of_a_hostile_recording() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let capture = folder.path().join("capture.pcapng");
+    let text = r#"<img src=x onerror=alert(1)></script><script>alert(2)</script>\u202eabc\u200b\u001b[2J"#;
+    let call = format!(
+        r#"{{"jsonrpc":"2.0","id":"{text}","method":"tools/call","params":{{"name":"{text}","arguments":{{"{text}":1}}}}}}"#
+    );
+    let answer = format!(r#"{{"jsonrpc":"2.0","id":"{text}","error":{{"code":1,"message":"{text}"}}}}"#);
+    let post = "POST /<svg/onload=alert(3)> HTTP/1.1\r\nHost: h\r\nX-Odd: <img src=x onerror=alert(4)>\r\nContent-Type: application/json\r\nContent-Length:";
+    let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length:";
+    let mut wire = Wire::default();
+    wire.segment(0, 5_000, Sender::Client, "S", "");
+    wire.segment(1, 5_000, Sender::Server, "SA", "");
+    wire.segment(2, 5_000, Sender::Client, "A", "");
+    wire.segment(3, 5_000, Sender::Client, "A", &format!("{post} {}\r\n\r\n{call}", call.len()));
+    wire.segment(4, 5_000, Sender::Server, "A", &format!("{head} {}\r\n\r\n{answer}", answer.len()));
+    wire.segment(5, 5_000, Sender::Client, "A", "");
+    wire.write(&capture);
+    let Some(seen) = driven(&capture, &[]) else { return };
+    check_driven(&capture, &seen);
 }

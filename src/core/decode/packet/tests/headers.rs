@@ -66,3 +66,31 @@ fn all_headers_are_described_up_to_the_payload() {
         assert_eq!(headers.first().map(|header| header.start), Some(0), "{name}");
     }
 }
+
+/// The place of a number holds the number: the table of places agrees with the decoder.
+#[test]
+fn numbers_are_where_their_places_say() {
+    let mut checked = 0;
+    for (name, link, bytes) in wrappings(TEXT) {
+        for header in headers(&packet(1, link, &bytes)) {
+            for (field, value) in &header.fields {
+                let range = header.field_range(field);
+                assert!(header.start <= range.start && range.end <= header.end, "{name}: {field}");
+                let is_whole = (range.start, range.end) == (header.start, header.end);
+                let own = &bytes[range.start as usize..range.end as usize];
+                let number = own.iter().fold(0u128, |number, byte| number << 8 | u128::from(*byte));
+                let width = own.len() * 2 + 2;
+                let shares_bytes =
+                    ["header length", "flags", "fragment offset", "dscp", "ecn", "flow label", "payload length"];
+                let is_number = ["TCP", "UDP", "IPv4", "IPv6"].contains(&header.protocol.as_str());
+                if is_number && !is_whole && own.len() <= 4 && field != &"options" && !shares_bytes.contains(field) {
+                    let shown = [number.to_string(), format!("{number:#0width$x}"), format!("({number})")];
+                    let is_shown = shown.iter().any(|shown| value.contains(shown.as_str()));
+                    assert!(is_shown || value.contains('.'), "{name}: {} {field} {value}", header.protocol);
+                    checked += 1;
+                }
+            }
+        }
+    }
+    assert!(checked > 100, "{checked}");
+}

@@ -1,0 +1,157 @@
+// The recording inside the page. A block is base64 of deflated bytes: the length of a JSON text, the
+// JSON text, and the bytes that it refers to. src/export/html/block.rs writes them.
+
+const DECODER = new TextDecoder();
+
+/** Opens a block: its JSON as an object, and the bytes behind it. */
+async function openBlock(base64) {
+  const packed = Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream('deflate-raw'));
+  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+  const length = new DataView(bytes.buffer).getUint32(0, true);
+  return { json: JSON.parse(DECODER.decode(bytes.subarray(4, 4 + length))), bytes: bytes.subarray(4 + length) };
+}
+
+/** The messages of a block of details: their rows, their places in the columns, and where their bytes begin. */
+function messagesOf({ json, bytes }, from) {
+  const counts = json.shapes.map(() => 0);
+  let row = from, base = 0;
+  return json.rows.map((distance, at) => {
+    const message = { row: (row += distance), base, shape: json.shapes[json.shape[at]], index: counts[json.shape[at]]++, sources: json.sources[at], carried: json.carried[at], bytes };
+    base += json.sizes[at];
+    return message;
+  });
+}
+
+/** The blocks of details that stay open. One has about half a megabyte. */
+const OPEN_BLOCKS = 12;
+
+/** A session: its facts, the rows of its timeline, and its messages with layers and bytes. */
+class Session {
+  constructor(number) {
+    this.number = number;
+    this.facts = null;
+    this.rows = [];
+    this.exchanges = [];
+    this.findings = [];
+    this.manuals = {};
+    this.detailBlocks = [];
+    this.open = new Map();
+    this.texts = null;
+    this.rowOfMessage = new Map();
+  }
+
+  /** Adds a block that the page holds. The blocks of rows come in order. */
+  async add(kind, from, base64) {
+    if (kind === 'details') {
+      this.detailBlocks.push({ from, base64 });
+      this.texts = null;
+      return;
+    }
+    const { json } = await openBlock(base64);
+    if (kind === 'session') this.facts = json;
+    if (kind === 'exchanges') this.exchanges.push(...json);
+    if (kind === 'findings') {
+      for (const finding of json) {
+        if (finding.manual) this.manuals[finding.rule] = finding.manual;
+        this.findings.push(finding);
+      }
+    }
+    if (kind === 'rows') {
+      for (const row of json) {
+        row.position = this.rows.length;
+        if (row.number !== undefined) this.rowOfMessage.set(row.number, row);
+        this.rows.push(row);
+        const waited = this.rowOfMessage.get(row.request);
+        if (waited) Object.assign(waited, { outcome: 'unanswered', mark: '◌', until: row.at });
+      }
+    }
+  }
+
+  /** The row of a message, by its number. */
+  row(number) {
+    return this.rowOfMessage.get(number);
+  }
+
+  /** Opens the block with the details of a row, or takes it from the ones that are open. */
+  async details(index) {
+    let block = this.open.get(index);
+    if (!block) {
+      const { base64, from } = this.detailBlocks[index];
+      block = openBlock(base64).then((opened) => messagesOf(opened, from));
+      this.open.set(index, block);
+      if (this.open.size > OPEN_BLOCKS) this.open.delete(this.open.keys().next().value);
+    }
+    return block;
+  }
+
+  /** A message with its layers and the sources of its bytes; null where the page has none. */
+  async message(row) {
+    if (!row || row.number === undefined) return null;
+    let index = this.detailBlocks.length - 1;
+    while (index >= 0 && this.detailBlocks[index].from > row.position) index -= 1;
+    if (index < 0) return null;
+    const found = (await this.details(index)).find((message) => message.row === row.position);
+    if (!found) return null;
+    const sources = found.sources.map(([title, packet, at, length, omitted]) =>
+      ({ title: title || `packet #${packet}`, packet, omitted, bytes: found.bytes.subarray(found.base + at, found.base + at + length) }));
+    const { names, values, places } = found.shape;
+    const nodes = names.map(([depth, name, source, odd], column) => {
+      const [start, length] = places[column][found.index];
+      const range = source === null ? null : [start, start + length];
+      const own = range ? sources[source].bytes.subarray(...range) : null;
+      return { depth, name, source, range, odd, value: valueText(values[column][found.index], own, row.about) };
+    });
+    return { row, sources, nodes, carried: found.carried };
+  }
+
+  /** The texts of all messages in lower case, by the position of their rows. */
+  async lowerTexts() {
+    if (!this.texts) {
+      const texts = [];
+      for (const { base64, from } of this.detailBlocks) {
+        for (const { row, base, bytes, sources: [[, , at, length]] } of messagesOf(await openBlock(base64), from)) {
+          texts[row] = DECODER.decode(bytes.subarray(base + at, base + at + length)).toLowerCase();
+        }
+      }
+      this.texts = texts;
+    }
+    return this.texts;
+  }
+}
+
+/** The value of a field. src/export/html/details/value.rs leaves out what the page can read from the field's bytes. */
+function valueText(value, bytes, about) {
+  if (typeof value === 'string') return value;
+  const [before, form, after] = value;
+  if (form === 'text') return DECODER.decode(bytes.subarray(before, before + after));
+  if (form === 'about') return before + about + after;
+  if (form === 'own') return before + DECODER.decode(bytes) + after;
+  const number = bytes.reduce((sum, byte) => sum * 256 + byte, 0);
+  return before + (form === 'hex' ? `0x${number.toString(16).padStart(bytes.length * 2, '0')}` : number) + after;
+}
+
+/** The ranges of a source that carry these bytes of the text. */
+function rangesIn(message, [start, end], source) {
+  if (source === 0) return [[start, end]];
+  const ranges = [];
+  for (const [from, length, at, offset, derived] of message.carried) {
+    const low = Math.max(from, start), high = Math.min(from + length, end);
+    if (at !== source || low >= high) continue;
+    ranges.push(derived === null ? [offset + low - from, offset + high - from] : [offset, offset + derived]);
+  }
+  return ranges;
+}
+
+/** Reads the blocks of the page. Calls `ready` when the first rows can be shown, and after the last block. */
+async function readBlocks(ready) {
+  const sessions = new Map();
+  for (const block of document.querySelectorAll('script[data-kind]')) {
+    const number = Number(block.dataset.session);
+    if (!sessions.has(number)) sessions.set(number, new Session(number));
+    await sessions.get(number).add(block.dataset.kind, Number(block.dataset.from), block.textContent);
+    block.remove();
+    if (block.dataset.kind === 'rows') ready(sessions, false);
+  }
+  ready(sessions, true);
+}
