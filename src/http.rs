@@ -9,10 +9,15 @@
 //! | `message_reader` | one message as it arrives |
 //! | `origin` | the server that a URL names, and redirects |
 //! | `connect`, `trust`, `socket` | a connection to a server, with or without TLS |
+//! | `authority`, `accept` | TLS towards a client, in place of a server |
 //!
 //! The decoder for captures also reads these messages, so a message has the same meaning here as in
 //! its recording. Decision 18 explains why no HTTP library is used.
 
+#[cfg(feature = "http")]
+pub mod accept;
+#[cfg(feature = "http")]
+pub mod authority;
 #[cfg(feature = "http")]
 pub mod connect;
 pub mod listen;

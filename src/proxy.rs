@@ -25,21 +25,26 @@
 
 mod conversation;
 mod endpoint;
+mod forward;
+mod forward_heads;
 mod fuzz;
 mod heads;
 mod relay;
 #[cfg(test)]
 mod tests;
 
-use std::net::{SocketAddr, TcpListener};
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
+use self::conversation::Conversation;
 use self::heads::HeadRewriter;
-use self::relay::Relay;
+use self::relay::{Relay, Upstream};
 use crate::capture::Time;
 use crate::http::connect::{ConnectOptions, Connector};
 use crate::http::listen::{self, HEAD_TIMEOUT};
@@ -49,6 +54,7 @@ use crate::http::socket::Socket;
 use crate::source::tape::{LossyTapeConnection, LostBytes, Tape};
 use crate::view::secrets;
 
+pub use self::forward::{ForwardProxy, HostUse, HostUses};
 pub use self::fuzz::fuzz_proxy;
 
 /// The most client connections at once. Each has a thread and about 200 KB of buffers under load. A
@@ -66,6 +72,14 @@ pub struct Proxy {
     /// Scheme and authority of the server, for messages.
     server: String,
     connector: Connector,
+    context: RelayContext,
+    /// Whether the user was informed that the server asks for a log-in.
+    login_noted: AtomicBool,
+}
+
+/// Parts that all relays of a proxy share.
+#[derive(Debug)]
+struct RelayContext {
     recorder: TrafficRecorder,
     /// The longest time for a request head to arrive, and for the first request of a connection.
     head_timeout: Duration,
@@ -73,6 +87,21 @@ pub struct Proxy {
     abandoned: Duration,
     /// The last warning that was printed.
     last_warning: Mutex<String>,
+}
+
+impl RelayContext {
+    fn new(recorder: TrafficRecorder) -> RelayContext {
+        RelayContext { recorder, head_timeout: HEAD_TIMEOUT, abandoned: ABANDONED, last_warning: Mutex::default() }
+    }
+
+    /// Prints a warning. The same text is printed only once, however often clients try again.
+    fn warn(&self, text: &str) {
+        let mut last_warning = self.last_warning.lock().unwrap_or_else(PoisonError::into_inner);
+        if *last_warning != text {
+            text.clone_into(&mut last_warning);
+            eprintln!("mcptap: {}", secrets::shown(text));
+        }
+    }
 }
 
 /// Records the traffic of the proxy.
@@ -110,10 +139,8 @@ impl Proxy {
             heads,
             server,
             connector,
-            recorder,
-            head_timeout: HEAD_TIMEOUT,
-            abandoned: ABANDONED,
-            last_warning: Mutex::default(),
+            context: RelayContext::new(recorder),
+            login_noted: AtomicBool::new(false),
         })
     }
 
@@ -123,43 +150,60 @@ impl Proxy {
     /// # Errors
     /// The descriptor of `stop` cannot be duplicated.
     pub fn serve(self, listener: &TcpListener, stop: &OwnedFd) -> Result<()> {
-        let shared = Arc::new((self, stop.try_clone().context("cannot duplicate a file descriptor")?));
-        let serve = move |client: Slot| {
-            let (proxy, stop) = &*shared;
-            proxy.relay(stop.as_fd(), client);
-        };
-        listen::serve(listener, CONNECTIONS, Some(stop.as_fd()), serve);
-        Ok(())
+        serve(listener, stop, move |stop, client| self.relay(stop, client))
     }
 
     fn relay(&self, stop: BorrowedFd<'_>, client: Slot) {
+        let stream = Arc::clone(client.stream());
         // An error means that the client is already gone.
-        if let Ok(relay) = Relay::new(self, stop, client) {
-            relay.run();
-        }
+        let relay = || {
+            let conversation = Conversation::new(Arc::clone(&self.heads), &stream.local_addr()?.to_string());
+            Relay::new(&self.context, self, stop, client, Socket::new(stream, None)?, conversation)
+        };
+        let _: io::Result<()> = relay().map(|relay| drop(relay.run()));
+    }
+}
+
+impl Upstream for Proxy {
+    fn connect(&self, _: &Conversation, local: SocketAddr) -> Result<Socket, String> {
+        let (socket, session) = self.connector.connect()?;
+        check_other(&socket, local)?;
+        Socket::new(socket, session).map_err(|error| error.to_string())
     }
 
-    /// Connects to the server for a client that reached the proxy at `local`.
-    fn connect(&self, local: SocketAddr) -> Result<Socket, String> {
-        let connected = self.connector.connect().map_err(|why| self.with_server_name(why))?;
-        let (socket, session) = connected;
-        if socket.peer_addr().is_ok_and(|server| server == local) {
-            return Err(self.with_server_name("this URL is the proxy itself".to_owned()));
-        }
-        Socket::new(socket, session).map_err(|error| self.with_server_name(error.to_string()))
+    fn name(&self, _: &Conversation) -> String {
+        self.server.clone()
     }
 
-    /// An error message with the server's name.
-    fn with_server_name(&self, why: String) -> String {
-        format!("{}: {why}", self.server)
-    }
-
-    /// Prints a warning. The same text is printed only once, however often clients try again.
-    fn warn(&self, text: &str) {
-        let mut last_warning = self.last_warning.lock().unwrap_or_else(PoisonError::into_inner);
-        if *last_warning != text {
-            text.clone_into(&mut last_warning);
-            eprintln!("mcptap: {}", secrets::shown(text));
+    fn asked_login(&self) {
+        if !self.login_noted.swap(true, Ordering::Relaxed) {
+            let host = &self.heads.server.host;
+            eprintln!(
+                "mcptap: the server asks for a log-in. Clients that log in by OAuth refuse this address, because the server \
+                 names another one. For them start: mcptap proxy --intercept {}",
+                secrets::shown(host)
+            );
         }
     }
+}
+
+/// Serves each client on a thread of its own until `stop` is readable.
+fn serve(
+    listener: &TcpListener,
+    stop: &OwnedFd,
+    relay: impl Fn(BorrowedFd<'_>, Slot) + Send + Sync + 'static,
+) -> Result<()> {
+    let shared = Arc::new((relay, stop.try_clone().context("cannot duplicate a file descriptor")?));
+    let serve = move |client: Slot| {
+        let (relay, stop) = &*shared;
+        relay(stop.as_fd(), client);
+    };
+    listen::serve(listener, CONNECTIONS, Some(stop.as_fd()), serve);
+    Ok(())
+}
+
+/// Checks that a connection does not lead back to the proxy, which its client reached at `local`.
+fn check_other(server: &TcpStream, local: SocketAddr) -> Result<(), String> {
+    let is_self = server.peer_addr().is_ok_and(|server| server == local);
+    if is_self { Err("this URL is the proxy itself".to_owned()) } else { Ok(()) }
 }

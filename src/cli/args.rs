@@ -61,9 +61,12 @@ pub enum Command {
     Sniff(Sniff),
     /// Run an STDIO server and record its pipes in the database, without disturbing it
     Wrap(Wrap),
-    /// Forward requests to an HTTP server, and print and save the traffic
+    /// Forward requests to HTTP servers, and print and save the traffic
     #[cfg(feature = "http")]
     Proxy(Proxy),
+    /// Show how clients are told to trust the authority of proxy --intercept
+    #[cfg(feature = "http")]
+    Ca,
     /// Browse a capture file, a saved session or the database, also while it is being recorded
     #[cfg(feature = "tui")]
     Tui(Tui),

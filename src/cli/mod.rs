@@ -1,6 +1,8 @@
 //! The command line. Each command has a file.
 
 pub mod args;
+#[cfg(feature = "http")]
+mod ca;
 mod check;
 mod databases;
 mod delete;
@@ -152,6 +154,8 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Some(Command::Wrap(wrap)) => wrap::run(wrap, db),
         #[cfg(feature = "http")]
         Some(Command::Proxy(proxy)) => proxy::run(proxy, db, color),
+        #[cfg(feature = "http")]
+        Some(Command::Ca) => ca::run(),
         Some(Command::Replay(replay)) => replay::run(replay, db, color),
         Some(Command::Mock(mock)) => mock::run(mock, db),
         Some(Command::Diff(diff)) => diff::run(diff, db, color),

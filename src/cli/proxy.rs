@@ -4,10 +4,12 @@
 //! recording are reported.
 
 use std::env;
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -15,6 +17,7 @@ use anyhow::{Context, Result, anyhow};
 use crossbeam_channel::bounded;
 
 use super::args::{self, Colour};
+use super::ca::{self, Trust};
 use super::printer::Printer;
 use super::{databases, filter, stop, target};
 use crate::capture::{Limits, Packet};
@@ -26,15 +29,18 @@ use crate::engine::{self, Both, Listener};
 use crate::event::{Detail, Event};
 use crate::http::{connect, listen};
 use crate::pipeline::{Pipeline, PipelineConfig};
-use crate::proxy::{Proxy, TrafficRecorder};
+use crate::proxy::{ForwardProxy, HostUses, Proxy, TrafficRecorder};
 use crate::source;
 use crate::source::overflow::Overflow;
 use crate::source::tape::{self, LostBytes};
 use crate::store::{self, CaptureKind, DatabaseFile, Writer};
-use crate::view::{command_line, secrets};
+use crate::view::{command_line, secrets, units};
 
 /// Maximum time for connecting to the server.
 const CONNECTING: Duration = Duration::from_secs(10);
+
+/// The port of a forward proxy. Clients are configured with it, so it should stay the same.
+const INTERCEPT_PORT: &str = "8877";
 
 /// Time that open connections have to end after a signal. Connections that are still being made are
 /// not waited for.
@@ -44,8 +50,9 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     let filter = filter::parse(arguments.filter.as_deref())?;
     let (tape, tape_source) = tape::tape();
     let loss = LostBytes::default();
-    let proxy = proxy(&arguments, TrafficRecorder { tape, loss: loss.clone() })?;
-    let listener = listen::bind(&arguments.listen).with_context(|| format!("cannot listen at {}", arguments.listen))?;
+    let proxy = AnyProxy::new(&arguments, TrafficRecorder { tape, loss: loss.clone() })?;
+    let place = arguments.listen.as_deref().unwrap_or(INTERCEPT_PORT);
+    let listener = listen::bind(place).with_context(|| format!("cannot listen at {place}"))?;
     let address = listener.local_addr().context("cannot listen")?;
     let place = if arguments.no_save { None } else { Some(DatabaseFile::file(target::database(db)?)) };
     // Traffic that is not decoded and saved yet waits beside the database, because that place needs
@@ -57,13 +64,14 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
         Queue::start(tape_source.reporting_idle_at_once(), Arc::clone(&ended), Overflow::new(&folder, true))?;
     let gauge = queue.gauge();
     let (recording, recorded) = bounded::<()>(0);
+    announce(&arguments, &proxy, address);
+    let uses = proxy.uses();
     let serve = move || {
         let served = proxy.serve(&listener, &signal);
         let _ = recorded.recv_timeout(GRACE);
         ended.store(true, Ordering::Relaxed);
         served
     };
-    announce(&arguments, address);
     let serving = thread::Builder::new().name("proxy".to_owned()).spawn(serve).context("cannot start a thread")?;
     // From here on this thread decodes and saves.
     source::lower_priority();
@@ -104,6 +112,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
         let bytes = loss.bytes();
         note!("recording could not keep up: {dropped} packets and {bytes} bytes were not recorded");
     }
+    uses.iter().for_each(note_uses);
     run?;
     match refused {
         Some(error) => return Err(error.context("nothing was saved")),
@@ -114,39 +123,86 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     Ok(ExitCode::SUCCESS)
 }
 
-fn proxy(arguments: &args::Proxy, record: TrafficRecorder) -> Result<Proxy> {
-    let options = connect::ConnectOptions {
-        certificates: connect::certificates(arguments.cacert.as_deref())?,
-        insecure: arguments.insecure,
-        timeout: CONNECTING,
-        ..connect::ConnectOptions::default()
-    };
-    Proxy::new(&arguments.to, &options, arguments.allow_host.clone(), record)
+/// A proxy of either kind.
+enum AnyProxy {
+    Reverse(Box<Proxy>),
+    Forward(Box<ForwardProxy>, Trust),
+}
+
+impl AnyProxy {
+    fn new(arguments: &args::Proxy, recorder: TrafficRecorder) -> Result<AnyProxy> {
+        let options = connect::ConnectOptions {
+            certificates: connect::certificates(arguments.cacert.as_deref())?,
+            insecure: arguments.insecure,
+            also_system: !arguments.intercept.is_empty(),
+            timeout: CONNECTING,
+            ..connect::ConnectOptions::default()
+        };
+        if let Some(to) = &arguments.to {
+            return Ok(AnyProxy::Reverse(Box::new(Proxy::new(to, &options, arguments.allow_host.clone(), recorder)?)));
+        }
+        let authority = ca::authority()?;
+        let trust = Trust::of(&authority);
+        let proxy = ForwardProxy::new(&arguments.intercept, authority, &options, recorder)?;
+        Ok(AnyProxy::Forward(Box::new(proxy), trust))
+    }
+
+    fn uses(&self) -> Option<HostUses> {
+        if let AnyProxy::Forward(proxy, _) = self { Some(proxy.uses()) } else { None }
+    }
+
+    fn serve(self, listener: &TcpListener, signal: &OwnedFd) -> Result<()> {
+        match self {
+            AnyProxy::Reverse(proxy) => proxy.serve(listener, signal),
+            AnyProxy::Forward(proxy, _) => proxy.serve(listener, signal),
+        }
+    }
 }
 
 /// Prints the address for clients, and warnings about it.
-fn announce(arguments: &args::Proxy, address: std::net::SocketAddr) {
-    let to = command_line::masked(&[(&arguments.to).into()]).concat();
-    let path = uri::origin_form(&to);
-    note!("give clients http://{address}{path} in place of {to}; Ctrl-C ends it");
+fn announce(arguments: &args::Proxy, proxy: &AnyProxy, address: SocketAddr) {
+    let servers = match (&arguments.to, proxy) {
+        (Some(to), _) => {
+            let to = command_line::masked(&[to.into()]).concat();
+            let path = uri::origin_form(&to);
+            note!("give clients http://{address}{path} in place of {to}; Ctrl-C ends it");
+            to
+        }
+        (None, AnyProxy::Forward(_, trust)) => {
+            note!("records {}; Ctrl-C ends it", arguments.intercept.join(", "));
+            note!("start a client with: {} COMMAND", trust.environment(address));
+            "servers".to_owned()
+        }
+        (None, AnyProxy::Reverse(_)) => String::new(),
+    };
     if !address.ip().is_loopback() {
         note!(
-            "every machine that reaches this address can use the server, unencrypted: listen on 127.0.0.1 or ::1 to prevent that"
+            "every machine that reaches this address can use {}, unencrypted: listen on 127.0.0.1 or ::1 to prevent that",
+            if arguments.to.is_some() { "the server" } else { "the proxy" }
         );
     }
     if arguments.insecure {
-        note!("--insecure: the certificate of {to} is not checked");
+        note!("--insecure: the certificate of {servers} is not checked");
+    }
+}
+
+/// Prints the hosts whose TLS was opened, and those that passed unopened.
+fn note_uses(uses: &HostUses) {
+    for (host, uses) in uses.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        if uses.opened > 0 {
+            note!("{host}: TLS of {} opened", units::count(uses.opened, "connection"));
+        }
+        if uses.tunnelled > 0 {
+            note!("{host}: {} passed unopened", units::count(uses.tunnelled, "connection"));
+        }
     }
 }
 
 /// Begins a capture in the database. Another program may have it locked. In the meantime traffic
 /// waits in the queue.
 fn writer(arguments: &args::Proxy, place: DatabaseFile, stop: &AtomicBool) -> Result<Writer> {
-    let source = if arguments.keep_secrets {
-        arguments.to.clone()
-    } else {
-        command_line::masked(&[arguments.to.clone().into()]).concat()
-    };
+    let servers = arguments.to.clone().unwrap_or_else(|| format!("--intercept {}", arguments.intercept.join(",")));
+    let source = if arguments.keep_secrets { servers } else { command_line::masked(&[servers.into()]).concat() };
     let info = target::capture_info(CaptureKind::Proxy, source);
     let options = store::WriteOptions { keep_secrets: arguments.keep_secrets, ..store::WriteOptions::default() };
     let mut is_reported = false;

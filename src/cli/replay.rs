@@ -137,7 +137,8 @@ fn server(arguments: &Replay) -> Result<(Target, Vec<String>)> {
         }
         let supplied = fields.iter().map(|(name, _)| name.clone()).collect();
         let timeout = Duration::from_secs_f64(arguments.timeout.clamp(0.001, 86_400.0));
-        let options = ConnectOptions { fields, certificates, insecure: arguments.insecure, timeout };
+        let options =
+            ConnectOptions { fields, certificates, insecure: arguments.insecure, timeout, ..ConnectOptions::default() };
         let mode = match arguments.transport {
             super::args::TransportChoice::Auto => None,
             super::args::TransportChoice::Streamable => Some(Mode::Streamable),

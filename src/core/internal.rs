@@ -33,6 +33,9 @@ pub mod decode {
     pub mod http1 {
         pub use crate::decode::http1::Http1;
     }
+    pub mod http2 {
+        pub use crate::decode::http2::Http2;
+    }
     pub mod json {
         pub use crate::decode::json::{
             BLANK, Index, Object, array, closing_quote, elements, is_json, locate, member, members, string,

@@ -2,15 +2,15 @@
 //! messages.
 
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use rustls::pki_types::ServerName;
-use rustls::{ClientConfig, ClientConnection};
+use rustls::{ClientConfig, ClientConnection, Connection};
 
 use super::origin::Origin;
 use super::trust;
@@ -24,6 +24,8 @@ pub struct ConnectOptions {
     pub certificates: Vec<u8>,
     /// Accept every certificate without a check.
     pub insecure: bool,
+    /// Trust the certificates of the system too.
+    pub also_system: bool,
     /// The time limit for making a connection, and for the first event of an HTTP+SSE stream. Zero
     /// means no limit for connections.
     pub timeout: Duration,
@@ -39,8 +41,38 @@ pub fn certificates(file: Option<&Path>) -> Result<Vec<u8>> {
     file.map_or(Ok(Vec::new()), read)
 }
 
+/// Makes TLS sessions with any server, whose certificate must be valid.
+#[derive(Debug)]
+pub struct TlsClient(ClientConfig);
+
+impl TlsClient {
+    /// # Errors
+    /// The given certificates are unusable.
+    pub fn new(options: &ConnectOptions) -> Result<TlsClient> {
+        trust::config(&options.certificates, options.insecure, options.also_system).map(TlsClient)
+    }
+
+    /// Makes a session with the server of this name, and offers these protocols (ALPN).
+    ///
+    /// # Errors
+    /// The reason, in words for the user.
+    pub fn open(
+        &self,
+        socket: &mut TcpStream,
+        name: &str,
+        protocols: Vec<Vec<u8>>,
+        limit: Duration,
+    ) -> Result<Connection, String> {
+        let name = ServerName::try_from(name.to_owned()).map_err(|_| "not a valid host name for TLS".to_owned())?;
+        let mut config = self.0.clone();
+        config.alpn_protocols = protocols;
+        let session = secured(socket, Arc::new(config), name, Some(limit));
+        session.map(Connection::Client).map_err(|error| describe(&error))
+    }
+}
+
 /// A connected socket, with its TLS session if the URL is `https`.
-pub type Connected = (TcpStream, Option<ClientConnection>);
+pub type Connected = (TcpStream, Option<Connection>);
 
 /// Makes connections to one origin.
 #[derive(Debug)]
@@ -57,7 +89,7 @@ impl Connector {
         let tls = if origin.is_https {
             let name = ServerName::try_from(origin.host.clone())
                 .with_context(|| format!("{:?} is not a valid host name for TLS", origin.host))?;
-            Some((Arc::new(trust::config(&options.certificates, options.insecure)?), name))
+            Some((Arc::new(trust::config(&options.certificates, options.insecure, options.also_system)?), name))
         } else {
             None
         };
@@ -69,39 +101,86 @@ impl Connector {
     /// # Errors
     /// The reason, in words for the user.
     pub fn connect(&self) -> Result<Connected, String> {
-        let Origin { host, port, .. } = &self.origin;
-        let addresses =
-            (host.as_str(), *port).to_socket_addrs().map_err(|_| "the host name cannot be resolved".to_owned())?;
-        let mut last = None;
-        for address in addresses {
-            let attempt = match self.limit {
-                Some(limit) => TcpStream::connect_timeout(&address, limit),
-                None => TcpStream::connect(address),
-            };
-            match attempt {
-                Ok(socket) => return self.secured(socket).map_err(|error| describe(&error)),
-                Err(error) => last = Some(error),
-            }
+        let mut socket = dial(&self.origin.host, self.origin.port, self.limit)?;
+        let Some((config, name)) = &self.tls else { return Ok((socket, None)) };
+        let session = secured(&mut socket, Arc::clone(config), name.clone(), self.limit);
+        session.map(|session| (socket, Some(session.into()))).map_err(|error| describe(&error))
+    }
+}
+
+/// Makes a TCP connection. Tries the addresses of the host in turn.
+///
+/// # Errors
+/// The reason, in words for the user.
+pub fn dial(host: &str, port: u16, limit: Option<Duration>) -> Result<TcpStream, String> {
+    let addresses = (host, port).to_socket_addrs().map_err(|_| "the host name cannot be resolved".to_owned())?;
+    let mut last = None;
+    for address in addresses {
+        let attempt = match limit {
+            Some(limit) => TcpStream::connect_timeout(&address, limit),
+            None => TcpStream::connect(address),
+        };
+        // Nagle's algorithm would delay a request until the one before is acknowledged.
+        match attempt.and_then(|socket| socket.set_nodelay(true).map(|()| socket)) {
+            Ok(socket) => return Ok(socket),
+            Err(error) => last = Some(error),
         }
-        Err(last.map_or_else(|| "the host name cannot be resolved".to_owned(), |error| describe(&error)))
+    }
+    Err(last.map_or_else(|| "the host name cannot be resolved".to_owned(), |error| describe(&error)))
+}
+
+/// Makes a TLS session on a connection. Blocks until the handshake is complete.
+///
+/// # Errors
+/// The handshake failed, or took longer than the limit as a whole.
+fn secured(
+    socket: &mut TcpStream,
+    config: Arc<ClientConfig>,
+    name: ServerName<'static>,
+    limit: Option<Duration>,
+) -> io::Result<ClientConnection> {
+    let mut session = ClientConnection::new(config, name).map_err(io::Error::other)?;
+    let mut socket = BeforeDeadline::new(socket, limit);
+    while session.is_handshaking() {
+        session.complete_io(&mut socket)?;
+    }
+    Ok(session)
+}
+
+/// A blocking socket whose operations end at a deadline that they share.
+#[derive(Debug)]
+pub struct BeforeDeadline<'s> {
+    socket: &'s TcpStream,
+    deadline: Option<Instant>,
+}
+
+impl BeforeDeadline<'_> {
+    /// The operations on this socket may take as long as `limit` together.
+    pub fn new(socket: &TcpStream, limit: Option<Duration>) -> BeforeDeadline<'_> {
+        BeforeDeadline { socket, deadline: limit.map(|limit| Instant::now() + limit) }
     }
 
-    fn secured(&self, mut socket: TcpStream) -> io::Result<Connected> {
-        // Nagle's algorithm would delay a request until the one before is acknowledged.
-        socket.set_nodelay(true)?;
-        let session = match &self.tls {
-            Some((config, name)) => {
-                socket.set_read_timeout(self.limit)?;
-                socket.set_write_timeout(self.limit)?;
-                let mut session = ClientConnection::new(Arc::clone(config), name.clone()).map_err(io::Error::other)?;
-                while session.is_handshaking() {
-                    session.complete_io(&mut socket)?;
-                }
-                Some(session)
-            }
-            None => None,
-        };
-        Ok((socket, session))
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self.deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
+    }
+}
+
+impl Read for BeforeDeadline<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.socket.set_read_timeout(self.left()?)?;
+        self.socket.read(buffer)
+    }
+}
+
+impl Write for BeforeDeadline<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.socket.set_write_timeout(self.left()?)?;
+        self.socket.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 

@@ -101,6 +101,15 @@ fn send_unavailable(mut stream: TcpStream) {
     let _ = stream.write_all(head(503, &[("Connection", "close")], Some(0)).as_bytes());
 }
 
+/// Sends a short text on a blocking connection.
+///
+/// # Errors
+/// The client is gone, or does not read.
+pub fn send(mut stream: &TcpStream, text: &str) -> io::Result<()> {
+    stream.set_write_timeout(Some(HEAD_TIMEOUT))?;
+    stream.write_all(text.as_bytes())
+}
+
 /// Ends a connection after a refusal. It first reads what the client still sends: closing a socket
 /// with unread bytes resets the connection, and the client would lose the response.
 pub fn drain(mut stream: &TcpStream) {

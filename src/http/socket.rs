@@ -6,7 +6,7 @@ use std::mem;
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 
-use rustls::ClientConnection;
+use rustls::Connection;
 
 /// Memory that the buffer of unsent bytes retains when it is empty, in bytes.
 const UNSENT: usize = 64 << 10;
@@ -24,7 +24,7 @@ pub struct Socket {
 
 #[derive(Debug)]
 struct Tls {
-    session: Box<ClientConnection>,
+    session: Box<Connection>,
     /// Decrypted bytes that are buffered in the session.
     buffered: usize,
 }
@@ -32,13 +32,15 @@ struct Tls {
 impl Socket {
     /// # Errors
     /// The socket cannot be made non-blocking.
-    pub fn new(socket: impl Into<Arc<TcpStream>>, session: Option<ClientConnection>) -> io::Result<Socket> {
+    pub fn new(socket: impl Into<Arc<TcpStream>>, session: Option<Connection>) -> io::Result<Socket> {
         let socket = socket.into();
         socket.set_nonblocking(true)?;
         let tls = session.map(|mut session| {
             // The callers limit how much they send, so the session needs no limit.
             session.set_buffer_limit(None);
-            Tls { session: Box::new(session), buffered: 0 }
+            // The peer may have sent more together with the end of its handshake.
+            let buffered = session.process_new_packets().map_or(0, |state| state.plaintext_bytes_to_read());
+            Tls { session: Box::new(session), buffered }
         });
         Ok(Socket { socket, tls, unsent: VecDeque::new(), closes_when_sent: false })
     }

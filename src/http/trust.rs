@@ -19,18 +19,22 @@ const SYSTEM_CERTIFICATES: [&str; 4] = [
     "/etc/ssl/ca-bundle.pem",
 ];
 
-/// The TLS configuration. Certificates given as PEM replace those of the system.
+/// The TLS configuration. Certificates given as PEM replace those of the system, or with
+/// `also_system` are added to them.
 ///
 /// # Errors
 /// `certificates` contains no usable certificate.
-pub(super) fn config(certificates: &[u8], is_insecure: bool) -> Result<ClientConfig> {
+pub(super) fn config(certificates: &[u8], is_insecure: bool, also_system: bool) -> Result<ClientConfig> {
     let provider = Arc::new(ring::default_provider());
     let builder = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
     let config = if certificates.is_empty() && !is_insecure {
         builder.with_root_certificates(system())
     } else {
-        let trusted =
-            if is_insecure { None } else { Some(TrustedCertificates::new(certificates, Arc::clone(&provider))?) };
+        let trusted = if is_insecure {
+            None
+        } else {
+            Some(TrustedCertificates::new(certificates, also_system, Arc::clone(&provider))?)
+        };
         builder.dangerous().with_custom_certificate_verifier(Arc::new(Verifier { trusted, provider }))
     };
     Ok(config.with_no_client_auth())
@@ -38,12 +42,16 @@ pub(super) fn config(certificates: &[u8], is_insecure: bool) -> Result<ClientCon
 
 /// The root certificates of the system.
 fn system() -> RootCertStore {
-    let file = std::env::var_os("SSL_CERT_FILE").map(std::path::PathBuf::from);
-    let mut files = file.into_iter().chain(SYSTEM_CERTIFICATES.into_iter().map(Into::into));
-    let roots = roots(&certificates(&files.find_map(|file| std::fs::read(file).ok()).unwrap_or_default()));
+    let file = std::env::var_os("SSL_CERT_FILE").and_then(|file| std::fs::read(file).ok());
+    let roots = roots(&certificates(&file.or_else(system_certificates).unwrap_or_default()));
     // On a system without such a file: the roots that Mozilla trusts.
     let mozilla = || webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect();
     if roots.is_empty() { mozilla() } else { roots }
+}
+
+/// The file of the system's certificates.
+pub(super) fn system_certificates() -> Option<Vec<u8>> {
+    SYSTEM_CERTIFICATES.into_iter().find_map(|file| std::fs::read(file).ok())
 }
 
 fn certificates(pem: &[u8]) -> Vec<CertificateDer<'static>> {
@@ -68,11 +76,14 @@ struct TrustedCertificates {
 }
 
 impl TrustedCertificates {
-    fn new(pem: &[u8], provider: Arc<CryptoProvider>) -> Result<TrustedCertificates> {
+    fn new(pem: &[u8], also_system: bool, provider: Arc<CryptoProvider>) -> Result<TrustedCertificates> {
         let certificates = certificates(pem);
-        let roots = roots(&certificates);
+        let mut roots = roots(&certificates);
         if roots.is_empty() {
             bail!("--cacert: the file contains no certificate in PEM form");
+        }
+        if also_system {
+            roots.extend(system().roots);
         }
         let chains = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
         Ok(TrustedCertificates { certificates, chains: chains.context("--cacert: its certificates cannot be used")? })

@@ -9,16 +9,23 @@
 //! Only heads and the lines that frame chunks are buffered until they are complete
 //! ([`endpoint`](super::endpoint) buffers one more line). Because the same decoder reads the
 //! recording, every forwarded byte has the same meaning there.
+//!
+//! [`HeadRules`] says what happens to the heads: a reverse proxy and a forward proxy change them in
+//! different ways. Inside a tunnel nothing changes. There the decoder only observes, so that the
+//! proxy knows whether a client waits for a response.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::endpoint::{Change, EndpointEvent};
+use super::forward_heads::{self, Forwarded};
 use super::heads::{HeadRewriter, Redirect};
 use crate::capture::Limits;
 use crate::decode::http::{Head, HttpEvent, StartLine};
 use crate::decode::http1::Http1;
+use crate::decode::http2::Http2;
 use crate::decode::{Anomaly, Direction, Ending, Piece, uri};
+use crate::http::origin::Origin;
 use crate::http::requests::Refusal;
 use crate::view::secrets::masked_uri;
 
@@ -29,10 +36,37 @@ const MAX_UNANSWERED: u64 = 64;
 /// The header field that names a session of Streamable HTTP.
 const SESSION_ID: &str = "mcp-session-id";
 
+/// What happens to the heads of a connection.
+#[derive(Debug)]
+enum HeadRules {
+    /// They change between the names of the proxy and of its one server.
+    Reverse(Arc<HeadRewriter>),
+    /// Requests name their server in full, and lose that name.
+    Forward,
+    /// All bytes pass as they are.
+    Unchanged,
+}
+
+/// The protocol inside a tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Protocol {
+    Http1,
+    Http2,
+    /// Its bytes are not read.
+    Unknown,
+}
+
+#[derive(Debug)]
+enum HttpDecoder {
+    Http1(Box<Http1>),
+    Http2(Box<Http2>),
+    None,
+}
+
 /// Both directions of a connection.
 #[derive(Debug)]
 pub(super) struct Conversation {
-    http: Http1,
+    decoder: HttpDecoder,
     /// Bytes given to the decoder so far, by direction.
     pushed: [u64; 2],
     rewriter: Rewriter,
@@ -41,7 +75,13 @@ pub(super) struct Conversation {
 /// Turns the events of the decoder into changes of the forwarded bytes.
 #[derive(Debug)]
 struct Rewriter {
-    heads: Arc<HeadRewriter>,
+    rules: HeadRules,
+    /// The server that the last request to a forward proxy named.
+    origin: Option<Origin>,
+    /// Host and port that a client of a forward proxy wants a tunnel to.
+    tunnel_to: Option<String>,
+    /// A response asked for a log-in.
+    asks_login: bool,
     /// The name that the client uses for the proxy.
     host: String,
     buffers: [DirectionBuffer; 2],
@@ -91,6 +131,11 @@ impl DirectionBuffer {
         DirectionBuffer { start: 0, bytes: Vec::new(), changes: VecDeque::new(), hold_from: u64::MAX }
     }
 
+    /// Stream offset after the last buffered byte.
+    fn end(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
+
     /// Appends the bytes before `end` to `out`, with their replacements, and removes them here.
     fn take(&mut self, end: u64, out: &mut Vec<u8>) {
         let end = end.min(self.hold_from).max(self.start);
@@ -113,9 +158,32 @@ impl DirectionBuffer {
 }
 
 impl Conversation {
+    /// A conversation with a reverse proxy, which the client reached at `local`.
     pub(super) fn new(heads: Arc<HeadRewriter>, local: &str) -> Conversation {
+        Conversation::with(HeadRules::Reverse(heads), Protocol::Http1, local)
+    }
+
+    /// A conversation with a forward proxy, until it asks for a tunnel.
+    pub(super) fn forward() -> Conversation {
+        Conversation::with(HeadRules::Forward, Protocol::Http1, "")
+    }
+
+    /// A conversation inside a tunnel. Its bytes pass unchanged.
+    pub(super) fn tunnelled(protocol: Protocol) -> Conversation {
+        Conversation::with(HeadRules::Unchanged, protocol, "")
+    }
+
+    fn with(rules: HeadRules, protocol: Protocol, local: &str) -> Conversation {
+        let decoder = match protocol {
+            Protocol::Http1 => HttpDecoder::Http1(Box::new(Http1::new(Limits::default()))),
+            Protocol::Http2 => HttpDecoder::Http2(Box::new(Http2::new(Limits::default()))),
+            Protocol::Unknown => HttpDecoder::None,
+        };
         let rewriter = Rewriter {
-            heads,
+            rules,
+            origin: None,
+            tunnel_to: None,
+            asks_login: false,
             host: local.to_owned(),
             buffers: [DirectionBuffer::new(), DirectionBuffer::new()],
             head: (0, 0),
@@ -129,7 +197,7 @@ impl Conversation {
             refused: None,
             bypass: None,
         };
-        Conversation { http: Http1::new(Limits::default()), pushed: [0; 2], rewriter }
+        Conversation { decoder, pushed: [0; 2], rewriter }
     }
 
     /// Takes bytes from one side.
@@ -146,13 +214,20 @@ impl Conversation {
 
     fn decode(&mut self, direction: Direction, piece: Piece<'_>) {
         let acknowledged = self.pushed[direction.reversed() as usize];
-        let Conversation { http, rewriter, .. } = self;
-        http.push(direction, piece, acknowledged, &mut |event| rewriter.handle(event));
+        let Conversation { decoder, rewriter, .. } = self;
+        match decoder {
+            HttpDecoder::Http1(http) => http.push(direction, piece, acknowledged, &mut |event| rewriter.handle(event)),
+            HttpDecoder::Http2(http) => http.push(direction, piece, &mut |event| rewriter.handle(event)),
+            HttpDecoder::None => {}
+        }
     }
 
     /// Appends the bytes of this direction that may be forwarded.
     pub(super) fn take(&mut self, direction: Direction, out: &mut Vec<u8>) {
-        let understood = self.http.low_water(direction);
+        let understood = match (&self.rewriter.rules, &self.decoder) {
+            (HeadRules::Reverse(_) | HeadRules::Forward, HttpDecoder::Http1(http)) => http.low_water(direction),
+            _ => self.pushed[direction as usize],
+        };
         self.rewriter.buffers[direction as usize].take(understood, out);
     }
 
@@ -192,9 +267,30 @@ impl Conversation {
         self.rewriter.session_begun.take()
     }
 
-    /// Whether any byte of the server has arrived.
+    /// Whether the proxy cannot send a response of its own any more: a byte of the server has
+    /// arrived, or the conversation is inside a tunnel.
     pub(super) fn was_answered(&self) -> bool {
-        self.pushed[1] > 0
+        self.pushed[1] > 0 || matches!(self.rewriter.rules, HeadRules::Unchanged)
+    }
+
+    /// Whether the bytes are not read, so that nothing shows when the client waits.
+    pub(super) fn is_opaque(&self) -> bool {
+        matches!(self.decoder, HttpDecoder::None)
+    }
+
+    /// The server that the last request to a forward proxy named.
+    pub(super) fn origin(&self) -> Option<&Origin> {
+        self.rewriter.origin.as_ref()
+    }
+
+    /// Takes the host and port that the client wants a tunnel to. Its request is not forwarded.
+    pub(super) fn tunnel_to(&mut self) -> Option<String> {
+        self.rewriter.tunnel_to.take()
+    }
+
+    /// Takes whether a response asked for a log-in.
+    pub(super) fn asks_login(&mut self) -> bool {
+        std::mem::take(&mut self.rewriter.asks_login)
     }
 
     /// The refused request, if there is one. It is the last one of the connection.
@@ -233,10 +329,11 @@ impl Rewriter {
 
     fn request(&mut self, head: &Head) {
         self.head = (head.offset, head.end());
-        match self.heads.request(head) {
-            Ok((text, host)) => {
-                self.host = host.unwrap_or_else(|| std::mem::take(&mut self.host));
-                self.buffers[0].changes.push_back((head.offset..head.end(), text));
+        match self.request_text(head) {
+            Ok(text) => {
+                if let Some(text) = text {
+                    self.buffers[0].changes.push_back((head.offset..head.end(), text));
+                }
                 self.unanswered += 1;
                 self.in_request_body = true;
                 let id = head.value(SESSION_ID).unwrap_or_default();
@@ -244,6 +341,36 @@ impl Rewriter {
                 self.session_names = [id.to_owned(), uri::origin_form(target).to_owned()];
             }
             Err(refusal) => self.refuse(refusal, head.offset, false),
+        }
+    }
+
+    /// The head of a request as the server gets it; `None` for an unchanged head.
+    fn request_text(&mut self, head: &Head) -> Result<Option<Vec<u8>>, Refusal> {
+        match &self.rules {
+            HeadRules::Reverse(heads) => {
+                let (text, host) = heads.request(head)?;
+                self.host = host.unwrap_or_else(|| std::mem::take(&mut self.host));
+                Ok(Some(text))
+            }
+            HeadRules::Forward => match forward_heads::request(head)? {
+                Forwarded::Request(origin, text) => {
+                    if self.unanswered > 0 && self.origin.as_ref() != Some(&origin) {
+                        let why = "requests to another server must wait for the responses to earlier requests";
+                        return Err(Refusal::new(421, why));
+                    }
+                    self.origin = Some(origin);
+                    Ok(Some(text))
+                }
+                Forwarded::Tunnel(_) if self.unanswered > 0 || self.buffers[0].end() > head.end() => {
+                    Err(Refusal::new(400, "CONNECT must be the only request of its connection until it is answered"))
+                }
+                Forwarded::Tunnel(target) => {
+                    self.tunnel_to = Some(target);
+                    self.buffers[0].hold_from = head.offset;
+                    Ok(None)
+                }
+            },
+            HeadRules::Unchanged => Ok(None),
         }
     }
 
@@ -256,7 +383,9 @@ impl Rewriter {
         {
             self.session_begun = Some(id.to_owned());
         }
-        match self.heads.redirect(head, &self.host) {
+        let HeadRules::Reverse(heads) = &self.rules else { return };
+        self.asks_login |= matches!(head.start, StartLine::Response { status: 401, .. });
+        match heads.redirect(head, &self.host) {
             Redirect::None => {}
             Redirect::Here(text) => self.buffers[1].changes.push_back((head.offset..head.end(), text)),
             Redirect::Away(url) => self.bypass = Some(masked_uri(&url).into_owned()),
@@ -271,9 +400,10 @@ impl Rewriter {
         let buffer = &mut self.buffers[1];
         let response_bytes = buffer.bytes.get((endpoint.start() - buffer.start) as usize..).unwrap_or_default();
         let mut announced = None;
+        let HeadRules::Reverse(heads) = &self.rules else { return };
         let renamed = |address: &str| {
             announced = Some(uri::resolved(&self.session_names[1], address));
-            self.heads.renamed(address, &self.host)
+            heads.renamed(address, &self.host)
         };
         if let Some(changes) = endpoint.push(offset, bytes, response_bytes, renamed) {
             buffer.changes.extend(changes);
@@ -289,7 +419,8 @@ impl Rewriter {
 
     /// Refuses a request that cannot be parsed without a guess.
     fn anomaly(&mut self, anomaly: &Anomaly) {
-        let Some(offset) = offset(anomaly).filter(|_| self.refused.is_none()) else { return };
+        let is_judged = self.refused.is_none() && !matches!(self.rules, HeadRules::Unchanged);
+        let Some(offset) = offset(anomaly).filter(|_| is_judged) else { return };
         let (start, end) = self.head;
         let is_in_head = self.in_request_body && offset < end;
         let is_held = self.buffers[0].start <= start;

@@ -9,17 +9,17 @@ use std::io::{self, ErrorKind};
 use std::mem;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::set_socket_linger;
 
-use super::Proxy;
+use super::RelayContext;
 use super::conversation::Conversation;
 use crate::capture::Time;
 use crate::decode::Direction::{ClientToServer, ServerToClient};
 use crate::http::listen;
+use crate::http::origin::Origin;
 use crate::http::requests::Refusal;
 use crate::http::slots::Slot;
 use crate::http::socket::Socket;
@@ -44,11 +44,41 @@ enum RelayEnd {
     Broken,
     /// The client gets this response from the proxy.
     Answered(Refusal),
+    /// The client of a forward proxy wants a tunnel to this host and port.
+    Tunnel(String),
+}
+
+/// The server behind a relay.
+pub(super) trait Upstream {
+    /// Connects for a client that reached the proxy at `local`.
+    ///
+    /// # Errors
+    /// The reason, in words for the user.
+    fn connect(&self, conversation: &Conversation, local: SocketAddr) -> Result<Socket, String>;
+
+    /// The server's name, for messages.
+    fn name(&self, conversation: &Conversation) -> String;
+
+    /// Whether the traffic is recorded.
+    fn is_recorded(&self, _conversation: &Conversation) -> bool {
+        true
+    }
+
+    /// A response asked for a log-in.
+    fn asked_login(&self) {}
+}
+
+/// A client that wants a tunnel. It waits for the response to its request.
+pub(super) struct TunnelRequest {
+    pub(super) slot: Slot,
+    /// Host and port.
+    pub(super) target: String,
 }
 
 /// One client connection and its connection to the server.
 pub(super) struct Relay<'p> {
-    proxy: &'p Proxy,
+    context: &'p RelayContext,
+    upstream: &'p dyn Upstream,
     stop: BorrowedFd<'p>,
     slot: Slot,
     /// Whether the slot serves a request at the moment.
@@ -57,6 +87,8 @@ pub(super) struct Relay<'p> {
     /// The client's address, and the local address that it connected to.
     addresses: (SocketAddr, SocketAddr),
     server: Option<Socket>,
+    /// The server that a client of a forward proxy named for this connection.
+    connected_to: Option<Origin>,
     conversation: Conversation,
     track: Option<LossyTapeConnection>,
     /// Time at which the bytes that are being forwarded were read.
@@ -76,32 +108,53 @@ pub(super) struct Relay<'p> {
 impl<'p> Relay<'p> {
     /// # Errors
     /// The client is already gone.
-    pub(super) fn new(proxy: &'p Proxy, stop: BorrowedFd<'p>, slot: Slot) -> io::Result<Relay<'p>> {
-        let client = Arc::clone(slot.stream());
-        client.set_nodelay(true)?;
-        let addresses = (client.peer_addr()?, client.local_addr()?);
+    pub(super) fn new(
+        context: &'p RelayContext,
+        upstream: &'p dyn Upstream,
+        stop: BorrowedFd<'p>,
+        slot: Slot,
+        client: Socket,
+        conversation: Conversation,
+    ) -> io::Result<Relay<'p>> {
+        client.socket().set_nodelay(true)?;
+        let addresses = (client.socket().peer_addr()?, client.socket().local_addr()?);
         Ok(Relay {
-            proxy,
+            context,
+            upstream,
             stop,
             slot,
             is_serving: false,
-            client: Socket::new(client, None)?,
+            client,
             addresses,
             server: None,
-            conversation: Conversation::new(proxy.heads.clone(), &addresses.1.to_string()),
+            connected_to: None,
+            conversation,
             track: None,
             read_at: now(),
             ended: (false, false),
             client_left: false,
             server_stopped_reading: false,
-            until: Some(Instant::now() + proxy.head_timeout),
+            until: Some(Instant::now() + context.head_timeout),
             read: vec![0; PIECE],
             out: Vec::new(),
         })
     }
 
-    /// Forwards until the connection ends.
-    pub(super) fn run(mut self) {
+    /// The same relay with a connection to its server.
+    ///
+    /// # Errors
+    /// The server is already gone.
+    pub(super) fn connected(mut self, server: Socket) -> io::Result<Relay<'p>> {
+        let address = server.socket().peer_addr()?;
+        if self.upstream.is_recorded(&self.conversation) {
+            self.track = Some(self.context.recorder.track(self.read_at, self.addresses.0, address));
+        }
+        self.server = Some(server);
+        Ok(self)
+    }
+
+    /// Forwards until the connection ends, or until the client wants a tunnel.
+    pub(super) fn run(mut self) -> Option<TunnelRequest> {
         let end = loop {
             match self.step() {
                 Ok(()) => {}
@@ -112,14 +165,17 @@ impl<'p> Relay<'p> {
             RelayEnd::Finished => {}
             RelayEnd::Broken => self.break_off(),
             RelayEnd::Answered(refusal) => self.answer(&refusal),
+            RelayEnd::Tunnel(target) => return Some(TunnelRequest { slot: self.slot, target }),
         }
+        None
     }
 
     /// Waits for the next bytes and forwards them.
     fn step(&mut self) -> Result<(), RelayEnd> {
         let (reads_client, reads_server) = (self.reads_client(), self.reads_server());
         let has_plaintext = reads_server && self.server.as_ref().is_some_and(Socket::has_buffered_plaintext);
-        let limit = if has_plaintext {
+        let client_has_plaintext = reads_client && self.client.has_buffered_plaintext();
+        let limit = if has_plaintext || client_has_plaintext {
             Some(Duration::ZERO)
         } else {
             self.until.map(|until| until - Instant::now().min(until))
@@ -164,7 +220,7 @@ impl<'p> Relay<'p> {
             // Something is still forwarded.
             self.until = None;
         }
-        if !client.is_empty() {
+        if !client.is_empty() || client_has_plaintext {
             self.client.flush().map_err(|_| RelayEnd::Broken)?;
             if reads_client {
                 self.read_client()?;
@@ -189,16 +245,15 @@ impl<'p> Relay<'p> {
     fn read_client(&mut self) -> Result<(), RelayEnd> {
         match self.client.receive(&mut self.read) {
             Ok(None) => Ok(()),
-            Ok(Some(0)) => {
-                self.ended.0 = true;
-                // There was no request, or an incomplete one.
-                let server = self.server.as_mut().ok_or(RelayEnd::Finished)?;
-                self.server_stopped_reading |= server.end().is_err();
-                Ok(())
-            }
+            Ok(Some(0)) => self.end_client_stream(),
+            // Many clients close TLS without `close_notify`.
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => self.end_client_stream(),
             Ok(Some(count)) => {
                 self.read_at = now();
                 self.conversation.push(ClientToServer, &self.read[..count]);
+                if let Some(target) = self.conversation.tunnel_to() {
+                    return Err(RelayEnd::Tunnel(target));
+                }
                 self.update_slot()?;
                 self.forward_to_server()
             }
@@ -206,10 +261,23 @@ impl<'p> Relay<'p> {
         }
     }
 
+    fn end_client_stream(&mut self) -> Result<(), RelayEnd> {
+        self.ended.0 = true;
+        // There was no request, or an incomplete one.
+        let server = self.server.as_mut().ok_or(RelayEnd::Finished)?;
+        self.server_stopped_reading |= server.end().is_err();
+        Ok(())
+    }
+
     /// Tells the slot whether the client waits for a response, and which session it has.
     fn update_slot(&mut self) -> Result<(), RelayEnd> {
         if let Some(name) = self.conversation.session_begun() {
             self.slot.session_begins(&name);
+        }
+        if self.conversation.is_opaque() {
+            // The tunnel that was used longest ago is the first to lose its slot.
+            self.slot.rest();
+            return Ok(());
         }
         let is_serving = self.conversation.is_serving();
         if mem::replace(&mut self.is_serving, is_serving) == is_serving {
@@ -234,19 +302,27 @@ impl<'p> Relay<'p> {
         }
         self.until = None;
         let (client, local) = self.addresses;
+        if self.moves() {
+            // All responses of the server before have arrived.
+            (self.server, self.track) = (None, None);
+        }
         let server = match &mut self.server {
             Some(server) => server,
             none => {
-                let made = self.proxy.connect(local);
+                let made = self.upstream.connect(&self.conversation, local);
                 let address = made.as_ref().ok().and_then(|server| server.socket().peer_addr().ok());
-                // Without a server, the recording shows the proxy as the peer.
-                let track = self.proxy.recorder.track(self.read_at, client, address.unwrap_or(local));
-                let track = self.track.insert(track);
+                self.connected_to = self.conversation.origin().cloned();
+                if self.upstream.is_recorded(&self.conversation) {
+                    // Without a server, the recording shows the proxy as the peer.
+                    self.track = Some(self.context.recorder.track(self.read_at, client, address.unwrap_or(local)));
+                }
                 match made {
                     Ok(server) => none.insert(server),
                     Err(why) => {
-                        track.sent(self.read_at, mem::take(&mut self.out));
-                        return Err(RelayEnd::Answered(Refusal::new(502, why)));
+                        if let Some(track) = &mut self.track {
+                            track.sent(self.read_at, mem::take(&mut self.out));
+                        }
+                        return Err(RelayEnd::Answered(Refusal::new(502, self.with_server_name(&why))));
                     }
                 }
             }
@@ -258,6 +334,16 @@ impl<'p> Relay<'p> {
         }
         self.server_stopped_reading |= server.send(&self.out).is_err();
         Ok(())
+    }
+
+    /// Whether the client's last request is for another server than the connected one.
+    fn moves(&self) -> bool {
+        self.server.is_some() && self.conversation.origin() != self.connected_to.as_ref()
+    }
+
+    /// An error message with the server's name.
+    fn with_server_name(&self, why: &str) -> String {
+        format!("{}: {why}", self.upstream.name(&self.conversation))
     }
 
     fn read_server(&mut self, reads: bool) -> Result<(), RelayEnd> {
@@ -281,7 +367,7 @@ impl<'p> Relay<'p> {
             }
             Err(error) if !self.conversation.was_answered() => {
                 let why = format!("the connection broke before a response: {error}");
-                return Err(RelayEnd::Answered(Refusal::new(502, self.proxy.with_server_name(why))));
+                return Err(RelayEnd::Answered(Refusal::new(502, self.with_server_name(&why))));
             }
             Err(_) => return Err(RelayEnd::Broken),
         }
@@ -299,8 +385,11 @@ impl<'p> Relay<'p> {
         self.out.clear();
         self.conversation.take(ServerToClient, &mut self.out);
         if let Some(url) = self.conversation.bypass() {
-            self.proxy
+            self.context
                 .warn(&format!("the server redirects clients to {url}; their traffic to that URL is not recorded"));
+        }
+        if self.conversation.asks_login() {
+            self.upstream.asked_login();
         }
         if !self.out.is_empty() {
             if let Some(track) = &mut self.track {
@@ -310,8 +399,8 @@ impl<'p> Relay<'p> {
         }
         if self.ended.1 {
             if !self.conversation.was_answered() && self.conversation.unanswered() > 0 {
-                let why = "it closed the connection without a response".to_owned();
-                return Err(RelayEnd::Answered(Refusal::new(502, self.proxy.with_server_name(why))));
+                let why = "it closed the connection without a response";
+                return Err(RelayEnd::Answered(Refusal::new(502, self.with_server_name(why))));
             }
             self.client.end().map_err(|_| RelayEnd::Broken)?;
         }
@@ -346,8 +435,8 @@ impl<'p> Relay<'p> {
         let is_slow = self.server.is_none() || !self.conversation.unsent().is_empty();
         let patience = match (self.ended.1, is_slow) {
             (true, _) => CLIENT_LINGER,
-            (false, _) if self.client_left => self.proxy.abandoned,
-            (false, true) if self.conversation.refused().is_none() => self.proxy.head_timeout,
+            (false, _) if self.client_left => self.context.abandoned,
+            (false, true) if self.conversation.refused().is_none() => self.context.head_timeout,
             _ => {
                 self.until = None;
                 return Ok(());
@@ -378,16 +467,20 @@ impl<'p> Relay<'p> {
     /// are recorded too.
     fn answer(mut self, refusal: &Refusal) {
         let (client, local) = self.addresses;
-        self.proxy.warn(&format!("a client got status {}: {}", refusal.status, refusal.why));
+        self.context.warn(&format!("a client got status {}: {}", refusal.status, refusal.why));
         let response = refusal.response("mcptap proxy: ");
         let time = now();
-        let mut track = self.track.take().unwrap_or_else(|| self.proxy.recorder.track(time, client, local));
-        track.sent(time, self.conversation.unsent().to_vec());
-        track.received(time, response.clone().into_bytes());
+        if self.upstream.is_recorded(&self.conversation) {
+            let open = || self.context.recorder.track(time, client, local);
+            let mut track = self.track.take().unwrap_or_else(open);
+            track.sent(time, self.conversation.unsent().to_vec());
+            track.received(time, response.clone().into_bytes());
+        }
         drop(self.server.take());
         let socket = self.client.socket();
         let ready = socket.set_nonblocking(false).and_then(|()| socket.set_write_timeout(Some(REFUSAL_TIMEOUT)));
-        if ready.and_then(|()| self.client.send(response.as_bytes())).is_ok() {
+        let sent = ready.and_then(|()| self.client.send(response.as_bytes()));
+        if sent.and_then(|()| self.client.end()).is_ok() {
             listen::drain(self.client.socket());
         }
     }

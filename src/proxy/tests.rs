@@ -291,7 +291,7 @@ fn relay(to: &str, adjust: impl FnOnce(&mut Proxy)) -> (TcpStream, UnixStream, J
 /// The proxy has almost no patience.
 fn response(sent: &str) -> String {
     let (mut client, _goes_on, relay) =
-        relay("http://127.0.0.1:1/", |proxy| proxy.head_timeout = Duration::from_millis(20));
+        relay("http://127.0.0.1:1/", |proxy| proxy.context.head_timeout = Duration::from_millis(20));
     client.write_all(sent.as_bytes()).unwrap();
     let mut response = String::new();
     client.read_to_string(&mut response).unwrap();
@@ -314,7 +314,7 @@ fn slow_clients_are_dropped() {
 fn a_client_that_sends_byte_by_byte_is_dropped() {
     const MOST: usize = 10_000;
     let (mut client, _goes_on, relay) =
-        relay("http://127.0.0.1:1/", |proxy| proxy.head_timeout = Duration::from_secs(1));
+        relay("http://127.0.0.1:1/", |proxy| proxy.context.head_timeout = Duration::from_secs(1));
     let mut writer = client.try_clone().unwrap();
     let sending = thread::spawn(move || {
         writer.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nX: ").unwrap();
@@ -337,7 +337,7 @@ fn a_client_that_sends_byte_by_byte_is_dropped() {
 fn a_request_that_nobody_waits_for_is_given_up() {
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let to = format!("http://{}/", server.local_addr().unwrap());
-    let (mut client, _goes_on, relay) = relay(&to, |proxy| proxy.abandoned = Duration::from_millis(20));
+    let (mut client, _goes_on, relay) = relay(&to, |proxy| proxy.context.abandoned = Duration::from_millis(20));
     client.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut server = patient(server.accept().unwrap().0);
     server.read_exact(&mut [0; 16]).unwrap();

@@ -2,12 +2,13 @@
 
 mod crowds;
 mod faults;
+mod intercepted;
 
 use std::fs;
 use std::io::{BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, ChildStderr, Stdio};
+use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -50,6 +51,26 @@ impl Proxying {
     fn listening(address: &str, db: &Path, to: &str, options: &[&str]) -> Proxying {
         let mut command = mcptap();
         command.args(["proxy", "--json", "--listen", address, "--to", to, "--db"]).arg(db).args(options);
+        let (mut proxying, first_line) = Proxying::run(command);
+        let url = first_line.strip_prefix("mcptap: give clients ").and_then(|rest| rest.split_once(' '));
+        let Some((url, rest)) = url else { panic!("{first_line}") };
+        assert_eq!(rest, format!("in place of {to}; Ctrl-C ends it"));
+        proxying.url = url.to_owned();
+        proxying
+    }
+
+    /// Starts a forward proxy at a free port, in front of words that run a program.
+    pub fn intercepting(mut command: Command, db: &Path, options: &[&str]) -> Proxying {
+        command.args(["proxy", "--json", "--listen", "0", "--db"]).arg(db).args(options);
+        let (mut proxying, _) = Proxying::run(command);
+        let second_line = proxying.next_line();
+        let url = second_line.split_once("HTTPS_PROXY=").and_then(|(_, rest)| rest.split_once(' '));
+        proxying.url = url.unwrap_or_else(|| panic!("{second_line}")).0.to_owned();
+        proxying
+    }
+
+    /// A running proxy without its URL, and its first line.
+    fn run(mut command: Command) -> (Proxying, String) {
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("mcptap runs");
         let mut stdout = child.stdout.take().expect("a pipe");
         let lines = thread::spawn(move || {
@@ -60,10 +81,7 @@ impl Proxying {
         let stderr = child.stderr.take().expect("a pipe");
         let mut stderr = BufReader::new(Patient::new(stderr, "a proxy to listen, to speak or to end"));
         let first_line = line(&mut stderr);
-        let url = first_line.strip_prefix("mcptap: give clients ").and_then(|rest| rest.split_once(' '));
-        let Some((url, rest)) = url else { panic!("{first_line}") };
-        assert_eq!(rest, format!("in place of {to}; Ctrl-C ends it"));
-        Proxying { child, lines: Some(lines), stderr, url: url.to_owned() }
+        (Proxying { child, lines: Some(lines), stderr, url: String::new() }, first_line)
     }
 
     fn address(&self) -> &str {

@@ -6,22 +6,32 @@ use clap::Args;
 
 /// Arguments of `mcptap proxy`.
 #[derive(Debug, Args)]
+#[command(
+    override_usage = "mcptap proxy --listen ADDR --to URL [OPTIONS]\n       mcptap proxy --intercept HOST [OPTIONS]",
+    after_help = "Examples:\n  mcptap proxy --listen 9000 --to https://mcp.example.com/mcp\n  \
+    mcptap proxy --intercept mcp.example.com"
+)]
 pub struct Proxy {
     /// Listen at this port of the local machine, or at this address and port; port 0 chooses a free
-    /// one
-    #[arg(long, value_name = "ADDR")]
-    pub listen: String,
+    /// one [default with --intercept: 8877]
+    #[arg(long, value_name = "ADDR", required_unless_present = "intercept")]
+    pub listen: Option<String>,
     /// URL of the server. Clients use the same URL with the proxy's address in place of the
     /// server's
-    #[arg(long, value_name = "URL")]
-    pub to: String,
+    #[arg(long, value_name = "URL", required_unless_present = "intercept")]
+    pub to: Option<String>,
+    /// Be the proxy that clients use for all servers (HTTPS_PROXY), and record this host: open its
+    /// TLS. May be repeated; *.example.com and * are patterns. Clients have to trust "mcptap ca"
+    #[arg(long, value_name = "HOST", value_delimiter = ',', conflicts_with_all = ["to", "allow_host"])]
+    pub intercept: Vec<String>,
     /// Accept this host name in requests, besides localhost and addresses
     #[arg(long, value_name = "NAME")]
     pub allow_host: Vec<String>,
-    /// Trust the certificates in this PEM file instead of those of the system
+    /// Trust the certificates in this PEM file instead of those of the system; with --intercept in
+    /// addition to them
     #[arg(long, value_name = "FILE")]
     pub cacert: Option<PathBuf>,
-    /// Accept any certificate of the server
+    /// Accept any certificate of the servers
     #[arg(long)]
     pub insecure: bool,
     /// Show and save Authorization, Cookie and similar fields as sent, not masked
