@@ -1,24 +1,27 @@
 //! The command line of mcptap. `mcptap --help` is generated from this file.
 
 mod delete;
+mod examples;
 mod explain;
+mod export;
 mod mock;
 #[cfg(feature = "http")]
 mod proxy;
 mod replay;
+mod sessions;
 
 use std::path::PathBuf;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::view::session_list::SortKey;
 pub use delete::{Delete, Pin, Prune};
 pub use explain::Explain;
+pub use export::{Export, Format};
 pub use mock::{Fit, Mock, MockPace};
 #[cfg(feature = "http")]
 pub use proxy::Proxy;
 pub use replay::{Comparing, Diff, Replay, ReportFormat, TransportChoice};
+pub use sessions::Sessions;
 
 /// Wireshark for MCP: every Model Context Protocol message on any transport, with proof down
 /// to the packet.
@@ -55,59 +58,93 @@ pub enum Colour {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Decode captures: print one line per message as it is completed, then a summary
+    #[command(after_help = examples::READ)]
     Read(Read),
     /// Capture live from an interface: print messages as they complete, and save them
     #[cfg(feature = "live")]
+    #[command(after_help = examples::SNIFF)]
     Sniff(Sniff),
     /// Run an STDIO server and record its pipes in the database, without disturbing it
+    #[command(after_help = examples::WRAP)]
     Wrap(Wrap),
     /// Forward requests to HTTP servers, and print and save the traffic
     #[cfg(feature = "http")]
+    #[command(after_help = examples::PROXY)]
     Proxy(Proxy),
     /// Show how clients are told to trust the authority of proxy --intercept
     #[cfg(feature = "http")]
+    #[command(after_help = examples::CA)]
     Ca,
     /// Browse a capture file, a saved session or the database, also while it is being recorded
     #[cfg(feature = "tui")]
+    #[command(after_help = examples::TUI)]
     Tui(Tui),
     /// List sessions
+    #[command(after_help = examples::SESSIONS)]
     Sessions(Sessions),
     /// Delete sessions from the database and give their space back
+    #[command(after_help = examples::DELETE)]
     Delete(Delete),
     /// Keep sessions: no deletion removes them
+    #[command(after_help = examples::PIN)]
     Pin(Pin),
     /// Show a session as a timeline, or one message in full
+    #[command(after_help = examples::SHOW)]
     Show(Show),
     /// Show the layers: the steps of a session, or one message from the link up
+    #[command(after_help = examples::LAYERS)]
     Layers(Layers),
     /// Write a session in another format
+    #[command(after_help = examples::EXPORT)]
     Export(Export),
     /// Send a recorded session to a server again, and compare the responses
+    #[command(after_help = examples::REPLAY)]
     Replay(Replay),
     /// Play the recorded server to a client, on standard input and output or over HTTP
+    #[command(after_help = examples::MOCK)]
     Mock(Mock),
     /// Compare two recordings of the same conversation: which responses differ, and where
+    #[command(after_help = examples::DIFF)]
     Diff(Diff),
     /// Report findings, also for continuous integration: exit 1 if one is severe enough
+    #[command(after_help = examples::CHECK)]
     Check(Check),
     /// Name the most likely cause of a problem, with its evidence and what to do next: exit 1 if
     /// there is one
+    #[command(after_help = examples::EXPLAIN)]
     Explain(Explain),
     /// List all rules, or show the manual of one rule
+    #[command(after_help = examples::RULES)]
     Rules(Rules),
     /// Record the STDIO servers in a client's configuration from now on; without a client, list
     /// them
+    #[command(after_help = examples::INSTALL)]
     Install(Install),
     /// Undo install, for one client or for all
+    #[command(after_help = examples::UNINSTALL)]
     Uninstall(Install),
     /// Show what mcptap can do, with recordings that it contains
+    #[command(after_help = examples::DEMO)]
     Demo(Demo),
     /// Mask secrets in saved recordings that earlier versions, or --keep-secrets, left in them
+    #[command(after_help = examples::MASK)]
     Mask(Mask),
     /// Test whether sniffing, wrapping and saving work here, and explain what to do if they do not
+    #[command(after_help = examples::DOCTOR)]
     Doctor,
     /// Print a completion script for a shell
+    #[command(after_help = examples::COMPLETIONS)]
     Completions(Completions),
+}
+
+/// The number of a message.
+fn message_number(text: &str) -> Result<u64, &'static str> {
+    text.parse().map_err(|_| "a message has a number: the first column of \"mcptap show\"")
+}
+
+/// The number of a session.
+fn session_number(text: &str) -> Result<u32, &'static str> {
+    text.parse().map_err(|_| "a session has a number: the first column of \"mcptap sessions\"")
 }
 
 /// Options for decoding captures.
@@ -203,10 +240,6 @@ pub struct Sniff {
 
 /// Arguments of `mcptap wrap`.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Examples:\n  mcptap wrap --name files -- npx -y @modelcontextprotocol/server-filesystem /tmp\n  \
-    mcptap wrap --name files --prune-older 30d --prune-over 2G -- python server.py"
-)]
 pub struct Wrap {
     /// Name of the server in lists
     #[arg(long)]
@@ -217,8 +250,8 @@ pub struct Wrap {
     /// Options that delete earlier recordings.
     #[command(flatten)]
     pub prune: Prune,
-    /// The command of the server, with its arguments
-    #[arg(required = true, last = true, value_name = "CMD")]
+    /// The command of the server, with its arguments. It is best written behind --
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub command: Vec<std::ffi::OsString>,
 }
 
@@ -259,50 +292,20 @@ pub struct Demo {
     pub text: bool,
 }
 
-/// Arguments of `mcptap sessions`.
-#[derive(Debug, Args)]
-pub struct Sessions {
-    /// A capture file or a database to list instead of the default database
-    pub target: Option<String>,
-    /// Options for decoding captures.
-    #[command(flatten)]
-    pub decoding: Decoding,
-    /// Only sessions with a message that matches this filter (docs/filter.md)
-    #[arg(long, value_name = "EXPR")]
-    pub filter: Option<String>,
-    /// Sort by this column: number, started, server, calls, fail, open or findings
-    #[arg(long, value_name = "COLUMN", value_parser = sort_key())]
-    pub sort: Option<SortKey>,
-    /// List at most this many sessions [default: 100 in the table]
-    #[arg(long, short = 'n', value_name = "N")]
-    pub limit: Option<usize>,
-    /// List all sessions, failed replays and empty sessions too
-    #[arg(long, conflicts_with = "limit")]
-    pub all: bool,
-    /// Print JSON lines of all sessions instead of a table
-    #[arg(long)]
-    pub json: bool,
-}
-
-fn sort_key() -> impl TypedValueParser<Value = SortKey> {
-    let named = |name: String| SortKey::ALL.into_iter().find(|key| key.name() == name);
-    PossibleValuesParser::new(SortKey::ALL.map(SortKey::name)).try_map(move |name| named(name).ok_or("no such column"))
-}
-
 /// Arguments of `mcptap show`.
 #[derive(Debug, Args)]
 pub struct Show {
     /// The sessions to show [default: latest]
     pub target: Option<String>,
     /// Show this message in full
-    #[arg(long, short, value_name = "N")]
+    #[arg(long, short, value_name = "N", value_parser = message_number)]
     pub message: Option<u64>,
     /// Show a summary of each session instead of its messages: revision, capabilities, lists and
     /// their cost, timeline
     #[arg(long, conflicts_with_all = ["message", "filter", "follow"])]
     pub summary: bool,
     /// The session to show, if the capture has several
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = session_number)]
     pub session: Option<u32>,
     /// Only messages that match this filter (docs/filter.md)
     #[arg(long, value_name = "EXPR")]
@@ -327,10 +330,10 @@ pub struct Layers {
     /// The sessions to show [default: latest]
     pub target: Option<String>,
     /// Show this message, from the link up
-    #[arg(long, short, value_name = "N")]
+    #[arg(long, short, value_name = "N", value_parser = message_number)]
     pub message: Option<u64>,
     /// The session to show, if the capture has several
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = session_number)]
     pub session: Option<u32>,
     /// Options for decoding captures.
     #[command(flatten)]
@@ -340,55 +343,13 @@ pub struct Layers {
     pub json: bool,
 }
 
-/// Arguments of `mcptap export`.
-#[derive(Debug, Args)]
-pub struct Export {
-    /// The sessions to export [default: latest]
-    pub target: Option<String>,
-    /// The format to write
-    #[arg(long, short, value_enum)]
-    pub format: Format,
-    /// The file to write [default: standard output]
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
-    /// The session to export, if the capture has several
-    #[arg(long, value_name = "N")]
-    pub session: Option<u32>,
-    /// Only messages that match this filter (docs/filter.md); not for pcapng
-    #[arg(long, value_name = "EXPR")]
-    pub filter: Option<String>,
-    /// Options for decoding captures.
-    #[command(flatten)]
-    pub decoding: Decoding,
-}
-
-/// Formats of `mcptap export`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// JSON lines: sessions, messages, exchanges, findings
-    Jsonl,
-    /// HTTP exchanges with their bodies, as browsers and proxies read them (HAR 1.2)
-    Har,
-    /// A web page in one file that fetches nothing: timeline, messages, findings
-    Html,
-    /// Traces for OpenTelemetry: a span for each request with its response (OTLP/JSON)
-    Otlp,
-    /// Messages as a table of columns, for DuckDB, pandas and similar programs
-    #[cfg_attr(not(feature = "parquet"), doc = "(this mcptap was built without it)")]
-    Parquet,
-    /// The packets, as a capture file
-    Pcapng,
-    /// A sequence diagram that code hosts draw in issues and documents
-    Mermaid,
-}
-
 /// Arguments of `mcptap check`.
 #[derive(Debug, Args)]
 pub struct Check {
     /// The sessions to check [default: latest]
     pub target: Option<String>,
     /// The session to check, if the capture has several
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = session_number)]
     pub session: Option<u32>,
     /// Format of the report
     #[arg(long, short, value_enum, default_value_t = Findings::Text)]

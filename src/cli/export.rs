@@ -30,15 +30,21 @@ use crate::view::units;
 
 pub fn run(arguments: Export, db: Option<PathBuf>) -> Result<ExitCode> {
     let filter = filter::parse(arguments.filter.as_deref())?;
-    if arguments.format == Format::Pcapng && filter.is_some() {
+    let named = arguments.output.as_deref().and_then(Format::of_file);
+    let Some(format) = arguments.format.or(named) else {
+        bail!(
+            "which format? Give --format jsonl, har, html, otlp, parquet, pcapng or mermaid, or a file that ends like one: -o session.html"
+        );
+    };
+    if format == Format::Pcapng && filter.is_some() {
         bail!("a filter selects messages, not packets: pcapng cannot be combined with --filter");
     }
-    if arguments.format == Format::Parquet && cfg!(not(feature = "parquet")) {
+    if format == Format::Parquet && cfg!(not(feature = "parquet")) {
         bail!("this mcptap was built without Parquet: use --format jsonl, or build it with the feature parquet");
     }
     let opened = target::open_or_latest(arguments.target.as_deref(), arguments.session, &arguments.decoding, db)?;
     let filter = filter.as_ref();
-    file::write(arguments.output.as_deref(), |out| match arguments.format {
+    file::write(arguments.output.as_deref(), |out| match format {
         Format::Jsonl => opened.sessions()?.iter().try_for_each(|session| lines(&opened, session, filter, out)),
         Format::Har => exchanges(&opened, filter, out),
         Format::Html => html::write(&opened.reader, &opened.sessions()?, filter.zip(arguments.filter.as_deref()), out),

@@ -42,6 +42,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, Parser};
 
 use args::{Arguments, Command};
@@ -56,9 +57,10 @@ pub fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => {
             // An error repeats words of the command line, which may come from elsewhere.
-            match error.use_stderr() {
-                true => output::say(&error.render().to_string()),
-                false => drop(error.print()),
+            match (suggestion(&error), error.use_stderr()) {
+                (Some(suggestion), _) => note!("{suggestion}"),
+                (None, true) => output::say(&error.render().to_string()),
+                (None, false) => drop(error.print()),
             }
             // clap's exit codes: 0 for help and version, 2 for a bad argument.
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
@@ -77,6 +79,27 @@ pub fn main() -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// Words that people know from other programs, and what they can use here.
+const KNOWN_WORDS: &[(&[&str], &str)] = &[
+    (&["list", "ls", "ps", "history"], "\"mcptap sessions\" lists recordings"),
+    (&["log", "logs", "cat", "print", "view"], "\"mcptap show\" prints a recording"),
+    (&["tail", "watch"], "\"mcptap show latest --follow\" prints a recording as it grows"),
+    (&["rm", "remove", "del", "prune", "clean"], "\"mcptap delete\" deletes recordings"),
+    (&["record", "start"], "\"mcptap wrap\" records an STDIO server, \"mcptap proxy\" an HTTP server"),
+    (&["capture", "dump", "listen"], "\"mcptap sniff\" captures from an interface"),
+    (&["open", "browse", "ui"], "\"mcptap tui\" opens the terminal UI"),
+    (&["lint", "validate", "test"], "\"mcptap check\" reports findings"),
+    (&["why", "debug", "diagnose"], "\"mcptap explain\" names the most likely cause of a problem"),
+    (&["convert", "save"], "\"mcptap export\" writes other formats, \"mcptap read --save\" saves a capture"),
+];
+
+/// The command to use in place of an unknown one that people know from other programs.
+fn suggestion(error: &clap::Error) -> Option<String> {
+    let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidSubcommand) else { return None };
+    let (_, text) = KNOWN_WORDS.iter().find(|(words, _)| words.contains(&word.as_str()))?;
+    Some(format!("there is no command {word}: {text}"))
 }
 
 /// An error in a text in TOML, in one line.

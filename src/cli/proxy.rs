@@ -52,7 +52,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     let loss = LostBytes::default();
     let proxy = AnyProxy::new(&arguments, TrafficRecorder { tape, loss: loss.clone() })?;
     let place = arguments.listen.as_deref().unwrap_or(INTERCEPT_PORT);
-    let listener = listen::bind(place).with_context(|| format!("cannot listen at {place}"))?;
+    let listener = listen::bind(place)?;
     let address = listener.local_addr().context("cannot listen")?;
     let place = if arguments.no_save { None } else { Some(DatabaseFile::file(target::database(db)?)) };
     // Traffic that is not decoded and saved yet waits beside the database, because that place needs
@@ -81,6 +81,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
         Ok(writer) => (writer, None),
         Err(error) => (None, Some(error)),
     };
+    let saved_in = writer.as_ref().map(|writer| (writer.place().clone(), writer.capture()));
     let saver = writer.map(|writer| Saver::new(writer, true));
     let detail = if saver.is_some() { Detail::Store } else { Detail::Messages };
     let options = PipelineConfig {
@@ -92,7 +93,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     };
     let mut pipeline = Pipeline::new(options);
     let printer = Printer::new(arguments.json, colour, filter, true);
-    let mut listeners = Both(OptionalPrinter(Some(printer)), saver);
+    let mut listeners = Named { name: arguments.name.clone(), listener: Both(OptionalPrinter(Some(printer)), saver) };
     // A signal ends the connections, and thereby the queue. Its remaining content is still decoded.
     let run = engine::run(&mut queue, &mut pipeline, &mut listeners, &AtomicBool::new(false));
     if let Err(error) = &run {
@@ -104,7 +105,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     let mut counts = pipeline.counts().clone();
     let dropped = gauge.dropped().map_or(0, |dropped| dropped.packets);
     counts.skipped.extend((dropped > 0).then_some(("dropped by mcptap", dropped)));
-    let Both(OptionalPrinter(printer), saver) = listeners;
+    let Both(OptionalPrinter(printer), saver) = listeners.listener;
     let saved = saver.map(|saver| saver.finish(target::summary(&counts))).transpose();
     // Standard output may be closed.
     let _ = printer.map(|mut printer| printer.finish(&counts));
@@ -119,6 +120,9 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
         None => saved?.filter(|counts| counts.lost > 0).into_iter().for_each(|counts| {
             note!("{} records could not be saved", counts.lost);
         }),
+    }
+    if let Some((place, capture)) = saved_in {
+        target::note_saved(&place, capture);
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -214,6 +218,48 @@ fn writer(arguments: &args::Proxy, place: DatabaseFile, stop: &AtomicBool) -> Re
     })?;
     databases::remember(place.path());
     Ok(writer)
+}
+
+/// Gives the sessions the name of `--name`.
+struct Named<L> {
+    name: Option<String>,
+    listener: L,
+}
+
+impl<L: Listener> Listener for Named<L> {
+    fn packet(&mut self, packet: &Packet<'_>) -> Result<()> {
+        self.listener.packet(packet)
+    }
+
+    fn event(&mut self, mut event: Event) -> Result<()> {
+        if let Event::Session(session) = &mut event {
+            session.name.clone_from(&self.name);
+        }
+        self.listener.event(event)
+    }
+
+    fn event_ref(&mut self, event: &Event) -> Result<()> {
+        match event {
+            Event::Session(_) => self.event(event.clone()),
+            event => self.listener.event_ref(event),
+        }
+    }
+
+    fn after_input(&mut self) -> Result<()> {
+        self.listener.after_input()
+    }
+
+    fn idle(&mut self) -> Result<()> {
+        self.listener.idle()
+    }
+
+    fn progress(&mut self, read: u64, total: Option<u64>) {
+        self.listener.progress(read, total);
+    }
+
+    fn is_satisfied(&self) -> bool {
+        self.listener.is_satisfied()
+    }
 }
 
 /// Prints lines as long as standard output is open. When it closes, the proxy and its

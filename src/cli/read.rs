@@ -35,6 +35,7 @@ pub fn run(arguments: Read, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
         let place = DatabaseFile::file(target::database(db)?);
         let writer = Writer::create(place, &info, target::store_options(&arguments.decoding))?;
         let _listing = databases::remember(writer.place().path());
+        let (place, capture) = (writer.place().clone(), writer.capture());
         let mut both = Both(printer, Saver::new(writer, false));
         let run = engine::run(&mut source, &mut pipeline, &mut both, &stop);
         let Both(mut printer, saver) = both;
@@ -43,6 +44,7 @@ pub fn run(arguments: Read, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
         let saved = saved?;
         printer.finish(pipeline.counts())?;
         target::note_unkept(&saved);
+        target::note_saved(&place, capture);
     } else {
         engine::run(&mut source, &mut pipeline, &mut printer, &stop)?;
         printer.finish(pipeline.counts())?;

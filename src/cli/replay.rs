@@ -20,7 +20,7 @@ use crate::replay::load::{self, Load, Outcomes, percentile};
 use crate::replay::recording::masked_headers;
 use crate::replay::safety::Policy;
 use crate::replay::settings::{Pace, Settings};
-use crate::replay::target::Target;
+use crate::replay::target::{RecordedServer, Target};
 use crate::replay::{AnalyzedRecording, Follower, Job};
 use crate::store::{DatabaseFile, Scope, StoreReader};
 use crate::view::safe;
@@ -53,7 +53,10 @@ pub fn run(arguments: Replay, db: Option<PathBuf>, colour: Colour) -> Result<Exi
     if arguments.dry_run {
         return dry_run(&recording, &settings(&arguments, only)?);
     }
-    let (server, supplied) = server(&arguments)?;
+    let (server, supplied) = match arguments.to.is_none() && arguments.command.is_empty() {
+        true => (offered(&opened.reader, &recording.session, &arguments)?, Vec::new()),
+        false => server(&arguments)?,
+    };
     name_masked(&masked, &supplied, matches!(server, Target::Command(_)));
     let place = if arguments.no_save { target::temporary()? } else { DatabaseFile::file(target::database(db)?) };
     let mut job = Job::new(recording, server, place);
@@ -104,8 +107,35 @@ fn settings(arguments: &Replay, only: Vec<bool>) -> Result<Settings> {
         allow_destructive: arguments.allow_destructive,
         allowed: arguments.allow.clone(),
     };
-    let timeout = Duration::from_secs_f64(arguments.timeout.clamp(0.001, 86_400.0));
+    let timeout = timeout(arguments);
     Ok(Settings { revision: arguments.revision.clone(), pace, timeout, policy, only, ..Settings::default() })
+}
+
+/// The recorded server, if the user agrees. Without a terminal, or if the recording does not name
+/// it completely, the error has the command that names it.
+fn offered(reader: &StoreReader, session: &Session, arguments: &Replay) -> Result<Target> {
+    let (timeout, target) = (timeout(arguments), safe::visible(&arguments.target).into_owned());
+    let how = |server: &str| match server.starts_with("http://") || server.starts_with("https://") {
+        true => format!("mcptap replay {target} --to {server}"),
+        false => format!("mcptap replay {target} -- {server}"),
+    };
+    match Target::recorded(reader, session)? {
+        RecordedServer::Known(server) if output::can_ask() => {
+            match output::ask(&format!("send it to the recorded server, {server} ?"))? {
+                true => Target::read(&server, timeout),
+                false => bail!("no server: name one with --to URL or -- CMD ARG..."),
+            }
+        }
+        RecordedServer::Known(server) => bail!("name the server to send to. The recorded one: {}", how(&server)),
+        RecordedServer::Masked { command, words } => {
+            bail!("the recording does not have {}, which was masked. Give it: {}", words.join(" or "), how(&command))
+        }
+        RecordedServer::Unknown => bail!("the recording does not name its server: give --to URL or -- CMD ARG..."),
+    }
+}
+
+fn timeout(arguments: &Replay) -> Duration {
+    Duration::from_secs_f64(arguments.timeout.clamp(0.001, 86_400.0))
 }
 
 /// The server, and the names of the header fields that the options supply for it.
@@ -136,7 +166,7 @@ fn server(arguments: &Replay) -> Result<(Target, Vec<String>)> {
             );
         }
         let supplied = fields.iter().map(|(name, _)| name.clone()).collect();
-        let timeout = Duration::from_secs_f64(arguments.timeout.clamp(0.001, 86_400.0));
+        let timeout = timeout(arguments);
         let options =
             ConnectOptions { fields, certificates, insecure: arguments.insecure, timeout, ..ConnectOptions::default() };
         let mode = match arguments.transport {

@@ -49,6 +49,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     // Packets that are not decoded yet wait beside the database, because that place needs
     // free space anyway.
     let mut folder = env::temp_dir();
+    let mut recording = None;
     let saver = if arguments.no_save {
         None
     } else {
@@ -57,6 +58,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
         folder = place.path().parent().map_or(folder, Path::to_owned);
         let writer = Writer::create(place, &info, target::store_options(&arguments.decoding))?;
         databases::remember(writer.place().path());
+        recording = Some((writer.place().clone(), writer.capture()));
         Some(Saver::new(writer, true))
     };
     note!("capturing on {interface}; Ctrl-C ends it");
@@ -106,6 +108,9 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
         if counts.lost > 0 {
             note!("{} records could not be saved", counts.lost);
         }
+    }
+    if let Some((place, capture)) = recording {
+        target::note_saved(&place, capture);
     }
     Ok(ExitCode::SUCCESS)
 }

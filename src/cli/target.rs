@@ -22,7 +22,9 @@ use crate::mcp::{Session, SessionNumber};
 use crate::pipeline::{self, Counts, Pipeline};
 use crate::source::file::Files;
 use crate::source::keylog::WithKeyLog;
-use crate::store::{self, CaptureInfo, CaptureKind, DatabaseFile, StoreReader, Summary, WriteOptions, Writer};
+use crate::store::{
+    self, CaptureId, CaptureInfo, CaptureKind, DatabaseFile, StoreReader, Summary, WriteOptions, Writer,
+};
 use crate::view::{secrets, units};
 
 /// Number of attempts to open a locked database, and the pause between them. In the meantime
@@ -128,6 +130,25 @@ pub fn temporary() -> Result<DatabaseFile> {
     DatabaseFile::temporary()
 }
 
+/// Waits until the database has a recording that is no replay.
+pub fn await_recording(db: Option<PathBuf>) -> Result<()> {
+    let place = DatabaseFile::file(database(db)?);
+    let mut is_reported = false;
+    // An empty file, and a file that is being made, cannot be opened yet.
+    let is_there = || match place.path().exists().then(|| StoreReader::open(&place)) {
+        Some(Ok(reader)) => reader.latest_recording().map(|latest| latest.is_some()),
+        Some(Err(error)) if !store::may_pass(&error) && !place.is_empty() => Err(error),
+        _ => Ok(false),
+    };
+    while !is_there()? {
+        if !std::mem::replace(&mut is_reported, true) {
+            note!("waiting for a recording in {}; Ctrl-C ends it", place.path().display());
+        }
+        thread::sleep(PAUSE);
+    }
+    Ok(())
+}
+
 /// The latest recording that is no replay.
 pub fn latest(reader: &StoreReader) -> Result<SessionNumber> {
     reader.latest_recording()?.context("no session is saved yet: wrap a server, or read a capture with --save")
@@ -211,6 +232,35 @@ pub fn create_patiently(
             result => return result,
         }
         thread::sleep(PAUSE);
+    }
+}
+
+/// The sessions of a finished recording, in words.
+pub fn recorded_as(sessions: &[SessionNumber], place: &DatabaseFile) -> String {
+    format!("recorded as {} of {}", numbers(sessions), place.path().display())
+}
+
+/// Prints the sessions of a finished recording. If the packets were saved before, it says so. What
+/// cannot be read is left out, because the recording itself was saved.
+pub fn note_saved(place: &DatabaseFile, capture: CaptureId) {
+    let Ok(reader) = StoreReader::open(place) else { return };
+    let sessions = reader.sessions_of(capture).unwrap_or_default();
+    if !sessions.is_empty() {
+        note!("{}", recorded_as(&sessions, place));
+    }
+    let earlier = reader.earlier_import(capture).unwrap_or_default();
+    if !earlier.is_empty() {
+        note!("the same packets were saved before, as {}: \"mcptap delete\" removes one of them", numbers(&earlier));
+    }
+}
+
+/// Numbers of sessions in words: `session 7`, `sessions 7 and 9`, `sessions 7 to 12`.
+fn numbers(sessions: &[SessionNumber]) -> String {
+    match sessions {
+        [one] => format!("session {}", one.0),
+        [one, other] => format!("sessions {} and {}", one.0, other.0),
+        [one, .., last] => format!("sessions {} to {}", one.0, last.0),
+        [] => String::new(),
     }
 }
 

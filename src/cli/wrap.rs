@@ -1,12 +1,13 @@
 //! `mcptap wrap`: runs an STDIO server and records its pipes in the database.
 
 use std::env;
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use super::args::Wrap;
 use super::prune::Pruning;
@@ -17,7 +18,7 @@ use crate::engine::{self, Listener};
 use crate::event::{Detail, Event};
 use crate::pipeline::{Pipeline, PipelineConfig};
 use crate::source::stdio::{self, Observations, Receipts, Server};
-use crate::store::{CaptureInfo, CaptureKind, DatabaseFile, WriteOptions};
+use crate::store::{CaptureInfo, CaptureKind, DatabaseFile, Saved, WriteOptions};
 use crate::view::{command_line, secrets};
 
 /// The time for which a transaction waits for other writers before the recording goes on in a file
@@ -26,6 +27,13 @@ use crate::view::{command_line, secrets};
 const BUSY: Duration = Duration::from_millis(250);
 
 pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
+    if let [first, rest @ ..] = arguments.command.as_slice()
+        && rest.iter().any(|word| word == "--")
+        && !is_program(first)
+    {
+        let first = first.display();
+        bail!("{first} is not a program: write the command of the server behind --, and its name as --name {first}");
+    }
     let recorded = if arguments.keep_secrets {
         arguments.command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
     } else {
@@ -44,6 +52,15 @@ pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
         record(observations, source, place?, keep_secrets, pruning)
     });
     Ok(ExitCode::from(code))
+}
+
+/// Whether a shell would find a program with this name.
+fn is_program(name: &OsStr) -> bool {
+    let folders = env::var_os("PATH").unwrap_or_default();
+    match Path::new(name).components().count() {
+        1 => env::split_paths(&folders).any(|folder| folder.join(name).is_file()),
+        _ => Path::new(name).is_file(),
+    }
 }
 
 /// Decodes and saves observations until the server has ended. Nothing here can affect the server.
@@ -65,7 +82,7 @@ fn record(
     let writer = target::create_patiently(&place, &info, options, |_| true)?;
     let _listing = databases::remember(place.path());
     if let Some(pruning) = pruning {
-        pruning.start(place, observations.receipts());
+        pruning.start(place.clone(), observations.receipts());
     }
     let mut pipeline = Pipeline::new(PipelineConfig { detail: Detail::Store, ..PipelineConfig::default() });
     let (receipts, begun) = (observations.receipts(), Vec::new());
@@ -74,13 +91,19 @@ fn record(
     engine::run(&mut observations, &mut pipeline, &mut recorder, &AtomicBool::new(false))?;
     recorder.recreate_deleted();
     let Recorder { saver, receipts, .. } = recorder;
-    let spill_file = saver.finish(&target::summary(pipeline.counts()))?;
+    let saved = saver.finish(&target::summary(pipeline.counts()))?;
     receipts.confirm();
-    if let Some(file) = spill_file {
-        let file = file.display();
-        receipts.say(&format!(
-            "recording: the database is locked; the recording is in {file}, and the next start of mcptap moves it"
-        ));
+    match saved {
+        Saved::Beside(file) => {
+            let file = file.display();
+            receipts.say(&format!(
+                "recording: the database is locked; the recording is in {file}, and the next start of mcptap moves it"
+            ));
+        }
+        Saved::As(sessions) if sessions.is_empty() => {}
+        Saved::As(sessions) => {
+            receipts.say(&target::recorded_as(&sessions, &place));
+        }
     }
     Ok(())
 }

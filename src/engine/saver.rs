@@ -5,7 +5,6 @@
 //! packets and counts them.
 
 use std::mem;
-use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 
 use anyhow::{Result, anyhow};
@@ -15,7 +14,7 @@ use super::{Listener, memory};
 use crate::capture::{LinkType, Packet, PacketNumber, Time};
 use crate::event::Event;
 pub use crate::source::now;
-use crate::store::{Counts, Summary, Writer};
+use crate::store::{Counts, Saved, Summary, Writer};
 
 /// Entries and bytes of a batch. They are so many that sending a batch costs little
 /// beside its content.
@@ -184,12 +183,11 @@ impl DirectSaver {
         self.saved && self.writer.counts().lost == 0
     }
 
-    /// Ends the capture. Returns the file beside the database that holds what could not be written
-    /// there yet. An error reports the records that could not be written at all.
-    pub fn finish(mut self, summary: &Summary) -> Result<Option<PathBuf>> {
+    /// Ends the capture. An error reports the records that could not be written at all.
+    pub fn finish(mut self, summary: &Summary) -> Result<Saved> {
         self.writer.finish(summary)?;
         match self.writer.counts().lost {
-            0 => Ok(self.writer.spill_file().map(Path::to_owned)),
+            0 => self.writer.saved(),
             lost => Err(anyhow!(
                 "{lost} records could not be written{}",
                 match self.failed {
@@ -311,7 +309,7 @@ mod tests {
             }
         }
         pipeline.push(Input::End, &mut |event| saver.event(event).unwrap());
-        assert_eq!(saver.finish(&Summary::default()).unwrap(), None, "all of it is in the database");
+        assert!(matches!(saver.finish(&Summary::default()), Ok(Saved::As(_))), "all of it is in the database");
         spills
     }
 

@@ -209,7 +209,7 @@ fn session_line(out: &mut Vec<u8>, session: &Session, is_live: bool, replay_of: 
     line.maybe(&session.session_id, |line, id| line.text("session_id", id));
     line.maybe(&session.client, |line, client| line.object("client", |object| write_party(object, client)));
     line.maybe(&session.server, |line, server| line.object("server", |object| write_party(object, server)));
-    line.object("peers", |object| write_peers(object, &session.peers));
+    line.object("peers", |object| write_peers(object, session));
     line.maybe(&session.name, |line, name| line.text("name", name));
     line.maybe(&replay_of, |line, number| line.number("replay_of", number.0));
     line.time("started", session.started);
@@ -240,8 +240,8 @@ fn write_party(object: &mut Object<'_>, party: &Party) {
     object.text("version", &party.version);
 }
 
-fn write_peers(object: &mut Object<'_>, peers: &Peers) {
-    match peers {
+fn write_peers(object: &mut Object<'_>, session: &Session) {
+    match &session.peers {
         Peers::Network { client, server, host } => {
             object.display("client", client);
             object.display("server", server);
@@ -250,6 +250,8 @@ fn write_peers(object: &mut Object<'_>, peers: &Peers) {
         Peers::Process { process, command } => {
             object.array("command", command, |out, argument| write_string(out, argument));
             object.number("pid", *process);
+            // Earlier versions had the name only here.
+            object.maybe(&session.name, |object, name| object.text("name", name));
         }
     }
 }

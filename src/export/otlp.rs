@@ -99,7 +99,14 @@ pub fn write_session(
 /// The facts that identify a session in every database.
 fn seed(session: &Session) -> Vec<u8> {
     let id = session.session_id.as_deref().unwrap_or_default();
-    format!("{} {:?} {id}", session.started.0, session.peers).into_bytes()
+    // Ids of sessions that were exported before stay as they are.
+    let peers = match &session.peers {
+        Peers::Process { process, command } => {
+            format!("Process {{ process: {process}, command: {command:?}, name: {:?} }}", session.name)
+        }
+        peers @ Peers::Network { .. } => format!("{peers:?}"),
+    };
+    format!("{} {peers} {id}", session.started.0).into_bytes()
 }
 
 /// Writes the spans of a session in the order in which they end.

@@ -1,6 +1,6 @@
 //! Completion for the filter line of the terminal UI.
 
-use super::fields::{FIELDS, Field, HEADER};
+use super::fields::{FIELDS, Field, HEADER, SHORTHANDS};
 use super::lex::{Operator, Token, is_word_character, token};
 use super::path::ROOTS;
 use super::print::quote;
@@ -47,6 +47,7 @@ pub fn complete(filter: &str, cursor: usize) -> Vec<Completion> {
         CursorContext::TermStart => FIELDS
             .iter()
             .map(|definition| (definition.name.to_owned(), definition.help))
+            .chain(SHORTHANDS.iter().map(|shorthand| (shorthand.name.to_owned(), shorthand.help)))
             .chain(ROOTS.iter().map(|root| (format!("{root}."), "a value inside the message's JSON")))
             .chain([
                 (HEADER.to_owned(), "a header field of the HTTP exchange"),

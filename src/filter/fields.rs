@@ -211,7 +211,7 @@ pub static FIELDS: &[FieldDefinition] = &[
     field(FieldId::Size, "size", Type::Size, "the length of its text in bytes", "size > 4KB"),
     field(FieldId::Session, "session", Type::Number, "the session's number", "session = 2"),
     field(FieldId::SessionId, "session_id", Type::Text, "the Mcp-Session-Id, or the session id in the URL of the SSE endpoint", "session_id contains 8b56").settled(Settled::AtEnd),
-    field(FieldId::Server, "server", Type::Text, "the server's name: its own, or the one given to wrap", "server = files").settled(Settled::AtEnd),
+    field(FieldId::Server, "server", Type::Text, "the server's name: its own, or the one given by --name", "server = files").settled(Settled::AtEnd),
     field(FieldId::Client, "client", Type::Text, "the client's name", "client matches claude").settled(Settled::AtEnd),
     field(FieldId::Revision, "revision", Type::Text, "the protocol revision in force in the session", "revision >= 2025-06-18").values(REVISIONS).settled(Settled::AtEnd),
     field(FieldId::Transport, "transport", Type::Word, "the transport of the session", "transport = stdio").values(&["stdio", "http-sse", "streamable-http", "http", "websocket"]),
@@ -235,6 +235,38 @@ pub static FIELDS: &[FieldDefinition] = &[
     field(FieldId::IpAddr, "ip.addr", Type::Text, "the client's or the server's address", "ip.addr = 127.0.0.1"),
     field(FieldId::TcpPort, "tcp.port", Type::Number, "the client's or the server's port", "tcp.port = 8080"),
     field(FieldId::TcpConnection, "tcp.connection", Type::Number, "the number of the TCP connection that carried its exchange", "tcp.connection = 3").settled(Settled::WithExchange),
+];
+
+/// A word that stands for a filter.
+#[derive(Debug)]
+pub struct Shorthand {
+    /// The word in a filter.
+    pub name: &'static str,
+    /// The filter that it stands for.
+    pub filter: &'static str,
+    /// An explanation in one line, for the manual and for completion.
+    pub help: &'static str,
+}
+
+/// All words that stand for filters. To search for such a word, a filter has it in quotes.
+pub static SHORTHANDS: &[Shorthand] = &[
+    Shorthand {
+        name: "failed",
+        filter: "status in {error, tool-error} or method = notifications/cancelled \
+                 or (kind = request and answered = false and http.status >= 400)",
+        help: "errors, tool errors, requests that HTTP refused, and cancellations",
+    },
+    Shorthand {
+        name: "unanswered",
+        filter: "kind = request and answered = false and not http.status >= 400",
+        help: "requests without a response, cancelled ones too",
+    },
+    Shorthand {
+        name: "open",
+        filter: "kind = request and answered = false and not http.status >= 400",
+        help: "the same as unanswered: a request is open while its session lives",
+    },
+    Shorthand { name: "slow", filter: "latency > 1s", help: "responses that took longer than a second" },
 ];
 
 /// The beginning of the name of every header field.

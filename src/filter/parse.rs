@@ -19,13 +19,14 @@ use nom::{Offset, Parser};
 
 use super::ast::{Comparison, Expr, Pattern, Search, Test, Value};
 use super::error::{FilterError, nearest};
-use super::fields::{FIELDS, Field, HEADER, Type};
+use super::fields::{FIELDS, Field, HEADER, SHORTHANDS, Type};
 use super::lex::{
     Operator, Parsed, SyntaxError, blank, is_keyword, is_word_character, keyword, literal as value, name, operator,
     quoted, word,
 };
 use super::literal::{self, Literal, Mismatch};
 use super::path::{Path, ROOTS, Selector};
+use super::print::quote;
 
 /// Maximum length of a filter in characters. The longest ones that people write have a few hundred.
 pub const LENGTH: usize = 8_192;
@@ -148,7 +149,13 @@ fn term(input: &str) -> Parsed<'_, Expr> {
         (Err(_), None) if is_broken_path(written) => SyntaxError::new(written, format!("{written} is not a path"))
             .expected(&["a path such as params.arguments.city, result.content[0].text or params[\"two words\"]"])
             .fatal(),
-        (Err(_), None) => search(rest, written, written),
+        (Err(_), None) => match SHORTHANDS.iter().find(|shorthand| shorthand.name == written) {
+            Some(shorthand) => match filter(shorthand.filter) {
+                Ok(expression) => Ok((rest, expression)),
+                Err(error) => SyntaxError::new(written, error.message).fatal(),
+            },
+            None => search(rest, written, written),
+        },
     }
 }
 
@@ -268,8 +275,18 @@ fn trailing<'a>(text: &str, rest: &'a str) -> SyntaxError<'a> {
             SyntaxError::new(first(rest), "a value without quotes cannot contain this character")
                 .expected(&["quotes around the value"])
         }
+        _ if text.split_whitespace().all(is_searched) => {
+            let quoted = format!("{} to search for this text", quote(text.trim()));
+            let is_field = text.split_whitespace().next().is_some_and(|word| Field::known(word).is_some());
+            unexpected(rest, &[if is_field { "an operator such as =" } else { "and, or" }, &quoted])
+        }
         _ => unexpected(rest, &["and", "or", "the end"]),
     }
+}
+
+/// Whether a word can be part of a text that somebody searches for without quotes.
+fn is_searched(word: &str) -> bool {
+    word.chars().all(is_word_character) && !is_keyword(word)
 }
 
 /// The number of terms and listed values of an expression.

@@ -1,12 +1,13 @@
 //! Accepts HTTP clients: the address, the limit on connections, and the names that clients may use
 //! for this program.
 
-use std::io::{self, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::BorrowedFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anyhow::anyhow;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -29,15 +30,25 @@ const DRAIN_TIME: Duration = Duration::from_secs(1);
 /// Listens at a port, or at an address and a port. A port alone means 127.0.0.1.
 ///
 /// # Errors
-/// The address is invalid or in use.
-pub fn bind(address: &str) -> io::Result<TcpListener> {
+/// The address is invalid or in use. The error says what to try.
+pub fn bind(address: &str) -> anyhow::Result<TcpListener> {
     let port = address.strip_prefix(':').unwrap_or(address);
-    match port.parse::<u16>() {
+    let bound = match port.parse::<u16>() {
         // "When running locally, servers SHOULD bind only to localhost (127.0.0.1) rather than all
         // network interfaces" (basic/transports, "Security Warning")
         Ok(port) => TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], port))),
         Err(_) => TcpListener::bind(address),
-    }
+    };
+    bound.map_err(|error| {
+        let advice = match error.kind() {
+            ErrorKind::AddrInUse => "another program uses this port: choose another one, or 0 for a free one",
+            ErrorKind::PermissionDenied => "this port needs special rights: choose one above 1023",
+            ErrorKind::AddrNotAvailable => "this machine has no such address",
+            ErrorKind::InvalidInput => "write a port (8080), or an address and a port (127.0.0.1:8080, [::1]:8080)",
+            _ => return anyhow!(error).context(format!("cannot listen at {address}")),
+        };
+        anyhow!("cannot listen at {address}: {advice}")
+    })
 }
 
 /// Whether the `Host` field names this program. A page in a browser must not reach it under a

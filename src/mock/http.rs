@@ -33,7 +33,7 @@ const AHEAD: usize = 256;
 /// # Errors
 /// The program cannot listen at the address.
 pub fn serve(server: &RecordedServer, address: &str, names: &[String], stop: &Receiver<()>) -> Result<Ledger> {
-    let listener = listen::bind(address).with_context(|| format!("cannot listen at {address}"))?;
+    let listener = listen::bind(address)?;
     let bound = listener.local_addr().context("cannot listen")?;
     eprintln!(
         "mcptap: listening at http://{bound}/mcp (Streamable HTTP) and http://{bound}/sse (HTTP+SSE); Ctrl-C ends it"

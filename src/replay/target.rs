@@ -14,9 +14,10 @@ use super::settings::Settings;
 #[cfg(feature = "http")]
 use super::transport::http::{Http, Mode};
 use super::transport::stdio::Stdio;
+use crate::decode::exchange::Exchange;
 #[cfg(feature = "http")]
 use crate::http::connect;
-use crate::mcp::{Peers, Session};
+use crate::mcp::{Peers, Session, Transport};
 use crate::source::stdio::Server;
 #[cfg(feature = "http")]
 use crate::source::tape;
@@ -38,6 +39,50 @@ pub enum Target {
         /// Options for connecting.
         options: connect::ConnectOptions,
     },
+}
+
+/// The server of a recording, as far as the recording names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RecordedServer {
+    /// The URL or the command line, in the form that [`Target::read`] parses.
+    Known(String),
+    /// A command line in which secrets were masked: with `VALUE` in their place, and what each
+    /// of them is.
+    Masked {
+        /// The command line.
+        command: String,
+        /// The masked words, such as `the value of --token`.
+        words: Vec<String>,
+    },
+    /// The recording does not name it.
+    Unknown,
+}
+
+impl RecordedServer {
+    /// The URL or the command line, if it is known.
+    pub fn known(self) -> Option<String> {
+        if let RecordedServer::Known(server) = self { Some(server) } else { None }
+    }
+
+    fn of_command(command: &[String]) -> RecordedServer {
+        if command.is_empty() {
+            return RecordedServer::Unknown;
+        }
+        let (mut words, mut filled) = (Vec::new(), Vec::new());
+        for (at, word) in command.iter().enumerate() {
+            let Some((before, _)) = word.split_once("***") else {
+                filled.push(word.clone());
+                continue;
+            };
+            let before = before.trim_end_matches('*');
+            let option = before.split(['=', ':', '"']).next().filter(|name| !name.is_empty());
+            let option = option.or_else(|| at.checked_sub(1).map(|at| command[at].as_str()));
+            words.push(format!("the value of {}", option.unwrap_or_default()));
+            filled.push(format!("{before}VALUE"));
+        }
+        let command = command_line::quoted(&filled);
+        if words.is_empty() { RecordedServer::Known(command) } else { RecordedServer::Masked { command, words } }
+    }
 }
 
 impl Target {
@@ -80,22 +125,16 @@ impl Target {
         Target::Command(Server { command: words, recorded, name: None })
     }
 
-    /// The server of a recording, in the form that [`Target::read`] parses. `None` if the recording
-    /// does not name it, or if secrets in its command line were masked.
+    /// The server of a recording.
     ///
     /// # Errors
     /// The database cannot be read.
-    pub fn recorded(reader: &StoreReader, session: &Session) -> Result<Option<String>> {
+    pub fn recorded(reader: &StoreReader, session: &Session) -> Result<RecordedServer> {
         match &session.peers {
-            Peers::Process { command, .. } => {
-                let is_known = !command.is_empty() && !command.iter().any(|word| word.contains('*'));
-                Ok(is_known.then(|| command_line::quoted(command)))
-            }
+            Peers::Process { command, .. } => Ok(RecordedServer::of_command(command)),
             Peers::Network { server, .. } => {
-                let exchange = reader.exchanges(session.number, Page::first(1))?.into_iter().next();
-                let Some((exchange, path)) = exchange.and_then(|exchange| Some((exchange.clone(), exchange.target?)))
-                else {
-                    return Ok(None);
+                let Some((exchange, path)) = endpoint(reader, session)? else {
+                    return Ok(RecordedServer::Unknown);
                 };
                 let fields = &exchange.request.fields;
                 let host = fields.get("host").or_else(|| fields.get(":authority"));
@@ -104,7 +143,10 @@ impl Target {
                 // TLS.
                 let scheme =
                     if server.port() == 443 || fields.get(":scheme") == Some("https") { "https" } else { "http" };
-                Ok(Some(if path.contains("://") { path } else { format!("{scheme}://{host}{path}") }))
+                Ok(RecordedServer::Known(match path.contains("://") {
+                    true => path,
+                    false => format!("{scheme}://{host}{path}"),
+                }))
             }
         }
     }
@@ -166,6 +208,24 @@ impl Target {
             }
         }
     }
+}
+
+/// Number of exchanges, the first ones, among which the endpoint of a server is searched for.
+const FIRST: usize = 32;
+
+/// An exchange with the endpoint of a session's server, and its target. Clients also ask for other
+/// paths, such as those of OAuth metadata, and may be refused first.
+fn endpoint(reader: &StoreReader, session: &Session) -> Result<Option<(Exchange, String)>> {
+    let exchanges = reader.exchanges(session.number, Page::first(FIRST))?;
+    // "The server MUST provide … an SSE endpoint, for clients to establish a connection"
+    // (2024-11-05 basic/transports, "HTTP with SSE"). Other transports send messages by POST.
+    let method = if session.transport == Transport::HttpSse { "GET" } else { "POST" };
+    let rank = |exchange: &&Exchange| {
+        let is_refused = exchange.status.is_some_and(|status| status >= 400);
+        (exchange.method.as_deref() != Some(method), is_refused)
+    };
+    let best = exchanges.iter().filter(|exchange| exchange.target.is_some()).min_by_key(rank).cloned();
+    Ok(best.and_then(|exchange| Some((exchange.clone(), exchange.target?))))
 }
 
 /// The result of a replay whose handshake succeeded.

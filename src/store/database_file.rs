@@ -51,6 +51,11 @@ impl DatabaseFile {
         self.path == other.path || self.identity().is_some_and(|own| other.identity() == Some(own))
     }
 
+    /// Whether the file has no content, as when another program is creating it.
+    pub fn is_empty(&self) -> bool {
+        std::fs::metadata(&self.path).is_ok_and(|file| file.len() == 0)
+    }
+
     /// The directory of the file.
     pub fn folder(&self) -> PathBuf {
         let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());

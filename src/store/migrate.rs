@@ -106,6 +106,9 @@ pub fn may_pass(error: &anyhow::Error) -> bool {
 }
 
 fn connect(name: &OsStr, place: &DatabaseFile, flags: OpenFlags, busy_timeout: Duration) -> anyhow::Result<Connection> {
+    if place.path().is_dir() {
+        bail!("cannot open the database {}: it is a folder: name a file in it", place.path().display());
+    }
     let connection = Connection::open_with_flags(name, flags)
         .with_context(|| format!("cannot open the database {}", place.path().display()))?;
     connection.busy_timeout(busy_timeout)?;

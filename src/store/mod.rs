@@ -71,7 +71,7 @@ pub use spill::spill_files;
 pub use stderr::{LinePosition, SessionPipes, StderrLine};
 pub use stored_packets::{Selection, StoredPackets};
 pub use temporary_folder::remove_all as remove_temporary_databases;
-pub use write::{WriteOptions, Writer};
+pub use write::{Saved, WriteOptions, Writer};
 
 use rusqlite::types::ToSqlOutput;
 

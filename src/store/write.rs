@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::mem;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Context;
@@ -20,6 +20,7 @@ use crate::decode::ConnectionId;
 use crate::decode::mask::MaskKey;
 use crate::event::Event;
 use crate::findings::{Finding, transport};
+use crate::mcp::SessionNumber;
 
 /// Rows, and bytes, at which waiting records are written without a commit call. Larger transactions
 /// are not faster (measured), and delay other writers.
@@ -63,6 +64,15 @@ impl Default for WriteOptions {
             other_packets: 0,
         }
     }
+}
+
+/// The place of a finished recording.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Saved {
+    /// The database, as these sessions.
+    As(Vec<SessionNumber>),
+    /// A file beside the database, which holds what could not be written there yet.
+    Beside(PathBuf),
 }
 
 /// Writes one capture.
@@ -173,6 +183,19 @@ impl Writer {
         let result = self.write(None);
         self.pending = waiting;
         result
+    }
+
+    /// The place of what was written.
+    ///
+    /// # Errors
+    /// The database cannot be read.
+    pub fn saved(&self) -> anyhow::Result<Saved> {
+        if let Some(file) = self.spill_file() {
+            return Ok(Saved::Beside(file.to_owned()));
+        }
+        let mut select = self.db.prepare("SELECT id FROM session WHERE capture = ? ORDER BY id")?;
+        let numbers = select.query_map([self.capture.0], |row| Ok(SessionNumber(row.get(0)?)))?;
+        Ok(Saved::As(numbers.collect::<rusqlite::Result<_>>()?))
     }
 
     /// The number of the capture in the database.

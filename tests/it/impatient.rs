@@ -80,7 +80,7 @@ fn a_server_that_floods_and_ends_takes_its_wrapper_with_it() {
     LINES.for_each(|n| assert_eq!(wrapped.next_line(), line_of_server(n)));
     let mut stderr = String::new();
     wrapped.stderr.read_to_string(&mut stderr).expect("stderr is text");
-    let ended = WrapOutput { status: wrapped.child.ended("mcptap"), stdout: String::new(), stderr };
+    let ended = WrapOutput::new(wrapped.child.ended("mcptap"), String::new(), stderr);
     assert_eq!(ended.status.code(), Some(3));
     assert_accounted(&db, &ended, &json!({ "code": 3 }));
 }
@@ -96,7 +96,7 @@ fn a_wrapper_whose_host_has_gone_counts_the_lines_that_it_did_not_record() {
     drop(stdin);
     let mut report = String::new();
     stderr.read_to_string(&mut report).expect("stderr is text");
-    let ended = WrapOutput { status: child.ended("mcptap"), stdout: String::new(), stderr: report };
+    let ended = WrapOutput::new(child.ended("mcptap"), String::new(), report);
     assert_eq!(ended.status.code(), Some(3));
     assert_accounted(&db, &ended, &json!({ "code": 3 }));
 }

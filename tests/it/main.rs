@@ -14,6 +14,7 @@ mod first_steps;
 mod following;
 #[cfg(feature = "http")]
 mod fuzz;
+mod home;
 mod impatient;
 mod known_databases;
 mod laws;

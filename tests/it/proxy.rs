@@ -22,7 +22,7 @@ use crate::program::{mcptap, root};
 use crate::replay::scene::{Client, Scene, Served, everything, stdout};
 use crate::support::pipes::{Patient, patient};
 use crate::support::waits::{Finishes, PATIENCE, ProcessEnd, joined};
-use crate::wrapped::{line, of_type, recorded, request, temporary_database, texts};
+use crate::wrapped::{line, of_type, recorded, request, temporary_database, texts, without_report};
 
 /// A running proxy. It ends when this is dropped.
 pub struct Proxying {
@@ -114,6 +114,7 @@ impl Proxying {
         self.stderr.read_to_string(&mut stderr).expect("text");
         let lines = joined(self.lines.take().expect("it ends once"), "the end of what a proxy prints");
         let lines = lines.lines().map(|line| serde_json::from_str(line).expect("lines are JSON")).collect();
+        let (stderr, _) = without_report(&stderr);
         ProxyOutput { status: self.child.ended("mcptap").code(), lines, stderr }
     }
 }

@@ -33,7 +33,24 @@ pub struct WrapOutput {
     pub status: ExitStatus,
     /// The standard output that was not read before.
     pub stdout: String,
+    /// Without the line that names the session.
     pub stderr: String,
+    /// The line that names the session.
+    pub recorded: Option<String>,
+}
+
+/// Standard error without the line that names the recorded sessions, and the last such line.
+pub fn without_report(stderr: &str) -> (String, Option<String>) {
+    let is_report = |line: &&str| line.starts_with("mcptap: recorded as session");
+    let (reports, others): (Vec<&str>, Vec<&str>) = stderr.split_inclusive('\n').partition(is_report);
+    (others.concat(), reports.last().map(|line| (*line).to_owned()))
+}
+
+impl WrapOutput {
+    pub fn new(status: ExitStatus, stdout: String, stderr: String) -> WrapOutput {
+        let (stderr, recorded) = without_report(&stderr);
+        WrapOutput { status, stdout, stderr, recorded }
+    }
 }
 
 impl Wrapped {
@@ -81,7 +98,7 @@ impl Wrapped {
         let [mut stdout, mut stderr] = [String::new(), String::new()];
         self.stdout.read_to_string(&mut stdout).expect("stdout is text");
         self.stderr.read_to_string(&mut stderr).expect("stderr is text");
-        WrapOutput { status: self.child.ended("mcptap"), stdout, stderr }
+        WrapOutput::new(self.child.ended("mcptap"), stdout, stderr)
     }
 }
 

@@ -6,8 +6,6 @@ use crate::filter;
 
 /// Arguments of `mcptap delete`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  mcptap delete 4 5\n  mcptap delete --before 30d\n  \
-    mcptap delete --larger 500M --before 2w --yes")]
 pub struct Delete {
     /// Sessions to delete: numbers, or latest
     #[arg(value_name = "SESSION", required_unless_present_any = ["before", "larger"])]
@@ -26,7 +24,6 @@ pub struct Delete {
 
 /// Arguments of `mcptap pin`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  mcptap pin 4 5\n  mcptap pin --unpin 5")]
 pub struct Pin {
     /// Sessions that no deletion removes: numbers, or latest
     #[arg(required = true, value_name = "SESSION")]

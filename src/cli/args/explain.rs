@@ -8,8 +8,6 @@ use crate::view::explain::Symptom;
 
 /// Arguments of `mcptap explain`.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  mcptap explain\n  mcptap explain capture.pcapng\n  \
-    mcptap explain 12 --symptom never-called\n\nExit status: 1 if a cause was found, 0 if not.")]
 pub struct Explain {
     /// The sessions to explain: of several, the one with the most causes [default: latest]
     pub target: Option<String>,
@@ -17,7 +15,7 @@ pub struct Explain {
     #[arg(long, value_name = "SYMPTOM", value_parser = symptom())]
     pub symptom: Option<Symptom>,
     /// The session to explain, if the capture has several
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = super::session_number)]
     pub session: Option<u32>,
     /// Options for decoding captures.
     #[command(flatten)]

@@ -16,7 +16,7 @@ pub struct Mock {
     #[arg(long, value_name = "NAME", requires = "listen")]
     pub allow_host: Vec<String>,
     /// The session to play, if the capture has several
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = super::session_number)]
     pub session: Option<u32>,
     /// Required match between a request and the recorded one
     #[arg(long = "match", value_enum, default_value_t, value_name = "HOW")]

@@ -7,9 +7,7 @@ use clap::Args;
 /// Arguments of `mcptap proxy`.
 #[derive(Debug, Args)]
 #[command(
-    override_usage = "mcptap proxy --listen ADDR --to URL [OPTIONS]\n       mcptap proxy --intercept HOST [OPTIONS]",
-    after_help = "Examples:\n  mcptap proxy --listen 9000 --to https://mcp.example.com/mcp\n  \
-    mcptap proxy --intercept mcp.example.com"
+    override_usage = "mcptap proxy --listen ADDR --to URL [OPTIONS]\n       mcptap proxy --intercept HOST [OPTIONS]"
 )]
 pub struct Proxy {
     /// Listen at this port of the local machine, or at this address and port; port 0 chooses a free
@@ -24,6 +22,9 @@ pub struct Proxy {
     /// TLS. May be repeated; *.example.com and * are patterns. Clients have to trust "mcptap ca"
     #[arg(long, value_name = "HOST", value_delimiter = ',', conflicts_with_all = ["to", "allow_host"])]
     pub intercept: Vec<String>,
+    /// Name of the server in lists
+    #[arg(long)]
+    pub name: Option<String>,
     /// Accept this host name in requests, besides localhost and addresses
     #[arg(long, value_name = "NAME")]
     pub allow_host: Vec<String>,

@@ -44,11 +44,11 @@ pub enum ReportFormat {
 pub struct Replay {
     /// The recording to send
     pub target: String,
-    /// URL of the server
-    #[arg(long, value_name = "URL", required_unless_present_any = ["command", "dry_run"], conflicts_with = "command")]
+    /// URL of the server [default: on a terminal, mcptap offers the recorded server]
+    #[arg(long, value_name = "URL", conflicts_with = "command")]
     pub to: Option<String>,
     /// The session to send, if the capture has several
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = super::session_number)]
     pub session: Option<u32>,
     /// Show what would be sent, and send nothing
     #[arg(long)]
@@ -134,7 +134,7 @@ pub struct Diff {
     #[arg(value_name = "NEW")]
     pub new: String,
     /// The session to compare, if the captures have several
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = super::session_number)]
     pub session: Option<u32>,
     /// The session of the second recording, if its number differs
     #[arg(long, value_name = "N")]

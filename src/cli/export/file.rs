@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use tempfile::Builder;
 
 use crate::cli::output;
@@ -22,6 +22,9 @@ pub(super) fn write(path: Option<&Path>, write: impl FnOnce(&mut (dyn Write + Se
     };
     let cannot = || format!("cannot write {}", path.display());
     let there = fs::metadata(path).ok();
+    if path.is_dir() {
+        bail!("cannot write {}: it is a folder: name a file in it", path.display());
+    }
     if there.as_ref().is_some_and(|there| !there.is_file()) {
         let mut out = BufWriter::new(File::options().write(true).open(path).with_context(cannot)?);
         write(&mut out)?;
@@ -29,6 +32,13 @@ pub(super) fn write(path: Option<&Path>, write: impl FnOnce(&mut (dyn Write + Se
     }
     let path = if there.is_some() { fs::canonicalize(path).with_context(cannot)? } else { path.to_owned() };
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    if !folder.is_dir() {
+        bail!(
+            "cannot write {}: there is no folder {}: create it, or name another file",
+            path.display(),
+            folder.display()
+        );
+    }
     // Temporary files have the mode 0600: only the owner may read captured data.
     let file = Builder::new().prefix(".mcptap-export-").tempfile_in(folder).with_context(cannot)?;
     if let Some(there) = there {

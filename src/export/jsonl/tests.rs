@@ -390,7 +390,7 @@ fn records_parse_and_are_safe(texts: [String; 6], figures: [u64; 4], time: i64) 
     };
     let line_of_session = line(write_session, &session);
     let read: Value = serde_json::from_str(&line_of_session).unwrap();
-    prop_assert_eq!(&read["peers"], &json!({ "command": [a, b], "pid": 1 }));
+    prop_assert_eq!(&read["peers"], &json!({ "command": [a, b], "pid": 1, "name": c }));
     prop_assert_eq!(&read["name"], &json!(c));
     prop_assert_eq!((&read["server"], &read["session_id"]), (&json!({ "name": d, "version": e }), &json!(f)));
     prop_assert!((0.0..=1.0).contains(&read["completeness"].as_f64().unwrap()));

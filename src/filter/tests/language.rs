@@ -142,6 +142,18 @@ fn errors_point_at_the_column_and_name_the_expected_words() {
             "http.target = /mcp?a=b",
             "a value without quotes cannot contain this character\n  http.target = /mcp?a=b\n                      ^ expected quotes around the value",
         ),
+        (
+            "Invalid params",
+            "unexpected params\n  Invalid params\n          ^^^^^^ expected and, or or \"Invalid params\" to search for this text",
+        ),
+        (
+            "method foo",
+            "unexpected foo\n  method foo\n         ^^^ expected an operator such as = or \"method foo\" to search for this text",
+        ),
+        (
+            "failed = 1",
+            "there is no field failed\n  failed = 1\n  ^^^^^^ expected a field, or a path that begins with params, result, error or json",
+        ),
     ];
     for (filter, rendered) in cases {
         assert_eq!(Filter::parse(filter).unwrap_err().render(100), rendered);
@@ -160,6 +172,18 @@ fn depth_length_and_terms_are_bounded() {
     assert_eq!(error("a ".repeat(513)).message, "a filter has at most 512 terms");
     assert_eq!(error(format!("number in {{{}}}", "1,".repeat(513))).message, "a filter has at most 512 terms");
     assert!(error(format!("params{} = 1", ".a".repeat(40))).message.starts_with("there is no field params.a"));
+}
+
+#[test]
+fn a_shorthand_stands_for_its_filter_and_in_quotes_for_its_text() {
+    for shorthand in fields::SHORTHANDS {
+        let expected = Filter::parse(shorthand.filter).unwrap();
+        assert_eq!(Filter::parse(shorthand.name).unwrap(), expected);
+        let both = format!("tool = add and not {}", shorthand.name);
+        assert_eq!(Filter::parse(&both), Filter::parse(&format!("tool = add and not ({})", shorthand.filter)));
+        let quoted = Filter::parse(&format!("\"{}\"", shorthand.name)).unwrap();
+        assert!(matches!(quoted.expression(), Expr::Text(_)));
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::fields::Shorthand;
 use super::*;
 
 const BEGIN: &str = "<!-- fields: generated, see src/filter/tests/manual.rs -->\n";
@@ -20,6 +21,14 @@ fn table() -> String {
         table.push_str(&format!(
             "| `{}` | {kind} | {} | `{}` | {known} |\n",
             definition.name, definition.help, definition.example
+        ));
+    }
+    for shorthand in fields::SHORTHANDS {
+        // The table is Markdown, where a bar would end the cell.
+        let Shorthand { name, filter, help } = shorthand;
+        table.push_str(&format!(
+            "| `{name}` | a filter | {help}: `{filter}` | `not {name}` | {} |\n",
+            known(Filter::parse(filter).expect("a filter").settled())
         ));
     }
     let header = Field::Header(String::new()).settled();

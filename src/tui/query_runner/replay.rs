@@ -23,7 +23,7 @@ const LONGEST: u64 = 4 << 20;
 /// Reads the server of a session, and the request of one of its messages.
 pub(super) fn draft(reader: &StoreReader, session: SessionNumber, message: Option<MessageNumber>) -> Result<Draft> {
     let Some(record) = reader.session(session)? else { return Ok(Draft::default()) };
-    let target = Target::recorded(reader, &record)?.unwrap_or_default();
+    let target = Target::recorded(reader, &record)?.known().unwrap_or_default();
     let selected = message.map(|message| reader.message_of(session, message)).transpose()?.flatten();
     let request = match selected {
         // The request that an answer answers.

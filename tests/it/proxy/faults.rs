@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::support::needs::{self, have};
+use crate::wrapped::without_report;
 
 #[test]
 fn heads_on_which_servers_could_disagree_never_reach_one() {
@@ -132,7 +133,7 @@ fn the_proxy_works_when_nobody_reads_its_output() {
     kill_process(Pid::from_child(&child), Signal::TERM).expect("it lives");
     output.clear();
     stderr.read_to_string(&mut output).expect("text");
-    assert_eq!((child.ended("mcptap").code(), output.as_str()), (Some(0), ""));
+    assert_eq!((child.ended("mcptap").code(), without_report(&output).0.as_str()), (Some(0), ""));
     assert_eq!(of_type(&recorded(&db), "session").len(), 2);
 }
 

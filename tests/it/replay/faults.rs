@@ -85,7 +85,7 @@ fn authorization_is_asked_for_and_supplied() {
     assert_eq!(replay.finished().status.code(), Some(0));
     // The secret in the recording of that replay was masked. The replay names it and never sends
     // it.
-    let done = scene.run(&["replay", "latest", "--to", &served.url("/mcp")]);
+    let done = scene.run(&["replay", "3", "--to", &served.url("/mcp")]);
     assert!(
         stderr(&done).contains("sent Authorization, whose value was not stored and is not sent: --bearer-env VAR"),
         "{}",

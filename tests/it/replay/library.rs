@@ -92,7 +92,7 @@ fn a_recording_names_its_server() {
     scene.record(&["--change", "a b"], |_| {});
     let recording = scene.recording();
     let reader = mcptap::store::StoreReader::open(DatabaseFile::file(scene.path("mcptap.db"))).expect("a database");
-    let recorded = Target::recorded(&reader, &recording.session).expect("it can be read").expect("a command");
+    let recorded = Target::recorded(&reader, &recording.session).expect("it can be read").known().expect("a command");
     assert_eq!(recorded, mcptap::view::command_line::quoted(&server(&["--change", "a b"])));
     assert!(recorded.ends_with("--change 'a b'"), "{recorded}");
 }

@@ -1,0 +1,64 @@
+//! The command line of `mcptap export`.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+
+use super::Decoding;
+
+/// Arguments of `mcptap export`.
+#[derive(Debug, Args)]
+pub struct Export {
+    /// The sessions to export [default: latest]
+    pub target: Option<String>,
+    /// The format to write [default: that of the ending of the output file]
+    #[arg(long, short, value_enum)]
+    pub format: Option<Format>,
+    /// The file to write [default: standard output]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// The session to export, if the capture has several
+    #[arg(long, value_name = "N", value_parser = super::session_number)]
+    pub session: Option<u32>,
+    /// Only messages that match this filter (docs/filter.md); not for pcapng
+    #[arg(long, value_name = "EXPR")]
+    pub filter: Option<String>,
+    /// Options for decoding captures.
+    #[command(flatten)]
+    pub decoding: Decoding,
+}
+
+/// Formats of `mcptap export`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// JSON lines: sessions, messages, exchanges, findings
+    Jsonl,
+    /// HTTP exchanges with their bodies, as browsers and proxies read them (HAR 1.2)
+    Har,
+    /// A web page in one file that fetches nothing: timeline, messages, findings
+    Html,
+    /// Traces for OpenTelemetry: a span for each request with its response (OTLP/JSON)
+    Otlp,
+    /// Messages as a table of columns, for DuckDB, pandas and similar programs
+    #[cfg_attr(not(feature = "parquet"), doc = "(this mcptap was built without it)")]
+    Parquet,
+    /// The packets, as a capture file
+    Pcapng,
+    /// A sequence diagram that code hosts draw in issues and documents
+    Mermaid,
+}
+
+impl Format {
+    /// The format of a file with this name.
+    pub fn of_file(name: &Path) -> Option<Format> {
+        Some(match name.extension()?.to_str()? {
+            "jsonl" | "ndjson" => Format::Jsonl,
+            "har" => Format::Har,
+            "html" | "htm" => Format::Html,
+            "parquet" => Format::Parquet,
+            "pcapng" | "pcap" => Format::Pcapng,
+            "mmd" | "mermaid" => Format::Mermaid,
+            _ => return None,
+        })
+    }
+}
