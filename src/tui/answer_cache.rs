@@ -1,12 +1,12 @@
 //! A cache of answers, and a record of the queries sent. Old answers stay visible until newer ones
 //! arrive: nothing flickers and nothing waits.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::data::{
-    Answer, CapabilityRow, ConnectionList, Detail, FindingLine, HostSessions, MessageLine, PAGE, PacketDetail,
-    PacketRow, PacketScope, Query, Rows, SessionRow, Statistics,
+    Answer, CapabilityRow, ConnectionList, Detail, FindingLine, HostSessions, MessageLine, NoteLine, PAGE,
+    PacketDetail, PacketRow, PacketScope, Query, Rows, SessionRow, Statistics,
 };
 use crate::mcp::{MessageNumber, SessionNumber};
 use crate::store::{FindingRow, StderrLine};
@@ -31,8 +31,11 @@ pub struct AnswerCache {
     /// Queries that were sent, each with the version of the store at that time.
     sent: HashMap<Query, u64>,
     sessions: Option<Vec<SessionRow>>,
+    /// The sessions that a search found, its filter, and whether it is complete.
+    sessions_found: Option<(String, BTreeSet<SessionNumber>, bool)>,
     unplaced: Vec<FindingRow>,
     messages: PagedList<(SessionNumber, String), MessageLine>,
+    pub notes: ForSession<Vec<NoteLine>>,
     detail: Option<(SessionNumber, Arc<Detail>)>,
     pub steps: PagedList<SessionNumber, Step>,
     pub findings: ForSession<Vec<FindingLine>>,
@@ -159,6 +162,9 @@ impl AnswerCache {
         self.sent.retain(|sent_query, _| !replaces(query, sent_query));
         match (query, answer) {
             (Query::Sessions, Answer::Sessions(list)) => self.sessions = Some(list.rows),
+            (Query::SessionSearch(filter), Answer::SessionsFound(found, complete)) => {
+                self.sessions_found = Some((filter.clone(), found, complete));
+            }
             (Query::Unplaced, Answer::Unplaced(rows)) => self.unplaced = rows,
             (Query::Messages { session, filter, page }, Answer::Messages(answer)) => {
                 let evicted = self.messages.take((*session, filter.clone()), *page, answer);
@@ -178,6 +184,7 @@ impl AnswerCache {
                     |sent_query| matches!(sent_query, Query::Stderr { page, .. } if evicted.contains(page)),
                 );
             }
+            (Query::Notes(session), Answer::Notes(list)) => self.notes = ForSession(Some((*session, list.lines))),
             (Query::Detail(session, _), Answer::Detail(detail)) => {
                 self.detail = detail.map(|detail| (*session, Arc::from(detail)));
             }
@@ -214,6 +221,12 @@ impl AnswerCache {
 
     pub fn sessions(&self) -> Option<&[SessionRow]> {
         self.sessions.as_deref()
+    }
+
+    /// The sessions that a search found so far, and whether it is complete.
+    pub fn sessions_found(&self, filter: &str) -> Option<(&BTreeSet<SessionNumber>, bool)> {
+        let (_, found, complete) = self.sessions_found.as_ref().filter(|(own, ..)| own == filter)?;
+        Some((found, *complete))
     }
 
     /// Findings without a session.

@@ -20,6 +20,7 @@ mod needed_queries;
 mod packets;
 mod prompt;
 mod replay;
+mod session_view;
 #[cfg(test)]
 mod tests;
 mod update;
@@ -29,7 +30,7 @@ use std::path::PathBuf;
 
 use super::answer_cache::{AnswerCache, PagedList};
 use super::cursor::Cursor;
-use super::data::{MessageLine, Progress, Query, SessionRow};
+use super::data::{MessageLine, NoteLine, Progress, Query, SessionRow};
 use super::editor::Editor;
 use super::layout;
 use super::replay::Replays;
@@ -43,6 +44,7 @@ pub use folds::Folds;
 pub use layer_tree::{ByteCursor, LayerTree};
 pub use packets::PacketView;
 pub use prompt::completions;
+pub use session_view::SessionView;
 pub use update::{Effect, Input, update};
 
 /// The part of the screen that receives the keys.
@@ -101,6 +103,8 @@ pub struct App {
     pub mode: Mode,
     /// The selected session, once there is one.
     pub session: Option<SessionNumber>,
+    /// The list of sessions: its search, order and rows.
+    pub sessions: SessionView,
     /// The text of the active filter; empty for none.
     pub filter: String,
     /// Whether the selection follows the newest message.
@@ -172,8 +176,27 @@ impl App {
         self.cache.message_count(self.session?, &self.filter)
     }
 
+    /// The note in a visible row of the list.
+    pub fn note(&self, row: usize) -> Option<&NoteLine> {
+        self.cache.notes.of(self.session?)?.get(self.folds.note(row)?)
+    }
+
+    /// The note that is selected.
+    pub fn selected_note(&self) -> Option<&NoteLine> {
+        let lists = matches!(self.screen, Screen::Messages | Screen::Sequence | Screen::Detail);
+        self.note(self.cursor(Screen::Messages).selected).filter(|_| lists && !self.shows_all_servers())
+    }
+
+    /// Whether the arrows of all servers are shown.
+    pub fn shows_all_servers(&self) -> bool {
+        self.screen == Screen::Sequence && self.all_servers
+    }
+
     /// The message in a visible row of the list.
     pub fn message(&self, row: usize) -> Option<&MessageLine> {
+        if self.folds.note(row).is_some() {
+            return None;
+        }
         self.cache.message(self.session?, &self.filter, self.folds.list_row(row))
     }
 
@@ -187,7 +210,7 @@ impl App {
     /// The number of rows in a screen's list; `None` before it was read.
     pub fn rows(&self, screen: Screen) -> Option<usize> {
         if screen == Screen::Sessions {
-            return self.cache.sessions().map(<[_]>::len);
+            return self.session_count();
         }
         if screen == Screen::Packets {
             return self.cache.packets.of(&(self.session, self.packet_scope())).map(PagedList::total);

@@ -4,6 +4,8 @@
 //! Lists of any length (messages, packets, steps, lines of stderr) are read in numbered pages; the
 //! other answers are bounded by [`ROWS`].
 
+use std::collections::BTreeSet;
+use std::ops::Deref;
 use std::path::PathBuf;
 
 use super::replay::Draft;
@@ -11,9 +13,10 @@ use crate::capture::{PacketNumber, Time};
 use crate::decode::{ConnectionId, Side};
 use crate::event::{Connection, Segment};
 use crate::findings::Severity;
-use crate::mcp::{MessageNumber, Session, SessionNumber};
-use crate::store::{FindingRow, MessageRow, StderrLine};
+use crate::mcp::{MessageNumber, SessionNumber};
+use crate::store::{FindingRow, ListedSession, MessageRow, StderrLine};
 pub use crate::view::detail::{Detail, LayerNode, Source, TEXT};
+use crate::view::notes::NoteWords;
 use crate::view::steps::Step;
 use crate::view::timing::Medians;
 
@@ -34,6 +37,8 @@ pub const STEPS: usize = 1 << 21;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Query {
     Sessions,
+    /// The sessions with a message that a filter selects.
+    SessionSearch(String),
     /// Findings of captures without a session: they may explain why there is none.
     Unplaced,
     /// A page of the messages of a session that a filter selects.
@@ -42,6 +47,8 @@ pub enum Query {
         filter: String,
         page: usize,
     },
+    /// What happened between the messages of a session.
+    Notes(SessionNumber),
     /// One message with its layers and bytes.
     Detail(SessionNumber, MessageNumber),
     /// A page of the step table.
@@ -130,9 +137,12 @@ impl Query {
 pub enum Answer {
     /// To [`Query::Sessions`], the newest first for a database.
     Sessions(Rows<SessionRow>),
+    /// To [`Query::SessionSearch`]: the sessions found so far, and whether all were searched.
+    SessionsFound(BTreeSet<SessionNumber>, bool),
     /// To [`Query::Unplaced`], the first ones.
     Unplaced(Vec<FindingRow>),
     Messages(Rows<MessageLine>),
+    Notes(NoteList),
     /// To [`Query::Detail`]; `None` if there is no such message.
     Detail(Option<Box<Detail>>),
     Steps(Rows<Step>),
@@ -162,14 +172,20 @@ pub enum Answer {
 /// A session in the list.
 #[derive(Clone, Debug)]
 pub struct SessionRow {
-    /// The session, with its number in the database.
-    pub session: Session,
+    /// The session, with its number in the database, and the facts of its recording.
+    pub listed: ListedSession,
     /// Whether it is still being recorded.
     pub live: bool,
-    /// Numbers of findings: info, warning, error.
-    pub findings: [u64; 3],
     /// Median and 95th percentile of the latency, in nanoseconds.
     pub latency: Option<(i64, i64)>,
+}
+
+impl Deref for SessionRow {
+    type Target = ListedSession;
+
+    fn deref(&self) -> &ListedSession {
+        &self.listed
+    }
 }
 
 /// A page of a list.
@@ -199,6 +215,34 @@ impl MessageLine {
     pub fn partner(&self) -> Option<MessageNumber> {
         self.row.answers.or(self.row.answered_by)
     }
+}
+
+/// The notes of a session in order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct NoteList {
+    /// Each with the message that it precedes.
+    pub lines: Vec<NoteLine>,
+}
+
+/// A note between two messages.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NoteLine {
+    /// The row of the message that it precedes, in the list without a filter.
+    pub before: usize,
+    pub time: Time,
+    pub words: NoteWords,
+    /// The place that shows more about it.
+    pub target: Option<NoteTarget>,
+    /// The first packet that carried it.
+    pub packet: Option<PacketNumber>,
+}
+
+/// The place that shows more about a note.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoteTarget {
+    Message(MessageNumber),
+    /// The screen of stderr.
+    Stderr,
 }
 
 /// A row of the findings.

@@ -23,7 +23,7 @@ pub fn draw(app: &App, buffer: &mut Buffer) -> Option<(u16, u16)> {
         return None;
     }
     frame(app, &mut canvas, area);
-    tabs(app, &mut canvas, area.width - 2);
+    tabs(app, &mut canvas, area.width - 1);
     let body = layout::body((area.width, area.height));
     match app.screen {
         Screen::Sessions => pane::sessions::draw(app, &mut canvas, body),
@@ -59,10 +59,11 @@ fn frame(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let right = area.right() - 1;
     canvas.outline(area, border);
     let end = path(app, canvas, area.width - 4);
-    if !app.filter.is_empty() {
+    let filter = if app.screen == Screen::Sessions { &app.sessions.filter } else { &app.filter };
+    if !filter.is_empty() {
         let style = canvas.tone(Tone::Warning);
         let room = (right - 1).saturating_sub(end + 1);
-        canvas.put_right(right - 1 - room, 0, room, &format!(" / {} ", app.filter), style);
+        canvas.put_right(right - 1 - room, 0, room, &format!(" / {filter} "), style);
     }
     footer(app, canvas, area);
 }

@@ -73,6 +73,10 @@ pub enum Command {
     ShowPacket,
     /// Goes to the list of connections, or back from it.
     Connections,
+    /// Sorts the sessions by the next column.
+    Sort,
+    /// Lists failed replays and empty sessions too, or leaves them out.
+    AllSessions,
     /// Starts or stops following the newest message.
     Follow,
     /// Opens the line for a filter.
@@ -190,7 +194,9 @@ pub const KEYS: &[Binding] = &[
     key(&["N"],                KeyScope::Replay,     Command::Difference(-1),         "",        "previous difference"),
     key(&["tab"],              KeyScope::Replay,     Command::Answers,                "answers", "switch between the list and the answers"),
     key(&["enter"],            KeyScope::Lists,      Command::Open,                   "open",    "open the selected row"),
-    key(&["/"],                KeyScope::Lists,      Command::Filter,                 "filter",  "show only messages that match a filter"),
+    key(&["/"],                KeyScope::Lists,      Command::Filter,                 "filter",  "show only messages that match a filter; among sessions: search all of them"),
+    key(&["s"],                KeyScope::Sessions,   Command::Sort,                   "sort",    "sort by the next column: failures, open requests, findings …"),
+    key(&["A"],                KeyScope::Sessions,   Command::AllSessions,            "",        "list failed replays and empty sessions too, or leave them out"),
     key(&["esc", "backspace"], KeyScope::Everywhere, Command::Back,                   "back",    "clear the filter, then go back one screen"),
     key(&["tab"],              KeyScope::Panes,      Command::Focus(1),               "pane",    "next pane"),
     key(&["backtab"],          KeyScope::Panes,      Command::Focus(-1),              "",        "previous pane"),

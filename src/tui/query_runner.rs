@@ -6,6 +6,7 @@ mod export;
 mod groups;
 mod host_sessions;
 mod matches;
+mod notes;
 mod packet_content;
 mod packet_index;
 mod packets;
@@ -27,7 +28,7 @@ use crate::store::{FindingRow, MessageRow, Page, RowKey, Scope, StderrLine, Stor
 use crate::view::steps::{self, Step};
 use crate::view::{detail, text};
 use matches::Matches;
-use session_list::SessionList;
+use session_list::{SessionList, SessionSearch};
 
 /// Limit in bytes of the texts that are read for the column "about". For a longer text it shows
 /// only the tool.
@@ -57,6 +58,7 @@ pub struct QueryRunner {
     now: Time,
     version: Option<i64>,
     sessions: SessionList,
+    session_search: Option<SessionSearch>,
     /// Lines of the messages that were read last.
     lines: HashMap<RowKey, MessageLine>,
     matches: Option<Matches>,
@@ -82,6 +84,7 @@ impl QueryRunner {
             now: Time::default(),
             version: None,
             sessions: SessionList::default(),
+            session_search: None,
             lines: HashMap::new(),
             matches: None,
             helpers: None,
@@ -114,8 +117,13 @@ impl QueryRunner {
     fn read(&mut self, query: &Query) -> Result<Answer> {
         Ok(match query {
             Query::Sessions => Answer::Sessions(self.sessions()?),
+            Query::SessionSearch(filter) => {
+                let (found, complete) = self.search_sessions(filter)?;
+                Answer::SessionsFound(found, complete)
+            }
             Query::Unplaced => Answer::Unplaced(self.reader.findings(Scope::All, Page::first(UNPLACED))?),
             Query::Messages { session, filter, page } => Answer::Messages(self.messages(*session, filter, *page)?),
+            Query::Notes(session) => Answer::Notes(self.notes(*session)?),
             Query::Detail(session, message) => Answer::Detail(detail::read(&self.reader, *session, *message)?),
             Query::Steps { session, page } => Answer::Steps(self.steps(*session, *page)?),
             Query::Findings(session) => Answer::Findings(self.findings(*session)?),

@@ -137,11 +137,12 @@ fn remember(unfinished: &mut Vec<Query>, query: &Query, answer: &Answer) {
 }
 
 /// Whether the same query, sent again at once, has a more complete answer.
-fn is_unfinished(answer: &Answer) -> bool {
+pub(super) fn is_unfinished(answer: &Answer) -> bool {
     match answer {
         Answer::Statistics(figures) => figures.counted < figures.messages,
         Answer::Steps(page) => !page.complete,
         Answer::Sessions(list) => !list.complete,
+        Answer::SessionsFound(_, complete) => !complete,
         _ => false,
     }
 }

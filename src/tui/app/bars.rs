@@ -158,7 +158,7 @@ fn position(app: &App) -> (String, Tone) {
     let rows = |noun: &str| app.rows(app.screen).map_or((String::new(), Tone::Dim), |total| of(total, noun));
     let steps = || app.session.and_then(|session| app.cache.steps.of(&session));
     match app.screen {
-        Screen::Sessions => rows("session"),
+        Screen::Sessions => sessions(app, row),
         Screen::Layers => match steps() {
             Some(steps) if steps.is_complete() && steps.total() >= STEPS => {
                 ("not all steps are listed: mcptap layers shows all".to_owned(), Tone::Warning)
@@ -180,11 +180,28 @@ fn position(app: &App) -> (String, Tone) {
     }
 }
 
+/// The same for the sessions, which may be searched.
+fn sessions(app: &App, row: usize) -> (String, Tone) {
+    let (Some(listed), Some(all)) = (app.session_count(), app.cache.sessions().map(<[_]>::len)) else {
+        return (String::new(), Tone::Dim);
+    };
+    let count = |number: usize| units::count(number as u64, "session");
+    if app.sessions.filter.is_empty() {
+        let words = if listed == 0 { String::new() } else { format!("{row} of {}", count(listed)) };
+        return (words, Tone::Dim);
+    }
+    match app.cache.sessions_found(&app.sessions.filter) {
+        Some((_, true)) if listed == 0 => (format!("none of {}", count(all)), Tone::Dim),
+        Some((_, true)) => (format!("{row} of {listed} found in {}", count(all)), Tone::Dim),
+        _ => (format!("searching: {listed} found in {}", count(all)), Tone::Warning),
+    }
+}
+
 /// The same for a list of messages, to which a filter may still be applied.
 fn messages(app: &App, row: usize) -> (String, Tone) {
     let Some((total, complete)) = app.message_count() else { return (String::new(), Tone::Dim) };
     let all = app.session_row().map_or(0, |row| row.session.messages);
-    let row = app.folds.list_row(row.saturating_sub(1)) + 1;
+    let row = (app.folds.list_row(row.saturating_sub(1)) + 1).min(total.max(1));
     match (app.filter.is_empty(), complete) {
         _ if total == 0 && complete => (units::count(all, "message"), Tone::Dim),
         (true, _) => (format!("{row} of {}", units::count(total as u64, "message")), Tone::Dim),

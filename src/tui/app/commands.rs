@@ -1,11 +1,11 @@
 //! The actions of the commands in the key table.
 
 use super::super::copy;
-use super::super::data::{FindingLine, MessageLine, Query};
+use super::super::data::{FindingLine, MessageLine, NoteTarget, Query};
 use super::super::editor::Editor;
 use super::super::keys::{Command, Motion};
 use super::super::theme::Theme;
-use super::{App, Effect, Focus, Mode, PacketView, Prompt, Screen, detail, packets, replay};
+use super::{App, Effect, Focus, Mode, PacketView, Prompt, Screen, detail, packets, replay, session_view};
 use crate::capture::PacketNumber;
 use crate::mcp::{MessageNumber, SessionNumber};
 use crate::store::FindingRow;
@@ -49,7 +49,12 @@ pub(super) fn run(app: &mut App, command: Command) -> Vec<Effect> {
             app.follow = !app.follow;
             app.notify(if app.follow { "following the newest message" } else { "not following the newest message" });
         }
-        Command::Filter => app.mode = Mode::Prompt(Prompt::Filter, Editor::line(&app.filter)),
+        Command::Filter => {
+            let filter = if app.screen == Screen::Sessions { &app.sessions.filter } else { &app.filter };
+            app.mode = Mode::Prompt(Prompt::Filter, Editor::line(filter));
+        }
+        Command::Sort => session_view::next_sort(app),
+        Command::AllSessions => session_view::toggle_all(app),
         Command::Search => {
             let needle = app.detail.search.as_ref().map(|found| found.needle.clone()).unwrap_or_default();
             app.mode = Mode::Prompt(Prompt::Search, Editor::line(&needle));
@@ -117,7 +122,7 @@ fn after_move(app: &mut App, to_end: bool) {
     match screen {
         Screen::Sessions => {
             let selected = app.cursor(screen).selected;
-            let chosen = app.cache.sessions().and_then(|rows| rows.get(selected)).map(|row| row.session.number);
+            let chosen = app.listed_session(selected).map(|row| row.session.number);
             if chosen != app.session {
                 select_session(app, chosen);
             }
@@ -157,7 +162,9 @@ pub(super) fn show(app: &mut App, screen: Screen) {
 
 pub(super) fn back(app: &mut App) {
     let lists = matches!(app.screen, Screen::Messages | Screen::Sequence);
-    if lists && !app.filter.is_empty() {
+    if app.screen == Screen::Sessions && !app.sessions.filter.is_empty() {
+        session_view::set_filter(app, String::new());
+    } else if lists && !app.filter.is_empty() {
         set_filter(app, String::new());
     } else if let Some(screen) = app.history.pop() {
         app.screen = screen;
@@ -187,8 +194,15 @@ pub(super) fn set_filter(app: &mut App, filter: String) {
 
 fn open(app: &mut App) {
     match app.screen {
-        Screen::Sessions => show(app, Screen::Messages),
+        Screen::Sessions => {
+            // The messages that the search found.
+            if app.session.is_some() && !app.sessions.filter.is_empty() {
+                set_filter(app, app.sessions.filter.clone());
+            }
+            show(app, Screen::Messages);
+        }
         Screen::Sequence if app.all_servers => open_in_session(app),
+        Screen::Messages | Screen::Sequence if app.selected_note().is_some() => open_note(app),
         Screen::Messages | Screen::Sequence => {
             if app.selected_message().is_some() {
                 show(app, Screen::Detail);
@@ -228,6 +242,9 @@ fn row_target(app: &App) -> Option<(Option<MessageNumber>, Option<PacketNumber>)
         }
         Screen::Packets => (None, Some(app.packet(row)?.number)),
         Screen::Messages | Screen::Sequence | Screen::Detail => {
+            if let Some(note) = app.selected_note() {
+                return Some((None, note.packet));
+            }
             let line = app.selected_message()?;
             (Some(line.row.number), line.row.packets.first().copied())
         }
@@ -264,6 +281,17 @@ fn open_message_of(app: &mut App, session: SessionNumber, message: MessageNumber
         select_session(app, Some(session));
     }
     open_message(app, message);
+}
+
+/// Goes to the place that shows more about the selected note.
+fn open_note(app: &mut App) {
+    let Some(note) = app.selected_note() else { return };
+    match (note.target, note.packet) {
+        (Some(NoteTarget::Message(message)), _) => open_message(app, message),
+        (Some(NoteTarget::Stderr), _) => show(app, Screen::Stderr),
+        (None, Some(packet)) => packets::locate(app, packet),
+        (None, None) => {}
+    }
 }
 
 /// Acts on the selected row of the pane that has the focus: opens the message that the packet

@@ -1,7 +1,8 @@
-//! Folded groups of rows: the first row of a group represents the others.
+//! The visible rows of a list of messages: without those of folded groups, and with the notes
+//! between them.
 //!
-//! A list counts its rows as the store does. The screen counts only the visible ones. This file
-//! converts between the two.
+//! A list counts its rows as the store does. The screen counts the visible ones. This file converts
+//! between the two. The first row of a folded group represents the others.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -13,6 +14,10 @@ pub struct Folds {
     groups: BTreeMap<usize, Vec<usize>>,
     /// All hidden rows as ranges in order, each with the number of hidden rows before it.
     hidden: Vec<(Range<usize>, usize)>,
+    /// The rows that the notes precede, in order.
+    notes: Vec<usize>,
+    /// The same as rows of the screen without the notes.
+    places: Vec<usize>,
 }
 
 impl Folds {
@@ -45,8 +50,33 @@ impl Folds {
     /// Unfolds everything. Returns whether anything was folded.
     pub fn clear(&mut self) -> bool {
         let any = !self.groups.is_empty();
-        *self = Folds::default();
+        self.groups.clear();
+        self.update_hidden();
         any
+    }
+
+    /// Shows notes before these rows, which are in order.
+    pub fn set_notes(&mut self, before: impl Iterator<Item = usize>) {
+        self.notes.clear();
+        self.notes.extend(before);
+        self.update_places();
+    }
+
+    /// The note in a visible row.
+    pub fn note(&self, visible: usize) -> Option<usize> {
+        let note = self.first_note_from(visible);
+        (note < self.places.len() && self.places[note] + note == visible).then_some(note)
+    }
+
+    /// The first note that is in this visible row or below.
+    fn first_note_from(&self, visible: usize) -> usize {
+        // The rows of the notes ascend, so this is a binary search.
+        let (mut low, mut high) = (0, self.places.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.places[middle] + middle < visible { low = middle + 1 } else { high = middle }
+        }
+        low
     }
 
     /// The number of hidden rows that a visible row represents.
@@ -56,11 +86,19 @@ impl Folds {
 
     /// The number of visible rows in a list of `total` rows.
     pub fn visible_count(&self, total: usize) -> usize {
+        self.unfolded_count(total) + self.places.len()
+    }
+
+    fn unfolded_count(&self, total: usize) -> usize {
         total.saturating_sub(self.hidden.last().map_or(0, |(range, index)| index + range.len()))
     }
 
-    /// The row of the list that a visible row shows.
+    /// The row of the list that a visible row shows. For a note, the row that it precedes.
     pub fn list_row(&self, visible: usize) -> usize {
+        self.unfolded_row(visible - self.first_note_from(visible))
+    }
+
+    fn unfolded_row(&self, visible: usize) -> usize {
         // Hidden ranges that begin at or before it shift it.
         let index = self.hidden.partition_point(|(range, hidden)| range.start - hidden <= visible);
         visible + index.checked_sub(1).map_or(0, |last| self.hidden[last].1 + self.hidden[last].0.len())
@@ -69,6 +107,12 @@ impl Folds {
     /// The visible row of a row of the list. For a hidden row it is that of the row
     /// before its range.
     pub fn visible_row(&self, row: usize) -> usize {
+        let place = self.place(row);
+        place + self.places.partition_point(|note| *note <= place)
+    }
+
+    /// The visible row without the notes.
+    fn place(&self, row: usize) -> usize {
         let index = self.hidden.partition_point(|(range, _)| range.start <= row);
         match index.checked_sub(1).map(|last| &self.hidden[last]) {
             Some((range, hidden)) if range.contains(&row) => (range.start - hidden).saturating_sub(1),
@@ -93,6 +137,16 @@ impl Folds {
                 _ => self.hidden.push((row..row + 1, count)),
             }
         }
+        self.update_places();
+    }
+
+    fn update_places(&mut self) {
+        self.places = self.notes.iter().map(|row| self.place(*row)).collect();
+        // A note before a hidden row stands before the next visible one.
+        for (place, row) in self.places.iter_mut().zip(&self.notes) {
+            let is_hidden = self.hidden.iter().any(|(range, _)| range.contains(row));
+            *place += usize::from(is_hidden);
+        }
     }
 }
 
@@ -106,7 +160,7 @@ mod tests {
     use super::*;
 
     /// The visible rows are those that are not hidden, in order. Both conversions agree.
-    fn in_order(groups: &[BTreeSet<usize>], total: usize) -> Result<(), TestCaseError> {
+    fn in_order(groups: &[BTreeSet<usize>], notes: &[usize], total: usize) -> Result<(), TestCaseError> {
         let mut folds = Folds::default();
         folds.fold_all(groups.iter().map(|group| group.iter().copied().collect()));
         let hidden: Vec<usize> = (0..total).filter(|row| folds.is_hidden(*row)).collect();
@@ -116,6 +170,7 @@ mod tests {
             prop_assert_eq!(folds.list_row(visible), *row);
             prop_assert_eq!(folds.visible_row(*row), visible);
         }
+        with_notes(folds.clone(), &left, notes, total)?;
         for row in hidden {
             prop_assert!(folds.visible_row(row) < left.len().max(1));
             let mut folds = folds.clone();
@@ -125,10 +180,33 @@ mod tests {
         Ok(())
     }
 
+    /// Between the rows that are left are the notes, in order: each before the row that it
+    /// precedes, or before the next one that is left.
+    fn with_notes(mut folds: Folds, left: &[usize], notes: &[usize], total: usize) -> Result<(), TestCaseError> {
+        folds.set_notes(notes.iter().copied());
+        let mut expected = Vec::new();
+        let mut next = 0;
+        for row in left.iter().map(|row| Some(*row)).chain([None]) {
+            while next < notes.len() && row.is_none_or(|row| notes[next] <= row) {
+                expected.push(Err(next));
+                next += 1;
+            }
+            expected.extend(row.map(Ok));
+        }
+        prop_assert_eq!(folds.visible_count(total), expected.len());
+        for (visible, row) in expected.into_iter().enumerate() {
+            prop_assert_eq!(folds.note(visible), row.err());
+            if let Ok(row) = row {
+                prop_assert_eq!((folds.list_row(visible), folds.visible_row(row)), (row, visible));
+            }
+        }
+        Ok(())
+    }
+
     /// Found by the property below: the first row of one group is hidden by the other.
     #[test]
     fn groups_that_overlap() {
-        in_order(&[[1, 2, 6, 7, 8, 59].into(), [0, 3, 9, 10, 11, 12].into()], 60).unwrap();
+        in_order(&[[1, 2, 6, 7, 8, 59].into(), [0, 3, 9, 10, 11, 12].into()], &[], 60).unwrap();
     }
 
     proptest! {
@@ -136,9 +214,12 @@ mod tests {
 
         #[test]
         fn rows_that_are_not_hidden_are_visible_in_order(
-            groups in prop::collection::vec(prop::collection::btree_set(0usize..60, 2..12), 0..6), total in 60usize..80,
+            groups in prop::collection::vec(prop::collection::btree_set(0usize..60, 2..12), 0..6),
+            mut notes in prop::collection::vec(0usize..=60, 0..12),
+            total in 60usize..80,
         ) {
-            in_order(&groups, total)?;
+            notes.sort_unstable();
+            in_order(&groups, &notes, total)?;
         }
 
         #[test]

@@ -9,6 +9,9 @@ use crate::mcp::SessionNumber;
 /// The queries for the current screen.
 pub(super) fn needed_queries(app: &App) -> Vec<Query> {
     let mut queries = vec![Query::Sessions];
+    if app.screen == Screen::Sessions && !app.sessions.filter.is_empty() {
+        queries.push(Query::SessionSearch(app.sessions.filter.clone()));
+    }
     if app.screen == Screen::Packets {
         queries.extend(packets(app));
         return queries;
@@ -32,6 +35,7 @@ pub(super) fn needed_queries(app: &App) -> Vec<Query> {
             } else {
                 queries.extend(messages(app, session));
             }
+            queries.push(Query::Notes(session));
             let seen = app.selected_message().filter(|_| layout::has_panes(app.size, app.screen));
             queries.extend(seen.map(|message| Query::Detail(message.row.session, message.row.number)));
         }
@@ -87,6 +91,7 @@ fn pages(app: &App, loaded: usize, row: impl Fn(usize) -> usize) -> Vec<usize> {
     let last = loaded.saturating_sub(1);
     let (first, last) = (cursor.top.min(last), (cursor.top + height.max(1) - 1).min(last));
     let mut pages: Vec<usize> = (first..=last).map(|seen| row(seen) / PAGE).collect();
+    pages.sort_unstable();
     pages.dedup();
     pages
 }

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use super::super::data::Query;
 use super::super::theme::Theme;
-use super::{App, Effect, Mode, Prompt, commands, detail};
+use super::{App, Effect, Mode, Prompt, Screen, commands, detail, session_view};
 use crate::filter::{self, Completion, Filter};
 use crate::mcp::{MessageNumber, SessionNumber};
+use crate::view::session_list::SortKey;
 
 /// The commands, each with its arguments and its effect.
 pub const COMMANDS: &[(&str, &str)] = &[
@@ -14,6 +15,7 @@ pub const COMMANDS: &[(&str, &str)] = &[
     ("filter", "EXPR: show only messages that match"),
     ("goto", "N: select message N"),
     ("session", "N: open session N"),
+    ("sort", "number, started, server, calls, fail, open or findings: the order of the sessions"),
     ("replay", "[--to URL | -- COMMAND]: send the session again, and compare the answers"),
     ("theme", "dark, light, mono or auto: remembered for the next start"),
     ("help", "show the keys"),
@@ -61,7 +63,10 @@ fn accept(app: &mut App, prompt: Prompt, text: &str) -> Vec<Effect> {
         Prompt::Filter => match Filter::parse(text) {
             Ok(_) => {
                 app.mode = Mode::Browse;
-                commands::set_filter(app, text.to_owned());
+                match app.screen {
+                    Screen::Sessions => session_view::set_filter(app, text.to_owned()),
+                    _ => commands::set_filter(app, text.to_owned()),
+                }
             }
             // The line stays open, and the error above it points at the column.
             Err(error) => app.notify_error(error.to_string()),
@@ -101,9 +106,13 @@ fn command(app: &mut App, text: &str) -> Vec<Effect> {
         "session" => match rest.parse().map(SessionNumber) {
             Ok(number) if app.cache.session(number).is_some() => {
                 commands::select_session(app, Some(number));
-                commands::run(app, super::super::keys::Command::Show(super::Screen::Messages));
+                commands::run(app, super::super::keys::Command::Show(Screen::Messages));
             }
             _ => app.notify_error("there is no such session"),
+        },
+        "sort" => match SortKey::ALL.into_iter().find(|key| key.name() == rest) {
+            Some(key) => session_view::set_sort(app, key),
+            None => app.notify_error("sort takes number, started, server, calls, fail, open or findings"),
         },
         "replay" => super::replay::command(app, rest),
         "export" => match app.session {

@@ -5,7 +5,7 @@ use super::super::help_text;
 use super::super::keys::{self, Command};
 use super::super::replay::{Submission, run::ReplayUpdate};
 use super::super::theme::Theme;
-use super::{App, Mode, Screen, commands, detail, mouse, needed_queries, packets, prompt, replay};
+use super::{App, Mode, Screen, commands, detail, mouse, needed_queries, packets, prompt, replay, session_view};
 use crate::capture::Time;
 use crate::replay::plan::StepIndex;
 
@@ -159,7 +159,13 @@ fn take(app: &mut App, query: &Query, answer: Answer) {
             replay::open_form(app, *session, message.is_some(), *draft);
         }
         (_, Answer::Failed(why)) => app.notify_error(why),
-        (query, answer) => app.cache.take(query, answer),
+        (query, answer) => {
+            let is_about_list = matches!(answer, Answer::Sessions(_) | Answer::SessionsFound(..));
+            app.cache.take(query, answer);
+            if is_about_list {
+                session_view::relist(app);
+            }
+        }
     }
 }
 
@@ -167,22 +173,19 @@ fn take(app: &mut App, query: &Query, answer: Answer) {
 /// visible if followed, and the panes show the selected message. Returns the effect that reads the
 /// answers of a replay, if one is needed.
 fn reconcile(app: &mut App) -> Option<Effect> {
-    if let Some(sessions) = app.cache.sessions() {
-        // A session that appears above must not move the selection to another one.
-        let own = app.session.and_then(|own| sessions.iter().position(|row| row.session.number == own));
-        let first = sessions.first().map(|row| row.session.number);
-        match own {
-            Some(row) => app.cursor_mut(Screen::Sessions).selected = row,
-            None if app.session.is_none() => app.session = first,
-            None => {}
-        }
-    }
+    // A session that appears above must not move the selection to another one.
+    session_view::keep_selection(app);
+    // With a filter only messages are listed.
+    let notes = app.session.filter(|_| app.filter.is_empty()).and_then(|session| app.cache.notes.of(session));
+    let total = app.message_count().map_or(0, |(total, _)| total);
+    app.folds.set_notes(notes.into_iter().flatten().map(|note| note.before.min(total)));
     // The newest message that was read. While messages arrive fast, the very last one is still
     // to be read.
     if app.follow
         && let Some(last) = app.session.and_then(|session| app.cache.last_message(session, &app.filter))
     {
-        app.cursor_mut(Screen::Messages).selected = app.folds.visible_row(last);
+        let row = if last + 1 == total { app.folds.visible_count(total) - 1 } else { app.folds.visible_row(last) };
+        app.cursor_mut(Screen::Messages).selected = row;
     }
     for screen in [Screen::Sessions, app.screen] {
         if let Some(total) = app.rows(screen) {

@@ -1,13 +1,17 @@
 //! One message: the list or the sequence above, and the three panes below.
 
 use ratatui::layout::Rect;
+use ratatui::style::Style;
 
 use super::super::app::{App, drawn_detail, focus};
 use super::super::canvas::Canvas;
+use super::super::data::{NoteLine, NoteTarget};
 use super::super::layout::{self, DetailAreas};
 use super::super::screen::{Focus, Screen};
 use super::super::theme::UiElement;
 use super::{all_servers, bytes, json, layers, messages, pane_names, sequence, title};
+use crate::view::paint::Tone;
+use crate::view::safe;
 
 /// Draws the messages, as a list or as arrows.
 pub fn list(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
@@ -25,6 +29,9 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     list(app, canvas, areas.list);
     let y = areas.list.bottom();
     canvas.divide(area, y);
+    if let Some(note) = app.selected_note() {
+        return note_text(canvas, Rect { y: y + 1, height: area.bottom().saturating_sub(y + 1), ..area }, note);
+    }
     let detail = drawn_detail(app);
     let is_single = [areas.layers, areas.json, areas.bytes].iter().filter(|area| area.height > 0).count() == 1;
     if is_single {
@@ -51,6 +58,26 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     }
     if areas.bytes.height > 0 {
         bytes::draw(app, canvas, areas.bytes, &detail);
+    }
+}
+
+/// Draws the whole text of a note, in place of the panes of a message.
+fn note_text(canvas: &mut Canvas<'_>, area: Rect, note: &NoteLine) {
+    let (tone, plain, dim) = (canvas.tone(note.words.tone), canvas.tone(Tone::Plain), canvas.tone(Tone::Dim));
+    let room = area.width.saturating_sub(4);
+    canvas.put(area.x + 2, area.y, room, &format!("{}  {}", note.words.sign, note.words.what), tone);
+    let mut lines: Vec<(String, Style)> = Vec::new();
+    for (text, style) in [(&note.words.about, plain), (&note.words.messages, dim)] {
+        lines.extend(safe::wrap(text, usize::from(room).max(1)).into_iter().map(|line| (line, style)));
+    }
+    let more = match note.target {
+        Some(NoteTarget::Message(message)) => format!("enter opens message {}", message.0),
+        Some(NoteTarget::Stderr) => "enter shows the whole stderr".to_owned(),
+        None => String::new(),
+    };
+    lines.push((more, dim));
+    for (y, (line, style)) in (area.y + 1..area.bottom()).zip(lines) {
+        canvas.put(area.x + 2, y, room, &line, style);
     }
 }
 

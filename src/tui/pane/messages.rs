@@ -4,8 +4,8 @@ use ratatui::layout::Rect;
 
 use super::super::app::App;
 use super::super::canvas::{Canvas, Cell, Column, TableView, duration_bar};
-use super::super::data::MessageLine;
-use super::super::theme::UiElement;
+use super::super::data::{MessageLine, NoteLine};
+use super::super::theme::{Palette, UiElement};
 use crate::capture::Time;
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
@@ -69,8 +69,11 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, active: bool) {
     let theme = canvas.theme;
     let narrow = area.width < WHOLE;
     canvas.table(area, &columns(app, list, area), list, |row| {
-        let message = app.message(row)?;
         let tone = |tone| theme.tone(tone);
+        if let Some(note) = app.note(row) {
+            return Some(note_cells(app, theme, note));
+        }
+        let message = app.message(row)?;
         let (arrow, side) = arrow(message);
         let method_tone = method_tone(message);
         let hidden = app.folds.hidden_count(app.folds.list_row(row));
@@ -92,6 +95,24 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect, active: bool) {
             Cell::new(message.rules.join(" "), tone(mark_tone)),
         ])
     });
+}
+
+/// The cells of a note: its sign stands in the column of the arrows.
+fn note_cells(app: &App, palette: Palette, note: &NoteLine) -> Vec<Cell> {
+    let tone = |tone| palette.tone(tone);
+    let words = &note.words;
+    let about = [words.about.as_str(), &words.messages].into_iter().filter(|words| !words.is_empty());
+    vec![
+        Cell::default(),
+        Cell::default(),
+        Cell::new(relative(app, note.time), tone(Tone::Dim)),
+        Cell::new(format!(" {}", words.sign), tone(words.tone)),
+        Cell::new(words.what.clone(), tone(words.tone)),
+        Cell::new(
+            about.collect::<Vec<_>>().join("  "),
+            tone(if words.tone == Tone::Dim { Tone::Dim } else { Tone::Plain }),
+        ),
+    ]
 }
 
 /// The reason why no message is listed.

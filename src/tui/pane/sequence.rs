@@ -5,7 +5,7 @@ use ratatui::layout::Rect;
 
 use super::super::app::App;
 use super::super::canvas::{Canvas, bar};
-use super::super::data::MessageLine;
+use super::super::data::{MessageLine, NoteLine};
 use super::super::screen::Screen;
 use super::super::theme::UiElement;
 use super::messages::{arrow, method, outcome, relative, short_method};
@@ -20,6 +20,9 @@ const LANES: usize = 8;
 /// Below this width half of them are used, because the arrows need the room.
 const NARROW: u16 = 110;
 
+/// Below this width the times and the open calls are left out.
+const SMALL: u16 = 60;
+
 /// Width of the bar for the time since the row above.
 const GAP: usize = 6;
 
@@ -32,10 +35,18 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
         return canvas.message(area, super::messages::nothing(app));
     }
     let total = app.folds.visible_count(total);
-    let zoom = scale(app.zoom);
-    let left = area.x + if zoom.is_some() { 28 } else { 21 };
+    // On a small screen the arrows get all the room.
+    let is_small = area.width < SMALL;
+    let zoom = scale(app.zoom).filter(|_| !is_small);
+    let left = area.x
+        + match zoom {
+            _ if is_small => 9,
+            Some(_) => 28,
+            None => 21,
+        };
     let lanes = if area.width < NARROW { LANES / 2 } else { LANES };
-    let right = area.right().saturating_sub(lanes as u16 + 13).min(left + LONGEST);
+    let beside = if is_small { 2 } else { lanes as u16 + 13 };
+    let right = area.right().saturating_sub(beside).min(left + LONGEST);
     head(app, canvas, area, left, right, zoom);
     let cursor = *app.cursor(Screen::Messages);
     let window = |line: u16| app.message(cursor.top + usize::from(line));
@@ -48,15 +59,21 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
         }
         canvas.put(left, y, 1, "│", lifeline);
         canvas.put(right, y, 1, "│", lifeline);
+        if let Some(note) = app.note(row) {
+            note_line(app, canvas, (area.x, y), (left, area.right()), note);
+        }
         if let Some(message) = app.message(row) {
             let before = row.checked_sub(1).and_then(|row| app.message(row));
             times(app, canvas, (area.x, y), message, before, zoom);
             arrow_line(canvas, (left, right), y, message);
             let tone = canvas.tone(outcome(message).about.unwrap_or(Tone::Client));
-            for (lane, sign) in lanes.row(message) {
+            let signs = lanes.row(message);
+            for (lane, sign) in signs.into_iter().filter(|_| !is_small) {
                 canvas.put(right + 2 + lane as u16, y, 1, sign, tone);
             }
-            if let (Kind::Response | Kind::Error, Some(latency)) = (message.row.kind, message.row.latency) {
+            if let (Kind::Response | Kind::Error, Some(latency), false) =
+                (message.row.kind, message.row.latency, is_small)
+            {
                 canvas.put_right(right + lanes.open.len() as u16 + 3, y, 9, &units::duration(latency), tone);
             }
         }
@@ -67,10 +84,23 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     canvas.scroll_bar(Rect { y: area.y + 1, height: area.height - 1, ..area }, cursor.top, total);
 }
 
+/// Draws a note between the arrows, over the lifelines.
+fn note_line(app: &App, canvas: &mut Canvas<'_>, (x, y): (u16, u16), (left, end): (u16, u16), note: &NoteLine) {
+    let (dim, tone) = (canvas.tone(Tone::Dim), canvas.tone(note.words.tone));
+    if canvas.buffer.area.width >= SMALL {
+        canvas.put_right(x + 9, y, 10, &relative(app, note.time), dim);
+    }
+    let words = [&note.words.what, &note.words.about, &note.words.messages];
+    let words: Vec<&str> = words.into_iter().map(String::as_str).filter(|words| !words.is_empty()).collect();
+    let text = format!(" {}  {} ", note.words.sign, words.join("  "));
+    canvas.put(left + 2, y, end.saturating_sub(left + 2), &text, tone);
+}
+
 fn head(app: &App, canvas: &mut Canvas<'_>, area: Rect, left: u16, right: u16, zoom: Option<i64>) {
     let (dim, strong) = (canvas.element(UiElement::Head), canvas.tone(Tone::Strong));
     canvas.put_right(area.x + 1, area.y, 7, "#", dim);
-    canvas.put_right(area.x + 9, area.y, 10, "time", dim);
+    let is_small = area.width < SMALL;
+    canvas.put_right(area.x + 9, area.y, if is_small { 0 } else { 10 }, "time", dim);
     let scale = zoom.map(units::duration).unwrap_or_default();
     canvas.put(area.x + 20, area.y, 8, &scale, dim);
     let row = app.session_row();
@@ -79,7 +109,8 @@ fn head(app: &App, canvas: &mut Canvas<'_>, area: Rect, left: u16, right: u16, z
     let server = row.map(|row| parties::server(&row.session)).unwrap_or_default();
     let room = (right - left) / 2;
     canvas.put_right(right + 1 - room, area.y, room, &server, strong);
-    canvas.put(right + 2, area.y, area.right().saturating_sub(right + 2), "open calls", dim);
+    let room = if is_small { 0 } else { area.right().saturating_sub(right + 2) };
+    canvas.put(right + 2, area.y, room, "open calls", dim);
 }
 
 /// The time for which the bar of time is full.
@@ -102,7 +133,9 @@ fn times(
         canvas.put(x, y, 1, "◆", mark);
     }
     canvas.put_right(x + 1, y, 7, &message.row.number.0.to_string(), dim);
-    canvas.put_right(x + 9, y, 10, &relative(app, message.row.time), dim);
+    if canvas.buffer.area.width >= SMALL {
+        canvas.put_right(x + 9, y, 10, &relative(app, message.row.time), dim);
+    }
     if let (Some(full), Some(before)) = (zoom, before) {
         let gone = message.row.time.since(before.row.time).max(0) as u64;
         canvas.put(x + 20, y, GAP as u16, &bar(gone, full as u64, GAP), dim);

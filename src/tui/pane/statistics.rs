@@ -12,16 +12,16 @@ use crate::view::timing::Medians;
 use crate::view::units;
 
 const COLUMNS: &[Column] = &[
-    Column::new("method, tool", 22).grows(2),
-    Column::new("calls", 7).right(),
+    Column::new("method, tool", 18).grows(2),
+    Column::new("calls", 6).right(),
     Column::new("errors", 6).right(),
-    Column::new("tool err", 8).right(),
+    Column::new("tool err", 8).right().shown_from(60),
     Column::new("cancelled", 9).right().shown_from(100),
     Column::new("negative", 8).right().shown_from(90),
     Column::new("open", 5).right().shown_from(90),
     Column::new("min", 8).right().shown_from(110),
-    Column::new("p50", 8).right(),
-    Column::new("p95", 8).right(),
+    Column::new("p50", 8).right().shown_from(44),
+    Column::new("p95", 8).right().shown_from(54),
     Column::new("p99", 8).right().shown_from(120),
     Column::new("max", 8).right().shown_from(90),
     Column::new("upload", 7).right().shown_from(150),

@@ -15,6 +15,9 @@ use crate::view::steps::Step;
 /// shows the direction.
 const WIDE: u16 = 108;
 
+/// Below this width the packets have no column either.
+const NARROW: u16 = 50;
+
 /// Limit of the width of a pair of addresses.
 const ENDS: usize = 48;
 
@@ -28,6 +31,9 @@ fn columns(app: &App, area: Rect) -> Vec<Column> {
     let layer = Column::new("layer", 5);
     let carriers = Column::new("packets", 7).widened_to(widest(|step| packets(&step.packets)) as u16);
     let detail = Column::new("detail", 20).grows(3);
+    if area.width < NARROW {
+        return vec![number, layer, Column::new(" ", 1), detail];
+    }
     if area.width < WIDE {
         return vec![number, layer, Column::new(" ", 1), carriers, detail];
     }
@@ -41,45 +47,37 @@ pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let theme = canvas.theme;
     let tone = |tone| theme.tone(tone);
     let steps = app.session.and_then(|session| app.cache.steps.of(&session));
-    table(
-        app,
-        canvas,
-        area,
-        &columns(app, area),
-        "no steps yet: each handshake, exchange and message appears here",
-        |row| {
-            let step = steps?.row(row)?;
-            let (layer, detail) = match step.layer {
-                "L7" => (Tone::Strong, Tone::Plain),
-                "TLS" => (Tone::Warning, Tone::Plain),
-                _ => (Tone::Dim, Tone::Dim),
-            };
-            let number = Cell::new(step.number.to_string(), tone(Tone::Dim));
-            let layer = Cell::new(step.layer, tone(layer));
-            let carriers = Cell::new(packets(&step.packets), tone(Tone::Plain));
-            if area.width < WIDE {
-                let (arrow, side) = step.direction.map_or(("↔", Tone::Dim), direction);
-                // The role has no column here, so the words of the messages come first.
-                let words = [&*step.about, &*step.detail].into_iter().filter(|words| !words.is_empty());
-                let words = words.collect::<Vec<_>>().join("  ");
-                return Some(vec![
-                    number,
-                    layer,
-                    Cell::new(arrow, tone(side)),
-                    carriers,
-                    Cell::new(words, tone(detail)),
-                ]);
-            }
-            let role = step.role.map(|role| format!("{role}: {}", step.about)).unwrap_or_default();
-            Some(vec![
-                number,
-                layer,
-                Cell::new(step.ends(), tone(Tone::Dim)),
-                Cell::new(step.port.map(|port| port.to_string()).unwrap_or_default(), tone(Tone::Dim)),
-                carriers,
-                Cell::new(step.detail.clone(), tone(detail)),
-                Cell::new(role, tone(Tone::Client)),
-            ])
-        },
-    );
+    let empty = "no steps yet: each handshake, exchange and message appears here";
+    table(app, canvas, area, &columns(app, area), empty, |row| {
+        let step = steps?.row(row)?;
+        let (layer, detail) = match step.layer {
+            "L7" => (Tone::Strong, Tone::Plain),
+            "TLS" => (Tone::Warning, Tone::Plain),
+            _ => (Tone::Dim, Tone::Dim),
+        };
+        let number = Cell::new(step.number.to_string(), tone(Tone::Dim));
+        let layer = Cell::new(step.layer, tone(layer));
+        let carriers = Cell::new(packets(&step.packets), tone(Tone::Plain));
+        if area.width < WIDE {
+            let (arrow, side) = step.direction.map_or(("↔", Tone::Dim), direction);
+            // The role has no column here, so the words of the messages come first.
+            let words = [&*step.about, &*step.detail].into_iter().filter(|words| !words.is_empty());
+            let words = words.collect::<Vec<_>>().join("  ");
+            let (arrow, words) = (Cell::new(arrow, tone(side)), Cell::new(words, tone(detail)));
+            return Some(match area.width < NARROW {
+                true => vec![number, layer, arrow, words],
+                false => vec![number, layer, arrow, carriers, words],
+            });
+        }
+        let role = step.role.map(|role| format!("{role}: {}", step.about)).unwrap_or_default();
+        Some(vec![
+            number,
+            layer,
+            Cell::new(step.ends(), tone(Tone::Dim)),
+            Cell::new(step.port.map(|port| port.to_string()).unwrap_or_default(), tone(Tone::Dim)),
+            carriers,
+            Cell::new(step.detail.clone(), tone(detail)),
+            Cell::new(role, tone(Tone::Client)),
+        ])
+    });
 }

@@ -10,8 +10,8 @@ use super::sessions::clock;
 use crate::mcp::Peers;
 use crate::view::outcome;
 use crate::view::paint::Tone;
-use crate::view::parties::{party, server};
-use crate::view::{safe, units};
+use crate::view::parties::party;
+use crate::view::{safe, session_list, units};
 
 /// Least width of one part. With less room, fewer parts are shown.
 const PART: u16 = 50;
@@ -61,7 +61,7 @@ fn facts(canvas: &mut Canvas<'_>, area: Rect, row: &SessionRow) {
         _ => format!("{}, {} of them not captured", units::size(sent), units::size(missing)),
     };
     let facts = [
-        ("server", server(session)),
+        ("server", session_list::name(row)),
         ("client", party(&session.client).unwrap_or_else(|| "gave no name".to_owned())),
         ("peers", between),
         ("revision", session.protocol_version.clone().unwrap_or_else(|| "no revision was agreed on".to_owned())),

@@ -7,28 +7,25 @@ use super::super::canvas::{Canvas, Cell, Column};
 use super::table;
 use crate::view::paint::Tone;
 
-const COLUMNS: &[Column] =
-    &[Column::new("capability, tool", 26), Column::new("value", 20).grows(1), Column::new("message", 7).right()];
+const COLUMNS: &[Column] = &[
+    Column::new("capability, tool", 18).grows(1),
+    Column::new("value", 14).grows(4),
+    Column::new("message", 7).right().shown_from(50),
+];
 
 pub fn draw(app: &App, canvas: &mut Canvas<'_>, area: Rect) {
     let theme = canvas.theme;
     let tone = |tone| theme.tone(tone);
     let rows =
         app.session.and_then(|session| app.cache.capabilities.of(session)).map(Vec::as_slice).unwrap_or_default();
-    table(
-        app,
-        canvas,
-        area,
-        COLUMNS,
-        "no initialize message and no list of tools was captured: the capture began later, or the client asked for none",
-        |row| {
-            let row = rows.get(row)?;
-            let (name, value) = if row.depth == 0 { (Tone::Strong, Tone::Dim) } else { (Tone::Client, Tone::Plain) };
-            Some(vec![
-                Cell::new(format!("{:1$}{2}", "", row.depth * 2, row.name), tone(name)),
-                Cell::new(row.value.clone(), tone(value)),
-                Cell::new(row.message.map(|message| message.0.to_string()).unwrap_or_default(), tone(Tone::Dim)),
-            ])
-        },
-    );
+    let empty = "no initialize message and no list of tools was captured: the capture began later, or the client asked for none";
+    table(app, canvas, area, COLUMNS, empty, |row| {
+        let row = rows.get(row)?;
+        let (name, value) = if row.depth == 0 { (Tone::Strong, Tone::Dim) } else { (Tone::Client, Tone::Plain) };
+        Some(vec![
+            Cell::new(format!("{:1$}{2}", "", row.depth * 2, row.name), tone(name)),
+            Cell::new(row.value.clone(), tone(value)),
+            Cell::new(row.message.map(|message| message.0.to_string()).unwrap_or_default(), tone(Tone::Dim)),
+        ])
+    });
 }

@@ -4,15 +4,16 @@
 //! first answer has the sessions that are shown first, and the query thread asks again until the
 //! list is complete. Sessions that did not change keep their rows.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
 use super::super::data::{ROWS, Rows, SessionRow};
 use super::{QueryRunner, TURN};
+use crate::filter::Filter;
 use crate::mcp::{Session, SessionNumber};
-use crate::store::{Page, Scope};
+use crate::store::{ListedSession, Page, Scope};
 use crate::view::latencies::Latencies;
 
 /// Number of sessions that are read before the clock is looked at.
@@ -34,6 +35,18 @@ pub(super) struct SessionList {
     latencies: HashMap<SessionNumber, (u64, Option<(i64, i64)>)>,
 }
 
+/// A search over all sessions, as far as it went.
+pub(super) struct SessionSearch {
+    text: String,
+    filter: Filter,
+    /// The version of the store when the search began.
+    version: i64,
+    found: BTreeSet<SessionNumber>,
+    /// The session that was searched last.
+    last: Option<SessionNumber>,
+    complete: bool,
+}
+
 impl QueryRunner {
     /// Reads the next slice of the list, and returns all rows read so far.
     ///
@@ -50,10 +63,11 @@ impl QueryRunner {
         }
         let mut read = self.sessions.reading.take().unwrap_or_default();
         loop {
-            let sessions = self.reader.sessions(self.next_page(read.last()))?;
+            let last = read.last().map(|row: &SessionRow| row.session.number);
+            let sessions = self.reader.listed_sessions(None, self.next_page(last, STEP))?;
             let is_last = sessions.len() < STEP;
-            for session in sessions {
-                read.push(self.session_row(session)?);
+            for listed in sessions {
+                read.push(self.session_row(listed)?);
             }
             if is_last || read.len() >= ROWS {
                 self.sessions.complete = read;
@@ -72,13 +86,46 @@ impl QueryRunner {
     }
 
     /// The page that follows a row of the list.
-    fn next_page(&self, last: Option<&SessionRow>) -> Page<SessionNumber> {
-        match (self.newest_first, last.map(|row| row.session.number.0)) {
-            (true, None) => Page::last(STEP),
-            (true, Some(last)) => Page::back_from(SessionNumber(last.saturating_sub(1)), STEP),
-            (false, None) => Page::first(STEP),
-            (false, Some(last)) => Page::from(SessionNumber(last.saturating_add(1)), STEP),
+    fn next_page(&self, last: Option<SessionNumber>, limit: usize) -> Page<SessionNumber> {
+        match (self.newest_first, last.map(|number| number.0)) {
+            (true, None) => Page::last(limit),
+            (true, Some(last)) => Page::back_from(SessionNumber(last.saturating_sub(1)), limit),
+            (false, None) => Page::first(limit),
+            (false, Some(last)) => Page::from(SessionNumber(last.saturating_add(1)), limit),
         }
+    }
+
+    /// Searches the messages of further sessions, and returns the sessions found so far. A search
+    /// begins again when the store has changed.
+    pub(super) fn search_sessions(&mut self, text: &str) -> Result<(BTreeSet<SessionNumber>, bool)> {
+        let version = self.reader.data_version()?;
+        let known = self.session_search.take().filter(|search| search.text == text && search.version == version);
+        let mut search = match known {
+            Some(search) => search,
+            None => SessionSearch {
+                text: text.to_owned(),
+                filter: Filter::parse(text)?,
+                version,
+                found: BTreeSet::new(),
+                last: None,
+                complete: false,
+            },
+        };
+        let began = Instant::now();
+        while !search.complete && began.elapsed() < TURN {
+            // A page of matches can need a search of all sessions, so each is searched alone.
+            let Some(next) = self.reader.sessions(self.next_page(search.last, 1))?.pop() else {
+                search.complete = true;
+                break;
+            };
+            if !self.reader.matching(&search.filter, Scope::Session(next.number), Page::first(1))?.is_empty() {
+                search.found.insert(next.number);
+            }
+            search.last = Some(next.number);
+        }
+        let answer = (search.found.clone(), search.complete);
+        self.session_search = Some(search);
+        Ok(answer)
     }
 
     /// Whether the first row is listed before the second one.
@@ -89,8 +136,8 @@ impl QueryRunner {
         })
     }
 
-    fn session_row(&mut self, session: Session) -> Result<SessionRow> {
-        let number = session.number;
+    fn session_row(&mut self, listed: ListedSession) -> Result<SessionRow> {
+        let number = listed.session.number;
         let known = self.sessions.complete.binary_search_by(|row| match self.newest_first {
             true => number.cmp(&row.session.number),
             false => row.session.number.cmp(&number),
@@ -98,18 +145,12 @@ impl QueryRunner {
         if let Ok(at) = known
             && let known = &self.sessions.complete[at]
             && !known.live
-            && known.session == session
+            && known.listed == listed
         {
             return Ok(known.clone());
         }
-        let mut findings = [0; 3];
-        for (severity, count) in self.reader.finding_counts(Scope::Session(number))? {
-            findings[severity as usize] = count;
-        }
-        let capture = self.reader.capture_of(number)?;
-        let capture = capture.map(|capture| self.reader.capture(capture)).transpose()?.flatten();
-        let live = capture.is_some_and(|capture| capture.is_live(self.now));
-        Ok(SessionRow { latency: self.latency(&session)?, live, findings, session })
+        let live = listed.is_live(self.now);
+        Ok(SessionRow { latency: self.latency(&listed.session)?, live, listed })
     }
 
     /// Median and 95th percentile over the session's first messages. They are computed again when

@@ -12,6 +12,12 @@ use crate::store::{CaptureInfo, CaptureKind, Summary, WriteOptions, Writer};
 /// server still runs.
 pub(super) fn wrapped(lines: &[(Pipe, &str)], live: bool) -> DatabaseFile {
     let place = DatabaseFile::temporary().unwrap();
+    wrapped_into(&place, lines, live);
+    place
+}
+
+/// The same, as one more recording of a database.
+pub(super) fn wrapped_into(place: &DatabaseFile, lines: &[(Pipe, &str)], live: bool) {
     let info = CaptureInfo {
         kind: CaptureKind::Wrap,
         source: "server".into(),
@@ -49,7 +55,6 @@ pub(super) fn wrapped(lines: &[(Pipe, &str)], live: bool) -> DatabaseFile {
         pipeline.push(Fed::End, &mut |event| writer.event(event));
         writer.finish(&Summary { ended: time, ..Summary::default() }).unwrap();
     }
-    place
 }
 
 const HOSTILE: &[(Pipe, &str)] = &[
