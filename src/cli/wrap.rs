@@ -74,7 +74,7 @@ fn record(
     engine::run(&mut observations, &mut pipeline, &mut recorder, &AtomicBool::new(false))?;
     recorder.recreate_deleted();
     let Recorder { saver, receipts, .. } = recorder;
-    let spill_file = saver.finish(&target::summary(pipeline.counts()))?;
+    let spill_file = saver.finish(&target::summary(&pipeline.counts()))?;
     receipts.confirm();
     if let Some(file) = spill_file {
         let file = file.display();
