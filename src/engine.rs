@@ -4,8 +4,11 @@ pub mod fuzz;
 mod memory;
 pub mod queue;
 pub mod saver;
+pub mod threads;
 
+use std::num::NonZero;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Instant;
 
 use anyhow::Result;
@@ -98,6 +101,26 @@ pub fn run(
         pipeline.push(Input::End, &mut |event| keep_first_error(&mut failed, listener.event(event)));
     }
     failed.map_or(Ok(()), Err)
+}
+
+/// The number of processor cores that this process may use.
+pub fn cores() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+/// Runs a source as [`run`] does, on several threads. The events are the same. A source that pauses
+/// gets no ticks, and the listener cannot end the run by being satisfied.
+pub fn run_on(
+    threads: usize,
+    source: &mut (dyn Source + Send),
+    pipeline: &mut Pipeline,
+    listener: &mut dyn Listener,
+    stop: &AtomicBool,
+) -> Result<()> {
+    match threads {
+        0 | 1 => run(source, pipeline, listener, stop),
+        threads => threads::run(source, pipeline, listener, stop, threads::Division::of(threads)),
+    }
 }
 
 /// Two listeners that both get everything. The second one gets ownership of the events.

@@ -14,6 +14,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::engine;
+
 pub use delete::{Delete, Pin, Prune};
 pub use explain::Explain;
 pub use export::{Export, Format};
@@ -157,9 +159,17 @@ pub struct Decoding {
     /// Show and save Authorization, Cookie and similar fields as sent, not masked
     #[arg(long)]
     pub keep_secrets: bool,
+    /// Threads that decode capture files [default: one for each core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub threads: Option<u16>,
 }
 
 impl Decoding {
+    /// The number of threads that decode capture files.
+    pub fn threads(&self) -> usize {
+        self.threads.map_or_else(engine::cores, usize::from)
+    }
+
     /// The key log: the one given as an option, else the one in the environment.
     ///
     /// A file that the environment names may be missing, because the variable is often set for
@@ -199,6 +209,7 @@ pub struct Read {
 /// Arguments of `mcptap sniff`.
 #[cfg(feature = "live")]
 #[derive(Debug, Args)]
+#[command(mut_arg("threads", |threads| threads.hide(true)))] // Batches would delay messages.
 pub struct Sniff {
     /// The interface to capture on; any for all interfaces
     #[arg(short, long, value_name = "IFACE", required_unless_present = "list_interfaces")]

@@ -102,7 +102,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     drop((queue, recording));
     serving.join().map_err(|_| anyhow!("the proxy crashed"))??;
 
-    let mut counts = pipeline.counts().clone();
+    let mut counts = pipeline.counts();
     let dropped = gauge.dropped().map_or(0, |dropped| dropped.packets);
     counts.skipped.extend((dropped > 0).then_some(("dropped by mcptap", dropped)));
     let Both(OptionalPrinter(printer), saver) = listeners.listener;

@@ -21,6 +21,8 @@ pub fn run(arguments: Read, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
     let filter = filter::parse(arguments.filter.as_deref())?;
     let files = Files::open(&arguments.files, arguments.follow)?;
     let limits = if files.is_live() { Limits::live() } else { Limits::default() };
+    // What comes as it is captured is shown at once, so no batches are gathered.
+    let threads = if files.is_live() { 1 } else { arguments.decoding.threads() };
     let keys = arguments.decoding.key_log(arguments.follow);
     let mut source = WithKeyLog::new(files, keys.as_deref(), arguments.follow)?;
     let detail = if arguments.save { Detail::Store } else { Detail::Messages };
@@ -37,17 +39,17 @@ pub fn run(arguments: Read, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
         let _listing = databases::remember(writer.place().path());
         let (place, capture) = (writer.place().clone(), writer.capture());
         let mut both = Both(printer, Saver::new(writer, false));
-        let run = engine::run(&mut source, &mut pipeline, &mut both, &stop);
+        let run = engine::run_on(threads, &mut source, &mut pipeline, &mut both, &stop);
         let Both(mut printer, saver) = both;
-        let saved = saver.finish(target::summary(pipeline.counts()));
+        let saved = saver.finish(target::summary(&pipeline.counts()));
         run?;
         let saved = saved?;
-        printer.finish(pipeline.counts())?;
+        printer.finish(&pipeline.counts())?;
         target::note_unkept(&saved);
         target::note_saved(&place, capture);
     } else {
-        engine::run(&mut source, &mut pipeline, &mut printer, &stop)?;
-        printer.finish(pipeline.counts())?;
+        engine::run_on(threads, &mut source, &mut pipeline, &mut printer, &stop)?;
+        printer.finish(&pipeline.counts())?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -81,7 +81,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     stop.store(true, Ordering::Relaxed);
     let statistics = source.into_inner().finish().and_then(|mut live| live.statistics());
     let (dropped, times) = gauge.dropped().map_or((0, None), |dropped| (dropped.packets, Some(dropped.times)));
-    let mut counts = pipeline.counts().clone();
+    let mut counts = pipeline.counts();
     if let Ok(Statistics { dropped: by_kernel, dropped_by_interface: by_interface, .. }) = statistics {
         let lost = [(by_kernel, "dropped by the kernel"), (by_interface, "dropped by the interface")];
         let lost = lost.into_iter().chain([(dropped, "dropped by mcptap")]).filter(|(packets, _)| *packets > 0);

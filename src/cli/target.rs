@@ -185,10 +185,10 @@ fn import(files: &[PathBuf], place: DatabaseFile, decoding: &Decoding) -> Result
     let mut pipeline = Pipeline::new(options);
     let mut listeners = Both(ImportProgress(Progress::new()), Saver::new(writer, false));
     let stop = stop::before_cleaning()?;
-    let run = engine::run(&mut source, &mut pipeline, &mut listeners, &stop);
+    let run = engine::run_on(decoding.threads(), &mut source, &mut pipeline, &mut listeners, &stop);
     let Both(ImportProgress(mut progress), saver) = listeners;
     progress.clear();
-    let saved = saver.finish(summary(pipeline.counts()));
+    let saved = saver.finish(summary(&pipeline.counts()));
     run?;
     saved?;
     ensure!(!stop.load(Ordering::Relaxed), "a signal ended the import");

@@ -91,7 +91,7 @@ fn record(
     engine::run(&mut observations, &mut pipeline, &mut recorder, &AtomicBool::new(false))?;
     recorder.recreate_deleted();
     let Recorder { saver, receipts, .. } = recorder;
-    let saved = saver.finish(&target::summary(pipeline.counts()))?;
+    let saved = saver.finish(&target::summary(&pipeline.counts()))?;
     receipts.confirm();
     match saved {
         Saved::Beside(file) => {

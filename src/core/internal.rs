@@ -145,7 +145,9 @@ pub mod mcp {
 
 /// Packets to events.
 pub mod pipeline {
-    pub use crate::pipeline::{Counts, Input, Pipeline, PipelineConfig};
+    pub use crate::pipeline::{
+        Connections, Counts, Input, Judge, Observation, Pipeline, PipelineConfig, Sessions, Tracked,
+    };
 }
 
 /// Bodies of the fuzz targets.

@@ -147,7 +147,7 @@ fn record(mut source: impl Source, writer: Writer) -> Result<RequestNumbers> {
     let mut recorder = Both(RequestNumbers::default(), DirectSaver::new(writer));
     let stop = Arc::new(AtomicBool::new(false));
     engine::run(&mut source, &mut pipeline, &mut recorder, &stop)?;
-    let skipped = pipeline.counts().skipped.iter().map(|(reason, count)| ((*reason).to_owned(), *count)).collect();
+    let skipped = pipeline.counts().skipped.into_iter().map(|(reason, count)| (reason.to_owned(), count)).collect();
     let Both(numbers, recorder) = recorder;
     recorder.finish(&Summary { ended: saver::now(), skipped, damage: Vec::new() })?;
     Ok(numbers)

@@ -5,6 +5,7 @@ mod provenance;
 mod saved;
 mod stored;
 mod taps;
+mod threads;
 
 use std::collections::{BTreeMap, HashMap};
 

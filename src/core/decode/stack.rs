@@ -39,7 +39,9 @@ pub use self::context::StackOptions;
 use self::context::{Shared, Sink, StackContext};
 use self::pipe::PipeStack;
 use self::tls::TlsStack;
-pub use self::unit::{ConnectionInfo, Process, ServerSentEvent, StderrLine, Text, TextCarrier, Unit};
+pub use self::unit::{
+    ByteCounts, ConnectionInfo, ParsedText, Process, ServerSentEvent, StderrLine, Text, TextCarrier, Unit,
+};
 use super::exchange::Exchange;
 use super::stream::StreamKind;
 use super::tcp::{Delivery, Facts};
@@ -64,7 +66,8 @@ pub struct Stacks {
 #[derive(Debug)]
 struct OpenConnection {
     id: ConnectionId,
-    connection: ConnectionInfo,
+    connection: Arc<ConnectionInfo>,
+    bytes: ByteCounts,
     stack: Stack,
 }
 
@@ -73,6 +76,12 @@ struct OpenConnection {
 enum Stack {
     Tcp(Box<Channel>),
     Pipe(Box<PipeStack>),
+}
+
+impl OpenConnection {
+    fn new(id: ConnectionId, connection: ConnectionInfo, stack: Stack) -> OpenConnection {
+        OpenConnection { id, connection: Arc::new(connection), bytes: ByteCounts::default(), stack }
+    }
 }
 
 impl Stacks {
@@ -87,7 +96,7 @@ impl Stacks {
         let connection =
             ConnectionInfo { endpoints: Some(facts.endpoints), protocol: "unknown", ..ConnectionInfo::default() };
         let stack = Stack::Tcp(Box::new(Channel::new(StreamKind::Tcp)));
-        self.connections.insert(id, OpenConnection { id, connection, stack });
+        self.connections.insert(id, OpenConnection::new(id, connection, stack));
     }
 
     /// Decodes the next piece of a TCP connection.
@@ -96,9 +105,10 @@ impl Stacks {
     /// connections discard theirs.
     pub fn delivered(&mut self, delivery: &Delivery<'_>, sink: &mut Sink<'_>) {
         if let Some(connection) = self.connections.get_mut(&delivery.connection) {
-            let OpenConnection { id, connection, stack } = connection;
+            let OpenConnection { id, connection, bytes, stack } = connection;
             if let Stack::Tcp(channel) = stack {
-                tcp::push(channel, &mut StackContext { id: *id, shared: &mut self.shared, connection, sink }, delivery);
+                let shared = &mut self.shared;
+                tcp::push(channel, &mut StackContext { id: *id, shared, connection, bytes, sink }, delivery);
             }
         }
         let mut discarded_any = false;
@@ -132,10 +142,11 @@ impl Stacks {
         sink: &mut Sink<'_>,
         action: impl FnOnce(&mut TlsStack, &mut StackContext<'_>),
     ) {
-        if let Some(OpenConnection { id, connection, stack: Stack::Tcp(channel) }) = self.connections.get_mut(&id)
+        if let Some(OpenConnection { id, connection, bytes, stack: Stack::Tcp(channel) }) =
+            self.connections.get_mut(&id)
             && let Some(tls) = channel.tls()
         {
-            action(tls, &mut StackContext { id: *id, shared: &mut self.shared, connection, sink });
+            action(tls, &mut StackContext { id: *id, shared: &mut self.shared, connection, bytes, sink });
         }
     }
 
@@ -158,11 +169,11 @@ impl Stacks {
                 ..ConnectionInfo::default()
             };
             let stack = Stack::Pipe(Box::new(PipeStack::new(shared)));
-            OpenConnection { id, connection, stack }
+            OpenConnection::new(id, connection, stack)
         });
-        let OpenConnection { id, connection, stack } = connection;
+        let OpenConnection { id, connection, bytes, stack } = connection;
         if let Stack::Pipe(stack) = stack {
-            stack.push(&mut StackContext { id: *id, shared, connection, sink }, content, packet);
+            stack.push(&mut StackContext { id: *id, shared, connection, bytes, sink }, content, packet);
         }
     }
 
@@ -217,16 +228,19 @@ impl Stacks {
     /// Ends all that is open on a connection, and removes it.
     fn end(&mut self, id: ConnectionId, facts: Option<Facts>, sink: &mut Sink<'_>) {
         self.shared.new_heads.remove(&id);
-        let Some(OpenConnection { id, mut connection, stack }) = self.connections.remove(&id) else { return };
-        let context = &mut StackContext { id, shared: &mut self.shared, connection: &mut connection, sink };
+        let Some(OpenConnection { id, mut connection, mut bytes, stack }) = self.connections.remove(&id) else {
+            return;
+        };
+        let shared = &mut self.shared;
+        let context = &mut StackContext { id, shared, connection: &mut connection, bytes: &mut bytes, sink };
         match stack {
             Stack::Tcp(mut channel) => {
                 channel.close(context);
-                (context.sink)(Unit::ConnectionChanged(id, context.connection));
+                context.connection_changed();
             }
             Stack::Pipe(mut stack) => stack.close(context),
         }
-        sink(Unit::Closed(id, &connection, facts));
+        sink(Unit::Closed(id, bytes, facts.map(Box::new)));
     }
 
     /// Calls `show` with each open exchange that got a head since the last call. Only connections
@@ -242,9 +256,9 @@ impl Stacks {
         });
     }
 
-    /// The open connections.
-    pub fn open(&self) -> impl Iterator<Item = (ConnectionId, &ConnectionInfo)> {
-        self.connections.values().map(|connection| (connection.id, &connection.connection))
+    /// The open connections: their state, and their bytes so far.
+    pub fn open(&self) -> impl Iterator<Item = (ConnectionId, &ConnectionInfo, ByteCounts)> {
+        self.connections.values().map(|connection| (connection.id, &*connection.connection, connection.bytes))
     }
 
     /// The origins of all streams.

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use rustc_hash::FxHashMap;
 
-use super::history::History;
+use super::history::{History, ProcessChange};
 use super::known_lists::{self, KnownList, KnownLists};
 use super::mcp_exchange::McpExchange;
 use super::message_context::MessageContext;
@@ -15,7 +15,6 @@ use super::message_facts::MessageFacts;
 use super::rule::{Check, Finding, Report, Rule, Severity};
 use super::server_versions::ServerVersions;
 use super::{all, http, jsonrpc, stdio};
-use crate::capture::pipe::PipeEvent;
 use crate::capture::{Limits, Time};
 use crate::decode::Direction;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
@@ -300,17 +299,16 @@ impl Checker {
         }
     }
 
-    /// Records the content of a pipe packet: data, the end of a pipe, or the exit of the process.
-    /// `opened` is as in [`Checker::event`].
-    pub fn pipe_event(
+    /// Records a packet of the pipes of a process. `opened` is as in [`Checker::event`].
+    pub fn process_changed(
         &mut self,
         session: SessionNumber,
-        content: &PipeEvent<'_>,
+        change: Option<&ProcessChange>,
         time: Time,
         opened: impl Fn(SessionNumber) -> Option<(Transport, bool)>,
     ) {
         if let Some(state) = checked_session(&mut self.sessions, session, &opened, &self.limits) {
-            state.history.process.observe(content, time);
+            change.into_iter().for_each(|change| state.history.process.observe(change, time));
         }
     }
 

@@ -32,7 +32,7 @@ pub use listings::{ListedTool, Listing, Listings};
 pub use log_level::LogLevel;
 pub use multiline::MultilineValues;
 pub use open_requests::{FLOOD, OpenRequest, OpenRequests, canonical};
-pub use process::Process;
+pub use process::{Process, ProcessChange};
 pub use prompts::Prompts;
 pub use rounds::{Retry, Round, Rounds};
 pub use server_messages::ServerMessages;

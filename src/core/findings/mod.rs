@@ -61,6 +61,7 @@ mod trace;
 pub mod transport;
 
 pub use checker::Checker;
+pub use history::ProcessChange;
 pub use rule::{Finding, Rule, Severity};
 
 // Names that nearly every file of rules imports.

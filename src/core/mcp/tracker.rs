@@ -22,12 +22,12 @@ use super::numbers::{MessageNumber, SessionNumber};
 use super::pairing::{Pending, Scope};
 use super::session::{Session, Transport};
 use super::session_index::{ExchangeEvidence, SessionIndex};
-use crate::capture::{Limits, Span, Time};
+use crate::capture::{Limits, PacketNumber, Span, Time};
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::json::Object;
-use crate::decode::jsonrpc::{self, Envelope, InvalidText, JsonRpcText, Kind};
+use crate::decode::jsonrpc::{Envelope, InvalidText, JsonRpcText, Kind};
 use crate::decode::raw::Raw;
-use crate::decode::stack::{ConnectionInfo, Process, Text, TextCarrier};
+use crate::decode::stack::{Process, Text, TextCarrier};
 use crate::decode::{ConnectionId, Direction};
 use lacks::AwaitedBeginnings;
 pub use lacks::{ExpectedInput, Moment};
@@ -61,21 +61,6 @@ pub enum Oddity {
     Ambiguous,
 }
 
-/// A text after parsing.
-#[derive(Clone, Debug)]
-pub struct ParsedText {
-    envelopes: JsonRpcText,
-    /// Whether it contains an `initialize` request.
-    begins_session: bool,
-}
-
-impl ParsedText {
-    /// The message of a text that is no batch.
-    fn single(&self) -> Option<&Envelope> {
-        if let JsonRpcText::Single(envelope) = &self.envelopes { Some(envelope) } else { None }
-    }
-}
-
 /// The output of the tracker.
 #[derive(Debug)]
 pub enum TrackerEvent {
@@ -94,6 +79,12 @@ pub enum TrackerEvent {
     Message(Box<Message>, Vec<Oddity>),
     /// An occurrence around the messages.
     Note(Box<Note>),
+}
+
+/// The bytes of a message: their position, and the packets that carried them.
+struct MessagePlace {
+    span: Span,
+    packets: Vec<PacketNumber>,
 }
 
 /// The number of sessions in memory. When it is exceeded, the half that was idle longest is ended.
@@ -174,47 +165,18 @@ impl Tracker {
         (MessageNumber(self.last_message), self.clock.unwrap_or_default())
     }
 
-    /// Parses a text that may be JSON-RPC. `None` for blank lines, and for HTTP content that is not
-    /// JSON-RPC.
-    pub fn parse(&self, text: &Text<'_>) -> Option<ParsedText> {
-        let parsed = match text.carrier {
-            TextCarrier::SseEvent { kind: Some("endpoint"), .. } => JsonRpcText::Invalid(InvalidText::NotAMessage),
-            TextCarrier::Line { .. } if text.raw.iter().all(u8::is_ascii_whitespace) => return None,
-            TextCarrier::Line { whole: false, .. } => JsonRpcText::Invalid(InvalidText::NotAMessage),
-            _ => match jsonrpc::parse_raw(&text.raw, self.limits.json_depth, self.limits.batch) {
-                // "an Array with at least one value" (JSON-RPC 2.0 section 6).
-                JsonRpcText::Batch(members) if members.is_empty() => JsonRpcText::Invalid(InvalidText::NotAMessage),
-                // Over HTTP an array without any message belongs to another protocol.
-                JsonRpcText::Batch(members) if text.is_http() && members.iter().all(|(_, member)| member.is_err()) => {
-                    return None;
-                }
-                parsed => parsed,
-            },
-        };
-        let begins_session = match &parsed {
-            JsonRpcText::Single(envelope) => is_initialize(envelope),
-            JsonRpcText::Batch(members) => members.iter().any(|(_, member)| member.as_ref().is_ok_and(is_initialize)),
-            JsonRpcText::Invalid(_) => false,
-        };
-        Some(ParsedText { envelopes: parsed, begins_session })
-    }
-
     /// Takes a text that the arrivals stage passed or released, and emits its messages.
-    pub fn track_text(
-        &mut self,
-        mut text: Text<'_>,
-        parsed_text: ParsedText,
-        connected: &ConnectionInfo,
-        sink: &mut TrackerSink<'_>,
-    ) {
-        if let TextCarrier::SseEvent { kind: Some("endpoint"), exchange, .. } = text.carrier {
-            return self.endpoint_announced(exchange, &text, connected, sink);
+    pub fn track_text(&mut self, mut text: Text, sink: &mut TrackerSink<'_>) {
+        if let (true, Some(exchange)) = (text.announces_endpoint(), text.exchange()) {
+            return self.endpoint_announced(exchange, &text, sink);
         }
-        if matches!(parsed_text.envelopes, JsonRpcText::Invalid(_)) && !self.expects_message(&text) {
+        if matches!(text.parsed.envelopes, JsonRpcText::Invalid(_)) && !self.expects_message(&text) {
             return;
         }
-        let Some(session) = self.session_of(&text, &parsed_text, connected, sink) else { return };
-        let envelope = match parsed_text.envelopes {
+        let Some(session) = self.session_of(&text, sink) else { return };
+        let mut packets = std::mem::take(&mut text.parsed.packets).into_iter();
+        let nothing = JsonRpcText::Invalid(InvalidText::NotAMessage);
+        let envelope = match std::mem::replace(&mut text.parsed.envelopes, nothing) {
             JsonRpcText::Single(envelope) => Ok(envelope),
             JsonRpcText::Invalid(fault) => Err(fault),
             JsonRpcText::Batch(members) => {
@@ -224,36 +186,32 @@ impl Tracker {
                     let start = text.span.start + range.start as u64;
                     let span = Span { start, end: start + range.len() as u64, ..text.span };
                     let raw = Raw::from(&text.raw[range]).into_owned();
-                    self.message(&text, session, raw, span, member, Some((batch, index as u32)), sink);
+                    let place = MessagePlace { span, packets: packets.next().unwrap_or_default() };
+                    self.message(&text, session, raw, place, member, Some((batch, index as u32)), sink);
                 }
                 return self.text_taken(&text);
             }
         };
-        let (raw, span) = (std::mem::take(&mut text.raw).into_owned(), text.span);
-        self.message(&text, session, raw, span, envelope, None, sink);
+        let (raw, span) = (std::mem::take(&mut text.raw), text.span);
+        let place = MessagePlace { span, packets: packets.next().unwrap_or_default() };
+        self.message(&text, session, raw, place, envelope, None, sink);
         self.text_taken(&text);
     }
 
     /// Applies a redirect that was captured before the text of its request.
-    fn text_taken(&mut self, text: &Text<'_>) {
+    fn text_taken(&mut self, text: &Text) {
         if let Some(exchange) = text.exchange() {
             self.redirect(exchange);
         }
     }
 
     /// The session that a text belongs to. A session is opened where none is found.
-    fn session_of(
-        &mut self,
-        text: &Text<'_>,
-        parsed_text: &ParsedText,
-        connected: &ConnectionInfo,
-        sink: &mut TrackerSink<'_>,
-    ) -> Option<SessionNumber> {
-        let (single, initialize) = (parsed_text.single(), parsed_text.begins_session);
+    fn session_of(&mut self, text: &Text, sink: &mut TrackerSink<'_>) -> Option<SessionNumber> {
+        let (single, initialize) = (text.parsed.single(), text.parsed.begins_session);
         let params =
             single.and_then(|envelope| Some(Object::indexed(text.raw.part(envelope.params.clone()?)?, &envelope.body)));
         let Some(exchange) = text.exchange() else {
-            let process = connected.process.as_ref()?;
+            let process = text.connected.process.as_ref()?;
             let number = self.pipe_session(text.connection, process, text.time, sink);
             self.take_client_info(number, None, params, initialize);
             return Some(number);
@@ -268,7 +226,7 @@ impl Tracker {
         let evidence = self.exchanges.get(&exchange)?;
         let reopened = if initialize { self.awaited_beginning_at(evidence) } else { None };
         let is_midway = is_midway(evidence, text);
-        let number = match reopened.or_else(|| self.existing_session(evidence, text, single, initialize, connected)) {
+        let number = match reopened.or_else(|| self.existing_session(evidence, text, single, initialize)) {
             Some(number) => number,
             None if Tracker::is_refusal(evidence, text.direction) => return None,
             None => {
@@ -280,7 +238,7 @@ impl Tracker {
                     _ if streamable => Transport::StreamableHttp,
                     _ => Transport::Http,
                 };
-                let number = self.open(transport, (network_peers(&evidence, connected), None), text.time, sink);
+                let number = self.open(transport, (network_peers(&evidence, &text.connected), None), text.time, sink);
                 if let Some(state) = self.sessions.get_mut(&number) {
                     state.session.session_id = evidence.session_id.as_deref().map(str::to_owned);
                     state.has_beginning = evidence.session_id.is_none() && !is_midway;
@@ -304,7 +262,7 @@ impl Tracker {
             state.is_initialized |= initialize;
             state.is_stray &= is_midway;
             // A stream that began before the capture belongs to a session that did too.
-            state.has_beginning &= state.is_initialized || !(is_midway && connected.is_midway);
+            state.has_beginning &= state.is_initialized || !(is_midway && text.connected.is_midway);
             if let (None, Some(id)) = (&state.session.session_id, session_id) {
                 state.session.session_id = Some(id.as_ref().to_owned());
                 state.changed = true;
@@ -372,10 +330,10 @@ impl Tracker {
     #[expect(clippy::too_many_arguments, reason = "the parts of one message, each made elsewhere")]
     fn message(
         &mut self,
-        text: &Text<'_>,
+        text: &Text,
         number: SessionNumber,
         raw: Raw<'static>,
-        span: Span,
+        place: MessagePlace,
         envelope: Result<Envelope, InvalidText>,
         batch: Option<(u64, u32)>,
         sink: &mut TrackerSink<'_>,
@@ -385,7 +343,7 @@ impl Tracker {
         let evidence = exchange.and_then(|exchange| self.exchanges.get(&exchange));
         let (carrier, line, sse_id) = match &text.carrier {
             TextCarrier::Line { number, .. } => (Carrier::Line, Some(*number), None),
-            TextCarrier::SseEvent { id, .. } => (Carrier::SseEvent, None, id.map(str::to_owned)),
+            TextCarrier::SseEvent { id, .. } => (Carrier::SseEvent, None, id.as_deref().map(str::to_owned)),
             TextCarrier::WebSocket(_) => (Carrier::WebSocket, None, None),
             TextCarrier::Body(_) if text.direction == Direction::ClientToServer => (Carrier::RequestBody, None, None),
             TextCarrier::Body(_) => (Carrier::ResponseBody, None, None),
@@ -431,11 +389,8 @@ impl Tracker {
             answers: None,
             answered_by: None,
             latency: None,
-            span,
-            packets: match text.carrier {
-                TextCarrier::Line { .. } => Vec::new(),
-                _ => text.provenance.packets(span),
-            },
+            span: place.span,
+            packets: place.packets,
             carrier,
             exchange,
             sse_id,
@@ -464,26 +419,6 @@ impl Tracker {
             sink(TrackerEvent::Note(Box::new(note)));
         }
     }
-}
-
-impl Text<'_> {
-    /// The HTTP exchange of the text; `None` for a line of a pipe.
-    pub fn exchange(&self) -> Option<ExchangeNumber> {
-        match self.carrier {
-            TextCarrier::Body(exchange) | TextCarrier::WebSocket(exchange) | TextCarrier::SseEvent { exchange, .. } => {
-                Some(exchange)
-            }
-            TextCarrier::Line { .. } => None,
-        }
-    }
-
-    fn is_http(&self) -> bool {
-        self.exchange().is_some()
-    }
-}
-
-fn is_initialize(envelope: &Envelope) -> bool {
-    envelope.kind == Some(Kind::Request) && envelope.method_name.as_deref() == Some("initialize")
 }
 
 fn fingerprint(bytes: &[u8]) -> u64 {

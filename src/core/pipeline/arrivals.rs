@@ -20,24 +20,19 @@
 //! rules know everything about the exchange of a message, whenever the message is released.
 
 pub mod held;
-mod holes;
-mod order;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use rustc_hash::FxHashMap;
 
-use self::held::{HeldEnd, HeldItem, HeldText, Item};
-use self::holes::Holes;
-use self::order::Order;
+use self::held::{HeldEnd, HeldItem, Item};
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::jsonrpc::Kind;
-use crate::decode::stack::{ConnectionInfo, Text};
-use crate::decode::tcp::{Delivery, SegmentFact};
+use crate::decode::stack::{ServerSentEvent, Text};
 use crate::decode::{ConnectionId, Direction, Endpoints};
 use crate::mcp::session::are_between;
 use crate::mcp::session_index::ExchangeEvidence;
-use crate::mcp::tracker::{ExpectedInput, Moment, ParsedText, Tracker};
+use crate::mcp::tracker::{ExpectedInput, Moment, Tracker};
 use crate::mcp::{Message, Transport, content, pairing};
 
 /// Messages after which a text is released. Packets are reordered over short distances, so few
@@ -64,6 +59,10 @@ const MOST_NO_REQUEST: usize = 16_384;
 /// [`crate::capture::Limits::undecided`] bytes of packets for each.
 const MOST_CLOSED: usize = 256;
 
+/// Connections with holes that are checked one by one for each message. If there are more, anything
+/// may still arrive.
+const MANY_HOLES: usize = 256;
+
 /// Held texts, events and ends, and the information that decides how long they are held.
 #[derive(Debug, Default)]
 pub(super) struct Arrivals {
@@ -81,8 +80,10 @@ pub(super) struct Arrivals {
     requests: VecDeque<EmittedRequest>,
     /// The largest delay, in nanoseconds, of packets behind others that were captured later.
     late: i64,
-    holes: Holes,
-    order: Order,
+    /// The connections with holes, and whether the beginning of a stream is or was missing.
+    holes: BTreeMap<ConnectionId, bool>,
+    /// Whether packets of several connections are out of order.
+    is_doubtful: bool,
 }
 
 /// A request that was emitted, with the values by which a held text may refer to it.
@@ -94,7 +95,7 @@ struct EmittedRequest {
 }
 
 impl EmittedRequest {
-    fn is_referenced_by(&self, held: &HeldText) -> bool {
+    fn is_referenced_by(&self, held: &HeldItem) -> bool {
         held.references.iter().any(|name| {
             pairing::is_same_id(name, &self.id)
                 || self.token.as_deref().is_some_and(|token| pairing::is_same_id(name, token))
@@ -108,19 +109,20 @@ pub(super) type EndpointLookup<'e> = dyn Fn(ConnectionId) -> Option<Endpoints> +
 /// The answers of this stage to the tracker's question what may still arrive.
 struct StageView<'a> {
     no_session: &'a VecDeque<HeldItem>,
-    holes: &'a Holes,
+    holes: &'a BTreeMap<ConnectionId, bool>,
     lookup: &'a EndpointLookup<'a>,
 }
 
 impl ExpectedInput for StageView<'_> {
     fn may_begin(&self, evidence: &ExchangeEvidence, except: ConnectionId) -> bool {
-        let mut others = self.holes.lacking_beginning().filter(|id| *id != except).filter_map(self.lookup);
+        let lacking_beginning = self.holes.iter().take(MANY_HOLES).filter(|(_, lacks_beginning)| **lacks_beginning);
+        let mut others = lacking_beginning.map(|(id, _)| *id).filter(|id| *id != except).filter_map(self.lookup);
         others.any(|ends| are_between(ends, evidence.client, evidence.server))
     }
 
     fn holds_between(&self, evidence: &ExchangeEvidence) -> bool {
         self.no_session.iter().any(|held| match &held.item {
-            Item::Text(text) if !text.parsed.begins_session() => {
+            Item::Text(text) if !text.parsed.begins_session => {
                 text.connected.endpoints.is_some_and(|ends| are_between(ends, evidence.client, evidence.server))
             }
             _ => false,
@@ -141,28 +143,26 @@ impl Arrivals {
         self.counts.is_empty() && self.ends.is_empty()
     }
 
-    /// Takes the facts of a captured TCP segment.
-    pub(super) fn segment(&mut self, fact: &SegmentFact<'_>) {
-        self.holes.segment(fact);
-        self.order.segment(fact);
-        self.late = self.late.max(fact.late);
+    /// Records that bytes of a connection are missing that may still arrive.
+    pub(super) fn has_holes(&mut self, connection: ConnectionId, lacks_beginning: bool) {
+        self.holes.insert(connection, lacks_beginning);
     }
 
-    /// Takes bytes that TCP delivered, or a gap.
-    pub(super) fn delivered(&mut self, delivery: &Delivery<'_>) {
-        self.holes.delivered(delivery);
+    /// Records the order of the packets so far.
+    pub(super) fn order(&mut self, is_doubtful: bool, late: i64) {
+        (self.is_doubtful, self.late) = (is_doubtful, late);
     }
 
-    /// Forgets a connection that TCP closed.
-    pub(super) fn closed(&mut self, connection: ConnectionId) {
-        self.holes.closed(connection);
+    /// Forgets the holes of a connection: they were filled or lost, or the connection ended.
+    pub(super) fn has_no_holes(&mut self, connection: ConnectionId) {
+        self.holes.remove(&connection);
     }
 
     /// Whether a message that was sent earlier may be emitted later. That is so if packets of
     /// several connections are out of order, or if bytes are missing on a connection that is or may
     /// be of the same session (`may_carry`).
     pub(super) fn may_be_out_of_order(&self, may_carry: impl FnMut(ConnectionId) -> bool) -> bool {
-        self.order.is_doubtful() || self.holes.are_many() || self.holes.iter().any(may_carry)
+        self.is_doubtful || self.holes.len() > MANY_HOLES || self.holes.keys().copied().any(may_carry)
     }
 
     /// Whether something held since `since` was held for long enough.
@@ -172,21 +172,18 @@ impl Arrivals {
     }
 
     /// Holds a text that lacks something. Returns a text that lacks nothing.
-    pub(super) fn admit<'t>(
+    pub(super) fn admit(
         &mut self,
-        text: Text<'t>,
-        parsed: ParsedText,
-        connected: &ConnectionInfo,
+        text: Box<Text>,
         tracker: &Tracker,
         lookup: &EndpointLookup<'_>,
-    ) -> Option<(Text<'t>, ParsedText)> {
-        let list = match self.verdict(&text, &parsed, connected, tracker, lookup) {
-            Verdict::Pass => return Some((text, parsed)),
+    ) -> Option<Box<Text>> {
+        let list = match self.verdict(&text, tracker, lookup) {
+            Verdict::Pass => return Some(text),
             Verdict::HoldForSession => &mut self.no_session,
             Verdict::HoldForRequest => &mut self.no_request,
         };
-        let text = HeldText::new(&text, parsed, connected)?;
-        let held = HeldItem { item: Item::Text(Box::new(text)), since: tracker.now() };
+        let held = HeldItem::new(Item::Text(text), tracker.now())?;
         *self.counts.entry(held.exchange()).or_default() += 1;
         self.bytes += held.size();
         list.push_back(held);
@@ -194,20 +191,13 @@ impl Arrivals {
         None
     }
 
-    fn verdict(
-        &self,
-        text: &Text<'_>,
-        parsed: &ParsedText,
-        connected: &ConnectionInfo,
-        tracker: &Tracker,
-        lookup: &EndpointLookup<'_>,
-    ) -> Verdict {
+    fn verdict(&self, text: &Text, tracker: &Tracker, lookup: &EndpointLookup<'_>) -> Verdict {
         let Some(exchange) = text.exchange() else { return Verdict::Pass };
         let view = StageView { no_session: &self.no_session, holes: &self.holes, lookup };
-        if self.holds_for_session(exchange) || tracker.lacks_session(text, parsed, &view) {
+        if self.holds_for_session(exchange) || tracker.lacks_session(text, &view) {
             return Verdict::HoldForSession;
         }
-        match tracker.lacks_request(text, parsed, connected, &view, false) {
+        match tracker.lacks_request(text, &view, false) {
             true => Verdict::HoldForRequest,
             false => Verdict::Pass,
         }
@@ -220,8 +210,8 @@ impl Arrivals {
     }
 
     /// Holds an event of an exchange with a held text.
-    pub(super) fn hold_event(&mut self, event: held::HeldEvent, now: Moment) {
-        let held = HeldItem { item: Item::Event(Box::new(event)), since: now };
+    pub(super) fn hold_event(&mut self, event: Box<ServerSentEvent>, now: Moment) {
+        let Some(held) = HeldItem::new(Item::Event(event), now) else { return };
         *self.counts.entry(held.exchange()).or_default() += 1;
         self.bytes += held.size();
         self.no_session.push_back(held);
@@ -276,11 +266,7 @@ impl Arrivals {
         while let Some(request) = self.requests.front() {
             let view = StageView { no_session: &self.no_session, holes: &self.holes, lookup };
             let position = self.no_request.iter().position(|held| match &held.item {
-                Item::Text(held) => {
-                    let HeldText { parsed, connected, .. } = &**held;
-                    request.is_referenced_by(held)
-                        && !tracker.lacks_request(&held.text(), parsed, connected, &view, true)
-                }
+                Item::Text(text) => request.is_referenced_by(held) && !tracker.lacks_request(text, &view, true),
                 Item::Event(_) => false,
             });
             if let Some(position) = position {
@@ -300,7 +286,7 @@ impl Arrivals {
             let position = self.no_session.iter().position(|held| {
                 let exchange = held.exchange();
                 let lacks = blocked.contains(&exchange)
-                    || matches!(&held.item, Item::Text(text) if tracker.lacks_session(&text.text(), &text.parsed, &view));
+                    || matches!(&held.item, Item::Text(text) if tracker.lacks_session(text, &view));
                 if lacks {
                     blocked.push(exchange);
                 }
@@ -323,7 +309,7 @@ impl Arrivals {
     ) -> Option<Item> {
         let view = StageView { no_session: &self.no_session, holes: &self.holes, lookup };
         if let Item::Text(text) = &held.item
-            && tracker.lacks_request(&text.text(), &text.parsed, &text.connected, &view, false)
+            && tracker.lacks_request(text, &view, false)
         {
             self.no_request.push_back(HeldItem { since: tracker.now(), ..held });
             return None;
@@ -379,7 +365,7 @@ impl Arrivals {
             return None;
         }
         let begins = |held: &HeldItem| match &held.item {
-            Item::Text(text) => held.exchange() == exchange && text.parsed.begins_session(),
+            Item::Text(text) => held.exchange() == exchange && text.parsed.begins_session,
             Item::Event(_) => false,
         };
         if let Some(position) = self.no_session.iter().position(begins) {
@@ -387,7 +373,7 @@ impl Arrivals {
         }
         let answers_here = |held: &HeldItem| match &held.item {
             Item::Text(text) if held.exchange() == exchange && text.direction == Direction::ServerToClient => {
-                let session = tracker.session_of_text(&text.text(), &text.parsed, &text.connected);
+                let session = tracker.session_of_text(text);
                 session.is_none_or(|(_, transport)| transport != Transport::HttpSse)
             }
             _ => false,
@@ -412,9 +398,7 @@ impl Arrivals {
         is_ending: impl Fn(crate::mcp::SessionNumber) -> bool,
     ) -> Option<Item> {
         let position = self.no_request.iter().position(|held| match &held.item {
-            Item::Text(text) => tracker
-                .session_of_text(&text.text(), &text.parsed, &text.connected)
-                .is_some_and(|(session, _)| is_ending(session)),
+            Item::Text(text) => tracker.session_of_text(text).is_some_and(|(session, _)| is_ending(session)),
             Item::Event(_) => false,
         })?;
         self.release_no_request(position)
@@ -438,7 +422,7 @@ impl Arrivals {
     /// Releases the next text or event at the end of the capture. Texts that begin
     /// sessions come first.
     pub(super) fn next_at_end(&mut self, tracker: &Tracker, lookup: &EndpointLookup<'_>) -> Option<Item> {
-        let begins = |held: &HeldItem| matches!(&held.item, Item::Text(text) if text.parsed.begins_session());
+        let begins = |held: &HeldItem| matches!(&held.item, Item::Text(text) if text.parsed.begins_session);
         while let Some(held) = {
             let first = self.no_session.iter().position(begins).unwrap_or_default();
             self.no_session.remove(first)

@@ -31,9 +31,6 @@ pub(super) struct ConnectionState {
     pub(super) has_cut_exchange: bool,
     /// Whether its directions were captured with different clocks.
     pub(super) clocks: ClockDifference,
-    /// The next offset in each of the three streams of a process. TCP streams have
-    /// the reassembler for that.
-    pub(super) offsets: [u64; 3],
     /// Whether its TLS could be decrypted.
     pub(super) secrecy: Secrecy,
     /// Data for a store, until a session claims the connection.
@@ -59,7 +56,6 @@ impl ConnectionState {
             has_gaps: false,
             has_cut_exchange: false,
             clocks: ClockDifference::None,
-            offsets: [0; 3],
             secrecy: Secrecy::default(),
             unclaimed: Unclaimed::default(),
         }

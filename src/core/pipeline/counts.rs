@@ -33,6 +33,11 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// These counters of messages and exchanges, with those of packets and connections.
+    pub(super) fn joined(&self, connections: &Counts) -> Counts {
+        Counts { exchanges: self.exchanges, messages: self.messages, ..connections.clone() }
+    }
+
     /// Counts one packet.
     pub(super) fn packet(&mut self, packet: &Packet<'_>) {
         self.packets += 1;

@@ -127,20 +127,24 @@ fn run(capture: &Capture<'_>, detail: Detail, ticks: bool) -> Vec<Event> {
         assert_bounded(&pipeline);
     }
     pipeline.push(Input::End, &mut |event| checker.event(event));
-    let stacks = &pipeline.above.stacks;
-    assert_eq!((stacks.open().count(), stacks.provenance().open_streams()), (0, 0), "something is still open");
-    assert!(pipeline.above.pipes.is_empty());
-    checker.finish(pipeline.counts())
+    let connections = &pipeline.connections;
+    assert_eq!(
+        (connections.open().count(), connections.provenance().open_streams()),
+        (0, 0),
+        "something is still open"
+    );
+    assert!(!connections.has_pipes());
+    checker.finish(&pipeline.counts())
 }
 
 /// Asserts that memory is bounded by the open objects, and those by the limits.
 fn assert_bounded(pipeline: &Pipeline) {
-    let (connections, lingering) = (pipeline.above.stacks.open().count(), pipeline.above.stacks.lingering());
+    let (connections, lingering) = (pipeline.connections.open().count(), pipeline.connections.lingering());
     assert!(lingering <= LINGERING && connections <= 2 * LIMITS.connections + lingering, "{connections} connections");
     // Each connection has four streams: both directions of TCP and of TLS. Each exchange has five:
     // two bodies, as sent and as decoded, and the data of events.
     let most = connections * (4 + 5 * (LIMITS.pipelined + 2));
-    let streams = pipeline.above.stacks.provenance().open_streams();
+    let streams = pipeline.provenance().open_streams();
     assert!(streams <= most, "{streams} streams of {connections} connections");
 }
 

@@ -3,10 +3,11 @@
 
 use super::connection_state::ConnectionState;
 use super::sessions::Sessions;
+use super::tracked::TrackedSink;
 use crate::decode::stack::{ConnectionInfo, StderrLine};
 use crate::decode::tcp::Facts;
 use crate::decode::{ConnectionId, Side};
-use crate::event::{Emit, Event};
+use crate::event::Event;
 use crate::mcp::SessionNumber;
 use crate::mcp::note::{Failure, Note, NoteKind};
 use crate::mcp::tracker::Tracker;
@@ -27,24 +28,16 @@ pub(super) struct FailedConnections {
 }
 
 impl Sessions {
-    /// Emits a note.
-    pub(super) fn note(&self, mut note: Note, emit: &mut Emit<'_>) {
-        if let (NoteKind::Unanswered { is_certain, .. }, Some(session)) = (&mut note.kind, note.session) {
-            *is_certain = !self.checker.has_gaps(session);
-        }
-        emit(Event::Note(Box::new(note)));
-    }
-
     /// Notes a line of stderr.
-    pub(super) fn stderr_line(&self, id: ConnectionId, line: &StderrLine<'_>, emit: &mut Emit<'_>) {
+    pub(super) fn stderr_line(&self, id: ConnectionId, line: &StderrLine, emit: &mut TrackedSink<'_>) {
         let Some(session) = self.tracker.session_on(id) else { return };
-        let text = String::from_utf8_lossy(line.bytes).into_owned();
+        let text = String::from_utf8_lossy(&line.bytes).into_owned();
         let kind = NoteKind::Stderr { line: line.number, text };
-        self.note(Note { session: Some(session), time: line.time, packets: vec![line.packet], kind }, emit);
+        emit_note(Note { session: Some(session), time: line.time, packets: vec![line.packet], kind }, emit);
     }
 
     /// Notes the end of a wrapped process.
-    pub(super) fn process_changed(&self, id: ConnectionId, connected: &ConnectionInfo, emit: &mut Emit<'_>) {
+    pub(super) fn process_changed(&self, id: ConnectionId, connected: &ConnectionInfo, emit: &mut TrackedSink<'_>) {
         let (Some(exit), Some(session)) =
             (connected.process.as_ref().and_then(|process| process.exit), self.tracker.session_on(id))
         else {
@@ -52,12 +45,12 @@ impl Sessions {
         };
         let pending = self.tracker.unanswered_by_server(session).map(|pending| pending.number).collect();
         let kind = NoteKind::Ended { exit, pending };
-        let time = self.counts.last.unwrap_or_default();
-        self.note(Note { session: Some(session), time, packets: Vec::new(), kind }, emit);
+        let time = self.now.unwrap_or_default();
+        emit_note(Note { session: Some(session), time, packets: Vec::new(), kind }, emit);
     }
 
     /// Notes that a connection was refused, or reset while an exchange was open.
-    pub(super) fn connection_ended(&mut self, state: &ConnectionState, facts: &Facts, emit: &mut Emit<'_>) {
+    pub(super) fn connection_ended(&mut self, state: &ConnectionState, facts: &Facts, emit: &mut TrackedSink<'_>) {
         let [first_reset, second_reset] = facts.ends.map(|end| end.rst);
         let (Some(rst), [first, second]) = (second_reset.or(first_reset), facts.endpoints) else { return };
         let is_refused = facts.handshake[0].is_some()
@@ -78,23 +71,27 @@ impl Sessions {
         let kind = NoteKind::Connection { from: first, to: second, failure };
         let note = Note { session, time: facts.last, packets: vec![rst], kind };
         match session {
-            Some(_) => self.note(note, emit),
+            Some(_) => emit_note(note, emit),
             None if self.failed.elsewhere.len() < WITHOUT_SESSION => self.failed.elsewhere.push(note),
             None => {}
         }
     }
 
     /// Notes what is left at the end of the capture.
-    pub(super) fn notes_at_end(&mut self, emit: &mut Emit<'_>) {
+    pub(super) fn notes_at_end(&mut self, emit: &mut TrackedSink<'_>) {
         let sessions = self.tracker.open_sessions();
-        let end = self.counts.last;
+        let end = self.now;
         for session in &sessions {
-            self.tracker.ended_waits(*session, end).into_iter().for_each(|note| self.note(note, emit));
+            self.tracker.ended_waits(*session, end).into_iter().for_each(|note| emit_note(note, emit));
         }
         if sessions.is_empty() {
-            std::mem::take(&mut self.failed.elsewhere).into_iter().for_each(|note| self.note(note, emit));
+            std::mem::take(&mut self.failed.elsewhere).into_iter().for_each(|note| emit_note(note, emit));
         }
     }
+}
+
+fn emit_note(note: Note, emit: &mut TrackedSink<'_>) {
+    emit(Event::Note(Box::new(note)).into());
 }
 
 /// The latest session whose client and server have the addresses of a connection.

@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 
 use rustc_hash::FxHashSet;
 
+use super::tracked::TrackedSink;
 use crate::capture::{StreamId, StreamPart};
 use crate::decode::ConnectionId;
-use crate::event::{Emit, Event, Stream, StreamKind};
+use crate::event::{Event, Stream, StreamKind};
 use crate::findings::{Finding, transport};
 use crate::mcp::SessionNumber;
 
@@ -70,21 +71,21 @@ impl Unclaimed {
 
     /// Emits the buffered data, because a session claims the connection. A finding reports
     /// the bytes that were discarded before.
-    pub(super) fn claim(&mut self, connection: ConnectionId, session: SessionNumber, emit: &mut Emit<'_>) {
+    pub(super) fn claim(&mut self, connection: ConnectionId, session: SessionNumber, emit: &mut TrackedSink<'_>) {
         let Unclaimed { streams, parts, plaintext, keys, discarded_bytes, .. } = std::mem::take(self);
         if discarded_bytes > 0 {
             let finding = transport::plaintext_not_kept(connection, discarded_bytes);
-            emit(Event::Finding(Box::new(Finding { session: Some(session), ..finding })));
+            emit(Event::Finding(Box::new(Finding { session: Some(session), ..finding })).into());
         }
         let emitted: FxHashSet<StreamId> = streams.iter().map(|stream| stream.id).collect();
-        streams.into_iter().for_each(|stream| emit(Event::Stream(stream)));
+        streams.into_iter().for_each(|stream| emit(Event::Stream(stream).into()));
         for (stream, part) in parts.into_iter().filter(|(stream, _)| emitted.contains(stream)) {
-            emit(Event::Part(stream, part));
+            emit(Event::Part(stream, part).into());
         }
         for (stream, start, bytes) in plaintext.into_iter().filter(|(stream, ..)| emitted.contains(stream)) {
-            emit(Event::Plaintext(stream, start, bytes));
+            emit(Event::Plaintext(stream, start, bytes).into());
         }
-        keys.into_iter().for_each(|(connection, lines)| emit(Event::Keys(connection, lines)));
+        keys.into_iter().for_each(|(connection, lines)| emit(Event::Keys(connection, lines).into()));
     }
 }
 
@@ -92,6 +93,7 @@ impl Unclaimed {
 mod tests {
     use super::*;
     use crate::decode::Side;
+    use crate::pipeline::tracked::Tracked;
 
     /// The events after six bytes were decrypted, of which four may wait.
     fn claimed(pieces: &[&[u8]]) -> Vec<Event> {
@@ -104,7 +106,10 @@ mod tests {
             start += piece.len() as u64;
         }
         let mut events = Vec::new();
-        unclaimed.claim(connection, SessionNumber(1), &mut |event| events.push(event));
+        unclaimed.claim(connection, SessionNumber(1), &mut |tracked| match tracked {
+            Tracked::Event(event) => events.push(event),
+            other => panic!("{other:?} is no event"),
+        });
         events
     }
 

@@ -4,11 +4,12 @@
 use super::body_hash::Hash;
 use super::context::{StackContext, StackOptions};
 use super::secret_scan::{self, SecretScan};
-use super::unit::{ServerSentEvent, Text, TextCarrier, Unit};
+use super::unit::{ServerSentEvent, TextCarrier, Unit};
 use crate::capture::{Limits, Origin, Span, StreamId, Time};
 use crate::decode::coding::{self, Coding};
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::http::{Head, StartLine};
+use crate::decode::raw::Raw;
 use crate::decode::sse::{Event, Sse, SseEvent};
 use crate::decode::stream::StreamKind;
 use crate::decode::{Anomaly, Direction, Ending, Piece, jsonrpc, refusal};
@@ -289,11 +290,7 @@ impl Body {
                     context.shared.collected -= bytes.len();
                     let span = Span { stream: decoded, start: 0, end: bytes.len() as u64 };
                     let carrier = TextCarrier::Body(number);
-                    let (connection, direction, time) = (context.id, self.direction, self.time);
-                    let provenance = &context.shared.provenance;
-                    let raw = bytes.into();
-                    let text = Text { connection, direction, raw, span, provenance, time, carrier };
-                    (context.sink)(Unit::Text(text, context.connection));
+                    context.text(self.direction, bytes.into(), span, self.time, carrier);
                 }
                 _ => {}
             }
@@ -337,11 +334,9 @@ impl Body {
             }
             (BodyKind::Events(sse, events), piece) => {
                 let events = *events.get_or_insert_with(|| context.open(StreamKind::EventData(number)));
-                let (connection, direction, time) = (context.id, self.direction, self.time);
+                let (direction, time) = (self.direction, self.time);
                 let mut anomalies = Vec::new();
                 let held = sse.buffered_bytes();
-                let (provenance, connection_info) = (&mut context.shared.provenance, &*context.connection);
-                let sink = &mut *context.sink;
                 let limits = context.shared.limits;
                 sse.push(piece, &mut |event| match event {
                     SseEvent::Event(event) if !is_whole_event(&event, &limits) => {
@@ -349,21 +344,19 @@ impl Body {
                     }
                     SseEvent::Event(event) => {
                         if let Some(data) = event.data.filter(|data| !data.is_empty()) {
-                            let start = provenance.length(events);
+                            let start = context.shared.provenance.length(events);
                             for part in event.parts {
                                 let origin = Origin::Copied { stream, offset: part.start };
-                                provenance.append(events, part.end - part.start, origin);
+                                context.shared.provenance.append(events, part.end - part.start, origin);
                             }
                             let span = Span { stream: events, start, end: start + data.len() as u64 };
-                            let id = event.id.filter(|_| event.sets_id);
-                            let carrier = TextCarrier::SseEvent { exchange: number, kind: event.kind, id };
-                            let (raw, provenance) = (data.into(), &*provenance);
-                            let text = Text { connection, direction, raw, span, provenance, time, carrier };
-                            sink(Unit::Text(text, connection_info));
+                            let carrier = TextCarrier::event(number, &event);
+                            context.text(direction, Raw::from(data).into_owned(), span, time, carrier);
                         }
                         let span = Span { stream, start: event.start, end: event.end };
-                        let provenance = &*provenance;
-                        sink(Unit::Event(ServerSentEvent { exchange: number, event: &event, span, provenance }));
+                        let packets = context.shared.provenance.packets(span);
+                        let event = ServerSentEvent::new(number, &event, span, packets);
+                        (context.sink)(Unit::Event(Box::new(event)));
                     }
                     SseEvent::Anomaly(anomaly) => anomalies.push(anomaly),
                 });

@@ -317,10 +317,11 @@ impl Channel {
     }
 
     fn begin_http(&mut self, context: &mut StackContext<'_>, client: Side, version: Version, time: Time) {
-        context.connection.client = Some(client);
-        context.connection.is_midway = version.is_midway();
-        context.connection.protocol = version.name();
-        (context.sink)(Unit::ConnectionChanged(context.id, context.connection));
+        let connection = context.connection_mut();
+        connection.client = Some(client);
+        connection.is_midway = version.is_midway();
+        connection.protocol = version.name();
+        context.connection_changed();
         let streams = self.streams_by_direction(context);
         let begin_offsets = self.begin_offsets(context);
         let mut http = Box::new(HttpStack::new(context, streams, version, begin_offsets, time));
@@ -333,9 +334,10 @@ impl Channel {
     }
 
     fn begin_tls(&mut self, context: &mut StackContext<'_>, client: Side, is_midway: bool) {
-        context.connection.client = Some(client);
-        context.connection.protocol = "tls";
-        (context.sink)(Unit::ConnectionChanged(context.id, context.connection));
+        let connection = context.connection_mut();
+        connection.client = Some(client);
+        connection.protocol = "tls";
+        context.connection_changed();
         let streams = self.streams_by_direction(context);
         let mut tls = Box::new(TlsStack::new(context, streams, self.begin_offsets(context)));
         if let Protocol::Unrecognised(sides) = &self.protocol {

@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
-use super::unit::{ConnectionInfo, Unit};
-use crate::capture::{Limits, Provenance, Span, StreamId};
+use super::unit::{ByteCounts, ConnectionInfo, ParsedText, Text, TextCarrier, Unit};
+use crate::capture::{Limits, Provenance, Span, StreamId, Time};
 use crate::decode::exchange::ExchangeNumber;
 use crate::decode::http::PlainFields;
 use crate::decode::mask::{Mask, MaskKey};
+use crate::decode::raw::Raw;
 use crate::decode::stream::{Stream, StreamKind};
 use crate::decode::tls::keylog::KeyLog;
 use crate::decode::{Anomaly, ConnectionId, Direction, Side};
@@ -100,17 +101,47 @@ impl Shared {
 }
 
 /// Receives the units of all connections.
-pub(super) type Sink<'s> = dyn FnMut(Unit<'_>) + 's;
+pub(super) type Sink<'s> = dyn FnMut(Unit) + 's;
 
 /// The context in which one connection handles one piece.
 pub(super) struct StackContext<'l> {
     pub(super) id: ConnectionId,
     pub(super) shared: &'l mut Shared,
-    pub(super) connection: &'l mut ConnectionInfo,
+    /// The state of the connection. Units that were emitted hold earlier states of it.
+    pub(super) connection: &'l mut Arc<ConnectionInfo>,
+    pub(super) bytes: &'l mut ByteCounts,
     pub(super) sink: &'l mut Sink<'l>,
 }
 
 impl StackContext<'_> {
+    /// The state of the connection, to change it.
+    pub(super) fn connection_mut(&mut self) -> &mut ConnectionInfo {
+        Arc::make_mut(self.connection)
+    }
+
+    /// Reports that the state of the connection changed.
+    pub(super) fn connection_changed(&mut self) {
+        (self.sink)(Unit::ConnectionChanged(self.id, Arc::clone(self.connection), *self.bytes));
+    }
+
+    /// Parses a text and emits it.
+    pub(super) fn text(
+        &mut self,
+        direction: Direction,
+        raw: Raw<'static>,
+        span: Span,
+        time: Time,
+        carrier: TextCarrier,
+    ) {
+        let Shared { provenance, limits, .. } = &*self.shared;
+        let Some(parsed) = ParsedText::new(&raw, span, &carrier, provenance, limits) else {
+            return (self.sink)(Unit::OtherText(time));
+        };
+        let (connection, connected) = (self.id, Arc::clone(self.connection));
+        let text = Text { connection, connected, direction, raw, parsed, span, time, carrier };
+        (self.sink)(Unit::Text(Box::new(text)));
+    }
+
     /// Emits a secret of one side, for the store to mask, unless secrets are kept. `mask` replaces
     /// the bytes of `range`.
     pub(super) fn secret(&mut self, side: Side, range: Range<u64>, mask: Mask) {

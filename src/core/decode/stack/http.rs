@@ -8,7 +8,6 @@ use self::exchanges::Exchanges;
 pub(super) use self::upgrade::Tunnel;
 use self::upgrade::{Protocol, Upgrade};
 use super::context::StackContext;
-use super::unit::Unit;
 use super::websocket::{Beginning, WebSocketStack};
 use crate::capture::{StreamId, Time};
 use crate::decode::exchange::Exchange;
@@ -166,8 +165,8 @@ impl HttpStack {
         };
         let Upgrade { bytes, .. } = std::mem::take(&mut self.exchanges.upgrade);
         self.decoder = decoder;
-        context.connection.protocol = protocol;
-        (context.sink)(Unit::ConnectionChanged(context.id, context.connection));
+        context.connection_mut().protocol = protocol;
+        context.connection_changed();
         for (direction, bytes) in [Direction::ClientToServer, Direction::ServerToClient].into_iter().zip(bytes) {
             self.exchanges.restart_at(direction, offsets[direction as usize]);
             if !bytes.is_empty() {

@@ -2,11 +2,12 @@
 //! of the process.
 
 use super::context::{Shared, Sink, StackContext};
-use super::unit::{StderrLine, Text, TextCarrier, Unit};
+use super::unit::{StderrLine, TextCarrier, Unit};
 use crate::capture::pipe::{self, HEAD, Pipe, PipeEvent};
 use crate::capture::{Limits, Origin, PacketNumber, Span, StreamId, Time};
 use crate::decode::jsonrpc::{self, JsonRpcText};
 use crate::decode::lines::{LineEnd, LineEvent, Lines};
+use crate::decode::raw::Raw;
 use crate::decode::stream::StreamKind;
 use crate::decode::{Anomaly, Direction, Ending, Piece, Side};
 
@@ -81,16 +82,16 @@ impl PipeStack {
         self.last = packet;
         match content {
             PipeEvent::Start(start) => {
-                if let Some(process) = &mut context.connection.process {
+                if let Some(process) = &mut context.connection_mut().process {
                     process.start = Some(start.clone());
                 }
-                (context.sink)(Unit::ConnectionChanged(context.id, context.connection));
+                context.connection_changed();
             }
             PipeEvent::Exit(exit) => {
-                if let Some(process) = &mut context.connection.process {
+                if let Some(process) = &mut context.connection_mut().process {
                     process.exit = Some(*exit);
                 }
-                (context.sink)(Unit::ConnectionChanged(context.id, context.connection));
+                context.connection_changed();
             }
             PipeEvent::Data(pipe, bytes) => self.piece(context, *pipe, Piece::Data(bytes), packet),
             PipeEvent::Lost(pipe, bytes) => self.piece(context, *pipe, Piece::Gap(*bytes), packet),
@@ -123,28 +124,26 @@ impl PipeStack {
         match piece {
             Piece::Data(bytes) => {
                 provenance.append(stream, bytes.len() as u64, Origin::Packet { packet, offset: HEAD as u32 });
-                context.connection.seen[side.index()] += bytes.len() as u64;
+                context.bytes.captured += bytes.len() as u64;
             }
             Piece::Gap(length) => {
                 provenance.append(stream, length, Origin::Missing);
-                context.connection.lost[side.index()] += length;
+                context.bytes.lost = context.bytes.lost.saturating_add(length);
             }
             Piece::End(_) => pipe_stream.ended = true,
         }
-        let id = context.id;
-        let (provenance, connection_info) = (&context.shared.provenance, &*context.connection);
-        let sink = &mut *context.sink;
+        let connection = context.id;
         let (lines, reported_noise) = (&mut pipe_stream.lines, &mut pipe_stream.reported_noise);
         let report = |span: Option<Span>, anomaly, sink: &mut Sink<'_>| {
             let (packets, exchange, direction) = (vec![packet], None, Some(direction));
-            sink(Unit::Anomaly { connection: id, exchange, packets, span, direction, anomaly });
+            sink(Unit::Anomaly { connection, exchange, packets, span, direction, anomaly });
         };
         lines.push(piece, &mut |event| match event {
             LineEvent::Line { number, start, bytes, end, whole } => {
                 let span = Span { stream, start, end: start + bytes.len() as u64 };
                 let carrier = TextCarrier::Line { number, whole };
-                let text = Text { connection: id, direction, raw: bytes.into(), span, provenance, time, carrier };
-                sink(Unit::Text(text, connection_info));
+                context.text(direction, Raw::from(bytes).into_owned(), span, time, carrier);
+                let sink = &mut *context.sink;
                 let length = span.len();
                 if let Some(noise) = reported_noise.first_of(bytes, end) {
                     report(Some(span), Anomaly::FramingNoise { pipe, offset: start, what: noise }, sink);
@@ -153,7 +152,7 @@ impl PipeStack {
                     report(Some(span), Anomaly::Unterminated { pipe, offset: start, length }, sink);
                 }
             }
-            LineEvent::Anomaly(anomaly) => report(None, anomaly, sink),
+            LineEvent::Anomaly(anomaly) => report(None, anomaly, context.sink),
         });
         let before = pipe_stream.lines.low_water();
         context.forget(stream, before);
@@ -169,7 +168,7 @@ impl PipeStack {
         let sink = &mut *context.sink;
         self.stderr.push(piece, &mut |event| {
             let LineEvent::Line { number, bytes, .. } = event else { return };
-            sink(Unit::Stderr(connection, StderrLine { number, bytes, packet, time }));
+            sink(Unit::Stderr(connection, StderrLine { number, bytes: bytes.to_vec(), packet, time }));
             // A look at the first byte rules out most lines.
             let may_be = bytes.starts_with(b"{") && memchr::memmem::find(bytes, b"\"jsonrpc\"").is_some();
             let is_message = |envelope: &jsonrpc::Envelope| envelope.kind.is_some() && envelope.jsonrpc.is_some();

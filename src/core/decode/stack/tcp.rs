@@ -15,14 +15,14 @@ pub(super) fn push(channel: &mut Channel, context: &mut StackContext<'_>, delive
     let stream = channel.stream(context, side);
     match delivery.piece {
         Piece::Data(bytes) => {
-            context.connection.seen[side.index()] += bytes.len() as u64;
+            context.bytes.captured += bytes.len() as u64;
             for range in delivery.origin {
                 let origin = Origin::Packet { packet: range.packet, offset: range.start };
                 context.shared.provenance.append(stream, u64::from(range.len()), origin);
             }
         }
         Piece::Gap(length) => {
-            context.connection.lost[side.index()] += length;
+            context.bytes.lost = context.bytes.lost.saturating_add(length);
             context.shared.provenance.append(stream, length, Origin::Missing);
         }
         Piece::End(_) => {}

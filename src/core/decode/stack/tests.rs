@@ -46,7 +46,7 @@ impl Servers {
         let (connection, offset, time) = (ConnectionId(connection), 0, Time(0));
         let delivery = Delivery { connection, side, offset, piece, origin: &[], time, acknowledged };
         stacks.delivered(&delivery, &mut |unit| match unit {
-            Unit::Text(text, _) if text.direction == Direction::ServerToClient => {
+            Unit::Text(text) if text.direction == Direction::ServerToClient => {
                 texts.push(String::from_utf8_lossy(&text.raw).into_owned());
             }
             Unit::Anomaly { anomaly, .. } => anomalies.push(anomaly),
@@ -79,7 +79,7 @@ fn recognised<'p>(side: Side, pieces: impl Iterator<Item = &'p [u8]>) -> (&'stat
     let mut servers = Servers::new(Limits::default());
     servers.open(1);
     pieces.for_each(|piece| servers.piece(1, side, Piece::Data(piece)));
-    let (_, connection_info) = servers.stacks.open().next().expect("it is open");
+    let (_, connection_info, _) = servers.stacks.open().next().expect("it is open");
     (connection_info.protocol, connection_info.client)
 }
 

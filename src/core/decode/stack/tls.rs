@@ -145,13 +145,13 @@ impl TlsStack {
             && connection.secrecy == tls.secrecy();
         if !same {
             self.update_connection(context);
-            (context.sink)(Unit::ConnectionChanged(context.id, context.connection));
+            context.connection_changed();
         }
     }
 
     /// Copies what is known of TLS to the connection.
     fn update_connection(&self, context: &mut StackContext<'_>) {
-        let connection = &mut *context.connection;
+        let connection = context.connection_mut();
         connection.server_name = self.tls.server_name().map(str::to_owned);
         connection.tls = self.tls.record_groups().to_vec();
         connection.agreed = Some(self.tls.agreed());
@@ -212,10 +212,11 @@ impl PlaintextChannel {
             }
             TlsEvent::End { .. } => {}
             TlsEvent::Reversed => {
-                context.connection.client = Some(context.connection.sender(Direction::ServerToClient));
+                let client = context.connection.sender(Direction::ServerToClient);
+                context.connection_mut().client = Some(client);
                 self.record_streams.reverse();
                 self.acknowledged_plaintext.reverse();
-                (context.sink)(Unit::ConnectionChanged(context.id, context.connection));
+                context.connection_changed();
             }
             TlsEvent::Anomaly { direction, record: (start, end), anomaly } => {
                 let span = Span { stream: self.record_streams[direction as usize], start, end };
@@ -238,12 +239,12 @@ impl PlaintextChannel {
     /// they are masked there.
     fn with_channel(&mut self, context: &mut StackContext<'_>, work: impl FnOnce(&mut Channel, &mut StackContext<'_>)) {
         let PlaintextChannel { channel, plaintext, .. } = self;
-        let StackContext { id, shared, connection, sink } = context;
-        let mut redirect = |unit: Unit<'_>| match unit {
+        let StackContext { id, shared, connection, bytes, sink } = context;
+        let mut redirect = |unit: Unit| match unit {
             Unit::Secret(_, side, range, mask) => plaintext[side.index()].add_secret(range, mask),
             other => sink(other),
         };
-        work(channel, &mut StackContext { id: *id, shared, connection, sink: &mut redirect });
+        work(channel, &mut StackContext { id: *id, shared, connection, bytes, sink: &mut redirect });
     }
 
     /// Passes plaintext that was searched for secrets to the store; with `all`, also the rest. In

@@ -1,9 +1,10 @@
 //! The messages of a WebSocket. Each is a text that may be JSON-RPC.
 
 use super::context::StackContext;
-use super::unit::{Text, TextCarrier, Unit};
+use super::unit::TextCarrier;
 use crate::capture::{Limits, Origin, Span, StreamId, Time};
 use crate::decode::exchange::ExchangeNumber;
+use crate::decode::raw::Raw;
 use crate::decode::stream::StreamKind;
 use crate::decode::websocket::{Deflate, WebSocket, WebSocketEvent};
 use crate::decode::{Anomaly, Direction, Piece};
@@ -117,9 +118,7 @@ impl Messages {
                 }
                 let span = Span { stream, start, end: start + bytes.len() as u64 };
                 let carrier = TextCarrier::WebSocket(self.exchange);
-                let (connection, provenance) = (context.id, &context.shared.provenance);
-                let text = Text { connection, direction, raw: bytes.into(), span, provenance, time, carrier };
-                (context.sink)(Unit::Text(text, context.connection));
+                context.text(direction, Raw::from(bytes).into_owned(), span, time, carrier);
             }
             WebSocketEvent::Anomaly { direction, anomaly } => {
                 let stream = self.frame_streams[direction as usize];

@@ -17,6 +17,31 @@ pub struct Process {
     stderr: VecDeque<u8>,
 }
 
+/// A change of a process that rules look at.
+#[derive(Debug)]
+pub enum ProcessChange {
+    /// The client closed stdin.
+    StdinClosed,
+    /// The last bytes that the process wrote to stderr.
+    Stderr(Vec<u8>),
+    /// The process ended.
+    Exited(Exit),
+}
+
+impl ProcessChange {
+    /// The change that a packet of its pipes shows, if any.
+    pub fn of(content: &PipeEvent<'_>) -> Option<ProcessChange> {
+        match content {
+            PipeEvent::EndOfFile(Pipe::Stdin) => Some(ProcessChange::StdinClosed),
+            PipeEvent::Data(Pipe::Stderr, bytes) => {
+                Some(ProcessChange::Stderr(bytes[bytes.len().saturating_sub(STDERR)..].to_vec()))
+            }
+            PipeEvent::Exit(exit) => Some(ProcessChange::Exited(*exit)),
+            _ => None,
+        }
+    }
+}
+
 /// Bytes of stderr that are remembered: its last lines.
 const STDERR: usize = 1_024;
 
@@ -29,16 +54,15 @@ impl Process {
         Some(line.chars().take(300).collect())
     }
 
-    pub(in crate::findings) fn observe(&mut self, content: &PipeEvent<'_>, time: Time) {
-        match content {
-            PipeEvent::EndOfFile(Pipe::Stdin) => _ = self.stdin_closed.get_or_insert(time),
-            PipeEvent::Data(Pipe::Stderr, bytes) => {
-                self.stderr.extend(&bytes[bytes.len().saturating_sub(STDERR)..]);
+    pub(in crate::findings) fn observe(&mut self, change: &ProcessChange, time: Time) {
+        match change {
+            ProcessChange::StdinClosed => _ = self.stdin_closed.get_or_insert(time),
+            ProcessChange::Stderr(bytes) => {
+                self.stderr.extend(bytes);
                 let surplus = self.stderr.len().saturating_sub(STDERR);
                 self.stderr.drain(..surplus);
             }
-            PipeEvent::Exit(exit) => (self.exit, self.exited) = (Some(*exit), Some(time)),
-            _ => {}
+            ProcessChange::Exited(exit) => (self.exit, self.exited) = (Some(*exit), Some(time)),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::tracked_session::TrackedSession;
-use super::{ParsedText, Tracker, TrackerEvent, TrackerSink, network_peers};
+use super::{Tracker, TrackerEvent, TrackerSink, network_peers};
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::secrets::comparable;
 use crate::decode::stack::{ConnectionInfo, Text, TextCarrier};
@@ -105,14 +105,9 @@ impl Tracker {
     }
 
     /// The session that a text would join now, and its transport.
-    pub fn session_of_text(
-        &self,
-        text: &Text<'_>,
-        parsed: &ParsedText,
-        connected: &ConnectionInfo,
-    ) -> Option<(SessionNumber, Transport)> {
+    pub fn session_of_text(&self, text: &Text) -> Option<(SessionNumber, Transport)> {
         let evidence = self.exchanges.get(&text.exchange()?)?;
-        let number = self.existing_session(evidence, text, parsed.single(), parsed.begins_session, connected)?;
+        let number = self.existing_session(evidence, text, text.parsed.single(), text.parsed.begins_session)?;
         Some((number, self.transport(number)?))
     }
 
@@ -141,13 +136,14 @@ impl Tracker {
 
     /// Whether a text that is no message violates the protocol. On a pipe it always does. Over HTTP
     /// it does if the exchange belongs to MCP and did not fail.
-    pub(super) fn expects_message(&self, text: &Text<'_>) -> bool {
+    pub(super) fn expects_message(&self, text: &Text) -> bool {
         let Some(exchange) = text.exchange() else { return true };
         let Some(evidence) = self.exchanges.get(&exchange) else { return false };
         let successful = matches!(evidence.status, None | Some(200..=299));
         match (&text.carrier, text.direction) {
             (TextCarrier::SseEvent { kind, .. }, _) => {
-                matches!(kind, None | Some("message")) && (evidence.has_request_text || evidence.session_id.is_some())
+                matches!(kind.as_deref(), None | Some("message"))
+                    && (evidence.has_request_text || evidence.session_id.is_some())
             }
             (TextCarrier::WebSocket(_), _) => evidence.session.is_some(),
             (_, Direction::ClientToServer) => evidence.session_id.is_some(),
@@ -157,13 +153,7 @@ impl Tracker {
 
     /// Opens the session of an HTTP+SSE stream when the stream announces its endpoint (2024-11-05,
     /// basic/transports "HTTP with SSE").
-    pub(super) fn endpoint_announced(
-        &mut self,
-        exchange: ExchangeNumber,
-        text: &Text<'_>,
-        connected: &ConnectionInfo,
-        sink: &mut TrackerSink<'_>,
-    ) {
+    pub(super) fn endpoint_announced(&mut self, exchange: ExchangeNumber, text: &Text, sink: &mut TrackerSink<'_>) {
         let Some(evidence) = self.exchanges.get(&exchange) else { return };
         let endpoint = String::from_utf8_lossy(&text.raw);
         let target = &*comparable(&uri::resolved(&evidence.target, endpoint.trim())).into_owned();
@@ -180,8 +170,12 @@ impl Tracker {
                 let number = match opened.filter(is_its) {
                     Some(number) => number,
                     None => {
-                        let number =
-                            self.open(Transport::HttpSse, (network_peers(&evidence, connected), None), text.time, sink);
+                        let number = self.open(
+                            Transport::HttpSse,
+                            (network_peers(&evidence, &text.connected), None),
+                            text.time,
+                            sink,
+                        );
                         self.session_begins(&evidence, number, sink);
                         number
                     }

@@ -14,10 +14,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
 use super::midway::is_midway;
-use super::{ParsedText, Tracker, fingerprint};
+use super::{Tracker, fingerprint};
 use crate::capture::Time;
 use crate::decode::jsonrpc::{Envelope, JsonRpcText, Kind};
-use crate::decode::stack::{ConnectionInfo, Text, TextCarrier};
+use crate::decode::stack::{ParsedText, Text, TextCarrier};
 use crate::decode::{ConnectionId, Direction, json};
 use crate::mcp::method::Method;
 use crate::mcp::numbers::{MessageNumber, SessionNumber};
@@ -117,14 +117,14 @@ impl Tracker {
     /// - the response that assigns the id which the text names;
     /// - for a stream that began before the capture: the beginning of another connection between
     ///   the two hosts.
-    pub fn lacks_session(&self, text: &Text<'_>, parsed: &ParsedText, expected: &impl ExpectedInput) -> bool {
+    pub fn lacks_session(&self, text: &Text, expected: &impl ExpectedInput) -> bool {
         let exchange = match text.carrier {
-            TextCarrier::SseEvent { kind: Some("endpoint"), .. } => return false,
+            _ if text.announces_endpoint() => return false,
             TextCarrier::SseEvent { exchange, .. } | TextCarrier::Body(exchange) => exchange,
             TextCarrier::WebSocket(_) | TextCarrier::Line { .. } => return false,
         };
         let Some(evidence) = self.exchanges.get(&exchange) else { return false };
-        if parsed.begins_session {
+        if text.parsed.begins_session {
             let is_known = evidence.session.is_some() || evidence.session_id.is_some() || evidence.status.is_some();
             return !is_known && self.awaited_beginnings.is_at(evidence);
         }
@@ -137,20 +137,13 @@ impl Tracker {
     ///
     /// `was_held`: the text was held for this reason before. Then a request that was answered
     /// meanwhile is not the one.
-    pub fn lacks_request(
-        &self,
-        text: &Text<'_>,
-        parsed: &ParsedText,
-        connected: &ConnectionInfo,
-        expected: &impl ExpectedInput,
-        was_held: bool,
-    ) -> bool {
+    pub fn lacks_request(&self, text: &Text, expected: &impl ExpectedInput, was_held: bool) -> bool {
         let Some(evidence) = text.exchange().and_then(|exchange| self.exchanges.get(&exchange)) else { return false };
-        let mut request_references = parsed.request_references(&text.raw).peekable();
+        let mut request_references = text.parsed.request_references(&text.raw).peekable();
         if request_references.peek().is_none() {
             return false;
         }
-        let Some((session, scope)) = self.scope_of_waiting(evidence, text, parsed, connected, expected) else {
+        let Some((session, scope)) = self.scope_of_waiting(evidence, text, expected) else {
             return false;
         };
         let state = session.and_then(|number| self.sessions.get(&number));
@@ -181,9 +174,7 @@ impl Tracker {
     fn scope_of_waiting(
         &self,
         evidence: &ExchangeEvidence,
-        text: &Text<'_>,
-        parsed: &ParsedText,
-        connected: &ConnectionInfo,
+        text: &Text,
         expected: &impl ExpectedInput,
     ) -> Option<(Option<SessionNumber>, Scope)> {
         let from_client = text.direction == Direction::ClientToServer;
@@ -194,12 +185,12 @@ impl Tracker {
             return None;
         }
         let is_midway = is_midway(evidence, text);
-        let existing_session = self.existing_session(evidence, text, parsed.single(), false, connected);
+        let existing_session = self.existing_session(evidence, text, text.parsed.single(), false);
         let state = existing_session.and_then(|number| self.sessions.get(&number));
         let (has_beginning, has_id, transport, version) = match state {
             Some(state) => {
                 let has_beginning =
-                    state.has_beginning && (state.is_initialized || !(is_midway && connected.is_midway));
+                    state.has_beginning && (state.is_initialized || !(is_midway && text.connected.is_midway));
                 let session = &state.session;
                 (has_beginning, session.session_id.is_some(), session.transport, session.protocol_version.as_deref())
             }
@@ -300,10 +291,5 @@ impl ParsedText {
             .iter()
             .filter_map(|(range, member)| RequestReference::of(raw.get(range.clone())?, member.as_ref().ok()?));
         single.into_iter().chain(members)
-    }
-
-    /// Whether the text contains an `initialize` request.
-    pub fn begins_session(&self) -> bool {
-        self.begins_session
     }
 }

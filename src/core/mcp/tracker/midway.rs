@@ -26,7 +26,7 @@ use crate::mcp::session_index::ExchangeEvidence;
 
 /// Whether a text belongs to a stream whose request was not captured, or to a WebSocket that was
 /// opened before the capture.
-pub(super) fn is_midway(evidence: &ExchangeEvidence, text: &Text<'_>) -> bool {
+pub(super) fn is_midway(evidence: &ExchangeEvidence, text: &Text) -> bool {
     let is_stream = text.direction == Direction::ServerToClient || matches!(text.carrier, TextCarrier::WebSocket(_));
     evidence.lacks_head() && is_stream
 }
@@ -36,10 +36,9 @@ impl Tracker {
     pub(super) fn existing_session(
         &self,
         evidence: &ExchangeEvidence,
-        text: &Text<'_>,
+        text: &Text,
         single: Option<&Envelope>,
         initialize: bool,
-        connected: &ConnectionInfo,
     ) -> Option<SessionNumber> {
         // No other connection or stream carries messages of a WebSocket's session.
         if let TextCarrier::WebSocket(_) = text.carrier {
@@ -55,7 +54,7 @@ impl Tracker {
             true => self
                 .awaiting_response(evidence, text, single)
                 .or_else(found)
-                .or_else(|| self.only_session_between(evidence, connected)),
+                .or_else(|| self.only_session_between(evidence, &text.connected)),
             false if lacks_announcement => self.awaiting_response(evidence, text, single).or_else(found),
             false if initialize => found()
                 .or_else(|| self.opened_by_later_requests(evidence, text))
@@ -68,7 +67,7 @@ impl Tracker {
     /// connections were tracked first.
     ///
     /// The decoder sometimes waits for the beginning of a connection, which delays its texts.
-    fn opened_by_later_requests(&self, evidence: &ExchangeEvidence, text: &Text<'_>) -> Option<SessionNumber> {
+    fn opened_by_later_requests(&self, evidence: &ExchangeEvidence, text: &Text) -> Option<SessionNumber> {
         let state = self.sessions.get(&self.session_index.without_id(evidence)?)?;
         let is_later = !state.is_initialized && state.session.session_id.is_none() && text.time < state.session.started;
         is_later.then_some(state.session.number)
@@ -93,7 +92,7 @@ impl Tracker {
     fn awaiting_response(
         &self,
         evidence: &ExchangeEvidence,
-        text: &Text<'_>,
+        text: &Text,
         envelope: Option<&Envelope>,
     ) -> Option<SessionNumber> {
         let envelope = envelope.filter(|envelope| matches!(envelope.kind, Some(Kind::Response | Kind::Error)))?;

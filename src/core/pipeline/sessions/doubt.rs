@@ -6,9 +6,9 @@ use super::Sessions;
 use crate::decode::ConnectionId;
 use crate::decode::tcp::ClockDifference;
 use crate::event::ConnectionKind;
-use crate::mcp::tracker::Tracker;
-use crate::mcp::{Message, SessionNumber, Transport};
+use crate::mcp::{Message, SessionNumber};
 use crate::pipeline::connection_state::ConnectionState;
+use crate::pipeline::tracked::{Tracked, TrackedSink};
 
 /// Pairs of hosts with two clocks that are remembered. A capture of two taps has few.
 pub(super) const HOSTS: usize = 1_024;
@@ -17,7 +17,7 @@ impl Sessions {
     /// Records that messages on a connection may be missing. They may belong to any session that it
     /// carries or will carry. While it carries none, they may belong to any session between the
     /// same client and server.
-    pub(super) fn messages_missing(&mut self, id: ConnectionId) {
+    pub(super) fn messages_missing(&mut self, id: ConnectionId, emit: &mut TrackedSink<'_>) {
         let Some(state) = self.connections.get_mut(&id) else { return };
         state.has_gaps = true;
         let mut sessions: Vec<SessionNumber> = state.sessions.iter().map(|carried| carried.session).collect();
@@ -27,7 +27,7 @@ impl Sessions {
             sessions.retain(|session| self.tracker.is_between(*session, endpoints));
         }
         for session in sessions {
-            self.checker.messages_missing(session, transport_and_beginning(&self.tracker));
+            emit(Tracked::MessagesMissing(session, self.how_opened(session)));
         }
     }
 
@@ -76,9 +76,4 @@ fn hosts_of(state: &ConnectionState) -> Option<[IpAddr; 2]> {
     let mut hosts = facts.endpoints.map(|endpoint| endpoint.ip());
     hosts.sort();
     Some(hosts)
-}
-
-/// Gives the transport of an open session, and whether its beginning was captured.
-pub(super) fn transport_and_beginning(tracker: &Tracker) -> impl Fn(SessionNumber) -> Option<(Transport, bool)> {
-    |session| Some((tracker.transport(session)?, tracker.has_beginning(session)))
 }

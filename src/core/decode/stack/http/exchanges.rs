@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::upgrade::{Protocol, Upgrade, is_switch, upgraded};
 use super::websocket_stream::{WebSocketStream, accepts_websocket};
@@ -283,7 +284,7 @@ impl Exchanges {
         if context.shared.options.store {
             context.shared.new_heads.insert(context.id);
         }
-        (context.sink)(Unit::Head(exchange, direction, context.connection));
+        (context.sink)(Unit::Head(Box::new(exchange.clone()), direction, Arc::clone(context.connection)));
         if let Some(anomaly) = anomaly {
             context.anomaly(Some(direction), Some(exchange.number), Some(span), anomaly);
         }

@@ -4,6 +4,7 @@
 //! card has several queues, and files of two interfaces are concatenated. A message that was sent
 //! first may then be emitted last, so for a while no rule can know that something was not sent.
 
+use super::observation::Observation;
 use crate::capture::Time;
 use crate::decode::ConnectionId;
 use crate::decode::tcp::SegmentFact;
@@ -34,10 +35,13 @@ pub(super) struct Order {
 }
 
 impl Order {
-    /// Takes a captured segment.
-    pub(super) fn segment(&mut self, fact: &SegmentFact<'_>) {
+    /// Takes a captured segment. Returns a change.
+    pub(super) fn segment(&mut self, fact: &SegmentFact<'_>) -> Option<Observation> {
+        let before = (self.is_doubtful(), self.late);
         self.late = self.late.max(fact.late);
         self.packet(fact.time, fact.connection);
+        let now @ (is_doubtful, late) = (self.is_doubtful(), self.late);
+        (now != before).then_some(Observation::Order { is_doubtful, late })
     }
 
     fn packet(&mut self, time: Time, connection: ConnectionId) {
@@ -59,7 +63,7 @@ impl Order {
     }
 
     /// Whether a message that was sent earlier may still be emitted.
-    pub(super) fn is_doubtful(&self) -> bool {
+    fn is_doubtful(&self) -> bool {
         let since =
             |last_disorder: Time| self.latest.is_some_and(|(latest, _)| latest.since(last_disorder) < DOUBT_TIME);
         self.late > DELAY_TOLERANCE || self.last_disorder.is_some_and(since)
