@@ -76,6 +76,8 @@ pub enum Command {
     Delete(Delete),
     /// Keep sessions: no deletion removes them
     Pin(Pin),
+    /// Make full-text searches of a large database fast; the terminal UI does it by itself
+    Index,
     /// Show a session as a timeline, or one message in full
     Show(Show),
     /// Show the layers: the steps of a session, or one message from the link up
