@@ -176,7 +176,7 @@ pub struct SessionRow {
     pub listed: ListedSession,
     /// Whether it is still being recorded.
     pub live: bool,
-    /// Median and 95th percentile of the latency, in nanoseconds.
+    /// Median and 95th percentile of the latency, in nanoseconds, exact to 2 percent.
     pub latency: Option<(i64, i64)>,
 }
 

@@ -1,10 +1,9 @@
 //! The list of sessions, read in slices.
 //!
-//! A database can have many thousand sessions, and each row needs several small queries. So the
-//! first answer has the sessions that are shown first, and the query thread asks again until the
-//! list is complete. Sessions that did not change keep their rows.
+//! A database can have many thousand sessions. So the first answer has the sessions that are shown
+//! first, and the query thread asks again until the list is complete.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -12,15 +11,11 @@ use anyhow::Result;
 use super::super::data::{ROWS, Rows, SessionRow};
 use super::{QueryRunner, TURN};
 use crate::filter::Filter;
-use crate::mcp::{Session, SessionNumber};
+use crate::mcp::SessionNumber;
 use crate::store::{ListedSession, Page, Scope};
-use crate::view::latencies::Latencies;
 
 /// Number of sessions that are read before the clock is looked at.
 const STEP: usize = 16;
-
-/// Limit of the messages from which the latency in the list of sessions is computed.
-const SAMPLE: usize = 4_096;
 
 /// The sessions as they were listed last, and the list that is being read.
 #[derive(Default)]
@@ -31,8 +26,6 @@ pub(super) struct SessionList {
     reading: Option<Vec<SessionRow>>,
     /// The version of the store when the reading of the last list began.
     version: i64,
-    /// Latencies of sessions, and the number of messages at that time.
-    latencies: HashMap<SessionNumber, (u64, Option<(i64, i64)>)>,
 }
 
 /// A search over all sessions, as far as it went.
@@ -66,9 +59,7 @@ impl QueryRunner {
             let last = read.last().map(|row: &SessionRow| row.session.number);
             let sessions = self.reader.listed_sessions(None, self.next_page(last, STEP))?;
             let is_last = sessions.len() < STEP;
-            for listed in sessions {
-                read.push(self.session_row(listed)?);
-            }
+            read.extend(sessions.into_iter().map(|listed| self.session_row(listed)));
             if is_last || read.len() >= ROWS {
                 self.sessions.complete = read;
                 let rows = self.sessions.complete.clone();
@@ -136,38 +127,8 @@ impl QueryRunner {
         })
     }
 
-    fn session_row(&mut self, listed: ListedSession) -> Result<SessionRow> {
-        let number = listed.session.number;
-        let known = self.sessions.complete.binary_search_by(|row| match self.newest_first {
-            true => number.cmp(&row.session.number),
-            false => row.session.number.cmp(&number),
-        });
-        if let Ok(at) = known
-            && let known = &self.sessions.complete[at]
-            && !known.live
-            && known.listed == listed
-        {
-            return Ok(known.clone());
-        }
-        let live = listed.is_live(self.now);
-        Ok(SessionRow { latency: self.latency(&listed.session)?, live, listed })
-    }
-
-    /// Median and 95th percentile over the session's first messages. They are computed again when
-    /// there are more.
-    fn latency(&mut self, session: &Session) -> Result<Option<(i64, i64)>> {
-        let messages = session.messages;
-        if let Some((then, latency)) = self.sessions.latencies.get(&session.number)
-            && (messages == *then || *then >= SAMPLE as u64)
-        {
-            return Ok(*latency);
-        }
-        let rows = self.reader.message_rows_at(session.number, 1, SAMPLE)?;
-        let mut latencies: Latencies =
-            rows.iter().filter(|row| row.answers.is_some()).filter_map(|row| row.latency).collect();
-        let latency = latencies.percentile(50).zip(latencies.percentile(95));
-        self.sessions.latencies.insert(session.number, (messages, latency));
-        Ok(latency)
+    fn session_row(&self, listed: ListedSession) -> SessionRow {
+        SessionRow { latency: listed.latency, live: listed.is_live(self.now), listed }
     }
 }
 
@@ -176,7 +137,7 @@ mod tests {
     use super::*;
     use crate::capture::Time;
     use crate::event::Event;
-    use crate::mcp::{Peers, Transport};
+    use crate::mcp::{Peers, Session, Transport};
     use crate::store::{CaptureInfo, CaptureKind, StoreReader, Summary, WriteOptions, Writer};
 
     /// Writes a capture with sessions.
