@@ -41,7 +41,8 @@ pub struct Sessions {
     /// The latest capture time, as far as units depend on it.
     pub(super) now: Option<Time>,
     names: FxHashMap<IpAddr, String>,
-    connections: FxHashMap<ConnectionId, ConnectionState>,
+    /// Boxed: a full hash table has room for twice as many values.
+    connections: FxHashMap<ConnectionId, Box<ConnectionState>>,
     /// Pairs of hosts whose packets were captured with different clocks. Only the first
     /// [`doubt::HOSTS`] are remembered.
     two_clocks: FxHashSet<[IpAddr; 2]>,
@@ -141,7 +142,7 @@ impl Sessions {
         if self.stores() {
             emit(Event::Connection(Box::new(record.clone())).into());
         }
-        self.connections.insert(id, ConnectionState::new(record));
+        self.connections.insert(id, Box::new(ConnectionState::new(record)));
     }
 
     /// Takes a unit that a connection emitted.
