@@ -1,5 +1,7 @@
 //! All tests from outside the crates, in one binary.
 
+#[cfg(all(feature = "attach", target_os = "linux"))]
+mod attach;
 mod bombs;
 mod cases;
 mod check;

@@ -319,7 +319,7 @@ impl Tracker {
         }
         let number = self.open(Transport::Stdio, process_peers(process), time, sink);
         if let Some(state) = self.sessions.get_mut(&number) {
-            state.has_beginning = process.start.is_some();
+            state.has_beginning = process.start.as_ref().is_some_and(|start| !start.already_ran);
         }
         self.pipes.insert(connection, number);
         self.carries(connection, number, sink);

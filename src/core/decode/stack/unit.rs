@@ -243,7 +243,12 @@ impl ParsedText {
         let envelopes = match carrier {
             _ if carrier.announces_endpoint() => JsonRpcText::Invalid(InvalidText::NotAMessage),
             TextCarrier::Line { .. } if raw.iter().all(u8::is_ascii_whitespace) => return None,
-            TextCarrier::Line { whole: false, .. } => JsonRpcText::Invalid(InvalidText::NotAMessage),
+            // An object that is complete is the whole line, even next to a gap: the brackets of a
+            // proper part do not match.
+            TextCarrier::Line { whole: false, .. } => match jsonrpc::parse_raw(raw, limits.json_depth, limits.batch) {
+                JsonRpcText::Single(envelope) if envelope.kind.is_some() => JsonRpcText::Single(envelope),
+                _ => JsonRpcText::Invalid(InvalidText::NotAMessage),
+            },
             _ => match jsonrpc::parse_raw(raw, limits.json_depth, limits.batch) {
                 // "an Array with at least one value" (JSON-RPC 2.0 section 6).
                 JsonRpcText::Batch(members) if members.is_empty() => JsonRpcText::Invalid(InvalidText::NotAMessage),
