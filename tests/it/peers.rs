@@ -3,6 +3,7 @@
 //! `tests/peers/setup.sh` installs them, and the variable `MCPTAP_PEERS` names the folder. Without
 //! it these tests are counted as not run. With it they must run.
 
+mod authorized;
 mod proxied;
 mod replayed;
 
