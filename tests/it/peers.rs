@@ -4,6 +4,7 @@
 //! it these tests are counted as not run. With it they must run.
 
 mod authorized;
+mod bridged;
 mod proxied;
 mod replayed;
 

@@ -23,8 +23,8 @@ fn with_host(folder: &Path) -> Option<Command> {
     have(&needs::MOUNTS, probe.is_ok_and(|probe| probe.status.success())).then(command)
 }
 
-/// Runs a scenario with the client of the Python SDK in this environment. Returns whether it passed,
-/// and the line with the number of its checks.
+/// Runs a scenario with the client of the Python SDK in this environment. Returns whether it
+/// passed, and the line with the number of its checks.
 fn scenario(peers: &Peers, folder: &Path, name: &str, environment: &[(&str, String)]) -> Option<(bool, String)> {
     let words = environment.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ");
     let client = format!("env {words} {} {}", peers.python(), Peers::script("oauth.py"));
