@@ -23,6 +23,7 @@
 //! the server: responses as the client gets them, and requests with the server's own name. It also
 //! contains responses that the proxy makes itself (502 and others).
 
+mod bridge;
 mod conversation;
 mod endpoint;
 mod forward;
@@ -54,6 +55,7 @@ use crate::http::socket::Socket;
 use crate::source::tape::{LossyTapeConnection, LostBytes, Tape};
 use crate::view::secrets;
 
+pub use self::bridge::bridge;
 pub use self::forward::{ForwardProxy, HostUse, HostUses};
 pub use self::fuzz::fuzz_proxy;
 

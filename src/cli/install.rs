@@ -4,6 +4,9 @@
 mod clients;
 mod config;
 
+#[cfg(feature = "http")]
+pub use config::replaced_headers;
+
 use std::env;
 use std::ffi::OsString;
 use std::fs;
@@ -129,7 +132,7 @@ fn apply(
     out: &mut Output,
 ) -> Result<()> {
     let launch = server.launch(&wrap.program);
-    tally.recorded += u64::from(matches!(launch, Launch::Wrapped(_)));
+    tally.recorded += u64::from(matches!(launch, Launch::Wrapped(_) | Launch::Bridged(_)));
     let state = match (&launch, action) {
         (Launch::Command(_), Action::Wrap) => {
             config.put_in_front(server, &wrap.words(server.name()));
@@ -143,7 +146,18 @@ fn apply(
         }
         (Launch::Wrapped(_), _) => "is recorded",
         (Launch::Command(_), _) => "is not recorded",
-        (Launch::Url, _) => "is reached over HTTP: \"mcptap sniff\" can capture it",
+        (Launch::Url(url), Action::Wrap) if config.replace_url(server, &wrap.bridge_words(url)) => {
+            tally.changed += 1;
+            "is recorded now"
+        }
+        (Launch::Url(_), Action::Wrap) => "is reached over HTTP: \"mcptap proxy --intercept\" can record it",
+        (Launch::Bridged(_), Action::Unwrap) => {
+            config.restore_url(server);
+            tally.changed += 1;
+            "is no longer recorded"
+        }
+        (Launch::Bridged(_), _) => "is recorded",
+        (Launch::Url(_), _) => "is not recorded",
         (Launch::Unknown, _) => "has no command that could be recorded",
     };
     let command = match launch {
@@ -152,7 +166,8 @@ fn apply(
             let words: Vec<OsString> = words.into_iter().map(OsString::from).collect();
             command_line::masked(&words).join(" ")
         }
-        Launch::Url | Launch::Unknown => String::new(),
+        Launch::Url(url) | Launch::Bridged(url) => command_line::masked(&[url.into()]).concat(),
+        Launch::Unknown => String::new(),
     };
     let line = format!("  {:<14}  {state:<22}  {command}", server.name());
     Ok(writeln!(out, "{}", safe::visible(line.trim_end()))?)
@@ -160,11 +175,20 @@ fn apply(
 
 impl WrapCommand {
     fn words(&self, name: &str) -> Vec<String> {
+        self.with(["wrap", "--name", name, "--"])
+    }
+
+    /// The command in place of a URL.
+    fn bridge_words(&self, url: &str) -> Vec<String> {
+        self.with(["proxy", "--stdio", "--to", url])
+    }
+
+    fn with(&self, added: [&str; 4]) -> Vec<String> {
         let mut words = vec![self.program.display().to_string()];
         if let Some(db) = &self.db {
             words.extend(["--db".to_owned(), db.display().to_string()]);
         }
-        words.extend(["wrap", "--name", name, "--"].map(str::to_owned));
+        words.extend(added.map(str::to_owned));
         words
     }
 }

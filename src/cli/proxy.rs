@@ -18,7 +18,9 @@ use crossbeam_channel::bounded;
 
 use super::args::{self, Colour};
 use super::ca::{self, Trust};
+use super::install::replaced_headers;
 use super::printer::Printer;
+use super::replay::header_fields;
 use super::{databases, filter, stop, target};
 use crate::capture::{Limits, Packet};
 use crate::cli::output::note;
@@ -29,10 +31,10 @@ use crate::engine::{self, Both, Listener};
 use crate::event::{Detail, Event};
 use crate::http::{connect, listen};
 use crate::pipeline::{Pipeline, PipelineConfig};
-use crate::proxy::{ForwardProxy, HostUses, Proxy, TrafficRecorder};
+use crate::proxy::{ForwardProxy, HostUses, Proxy, TrafficRecorder, bridge};
 use crate::source;
 use crate::source::overflow::Overflow;
-use crate::source::tape::{self, LostBytes};
+use crate::source::tape::{self, LostBytes, Tape};
 use crate::store::{self, CaptureKind, DatabaseFile, Writer};
 use crate::view::{command_line, secrets, units};
 
@@ -51,9 +53,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     let (tape, tape_source) = tape::tape();
     let loss = LostBytes::default();
     let proxy = AnyProxy::new(&arguments, TrafficRecorder { tape, loss: loss.clone() })?;
-    let place = arguments.listen.as_deref().unwrap_or(INTERCEPT_PORT);
-    let listener = listen::bind(place)?;
-    let address = listener.local_addr().context("cannot listen")?;
+    let listener = if arguments.stdio { None } else { Some(listener(&arguments)?) };
     let place = if arguments.no_save { None } else { Some(DatabaseFile::file(target::database(db)?)) };
     // Traffic that is not decoded and saved yet waits beside the database, because that place needs
     // free space anyway.
@@ -64,12 +64,16 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
         Queue::start(tape_source.reporting_idle_at_once(), Arc::clone(&ended), Overflow::new(&folder, true))?;
     let gauge = queue.gauge();
     let (recording, recorded) = bounded::<()>(0);
-    announce(&arguments, &proxy, address);
+    if let Some(listener) = &listener {
+        announce(&arguments, &proxy, listener.local_addr().context("cannot listen")?);
+    }
     let uses = proxy.uses();
+    let stopped = Arc::clone(&stop);
     let serve = move || {
-        let served = proxy.serve(&listener, &signal);
+        let served = proxy.serve(listener.as_ref(), &signal);
         let _ = recorded.recv_timeout(GRACE);
         ended.store(true, Ordering::Relaxed);
+        stopped.store(true, Ordering::Relaxed);
         served
     };
     let serving = thread::Builder::new().name("proxy".to_owned()).spawn(serve).context("cannot start a thread")?;
@@ -92,8 +96,9 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
         ..PipelineConfig::default()
     };
     let mut pipeline = Pipeline::new(options);
-    let printer = Printer::new(arguments.json, colour, filter, true);
-    let mut listeners = Named { name: arguments.name.clone(), listener: Both(OptionalPrinter(Some(printer)), saver) };
+    // In STDIO mode standard output belongs to the client.
+    let printer = (!arguments.stdio).then(|| Printer::new(arguments.json, colour, filter, true));
+    let mut listeners = Named { name: arguments.name.clone(), listener: Both(OptionalPrinter(printer), saver) };
     // A signal ends the connections, and thereby the queue. Its remaining content is still decoded.
     let run = engine::run(&mut queue, &mut pipeline, &mut listeners, &AtomicBool::new(false));
     if let Err(error) = &run {
@@ -127,10 +132,17 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     Ok(ExitCode::SUCCESS)
 }
 
-/// A proxy of either kind.
+fn listener(arguments: &args::Proxy) -> Result<TcpListener> {
+    let place = arguments.listen.as_deref().unwrap_or(INTERCEPT_PORT);
+    listen::bind(place)
+}
+
+/// A proxy of one of the kinds.
 enum AnyProxy {
     Reverse(Box<Proxy>),
     Forward(Box<ForwardProxy>, Trust),
+    /// A bridge from STDIO to a URL.
+    Bridge(String, connect::ConnectOptions, Tape),
 }
 
 impl AnyProxy {
@@ -142,6 +154,11 @@ impl AnyProxy {
             timeout: CONNECTING,
             ..connect::ConnectOptions::default()
         };
+        if let (true, Some(to)) = (arguments.stdio, &arguments.to) {
+            let mut fields = header_fields(&arguments.header, arguments.bearer_env.as_deref())?;
+            fields.extend(replaced_headers());
+            return Ok(AnyProxy::Bridge(to.clone(), connect::ConnectOptions { fields, ..options }, recorder.tape));
+        }
         if let Some(to) = &arguments.to {
             return Ok(AnyProxy::Reverse(Box::new(Proxy::new(to, &options, arguments.allow_host.clone(), recorder)?)));
         }
@@ -155,10 +172,12 @@ impl AnyProxy {
         if let AnyProxy::Forward(proxy, _) = self { Some(proxy.uses()) } else { None }
     }
 
-    fn serve(self, listener: &TcpListener, signal: &OwnedFd) -> Result<()> {
-        match self {
-            AnyProxy::Reverse(proxy) => proxy.serve(listener, signal),
-            AnyProxy::Forward(proxy, _) => proxy.serve(listener, signal),
+    fn serve(self, listener: Option<&TcpListener>, signal: &OwnedFd) -> Result<()> {
+        match (self, listener) {
+            (AnyProxy::Reverse(proxy), Some(listener)) => proxy.serve(listener, signal),
+            (AnyProxy::Forward(proxy, _), Some(listener)) => proxy.serve(listener, signal),
+            (AnyProxy::Bridge(url, options, tape), _) => bridge(&url, &options, tape, signal),
+            (_, None) => Ok(()),
         }
     }
 }
@@ -177,7 +196,7 @@ fn announce(arguments: &args::Proxy, proxy: &AnyProxy, address: SocketAddr) {
             note!("start a client with: {} COMMAND", trust.environment(address));
             "servers".to_owned()
         }
-        (None, AnyProxy::Reverse(_)) => String::new(),
+        (None, _) => String::new(),
     };
     if !address.ip().is_loopback() {
         note!(

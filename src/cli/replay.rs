@@ -150,15 +150,7 @@ fn server(arguments: &Replay) -> Result<(Target, Vec<String>)> {
         if !url.starts_with("http://") && !url.starts_with("https://") {
             bail!("--to {url}: a URL begins with http:// or https://");
         }
-        let mut fields = Vec::new();
-        for header in &arguments.header {
-            let Some((name, value)) = header.split_once(':') else { bail!("--header {header}: write \"Name: value\"") };
-            fields.push((name.trim().to_owned(), value.trim().to_owned()));
-        }
-        if let Some(variable) = &arguments.bearer_env {
-            let token = std::env::var(variable).with_context(|| format!("--bearer-env: cannot read ${variable}"))?;
-            fields.push(("Authorization".to_owned(), format!("Bearer {token}")));
-        }
+        let fields = header_fields(&arguments.header, arguments.bearer_env.as_deref())?;
         let certificates = certificates(arguments.cacert.as_deref())?;
         if arguments.insecure {
             note!(
@@ -263,4 +255,19 @@ fn latencies(outcomes: &Outcomes) -> serde_json::Value {
         })
     };
     outcomes.latencies.iter().map(|(label, latencies)| (label.clone(), row(latencies))).collect()
+}
+
+/// The header fields of `--header` and `--bearer-env`.
+#[cfg(feature = "http")]
+pub fn header_fields(headers: &[String], bearer_env: Option<&str>) -> Result<Vec<(String, String)>> {
+    let mut fields = Vec::new();
+    for header in headers {
+        let Some((name, value)) = header.split_once(':') else { bail!("--header {header}: write \"Name: value\"") };
+        fields.push((name.trim().to_owned(), value.trim().to_owned()));
+    }
+    if let Some(variable) = bearer_env {
+        let token = std::env::var(variable).with_context(|| format!("--bearer-env: cannot read ${variable}"))?;
+        fields.push(("Authorization".to_owned(), format!("Bearer {token}")));
+    }
+    Ok(fields)
 }

@@ -319,13 +319,13 @@ impl Runner<'_, '_> {
         let text = compose(Some(id), &pending.method, pending.params.as_deref());
         let fields = self.fields(&pending.method, pending.params.as_deref());
         self.pending.insert(id, pending);
-        self.transport.send(Outgoing { text, id: Some(id), in_order: false, fields });
+        self.transport.send(Outgoing { text, id: Some(id), fields, ..Outgoing::default() });
         id
     }
 
     fn notify(&mut self, method: &str, params: Option<&str>) {
         let (text, fields) = (compose(None, method, params), self.fields(method, params));
-        self.transport.send(Outgoing { text, id: None, in_order: true, fields });
+        self.transport.send(Outgoing { text, in_order: true, fields, ..Outgoing::default() });
     }
 
     fn fields(&self, method: &str, params: Option<&str>) -> Vec<(String, String)> {

@@ -3,6 +3,8 @@
 //! `tests/peers/setup.sh` installs them, and the variable `MCPTAP_PEERS` names the folder. Without
 //! it these tests are counted as not run. With it they must run.
 
+mod authorized;
+mod bridged;
 mod proxied;
 mod replayed;
 

@@ -1,5 +1,6 @@
 //! `mcptap proxy` between clients and servers that do anything.
 
+mod bridged;
 mod crowds;
 mod faults;
 mod intercepted;

@@ -22,7 +22,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("view", &["capture", "decode", "mcp", "findings", "event", "store", "filter", "view"]),
     ("http", &["capture", "decode", "http"]),
     ("mock", &["capture", "decode", "mcp", "filter", "http", "replay", "view", "compare", "mock"]),
-    ("proxy", &["capture", "source", "decode", "http", "view", "proxy"]),
+    ("proxy", &["capture", "source", "decode", "http", "view", "replay", "mcp", "proxy"]),
     ("compare", &["capture", "decode", "mcp", "view", "compare"]),
     (
         "replay",

@@ -20,7 +20,8 @@ Then \"mcptap show latest --follow\" in another terminal shows the messages.";
 pub const PROXY: &str = "Examples:
   mcptap proxy --listen 9000 --to http://127.0.0.1:8080/mcp
   mcptap proxy --listen 9000 --to https://mcp.example.com/mcp --name example
-  mcptap proxy --intercept mcp.example.com";
+  mcptap proxy --intercept mcp.example.com
+  mcptap proxy --stdio --to https://mcp.example.com/mcp";
 
 pub const CA: &str = "Examples:
   mcptap ca";

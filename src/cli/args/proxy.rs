@@ -7,12 +7,12 @@ use clap::Args;
 /// Arguments of `mcptap proxy`.
 #[derive(Debug, Args)]
 #[command(
-    override_usage = "mcptap proxy --listen ADDR --to URL [OPTIONS]\n       mcptap proxy --intercept HOST [OPTIONS]"
+    override_usage = "mcptap proxy --listen ADDR --to URL [OPTIONS]\n       mcptap proxy --intercept HOST [OPTIONS]\n       mcptap proxy --stdio --to URL [OPTIONS]"
 )]
 pub struct Proxy {
-    /// Listen at this port of the local machine, or at this address and port; port 0 chooses a free
-    /// one [default with --intercept: 8877]
-    #[arg(long, value_name = "ADDR", required_unless_present = "intercept")]
+    /// Listen at this port of the local machine, or at this address and port; port 0 chooses a
+    /// free one [default with --intercept: 8877]
+    #[arg(long, value_name = "ADDR", required_unless_present_any = ["intercept", "stdio"])]
     pub listen: Option<String>,
     /// URL of the server. Clients use the same URL with the proxy's address in place of the
     /// server's
@@ -25,6 +25,16 @@ pub struct Proxy {
     /// Name of the server in lists
     #[arg(long)]
     pub name: Option<String>,
+    /// Be the server of one client on standard input and output, and reach the server at the URL.
+    /// In a client's configuration it takes the place of a URL ("mcptap install")
+    #[arg(long, requires = "to", conflicts_with_all = ["intercept", "listen", "allow_host", "json", "filter"])]
+    pub stdio: bool,
+    /// With --stdio: add this header field to every request, as "Name: value"
+    #[arg(long, value_name = "FIELD", requires = "stdio")]
+    pub header: Vec<String>,
+    /// With --stdio: send "Authorization: Bearer" with the value of this environment variable
+    #[arg(long, value_name = "VAR", requires = "stdio")]
+    pub bearer_env: Option<String>,
     /// Accept this host name in requests, besides localhost and addresses
     #[arg(long, value_name = "NAME")]
     pub allow_host: Vec<String>,

@@ -7,6 +7,7 @@ mod toml;
 use std::path::Path;
 
 use anyhow::Result;
+use serde_json::Value;
 
 use self::json::Json;
 use self::toml::Toml;
@@ -19,6 +20,16 @@ const DEPTH: usize = 3;
 
 /// Names of the members with the URL of a server over HTTP.
 const URLS: [&str; 3] = ["url", "serverUrl", "httpUrl"];
+
+/// The variable with the settings that a bridge replaces.
+const REPLACED: &str = "MCPTAP_REPLACED";
+
+/// The header fields in the settings that this program replaces, if a client started it in place
+/// of a URL. The client has replaced variables in them.
+pub fn replaced_headers() -> Vec<(String, String)> {
+    let text = std::env::var(REPLACED).unwrap_or_default();
+    json::headers(&text).unwrap_or_default()
+}
 
 /// The configuration of a client, as text that can be changed.
 pub struct Config(Box<dyn Document>);
@@ -38,6 +49,12 @@ trait Document {
     /// Removes the first `count` arguments of a server. Removes the list if it becomes empty.
     fn remove_arguments(&mut self, server: usize, count: usize);
 
+    /// The text of the settings of a server: an object. `None` if the format has no such text.
+    fn entry(&self, server: usize) -> Option<String>;
+
+    /// Replaces that text.
+    fn replace_entry(&mut self, server: usize, entry: &str);
+
     /// The current text.
     fn text(&self) -> String;
 }
@@ -49,7 +66,12 @@ struct ServerSettings {
     command: Option<String>,
     /// The arguments; `None` where they are not strings.
     arguments: Option<Vec<String>>,
-    has_url: bool,
+    /// The URL of a server over HTTP.
+    url: Option<String>,
+    /// The text of the settings that a bridge replaces.
+    replaced: Option<String>,
+    /// Whether the settings name the kind of transport.
+    has_type: bool,
 }
 
 /// A server in a configuration.
@@ -66,15 +88,17 @@ pub enum Launch {
     Command(Vec<String>),
     /// The client runs mcptap, which runs this command.
     Wrapped(Vec<String>),
-    /// The client runs nothing: it reaches the server over HTTP.
-    Url,
+    /// The client runs nothing: it reaches the server over HTTP, at this URL.
+    Url(String),
+    /// The client runs mcptap, which reaches the server at this URL.
+    Bridged(String),
     /// The configuration cannot be interpreted.
     Unknown,
 }
 
 impl Config {
-    /// Parses TOML if the file's name ends in `.toml`, else JSON with or without comments. An empty
-    /// file has no servers.
+    /// Parses TOML if the file's name ends in `.toml`, else JSON with or without comments. An
+    /// empty file has no servers.
     ///
     /// # Errors
     /// The text is not valid in that format.
@@ -102,6 +126,38 @@ impl Config {
         self.0.add_arguments(server.at, &added);
     }
 
+    /// Replaces the URL of a server by a command that reaches it. The settings stay, as text in
+    /// the environment of that command. Returns whether the format allows that.
+    pub fn replace_url(&mut self, server: &Server, words: &[String]) -> bool {
+        let (Some(entry), Some((command, arguments))) = (self.0.entry(server.at), words.split_first()) else {
+            return false;
+        };
+        let kind = if server.settings.has_type { Some(("type", Value::from("stdio"))) } else { None };
+        let members = kind.into_iter().chain([
+            ("command", Value::from(command.as_str())),
+            ("args", Value::from(arguments)),
+            ("env", Value::from_iter([(REPLACED, entry.as_str())])),
+        ]);
+        let members: Vec<String> = members.map(|(name, value)| format!("\"{name}\": {value}")).collect();
+        // As the text before: on one line, or on several.
+        let (open, between, close) = match entry.rfind('\n') {
+            Some(at) => {
+                let close = &entry[at..entry.len() - 1];
+                (format!("{close}  "), format!(",{close}  "), close.to_owned())
+            }
+            None => (" ".to_owned(), ", ".to_owned(), " ".to_owned()),
+        };
+        self.0.replace_entry(server.at, &format!("{{{open}{}{close}}}", members.join(&between)));
+        true
+    }
+
+    /// Puts the settings back that [`Config::replace_url`] replaced.
+    pub fn restore_url(&mut self, server: &Server) {
+        if let Some(entry) = &server.settings.replaced {
+            self.0.replace_entry(server.at, entry);
+        }
+    }
+
     /// Removes everything up to the first `--` before the command of a server.
     pub fn take_from_front(&mut self, server: &Server) {
         let words = server.settings.arguments.as_deref().unwrap_or_default();
@@ -120,10 +176,14 @@ impl Server {
 
     /// The way in which the client reaches the server. `program` is the path of this program.
     pub fn launch(&self, program: &Path) -> Launch {
-        let ServerSettings { command, arguments, has_url, .. } = &self.settings;
-        let Some(command) = command else { return if *has_url { Launch::Url } else { Launch::Unknown } };
+        let ServerSettings { command, arguments, url, replaced, .. } = &self.settings;
+        let Some(command) = command else { return url.clone().map_or(Launch::Unknown, Launch::Url) };
         let Some(arguments) = arguments else { return Launch::Unknown };
         let own = Path::new(command) == program || Path::new(command).file_name() == Some("mcptap".as_ref());
+        if own && replaced.is_some() {
+            let url = arguments.iter().skip_while(|word| *word != "--to").nth(1);
+            return Launch::Bridged(url.cloned().unwrap_or_default());
+        }
         if own && arguments.iter().any(|word| word == "wrap") {
             let wrapped = arguments.iter().position(|word| word == "--").map_or(&[][..], |at| &arguments[at + 1..]);
             return if wrapped.is_empty() { Launch::Unknown } else { Launch::Wrapped(wrapped.to_vec()) };
@@ -227,7 +287,7 @@ args = ["own.py"]
             ("files", own(&["npx", "-y", "@modelcontextprotocol/server-filesystem", "/tmp"])),
             ("notes", own(&["C:\\notes \"2\".exe", "--verbose", "--root=/home"])),
             ("bare", own(&["server"])),
-            ("remote", Launch::Url),
+            ("remote", Launch::Url("https://example.com/mcp".to_owned())),
             ("odd", Launch::Unknown),
             ("own", own(&["python", "own.py"])),
         ];
@@ -267,6 +327,41 @@ args = ["own.py"]
             let restored = changed(name, &wrapped, false);
             assert_eq!(restored.replace(bare, r#""bare": { "command": "server" },"#), text);
         }
+    }
+
+    #[test]
+    fn a_url_is_replaced_by_a_command_and_restored_byte_for_byte() {
+        let entries = [
+            r#"{ "type": "http", "url": "https://a.test/mcp" }"#,
+            r#"{"serverUrl":"https://a.test/mcp"}"#,
+            "{\n    // why\n\t\"httpUrl\" : \"https://a.test/mcp\", /* and */\n    \"headers\": { \"A\": \"\\u0041 \\\"\" },\n  }",
+        ];
+        for entry in entries {
+            let text = format!(
+                "{{ \"servers\": {{ \"a\": {{\"command\":\"x\"}}, // ü\n  \"b\": {entry}\n, \"c\": {entry} }} }}"
+            );
+            let mut config = read("mcp.json", &text);
+            for at in [1, 2] {
+                let server = config.servers().remove(at);
+                assert_eq!(server.launch(Path::new(PROGRAM)), Launch::Url("https://a.test/mcp".to_owned()));
+                let words = words(&[PROGRAM, "proxy", "--stdio", "--to", "https://a.test/mcp"]);
+                assert!(config.replace_url(&server, &words));
+            }
+            let mut config = read("mcp.json", &config.text());
+            assert_eq!(config.text().contains("\"type\": \"stdio\""), entry.contains("type"));
+            for at in [2, 1] {
+                let server = config.servers().remove(at);
+                assert_eq!(server.launch(Path::new(PROGRAM)), Launch::Bridged("https://a.test/mcp".to_owned()));
+                config.restore_url(&server);
+            }
+            assert_eq!(config.text(), text);
+        }
+        let mut config = read("config.toml", TOML);
+        let remote = config.servers().into_iter().find(|server| server.name() == "remote").unwrap();
+        assert!(!config.replace_url(&remote, &words(&[PROGRAM])));
+        assert_eq!(config.text(), TOML);
+        let headers = json::headers(entries[2]);
+        assert_eq!(headers, Some(vec![("A".to_owned(), "A \"".to_owned())]));
     }
 
     #[test]

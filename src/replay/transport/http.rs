@@ -15,6 +15,8 @@ mod taped_connection;
 mod task;
 
 use std::collections::VecDeque;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -83,6 +85,8 @@ pub struct Http {
     /// The URL that the HTTP+SSE stream announced, or the failure to open it.
     announced: Option<Result<String, Failure>>,
     arrived: VecDeque<Arrival>,
+    /// The longest time for which a wait does not return.
+    sleep: Duration,
 }
 
 impl Http {
@@ -108,6 +112,7 @@ impl Http {
             resumptions: Vec::new(),
             announced: None,
             arrived: VecDeque::new(),
+            sleep: STOP_CHECK,
         };
         if mode == Mode::Sse {
             http.start(TaskKind::SseStream);
@@ -120,6 +125,17 @@ impl Http {
             }
         }
         Ok(http)
+    }
+
+    /// Makes waits return after this time at the latest, for a caller that is woken by
+    /// [`Http::waker`].
+    pub fn sleep_at_most(&mut self, time: Duration) {
+        self.sleep = time;
+    }
+
+    /// A socket to which another thread writes a byte to end a wait.
+    pub fn waker(&self) -> Arc<UnixStream> {
+        self.pool.waker()
     }
 
     /// Queues a task and starts it if a connection is free.
@@ -135,7 +151,7 @@ impl Http {
         self.queued.extend(due.map(|(_, task)| task));
         self.send_waiting();
         let ends = if self.queued.is_empty() { None } else { self.pool.next_ending() };
-        let next = self.resumptions.iter().map(|(at, _)| *at).chain(ends).chain([until, now + STOP_CHECK]).min();
+        let next = self.resumptions.iter().map(|(at, _)| *at).chain(ends).chain([until, now + self.sleep]).min();
         for event in self.pool.wait(next.unwrap_or(now).saturating_duration_since(now)) {
             match event {
                 PoolEvent::Part(connection, part, at) => self.take_part(connection, part, at),
@@ -209,7 +225,7 @@ impl Http {
                 Failure::new(FailureKind::Server, why)
             }));
         } else if !data.trim_ascii().is_empty() {
-            task.answered = task.answered.or_else(|| answers(&data, task.id()).then_some(at));
+            task.answered = task.answered.or_else(|| answers(&data, task.written_id()).then_some(at));
             self.arrived.push_back(Arrival::Text(data, at));
         }
     }
@@ -289,14 +305,14 @@ impl Http {
         let (status, body, id) = (task.status(), &task.body, task.id());
         let in_session = task.session.is_some();
         let session_gone = status == 404 && in_session;
-        if !session_gone && id.is_some() && answers(body, id) {
+        if !session_gone && id.is_some() && answers(body, task.written_id()) {
             return self.arrived.push_back(Arrival::Text(body.clone(), Instant::now()));
         }
         // "The HTTP response body MAY comprise a JSON-RPC error response that has no id". It can
         // only belong to the posted message. A URL of another transport would not answer with
         // JSON-RPC.
         if let (400 | 403 | 404 | 406..=499, Some(id), Some(error), false) =
-            (status, id, error_without_id(body), session_gone)
+            (status, task.written_id(), error_without_id(body), session_gone)
         {
             let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"error":{error}}}"#);
             return self.arrived.push_back(Arrival::Text(answer.into_bytes(), Instant::now()));
@@ -417,8 +433,8 @@ fn fields(options: &ConnectOptions, user: Option<&str>) -> Vec<(String, String)>
 }
 
 /// Whether a text is, or contains, the response to this request.
-fn answers(text: &[u8], id: Option<u64>) -> bool {
-    let Some(id) = id.map(|id| id.to_string()) else { return false };
+fn answers(text: &[u8], id: Option<String>) -> bool {
+    let Some(id) = id else { return false };
     let is_answer = |text: &[u8], envelope: &Envelope| {
         let answers = matches!(envelope.kind, Some(Kind::Response | Kind::Error));
         answers && envelope.id.clone().and_then(|range| text.get(range)) == Some(id.as_bytes())

@@ -19,6 +19,8 @@ pub struct Outgoing {
     pub text: String,
     /// The id, if the message is a request.
     pub id: Option<u64>,
+    /// The id as the text has it, if it is not that number.
+    pub written_id: Option<String>,
     /// Whether later messages may rely on its effect. Then none is sent before the server has
     /// accepted this one. True for notifications, because no response reports their effect.
     pub in_order: bool,

@@ -238,6 +238,7 @@ fn requests_in_the_clear_name_their_server_and_may_change_it() {
     let (_folder, db) = temporary_database();
     let browser = Browser::new(&db, &["--intercept", "127.0.0.1"]);
     let mut client = browser.proxying.connect();
+    let mut servers = Vec::new();
     for _ in 0..2 {
         let (url, connections) = handed_over();
         let authority = url.split('/').nth(2).expect("an authority").to_owned();
@@ -253,6 +254,8 @@ fn requests_in_the_clear_name_their_server_and_may_change_it() {
             server.write_all(&answered).expect("sent");
             client.read_exact(&mut vec![0; answered.len()]).expect("all of it");
         }
+        // The end of a server would be the end of the client's connection.
+        servers.push(server);
     }
     let refused = browser.proxying.raw(GET);
     assert!(refused.contains("400 Bad Request") && refused.contains("this is a forward proxy"), "{refused}");

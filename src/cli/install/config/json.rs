@@ -4,7 +4,7 @@ use anyhow::{Result, anyhow};
 use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstArray, CstNode, CstObject, CstObjectProp, CstRootNode};
 
-use super::{DEPTH, Document, LISTS, ServerSettings, URLS};
+use super::{DEPTH, Document, LISTS, REPLACED, ServerSettings, URLS};
 
 /// The document and its servers.
 pub(super) struct Json {
@@ -48,7 +48,9 @@ impl Document for Json {
                 None => Some(Vec::new()),
                 Some(arguments) => arguments.array_value().and_then(|array| words(&array)),
             },
-            has_url: URLS.iter().any(|name| object.get(name).is_some()),
+            url: URLS.iter().find_map(|name| text(&object.get(name)?.value()?)),
+            replaced: object.object_value("env").and_then(|variables| text(&variables.get(REPLACED)?.value()?)),
+            has_type: object.get("type").is_some(),
         };
         self.servers.iter().map(settings).collect()
     }
@@ -84,9 +86,40 @@ impl Document for Json {
         }
     }
 
+    fn entry(&self, server: usize) -> Option<String> {
+        self.servers.get(server).map(|(_, object)| object.to_string())
+    }
+
+    fn replace_entry(&mut self, server: usize, entry: &str) {
+        // The tree cannot take text, so it is read again.
+        let Some((_, object)) = self.servers.get(server) else { return };
+        let before: usize = preceding(&object.clone().into()).iter().map(|node| node.to_string().len()).sum();
+        let mut text = self.root.to_string();
+        text.replace_range(before..before + object.to_string().len(), entry);
+        if let Ok(json) = Json::read(&text) {
+            *self = json;
+        }
+    }
+
     fn text(&self) -> String {
         self.root.to_string()
     }
+}
+
+/// The nodes whose text precedes that of a node.
+fn preceding(node: &CstNode) -> Vec<CstNode> {
+    let mut before: Vec<CstNode> = node.previous_siblings().collect();
+    if let Some(parent) = node.parent() {
+        before.extend(preceding(&parent.into()));
+    }
+    before
+}
+
+/// The header fields in the settings of a server.
+pub(super) fn headers(settings: &str) -> Option<Vec<(String, String)>> {
+    let root = CstRootNode::parse(settings, &ParseOptions::default()).ok()?;
+    let fields = root.object_value()?.object_value("headers")?.properties();
+    Some(fields.iter().filter_map(|field| Some((field.decoded_name()?, text(&field.value()?)?))).collect())
 }
 
 fn text(node: &CstNode) -> Option<String> {

@@ -62,7 +62,9 @@ impl Document for Toml {
                     None => Some(Vec::new()),
                     Some(arguments) => arguments.as_array().and_then(words),
                 },
-                has_url: URLS.iter().any(|name| table.contains_key(name)),
+                url: URLS.iter().find_map(|name| table.get(name)?.as_str()).map(str::to_owned),
+                replaced: None,
+                has_type: false,
             })
         };
         self.servers.iter().filter_map(settings).collect()
@@ -112,6 +114,13 @@ impl Document for Toml {
             }
         }
     }
+
+    /// A table of TOML can be in several places, so its text cannot be put aside.
+    fn entry(&self, _: usize) -> Option<String> {
+        None
+    }
+
+    fn replace_entry(&mut self, _: usize, _: &str) {}
 
     fn text(&self) -> String {
         self.document.to_string()

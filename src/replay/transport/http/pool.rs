@@ -88,6 +88,11 @@ impl ConnectionPool {
         })
     }
 
+    /// A socket to which another thread writes a byte to end a wait.
+    pub(super) fn waker(&self) -> Arc<UnixStream> {
+        Arc::clone(&self.waker)
+    }
+
     /// A connection without a task that the server has left open.
     pub(super) fn free(&mut self) -> Option<ConnectionNumber> {
         let idle: Vec<ConnectionNumber> =

@@ -69,6 +69,12 @@ impl Task {
         self.message().and_then(|message| message.id)
     }
 
+    /// The id of the request as its text has it.
+    pub(super) fn written_id(&self) -> Option<String> {
+        let message = self.message()?;
+        message.written_id.clone().or_else(|| message.id.map(|id| id.to_string()))
+    }
+
     fn method(&self) -> &'static str {
         match &self.kind {
             TaskKind::Message(_) if self.resumed == 0 => "POST",
