@@ -2,6 +2,7 @@
 
 mod delete;
 mod explain;
+mod mcp;
 mod mock;
 #[cfg(feature = "http")]
 mod proxy;
@@ -15,6 +16,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::view::session_list::SortKey;
 pub use delete::{Delete, Pin, Prune};
 pub use explain::Explain;
+pub use mcp::Mcp;
 pub use mock::{Fit, Mock, MockPace};
 #[cfg(feature = "http")]
 pub use proxy::Proxy;
@@ -86,6 +88,8 @@ pub enum Command {
     Replay(Replay),
     /// Play the recorded server to a client, on standard input and output or over HTTP
     Mock(Mock),
+    /// Serve the recordings to agents as an MCP server, on standard input and output or over HTTP
+    Mcp(Mcp),
     /// Compare two recordings of the same conversation: which responses differ, and where
     Diff(Diff),
     /// Report findings, also for continuous integration: exit 1 if one is severe enough
