@@ -6,6 +6,7 @@ mod delete;
 mod examples;
 mod explain;
 mod export;
+mod mcp;
 mod mock;
 #[cfg(feature = "http")]
 mod proxy;
@@ -25,6 +26,7 @@ pub use attach::Attach;
 pub use delete::{Delete, Pin, Prune};
 pub use explain::Explain;
 pub use export::{Export, Format};
+pub use mcp::Mcp;
 pub use mock::{Fit, Mock, MockPace};
 #[cfg(feature = "http")]
 pub use proxy::Proxy;
@@ -118,6 +120,8 @@ pub enum Command {
     /// Play the recorded server to a client, on standard input and output or over HTTP
     #[command(after_help = examples::MOCK)]
     Mock(Mock),
+    /// Serve the recordings to agents as an MCP server, on standard input and output or over HTTP
+    Mcp(Mcp),
     /// Compare two recordings of the same conversation: which responses differ, and where
     #[command(after_help = examples::DIFF)]
     Diff(Diff),

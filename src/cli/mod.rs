@@ -19,6 +19,7 @@ mod index;
 mod install;
 mod layers;
 mod mask;
+mod mcp;
 mod mock;
 mod output;
 mod printer;
@@ -187,6 +188,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Some(Command::Ca) => ca::run(),
         Some(Command::Replay(replay)) => replay::run(replay, db, color),
         Some(Command::Mock(mock)) => mock::run(mock, db),
+        Some(Command::Mcp(mcp)) => mcp::run(mcp, db),
         Some(Command::Diff(diff)) => diff::run(diff, db, color),
         Some(Command::Check(check)) => check::run(check, db, color),
         Some(Command::Explain(explain)) => explain::run(explain, db, color),

@@ -1,5 +1,7 @@
 //! All tests from outside the crates, in one binary.
 
+#[cfg(feature = "agents")]
+mod agents;
 #[cfg(all(feature = "attach", target_os = "linux"))]
 mod attach;
 mod bombs;
