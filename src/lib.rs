@@ -27,6 +27,8 @@
 
 use mcptap_core::internal::{capture, decode, event, findings, mcp, pipeline};
 
+#[cfg(feature = "agents")]
+pub mod agents;
 pub mod cli;
 pub mod compare;
 pub mod engine;

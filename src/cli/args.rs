@@ -4,6 +4,7 @@ mod delete;
 mod examples;
 mod explain;
 mod export;
+mod mcp;
 mod mock;
 #[cfg(feature = "http")]
 mod proxy;
@@ -17,6 +18,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use delete::{Delete, Pin, Prune};
 pub use explain::Explain;
 pub use export::{Export, Format};
+pub use mcp::Mcp;
 pub use mock::{Fit, Mock, MockPace};
 #[cfg(feature = "http")]
 pub use proxy::Proxy;
@@ -103,6 +105,9 @@ pub enum Command {
     /// Play the recorded server to a client, on standard input and output or over HTTP
     #[command(after_help = examples::MOCK)]
     Mock(Mock),
+    /// Serve the recordings to agents as an MCP server, on standard input and output or over HTTP
+    #[command(after_help = examples::MCP)]
+    Mcp(Mcp),
     /// Compare two recordings of the same conversation: which responses differ, and where
     #[command(after_help = examples::DIFF)]
     Diff(Diff),

@@ -16,6 +16,7 @@ mod fuzz;
 mod install;
 mod layers;
 mod mask;
+mod mcp;
 mod mock;
 mod output;
 mod printer;
@@ -181,6 +182,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Some(Command::Ca) => ca::run(),
         Some(Command::Replay(replay)) => replay::run(replay, db, color),
         Some(Command::Mock(mock)) => mock::run(mock, db),
+        Some(Command::Mcp(mcp)) => mcp::run(mcp, db),
         Some(Command::Diff(diff)) => diff::run(diff, db, color),
         Some(Command::Check(check)) => check::run(check, db, color),
         Some(Command::Explain(explain)) => explain::run(explain, db, color),

@@ -1,5 +1,7 @@
 //! All tests from outside the crates, in one binary.
 
+#[cfg(feature = "agents")]
+mod agents;
 mod bombs;
 mod cases;
 mod check;

@@ -202,6 +202,31 @@ fn server_everything_under_the_wrapper() {
     BOTH.into_iter().for_each(|sdk| wrapped_conversation(sdk, &peers, &server, &everything_calls()));
 }
 
+/// The clients of both SDKs ask our own server, whose traffic is recorded for it.
+#[cfg(feature = "agents")]
+#[test]
+fn our_server_for_agents_under_the_wrapper() {
+    let Some(peers) = peers() else { return };
+    let (_folder, db) = temporary_database();
+    let capture = root().join("samples/weather/capture.pcapng");
+    let saved = crate::program::mcptap().arg("--db").arg(&db).arg("read").arg(capture).arg("--save").finished();
+    assert!(saved.status.success());
+    let words = ["--db".to_owned(), db.display().to_string(), "mcp".to_owned()];
+    let server = [&program_words()[..], &words].concat();
+    let calls = json!([
+        ["list_sessions", {}],
+        ["explain_session", { "session": 1 }],
+        ["search_messages", { "session": 1, "filter": "kind = response" }],
+        ["read_message", { "session": 1, "message": 6 }],
+        ["tool_statistics", { "session": 1 }],
+        ["check_session", { "session": 1, "expect": ["some tool = get_weather"] }],
+        ["compare_sessions", { "old": 1, "new": 1 }],
+        ["read_message", { "session": 1, "message": 999 }],
+        ["nowhere", {}],
+    ]);
+    BOTH.into_iter().for_each(|sdk| wrapped_conversation(sdk, &peers, &server, &calls));
+}
+
 #[test]
 fn server_filesystem_under_the_wrapper() {
     let Some(peers) = peers() else { return };

@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::support::waits::Finishes;
+
 /// A layer, and what its files may use of the two crates.
 const LAYERS: &[(&str, &[&str])] = &[
     ("core/capture", &["capture"]),
@@ -29,6 +31,13 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "capture", "source", "decode", "mcp", "event", "pipeline", "engine", "store", "filter", "view", "compare",
             "http", "replay",
+        ],
+    ),
+    (
+        "agents",
+        &[
+            "capture", "source", "decode", "mcp", "findings", "store", "filter", "view", "compare", "replay", "http",
+            "agents",
         ],
     ),
     ("export", &["capture", "decode", "mcp", "findings", "event", "store", "view", "export"]),
@@ -85,6 +94,11 @@ const HOMES: &[(&str, &[&str])] = &[
     ("rustls", &["http/accept.rs", "http/authority.rs", "http/connect.rs", "http/socket.rs", "http/trust.rs"]),
     ("webpki_roots", &["http/trust.rs"]),
     ("parquet", &["export/parquet.rs"]),
+    ("rmcp", &["agents/"]),
+    ("tokio", &["agents/"]),
+    ("hyper", &["agents/http.rs"]),
+    ("hyper_util", &["agents/http.rs"]),
+    ("http_body_util", &["agents/http.rs"]),
     ("jsonc_parser", &["cli/install/config/json.rs"]),
     ("toml_edit", &["cli/check/config.rs", "cli/install/config/toml.rs"]),
 ];
@@ -303,15 +317,18 @@ fn internal_lists_what_the_program_uses_of_the_core() {
     assert!(added.is_empty() && gone.is_empty(), "tests/it/internal.txt: added {added:#?}, gone {gone:#?}");
 }
 
-/// `wrap` and `read` start as fast as they do because nothing starts an asynchronous runtime.
+/// `wrap` and `read` start as fast as they do because nothing starts an asynchronous runtime. Only
+/// the server for agents has one (decision 8), behind a feature that is not enabled by default.
 #[test]
-fn no_asynchronous_runtime_is_in_the_tree() {
-    let lock = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.lock")).expect("the lock file");
-    let packages: Vec<&str> =
-        lock.lines().filter_map(|line| line.strip_prefix("name = \"")?.strip_suffix('"')).collect();
-    assert!(packages.contains(&"rusqlite"), "the packages were found");
+fn no_asynchronous_runtime_is_in_the_default_tree() {
+    let mut tree = std::process::Command::new(env!("CARGO"));
+    tree.args(["tree", "--offline", "--locked", "-p", "mcptap", "-e", "normal", "--prefix", "none"]);
+    let listed = tree.current_dir(env!("CARGO_MANIFEST_DIR")).finished();
+    let text = String::from_utf8(listed.stdout).expect("text");
+    let packages: BTreeSet<&str> = text.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert!(packages.contains("rusqlite"), "{}", String::from_utf8_lossy(&listed.stderr));
     let runtimes =
         ["async-executor", "async-io", "async-std", "embassy-executor", "glommio", "monoio", "smol", "tokio"];
     let found: Vec<&str> = runtimes.into_iter().filter(|runtime| packages.contains(runtime)).collect();
-    assert!(found.is_empty(), "{found:?} in Cargo.lock: cargo tree -i {}", found.join(" "));
+    assert!(found.is_empty(), "{found:?} by default: cargo tree -i {}", found.join(" "));
 }

@@ -1,0 +1,183 @@
+//! The tools: names, descriptions, schemas, and the functions behind them.
+
+mod check;
+mod compare;
+mod explain;
+mod message;
+mod search;
+mod sessions;
+mod statistics;
+
+use std::any::Any;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use rmcp::handler::server::common::{schema_for_output, schema_for_type};
+use rmcp::model::{JsonObject, Tool, ToolAnnotations};
+use rmcp::schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::answer::NOTICE;
+use crate::mcp::{Session, SessionNumber};
+use crate::store::{CaptureId, CaptureKind, ListedSession, Page, StoreReader};
+
+/// A function behind a tool: arguments in, structured content out.
+type Function = fn(&StoreReader, JsonObject) -> Result<Value>;
+
+/// A tool of the server.
+pub struct AgentTool {
+    /// The definition that clients get.
+    pub definition: Tool,
+    run: Function,
+}
+
+impl AgentTool {
+    /// Calls the tool.
+    ///
+    /// # Errors
+    /// The arguments are wrong, or the database cannot be read.
+    pub fn call(&self, reader: &StoreReader, arguments: JsonObject) -> Result<Value> {
+        (self.run)(reader, arguments)
+    }
+}
+
+/// All tools, in the order in which an agent needs them.
+pub fn all() -> Vec<AgentTool> {
+    vec![
+        tool::<sessions::ListArguments, sessions::SessionList>(
+            "list_sessions",
+            "List sessions",
+            sessions::DESCRIPTION,
+            |reader, json| run(reader, json, sessions::list),
+        ),
+        tool::<explain::ExplainArguments, explain::SessionExplanation>(
+            "explain_session",
+            "Explain a session",
+            explain::DESCRIPTION,
+            |reader, json| run(reader, json, explain::explain),
+        ),
+        tool::<search::SearchArguments, search::FoundMessages>(
+            "search_messages",
+            "Search messages",
+            search::description(),
+            |reader, json| run(reader, json, search::search),
+        ),
+        tool::<message::MessageArguments, message::WholeMessage>(
+            "read_message",
+            "Read a message",
+            message::DESCRIPTION,
+            |reader, json| run(reader, json, message::read),
+        ),
+        tool::<statistics::StatisticsArguments, statistics::ToolStatistics>(
+            "tool_statistics",
+            "Statistics of tools",
+            statistics::DESCRIPTION,
+            |reader, json| run(reader, json, statistics::statistics),
+        ),
+        tool::<check::CheckArguments, check::CheckReport>(
+            "check_session",
+            "Check a session",
+            check::description(),
+            |reader, json| run(reader, json, check::check),
+        ),
+        tool::<compare::CompareArguments, compare::SessionComparison>(
+            "compare_sessions",
+            "Compare two sessions",
+            compare::DESCRIPTION,
+            |reader, json| run(reader, json, compare::compare),
+        ),
+    ]
+}
+
+fn tool<Arguments: JsonSchema + Any, Answer: JsonSchema + Any>(
+    name: &'static str,
+    title: &str,
+    description: impl Into<std::borrow::Cow<'static, str>>,
+    run: Function,
+) -> AgentTool {
+    let mut input = compact(&schema_for_type::<Arguments>());
+    input.remove("description");
+    let annotations = ToolAnnotations::new().read_only(true).idempotent(true).destructive(false).open_world(false);
+    let mut definition = Tool::new(name, description, Arc::new(input));
+    definition.title = Some(title.to_owned());
+    definition.output_schema = Some(Arc::new(compact(&schema_for_output::<Answer>())));
+    definition.annotations = Some(annotations);
+    AgentTool { definition, run }
+}
+
+/// A schema without what tells a model nothing: every definition is a part of its context.
+fn compact(schema: &JsonObject) -> JsonObject {
+    const NOISE: [&str; 4] = ["$schema", "format", "minimum", "title"];
+    let shorter = |(name, value): (&String, &Value)| {
+        let value = match value {
+            // The members of `properties` have names that an object chose.
+            Value::Object(members) if name == "properties" || name == "$defs" => {
+                let member = |(name, value): (&String, &Value)| (name.clone(), compact_value(value));
+                Value::Object(members.iter().map(member).collect())
+            }
+            value => compact_value(value),
+        };
+        (name.clone(), value)
+    };
+    schema.iter().filter(|(name, _)| !NOISE.contains(&name.as_str())).map(shorter).collect()
+}
+
+fn compact_value(value: &Value) -> Value {
+    match value {
+        Value::Object(members) => Value::Object(compact(members)),
+        Value::Array(elements) => Value::Array(elements.iter().map(compact_value).collect()),
+        other => other.clone(),
+    }
+}
+
+/// Reads the arguments, calls a function, and writes its answer as JSON.
+fn run<Arguments: DeserializeOwned, Answer: Serialize>(
+    reader: &StoreReader,
+    arguments: JsonObject,
+    function: impl Fn(&StoreReader, Arguments) -> Result<Answer>,
+) -> Result<Value> {
+    let arguments = serde_json::from_value(Value::Object(arguments)).context("the arguments are wrong")?;
+    Ok(serde_json::to_value(function(reader, arguments)?)?)
+}
+
+/// An answer as text: the JSON, behind the sentence that it is data.
+pub fn text(answer: &Value) -> String {
+    format!("{NOTICE}\n{answer}")
+}
+
+/// The name of this program as a server. Its own sessions are not the latest.
+pub const SERVER: &str = "mcptap";
+
+/// Sessions that are read at once in search of the latest one.
+const PAGE: usize = 100;
+
+/// The session with this number. Without one it is the latest recording that is neither a replay
+/// nor one of this server itself.
+pub fn session(reader: &StoreReader, number: Option<u32>) -> Result<(Session, CaptureId)> {
+    if let Some(number) = number {
+        let number = SessionNumber(number);
+        let Some(session) = reader.session(number)? else {
+            bail!("there is no session {}: list_sessions lists them", number.0)
+        };
+        let capture = reader.capture_of(number)?.context("the session is being deleted")?;
+        return Ok((session, capture));
+    }
+    let mut page = Page::last(PAGE);
+    loop {
+        let listed = reader.listed_sessions(None, page)?;
+        let Some(last) = listed.last() else { bail!("no session is recorded yet: \"mcptap wrap\" records a server") };
+        page = Page::back_from(SessionNumber(last.session.number.0.saturating_sub(1)), PAGE);
+        let is_meant = |listed: &ListedSession| {
+            let own = listed.session.server.as_ref().is_some_and(|server| server.name == SERVER);
+            !own && listed.capture.info.kind != CaptureKind::Replay
+        };
+        if let Some(found) = listed.into_iter().find(is_meant) {
+            return Ok((found.session, found.capture.id));
+        }
+        if page.from == Some(SessionNumber(0)) {
+            bail!("no session is recorded yet: \"mcptap wrap\" records a server");
+        }
+    }
+}
