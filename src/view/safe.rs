@@ -37,12 +37,17 @@ pub enum Align {
 
 /// The text with a symbol in place of every character that acts or hides.
 pub fn visible(text: &str) -> Cow<'_, str> {
-    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+    if is_plain(text.as_bytes()) {
         return Cow::Borrowed(text);
     }
     let mut line = VisibleText::new(usize::MAX);
     line.push_str(text);
     Cow::Owned(line.text)
+}
+
+/// Whether bytes are characters of one column each, of which none acts or hides.
+fn is_plain(bytes: &[u8]) -> bool {
+    bytes.iter().all(|byte| matches!(byte, b' '..=b'~'))
 }
 
 /// The same as [`visible`] for bytes that may not be UTF-8.
@@ -55,12 +60,18 @@ pub fn visible_bytes(bytes: &[u8]) -> Cow<'_, str> {
 
 /// The columns that a visible text takes.
 pub fn width(text: &str) -> usize {
-    text.width()
+    if is_plain(text.as_bytes()) { text.len() } else { text.width() }
 }
 
 /// The visible text in at most `limit` columns. A longer text ends in `…`. The limit bounds the
 /// work, however long the text is.
 pub fn fit(text: &str, limit: usize) -> String {
+    // Most texts take this short way.
+    match text.as_bytes().get(..=limit) {
+        None if is_plain(text.as_bytes()) => return text.to_owned(),
+        Some(start) if limit > 0 && is_plain(start) => return format!("{}…", &text[..limit - 1]),
+        _ => {}
+    }
     let mut line = VisibleText::new(limit);
     line.push_str(text);
     line.finish()
@@ -288,6 +299,18 @@ fn is_hidden(c: char) -> bool {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn plain_texts_are_fitted_as_others_are() {
+        for text in ["", "a", "plain text", "plain text\u{301}", "tab\there", "4 wide 漢", "0123456789~"] {
+            for limit in 0..14 {
+                let mut line = VisibleText::new(limit);
+                line.push_str(text);
+                assert_eq!(fit(text, limit), line.finish(), "{text:?} in {limit}");
+            }
+            assert_eq!(width(text), text.width());
+        }
+    }
 
     #[test]
     fn characters_that_act_or_hide_become_symbols() {

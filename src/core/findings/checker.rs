@@ -121,7 +121,7 @@ pub struct Checker {
     /// Counts of the findings that belong to no session.
     elsewhere: FindingCounts,
     /// Exchanges that have not ended.
-    exchanges: FxHashMap<ExchangeNumber, McpExchange>,
+    exchanges: FxHashMap<ExchangeNumber, Box<McpExchange>>,
     /// Compiled schemas of tools. They are shared, because many sessions use one server.
     schemas: RefCell<contract::SchemaChecker>,
     /// Lists of tools that were judged before. They are shared for the same reason.
@@ -168,7 +168,8 @@ impl Checker {
         state.history.earlier_may_follow = earlier_may_follow;
         let is_elsewhere =
             oddities.contains(&Oddity::IdInFlight) && !is_in_flight_here(message, &state.history, &self.exchanges);
-        let mut mcp = message.exchange.and_then(|exchange| self.exchanges.get_mut(&exchange));
+        let mcp = message.exchange.and_then(|exchange| self.exchanges.get_mut(&exchange));
+        let mut mcp = mcp.map(Box::as_mut);
         let mut facts = MessageFacts::new(message);
         state.history.transport = message.transport;
         facts.in_force = state.history.in_force(&facts, mcp.as_deref());
@@ -227,7 +228,7 @@ impl Checker {
 
     /// Checks the head of a request or response. `session` is its session, if it is known.
     pub fn head(&mut self, exchange: &Exchange, direction: Direction, session: Option<SessionNumber>) -> Vec<Finding> {
-        let mcp = self.exchanges.entry(exchange.number).or_insert_with(|| McpExchange::new(exchange));
+        let mcp = self.exchanges.entry(exchange.number).or_insert_with(|| Box::new(McpExchange::new(exchange)));
         // Only the events of a GET identify its session reliably.
         mcp.session = session.or(mcp.session);
         // A server may respond before it has read the whole request. The rules wait for both.
@@ -430,8 +431,12 @@ fn hold_line_findings(
 
 /// Whether a request with the same id is open on the same pipe or connection, where only one sender
 /// sends. Over HTTP, a server without sessions receives the same ids from all its clients.
-fn is_in_flight_here(message: &Message, history: &History, exchanges: &FxHashMap<ExchangeNumber, McpExchange>) -> bool {
-    let connection = |exchange| exchanges.get(&exchange).map(|mcp: &McpExchange| mcp.connection);
+fn is_in_flight_here(
+    message: &Message,
+    history: &History,
+    exchanges: &FxHashMap<ExchangeNumber, Box<McpExchange>>,
+) -> bool {
+    let connection = |exchange| exchanges.get(&exchange).map(|mcp| mcp.connection);
     let Some(here) = message.exchange.map(connection) else { return true };
     let id = message.id.as_deref().unwrap_or_default();
     let mut same = history.requests.each_with_id(message.direction, id);

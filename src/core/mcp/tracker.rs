@@ -108,7 +108,7 @@ pub struct Tracker {
     limits: Limits,
     sessions: FxHashMap<SessionNumber, TrackedSession>,
     /// The evidence of each open exchange.
-    exchanges: FxHashMap<ExchangeNumber, ExchangeEvidence>,
+    exchanges: FxHashMap<ExchangeNumber, Box<ExchangeEvidence>>,
     session_index: SessionIndex,
     pipes: FxHashMap<ConnectionId, SessionNumber>,
     /// The sessions of each open connection. The connection of a proxy may carry many.
@@ -453,7 +453,7 @@ impl Tracker {
         let mut message = Box::new(message);
         message.number = MessageNumber(self.last_message + 1);
         self.last_message += 1;
-        let is_refusal = evidence.is_some_and(ExchangeEvidence::is_refused);
+        let is_refusal = evidence.is_some_and(|evidence| evidence.is_refused());
         state.pair(&mut message, scope, is_refusal, &self.limits, &mut oddities);
         message.link = state.operations.link(&message, state.is_stateless);
         message.operation = message.link.map(|link| link.operation);

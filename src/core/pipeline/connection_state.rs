@@ -92,7 +92,7 @@ impl ConnectionState {
 
 /// Returns the endpoints of open TCP connections.
 pub(super) fn endpoints_of(
-    connections: &FxHashMap<ConnectionId, ConnectionState>,
+    connections: &FxHashMap<ConnectionId, Box<ConnectionState>>,
 ) -> impl Fn(ConnectionId) -> Option<Endpoints> {
     |id| match connections.get(&id)?.record.kind {
         ConnectionKind::Tcp(facts) => Some(facts.endpoints),

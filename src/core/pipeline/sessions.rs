@@ -38,7 +38,8 @@ pub(super) struct Sessions {
     pub(super) checker: Checker,
     pub(super) counts: Counts,
     names: FxHashMap<IpAddr, String>,
-    connections: FxHashMap<ConnectionId, ConnectionState>,
+    /// Boxed: a full hash table has room for twice as many values.
+    connections: FxHashMap<ConnectionId, Box<ConnectionState>>,
     /// Pairs of hosts whose packets were captured with different clocks. Only the first
     /// [`doubt::HOSTS`] are remembered.
     two_clocks: FxHashSet<[IpAddr; 2]>,
@@ -91,7 +92,7 @@ impl Sessions {
         if self.stores() {
             emit(Event::Connection(Box::new(record.clone())));
         }
-        self.connections.insert(id, ConnectionState::new(record));
+        self.connections.insert(id, Box::new(ConnectionState::new(record)));
     }
 
     /// Takes a captured TCP segment.

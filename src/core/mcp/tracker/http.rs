@@ -20,7 +20,7 @@ impl Tracker {
         let evidence = self.exchanges.entry(exchange.number).or_insert_with(|| {
             let client = endpoints[connected.sender(Direction::ClientToServer).index()];
             let server = endpoints[connected.sender(Direction::ServerToClient).index()];
-            ExchangeEvidence::new(exchange, client, server)
+            Box::new(ExchangeEvidence::new(exchange, client, server))
         });
         if direction == Direction::ServerToClient {
             evidence.status = exchange.status;

@@ -87,7 +87,7 @@ impl Tracker {
         }
         if [Some(&*evidence.target), evidence.redirected_to.as_deref()].iter().flatten().all(|text| text.len() <= TEXT)
         {
-            self.silent.exchanges.push_back(evidence);
+            self.silent.exchanges.push_back(*evidence);
         }
         let is_full = self.silent.exchanges.len() > REMEMBERED;
         let forgotten = if is_full { self.silent.exchanges.pop_front()?.connection } else { return None };

@@ -34,7 +34,7 @@ impl Sessions {
     /// Records that the packets of the two hosts of a connection were captured with two clocks.
     pub(super) fn note_two_clocks(&mut self, id: ConnectionId) {
         if self.two_clocks.len() < HOSTS
-            && let Some(hosts) = self.connections.get(&id).and_then(hosts_of)
+            && let Some(hosts) = self.connections.get(&id).and_then(|state| hosts_of(state))
         {
             self.two_clocks.insert(hosts);
         }
@@ -48,7 +48,7 @@ impl Sessions {
             state.clocks == ClockDifference::None
                 && (self.two_clocks.is_empty() || hosts_of(state).is_none_or(|hosts| !self.two_clocks.contains(&hosts)))
         };
-        latency >= 0 && state.is_none_or(has_one_clock)
+        latency >= 0 && state.is_none_or(|state| has_one_clock(state))
     }
 
     /// Whether a message that was sent before this one may be emitted after it.
