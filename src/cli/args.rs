@@ -121,6 +121,7 @@ pub enum Command {
     #[command(after_help = examples::MOCK)]
     Mock(Mock),
     /// Serve the recordings to agents as an MCP server, on standard input and output or over HTTP
+    #[command(after_help = examples::MCP)]
     Mcp(Mcp),
     /// Compare two recordings of the same conversation: which responses differ, and where
     #[command(after_help = examples::DIFF)]

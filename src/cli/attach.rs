@@ -74,9 +74,9 @@ pub fn run(arguments: Attach, db: Option<PathBuf>, colour: Colour) -> Result<Exi
     stop.store(true, Ordering::Relaxed);
     let counts = queue.finish().map(|attached| attached.counts());
     let Both(mut printer, saver) = listeners;
-    let saved = saver.map(|saver| saver.finish(target::summary(pipeline.counts()))).transpose();
+    let saved = saver.map(|saver| saver.finish(target::summary(&pipeline.counts()))).transpose();
     run?;
-    printer.finish(pipeline.counts())?;
+    printer.finish(&pipeline.counts())?;
     let Counts { seen, lost } = counts?;
     note!("{seen} bytes recorded, {lost} lost");
     if let Some(counts) = saved?.filter(|counts| counts.lost > 0) {

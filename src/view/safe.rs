@@ -301,6 +301,18 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
+    fn plain_texts_are_fitted_as_others_are() {
+        for text in ["", "a", "plain text", "plain text\u{301}", "tab\there", "4 wide 漢", "0123456789~"] {
+            for limit in 0..14 {
+                let mut line = VisibleText::new(limit);
+                line.push_str(text);
+                assert_eq!(fit(text, limit), line.finish(), "{text:?} in {limit}");
+            }
+            assert_eq!(width(text), text.width());
+        }
+    }
+
+    #[test]
     fn characters_that_act_or_hide_become_symbols() {
         let cases = [
             ("plain", "plain"),
@@ -389,18 +401,6 @@ mod tests {
     proptest! {
         /// Nothing is lost, and no line is too wide.
         #[test]
-    fn plain_texts_are_fitted_as_others_are() {
-        for text in ["", "a", "plain text", "plain text\u{301}", "tab\there", "4 wide 漢", "0123456789~"] {
-            for limit in 0..14 {
-                let mut line = VisibleText::new(limit);
-                line.push_str(text);
-                assert_eq!(fit(text, limit), line.finish(), "{text:?} in {limit}");
-            }
-            assert_eq!(width(text), text.width());
-        }
-    }
-
-    #[test]
         fn wrapped_lines_are_the_text(text in any::<String>(), words in "[a-z天 ]{0,60}", columns in 2usize..20) {
             prop_assert_eq!(wrap(&text, columns).concat(), visible(&text));
             let lines = wrap(&words, columns);

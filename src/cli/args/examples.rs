@@ -62,6 +62,12 @@ pub const MOCK: &str = "Examples:
   mcptap mock 7
   mcptap mock capture.pcapng --listen 9000";
 
+pub const MCP: &str = "Examples:
+  mcptap mcp
+  mcptap mcp --listen 8765
+
+With --listen each request needs the bearer token of $MCPTAP_TOKEN, or the one that is printed.";
+
 pub const DIFF: &str = "Examples:
   mcptap diff 7 8
   mcptap diff old.pcapng new.pcapng --format junit";
