@@ -5,7 +5,7 @@ use rmcp::model::{Resource, ResourceTemplate};
 use serde_json::{Value, json};
 
 use super::recorded::{name, time};
-use super::tools::{self, AgentTool};
+use super::tools::AgentTool;
 use crate::store::{Page, StoreReader};
 use crate::view::session_list;
 
@@ -63,7 +63,7 @@ pub fn call(uri: &str) -> Option<(&'static str, Value)> {
 pub fn read(reader: &StoreReader, all: &[AgentTool], uri: &str) -> Result<String> {
     let Some((tool, Value::Object(arguments))) = call(uri) else { bail!("{uri} is no address of a resource") };
     let tool = all.iter().find(|known| known.definition.name == tool).context("a tool of resources")?;
-    Ok(tools::text(&tool.call(reader, arguments)?))
+    Ok(tool.call(reader, arguments)?.to_string())
 }
 
 #[cfg(test)]

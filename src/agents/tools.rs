@@ -112,6 +112,11 @@ fn compact(schema: &JsonObject) -> JsonObject {
     const NOISE: [&str; 4] = ["$schema", "format", "minimum", "title"];
     let shorter = |(name, value): (&String, &Value)| {
         let value = match value {
+            // An optional member is left out, never null. Some clients do not know lists of types.
+            Value::Array(types) if name == "type" && types.len() == 2 => {
+                types.iter().find(|kind| *kind != "null").cloned().unwrap_or_default()
+            }
+            Value::Array(words) if name == "enum" => words.iter().filter(|word| !word.is_null()).cloned().collect(),
             // The members of `properties` have names that an object chose.
             Value::Object(members) if name == "properties" || name == "$defs" => {
                 let member = |(name, value): (&String, &Value)| (name.clone(), compact_value(value));
@@ -121,7 +126,9 @@ fn compact(schema: &JsonObject) -> JsonObject {
         };
         (name.clone(), value)
     };
-    schema.iter().filter(|(name, _)| !NOISE.contains(&name.as_str())).map(shorter).collect()
+    let tells =
+        |(name, value): &(&String, &Value)| !NOISE.contains(&name.as_str()) && !(*name == "default" && value.is_null());
+    schema.iter().filter(tells).map(shorter).collect()
 }
 
 fn compact_value(value: &Value) -> Value {
