@@ -103,9 +103,13 @@ pub fn run(
     failed.map_or(Ok(()), Err)
 }
 
-/// The number of processor cores that this process may use.
-pub fn cores() -> usize {
-    thread::available_parallelism().map_or(1, NonZero::get)
+/// The number of threads that keep all cores busy: one more than there are cores, because a thread
+/// may wait for a batch. On one core, one thread.
+pub fn default_threads() -> usize {
+    match thread::available_parallelism().map_or(1, NonZero::get) {
+        1 => 1,
+        cores => cores + 1,
+    }
 }
 
 /// Runs a source as [`run`] does, on several threads. The events are the same. A source that pauses

@@ -177,7 +177,7 @@ pub struct Decoding {
     /// Show and save Authorization, Cookie and similar fields as sent, not masked
     #[arg(long)]
     pub keep_secrets: bool,
-    /// Threads that decode capture files [default: one for each core]
+    /// Threads that decode capture files [default: cores + 1; 1 on one core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: Option<u16>,
 }
@@ -185,7 +185,7 @@ pub struct Decoding {
 impl Decoding {
     /// The number of threads that decode capture files.
     pub fn threads(&self) -> usize {
-        self.threads.map_or_else(engine::cores, usize::from)
+        self.threads.map_or_else(engine::default_threads, usize::from)
     }
 
     /// The key log: the one given as an option, else the one in the environment.

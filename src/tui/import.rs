@@ -77,7 +77,7 @@ impl Import {
         let mut pipeline = Pipeline::new(options);
         let saver = Saver::new(self.writer, false);
         let mut listener = ImportListener { saver, progress, reported: Instant::now() };
-        let read = engine::run_on(engine::cores(), &mut self.source, &mut pipeline, &mut listener, stop);
+        let read = engine::run_on(engine::default_threads(), &mut self.source, &mut pipeline, &mut listener, stop);
         let skipped = pipeline.counts().skipped.into_iter().map(|(reason, count)| (reason.to_owned(), count));
         let summary = Summary { ended: now(), skipped: skipped.collect(), damage: Vec::new() };
         let ImportListener { saver, progress, .. } = listener;
