@@ -127,7 +127,7 @@ fn compact(schema: &JsonObject) -> JsonObject {
         (name.clone(), value)
     };
     let tells =
-        |(name, value): &(&String, &Value)| !NOISE.contains(&name.as_str()) && !(*name == "default" && value.is_null());
+        |(name, value): &(&String, &Value)| !(NOISE.contains(&name.as_str()) || *name == "default" && value.is_null());
     schema.iter().filter(tells).map(shorter).collect()
 }
 

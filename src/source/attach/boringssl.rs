@@ -26,7 +26,7 @@ const LABELS: [&str; 6] = [
 ];
 
 /// Bytes after the address of a label within which the call is. The other arguments are loaded
-/// between them.
+/// between the two instructions.
 const NEAR: usize = 64;
 
 /// A part of the file that is loaded.
