@@ -1,5 +1,7 @@
 //! The command line of mcptap. `mcptap --help` is generated from this file.
 
+#[cfg(all(feature = "attach", target_os = "linux"))]
+mod attach;
 mod delete;
 mod examples;
 mod explain;
@@ -10,11 +12,15 @@ mod mock;
 mod proxy;
 mod replay;
 mod sessions;
+#[cfg(feature = "live")]
+mod sniff;
 
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+#[cfg(all(feature = "attach", target_os = "linux"))]
+pub use attach::Attach;
 pub use delete::{Delete, Pin, Prune};
 pub use explain::Explain;
 pub use export::{Export, Format};
@@ -24,6 +30,8 @@ pub use mock::{Fit, Mock, MockPace};
 pub use proxy::Proxy;
 pub use replay::{Comparing, Diff, Replay, ReportFormat, TransportChoice};
 pub use sessions::Sessions;
+#[cfg(feature = "live")]
+pub use sniff::Sniff;
 
 /// Wireshark for MCP: every Model Context Protocol message on any transport, with proof down
 /// to the packet.
@@ -69,6 +77,10 @@ pub enum Command {
     /// Run an STDIO server and record its pipes in the database, without disturbing it
     #[command(after_help = examples::WRAP)]
     Wrap(Wrap),
+    /// Record STDIO servers that already run, with nothing restarted
+    #[cfg(all(feature = "attach", target_os = "linux"))]
+    #[command(after_help = examples::ATTACH)]
+    Attach(Attach),
     /// Forward requests to HTTP servers, and print and save the traffic
     #[cfg(feature = "http")]
     #[command(after_help = examples::PROXY)]
@@ -199,48 +211,6 @@ pub struct Read {
     /// Keep reading while the file grows
     #[arg(long)]
     pub follow: bool,
-}
-
-/// Arguments of `mcptap sniff`.
-#[cfg(feature = "live")]
-#[derive(Debug, Args)]
-pub struct Sniff {
-    /// The interface to capture on; any for all interfaces
-    #[arg(short, long, value_name = "IFACE", required_unless_present = "list_interfaces")]
-    pub interface: Option<String>,
-    /// Capture only packets that match this BPF filter, as for tcpdump
-    #[arg(short = 'f', long = "capture-filter", value_name = "BPF")]
-    pub capture_filter: Option<String>,
-    /// Also write the raw packets to this pcapng file
-    #[arg(short, long, value_name = "FILE")]
-    pub write: Option<PathBuf>,
-    /// List the interfaces and exit
-    #[arg(long)]
-    pub list_interfaces: bool,
-    /// Capture also packets that are not for this machine
-    #[arg(long)]
-    pub promiscuous: bool,
-    /// Size of the kernel buffer in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 64)]
-    pub buffer: u32,
-    /// Stop after this many seconds
-    #[arg(long, value_name = "SECONDS")]
-    pub duration: Option<f64>,
-    /// Stop after this many messages
-    #[arg(long, value_name = "N")]
-    pub count: Option<u64>,
-    /// Options for decoding captures.
-    #[command(flatten)]
-    pub decoding: Decoding,
-    /// Print only messages that match this filter (docs/filter.md)
-    #[arg(long, value_name = "EXPR")]
-    pub filter: Option<String>,
-    /// Print JSON lines instead of text
-    #[arg(long)]
-    pub json: bool,
-    /// Do not save to the database
-    #[arg(long)]
-    pub no_save: bool,
 }
 
 /// Arguments of `mcptap wrap`.

@@ -1,6 +1,8 @@
 //! The command line. Each command has a file.
 
 pub mod args;
+#[cfg(all(feature = "attach", target_os = "linux"))]
+mod attach;
 #[cfg(feature = "http")]
 mod ca;
 mod check;
@@ -176,6 +178,8 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         #[cfg(feature = "live")]
         Some(Command::Sniff(sniff)) => sniff::run(sniff, db, color),
         Some(Command::Wrap(wrap)) => wrap::run(wrap, db),
+        #[cfg(all(feature = "attach", target_os = "linux"))]
+        Some(Command::Attach(attach)) => attach::run(attach, db, color),
         #[cfg(feature = "http")]
         Some(Command::Proxy(proxy)) => proxy::run(proxy, db, color),
         #[cfg(feature = "http")]

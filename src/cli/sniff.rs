@@ -22,6 +22,8 @@ use crate::engine::{self, Both, Listener};
 use crate::event::{Detail, Event};
 use crate::export::pcapng;
 use crate::pipeline::{Pipeline, PipelineConfig};
+#[cfg(all(feature = "attach", target_os = "linux"))]
+use crate::source::attach::{SecretTap, WithSecrets};
 use crate::source::keylog::WithKeyLog;
 use crate::source::live::{self, Live, LiveOptions, Statistics};
 use crate::source::overflow::Overflow;
@@ -41,6 +43,8 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
         buffer_size: (arguments.buffer as usize) << 20,
         ..LiveOptions::default()
     })?;
+    #[cfg(all(feature = "attach", target_os = "linux"))]
+    let secrets = arguments.keys_from.as_deref().map(SecretTap::attach).transpose()?;
     // The interface is open. The rest needs only the user's own rights, and written files belong
     // to the user.
     live::drop_privileges()?;
@@ -61,6 +65,8 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
         recording = Some((writer.place().clone(), writer.capture()));
         Some(Saver::new(writer, true))
     };
+    #[cfg(all(feature = "attach", target_os = "linux"))]
+    secrets.iter().flat_map(|tap| &tap.notes).for_each(|line| note!("{line}"));
     note!("capturing on {interface}; Ctrl-C ends it");
     let detail = if saver.is_some() { Detail::Store } else { Detail::Messages };
     let options =
@@ -75,11 +81,16 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     let printer = Printer::new(arguments.json, colour, filter, true);
     let mut listeners = Both(Both(printer, limit), Both(raw, saver));
     let keys = arguments.decoding.key_log(true);
+    #[cfg(all(feature = "attach", target_os = "linux"))]
+    let queue = WithSecrets::new(queue, secrets);
     let mut source = WithKeyLog::new(queue, keys.as_deref(), true)?;
     // A signal ends the capture, and thereby the queue. Its remaining content is still decoded.
     let run = engine::run(&mut source, &mut pipeline, &mut listeners, &AtomicBool::new(false));
     stop.store(true, Ordering::Relaxed);
-    let statistics = source.into_inner().finish().and_then(|mut live| live.statistics());
+    let queue = source.into_inner();
+    #[cfg(all(feature = "attach", target_os = "linux"))]
+    let queue = queue.into_inner();
+    let statistics = queue.finish().and_then(|mut live| live.statistics());
     let (dropped, times) = gauge.dropped().map_or((0, None), |dropped| (dropped.packets, Some(dropped.times)));
     let mut counts = pipeline.counts().clone();
     if let Ok(Statistics { dropped: by_kernel, dropped_by_interface: by_interface, .. }) = statistics {

@@ -4,6 +4,7 @@
 //! Packets that exceed the memory of the queue are written to the disk, see [`Overflow`]. When that
 //! is full too, packets are dropped and counted. The decoder treats them as loss.
 
+use std::collections::BTreeMap;
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +14,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow};
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, unbounded};
 
-use crate::capture::Dropped;
+use crate::capture::pipe::{self, PipeEvent};
+use crate::capture::{Dropped, LinkType};
 use crate::source::batch::Batch;
 use crate::source::overflow::{Overflow, SpilledBatch};
 use crate::source::patience::Patience;
@@ -219,7 +221,7 @@ impl QueueSender {
             let (packets, written) = (batch.len() as u64, self.overflow.write(batch));
             let Ok(block) = written else {
                 self.drop_batch(batch);
-                return !last || self.send_dropped();
+                return !last || self.send_dropped() && self.send_lengths(batch);
             };
             batch.clear();
             self.shared.packets.fetch_add(packets, Ordering::Relaxed);
@@ -228,12 +230,23 @@ impl QueueSender {
         self.send_dropped() && self.batches.send(entry).is_ok()
     }
 
+    /// Sends what is left of dropped pipe packets. It is small, so it needs no room.
+    fn send_lengths(&mut self, batch: &mut Batch) -> bool {
+        self.shared.batches.fetch_add(1, Ordering::Relaxed);
+        self.batches.send(QueueEntry::Memory(mem::take(batch))).is_ok()
+    }
+
     /// Sends the number of packets that were dropped before this point.
     fn send_dropped(&mut self) -> bool {
         self.dropped.take().is_none_or(|dropped| self.batches.send(QueueEntry::Dropped(dropped)).is_ok())
     }
 
+    /// Drops a batch. Of pipe packets the lengths are kept: there a loss is a gap.
     fn drop_batch(&mut self, batch: &mut Batch) {
+        if batch.get(0).is_some_and(|packet| packet.link == LinkType::PIPE) {
+            *batch = lengths_of(batch);
+            return;
+        }
         if let (Some(first), Some(last)) = (batch.get(0), batch.last()) {
             let these = Dropped { packets: batch.len() as u64, times: (first.time, last.time) };
             for dropped in [&mut self.dropped, &mut *self.shared.dropped()] {
@@ -244,10 +257,41 @@ impl QueueSender {
     }
 }
 
+/// The events of a batch of pipe packets, with each run of data replaced by its length.
+fn lengths_of(batch: &Batch) -> Batch {
+    let (mut small, mut lost) = (Batch::default(), BTreeMap::new());
+    let write = |small: &mut Batch, (number, time), process, event: &PipeEvent<'_>| {
+        small.write(number, time, LinkType::PIPE, |out| pipe::encode(process, event, out));
+    };
+    let packets = (0..batch.len()).filter_map(|index| batch.get(index));
+    for packet in packets {
+        let place = (packet.number, packet.time);
+        let (key, bytes) = match pipe::decode(packet.data) {
+            Some((process, PipeEvent::Data(pipe, bytes))) => ((process, pipe), bytes.len() as u64),
+            Some((process, PipeEvent::Lost(pipe, bytes))) => ((process, pipe), bytes),
+            _ => {
+                for ((process, pipe), (place, bytes)) in mem::take(&mut lost) {
+                    write(&mut small, place, process, &PipeEvent::Lost(pipe, bytes));
+                }
+                small.push(&packet);
+                continue;
+            }
+        };
+        lost.entry(key).or_insert((place, 0)).1 += bytes;
+    }
+    for ((process, pipe), (place, bytes)) in lost {
+        write(&mut small, place, process, &PipeEvent::Lost(pipe, bytes));
+    }
+    small
+}
+
 #[cfg(test)]
 mod tests {
+    use std::sync::OnceLock;
+
     use super::*;
-    use crate::capture::{LinkType, Packet, PacketNumber, Time};
+    use crate::capture::pipe::Pipe;
+    use crate::capture::{Packet, PacketNumber, Time};
 
     /// A source that delivers packets of 64 KiB as fast as they are taken.
     struct Flood(u64);
@@ -293,6 +337,48 @@ mod tests {
     fn a_slow_decoder_gets_everything_in_order() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(numbers(Overflow::new(folder.path(), true)), ((1..=ALL).collect(), None));
+    }
+
+    /// A source of pipe packets, 64 KiB each, from one server in both directions.
+    struct Pipes(u64);
+
+    impl Source for Pipes {
+        fn next(&mut self) -> Result<Option<Item<'_>>> {
+            static PACKET: OnceLock<[Vec<u8>; 2]> = OnceLock::new();
+            let packets = PACKET.get_or_init(|| {
+                [Pipe::Stdin, Pipe::Stdout].map(|pipe| {
+                    let mut packet = Vec::new();
+                    pipe::encode(7, &PipeEvent::Data(pipe, &[b'x'; 64 << 10]), &mut packet);
+                    packet
+                })
+            });
+            self.0 += 1;
+            let (number, time, link) = (PacketNumber(self.0), Time(self.0 as i64), LinkType::PIPE);
+            let data = &packets[self.0 as usize % 2];
+            let packet = Packet { number, time, link, interface: 0, original_length: 1, data };
+            Ok((self.0 <= ALL).then_some(Item::Packet(packet)))
+        }
+    }
+
+    #[test]
+    fn what_is_dropped_of_pipes_is_a_gap_of_known_length() {
+        let folder = tempfile::tempdir().unwrap();
+        let overflow = Overflow::new(&folder.path().join("missing"), false);
+        let mut queue = Queue::start(Pipes(0), Arc::default(), overflow).unwrap();
+        while !queue.thread.as_ref().unwrap().is_finished() {
+            thread::yield_now();
+        }
+        let (mut seen, mut lost) = ([0; 2], [0; 2]);
+        while let Some(item) = queue.next().unwrap() {
+            let Item::Packet(packet) = item else { continue };
+            match pipe::decode(packet.data).unwrap().1 {
+                PipeEvent::Data(pipe, bytes) => seen[pipe as usize] += bytes.len() as u64,
+                PipeEvent::Lost(pipe, bytes) => lost[pipe as usize] += bytes,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(lost.iter().all(|bytes| *bytes > 0));
+        assert_eq!([seen[0] + lost[0], seen[1] + lost[1]], [ALL / 2 * (64 << 10); 2]);
     }
 
     #[test]

@@ -14,12 +14,15 @@
 //!  keylog.rs    TLS secrets from a file beside it
 //!  live.rs      a network interface
 //!  stdio.rs     a wrapped process
+//!  attach.rs    processes that already run
 //!  tape.rs      what mcptap itself sends and receives
 //!  batch.rs     packets from one thread to another       Batch
 //!  overflow.rs  batches on disk while memory is full
 //!  patience.rs  how long to wait for the next packets
 //! ```
 
+#[cfg(all(feature = "attach", target_os = "linux"))]
+pub mod attach;
 pub mod batch;
 pub mod element;
 pub mod file;

@@ -2,6 +2,8 @@
 
 #[cfg(feature = "agents")]
 mod agents;
+#[cfg(all(feature = "attach", target_os = "linux"))]
+mod attach;
 mod bombs;
 mod cases;
 mod check;

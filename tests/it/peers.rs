@@ -69,16 +69,29 @@ fn everything_calls() -> Value {
 }
 
 impl Peers {
-    fn python(&self) -> String {
+    pub fn python(&self) -> String {
         self.0.join("python/bin/python").display().to_string()
     }
 
-    fn node(&self) -> String {
+    pub fn node(&self) -> String {
         self.0.join("node").display().to_string()
     }
 
-    fn script(name: &str) -> String {
+    pub fn script(name: &str) -> String {
         root().join("tests/peers").join(name).display().to_string()
+    }
+
+    /// The path of `uv`.
+    #[cfg(feature = "attach")]
+    pub fn uv(&self) -> String {
+        self.0.join("python/bin/uv").display().to_string()
+    }
+
+    /// The words that start an installed package by `npx`, without the network.
+    #[cfg(feature = "attach")]
+    pub fn npx(&self, package: &str) -> Vec<String> {
+        let [npx, folder] = [self.0.join("python/bin/npx"), self.0.clone()].map(|path| path.display().to_string());
+        vec![npx, "--offline".into(), "--prefix".into(), folder, package.into(), "stdio".into()]
     }
 
     fn package(&self, name: &str) -> String {

@@ -86,6 +86,7 @@ const CORE_DEPENDS_ON: &[&str] = &[
 /// A crate with one home: where its name may stand.
 const HOMES: &[(&str, &[&str])] = &[
     ("pcap", &["source/live.rs", "source/live/"]),
+    ("aya", &["source/attach/probe.rs"]),
     ("rusqlite", &["store/"]),
     ("ratatui", &["tui/"]),
     ("crossterm", &["tui/"]),

@@ -206,3 +206,27 @@ fn a_saved_session_needs_no_keys() {
         assert!(keep || memchr::memmem::find(&bytes, secret).is_none());
     }
 }
+
+/// A key log whose lines name no session, as secrets of a running process do. A record proves the
+/// session of each, so the same messages come out.
+#[test]
+fn secrets_without_a_client_random_find_their_sessions() {
+    for name in ["05_tls13_h1_json", "05_tls13_matrix"] {
+        let folder = crate::program::data("captures").join(name);
+        let keys = fs::read_to_string(folder.join("keys.log")).expect("a key log");
+        let unnamed = keys.lines().filter_map(|line| {
+            let [label, _, secret] = line.split(' ').collect::<Vec<_>>()[..] else { return None };
+            Some(format!("{label} - {secret}\n"))
+        });
+        let place = tempfile::NamedTempFile::new().expect("a file");
+        fs::write(place.path(), unnamed.collect::<String>()).expect("written");
+        let messages = |keys: &Path| {
+            let keys = keys.to_str().expect("text");
+            let lines = lines(&["read", "--json", "--keylog", keys], &[&folder.join("capture.pcap")]);
+            lines.into_iter().filter(|line| line["type"] != "summary").collect::<Vec<_>>()
+        };
+        let wanted = messages(&folder.join("keys.log"));
+        assert!(of_type(&wanted, "message").len() > 4, "{name}");
+        assert_eq!(messages(place.path()), wanted, "{name}");
+    }
+}

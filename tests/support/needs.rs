@@ -18,6 +18,7 @@ pub struct Need {
 
 pub const CAPTURE: Need = Need { what: "the right to capture packets", how: "run the tests as root" };
 pub const CHROMIUM: Need = Need { what: "chromium", how: "apt install chromium" };
+pub const CLANG: Need = Need { what: "clang", how: "apt install clang llvm libbpf-dev, version 14 as in Debian 12" };
 pub const DESCRIPTORS: Need = Need { what: "the folder /dev/fd", how: "mount it" };
 pub const IPV6: Need = Need { what: "the address [::1]", how: "enable IPv6 on the loopback interface" };
 pub const MOUNTS: Need = Need { what: "a mount namespace", how: "run as root, or allow user namespaces" };
@@ -40,6 +41,14 @@ pub fn have(need: &Need, is_here: bool) -> bool {
         note(&format!("not run\t{what} ({how})\t{test}\n"));
     }
     is_here
+}
+
+/// Counts a test as not run because this machine's kernel refuses something. No package changes
+/// that, so it is no failure, whatever `MCPTAP_TEST_ALL` says.
+pub fn refused(what: &str) {
+    print_at_exit();
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    note(&format!("not run\ta kernel that permits it ({})\t{test}\n", what.replace(['\t', '\n'], " ")));
 }
 
 /// Whether a program can be started.

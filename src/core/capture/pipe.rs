@@ -43,7 +43,8 @@ impl Pipe {
     }
 }
 
-/// The start of a wrapped server. Values of the environment are never recorded.
+/// The start of a wrapped server, or of the recording of a server that already ran. Values of the
+/// environment are never recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Start {
     /// The command line, program first.
@@ -54,6 +55,9 @@ pub struct Start {
     /// The working directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
+    /// Whether the server already ran, so that earlier bytes are unknown.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub already_ran: bool,
 }
 
 /// The end of a wrapped server: exactly one of the two members is set.
@@ -143,7 +147,7 @@ mod tests {
 
     #[test]
     fn every_event_survives_the_round_trip() {
-        let start = Start { command: vec!["node".into(), "ü".into()], name: Some("files".into()), directory: None };
+        let start = Start { command: vec!["node".into(), "ü".into()], name: Some("files".into()), ..Start::default() };
         for event in [
             PipeEvent::Start(start),
             PipeEvent::Data(Pipe::Stdout, b"{}\n\xff"),

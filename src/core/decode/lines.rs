@@ -78,6 +78,11 @@ impl Lines {
         }
     }
 
+    /// The first byte may be in the middle of a line, because the pipe was in use before.
+    pub fn begin_midway(&mut self) {
+        self.begins_in_gap |= self.offset == 0;
+    }
+
     /// Decodes the next piece and emits the lines that it completes.
     pub fn push(&mut self, piece: Piece<'_>, sink: &mut impl FnMut(LineEvent<'_>)) {
         match piece {

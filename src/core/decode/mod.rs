@@ -299,6 +299,15 @@ pub enum Anomaly {
         /// The unexpected separator in words.
         what: &'static str,
     },
+    /// Bytes that passed through a pipe were not recorded.
+    PipeLost {
+        /// The pipe that carried them.
+        pipe: Pipe,
+        /// Offset of the first of them.
+        offset: u64,
+        /// The number of bytes.
+        length: u64,
+    },
     /// A pipe was closed in the middle of a line.
     Unterminated {
         /// The pipe that was closed.

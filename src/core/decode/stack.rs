@@ -117,6 +117,11 @@ impl Stacks {
 
     /// Adds TLS secrets, as lines of a key log, and decrypts the records that waited for them.
     pub fn secrets(&mut self, lines: &[u8], sink: &mut Sink<'_>) {
+        if self.shared.unnamed_secrets.add(lines) {
+            for waiting in self.shared.sealed.holders.iter().copied().collect::<Vec<_>>() {
+                self.with_tls(waiting, sink, TlsStack::prove);
+            }
+        }
         if Arc::make_mut(&mut self.shared.keys).add(lines) {
             for waiting in self.shared.sealed.holders.iter().copied().collect::<Vec<_>>() {
                 self.with_tls(waiting, sink, TlsStack::retry);

@@ -35,11 +35,13 @@ mod secrets;
 mod suite;
 #[cfg(test)]
 mod tests;
+pub mod unnamed;
 
 use self::interpreter::Interpreter;
-use self::keylog::KeyLog;
+use self::keylog::{KeyLog, Label, Random, Secret};
 use self::record::{ContentType, Cursor, HEADER, Record, RecordFragment, Records};
 use self::reread::{BufferedInput, RereadBuffer};
+use self::unnamed::UnnamedSecrets;
 use super::{Anomaly, Direction, Ending, Piece};
 use crate::capture::{Limits, PacketNumber, PacketRange, Time};
 
@@ -307,6 +309,13 @@ impl Tls {
                 }
             }
         }
+    }
+
+    /// The secrets among `unnamed` that open records which wait here. The random is that of the
+    /// session they belong to.
+    pub fn prove(&mut self, unnamed: &UnnamedSecrets) -> Vec<(Label, Random, Secret)> {
+        let Some(waiting) = &mut self.reread else { return Vec::new() };
+        waiting.prove(&self.interpreter.negotiation, unnamed, &mut Vec::new())
     }
 
     /// Whether records wait for secrets that may still arrive.

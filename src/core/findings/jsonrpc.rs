@@ -56,9 +56,8 @@ pub(super) fn report_oddity(oddity: &Oddity, facts: &MessageFacts<'_>, history: 
             let text = "valid JSON, but not a request, notification or response".to_owned();
             add(on_pipe.unwrap_or(&envelope::NOT_A_MESSAGE), text);
         }
-        Oddity::NotWhole => {
-            add(on_pipe.unwrap_or(&envelope::NOT_A_MESSAGE), "bytes of the line are missing".to_owned());
-        }
+        // Not a fault of its sender. The loss, or the limit, has a finding of its own.
+        Oddity::NotWhole => {}
         Oddity::VersionField => add(&envelope::VERSION, "no \"jsonrpc\":\"2.0\"".to_owned()),
         Oddity::DuplicateMember => {
             add(&envelope::DUPLICATE_KEY, "a member name occurs twice; the last one counts".to_owned());

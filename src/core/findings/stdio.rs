@@ -8,7 +8,7 @@ use crate::decode::Direction;
 use crate::mcp::Message;
 use crate::mcp::message::Carrier;
 
-pub(super) use framing::{FRAMING_NOISE, JSON_ON_STDERR, UNTERMINATED};
+pub(super) use framing::{BYTES_LOST, FRAMING_NOISE, JSON_ON_STDERR, UNTERMINATED};
 
 pub(super) const RULES: &[&Rule] = &[&STDOUT, &STDIN];
 

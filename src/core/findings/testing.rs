@@ -180,6 +180,7 @@ fn pipes<S: AsRef<str>>(steps: &[S]) -> Vec<Frame> {
             ("< ", line) => say(time, PipeEvent::Data(Pipe::Stdout, format!("{line}\n").as_bytes())),
             ("<_", rest) => say(time, PipeEvent::Data(Pipe::Stdout, rest.as_bytes())),
             ("2 ", line) => say(time, PipeEvent::Data(Pipe::Stderr, format!("{line}\n").as_bytes())),
+            ("<?", lost) => say(time, PipeEvent::Lost(Pipe::Stdout, lost.parse().expect("bytes"))),
             (">.", _) => say(time, PipeEvent::EndOfFile(Pipe::Stdin)),
             ("<.", _) => say(time, PipeEvent::EndOfFile(Pipe::Stdout)),
             ("! ", code) => say(time, PipeEvent::Exit(Exit { code: code.parse().ok(), signal: None })),

@@ -277,8 +277,17 @@ pub fn fragments_differ(packet: PacketNumber) -> Finding {
 
 /// Whether a finding of this rule means that messages may be missing.
 pub fn hides_messages(rule: &Rule) -> bool {
-    [&TCP_LOST, &BYTES_SKIPPED, &HTTP_UNASKED, &HTTP_MALFORMED, &HTTP_CODING, &HTTP_UNKNOWN_CODING, &LIMIT]
-        .contains(&rule)
+    [
+        &TCP_LOST,
+        &stdio::BYTES_LOST,
+        &BYTES_SKIPPED,
+        &HTTP_UNASKED,
+        &HTTP_MALFORMED,
+        &HTTP_CODING,
+        &HTTP_UNKNOWN_CODING,
+        &LIMIT,
+    ]
+    .contains(&rule)
         || http2::hides_messages(rule)
 }
 
@@ -357,6 +366,10 @@ pub fn judge(anomaly: &Anomaly) -> (&'static Rule, String) {
         Anomaly::FramingNoise { pipe, offset, what } => {
             (&stdio::FRAMING_NOISE, format!("{}: {what} at offset {offset}", pipe.name()))
         }
+        Anomaly::PipeLost { pipe, offset, length } => (
+            &stdio::BYTES_LOST,
+            format!("{} of {} from offset {offset} on were not recorded", bytes(*length), pipe.name()),
+        ),
         Anomaly::Unterminated { pipe, length, .. } => {
             (&stdio::UNTERMINATED, format!("{} was closed after {} of an unfinished line", pipe.name(), bytes(*length)))
         }

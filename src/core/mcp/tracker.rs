@@ -180,7 +180,14 @@ impl Tracker {
         let parsed = match text.carrier {
             TextCarrier::SseEvent { kind: Some("endpoint"), .. } => JsonRpcText::Invalid(InvalidText::NotAMessage),
             TextCarrier::Line { .. } if text.raw.iter().all(u8::is_ascii_whitespace) => return None,
-            TextCarrier::Line { whole: false, .. } => JsonRpcText::Invalid(InvalidText::NotAMessage),
+            // An object that is complete is the whole line, even next to a gap: the brackets of a
+            // proper part do not match.
+            TextCarrier::Line { whole: false, .. } => {
+                match jsonrpc::parse_raw(&text.raw, self.limits.json_depth, self.limits.batch) {
+                    JsonRpcText::Single(envelope) if envelope.kind.is_some() => JsonRpcText::Single(envelope),
+                    _ => JsonRpcText::Invalid(InvalidText::NotAMessage),
+                }
+            }
             _ => match jsonrpc::parse_raw(&text.raw, self.limits.json_depth, self.limits.batch) {
                 // "an Array with at least one value" (JSON-RPC 2.0 section 6).
                 JsonRpcText::Batch(members) if members.is_empty() => JsonRpcText::Invalid(InvalidText::NotAMessage),
@@ -361,7 +368,7 @@ impl Tracker {
         }
         let number = self.open(Transport::Stdio, process_peers(process), time, sink);
         if let Some(state) = self.sessions.get_mut(&number) {
-            state.has_beginning = process.start.is_some();
+            state.has_beginning = process.start.as_ref().is_some_and(|start| !start.already_ran);
         }
         self.pipes.insert(connection, number);
         self.carries(connection, number, sink);

@@ -78,6 +78,7 @@ impl Server {
             command: self.recorded.clone(),
             name: self.name.clone(),
             directory: env::current_dir().ok().map(|directory| directory.to_string_lossy().into_owned()),
+            already_ran: false,
         }
     }
 

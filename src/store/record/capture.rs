@@ -28,6 +28,8 @@ pub enum CaptureKind {
     Replay,
     /// A mock played the server of a recording.
     Mock,
+    /// The pipes of servers that already ran were recorded.
+    Attach,
 }
 
 impl CaptureKind {
@@ -46,6 +48,7 @@ impl Code for CaptureKind {
         CaptureKind::Proxy,
         CaptureKind::Replay,
         CaptureKind::Mock,
+        CaptureKind::Attach,
     ];
     const WHAT: &'static str = "a kind of capture";
 }

@@ -14,6 +14,7 @@ use crate::decode::http::PlainFields;
 use crate::decode::mask::{Mask, MaskKey};
 use crate::decode::stream::{Stream, StreamKind};
 use crate::decode::tls::keylog::KeyLog;
+use crate::decode::tls::unnamed::UnnamedSecrets;
 use crate::decode::{Anomaly, ConnectionId, Direction, Side};
 
 /// Options of the stack.
@@ -50,6 +51,8 @@ pub(super) struct Shared {
     pub(super) plain_fields: PlainFields,
     /// The TLS secrets of the capture.
     pub(super) keys: Arc<KeyLog>,
+    /// Secrets whose session is not known yet.
+    pub(super) unnamed_secrets: UnnamedSecrets,
     pub(super) sealed: Sealed,
     /// Work that may still be spent on searching secrets for TLS sessions whose ClientHello
     /// was not captured.
@@ -93,6 +96,7 @@ impl Shared {
             scanned_bytes: 0,
             plain_fields: PlainFields::default(),
             keys: Arc::default(),
+            unnamed_secrets: UnnamedSecrets::default(),
             sealed: Sealed::default(),
             search_left: limits.secrets_tried,
         }

@@ -81,6 +81,10 @@ impl PipeStack {
         self.last = packet;
         match content {
             PipeEvent::Start(start) => {
+                if start.already_ran {
+                    self.pipes.iter_mut().for_each(|pipe_stream| pipe_stream.lines.begin_midway());
+                    self.stderr.begin_midway();
+                }
                 if let Some(process) = &mut context.connection.process {
                     process.start = Some(start.clone());
                 }
@@ -157,6 +161,10 @@ impl PipeStack {
         });
         let before = pipe_stream.lines.low_water();
         context.forget(stream, before);
+        if let Piece::Gap(length @ 1..) = piece {
+            let offset = context.shared.provenance.length(stream) - length;
+            report(None, Anomaly::PipeLost { pipe, offset, length }, context.sink);
+        }
         if context.shared.options.store {
             let end = context.shared.provenance.length(stream);
             (context.sink)(Unit::Cleared(context.id, side, end));

@@ -100,6 +100,22 @@ impl TlsStack {
             tls.give_up();
         }
         self.report_changes(context);
+        if !context.shared.unnamed_secrets.is_empty() {
+            self.prove(context);
+        }
+    }
+
+    /// Assigns secrets whose session is not known, as far as records that wait here prove it, and
+    /// decrypts these records.
+    pub(super) fn prove(&mut self, context: &mut StackContext<'_>) {
+        let proved = self.tls.prove(&context.shared.unnamed_secrets);
+        for (label, random, secret) in &proved {
+            Arc::make_mut(&mut context.shared.keys).insert(*label, *random, *secret);
+            context.shared.unnamed_secrets.remove(*label, *secret);
+        }
+        if !proved.is_empty() {
+            self.retry(context);
+        }
     }
 
     /// Decrypts held records after new secrets arrived.

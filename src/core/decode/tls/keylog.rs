@@ -100,6 +100,13 @@ impl Secrets {
         self.0[label as usize].as_ref()
     }
 
+    /// One secret alone.
+    pub(super) fn of(label: Label, secret: Secret) -> Secrets {
+        let mut secrets = Secrets::default();
+        secrets.0[label as usize] = Some(secret);
+        secrets
+    }
+
     /// The secrets as lines of a key log.
     pub fn lines(&self, random: &Random) -> String {
         let mut lines = String::new();
@@ -149,7 +156,8 @@ impl KeyLog {
         self.sessions.is_empty()
     }
 
-    fn insert(&mut self, label: Label, random: Random, secret: Secret) -> bool {
+    /// Adds one secret. Returns whether it was new.
+    pub fn insert(&mut self, label: Label, random: Random, secret: Secret) -> bool {
         if !self.sessions.contains_key(&random) {
             if self.order.len() >= SESSIONS
                 && let Some(oldest) = self.order.pop_front()
@@ -179,6 +187,17 @@ fn read(line: &[u8]) -> Option<(Label, Random, Secret)> {
     let fits = if label == Label::Master { length == 48 } else { matches!(length, 32 | 48) };
     (fits && words.next().is_none()).then_some(())?;
     Some((label, random, Secret::new(&secret[..length])?))
+}
+
+/// Parses a line with a dash for the client random. `None` for anything else.
+pub(super) fn read_unnamed(line: &[u8]) -> Option<(Label, Secret)> {
+    let mut words = line.split(|byte| matches!(byte, b' ' | b'\t'));
+    let name = words.next()?;
+    words.next().filter(|random| *random == b"-")?;
+    // As a line of a session that does not exist.
+    let named = [name, b" ", &[b'0'; 64], b" ", words.next()?].concat();
+    let (label, _, secret) = read(&named).filter(|_| words.next().is_none())?;
+    Some((label, secret))
 }
 
 /// Decodes hexadecimal digits into `out`. Returns the number of bytes.

@@ -2,6 +2,7 @@
 
 use super::ReceivedRecord;
 use super::interpreter::Interpreter;
+use super::unnamed::Attempts;
 use crate::capture::Time;
 use crate::decode::{Direction, Ending};
 
@@ -13,6 +14,8 @@ pub struct RereadBuffer {
     pub inputs: Vec<(Direction, BufferedInput)>,
     /// Memory that they take, in bytes.
     pub bytes: usize,
+    /// Attempts with secrets that name no session.
+    pub attempts: Attempts,
 }
 
 /// An input of the interpreter that is buffered.
@@ -28,7 +31,12 @@ const BUFFERED_RECORD_COST: usize = 256;
 
 impl RereadBuffer {
     pub fn new(before: &Interpreter) -> RereadBuffer {
-        RereadBuffer { before: Box::new(before.clone()), inputs: Vec::new(), bytes: size_of::<Interpreter>() }
+        RereadBuffer {
+            before: Box::new(before.clone()),
+            inputs: Vec::new(),
+            bytes: size_of::<Interpreter>(),
+            attempts: Attempts::default(),
+        }
     }
 
     pub fn push(&mut self, direction: Direction, input: BufferedInput) {

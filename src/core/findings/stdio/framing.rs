@@ -8,7 +8,7 @@ use crate::mcp::Message;
 use crate::mcp::message::Carrier;
 
 pub(in crate::findings) const RULES: &[&Rule] =
-    &[&EMBEDDED_NEWLINE, &TWO_MESSAGES, &FRAMING_NOISE, &UNTERMINATED, &JSON_ON_STDERR];
+    &[&EMBEDDED_NEWLINE, &TWO_MESSAGES, &FRAMING_NOISE, &UNTERMINATED, &BYTES_LOST, &JSON_ON_STDERR];
 
 /// Limit of nesting, and of the members of a batch, when it only matters whether a text
 /// is a message.
@@ -109,6 +109,19 @@ pub(in crate::findings) static UNTERMINATED: Rule = Rule {
 };
 
 /// Reported by a decoder.
+pub(in crate::findings) static BYTES_LOST: Rule = Rule {
+    id: "stdio-bytes-lost",
+    severity: Severity::Warning,
+    layer: "stdio",
+    title: "Bytes of a pipe are missing from the recording",
+    spec: "basic/transports \"stdio\": \"Messages are delimited by newlines\"",
+    why: "Messages in the gap are not shown, and messages around it may be incomplete.",
+    example: "a server that writes faster than its output can be recorded",
+    remedy: "With attach, enlarge the kernel buffer (--buffer). With wrap, make room on the disk.",
+    ..Rule::BLANK
+};
+
+/// Reported by a decoder.
 pub(in crate::findings) static JSON_ON_STDERR: Rule = Rule {
     id: "stdio-json-on-stderr",
     severity: Severity::Info,
@@ -181,6 +194,18 @@ mod tests {
         silent(rule, &conversation(&[PING, PONG, "<."]));
         // The rest of the line may have followed after the end of the recording.
         silent(rule, &conversation(&[PING, &cut]));
+    }
+
+    #[test]
+    fn a_loss_is_no_fault_of_the_server() {
+        let rule = "stdio-bytes-lost";
+        let cut = format!("<_{}", &PONG[2..9]);
+        let steps = conversation(&[PING, &cut, "<?100", "< \"result\":{}}", PONG]);
+        let found = fires(rule, &steps);
+        assert!(found.text.starts_with("100 bytes of stdout"), "{}", found.text);
+        silent("stdio-stdout-not-mcp", &steps);
+        silent("jsonrpc-response-unknown-id", &steps);
+        silent(rule, &conversation(&[PING, PONG]));
     }
 
     #[test]

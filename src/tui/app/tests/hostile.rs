@@ -22,7 +22,7 @@ pub(super) fn wrapped(lines: &[(Pipe, &str)], live: bool) -> DatabaseFile {
     let mut writer = Writer::create(place.clone(), &info, WriteOptions::default()).unwrap();
     let mut pipeline =
         Pipeline::new(pipeline::PipelineConfig { detail: Detail::Store, ..pipeline::PipelineConfig::default() });
-    let start = Start { command: vec!["python".into(), "server.py".into()], name: None, directory: None };
+    let start = Start { command: vec!["python".into(), "server.py".into()], ..Start::default() };
     let contents = std::iter::once(PipeEvent::Start(start))
         .chain(lines.iter().map(|(pipe, line)| PipeEvent::Data(*pipe, line.as_bytes())));
     let mut time = Time(0);

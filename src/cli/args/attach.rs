@@ -1,0 +1,33 @@
+//! The command line of `mcptap attach`.
+
+use clap::Args;
+
+/// Arguments of `mcptap attach`.
+#[derive(Debug, Args)]
+pub struct Attach {
+    /// Process id of a server or of its host, or a part of the server's command line [default: the
+    /// only server]
+    #[arg(value_name = "PID|NAME")]
+    pub process: Option<String>,
+    /// List hosts and their STDIO servers, and exit
+    #[arg(long)]
+    pub list: bool,
+    /// Name of the server in lists
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Record secrets of the command line (--token, API_KEY=) as given, not masked
+    #[arg(long)]
+    pub keep_secrets: bool,
+    /// Size of the kernel buffer in MiB, a power of two
+    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub buffer: u32,
+    /// Print only messages that match this filter (docs/filter.md)
+    #[arg(long, value_name = "EXPR")]
+    pub filter: Option<String>,
+    /// Print JSON lines instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Do not save to the database
+    #[arg(long)]
+    pub no_save: bool,
+}

@@ -1,0 +1,53 @@
+//! The command line of `mcptap sniff`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::Decoding;
+
+/// Arguments of `mcptap sniff`.
+#[derive(Debug, Args)]
+pub struct Sniff {
+    /// The interface to capture on; any for all interfaces
+    #[arg(short, long, value_name = "IFACE", required_unless_present = "list_interfaces")]
+    pub interface: Option<String>,
+    /// Take the TLS secrets of this running process, or of all whose command line contains NAME
+    /// (docs/attach.md)
+    #[cfg(all(feature = "attach", target_os = "linux"))]
+    #[arg(long, value_name = "PID|NAME")]
+    pub keys_from: Option<String>,
+    /// Capture only packets that match this BPF filter, as for tcpdump
+    #[arg(short = 'f', long = "capture-filter", value_name = "BPF")]
+    pub capture_filter: Option<String>,
+    /// Also write the raw packets to this pcapng file
+    #[arg(short, long, value_name = "FILE")]
+    pub write: Option<PathBuf>,
+    /// List the interfaces and exit
+    #[arg(long)]
+    pub list_interfaces: bool,
+    /// Capture also packets that are not for this machine
+    #[arg(long)]
+    pub promiscuous: bool,
+    /// Size of the kernel buffer in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 64)]
+    pub buffer: u32,
+    /// Stop after this many seconds
+    #[arg(long, value_name = "SECONDS")]
+    pub duration: Option<f64>,
+    /// Stop after this many messages
+    #[arg(long, value_name = "N")]
+    pub count: Option<u64>,
+    /// Options for decoding captures.
+    #[command(flatten)]
+    pub decoding: Decoding,
+    /// Print only messages that match this filter (docs/filter.md)
+    #[arg(long, value_name = "EXPR")]
+    pub filter: Option<String>,
+    /// Print JSON lines instead of text
+    #[arg(long)]
+    pub json: bool,
+    /// Do not save to the database
+    #[arg(long)]
+    pub no_save: bool,
+}

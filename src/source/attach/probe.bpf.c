@@ -1,0 +1,465 @@
+// The part of `mcptap attach` and `mcptap sniff --keys-from` that runs in the kernel.
+//
+// It watches only processes that user space has named. It copies what they read and write through
+// certain pipes and sockets, and what certain functions of TLS libraries take and return. It decides
+// nothing else. `build.sh` compiles it; the object file is checked in beside it.
+//
+//   raw_tp/sys_exit             after a system call: bytes read and written
+//   raw_tp/sched_process_fork   children of a watched process are watched too
+//   raw_tp/sched_process_exit   the end of a watched process
+//   uprobe/*                    functions of TLS libraries, in one process
+//
+// System calls and exported functions keep their meaning over the years. Names inside the kernel do
+// not. The few members of its structures that are read here are found by their names (CO-RE).
+
+#include <linux/bpf.h>
+#include <linux/types.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+// The members that are read, and no others.
+#pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
+struct inode {
+	unsigned short i_mode;
+	unsigned long i_ino;
+};
+struct file {
+	struct inode *f_inode;
+};
+struct fdtable {
+	unsigned int max_fds;
+	struct file **fd;
+};
+struct files_struct {
+	struct fdtable *fdt;
+};
+typedef struct {
+	int counter;
+} atomic_t;
+struct signal_struct {
+	atomic_t live;
+	int group_exit_code;
+};
+struct task_struct {
+	int tgid;
+	int exit_code;
+	struct files_struct *files;
+	struct signal_struct *signal;
+};
+// x86-64. At the end of a system call its arguments are still here.
+struct pt_regs {
+	unsigned long r10;
+	unsigned long r9;
+	unsigned long r8;
+	unsigned long ax;
+	unsigned long cx;
+	unsigned long dx;
+	unsigned long si;
+	unsigned long di;
+	unsigned long orig_ax;
+	unsigned long sp;
+};
+#pragma clang attribute pop
+
+#define S_IFMT 0170000
+#define S_IFIFO 0010000
+#define S_IFSOCK 0140000
+#define MSG_PEEK 2
+
+enum { READ = 0, WRITE = 1, RECVFROM = 45, SENDTO = 44, SENDMSG = 46, RECVMSG = 47, READV = 19, WRITEV = 20 };
+enum { SENDFILE = 40, SPLICE = 275, TEE = 276, VMSPLICE = 278, RECVMMSG = 299, SENDMMSG = 307, PREADV2 = 327, PWRITEV2 = 328 };
+
+// Kinds of events. `event.rs` has the same numbers.
+enum { DATA = 1, END_OF_FILE = 2, EXIT = 3, DERIVED = 4, LOGGED = 5 };
+
+// The head of each event in the ring.
+struct event {
+	__u32 kind;
+	__u32 process;
+	__u64 time;    // CLOCK_MONOTONIC, ns
+	__u64 subject; // the channel, or the status of an exit
+	__u64 offset;  // of the first byte in its channel
+	__u32 length;  // bytes that follow
+	__u32 reserved;
+};
+
+#define PIECE 16384
+
+struct piece {
+	struct event event;
+	__u8 data[PIECE];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 64 << 20);
+} EVENTS SEC(".maps");
+
+// The processes that are watched.
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, __u32);
+} PROCESSES SEC(".maps");
+
+// The number of the channel, plus one, of an inode: in the lower half that of reads, in the upper
+// half that of writes.
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u64);
+	__type(value, __u64);
+} INODES SEC(".maps");
+
+// The bytes that passed through each channel.
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1024);
+	__type(key, __u32);
+	__type(value, __u64);
+} OFFSETS SEC(".maps");
+
+// An event is built here before it goes to the ring. A program on `sys_exit` is not preempted.
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct piece);
+} SCRATCH SEC(".maps");
+
+// User space looks at the ring in intervals. It is woken early only when the ring fills.
+static __always_inline __u64 wakeup(void)
+{
+	return bpf_ringbuf_query(&EVENTS, BPF_RB_AVAIL_DATA) > (1 << 20) ? BPF_RB_FORCE_WAKEUP : BPF_RB_NO_WAKEUP;
+}
+
+static __always_inline __u32 process_id(void)
+{
+	return bpf_get_current_pid_tgid() >> 32;
+}
+
+static __always_inline void head(struct event *event, __u32 kind, __u64 subject)
+{
+	event->kind = kind;
+	event->process = process_id();
+	event->time = bpf_ktime_get_ns();
+	event->subject = subject;
+	event->offset = 0;
+	event->length = 0;
+	event->reserved = 0;
+}
+
+// ---- Bytes of pipes and sockets
+
+struct iovec {
+	__u64 base;
+	__u64 length;
+};
+
+// A copy of the bytes of one system call, in progress.
+struct copy {
+	__u64 channel;
+	__u64 offset;
+	__u64 time;
+	__u64 left;    // bytes of the call that are not copied
+	__u64 base;    // of the present buffer
+	__u64 length;  // of the present buffer
+	__u64 vector;  // the next buffer's description
+};
+
+static long copy_piece(__u64 index, void *context)
+{
+	struct copy *copy = context;
+	if (copy->left == 0)
+		return 1;
+	if (copy->length == 0) {
+		struct iovec next;
+		// Without a description the rest is lost. Its length is known by the next offset.
+		if (copy->vector == 0 || bpf_probe_read_user(&next, sizeof(next), (void *)copy->vector))
+			return 1;
+		copy->vector += sizeof(next);
+		copy->base = next.base;
+		copy->length = next.length;
+		return 0;
+	}
+	__u64 length = copy->length < copy->left ? copy->length : copy->left;
+	if (length > PIECE)
+		length = PIECE;
+	__u32 zero = 0;
+	struct piece *piece = bpf_map_lookup_elem(&SCRATCH, &zero);
+	if (!piece)
+		return 1;
+	head(&piece->event, DATA, copy->channel);
+	piece->event.time = copy->time;
+	piece->event.offset = copy->offset;
+	piece->event.length = length;
+	if (length > 0 && length <= PIECE && !bpf_probe_read_user(piece->data, length, (void *)copy->base))
+		bpf_ringbuf_output(&EVENTS, piece, sizeof(struct event) + length, wakeup());
+	copy->base += length;
+	copy->length -= length;
+	copy->left -= length;
+	copy->offset += length;
+	return 0;
+}
+
+// The channel of a descriptor of this process, plus one; 0 if it is not watched.
+static __always_inline __u32 channel_of(__u32 descriptor, int writes)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	struct fdtable *table = BPF_CORE_READ(task, files, fdt);
+	if (descriptor >= BPF_CORE_READ(table, max_fds))
+		return 0;
+	struct file **files = BPF_CORE_READ(table, fd);
+	struct file *file = 0;
+	if (bpf_probe_read_kernel(&file, sizeof(file), files + descriptor) || !file)
+		return 0;
+	struct inode *inode = BPF_CORE_READ(file, f_inode);
+	__u32 type = BPF_CORE_READ(inode, i_mode) & S_IFMT;
+	if (type != S_IFIFO && type != S_IFSOCK)
+		return 0;
+	__u64 number = BPF_CORE_READ(inode, i_ino);
+	__u64 *channels = bpf_map_lookup_elem(&INODES, &number);
+	if (!channels)
+		return 0;
+	return writes ? *channels >> 32 : (__u32)*channels;
+}
+
+SEC("raw_tp/sys_exit")
+int sys_exit(__u64 *ctx)
+{
+	__u32 process = process_id();
+	long result = (long)ctx[1];
+	if (result < 0 || !bpf_map_lookup_elem(&PROCESSES, &process))
+		return 0;
+	struct pt_regs *regs = (struct pt_regs *)ctx[0];
+	long call = BPF_CORE_READ(regs, orig_ax);
+	__u64 descriptor = BPF_CORE_READ(regs, di);
+	__u64 second = BPF_CORE_READ(regs, si);
+	struct copy copy = {.left = result};
+	int writes = 0;
+	switch (call) {
+	case READ:
+	case WRITE:
+		writes = call == WRITE;
+		copy.base = second;
+		copy.length = result;
+		break;
+	case RECVFROM:
+	case SENDTO:
+		writes = call == SENDTO;
+		if (!writes && BPF_CORE_READ(regs, r10) & MSG_PEEK)
+			return 0;
+		copy.base = second;
+		copy.length = result;
+		break;
+	case READV:
+	case WRITEV:
+	case PREADV2:
+	case PWRITEV2:
+		writes = call == WRITEV || call == PWRITEV2;
+		copy.vector = second;
+		break;
+	case RECVMSG:
+	case SENDMSG: {
+		writes = call == SENDMSG;
+		if (!writes && BPF_CORE_READ(regs, dx) & MSG_PEEK)
+			return 0;
+		// The third member of `struct msghdr` is the address of the vector.
+		if (bpf_probe_read_user(&copy.vector, sizeof(copy.vector), (void *)(second + 16)))
+			return 0;
+		break;
+	}
+	// The following bytes are not in memory of the process. They are counted as lost.
+	case SENDFILE:
+	case VMSPLICE:
+		writes = 1;
+		break;
+	case SPLICE:
+		// From the first descriptor to the third argument's. The first may be watched for reads.
+		if (channel_of(descriptor, 0) == 0) {
+			descriptor = BPF_CORE_READ(regs, dx);
+			writes = 1;
+		}
+		break;
+	case TEE:
+		descriptor = second;
+		writes = 1;
+		break;
+	default:
+		return 0;
+	}
+	__u32 channel = channel_of(descriptor, writes);
+	if (channel == 0)
+		return 0;
+	channel -= 1;
+	copy.channel = channel;
+	copy.time = bpf_ktime_get_ns();
+	if (result == 0) {
+		// Only a read of some bytes that gives none is the end.
+		if (!writes && (call == READ || call == RECVFROM) && BPF_CORE_READ(regs, dx) > 0) {
+			struct event event;
+			head(&event, END_OF_FILE, channel);
+			__u64 *passed = bpf_map_lookup_elem(&OFFSETS, &channel);
+			if (passed)
+				event.offset = *passed;
+			bpf_ringbuf_output(&EVENTS, &event, sizeof(event), wakeup());
+		}
+		return 0;
+	}
+	__u64 *passed = bpf_map_lookup_elem(&OFFSETS, &channel);
+	if (!passed)
+		return 0;
+	copy.offset = __sync_fetch_and_add(passed, result);
+	bpf_loop(1 << 20, copy_piece, &copy, 0);
+	return 0;
+}
+
+// ---- The life of processes
+
+SEC("raw_tp/sched_process_fork")
+int process_fork(__u64 *ctx)
+{
+	__u32 process = process_id(), one = 1;
+	if (!bpf_map_lookup_elem(&PROCESSES, &process))
+		return 0;
+	struct task_struct *child = (struct task_struct *)ctx[1];
+	__u32 forked = BPF_CORE_READ(child, tgid);
+	if (forked != process)
+		bpf_map_update_elem(&PROCESSES, &forked, &one, BPF_ANY);
+	return 0;
+}
+
+SEC("raw_tp/sched_process_exit")
+int process_exit(__u64 *ctx)
+{
+	__u32 process = process_id();
+	struct task_struct *task = (struct task_struct *)ctx[0];
+	if (!bpf_map_lookup_elem(&PROCESSES, &process) || BPF_CORE_READ(task, signal, live.counter) != 0)
+		return 0;
+	struct event event;
+	head(&event, EXIT, BPF_CORE_READ(task, exit_code));
+	int of_group = BPF_CORE_READ(task, signal, group_exit_code);
+	if (of_group)
+		event.subject = of_group;
+	bpf_map_delete_elem(&PROCESSES, &process);
+	bpf_ringbuf_output(&EVENTS, &event, sizeof(event), wakeup());
+	return 0;
+}
+
+// ---- Secrets of TLS. The first arguments of a function on x86-64: di, si, dx, cx.
+
+#define SECRET 64
+#define PARAMETERS 12
+
+// EVP_KDF_derive(context, out, length, parameters) of OpenSSL 3 derives every secret of TLS. Its
+// parameters are in an array of OSSL_PARAM that ends with a null key.
+struct parameter {
+	__u64 key;
+	__u64 type;
+	__u64 data;
+	__u64 size;
+	__u64 returned;
+};
+
+struct copied_parameter {
+	char key[16];
+	__u32 size;
+	__u8 data[SECRET];
+};
+
+struct derived {
+	struct event event;
+	__u32 length; // of `out`
+	__u8 out[SECRET];
+	struct copied_parameter parameters[PARAMETERS];
+};
+
+struct call {
+	__u64 out;
+	__u64 length;
+	__u64 parameters;
+};
+
+// The arguments of the calls that have not returned, by thread.
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u64);
+	__type(value, struct call);
+} CALLS SEC(".maps");
+
+SEC("uprobe")
+int derive(struct pt_regs *regs)
+{
+	struct call call = {.out = regs->si, .length = regs->dx, .parameters = regs->cx};
+	__u64 thread = bpf_get_current_pid_tgid();
+	bpf_map_update_elem(&CALLS, &thread, &call, BPF_ANY);
+	return 0;
+}
+
+SEC("uretprobe")
+int derived(struct pt_regs *regs)
+{
+	__u64 thread = bpf_get_current_pid_tgid();
+	struct call *found = bpf_map_lookup_elem(&CALLS, &thread);
+	if (!found)
+		return 0;
+	struct call call = *found;
+	bpf_map_delete_elem(&CALLS, &thread);
+	// 1 is success. Longer keys than any secret of TLS are not of interest, such as key blocks,
+	// but their parameters are.
+	if ((int)regs->ax != 1)
+		return 0;
+	struct derived *derived = bpf_ringbuf_reserve(&EVENTS, sizeof(*derived), 0);
+	if (!derived)
+		return 0;
+	head(&derived->event, DERIVED, 0);
+	derived->event.length = sizeof(*derived) - sizeof(struct event);
+	derived->length = call.length;
+	if (call.length <= SECRET)
+		bpf_probe_read_user(derived->out, call.length & (SECRET * 2 - 1), (void *)call.out);
+	for (int index = 0; index < PARAMETERS; index++)
+		derived->parameters[index].key[0] = 0;
+	for (int index = 0; index < PARAMETERS; index++) {
+		struct parameter parameter;
+		if (bpf_probe_read_user(&parameter, sizeof(parameter), (void *)(call.parameters + index * sizeof(parameter))) ||
+		    parameter.key == 0)
+			break;
+		struct copied_parameter *copied = &derived->parameters[index];
+		bpf_probe_read_user_str(copied->key, sizeof(copied->key), (void *)parameter.key);
+		copied->size = parameter.size;
+		if (parameter.size <= SECRET)
+			bpf_probe_read_user(copied->data, parameter.size & (SECRET * 2 - 1), (void *)parameter.data);
+	}
+	bpf_ringbuf_submit(derived, BPF_RB_FORCE_WAKEUP);
+	return 0;
+}
+
+struct logged {
+	struct event event;
+	__u32 length;
+	char label[32];
+	__u8 secret[SECRET];
+};
+
+// ssl_log_secret(connection, label, secret) of BoringSSL. The secret is a span: address and length.
+SEC("uprobe")
+int log_secret(struct pt_regs *regs)
+{
+	struct logged *logged = bpf_ringbuf_reserve(&EVENTS, sizeof(*logged), 0);
+	if (!logged)
+		return 0;
+	logged->label[0] = 0;
+	head(&logged->event, LOGGED, 0);
+	logged->event.length = sizeof(*logged) - sizeof(struct event);
+	bpf_probe_read_user_str(logged->label, sizeof(logged->label), (void *)regs->si);
+	__u64 length = regs->cx;
+	logged->length = length;
+	if (length <= SECRET)
+		bpf_probe_read_user(logged->secret, length & (SECRET * 2 - 1), (void *)regs->dx);
+	bpf_ringbuf_submit(logged, BPF_RB_FORCE_WAKEUP);
+	return 0;
+}

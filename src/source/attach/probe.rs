@@ -1,0 +1,140 @@
+//! Loads the part in the kernel, and reads its ring of events. The one file that knows `aya`.
+
+use std::num::NonZeroU32;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use anyhow::{Context, anyhow};
+use aya::maps::{Array, HashMap, MapData, RingBuf};
+use aya::programs::uprobe::{UProbeAttachLocation, UProbeError, UProbeScope};
+use aya::programs::{ProgramError, RawTracePoint, UProbe};
+use aya::{Btf, Ebpf, EbpfLoader};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::event::Event;
+
+/// `probe.bpf.c`, compiled by `build.sh`.
+static OBJECT: &[u8] = aya::include_bytes_aligned!("probe.bpf.o");
+
+/// The least capabilities that suffice without root.
+pub const CAPABILITIES: &str = "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search";
+
+/// The loaded programs and their maps. The kernel removes them when this is dropped, or when this
+/// process ends, whatever ends it.
+pub(super) struct Probe {
+    kernel: Ebpf,
+    ring: RingBuf<MapData>,
+}
+
+impl Probe {
+    /// Loads the object file, with a ring of so many bytes. Nothing is attached yet.
+    pub(super) fn load(ring: u32) -> anyhow::Result<Probe> {
+        if !cfg!(target_arch = "x86_64") {
+            return Err(anyhow!("attaching works on x86-64 only so far"));
+        }
+        let btf = Btf::from_sys_fs().map_err(|_| {
+            anyhow!("this kernel has no description of its structures (/sys/kernel/btf/vmlinux): it needs CONFIG_DEBUG_INFO_BTF")
+        })?;
+        let mut loader = EbpfLoader::new();
+        let mut kernel = loader.btf(Some(&btf)).map_max_entries("EVENTS", ring).load(OBJECT).map_err(explain)?;
+        let ring = RingBuf::try_from(kernel.take_map("EVENTS").context("the object file has no ring")?)?;
+        Ok(Probe { kernel, ring })
+    }
+
+    /// Attaches the programs that copy what processes read and write.
+    pub(super) fn watch_calls(&mut self) -> anyhow::Result<()> {
+        // The lives of processes first, so that no end is missed.
+        for (program, point) in
+            [("process_fork", "sched_process_fork"), ("process_exit", "sched_process_exit"), ("sys_exit", "sys_exit")]
+        {
+            let program = self.kernel.program_mut(program).context("the object file lacks a program")?;
+            let program: &mut RawTracePoint = program.try_into()?;
+            program.load().map_err(explain)?;
+            program.attach(point).map_err(explain)?;
+        }
+        Ok(())
+    }
+
+    /// Copies the keys that OpenSSL in a file of a process derives. Returns false if the file uses
+    /// the function but does not contain it.
+    pub(super) fn watch_openssl(&mut self, process: u32, file: &Path) -> anyhow::Result<bool> {
+        Ok(self.watch_function("derive", "EVP_KDF_derive".into(), process, file)?
+            && self.watch_function("derived", "EVP_KDF_derive".into(), process, file)?)
+    }
+
+    /// Copies the secrets that BoringSSL in a file of a process logs. The function that does it is
+    /// at this offset.
+    pub(super) fn watch_boringssl(&mut self, process: u32, file: &Path, offset: u64) -> anyhow::Result<bool> {
+        self.watch_function("log_secret", offset.into(), process, file)
+    }
+
+    /// Attaches a program to a function of one process. Returns false if the file lacks the
+    /// function that was named.
+    fn watch_function(
+        &mut self,
+        program: &str,
+        function: UProbeAttachLocation<'_>,
+        process: u32,
+        file: &Path,
+    ) -> anyhow::Result<bool> {
+        let program = self.kernel.program_mut(program).context("the object file lacks a program")?;
+        let program: &mut UProbe = program.try_into()?;
+        if program.fd().is_err() {
+            program.load().map_err(explain)?;
+        }
+        let process = NonZeroU32::new(process).context("process 0 cannot be watched")?;
+        match program.attach(function, file, UProbeScope::OneProcess(process)) {
+            Ok(_) => Ok(true),
+            Err(ProgramError::UProbeError(UProbeError::SymbolError { .. })) => Ok(false),
+            Err(error) => Err(explain(error)),
+        }
+    }
+
+    /// Watches a process, and the children that it forks from now on.
+    pub(super) fn add_process(&mut self, process: u32) -> anyhow::Result<()> {
+        let map = self.kernel.map_mut("PROCESSES").context("the object file lacks a map")?;
+        HashMap::<_, u32, u32>::try_from(map)?.insert(process, 1, 0).map_err(explain)
+    }
+
+    /// Copies what watched processes read from and write to this inode, each to its channel.
+    pub(super) fn add_inode(&mut self, inode: u64, reads: Option<u32>, writes: Option<u32>) -> anyhow::Result<()> {
+        let half = |channel: Option<u32>| channel.map_or(0, |channel| u64::from(channel) + 1);
+        let map = self.kernel.map_mut("INODES").context("the object file lacks a map")?;
+        HashMap::<_, u64, u64>::try_from(map)?.insert(inode, half(writes) << 32 | half(reads), 0).map_err(explain)
+    }
+
+    /// The bytes that passed through a channel so far.
+    pub(super) fn passed(&self, channel: u32) -> u64 {
+        let map = self.kernel.map("OFFSETS").and_then(|map| Array::<_, u64>::try_from(map).ok());
+        map.and_then(|map| map.get(&channel, 0).ok()).unwrap_or_default()
+    }
+
+    /// Takes the next event out of the ring. Returns false if the ring is empty.
+    pub(super) fn next(&mut self, take: impl FnOnce(Event<'_>)) -> bool {
+        let Some(item) = self.ring.next() else { return false };
+        if let Some(event) = Event::parse(&item) {
+            take(event);
+        }
+        true
+    }
+
+    /// Waits until the ring fills, or this time has passed.
+    pub(super) fn wait(&self, time: &Timespec) {
+        let _ = poll(&mut [PollFd::from_borrowed_fd(self.ring.as_fd(), PollFlags::IN)], Some(time));
+    }
+}
+
+/// Names the reason for a refusal of the kernel, as far as it is known, and what to do.
+fn explain<E: std::error::Error + Send + Sync + 'static>(error: E) -> anyhow::Error {
+    let error = anyhow!(error);
+    let denied = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>());
+    let is_denied = denied.into_iter().any(|cause| cause.kind() == std::io::ErrorKind::PermissionDenied);
+    if is_denied {
+        let program = std::env::current_exe().map_or("mcptap".into(), |path| path.display().to_string());
+        return anyhow!(
+            "the kernel does not permit it: run it as root, or once: sudo setcap {CAPABILITIES}=ep {program}; \
+             \"mcptap doctor\" says what is missing"
+        );
+    }
+    error.context("the kernel refused to load or attach a program")
+}

@@ -1,0 +1,172 @@
+//! TLS secrets of running processes, as lines of a key log.
+//!
+//! | library | what passes | line |
+//! |---|---|---|
+//! | OpenSSL 3, TLS 1.3 | the label and the derived secret | with a dash for the client random |
+//! | OpenSSL 3, TLS 1.2 | the master secret and both randoms | a usual one |
+//! | BoringSSL | the label of the key log and the secret | with a dash |
+//!
+//! The decoder finds the session of a secret without a random by proof (decision 34).
+
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow, bail};
+
+use super::event::{Derived, Event, Kind, Logged};
+use super::libraries::{self, SecretPlace};
+use super::pairs::program;
+use super::probe::Probe;
+use super::processes::Snapshot;
+use crate::source::{Item, Source};
+
+/// The bytes of the ring. A handshake takes about 40 KB of it.
+const RING: u32 = 4 << 20;
+
+/// The time between two looks at the ring. Packets that need a secret wait for it.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Processes whose secrets are taken.
+pub struct SecretTap {
+    probe: Probe,
+    /// A line for each process and each library: what is taken, and what cannot be.
+    pub notes: Vec<String>,
+}
+
+impl SecretTap {
+    /// Attaches to a process by its id, or to all whose command line contains a text.
+    ///
+    /// # Errors
+    /// There is no such process, none with a TLS library that can be seen, or the kernel refuses.
+    pub fn attach(process: &str) -> Result<SecretTap> {
+        let snapshot = Snapshot::take()?;
+        let own = std::process::id();
+        let mut processes: Vec<u32> = match process.parse::<u32>() {
+            Ok(id) if snapshot.processes.contains_key(&id) => vec![id],
+            Ok(id) => bail!("there is no process {id}"),
+            Err(_) => {
+                let is_meant = |id: &u32| {
+                    let command = &snapshot.processes[id].command;
+                    let is_mcptap = command.iter().take(2).any(|word| program(word) == "mcptap");
+                    !is_mcptap && command.iter().any(|word| word.contains(process)) && !snapshot.descends(own, *id)
+                };
+                snapshot.processes.keys().copied().filter(is_meant).collect()
+            }
+        };
+        processes.sort_unstable();
+        if processes.is_empty() {
+            bail!("no command line of a running process contains \"{process}\"");
+        }
+        let (mut notes, mut unseen) = (Vec::new(), Vec::new());
+        let mut probe = Probe::load(RING)?;
+        for id in processes {
+            let name = snapshot.processes[&id].command.first().map_or("?", |word| program(word));
+            let found = libraries::libraries(id)
+                .map_err(|error| anyhow!("cannot look into process {id}: {error}; run mcptap as root"))?;
+            for place in found.places {
+                let (library, is_there) = match place {
+                    SecretPlace::OpenSsl(file) => ("OpenSSL 3", probe.watch_openssl(id, &file)?),
+                    SecretPlace::BoringSsl(file, offset) => ("BoringSSL", probe.watch_boringssl(id, &file, offset)?),
+                };
+                if is_there {
+                    notes.push(format!("taking TLS secrets from process {id} ({name}, {library})"));
+                }
+            }
+            unseen.extend(found.unseen.into_iter().map(|why| format!("process {id} ({name}): {why}")));
+        }
+        if notes.is_empty() {
+            let known = if unseen.is_empty() { "no TLS library that is known".to_owned() } else { unseen.join("; ") };
+            bail!("no TLS secrets can be taken from \"{process}\": {known}");
+        }
+        notes.extend(unseen);
+        Ok(SecretTap { probe, notes })
+    }
+
+    /// Appends the lines of the secrets that passed since the last call.
+    fn take(&mut self, lines: &mut Vec<u8>) {
+        while self.probe.next(|event| {
+            if let Some(line) = line(&event) {
+                lines.extend_from_slice(line.as_bytes());
+            }
+        }) {}
+    }
+}
+
+/// The line of a key log for an event; `None` if it carries no secret of TLS.
+fn line(event: &Event<'_>) -> Option<String> {
+    match event.kind {
+        Kind::Logged => {
+            let Logged { label, secret } = Logged::parse(event.bytes)?;
+            Some(format!("{label} - {}\n", hex(secret)))
+        }
+        Kind::Derived => {
+            let derived = Derived::parse(event.bytes)?;
+            if derived.find("prefix").next() == Some(b"tls13 ") {
+                // RFC 8446 section 7.1
+                let label = match derived.find("label").next()? {
+                    b"c e traffic" => "CLIENT_EARLY_TRAFFIC_SECRET",
+                    b"c hs traffic" => "CLIENT_HANDSHAKE_TRAFFIC_SECRET",
+                    b"s hs traffic" => "SERVER_HANDSHAKE_TRAFFIC_SECRET",
+                    b"c ap traffic" => "CLIENT_TRAFFIC_SECRET_0",
+                    b"s ap traffic" => "SERVER_TRAFFIC_SECRET_0",
+                    _ => return None,
+                };
+                return Some(format!("{label} - {}\n", hex(derived.out?)));
+            }
+            // RFC 5246 section 6.3:
+            // PRF(master_secret, "key expansion", server_random + client_random)
+            let mut seeds = derived.find("seed");
+            let (Some(b"key expansion"), Some(_), Some(client)) = (seeds.next(), seeds.next(), seeds.next()) else {
+                return None;
+            };
+            let master = derived.find("secret").next()?;
+            Some(format!("CLIENT_RANDOM {} {}\n", hex(client), hex(master)))
+        }
+        _ => None,
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// A source combined with the secrets of processes. They are delivered between its packets.
+pub struct WithSecrets<S> {
+    inner: S,
+    tap: Option<SecretTap>,
+    lines: Vec<u8>,
+    looked: Instant,
+}
+
+impl<S: Source> WithSecrets<S> {
+    /// Combines a source and the secrets, if there are any.
+    pub fn new(inner: S, tap: Option<SecretTap>) -> WithSecrets<S> {
+        WithSecrets { inner, tap, lines: Vec::new(), looked: Instant::now() }
+    }
+
+    /// Returns the source that was combined with the secrets.
+    pub fn into_inner(self) -> S {
+        self.inner
+    }
+}
+
+impl<S: Source> Source for WithSecrets<S> {
+    fn next(&mut self) -> Result<Option<Item<'_>>> {
+        if let Some(tap) = self.tap.as_mut().filter(|_| self.looked.elapsed() >= LOOK) {
+            self.looked = Instant::now();
+            self.lines.clear();
+            tap.take(&mut self.lines);
+            if !self.lines.is_empty() {
+                return Ok(Some(Item::Secrets(&self.lines)));
+            }
+        }
+        self.inner.next()
+    }
+
+    fn progress(&self) -> (u64, Option<u64>) {
+        self.inner.progress()
+    }
+}
