@@ -17,6 +17,15 @@ pub const WRAP: &str = "Examples:
 
 Then \"mcptap show latest --follow\" in another terminal shows the messages.";
 
+#[cfg(all(feature = "attach", target_os = "linux"))]
+pub const ATTACH: &str = "Examples:
+  mcptap attach --list
+  mcptap attach 4711
+  mcptap attach server-everything
+
+Nothing is restarted. Only the named processes, and the children that they start later, are watched
+(docs/attach.md).";
+
 pub const PROXY: &str = "Examples:
   mcptap proxy --listen 9000 --to http://127.0.0.1:8080/mcp
   mcptap proxy --listen 9000 --to https://mcp.example.com/mcp --name example
