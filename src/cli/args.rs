@@ -81,6 +81,7 @@ pub enum Command {
     Wrap(Wrap),
     /// Record STDIO servers that already run, with nothing restarted
     #[cfg(all(feature = "attach", target_os = "linux"))]
+    #[command(after_help = examples::ATTACH)]
     Attach(Attach),
     /// Forward requests to HTTP servers, and print and save the traffic
     #[cfg(feature = "http")]
