@@ -102,6 +102,8 @@ pub enum Command {
     /// Keep sessions: no deletion removes them
     #[command(after_help = examples::PIN)]
     Pin(Pin),
+    /// Make full-text searches of a large database fast; the terminal UI does it by itself
+    Index,
     /// Show a session as a timeline, or one message in full
     #[command(after_help = examples::SHOW)]
     Show(Show),

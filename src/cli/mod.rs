@@ -15,6 +15,7 @@ mod explain;
 mod export;
 mod filter;
 mod fuzz;
+mod index;
 mod install;
 mod layers;
 mod mask;
@@ -172,6 +173,7 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Some(Command::Sessions(sessions)) => sessions::run(sessions, db, color),
         Some(Command::Delete(delete)) => delete::delete(delete, db),
         Some(Command::Pin(pin)) => delete::pin(pin, db),
+        Some(Command::Index) => index::run(db),
         Some(Command::Show(show)) => show::run(show, db, color),
         Some(Command::Layers(layers)) => layers::run(layers, db, color),
         Some(Command::Export(export)) => export::run(export, db),

@@ -270,8 +270,8 @@ mod tests {
     use crate::pipeline::{Input, Pipeline, PipelineConfig};
     use crate::source::file::Files;
     use crate::source::{Item, Source};
-    use crate::store::testing::{Locker, rows};
-    use crate::store::{CaptureInfo, CaptureKind, WriteOptions};
+    use crate::store::testing::{Locker, forget_figures, rows};
+    use crate::store::{CaptureInfo, CaptureKind, Page, StoreReader, WriteOptions};
 
     /// Records a capture with a commit after every few packets. While `is_locked` says so, another
     /// program has the database locked.
@@ -330,6 +330,31 @@ mod tests {
                     assert!(rows == expected, "{sample}, {name}, {table}: {other:?}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn sessions_of_an_earlier_version_have_the_same_figures() {
+        let folder = tempfile::tempdir().unwrap();
+        for sample in ["weather/capture.pcapng", "helpdesk/capture.pcapng", "helpdesk/stdio.pcapng"] {
+            let capture = Path::new(env!("CARGO_MANIFEST_DIR")).join("samples").join(sample);
+            let db = folder.path().join(format!("{}.db", sample.replace('/', "-")));
+            record(&capture, &db, |_| false);
+            let figures = || {
+                let reader = StoreReader::open(&*db).unwrap();
+                let listed = reader.listed_sessions(None, Page::first(9)).unwrap();
+                let facts = listed.iter().map(|listed| {
+                    let (session, number) = (&listed.session, listed.session.number);
+                    let stderr = reader.pipes(number).unwrap().map(|pipes| reader.last_stderr(pipes, 3).unwrap());
+                    (reader.slowest_request(session).unwrap(), reader.tool_calls(number).unwrap(), stderr)
+                });
+                let facts: Vec<_> = facts.collect();
+                (listed, facts)
+            };
+            let new = figures();
+            assert!(new.0.iter().any(|listed| listed.latency.is_some()) && new.1.iter().any(|facts| facts.1 > 0));
+            forget_figures(&db);
+            assert_eq!(figures(), new, "{sample}");
         }
     }
 

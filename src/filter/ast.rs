@@ -160,6 +160,11 @@ impl Search {
         Ok(Search { word: word.to_owned(), regex })
     }
 
+    /// The word that is searched.
+    pub fn word(&self) -> &str {
+        &self.word
+    }
+
     /// Whether the bytes contain the word. They need not be UTF-8.
     pub fn is_match(&self, bytes: &[u8]) -> bool {
         self.regex.is_match(bytes)

@@ -17,6 +17,7 @@ use std::ops::Range;
 
 use super::codec::{BlobReader, BlobWriter, Code, Damaged};
 use super::text;
+use crate::capture::pipe::{self, Pipe, PipeEvent};
 use crate::capture::{LinkType, Packet, PacketNumber, PacketRange, Time};
 use crate::decode::tcp::{Analysis, Flags};
 use crate::decode::{ConnectionId, Side};
@@ -115,6 +116,7 @@ pub(super) struct Builder {
     bytes: BlobWriter,
     numbers: BlobWriter,
     packets: u64,
+    stderr: u64,
     first: PacketNumber,
     /// The number and time of the last packet, from which the next packet's differences are
     /// computed. Zero at first.
@@ -169,6 +171,11 @@ impl Builder {
         self.bytes.0.extend_from_slice(&packet.data[at..]);
         self.last = (packet.number, packet.time);
         self.packets += 1;
+        if packet.link == LinkType::PIPE
+            && let Some((_, PipeEvent::Data(Pipe::Stderr, text))) = pipe::decode(&packet.data)
+        {
+            self.stderr = self.stderr.max(1) + memchr::memchr_iter(b'\n', text).count() as u64;
+        }
         if self.bytes.0.len() >= BLOCK {
             // Without memory for zstd's tables the bytes wait for the next packet.
             let _ = self.pack(packer);
@@ -207,6 +214,7 @@ impl Builder {
             numbers: (full.first, full.last.0),
             times: full.times,
             packets: full.packets,
+            stderr: full.stderr,
             number_list: full.numbers.0,
             data: full.frames,
         };
@@ -255,6 +263,8 @@ pub(super) struct Chunk {
     /// The earliest and the latest time.
     pub(super) times: (Time, Time),
     pub(super) packets: u64,
+    /// 0 without stderr, else the number of its line ends plus 1.
+    pub(super) stderr: u64,
     /// The packet numbers, each as the difference to the one before.
     pub(super) number_list: Vec<u8>,
     /// Concatenated zstd frames.

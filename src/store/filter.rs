@@ -13,9 +13,11 @@ use super::maintenance::HIDDEN;
 use super::page::{ALL, Page, Scope, SortOrder};
 use super::read::StoreReader;
 use super::record::message::{self, MessageRow};
+use super::text_index::inside;
 use crate::filter::Filter;
 use crate::mcp::SessionNumber;
 use condition::Condition;
+use functions::WITHIN;
 
 impl StoreReader {
     /// Messages, without their text, that match a filter. They are in order of number, those of a
@@ -72,6 +74,45 @@ impl StoreReader {
         (first, last): (i64, i64),
         (order, limit): (SortOrder, i64),
     ) -> anyhow::Result<Vec<MessageRow>> {
+        let candidates = self.candidates().candidates(self.db(), filter)?;
+        let Some(candidates) = candidates else {
+            return self.select_matching(filter, scope, list, (first, last), (order, limit), None);
+        };
+        if list == List::Positions {
+            let keys = match scope {
+                Scope::Session(session) => self.number_range(session)?,
+                Scope::Capture(_) | Scope::All => None,
+            };
+            let keys = keys.map_or(ALL, |(first, last)| (first.0, last.0));
+            let keys: Vec<u8> = inside(&candidates, keys)
+                .flat_map(|(first, last)| [first.to_le_bytes(), last.to_le_bytes()].concat())
+                .collect();
+            return self.select_matching(filter, scope, list, (first, last), (order, limit), Some(keys));
+        }
+        let mut found = Vec::new();
+        let ranges = inside(&candidates, (first, last));
+        let mut ranges: Box<dyn Iterator<Item = (i64, i64)>> = match order {
+            SortOrder::Forward => Box::new(ranges),
+            SortOrder::Backward => Box::new(ranges.rev()),
+        };
+        while let Some(range) = ranges.next().filter(|_| (found.len() as i64) < limit) {
+            let left = limit - found.len() as i64;
+            found.extend(self.select_matching(filter, scope, list, range, (order, left), None)?);
+        }
+        Ok(found)
+    }
+
+    /// The matching rows of a range. `keys`: only those with a key in these ranges, see
+    /// [`functions::WITHIN`].
+    fn select_matching(
+        &self,
+        filter: &Filter,
+        scope: Scope,
+        list: List,
+        (first, last): (i64, i64),
+        (order, limit): (SortOrder, i64),
+        keys: Option<Vec<u8>>,
+    ) -> anyhow::Result<Vec<MessageRow>> {
         let (column, scope) = match scope {
             Scope::All => ("?1", 1),
             Scope::Capture(capture) => ("capture", i64::from(capture.0)),
@@ -91,6 +132,10 @@ impl StoreReader {
         {
             which = format!("id IN (SELECT id FROM message_text WHERE id BETWEEN ?2 AND ?3 AND {})", text.sql);
             parameters.extend(text.parameters);
+        }
+        if let Some(keys) = keys {
+            which = format!("{which} AND {WITHIN}(id, ?{})", 5 + parameters.len());
+            parameters.push(Value::Blob(keys));
         }
         let sql = format!(
             "SELECT {} FROM message WHERE {plus}{column} = ?1 AND {which}

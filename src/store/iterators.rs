@@ -15,6 +15,9 @@ use crate::mcp::{Message, Session, SessionNumber};
 /// The number of rows read at once.
 const PAGE: usize = 1_000;
 
+/// The number of matching rows read first.
+const SCREEN: usize = 60;
+
 impl StoreReader {
     /// All sessions, by number.
     pub fn all_sessions(&self) -> impl Iterator<Item = Result<Session>> {
@@ -39,9 +42,14 @@ impl StoreReader {
     /// The messages that match a filter, without their text, in order of number. Those of a session
     /// are in order of position.
     pub fn all_matching(&self, filter: &Filter, scope: Scope) -> impl Iterator<Item = Result<MessageRow>> {
+        // A screen first. The rest may take longer.
+        let limit = |from: Option<i64>| if from.is_none() { SCREEN } else { PAGE };
         let read = move |from: Option<i64>| match scope {
-            Scope::Session(session) => self.matching_at(filter, session, from.unwrap_or(1), PAGE),
-            Scope::All | Scope::Capture(_) => self.matching(filter, scope, page_from(from.map(RowKey))),
+            Scope::Session(session) => self.matching_at(filter, session, from.unwrap_or(1), limit(from)),
+            Scope::All | Scope::Capture(_) => {
+                let page = Page { limit: limit(from), ..page_from(from.map(RowKey)) };
+                self.matching(filter, scope, page)
+            }
         };
         rows(None, read, move |_, row| match scope {
             Scope::Session(_) => row.position as i64 + 1,
@@ -154,7 +162,7 @@ fn by_key<K: Copy + PartialOrd, T>(
 /// Iterates over a list from `from` on. `read` reads a page, and `behind` gives the place that
 /// follows a row, from the place that followed the row before. In a damaged file a page may not
 /// lead to the next one. That is an error.
-fn rows<K: Copy + PartialOrd, T>(
+pub(super) fn rows<K: Copy + PartialOrd, T>(
     mut from: Option<K>,
     read: impl Fn(Option<K>) -> Result<Vec<T>>,
     behind: impl Fn(Option<K>, &T) -> K,

@@ -37,12 +37,14 @@ mod read;
 mod record;
 mod recordings;
 mod remask;
+mod session_facts;
 mod session_list;
 mod spill;
 mod stderr;
 mod stored_packets;
 mod temporary_folder;
 mod text;
+mod text_index;
 mod write;
 
 #[cfg(test)]
@@ -66,11 +68,13 @@ pub use record::message::MessageRow;
 pub use record::note::NoteRow;
 pub use recordings::Recording;
 pub use remask::{MaskCounts, MaskRules, PacketIterator, PacketMasker, count_secrets, mask_recordings};
+pub use session_facts::SlowestRequest;
 pub use session_list::ListedSession;
 pub use spill::spill_files;
 pub use stderr::{LinePosition, SessionPipes, StderrLine};
 pub use stored_packets::{Selection, StoredPackets};
 pub use temporary_folder::remove_all as remove_temporary_databases;
+pub use text_index::TextIndexer;
 pub use write::{Saved, WriteOptions, Writer};
 
 use rusqlite::types::ToSqlOutput;

@@ -7,6 +7,7 @@ use rustc_hash::FxBuildHasher;
 
 use super::chunk::Chunk;
 use super::order::UnorderedSessions;
+use super::record::figures::SessionFigures;
 use super::record::message::DerivedColumns;
 use super::record::{connection, exchange, finding, message, note, packet, provenance, session};
 use super::text::Text;
@@ -344,12 +345,14 @@ impl Pending {
         let mut texts = Vec::with_capacity(self.messages.len());
         let mut insert_link = db.prepare_cached(message::INSERT_LINK)?;
         let mut answered = db.prepare_cached(message::ANSWERED)?;
+        let mut figures: HashMap<i64, SessionFigures, FxBuildHasher> = HashMap::default();
         for (record, derived, text) in &self.messages {
             let session = written.session(db, capture, record.session)?;
             if !message::write(&mut insert, (capture, session.id, session.last + 1), record, derived)? {
                 continue;
             }
             session.last += 1;
+            figures.entry(session.id).or_default().add(record);
             if record.time.0 < session.time {
                 self.unordered.add(session.id);
             }
@@ -365,7 +368,7 @@ impl Pending {
             }
         }
         message::TEXT_ROWS.all(db, &texts, |(key, text)| [key.0.into(), text.column()])?;
-        Ok(())
+        figures.iter().try_for_each(|(session, figures)| figures.write(db, *session))
     }
 }
 

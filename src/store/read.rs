@@ -15,6 +15,7 @@ use super::record::capture::{self, Capture};
 use super::record::finding::{self, FindingRow};
 use super::record::note::{self, NoteRow};
 use super::record::{Columns, connection, exchange, packet, provenance, session};
+use super::text_index::CandidateCache;
 use super::{CaptureId, DatabaseFile, Page, RowKey, Scope, migrate, spill};
 use crate::capture::{
     Limits, Origin, PacketNumber, PacketRange, Span, StreamId, StreamPart, Time, provenance as ground,
@@ -43,6 +44,7 @@ pub struct StoreReader {
     db: Database,
     place: DatabaseFile,
     limits: Limits,
+    candidates: CandidateCache,
 }
 
 impl StoreReader {
@@ -55,7 +57,8 @@ impl StoreReader {
         if !place.is_temporary() && place.path().exists() {
             spill::bring_in_all(&place);
         }
-        Ok(StoreReader { db: migrate::open_reader(&place, BUSY)?, place, limits: Limits::default() })
+        let db = migrate::open_reader(&place, BUSY)?;
+        Ok(StoreReader { db, place, limits: Limits::default(), candidates: CandidateCache::default() })
     }
 
     /// Lets the queries of this reader fail once `stop` is set.
@@ -74,6 +77,10 @@ impl StoreReader {
 
     pub(super) fn db(&self) -> &Database {
         &self.db
+    }
+
+    pub(super) fn candidates(&self) -> &CandidateCache {
+        &self.candidates
     }
 
     pub(super) fn limits(&self) -> &Limits {

@@ -3,6 +3,7 @@
 pub(super) mod capture;
 pub(super) mod connection;
 pub(super) mod exchange;
+pub(super) mod figures;
 pub(super) mod finding;
 pub(super) mod message;
 pub(super) mod note;

@@ -10,6 +10,7 @@ use super::codec::{Code, Damaged};
 use super::filter::condition::Condition;
 use super::page::{ALL, Page};
 use super::record::capture::Capture;
+use super::record::figures::LatencyHistogram;
 use super::record::{Columns, session};
 use super::{CaptureId, CaptureKind, StoreReader};
 use crate::capture::Time;
@@ -28,6 +29,8 @@ pub struct ListedSession {
     pub findings: [u64; 3],
     /// No deletion removes it.
     pub is_pinned: bool,
+    /// Median and 95th percentile of the latency in nanoseconds, exact to 2 percent.
+    pub latency: Option<(i64, i64)>,
 }
 
 impl ListedSession {
@@ -37,8 +40,11 @@ impl ListedSession {
     }
 }
 
+/// Messages of a session, the first ones, from which its latency is computed if its row has none.
+const SAMPLE: i64 = 4_096;
+
 /// Columns behind those of a session.
-const FACTS: &str = "infos, warnings, severe, pinned";
+const FACTS: &str = "infos, warnings, severe, pinned, latencies";
 
 impl StoreReader {
     /// A page of the sessions with the facts of their recordings, by number. With a filter: only
@@ -67,12 +73,18 @@ impl StoreReader {
             let mut columns = Columns::new(row);
             let findings = [columns.u64()?, columns.u64()?, columns.u64()?];
             let is_pinned: bool = columns.get()?;
+            let latencies: Option<Vec<u8>> = columns.get()?;
             let (capture, session) = session::read_from(&mut columns)?;
-            Ok((capture, session, findings, is_pinned))
+            let latencies = match latencies {
+                Some(latencies) => LatencyHistogram::read(&latencies)?,
+                None => self.sampled_latencies(session.number)?,
+            };
+            let latency = latencies.percentile(50).zip(latencies.percentile(95));
+            Ok((capture, session, findings, is_pinned, latency))
         })?;
         let mut last: Option<Arc<Capture>> = None;
         let mut listed = Vec::with_capacity(rows.len());
-        for (id, mut session, findings, is_pinned) in rows {
+        for (id, mut session, findings, is_pinned, latency) in rows {
             let capture = match last.take() {
                 Some(capture) if capture.id == id => capture,
                 _ => Arc::new(self.capture(id)?.ok_or(Damaged("a session"))?),
@@ -80,9 +92,23 @@ impl StoreReader {
             let connections = session::read_connections(self.db(), session.number)?;
             session.connections = connections.into_iter().map(|key| ConnectionId(key.number() as u32)).collect();
             last = Some(Arc::clone(&capture));
-            listed.push(ListedSession { session, capture, findings, is_pinned });
+            listed.push(ListedSession { session, capture, findings, is_pinned, latency });
         }
         Ok(listed)
+    }
+
+    /// The latencies of a session that an earlier version wrote.
+    fn sampled_latencies(&self, session: SessionNumber) -> anyhow::Result<LatencyHistogram> {
+        let mut latencies = LatencyHistogram::default();
+        let mut select = self.db().prepare_cached(
+            "SELECT latency FROM message
+             WHERE session = ? AND position BETWEEN 1 AND ? AND answers IS NOT NULL AND latency IS NOT NULL",
+        )?;
+        let mut rows = select.query(params![session.0, SAMPLE])?;
+        while let Some(row) = rows.next()? {
+            latencies.add(row.get(0)?);
+        }
+        Ok(latencies)
     }
 
     /// The session with this number, and the facts of its recording.

@@ -20,6 +20,7 @@ use anyhow::Context;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 
 use super::record::capture::{self, CaptureInfo};
+use super::record::figures;
 use super::{CaptureId, DatabaseFile, NUMBER_BITS, migrate};
 
 /// The time for which a program that opens a database waits for another one that writes to it,
@@ -103,6 +104,7 @@ pub(super) fn bring_in(
     // Creates the database, or brings it to the newest version.
     drop(migrate::open_writer(place, busy_timeout)?);
     spill.busy_timeout(busy_timeout)?;
+    figures::register(spill)?;
     let path = place.path().to_str().context("the path of the database is not UTF-8")?;
     spill.execute("ATTACH ? AS target", [path])?;
     let copied = copy(spill);
@@ -199,6 +201,11 @@ const COPY: &str = "
         SELECT s.id AS own, t.id AS session,
                (SELECT coalesce(max(position), 0) FROM target.message WHERE session = t.id) AS position
         FROM main.session AS s JOIN target.session AS t ON t.capture = $capture AND t.number = s.number;
+    UPDATE target.session AS t SET latencies = merged_latencies(t.latencies, s.latencies),
+        tool_calls = coalesce(t.tool_calls, 0) + coalesce(s.tool_calls, 0),
+        slowest_request = iif(s.slowest > coalesce(t.slowest, -1), s.slowest_request, t.slowest_request),
+        slowest = iif(s.slowest > coalesce(t.slowest, -1), s.slowest, t.slowest)
+    FROM place JOIN main.session AS s ON s.id = place.own WHERE t.id = place.session AND s.latencies IS NOT NULL;
     INSERT OR IGNORE INTO target.session_connection (session, position, connection)
         SELECT place.session, c.position, c.connection + $shift
         FROM main.session_connection AS c JOIN place ON place.own = c.session;
@@ -223,8 +230,10 @@ const COPY: &str = "
         SELECT stream + $shift, start, data FROM main.plaintext;
     INSERT OR REPLACE INTO target.key_log (connection, lines) SELECT connection + $shift, lines FROM main.key_log;
     INSERT INTO target.packet_chunk
-        (capture, connection, first_number, last_number, first_time, last_time, packets, numbers, data)
-        SELECT $capture, connection + $shift, first_number, last_number, first_time, last_time, packets, numbers, data
+        (capture, connection, first_number, last_number, first_time, last_time, packets, numbers, data,
+         stderr)
+        SELECT $capture, connection + $shift, first_number, last_number, first_time, last_time, packets, numbers, data,
+               stderr
         FROM main.packet_chunk ORDER BY id;
 
     INSERT OR IGNORE INTO target.message

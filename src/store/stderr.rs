@@ -1,15 +1,17 @@
 //! The lines that a wrapped server wrote to stderr. They are read from the packets of its pipes.
 
-use anyhow::Result;
+use std::collections::VecDeque;
 
-use super::{CaptureId, Page, StoreReader};
+use anyhow::Result;
+use rusqlite::params;
+
+use super::merge::Merge;
+use super::record::packet::{self, ChunkId};
+use super::{CaptureId, Page, RowKey, StoreReader};
 use crate::capture::pipe::{self, Pipe, PipeEvent};
 use crate::capture::{LinkType, PacketNumber, Time};
 use crate::decode::ConnectionId;
 use crate::mcp::SessionNumber;
-
-/// Packets that are read at once.
-const SLICE: usize = 1_024;
 
 /// Limit of a line in bytes. A server that writes no line ends does not fill the memory.
 const LINE: usize = 4_096;
@@ -57,27 +59,25 @@ impl StoreReader {
         visit: &mut dyn FnMut(StderrLine, Option<LinePosition>) -> bool,
     ) -> Result<()> {
         let mut unfinished: Option<(Time, Vec<u8>)> = None;
-        let mut from = from_position.packet;
-        loop {
-            let packets = self.packets(capture, pipes, from, SLICE)?;
-            let Some(last) = packets.last() else { break };
-            from = PacketNumber(last.number.0.saturating_add(1));
-            for packet in &packets {
-                let (LinkType::PIPE, Some((_, PipeEvent::Data(Pipe::Stderr, bytes)))) =
-                    (packet.link, pipe::decode(&packet.data))
-                else {
-                    continue;
-                };
-                let mut at = if packet.number == from_position.packet { from_position.skip } else { 0 };
-                for piece in bytes.get(at..).unwrap_or_default().split_inclusive(|byte| *byte == b'\n') {
-                    at += piece.len();
-                    let (time, mut line) = (packet.time, unfinished.take().map_or(Vec::new(), |(_, line)| line));
-                    line.extend_from_slice(&piece[..piece.len().min(LINE.saturating_sub(line.len()))]);
-                    if !piece.ends_with(b"\n") {
-                        unfinished = Some((time, line));
-                    } else if !visit(stderr_line(time, &line), Some(LinePosition { packet: packet.number, skip: at })) {
-                        return Ok(());
-                    }
+        let mut chunks = Merge::new(self.stderr_chunks(capture, pipes, from_position.packet)?);
+        while let Some(packet) = chunks.next(self.db())? {
+            let (LinkType::PIPE, Some((_, PipeEvent::Data(Pipe::Stderr, bytes)))) =
+                (packet.link, pipe::decode(&packet.data))
+            else {
+                continue;
+            };
+            if packet.number < from_position.packet {
+                continue;
+            }
+            let mut at = if packet.number == from_position.packet { from_position.skip } else { 0 };
+            for piece in bytes.get(at..).unwrap_or_default().split_inclusive(|byte| *byte == b'\n') {
+                at += piece.len();
+                let (time, mut line) = (packet.time, unfinished.take().map_or(Vec::new(), |(_, line)| line));
+                line.extend_from_slice(&piece[..piece.len().min(LINE.saturating_sub(line.len()))]);
+                if !piece.ends_with(b"\n") {
+                    unfinished = Some((time, line));
+                } else if !visit(stderr_line(time, &line), Some(LinePosition { packet: packet.number, skip: at })) {
+                    return Ok(());
                 }
             }
         }
@@ -85,6 +85,55 @@ impl StoreReader {
             visit(stderr_line(time, &line), None);
         }
         Ok(())
+    }
+
+    /// The chunks that have a part of stderr, from the one of a packet on.
+    fn stderr_chunks(&self, capture: CaptureId, pipes: ConnectionId, from: PacketNumber) -> Result<Vec<ChunkId>> {
+        let sql = format!(
+            "SELECT {} FROM packet_chunk WHERE connection = ? AND last_number >= ? AND stderr IS NOT 0 ORDER BY first_number",
+            packet::ID_COLUMNS
+        );
+        let key = RowKey::new(capture, pipes.0.into());
+        self.select(&sql, params![key, from.0 as i64], |row| Ok(packet::read_id(row)?))
+    }
+
+    /// The number of lines that a wrapped server wrote to stderr, and the last `limit` lines in order.
+    ///
+    /// # Errors
+    /// The database cannot be read, or is damaged.
+    pub fn last_stderr(&self, pipes: SessionPipes, limit: usize) -> Result<(u64, Vec<StderrLine>)> {
+        let SessionPipes { capture, pipes: connection } = pipes;
+        let chunks = self.stderr_chunks(capture, connection, PacketNumber::default())?;
+        // From the end, twice as many chunks each time, until they hold enough lines. The first
+        // line may be the rest of one.
+        let (mut lines, mut read, mut has_rest) = (VecDeque::new(), 1, false);
+        while lines.len() <= limit && read / 2 < chunks.len() {
+            lines.clear();
+            let from_position = LinePosition { packet: chunks[chunks.len().saturating_sub(read)].first, skip: 0 };
+            self.visit_stderr(pipes, from_position, &mut |line, next| {
+                has_rest = next.is_none();
+                lines.push_back(line);
+                if lines.len() > limit + 1 {
+                    lines.pop_front();
+                }
+                true
+            })?;
+            read *= 2;
+        }
+        lines.drain(..lines.len().saturating_sub(limit));
+        let known = "SELECT coalesce(sum(stderr - 1), 0), count(*) - count(stderr) FROM packet_chunk
+             WHERE connection = ? AND stderr IS NOT 0";
+        let key = RowKey::new(capture, connection.0.into());
+        let (mut count, unknown): (i64, i64) =
+            self.db().prepare_cached(known)?.query_row([key], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        if unknown > 0 {
+            count = 0;
+            self.visit_stderr(pipes, LinePosition::default(), &mut |_, next| {
+                count += i64::from(next.is_some());
+                true
+            })?;
+        }
+        Ok((count as u64 + u64::from(has_rest), lines.into()))
     }
 }
 

@@ -25,6 +25,13 @@ impl Locker {
     }
 }
 
+/// Makes the sessions of a database those of version 4, which had no figures.
+pub fn forget_figures(db: &Path) {
+    let script = "UPDATE session SET latencies = NULL, slowest = NULL, slowest_request = NULL, tool_calls = NULL;
+        UPDATE packet_chunk SET stderr = NULL;";
+    Connection::open(db).unwrap().execute_batch(script).unwrap();
+}
+
 /// The rows of each table of a database, sorted, without the signs of life.
 pub fn rows(db: &Path) -> Vec<(String, Vec<Vec<Value>>)> {
     let db = Connection::open(db).unwrap();

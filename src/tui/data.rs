@@ -168,7 +168,7 @@ pub struct SessionRow {
     pub live: bool,
     /// Numbers of findings: info, warning, error.
     pub findings: [u64; 3],
-    /// Median and 95th percentile of the latency, in nanoseconds.
+    /// Median and 95th percentile of the latency, in nanoseconds, exact to 2 percent.
     pub latency: Option<(i64, i64)>,
 }
 

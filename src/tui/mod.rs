@@ -48,7 +48,7 @@ use crossterm::event::{self, Event, MouseButton, MouseEventKind};
 
 use crate::engine::saver::now;
 use crate::mcp::SessionNumber;
-use crate::store::{DatabaseFile, StoreReader};
+use crate::store::{DatabaseFile, StoreReader, TextIndexer};
 use app::{App, Effect, Input};
 use data::Query;
 use import::{Decoding, Import};
@@ -100,6 +100,7 @@ pub fn run(target: Target, options: UiOptions) -> Result<()> {
     };
     let replayer = Replayer::new(place.clone(), inputs.clone());
     let database = import.is_none().then(|| place.path().to_owned());
+    let indexed = place.clone();
     // An existing store is opened before the screen is taken, so that an error appears on
     // the normal terminal.
     let store = match place.path().exists() {
@@ -120,6 +121,7 @@ pub fn run(target: Target, options: UiOptions) -> Result<()> {
     let reader =
         thread::Builder::new().name("reader".to_owned()).spawn(move || query_thread::run(store, &inbox, &answers));
     let reader = reader.context("cannot start the reader")?;
+    let indexer = import.is_none().then(|| index_texts(indexed, stop.clone())).flatten();
     let importer = import.map(|import| read_files(import, inputs.clone(), stop.clone())).transpose()?;
     read_keys(inputs)?;
     let mut outputs = Outputs { screen: &mut screen, queries: &queries, replayer };
@@ -129,7 +131,7 @@ pub fn run(target: Target, options: UiOptions) -> Result<()> {
     // An unfinished import is abandoned. A temporary store is removed with the last of its users.
     drop(queries);
     stop.store(true, Ordering::Relaxed);
-    wait_for_threads(importer.into_iter().chain([reader]));
+    wait_for_threads(importer.into_iter().chain(indexer).chain([reader]));
     result
 }
 
@@ -144,6 +146,17 @@ fn wait_for_threads(threads: impl Iterator<Item = thread::JoinHandle<()>>) {
             thread::sleep(Duration::from_millis(2));
         }
     }
+}
+
+/// Makes the full-text index of a database while it is looked at. Without it, as on a read-only
+/// medium, a search takes longer.
+fn index_texts(place: DatabaseFile, stop: Arc<AtomicBool>) -> Option<thread::JoinHandle<()>> {
+    let run = move || {
+        if place.path().exists() {
+            let _ = TextIndexer::open(place).and_then(|mut indexer| indexer.run(&stop));
+        }
+    };
+    thread::Builder::new().name("indexer".to_owned()).spawn(run).ok()
 }
 
 fn title(path: impl AsRef<std::path::Path>) -> String {

@@ -1,8 +1,8 @@
 //! The cause of a symptom: what went wrong in a session, its evidence, and what to do next.
 //!
 //! ```text
-//!  timeline (messages, notes) ─┐
-//!  findings                   ─┴► Facts ─► causes, the most likely one first ─► Explanation
+//!  failures, lists, notes, stderr ─┐
+//!  findings                       ─┴► Facts ─► causes, the most likely one first ─► Explanation
 //! ```
 //!
 //! Every sentence rests on a note, a message or a finding. What was not recorded is called unknown.

@@ -177,7 +177,7 @@ mod tests {
             messages,
             ..Session::opened(SessionNumber(number), Transport::Stdio, peers, Time(number.into()))
         };
-        ListedSession { session, capture: Arc::new(capture), findings: [0; 3], is_pinned: false }
+        ListedSession { session, capture: Arc::new(capture), findings: [0; 3], is_pinned: false, latency: None }
     }
 
     #[test]

@@ -13,6 +13,9 @@ use crate::store::{LinePosition, NoteRow, RowKey, Scope, SessionPipes, StoreRead
 /// Rows that are read at once.
 const PAGE: usize = 1_000;
 
+/// Lines of stderr that are read at once. Each may be in another chunk of packets.
+const LINES: usize = 64;
+
 /// A row of the timeline.
 #[derive(Clone, Debug)]
 pub enum TimelineRow {
@@ -154,9 +157,9 @@ impl<'r> NoteQueue<'r> {
                 let note = Note { session, time: line.time, packets: Vec::new(), kind };
                 self.lines.push_back((note, NotePlace::Stderr(next)));
                 self.next_lines = next.map(|next| (pipes, next));
-                self.lines.len() < PAGE
+                self.lines.len() < LINES
             })?;
-            if self.lines.len() < PAGE {
+            if self.lines.len() < LINES {
                 self.next_lines = None;
             }
         }

@@ -11,6 +11,10 @@ use crate::filter::Filter;
 use crate::store::codec::{BlobReader, Damaged};
 use crate::store::text;
 
+/// The name of the SQL function `mcptap_within(key, ranges)`: whether a key is in one of the ranges.
+/// Each range is its first and its last key, in order, each as 8 bytes, the lowest first.
+pub(super) const WITHIN: &str = "mcptap_within";
+
 /// Defines the SQL functions `mcptap_filter(value, term)`, `mcptap_text(text, term)` and
 /// `numbers(packets)` (see `filter/condition.rs`).
 pub(in crate::store) fn register(connection: &Connection) -> rusqlite::Result<()> {
@@ -35,6 +39,15 @@ pub(in crate::store) fn register(connection: &Connection) -> rusqlite::Result<()
                 return Err(Error::UserFunctionError(Box::new(Damaged("the text of a message"))));
             }
         })
+    })?;
+    connection.create_scalar_function(WITHIN, 2, flags, |context| {
+        let key: i64 = context.get(0)?;
+        let ranges = context.get_or_create_aux(1, |ranges| -> Result<_, Box<dyn std::error::Error + Send + Sync>> {
+            let keys = ranges.as_blob()?.as_chunks::<8>().0.iter().map(|key| i64::from_le_bytes(*key));
+            Ok(keys.collect::<Vec<i64>>())
+        })?;
+        // Ends of ranges before the key, and the beginning of its range.
+        Ok(ranges.partition_point(|end| *end < key) % 2 == 1 || ranges.binary_search(&key).is_ok())
     })?;
     connection.create_scalar_function("numbers", 1, flags, |context| {
         let packets = match context.get_raw(0) {

@@ -7,7 +7,7 @@ use rusqlite::{Connection, params};
 
 use super::Steps;
 use crate::store::record::{finding, note};
-use crate::store::{CaptureId, RowKey};
+use crate::store::{CaptureId, RowKey, text_index};
 
 /// Rows that one statement deletes. A chunk of packets has up to 128 KiB.
 const ROWS: usize = 16;
@@ -31,6 +31,8 @@ const OF_CONNECTIONS: [(&str, &str, &str); 4] = [
 pub(super) fn erase(db: &Connection, capture: CaptureId) -> anyhow::Result<()> {
     let marked = numbers(db, "SELECT id FROM session WHERE capture = ? AND deleting", capture)?;
     let mut steps = Steps::new(db);
+    // The sections of the index hold parts of the texts.
+    steps.run(|db| text_index::forget_one(db, capture))?;
     for session in &marked {
         steps.run(|db| delete_messages(db, *session))?;
         steps.run(|db| finding::delete_some(db, "session = ?", *session, ROWS))?;

@@ -11,8 +11,8 @@ use crate::store::{CaptureId, RowKey};
 /// Parameters in the order of [`write()`].
 pub(in crate::store) const INSERT: &str = "
     INSERT INTO packet_chunk
-        (capture, connection, first_number, last_number, first_time, last_time, packets, numbers, data)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)";
+        (capture, connection, first_number, last_number, first_time, last_time, packets, numbers, data, stderr)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
 
 pub(in crate::store) fn write(
     statement: &mut Statement<'_>,
@@ -29,6 +29,7 @@ pub(in crate::store) fn write(
         chunk.packets as i64,
         chunk.number_list,
         chunk.data,
+        chunk.stderr as i64,
     ])?;
     Ok(())
 }

@@ -1,25 +1,19 @@
 //! The list of sessions, read in slices.
 //!
-//! A database can have many thousand sessions, and each row needs several small queries. So the
-//! first answer has the sessions that are shown first, and the query thread asks again until the
-//! list is complete. Sessions that did not change keep their rows.
+//! A database can have many thousand sessions. So the first answer has the sessions that are shown
+//! first, and the query thread asks again until the list is complete.
 
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 
 use super::super::data::{ROWS, Rows, SessionRow};
 use super::{QueryRunner, TURN};
-use crate::mcp::{Session, SessionNumber};
-use crate::store::{Page, Scope};
-use crate::view::latencies::Latencies;
+use crate::mcp::SessionNumber;
+use crate::store::{ListedSession, Page};
 
 /// Number of sessions that are read before the clock is looked at.
 const STEP: usize = 16;
-
-/// Limit of the messages from which the latency in the list of sessions is computed.
-const SAMPLE: usize = 4_096;
 
 /// The sessions as they were listed last, and the list that is being read.
 #[derive(Default)]
@@ -30,8 +24,6 @@ pub(super) struct SessionList {
     reading: Option<Vec<SessionRow>>,
     /// The version of the store when the reading of the last list began.
     version: i64,
-    /// Latencies of sessions, and the number of messages at that time.
-    latencies: HashMap<SessionNumber, (u64, Option<(i64, i64)>)>,
 }
 
 impl QueryRunner {
@@ -50,11 +42,9 @@ impl QueryRunner {
         }
         let mut read = self.sessions.reading.take().unwrap_or_default();
         loop {
-            let sessions = self.reader.sessions(self.next_page(read.last()))?;
+            let sessions = self.reader.listed_sessions(None, self.next_page(read.last()))?;
             let is_last = sessions.len() < STEP;
-            for session in sessions {
-                read.push(self.session_row(session)?);
-            }
+            read.extend(sessions.into_iter().map(|session| self.session_row(session)));
             if is_last || read.len() >= ROWS {
                 self.sessions.complete = read;
                 let rows = self.sessions.complete.clone();
@@ -89,44 +79,9 @@ impl QueryRunner {
         })
     }
 
-    fn session_row(&mut self, session: Session) -> Result<SessionRow> {
-        let number = session.number;
-        let known = self.sessions.complete.binary_search_by(|row| match self.newest_first {
-            true => number.cmp(&row.session.number),
-            false => row.session.number.cmp(&number),
-        });
-        if let Ok(at) = known
-            && let known = &self.sessions.complete[at]
-            && !known.live
-            && known.session == session
-        {
-            return Ok(known.clone());
-        }
-        let mut findings = [0; 3];
-        for (severity, count) in self.reader.finding_counts(Scope::Session(number))? {
-            findings[severity as usize] = count;
-        }
-        let capture = self.reader.capture_of(number)?;
-        let capture = capture.map(|capture| self.reader.capture(capture)).transpose()?.flatten();
-        let live = capture.is_some_and(|capture| capture.is_live(self.now));
-        Ok(SessionRow { latency: self.latency(&session)?, live, findings, session })
-    }
-
-    /// Median and 95th percentile over the session's first messages. They are computed again when
-    /// there are more.
-    fn latency(&mut self, session: &Session) -> Result<Option<(i64, i64)>> {
-        let messages = session.messages;
-        if let Some((then, latency)) = self.sessions.latencies.get(&session.number)
-            && (messages == *then || *then >= SAMPLE as u64)
-        {
-            return Ok(*latency);
-        }
-        let rows = self.reader.message_rows_at(session.number, 1, SAMPLE)?;
-        let mut latencies: Latencies =
-            rows.iter().filter(|row| row.answers.is_some()).filter_map(|row| row.latency).collect();
-        let latency = latencies.percentile(50).zip(latencies.percentile(95));
-        self.sessions.latencies.insert(session.number, (messages, latency));
-        Ok(latency)
+    fn session_row(&self, listed: ListedSession) -> SessionRow {
+        let ListedSession { session, capture, findings, latency, .. } = listed;
+        SessionRow { session, live: capture.is_live(self.now), findings, latency }
     }
 }
 
@@ -135,7 +90,7 @@ mod tests {
     use super::*;
     use crate::capture::Time;
     use crate::event::Event;
-    use crate::mcp::{Peers, Transport};
+    use crate::mcp::{Peers, Session, Transport};
     use crate::store::{CaptureInfo, CaptureKind, StoreReader, Summary, WriteOptions, Writer};
 
     /// Writes a capture with sessions.

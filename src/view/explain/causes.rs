@@ -74,7 +74,7 @@ fn failure_line(facts: &Facts) -> Option<&StderrLine> {
 fn crash(facts: &Facts) -> Option<Cause> {
     let ended = facts.ended.as_ref()?;
     let failed = ended.exit.code.is_some_and(|code| code != 0);
-    let is_silent = facts.successes == 0 && facts.failures == 0;
+    let is_silent = facts.last_success.is_none() && facts.failures == 0;
     let error = failure_line(facts).filter(|_| failed || !ended.pending.is_empty());
     // Clients end servers with a signal. Without open requests that is no problem.
     if ended.pending.is_empty() && !(failed && (is_silent || error.is_some())) {
@@ -277,8 +277,8 @@ fn unread_page(facts: &Facts) -> Option<Cause> {
 
 /// A listed tool that known clients refuse. It was not called.
 fn refused_tool(facts: &Facts, is_asked: bool) -> Option<Cause> {
-    let (list, refusal) = facts.refusals.iter().find(|(_, refusal)| !facts.calls.contains_key(&refusal.tool))?;
-    if !is_asked && !facts.calls.is_empty() {
+    let (list, refusal) = facts.refusals.first()?;
+    if !is_asked && facts.calls > 0 {
         return None;
     }
     let sentence = format!(
@@ -303,7 +303,7 @@ fn slow(facts: &Facts, is_asked: bool) -> Option<Cause> {
 /// The answer to "why is my tool never called?" if nothing else explains it.
 fn never_called(facts: &Facts) -> Option<Cause> {
     let (sentence, advice, message) = match (facts.tool_list, facts.declares_tools) {
-        (Some(list), _) if facts.calls.is_empty() => (
+        (Some(list), _) if facts.calls == 0 => (
             format!(
                 "The client listed {} (message {}) and called none. Why the model chose none is unknown: it is not on the wire.",
                 count(facts.tools, "tool"),

@@ -1,29 +1,26 @@
-//! The facts about a session that causes rest on, collected in one pass over its timeline.
-//!
-//! Of each kind only the first ones are kept, so a long session costs no more memory than a short
-//! one.
+//! The facts about a session that causes rest on. Of each kind only the first ones are read, so a
+//! long session costs no more than a short one.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 use anyhow::Result;
 
 use super::client_limits::{self, Refusal};
 use crate::capture::Time;
 use crate::capture::pipe::Exit;
-use crate::decode::Direction;
 use crate::decode::json::array;
-use crate::decode::jsonrpc::Kind;
-use crate::mcp::content::{body, status};
+use crate::mcp::content::body;
 use crate::mcp::note::{Failure, HttpNote, NoteKind, WaitEnd};
 use crate::mcp::{Message, MessageNumber, Session};
-use crate::store::{FindingRow, Scope, StoreReader};
-use crate::view::outcome::is_failure;
+use crate::store::{FindingRow, Scope, StderrLine as StoredLine, StoreReader};
 use crate::view::text::about;
-use crate::view::timeline::{self, TimelinePosition, TimelineRow};
 use crate::view::units::count;
 
 /// The number of facts of a kind that are kept. An explanation has room for three.
 const KEPT: usize = 8;
+
+/// The number of responses that describe the server which are looked at.
+const LISTS: usize = 1_000;
 
 /// The number of tools of a list that are looked at.
 const TOOLS: usize = 1_000;
@@ -89,22 +86,23 @@ pub(super) struct Facts {
     pub failed: Vec<Named>,
     pub failures: u64,
     pub slowest: Option<(i64, MessageNumber)>,
-    /// The last response without an error, and the number of them.
+    /// The last response without an error.
     pub last_success: Option<Time>,
-    pub successes: u64,
     pub refused: Vec<(Time, HttpNote)>,
     pub redirected: Vec<(Time, HttpNote)>,
     pub broken_connections: Vec<(Time, String, Failure)>,
     pub waits: Vec<Wait>,
     pub unanswered: u64,
-    pub stderr: VecDeque<StderrLine>,
+    pub stderr: Vec<StderrLine>,
     pub stderr_lines: u64,
     pub ended: Option<Ended>,
     /// Responses to `tools/list`, the first one and their number.
     pub tool_list: Option<MessageNumber>,
     pub tools: u64,
+    /// Tools that known clients refuse and that were not called.
     pub refusals: Vec<(MessageNumber, Refusal)>,
-    pub calls: BTreeMap<String, u64>,
+    /// Calls of tools.
+    pub calls: u64,
     /// Whether the server declared tools, and the message that says so.
     pub declares_tools: Option<(bool, MessageNumber)>,
     pub findings: Vec<FindingRow>,
@@ -113,14 +111,33 @@ pub(super) struct Facts {
 
 impl Facts {
     pub(super) fn read(reader: &StoreReader, session: &Session) -> Result<Facts> {
-        let mut facts = Facts::default();
-        timeline::visit(reader, session, None, TimelinePosition::default(), &mut |row| {
-            match row {
-                TimelineRow::Message(message) => facts.message(&message),
-                TimelineRow::Note(note) => facts.note(note.time, note.kind),
-            }
-            Ok(())
-        })?;
+        let number = session.number;
+        let slowest = reader.slowest_request(session)?;
+        let mut facts = Facts {
+            messages: session.messages,
+            requests: session.outcomes.requests(),
+            slowest: slowest.map(|slowest| (slowest.latency, slowest.request)),
+            calls: reader.tool_calls(number)?,
+            last_success: reader.last_success(number)?,
+            ..Facts::default()
+        };
+        let failed;
+        (facts.failures, failed) = reader.failures(number, KEPT)?;
+        facts.failed = failed.iter().map(Named::of).collect();
+        for message in reader.listings(number, LISTS)? {
+            facts.listing(reader, &message)?;
+        }
+        for note in reader.all_notes(number) {
+            let note = note?.note;
+            facts.note(note.time, note.kind);
+        }
+        if let Some(pipes) = reader.pipes(number)? {
+            let lines;
+            (facts.stderr_lines, lines) = reader.last_stderr(pipes, KEPT)?;
+            let first = facts.stderr_lines.saturating_sub(lines.len() as u64) + 1;
+            facts.stderr =
+                (first..).zip(lines).map(|(line, StoredLine { time, text })| StderrLine { time, line, text }).collect();
+        }
         for finding in reader.all_findings(Scope::Session(session.number)) {
             let finding = finding?;
             facts.severities[finding.severity as usize] += finding.repeated.max(1);
@@ -130,13 +147,8 @@ impl Facts {
             }
         }
         // A port that speaks another protocol is a finding about a connection, not about a session.
-        if facts.successes == 0 {
-            let unplaced = reader.all_findings(Scope::All).filter(|row| {
-                row.as_ref().is_ok_and(|row| {
-                    row.session.is_none() && matches!(&*row.rule, "http-to-tls-port" | "tls-to-http-port")
-                })
-            });
-            facts.findings.extend(unplaced.take(KEPT).collect::<Result<Vec<_>>>()?);
+        if facts.last_success.is_none() {
+            facts.findings.extend(reader.unplaced_findings(number, &["http-to-tls-port", "tls-to-http-port"], KEPT)?);
         }
         let wanted: Vec<MessageNumber> = facts.requests_of_causes();
         for number in wanted {
@@ -147,61 +159,29 @@ impl Facts {
         Ok(facts)
     }
 
-    fn message(&mut self, message: &Message) {
-        self.messages += 1;
-        let (from_client, method) = (message.direction == Direction::ClientToServer, message.method.as_deref());
-        match (message.kind, from_client) {
-            (Kind::Request, true) => {
-                self.requests += 1;
-                if let (Some("tools/call"), Some(tool)) = (method, message.tool.as_deref()) {
-                    *self.calls.entry(tool.to_owned()).or_default() += 1;
-                }
-            }
-            (Kind::Response | Kind::Error, false) => {
-                if is_failure(status(message)) {
-                    self.failures += 1;
-                    keep(&mut self.failed, Named::of(message));
-                } else {
-                    self.successes += 1;
-                    self.last_success = Some(message.time);
-                }
-                if let Some((latency, request)) = message.latency.zip(message.answers)
-                    && self.slowest.is_none_or(|(slowest, _)| latency > slowest)
-                {
-                    self.slowest = Some((latency, request));
-                }
-                match (message.kind, method) {
-                    (Kind::Response, Some("tools/list")) => self.list(message),
-                    (Kind::Response, Some("initialize" | "server/discover")) => {
-                        let has_tools = body(message).object("capabilities").get("tools").is_some();
-                        self.declares_tools = Some((has_tools, message.number));
-                    }
-                    _ => {}
-                }
-            }
-            _ => {}
+    /// Takes a text in which the server describes itself.
+    fn listing(&mut self, reader: &StoreReader, message: &Message) -> Result<()> {
+        if message.method.as_deref() != Some("tools/list") {
+            let has_tools = body(message).object("capabilities").get("tools").is_some();
+            self.declares_tools = Some((has_tools, message.number));
+            return Ok(());
         }
-    }
-
-    fn list(&mut self, message: &Message) {
         self.tool_list.get_or_insert(message.number);
         let tools = body(message);
         let tools = array(tools.get("tools").unwrap_or_default(), TOOLS);
         self.tools += tools.len() as u64;
         for refusal in tools.into_iter().filter_map(client_limits::refusal) {
-            keep(&mut self.refusals, (message.number, refusal));
+            if self.refusals.len() < KEPT && !reader.was_called(message.session, &refusal.tool)? {
+                self.refusals.push((message.number, refusal));
+            }
         }
+        Ok(())
     }
 
     fn note(&mut self, time: Time, kind: NoteKind) {
         match kind {
-            NoteKind::Stderr { line, text } => {
-                self.stderr_lines += 1;
-                if self.stderr.len() == KEPT {
-                    self.stderr.pop_front();
-                }
-                self.stderr.push_back(StderrLine { time, line, text });
-            }
+            // They are read from the packets.
+            NoteKind::Stderr { .. } => {}
             NoteKind::Ended { exit, pending } => {
                 self.ended = Some(Ended { time, exit, pending });
             }

@@ -1,0 +1,27 @@
+//! `mcptap index`: makes the full-text index of a database at once.
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+use super::{output, target};
+use crate::store::{DatabaseFile, TextIndexer};
+use crate::view::units;
+
+pub fn run(db: Option<PathBuf>) -> Result<ExitCode> {
+    let place = DatabaseFile::file(target::existing(target::database(db)?)?);
+    let mut indexer = TextIndexer::open(place)?;
+    let mut bytes = 0;
+    while let Some(indexed) = indexer.step()? {
+        bytes += indexed;
+    }
+    let mut out = output::stdout();
+    match bytes {
+        0 => writeln!(out, "nothing to index: a search reads the texts that are left within milliseconds")?,
+        _ => writeln!(out, "{} of messages indexed", units::size(bytes))?,
+    }
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
