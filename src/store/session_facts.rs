@@ -95,8 +95,7 @@ impl StoreReader {
     fn messages_where(&self, which: &str, session: SessionNumber, limit: usize) -> Result<Vec<Message>> {
         let sql = format!("SELECT {} FROM message WHERE {which}", message::COLUMNS);
         let rows = self.select(&sql, params![session.0, limit as i64], message::read)?;
-        let messages = rows.iter().map(|row| Ok(self.message(row.key())?));
-        messages.filter_map(Result::transpose).collect()
+        rows.iter().filter_map(|row| self.message(row.key()).transpose()).collect()
     }
 
     /// The first `limit` findings of these rules that are in the capture of a session and belong to

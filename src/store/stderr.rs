@@ -97,7 +97,8 @@ impl StoreReader {
         self.select(&sql, params![key, from.0 as i64], |row| Ok(packet::read_id(row)?))
     }
 
-    /// The number of lines that a wrapped server wrote to stderr, and the last `limit` lines in order.
+    /// The number of lines that a wrapped server wrote to stderr, and the last `limit` of these
+    /// lines in order.
     ///
     /// # Errors
     /// The database cannot be read, or is damaged.

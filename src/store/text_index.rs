@@ -9,9 +9,11 @@
 //!
 //! The index only excludes, so it cannot change which messages match. Messages outside of all
 //! sections are searched one by one: those of a recording that goes on, the latest ones, and all
-//! of a database that was never indexed. A section covers a range of keys in which no message can
-//! appear later. Messages come in order of their keys within a capture, so all messages of a
-//! capture so far are such a range. Other captures may follow in the section only if it is complete.
+//! of a database that was never indexed.
+//!
+//! A section covers a range of keys in which no message can appear later. Messages come in order of
+//! their keys within a capture, so all messages of a capture so far are such a range. Other
+//! captures may follow in the section only if it is complete.
 //!
 //! [`TextIndexer`] makes sections in short steps. No recorder calls it. Deleting a session removes
 //! the sections that overlap its capture. They are made again later. Masking changes no text of a
@@ -41,8 +43,8 @@ pub(super) type KeyRanges = Vec<(i64, i64)>;
 #[derive(Debug, Default)]
 pub(super) struct CandidateCache(RefCell<Option<(String, IndexState, Arc<KeyRanges>)>>);
 
-/// The number of sections and the last of them. If it is the same, the ranges are as small as they
-/// can be.
+/// The number of sections and the last of them. As long as it is the same, ranges that were found
+/// before are as small as they can be.
 type IndexState = (i64, i64);
 
 impl CandidateCache {

@@ -11,8 +11,8 @@ use crate::filter::Filter;
 use crate::store::codec::{BlobReader, Damaged};
 use crate::store::text;
 
-/// The name of the SQL function `mcptap_within(key, ranges)`: whether a key is in one of the ranges.
-/// Each range is its first and its last key, in order, each as 8 bytes, the lowest first.
+/// The name of the SQL function `mcptap_within(key, ranges)`: whether a key is in one of the
+/// ranges. Each range is its first and its last key, in order, each as 8 bytes, the lowest first.
 pub(super) const WITHIN: &str = "mcptap_within";
 
 /// Defines the SQL functions `mcptap_filter(value, term)`, `mcptap_text(text, term)` and

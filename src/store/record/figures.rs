@@ -130,8 +130,8 @@ impl SessionFigures {
     }
 }
 
-/// Defines the SQL function `merged_latencies(one, other)`: a session in two files has two
-/// histograms.
+/// Defines the SQL function `merged_latencies(one, other)` for a session of which two files have
+/// a histogram each.
 pub(in crate::store) fn register(connection: &Connection) -> rusqlite::Result<()> {
     let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
     connection.create_scalar_function("merged_latencies", 2, flags, |context| {

@@ -29,13 +29,16 @@ pub(super) struct SectionSizes {
     /// Bytes of text in a block. Measured with texts of 2 KB: in blocks of 8 KiB a word selects
     /// 2 to 3 percent of the blocks without it. Smaller blocks take more space.
     pub(super) block: usize,
+    /// A block with more trigrams than one for so many bytes is not indexed: its texts are no
+    /// language, and would have postings as large as they are.
+    pub(super) bytes_a_trigram: usize,
     /// Bytes of text in a section. A section takes 40 MB of memory while it is made.
     pub(super) most: usize,
     /// Fewer bytes of text are not worth a section. They are searched within 10 ms.
     pub(super) least: usize,
 }
 
-const SIZES: SectionSizes = SectionSizes { block: 8 << 10, most: 16 << 20, least: 4 << 20 };
+const SIZES: SectionSizes = SectionSizes { block: 8 << 10, bytes_a_trigram: 3, most: 16 << 20, least: 4 << 20 };
 
 /// Makes the full-text index of a database.
 ///
@@ -65,11 +68,11 @@ impl TextIndexer {
 
     pub(super) fn with_sizes(place: DatabaseFile, sizes: SectionSizes) -> Result<TextIndexer> {
         let db = migrate::open_writer(&place, BUSY)?;
-        Ok(TextIndexer { db, place, sizes, builder: SectionBuilder::new(sizes.block), next: 0 })
+        Ok(TextIndexer { db, place, sizes, builder: SectionBuilder::new(sizes.block, sizes.bytes_a_trigram), next: 0 })
     }
 
-    /// Makes sections until `stop` is set, and looks for new texts once a minute. It works half of the
-    /// time, so that it takes no more than half a core and recorders can write between two steps.
+    /// Makes sections until `stop` is set, and looks for new texts once a minute. It works half of
+    /// the time, so that it takes no more than half a core and recorders can write between steps.
     ///
     /// # Errors
     /// As for [`TextIndexer::step`].

@@ -16,16 +16,12 @@ const WHAT: &str = "the full-text index";
 /// kind of table would get a page of its own.
 const ROW: usize = 3_800;
 
-/// Texts with more trigrams than one for so many bytes are not indexed: they are no language, and
-/// would have postings as large as they are.
-const BYTES_A_TRIGRAM: usize = 3;
-
 /// Blocks that a section can have: the bits of a block's number in [`SectionBuilder::pairs`].
 pub(super) const MOST_BLOCKS: usize = 1 << 11;
 
 /// A block: the keys of its first and last message, and whether it has to be searched always.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Block {
+struct TextBlock {
     first: i64,
     last: i64,
     is_opaque: bool,
@@ -33,7 +29,7 @@ struct Block {
 
 /// The blocks of a section.
 #[derive(Debug)]
-pub(super) struct Blocks(Vec<Block>);
+pub(super) struct Blocks(Vec<TextBlock>);
 
 impl Blocks {
     pub(super) fn read(blob: &[u8], first: i64) -> Result<Blocks, Damaged> {
@@ -46,7 +42,7 @@ impl Blocks {
             let first = step(at, blob.u64()?)?;
             let length = blob.u64()?;
             let last = step(first, length >> 1)?;
-            blocks.push(Block { first, last, is_opaque: length & 1 == 1 });
+            blocks.push(TextBlock { first, last, is_opaque: length & 1 == 1 });
             at = last;
         }
         if blocks.len() > MOST_BLOCKS {
@@ -133,12 +129,14 @@ fn read_postings(row: &mut BlobReader<'_>, bits: &mut [u64], is_wanted: bool) ->
 pub(super) struct SectionBuilder {
     /// Bytes of text after which a block ends.
     block_size: usize,
-    blocks: Vec<Block>,
+    /// See [`SectionSizes::bytes_a_trigram`](super::build::SectionSizes::bytes_a_trigram).
+    bytes_a_trigram: usize,
+    blocks: Vec<TextBlock>,
     /// Trigram and block, in 24 and 11 bits.
     pairs: Vec<u64>,
     trigrams: TrigramSet,
     /// The block that is being filled, and its bytes.
-    open: Option<Block>,
+    open: Option<TextBlock>,
     filled: usize,
     /// Bytes of all texts.
     pub(super) bytes: usize,
@@ -154,9 +152,10 @@ pub(super) struct FinishedSection {
 }
 
 impl SectionBuilder {
-    pub(super) fn new(block_size: usize) -> SectionBuilder {
+    pub(super) fn new(block_size: usize, bytes_a_trigram: usize) -> SectionBuilder {
         SectionBuilder {
             block_size,
+            bytes_a_trigram,
             blocks: Vec::new(),
             pairs: Vec::new(),
             trigrams: TrigramSet::new(),
@@ -172,7 +171,7 @@ impl SectionBuilder {
     }
 
     pub(super) fn add(&mut self, key: i64, text: &[u8]) {
-        let block = self.open.get_or_insert(Block { first: key, last: key, is_opaque: false });
+        let block = self.open.get_or_insert(TextBlock { first: key, last: key, is_opaque: false });
         block.last = key;
         if !block.is_opaque && trigrams::is_indexable(text) {
             self.trigrams.add_text(text);
@@ -190,7 +189,7 @@ impl SectionBuilder {
         let Some(mut block) = self.open.take() else { return };
         let members = self.trigrams.members();
         // Short texts have few repetitions.
-        block.is_opaque |= self.filled >= self.block_size && members.len() > self.filled / BYTES_A_TRIGRAM;
+        block.is_opaque |= self.filled >= self.block_size && members.len() > self.filled / self.bytes_a_trigram;
         if !block.is_opaque {
             let number = self.blocks.len() as u64;
             self.pairs.extend(members.iter().map(|trigram| u64::from(*trigram) << 11 | number));

@@ -12,7 +12,7 @@ use crate::store::{
 use crate::test_messages;
 
 /// Small enough that a few texts fill several sections.
-const SIZES: SectionSizes = SectionSizes { block: 64, most: 400, least: 100 };
+const SIZES: SectionSizes = SectionSizes { block: 64, bytes_a_trigram: 1, most: 400, least: 100 };
 
 /// Parts of texts: letters of both cases, the two characters that fold to ASCII letters, letters
 /// that fold to others, characters of one case, and bytes that are no UTF-8.
@@ -94,7 +94,7 @@ fn a_text() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(24))]
+    #![proptest_config(ProptestConfig::with_cases(16))]
 
     #[test]
     fn an_index_changes_no_match(
