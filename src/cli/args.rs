@@ -105,6 +105,7 @@ pub enum Command {
     #[command(after_help = examples::PIN)]
     Pin(Pin),
     /// Make full-text searches of a large database fast; the terminal UI does it by itself
+    #[command(after_help = examples::INDEX)]
     Index,
     /// Show a session as a timeline, or one message in full
     #[command(after_help = examples::SHOW)]

@@ -176,7 +176,8 @@ pub struct SessionRow {
     pub listed: ListedSession,
     /// Whether it is still being recorded.
     pub live: bool,
-    /// Median and 95th percentile of the latency, in nanoseconds, exact to 2 percent.
+    /// Median and 95th percentile of the latency, in nanoseconds. For a session with many messages
+    /// they are exact to 2 percent.
     pub latency: Option<(i64, i64)>,
 }
 

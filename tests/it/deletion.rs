@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::faults::assert_sound;
 use crate::program::{mcptap, root};
 use crate::support::waits::{Finishes, ProcessEnd, finished, until};
-use crate::wrapped::{ANSWERS, Wrapped, json, line, of_type, recorded, temporary_database};
+use crate::wrapped::{ANSWERS, Wrapped, json, line, of_type, recorded, temporary_database, without_report};
 
 /// A server that sends many messages, which take a deletion many steps.
 const TALKS: &str = r#"seq 20000 | sed 's/.*/{"jsonrpc":"2.0","method":"notifications\/x","params":{"n":&}}/'"#;
@@ -36,7 +36,7 @@ fn record(db: &Path, options: &[&str], script: &str) -> String {
     wrap.arg("--db").arg(db).arg("wrap").args(options).args(["--", "sh", "-c", script]);
     let (code, _, errors) = said(wrap.finished());
     assert_eq!(code, Some(0), "{errors}");
-    errors
+    without_report(&errors).0
 }
 
 /// The numbers of the sessions that a list shows.

@@ -127,6 +127,10 @@ pub const DOCTOR: &str = "Examples:
   mcptap doctor
   mcptap doctor --db recordings.db";
 
+pub const INDEX: &str = "Examples:
+  mcptap index
+  mcptap --db recordings.db index";
+
 pub const COMPLETIONS: &str = "Examples:
   mcptap completions bash > ~/.local/share/bash-completion/completions/mcptap
   mcptap completions zsh > ~/.zfunc/_mcptap";

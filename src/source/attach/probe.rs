@@ -132,8 +132,7 @@ fn explain<E: std::error::Error + Send + Sync + 'static>(error: E) -> anyhow::Er
     if is_denied {
         let program = std::env::current_exe().map_or("mcptap".into(), |path| path.display().to_string());
         return anyhow!(
-            "the kernel does not permit it: run it as root, or once: sudo setcap {CAPABILITIES}=ep {program}; \
-             \"mcptap doctor\" says what is missing"
+            "the kernel does not permit it: run it as root, or once: sudo setcap {CAPABILITIES}=ep {program}"
         );
     }
     error.context("the kernel refused to load or attach a program")

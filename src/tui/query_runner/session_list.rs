@@ -13,6 +13,10 @@ use super::{QueryRunner, TURN};
 use crate::filter::Filter;
 use crate::mcp::SessionNumber;
 use crate::store::{ListedSession, Page, Scope};
+use crate::view::latencies::Latencies;
+
+/// Messages up to which the latencies of a session are read for its row.
+const COUNTED: u64 = 256;
 
 /// Number of sessions that are read before the clock is looked at.
 const STEP: usize = 16;
@@ -59,7 +63,9 @@ impl QueryRunner {
             let last = read.last().map(|row: &SessionRow| row.session.number);
             let sessions = self.reader.listed_sessions(None, self.next_page(last, STEP))?;
             let is_last = sessions.len() < STEP;
-            read.extend(sessions.into_iter().map(|listed| self.session_row(listed)));
+            for listed in sessions {
+                read.push(self.session_row(listed)?);
+            }
             if is_last || read.len() >= ROWS {
                 self.sessions.complete = read;
                 let rows = self.sessions.complete.clone();
@@ -127,8 +133,19 @@ impl QueryRunner {
         })
     }
 
-    fn session_row(&self, listed: ListedSession) -> SessionRow {
-        SessionRow { latency: listed.latency, live: listed.is_live(self.now), listed }
+    /// The figures of a short session are exact, as in other views. Those of a long one come from
+    /// the histogram that its writer stored.
+    fn session_row(&self, listed: ListedSession) -> Result<SessionRow> {
+        let session = &listed.session;
+        let latency = if session.messages > COUNTED {
+            listed.latency
+        } else {
+            let rows = self.reader.message_rows_at(session.number, 1, COUNTED as usize)?;
+            let answered = rows.iter().filter(|row| row.answers.is_some());
+            let mut latencies: Latencies = answered.filter_map(|row| row.latency).collect();
+            latencies.percentile(50).zip(latencies.percentile(95))
+        };
+        Ok(SessionRow { latency, live: listed.is_live(self.now), listed })
     }
 }
 
