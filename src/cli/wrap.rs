@@ -2,6 +2,7 @@
 
 use std::env;
 use std::ffi::OsStr;
+use std::io::{self, IsTerminal};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::AtomicBool;
@@ -100,10 +101,11 @@ fn record(
                 "recording: the database is locked; the recording is in {file}, and the next start of mcptap moves it"
             ));
         }
-        Saved::As(sessions) if sessions.is_empty() => {}
-        Saved::As(sessions) => {
+        // A host reads standard error as that of its server, so the line is for people alone.
+        Saved::As(sessions) if !sessions.is_empty() && io::stderr().is_terminal() => {
             receipts.say(&target::recorded_as(&sessions, &place));
         }
+        Saved::As(_) => {}
     }
     Ok(())
 }

@@ -311,8 +311,7 @@ impl Tls {
         }
     }
 
-    /// The secrets among `unnamed` that open records which wait here, with the random of the
-    /// session.
+    /// The secrets among `unnamed` that open records which wait here, with the session's random.
     pub fn prove(&mut self, unnamed: &UnnamedSecrets) -> Vec<(Label, Random, Secret)> {
         let Some(waiting) = &mut self.reread else { return Vec::new() };
         waiting.prove(&self.interpreter.negotiation, unnamed, &mut Vec::new())
