@@ -146,7 +146,7 @@ fn apply(
         }
         (Launch::Wrapped(_), _) => "is recorded",
         (Launch::Command(_), _) => "is not recorded",
-        (Launch::Url(url), Action::Wrap) if config.replace_url(server, &wrap.bridge_words(url)) => {
+        (Launch::Url(url), Action::Wrap) if config.replace_url(server, &wrap.bridge_words(server.name(), url)) => {
             tally.changed += 1;
             "is recorded now"
         }
@@ -175,20 +175,20 @@ fn apply(
 
 impl WrapCommand {
     fn words(&self, name: &str) -> Vec<String> {
-        self.with(["wrap", "--name", name, "--"])
+        self.with(&["wrap", "--name", name, "--"])
     }
 
     /// The command in place of a URL.
-    fn bridge_words(&self, url: &str) -> Vec<String> {
-        self.with(["proxy", "--stdio", "--to", url])
+    fn bridge_words(&self, name: &str, url: &str) -> Vec<String> {
+        self.with(&["proxy", "--name", name, "--stdio", "--to", url])
     }
 
-    fn with(&self, added: [&str; 4]) -> Vec<String> {
+    fn with(&self, added: &[&str]) -> Vec<String> {
         let mut words = vec![self.program.display().to_string()];
         if let Some(db) = &self.db {
             words.extend(["--db".to_owned(), db.display().to_string()]);
         }
-        words.extend(added.map(str::to_owned));
+        words.extend(added.iter().map(|word| (*word).to_owned()));
         words
     }
 }

@@ -127,8 +127,8 @@ fn the_servers_of_a_client_are_recorded_until_that_is_undone() {
         (Some(2), "mcptap: the configuration has no server \"nobody\"; it has: echo, other, remote\n")
     );
     let (code, said, told) = home.run(&["install", "--db", db, "cursor"]);
-    assert!(code == Some(0) && told.starts_with("mcptap: 2 servers will be recorded"), "{told}");
-    assert!(said.contains("remote          is reached over HTTP"), "{said}");
+    assert!(code == Some(0) && told.starts_with("mcptap: 3 servers will be recorded"), "{told}");
+    assert!(said.contains("remote          is recorded now         https://example.com/mcp\n"), "{said}");
     assert!(home.configuration().contains("\"-\" // standard input"), "{}", home.configuration());
     // The client starts the server by its changed configuration.
     let stripped: String = home
@@ -157,7 +157,7 @@ fn the_servers_of_a_client_are_recorded_until_that_is_undone() {
     assert_eq!(home.run(&["install", "cursor"]).2, "mcptap: already recorded\n");
     assert_eq!(home.configuration(), wrapped);
     let (code, _, told) = home.run(&["uninstall"]);
-    assert!(code == Some(0) && told.starts_with("mcptap: 2 servers will not be recorded"), "{told}");
+    assert!(code == Some(0) && told.starts_with("mcptap: 3 servers will not be recorded"), "{told}");
     assert_eq!(home.configuration(), Home::CONFIGURATION);
     assert_eq!(fs::metadata(home.path("kept.json")).unwrap().permissions().mode() & 0o777, 0o600);
     assert!(fs::symlink_metadata(home.path(".cursor/mcp.json")).unwrap().is_symlink());
