@@ -43,8 +43,9 @@ fn svg(buffer: &Buffer, ground: &Ground) -> String {
             // so that it cannot shift others.
             let wide = |symbol: &str| unicode_width::UnicodeWidthStr::width(symbol) > 1;
             let mut text = first.symbol().to_owned();
-            let mut end = x + if wide(first.symbol()) { 2 } else { 1 };
-            while !wide(&text)
+            let is_wide = wide(first.symbol());
+            let mut end = x + if is_wide { 2 } else { 1 };
+            while !is_wide
                 && end < columns
                 && buffer[(end, y)].style() == first.style()
                 && !wide(buffer[(end, y)].symbol())
@@ -81,7 +82,8 @@ fn run(out: &mut String, (x, end, y): (u16, u16, u16), text: &str, cell: &ratatu
     if cell.modifier.contains(Modifier::UNDERLINED) {
         style.push_str(" text-decoration=\"underline\"");
     }
-    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    // A browser drops blanks at the ends of a text, and stretches the rest over their place.
+    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace(' ', "\u{a0}");
     let fill = colour(cell.fg, ground.text);
     let base = top + CELL.1 * 0.75;
     let _ = writeln!(
