@@ -5,6 +5,7 @@ mod clients;
 mod config;
 
 #[cfg(feature = "http")]
+#[cfg(feature = "http")]
 pub use config::replaced_headers;
 
 use std::env;

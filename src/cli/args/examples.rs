@@ -6,6 +6,7 @@ pub const READ: &str = "Examples:
   mcptap read a.pcap b.pcap --save
   tcpdump -w - -i lo | mcptap read -";
 
+#[cfg(feature = "live")]
 pub const SNIFF: &str = "Examples:
   mcptap sniff -i lo
   mcptap sniff -i any -f 'tcp port 8080' -w traffic.pcapng
@@ -26,15 +27,18 @@ pub const ATTACH: &str = "Examples:
 Nothing is restarted. Only the named processes, and the children that they start later, are watched
 (docs/attach.md).";
 
+#[cfg(feature = "http")]
 pub const PROXY: &str = "Examples:
   mcptap proxy --listen 9000 --to http://127.0.0.1:8080/mcp
   mcptap proxy --listen 9000 --to https://mcp.example.com/mcp --name example
   mcptap proxy --intercept mcp.example.com
   mcptap proxy --stdio --to https://mcp.example.com/mcp";
 
+#[cfg(feature = "http")]
 pub const CA: &str = "Examples:
   mcptap ca";
 
+#[cfg(feature = "tui")]
 pub const TUI: &str = "Examples:
   mcptap
   mcptap capture.pcapng

@@ -26,6 +26,7 @@ const REPLACED: &str = "MCPTAP_REPLACED";
 
 /// The header fields in the settings that this program replaces, if a client started it in place
 /// of a URL. The client has replaced variables in them.
+#[cfg(feature = "http")]
 pub fn replaced_headers() -> Vec<(String, String)> {
     let text = std::env::var(REPLACED).unwrap_or_default();
     json::headers(&text).unwrap_or_default()

@@ -116,6 +116,7 @@ fn preceding(node: &CstNode) -> Vec<CstNode> {
 }
 
 /// The header fields in the settings of a server.
+#[cfg(feature = "http")]
 pub(super) fn headers(settings: &str) -> Option<Vec<(String, String)>> {
     let root = CstRootNode::parse(settings, &ParseOptions::default()).ok()?;
     let fields = root.object_value()?.object_value("headers")?.properties();
