@@ -28,6 +28,9 @@ const VIEWS = {
   session: { columns: null, items: () => [], row: null, detail: summaryDetail },
 };
 
+/** Rows up to which the texts are read before the first search. */
+const READ_AHEAD = 20000;
+
 /** Height of a row, in pixels. */
 const ROW = 22;
 
@@ -49,7 +52,11 @@ const app = {
       app.refresh();
     }
     app.complete = complete;
-    if (complete) document.body.dataset.ready = 'true';
+    if (complete) {
+      document.body.dataset.ready = 'true';
+      // A search of a small page then finds the texts in memory.
+      if (app.current.rows.length <= READ_AHEAD) setTimeout(() => app.current.lowerTexts(), 100);
+    }
   },
 
   /** Shows a session. */

@@ -105,18 +105,19 @@ class Session {
     return { row, sources, nodes, carried: found.carried };
   }
 
-  /** The texts of all messages in lower case, by the position of their rows. */
-  async lowerTexts() {
-    if (!this.texts) {
-      const texts = [];
-      for (const { base64, from } of this.detailBlocks) {
-        for (const { row, base, bytes, sources: [[, , at, length]] } of messagesOf(await openBlock(base64), from)) {
-          texts[row] = DECODER.decode(bytes.subarray(base + at, base + at + length)).toLowerCase();
-        }
+  /** The texts of all messages in lower case, by the position of their rows. They are read once. */
+  lowerTexts() {
+    return (this.texts ??= this.readTexts());
+  }
+
+  async readTexts() {
+    const texts = [];
+    for (const { base64, from } of this.detailBlocks) {
+      for (const { row, base, bytes, sources: [[, , at, length]] } of messagesOf(await openBlock(base64), from)) {
+        texts[row] = DECODER.decode(bytes.subarray(base + at, base + at + length)).toLowerCase();
       }
-      this.texts = texts;
     }
-    return this.texts;
+    return texts;
   }
 }
 
