@@ -290,7 +290,7 @@ impl Totals {
         };
         let (seen, sent) = self.bytes;
         let complete = percent(if sent == 0 { 1.0 } else { seen as f64 / sent as f64 });
-        let findings: u64 = self.findings.iter().sum();
+        let findings = self.findings.iter().fold(0u64, |sum, number| sum.saturating_add(*number));
         let errors = match self.findings[Severity::Error as usize] {
             0 => String::new(),
             errors => format!(" ({})", count(errors, "error")),
@@ -303,5 +303,25 @@ impl Totals {
             count(findings, "finding"),
         );
         paint.paint(Tone::Strong, &text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_messages;
+
+    /// The numbers of a damaged database can be at the end of their range.
+    #[test]
+    fn totals_of_damaged_sessions_do_not_overflow() {
+        let mut session =
+            test_messages::session(&test_messages::read(r#"-> {"jsonrpc":"2.0","id":1,"method":"ping"}"#));
+        session.bytes = (u64::MAX, u64::MAX);
+        let mut totals = Totals::default();
+        (0..2).for_each(|_| totals.session(&session));
+        (0..2).for_each(|_| totals.finding(Severity::Error, u64::MAX));
+        totals.finding(Severity::Info, 1);
+        let line = totals.line(Paint { on: false });
+        assert!(line.starts_with("2 sessions") && line.contains("18446744073709551615 findings"), "{line}");
     }
 }
