@@ -37,10 +37,11 @@ fn main() {
             _ => panic!("there is no option {name}"),
         }
     }
+    assert!(messages >= 2, "a session has a call and its response");
     let place = DatabaseFile::file(path);
     let mut texts = Texts::new(bytes as usize);
     for number in 1..=sessions {
-        let special = (number == sessions.div_ceil(2)).then_some(messages / 2 / 2 * 2 + 2);
+        let special = (number == sessions.div_ceil(2)).then_some((messages / 2).next_multiple_of(2).max(2));
         record(&place, &mut texts, number, messages, special);
     }
 }

@@ -20,7 +20,8 @@ use crate::source::{Item, Source};
 
 /// Receives the packets and events of a run. An error ends the run.
 pub trait Listener {
-    /// Takes a packet, before the events that it causes.
+    /// Takes a packet, before the events that it causes. On several threads only if the events are
+    /// for a store.
     fn packet(&mut self, _packet: &Packet<'_>) -> Result<()> {
         Ok(())
     }
@@ -34,7 +35,7 @@ pub trait Listener {
         self.event(event.clone())
     }
 
-    /// All events of an input were delivered.
+    /// All events of one input, or of several, were delivered.
     fn after_input(&mut self) -> Result<()> {
         Ok(())
     }

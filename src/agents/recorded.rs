@@ -27,9 +27,25 @@ impl Recorded {
         Recorded { recorded: shown(text.as_bytes(), limit) }
     }
 
-    /// The same for bytes that may not be UTF-8.
-    pub fn bytes(bytes: &[u8], limit: usize) -> Recorded {
-        Recorded { recorded: shown(bytes, limit) }
+    /// A part of a text that [`masked`] returned.
+    pub fn part(bytes: &[u8]) -> Recorded {
+        Recorded { recorded: safe::visible_bytes(bytes).into_owned() }
+    }
+}
+
+/// A text with its secrets masked. It has the same length, so it can be cut into parts. A part of
+/// a secret alone would not be recognised.
+pub fn masked(bytes: &[u8]) -> Cow<'_, [u8]> {
+    match std::str::from_utf8(bytes).map(secrets::masked_text) {
+        Ok(Cow::Borrowed(text)) => Cow::Borrowed(text.as_bytes()),
+        Ok(Cow::Owned(text)) => Cow::Owned(text.into_bytes()),
+        Err(_) => {
+            let mut bytes = bytes.to_vec();
+            for secret in crate::decode::secrets::in_text(&bytes) {
+                bytes[secret].fill(b'*');
+            }
+            Cow::Owned(bytes)
+        }
     }
 }
 

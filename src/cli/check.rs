@@ -6,7 +6,7 @@ mod expect;
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
@@ -83,7 +83,8 @@ fn relative_uri(target: &str) -> String {
     let path = Path::new(target);
     let here = std::env::current_dir().unwrap_or_default();
     let inside = path.strip_prefix(here).or_else(|_| path.strip_prefix("."));
-    let name = || path.file_name().map(Path::new).filter(|_| path.is_absolute());
+    let is_elsewhere = path.is_absolute() || path.components().any(|part| part == Component::ParentDir);
+    let name = || path.file_name().map(Path::new).filter(|_| is_elsewhere);
     inside.ok().or_else(name).unwrap_or(path).to_string_lossy().into_owned()
 }
 
@@ -98,6 +99,11 @@ fn json(out: &mut Output, findings: &[(Severity, FindingRow)], judgements: &[Jud
     Ok(())
 }
 
+/// The number of findings, with those that are stored as repetitions.
+fn total<'f>(findings: impl Iterator<Item = &'f (Severity, FindingRow)>) -> u64 {
+    findings.fold(0, |sum, (_, row)| sum.saturating_add(row.repeated.max(1)))
+}
+
 /// Writes the report as text: the worst and then the most frequent rules first, each with
 /// its first places.
 fn text(out: &mut Output, paint: Paint, findings: &[(Severity, FindingRow)]) -> Result<()> {
@@ -105,7 +111,7 @@ fn text(out: &mut Output, paint: Paint, findings: &[(Severity, FindingRow)]) -> 
     for finding in findings {
         rules.entry(&finding.1.rule).or_default().push(finding);
     }
-    let count = |of_rule: &[&(Severity, FindingRow)]| of_rule.iter().map(|(_, row)| row.repeated.max(1)).sum::<u64>();
+    let count = |of_rule: &[&(Severity, FindingRow)]| total(of_rule.iter().copied());
     let worst = |of_rule: &[&(Severity, FindingRow)]| of_rule.iter().map(|(severity, _)| *severity).max();
     let mut rules: Vec<_> = rules.into_iter().collect();
     rules.sort_by_key(|(_, of_rule)| std::cmp::Reverse((worst(of_rule), count(of_rule))));
@@ -117,12 +123,10 @@ fn text(out: &mut Output, paint: Paint, findings: &[(Severity, FindingRow)]) -> 
             writeln!(out, "         {}", finding_line(row, paint))?;
         }
         if of_rule.len() > SHOWN {
-            writeln!(out, "         … {} more", count(of_rule) - SHOWN as u64)?;
+            writeln!(out, "         … {} more", count(of_rule).saturating_sub(SHOWN as u64))?;
         }
     }
-    let of = |wanted: Severity| {
-        findings.iter().filter(|(severity, _)| *severity == wanted).map(|(_, row)| row.repeated.max(1)).sum::<u64>()
-    };
+    let of = |wanted: Severity| total(findings.iter().filter(|(severity, _)| *severity == wanted));
     let figures = [Severity::Error, Severity::Warning, Severity::Info].map(of);
     if !rules.is_empty() {
         writeln!(out)?;

@@ -5,11 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
-use serde_json::json;
 
 use super::args::{Colour, Explain};
 use super::output::{self, Output};
 use super::target::{self, Opened};
+use crate::export::jsonl;
 use crate::mcp::Session;
 use crate::view::command_line;
 use crate::view::explain::{self, Cause, Evidence, Explanation, Symptom};
@@ -39,7 +39,12 @@ pub fn run(arguments: Explain, db: Option<PathBuf>, colour: Colour) -> Result<Ex
     let commands = Commands { arguments: &arguments, name, session: &session, db: db.as_deref() };
     let mut out = output::stdout();
     if arguments.json {
-        writeln!(out, "{}", json(&session, &explanation, &commands))?;
+        let masked = |text: &str| masked(text, &arguments);
+        let next = |cause: &Cause| commands.next(cause);
+        let mut line = Vec::new();
+        output::json_line(&mut out, &mut line, |line| {
+            jsonl::write_explanation(line, session.number, &explanation, &masked, &next);
+        })?;
     } else {
         let others = opened.sessions()?.len() - 1;
         text(&mut out, colour, &session, &explanation, &commands, others)?;
@@ -53,7 +58,7 @@ fn worst(opened: &Opened, symptom: Option<Symptom>) -> Result<Option<(Session, E
     let mut worst: Option<(Session, Explanation)> = None;
     for session in opened.sessions()? {
         let explanation = explain::explain(&opened.reader, &session, symptom)?;
-        if worst.as_ref().is_none_or(|(_, known)| explanation.weight() > known.weight()) {
+        if worst.as_ref().is_none_or(|(_, known)| explanation.causes.len() > known.causes.len()) {
             worst = Some((session, explanation));
         }
     }
@@ -161,26 +166,4 @@ fn text(
         writeln!(out, "{}", paint.paint(Tone::Dim, &others))?;
     }
     Ok(())
-}
-
-fn json(session: &Session, explanation: &Explanation, commands: &Commands<'_>) -> serde_json::Value {
-    let masked = |text: &str| masked(text, commands.arguments);
-    let evidence = |place: &Evidence| json!({ "place": place.place, "time": place.time.map(crate::view::units::clock), "text": masked(&place.text) });
-    let cause = |cause: &Cause| {
-        json!({
-            "symptom": cause.symptom.name(),
-            "sentence": masked(&cause.sentence),
-            "evidence": cause.evidence.iter().map(evidence).collect::<Vec<_>>(),
-            "next": [cause.advice, commands.next(cause)],
-            "message": cause.message.map(|message| message.0),
-        })
-    };
-    let also: Vec<String> = explanation.also.iter().map(|text| masked(text)).collect();
-    json!({
-        "type": "explanation",
-        "session": session.number.0,
-        "causes": explanation.causes.iter().map(cause).collect::<Vec<_>>(),
-        "also": also,
-        "checked": explanation.checked,
-    })
 }

@@ -19,7 +19,7 @@ use crate::view::safe;
 use mcptap_core::internal::fuzz::{Observed, scripted};
 
 /// Commands that read a database. `@` is its path, `#` a number.
-const COMMANDS: [&str; 28] = [
+const COMMANDS: [&str; 31] = [
     "sessions @",
     "sessions @ --json",
     "show @",
@@ -48,6 +48,9 @@ const COMMANDS: [&str; 28] = [
     "export @ --format parquet",
     "diff @ @ --session #",
     "replay @ --dry-run --session #",
+    "explain @",
+    "explain @ --json",
+    "explain @ --symptom slow --session #",
 ];
 
 /// Damages a database and runs a command on it. The first byte of `data` chooses the database, the

@@ -5,8 +5,7 @@ mod clients;
 mod config;
 
 #[cfg(feature = "http")]
-#[cfg(feature = "http")]
-pub use config::replaced_headers;
+pub use config::replaced_settings;
 
 use std::env;
 use std::ffi::OsString;
@@ -147,7 +146,7 @@ fn apply(
         }
         (Launch::Wrapped(_), _) => "is recorded",
         (Launch::Command(_), _) => "is not recorded",
-        (Launch::Url(url), Action::Wrap) if config.replace_url(server, &wrap.bridge_words(server.name(), url)) => {
+        (Launch::Url(_), Action::Wrap) if config.replace_url(server, &wrap.bridge_words(server.name())) => {
             tally.changed += 1;
             "is recorded now"
         }
@@ -179,9 +178,10 @@ impl WrapCommand {
         self.with(&["wrap", "--name", name, "--"])
     }
 
-    /// The command in place of a URL.
-    fn bridge_words(&self, name: &str, url: &str) -> Vec<String> {
-        self.with(&["proxy", "--name", name, "--stdio", "--to", url])
+    /// The command in place of a URL. The URL is only in the environment, because it may contain a
+    /// token, and all users of the machine can read command lines.
+    fn bridge_words(&self, name: &str) -> Vec<String> {
+        self.with(&["proxy", "--name", name, "--stdio"])
     }
 
     fn with(&self, added: &[&str]) -> Vec<String> {

@@ -4,6 +4,7 @@
 //! recording are reported.
 
 use std::env;
+use std::io::{self, IsTerminal};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -18,7 +19,7 @@ use crossbeam_channel::bounded;
 
 use super::args::{self, Colour};
 use super::ca::{self, Trust};
-use super::install::replaced_headers;
+use super::install::replaced_settings;
 use super::printer::Printer;
 use super::replay::header_fields;
 use super::{databases, filter, stop, target};
@@ -126,7 +127,8 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
             note!("{} records could not be saved", counts.lost);
         }),
     }
-    if let Some((place, capture)) = saved_in {
+    // A host reads standard error as that of its server, so the line is for people alone.
+    if let Some((place, capture)) = saved_in.filter(|_| !arguments.stdio || io::stderr().is_terminal()) {
         target::note_saved(&place, capture);
     }
     Ok(ExitCode::SUCCESS)
@@ -154,10 +156,12 @@ impl AnyProxy {
             timeout: CONNECTING,
             ..connect::ConnectOptions::default()
         };
-        if let (true, Some(to)) = (arguments.stdio, &arguments.to) {
+        if arguments.stdio {
             let mut fields = header_fields(&arguments.header, arguments.bearer_env.as_deref())?;
-            fields.extend(replaced_headers());
-            return Ok(AnyProxy::Bridge(to.clone(), connect::ConnectOptions { fields, ..options }, recorder.tape));
+            let (replaced, kept) = replaced_settings().unzip();
+            fields.extend(kept.unwrap_or_default());
+            let to = arguments.to.clone().or(replaced).context("--stdio needs the URL of the server: --to URL")?;
+            return Ok(AnyProxy::Bridge(to, connect::ConnectOptions { fields, ..options }, recorder.tape));
         }
         if let Some(to) = &arguments.to {
             return Ok(AnyProxy::Reverse(Box::new(Proxy::new(to, &options, arguments.allow_host.clone(), recorder)?)));

@@ -44,12 +44,13 @@ pub fn run(arguments: Sessions, db: Option<PathBuf>, colour: Colour) -> Result<E
     }
     let mut out = output::stdout();
     if arguments.json {
-        let mut list = List::read(&opened.reader, opened.session, filter.as_ref(), arguments.sort, true, usize::MAX)?;
+        let limit = arguments.limit.unwrap_or(usize::MAX);
+        let mut list = List::read(&opened.reader, opened.session, filter.as_ref(), arguments.sort, true, limit)?;
         if arguments.sort.is_none() {
             list.sessions.reverse();
         }
         let mut line = Vec::new();
-        for listed in list.sessions.iter().take(arguments.limit.unwrap_or(usize::MAX)) {
+        for listed in &list.sessions {
             output::json_line(&mut out, &mut line, |line| jsonl::write_stored_session(line, listed, list.now))?;
         }
     } else {

@@ -34,8 +34,11 @@ pub fn run(arguments: Tui, db: Option<PathBuf>, colour: Colour) -> Result<ExitCo
         // The one chosen last, or the one that fits the terminal.
         None => None,
     };
-    let decoding =
-        Decoding { key_log: arguments.decoding.key_log(false), keep_secrets: arguments.decoding.keep_secrets };
+    let decoding = Decoding {
+        key_log: arguments.decoding.key_log(false),
+        keep_secrets: arguments.decoding.keep_secrets,
+        threads: Some(arguments.decoding.threads()),
+    };
     tui::run(target, UiOptions { decoding, theme })?;
     Ok(ExitCode::SUCCESS)
 }

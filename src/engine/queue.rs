@@ -2,7 +2,8 @@
 //! faster than the kernel fills its buffer, however slow the decoder is.
 //!
 //! Packets that exceed the memory of the queue are written to the disk, see [`Overflow`]. When that
-//! is full too, packets are dropped and counted. The decoder treats them as loss.
+//! is full too, packets are dropped and counted. The decoder treats them as loss. Of pipe packets
+//! the lengths remain, as gaps.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -260,28 +261,28 @@ impl QueueSender {
 /// The events of a batch of pipe packets, with each run of data replaced by its length.
 fn lengths_of(batch: &Batch) -> Batch {
     let (mut small, mut lost) = (Batch::default(), BTreeMap::new());
-    let write = |small: &mut Batch, (number, time), process, event: &PipeEvent<'_>| {
-        small.write(number, time, LinkType::PIPE, |out| pipe::encode(process, event, out));
+    let write_lost = |small: &mut Batch, lost: &mut BTreeMap<_, _>| {
+        let mut runs: Vec<_> = mem::take(lost).into_iter().collect();
+        // A store needs the packets in order of number.
+        runs.sort_by_key(|(_, (place, _))| *place);
+        for ((process, pipe), ((number, time), bytes)) in runs {
+            let event = PipeEvent::Lost(pipe, bytes);
+            small.write(number, time, LinkType::PIPE, |out| pipe::encode(process, &event, out));
+        }
     };
-    let packets = (0..batch.len()).filter_map(|index| batch.get(index));
-    for packet in packets {
-        let place = (packet.number, packet.time);
+    for packet in (0..batch.len()).filter_map(|index| batch.get(index)) {
         let (key, bytes) = match pipe::decode(packet.data) {
             Some((process, PipeEvent::Data(pipe, bytes))) => ((process, pipe), bytes.len() as u64),
             Some((process, PipeEvent::Lost(pipe, bytes))) => ((process, pipe), bytes),
             _ => {
-                for ((process, pipe), (place, bytes)) in mem::take(&mut lost) {
-                    write(&mut small, place, process, &PipeEvent::Lost(pipe, bytes));
-                }
+                write_lost(&mut small, &mut lost);
                 small.push(&packet);
                 continue;
             }
         };
-        lost.entry(key).or_insert((place, 0)).1 += bytes;
+        lost.entry(key).or_insert(((packet.number, packet.time), 0)).1 += bytes;
     }
-    for ((process, pipe), (place, bytes)) in lost {
-        write(&mut small, place, process, &PipeEvent::Lost(pipe, bytes));
-    }
+    write_lost(&mut small, &mut lost);
     small
 }
 
@@ -368,9 +369,11 @@ mod tests {
         while !queue.thread.as_ref().unwrap().is_finished() {
             thread::yield_now();
         }
-        let (mut seen, mut lost) = ([0; 2], [0; 2]);
+        let (mut seen, mut lost, mut last) = ([0; 2], [0; 2], PacketNumber(0));
         while let Some(item) = queue.next().unwrap() {
             let Item::Packet(packet) = item else { continue };
+            assert!(packet.number > last, "{:?} after {last:?}", packet.number);
+            last = packet.number;
             match pipe::decode(packet.data).unwrap().1 {
                 PipeEvent::Data(pipe, bytes) => seen[pipe as usize] += bytes.len() as u64,
                 PipeEvent::Lost(pipe, bytes) => lost[pipe as usize] += bytes,

@@ -6,7 +6,8 @@
 //!
 //! Each stage takes the batches in order, one at a time. So the listener gets what it gets on one
 //! thread, for any number of threads. The threads are alike: each looks for the last stage that has
-//! a batch and that no other thread runs. Only [`QUEUED`] batches wait between two stages. Then the
+//! a batch and that no other thread runs. Only [`QUEUED`] batches, and about [`QUEUED_BYTES`], wait
+//! between two stages. Then the
 //! earlier one pauses, and its thread helps the later ones. So memory is bounded, however unequal
 //! the stages are.
 //!
@@ -28,6 +29,9 @@ use crate::source::{Item, Source};
 
 /// Batches that wait between two stages. More would take memory and save no time.
 const QUEUED: usize = 4;
+
+/// Bytes of the batches that wait between two stages. A packet that inflates makes a large batch.
+const QUEUED_BYTES: usize = 8 << 20;
 
 /// The number of threads, and the size of the batches that they pass on.
 #[derive(Clone, Copy, Debug)]
@@ -88,6 +92,8 @@ pub fn run(
 /// Inputs and what a stage made of them.
 struct StageBatch<T> {
     steps: Vec<Step<T>>,
+    /// Bytes of traffic in it.
+    bytes: usize,
     /// The packets among the inputs, if the events are for a store. Other listeners take none.
     packets: Packets,
     /// Bytes read so far, and the size of the source if it is known.
@@ -116,7 +122,8 @@ impl<T> StageBatch<T> {
                 Step::Item(item) => stage(item, &mut |made| steps.push(Step::Item(made))),
             }
         }
-        (StageBatch { steps, packets: self.packets, progress: self.progress, end: self.end }, self.steps)
+        let StageBatch { steps: empty, bytes, packets, progress, end } = self;
+        (StageBatch { steps, bytes, packets, progress, end }, empty)
     }
 }
 
@@ -153,7 +160,8 @@ impl<T> Default for StageQueue<T> {
 
 impl<T> StageQueue<T> {
     fn has_room(&self) -> bool {
-        self.waiting.len() < QUEUED
+        let bytes = self.waiting.iter().map(|batch| batch.bytes).sum::<usize>();
+        self.waiting.len() < QUEUED && bytes < QUEUED_BYTES
     }
 
     fn has_batch(&self) -> bool {
@@ -210,7 +218,7 @@ impl FirstStage<'_> {
                 steps.push(Step::Item(observation));
             });
         }
-        StageBatch { steps, packets, progress: self.source.progress(), end }
+        StageBatch { steps, bytes, packets, progress: self.source.progress(), end }
     }
 }
 

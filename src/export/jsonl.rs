@@ -22,6 +22,7 @@ use crate::mcp::note::{NoteKind, WaitEnd};
 use crate::mcp::{Message, MessageNumber, Note, Party, Peers, Session, SessionNumber, Transport};
 use crate::store::{FindingRow, ListedSession};
 use crate::view::expectations::Judgement;
+use crate::view::explain::{Cause, Explanation};
 use crate::view::layers::Layer;
 use crate::view::overview::Overview;
 use crate::view::steps::Step;
@@ -149,6 +150,37 @@ pub fn write_overview(out: &mut Vec<u8>, session: SessionNumber, overview: &Over
         object.end();
     });
     line.text("end", &overview.end);
+    line.end_line();
+}
+
+/// Writes the `explanation` line of a session. `masked` hides secrets in a text, and `next` is the
+/// command that shows a cause.
+pub fn write_explanation(
+    out: &mut Vec<u8>,
+    session: SessionNumber,
+    explanation: &Explanation,
+    masked: &dyn Fn(&str) -> String,
+    next: &dyn Fn(&Cause) -> String,
+) {
+    let mut line = Object::line(out, "explanation");
+    line.number("session", session.0);
+    line.array("causes", &explanation.causes, |out, cause| {
+        let mut object = Object::inside(out);
+        object.word("symptom", cause.symptom.name());
+        object.text("sentence", &masked(&cause.sentence));
+        object.array("evidence", &cause.evidence, |out, evidence| {
+            let mut object = Object::inside(out);
+            object.text("place", &evidence.place);
+            object.maybe(&evidence.time, |object, time| object.time("time", *time));
+            object.text("text", &masked(&evidence.text));
+            object.end();
+        });
+        object.array("next", &[masked(&cause.advice), next(cause)], |out, text| write_string(out, text));
+        object.maybe(&cause.message, |object, message| object.number("message", message.0));
+        object.end();
+    });
+    line.array("also", &explanation.also, |out, text| write_string(out, &masked(text)));
+    line.array("checked", &explanation.checked, |out, text| write_string(out, text));
     line.end_line();
 }
 

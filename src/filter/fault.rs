@@ -62,7 +62,7 @@ impl Fault {
         };
         if let Some(field) = filter.fields().into_iter().find(unknown) {
             let error = SyntaxError::new(selected, format!("{field} cannot select the requests of a fault"));
-            return Err(located(text, error.expected(&["method, tool, id, size, params or json"])));
+            return Err(located(text, error.expected(&["method, tool, kind, id, size, params or json"])));
         }
         let action = action(text, rest)?;
         Ok(Fault { filter, action })

@@ -445,9 +445,10 @@ impl Session {
             (Some(answers), answer) => {
                 let cut = answer.as_ref().and_then(|answer| answer.cut);
                 batch.cut = [batch.cut, cut].into_iter().flatten().min();
+                let is_event = answer.as_ref().is_some_and(|answer| answer.is_event);
                 answers.extend(answer.map(|answer| answer.text));
                 let text = (is_last && !answers.is_empty()).then(|| format!("[{}]", answers.join(",")));
-                text.map(|text| Answer { cut: batch.cut, ..Answer::of(text, None) })
+                text.map(|text| Answer { cut: batch.cut, is_event, ..Answer::of(text, None) })
             }
         };
         if let Some(Answer { text, is_event, code, cut }) = answer {

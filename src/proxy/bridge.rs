@@ -10,7 +10,7 @@
 //! that HTTP needs. If the server forgets the session, the bridge repeats the client's handshake.
 //! A request whose response failed gets an error.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -19,7 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, bounded};
 use rustix::event::{PollFd, PollFlags, poll};
 use serde_json::Value;
 
@@ -34,8 +34,11 @@ use crate::replay::transport::{Arrival, Failure, FailureKind, Outgoing, Transpor
 use crate::source::tape::Tape;
 use crate::view::secrets;
 
-/// The most lines of the client that wait. A client that sends more waits itself.
+/// The most lines of the client that wait to be sent. A client that sends more waits itself.
 const WAITING: usize = 64;
+
+/// Bytes of requests without a response from which on no more lines are taken.
+const OPEN_BYTES: usize = 64 << 20;
 
 /// The most bytes of a line. It is the limit of replays for a body.
 const LINE: u64 = 128 << 20;
@@ -53,11 +56,19 @@ const FAILED: i64 = -32000;
 /// The id of a repeated handshake.
 const REOPENING: &str = "\"mcptap-session\"";
 
-/// Something that the client did.
-enum FromClient {
-    Line(Vec<u8>),
-    /// It closed its side, or a signal arrived.
+/// Why the bridge ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// The client closed its side. Its last requests are still answered.
     Left,
+    /// A signal arrived.
+    Stopped,
+}
+
+/// What the client sends, and the end.
+struct FromClient {
+    lines: Receiver<Vec<u8>>,
+    end: Receiver<End>,
 }
 
 /// Wakes the thread that waits for the server. The transport may be exchanged for another.
@@ -72,7 +83,7 @@ pub fn bridge(url: &str, options: &ConnectOptions, tape: Tape, stop: &OwnedFd) -
     let mut http = Box::new(Http::open(url, Mode::Streamable, options, tape.clone())?);
     http.sleep_at_most(SLEEP);
     let waker = Arc::new(Mutex::new(http.waker()));
-    let lines = listen(&waker, stop.try_clone().context("cannot duplicate a file descriptor")?)?;
+    let client = listen(&waker, stop.try_clone().context("cannot duplicate a file descriptor")?)?;
     let mut bridge = Bridge {
         url,
         options,
@@ -86,27 +97,28 @@ pub fn bridge(url: &str, options: &ConnectOptions, tape: Tape, stop: &OwnedFd) -
         handshake: None,
         reopening: None,
         held: Vec::new(),
+        repeated: BTreeSet::new(),
     };
-    bridge.run(&lines);
+    bridge.run(&client);
     bridge.http.close();
     Ok(())
 }
 
 /// Reads the client's lines on a thread, and waits for `stop` on another.
-fn listen(waker: &Waker, stop: OwnedFd) -> Result<Receiver<FromClient>> {
+fn listen(waker: &Waker, stop: OwnedFd) -> Result<FromClient> {
     let (send, lines) = bounded(WAITING);
-    let notify = |send: &Sender<FromClient>, waker: &Waker, what| {
-        let is_heard = send.send(what).is_ok();
+    let (send_end, end) = bounded(2);
+    let wake = |waker: &Waker| {
         let waker = waker.lock().unwrap_or_else(PoisonError::into_inner);
         // A full socket wakes as well.
         let _ = (&**waker).write(&[0]);
-        is_heard
     };
-    let (stop_sender, stop_waker) = (send.clone(), Arc::clone(waker));
+    let (stop_sender, stop_waker) = (send_end.clone(), Arc::clone(waker));
     let wait = move || {
         let mut watched = [PollFd::new(&stop, PollFlags::IN)];
         while poll(&mut watched, None).is_err() {}
-        notify(&stop_sender, &stop_waker, FromClient::Left);
+        let _ = stop_sender.send(End::Stopped);
+        wake(&stop_waker);
     };
     let waker = Arc::clone(waker);
     let read = move || {
@@ -114,16 +126,17 @@ fn listen(waker: &Waker, stop: OwnedFd) -> Result<Receiver<FromClient>> {
         loop {
             let mut line = Vec::new();
             match io::Read::take(&mut input, LINE).read_until(b'\n', &mut line) {
-                Ok(1..) if notify(&send, &waker, FromClient::Line(line)) => {}
+                Ok(1..) if send.send(line).is_ok() => wake(&waker),
                 _ => break,
             }
         }
-        notify(&send, &waker, FromClient::Left);
+        let _ = send_end.send(End::Left);
+        wake(&waker);
     };
     for (name, run) in [("stop", Box::new(wait) as Box<dyn FnOnce() + Send>), ("stdin", Box::new(read))] {
         thread::Builder::new().name(name.to_owned()).spawn(run).context("cannot start a thread")?;
     }
-    Ok(lines)
+    Ok(FromClient { lines, end })
 }
 
 /// A request that waits for its response.
@@ -150,17 +163,28 @@ struct Bridge<'o> {
     /// The number of a repeated handshake. Until it is answered, messages are held.
     reopening: Option<u64>,
     held: Vec<String>,
+    /// Ids of requests that were sent again in a new session. A second refusal is their own.
+    repeated: BTreeSet<String>,
 }
 
 impl Bridge<'_> {
-    fn run(&mut self, lines: &Receiver<FromClient>) {
-        let mut ends = None;
-        while ends.is_none_or(|until| Instant::now() < until && !self.pending.is_empty()) {
-            while let Ok(event) = lines.try_recv() {
-                match event {
-                    FromClient::Line(line) => self.take_line(&line),
-                    FromClient::Left => ends = ends.or(Some(Instant::now() + GRACE)),
-                }
+    fn run(&mut self, client: &FromClient) {
+        let mut ends: Option<Instant> = None;
+        loop {
+            match client.end.try_recv() {
+                Ok(End::Stopped) => return,
+                Ok(End::Left) => ends = Some(Instant::now() + GRACE),
+                Err(_) => {}
+            }
+            while self.has_room()
+                && let Ok(line) = client.lines.try_recv()
+            {
+                self.take_line(&line);
+            }
+            // All lines of a client that left are in the channel, or were taken.
+            let is_idle = self.pending.is_empty() && client.lines.is_empty();
+            if ends.is_some_and(|until| is_idle || Instant::now() >= until) {
+                return;
             }
             while let Some(arrival) = self.http.arrived() {
                 if self.take_arrival(arrival).is_err() {
@@ -168,10 +192,17 @@ impl Bridge<'_> {
                     return;
                 }
             }
-            if lines.is_empty() && ends.is_none_or(|_| !self.pending.is_empty()) {
+            let can_take = self.has_room() && !client.lines.is_empty();
+            if client.end.is_empty() && !can_take && ends.is_none_or(|_| !self.pending.is_empty()) {
                 self.http.wait(ends.unwrap_or_else(|| Instant::now() + SLEEP));
             }
         }
+    }
+
+    /// Whether further lines may be taken while earlier requests wait.
+    fn has_room(&self) -> bool {
+        let pending = self.pending.values().map(|request| request.text.len());
+        pending.chain(self.held.iter().map(String::len)).sum::<usize>() < OPEN_BYTES
     }
 
     fn take_line(&mut self, line: &[u8]) {
@@ -274,6 +305,9 @@ impl Bridge<'_> {
                 continue;
             };
             let request = self.pending.remove(&number);
+            if let Some(request) = &request {
+                self.repeated.remove(&request.id);
+            }
             if self.reopening == Some(number) {
                 is_own = true;
                 self.reopened();
@@ -289,9 +323,8 @@ impl Bridge<'_> {
     fn take_failure(&mut self, number: u64, failure: &Failure) -> io::Result<()> {
         match failure.kind {
             FailureKind::Transport if self.mode == Mode::Streamable => self.use_old_transport(number, failure),
-            FailureKind::Session if self.reopening.is_none() && self.handshake.is_some() => {
-                self.reopen(number);
-                Ok(())
+            FailureKind::Session if self.reopening.is_none() && self.is_first_refusal(number) => {
+                if self.reopen(number) { Ok(()) } else { self.fail(number, &failure.why) }
             }
             // Requests that were sent before the server forgot the session.
             FailureKind::Session if self.reopening.is_some_and(|own| own != number) => {
@@ -330,13 +363,19 @@ impl Bridge<'_> {
         }
     }
 
-    /// Repeats the handshake, and then the request of this number.
-    fn reopen(&mut self, number: u64) {
+    /// Whether a session can be opened again for a request, which is so once.
+    fn is_first_refusal(&mut self, number: u64) -> bool {
+        let Some(request) = self.pending.get(&number).filter(|_| self.handshake.is_some()) else { return false };
+        self.repeated.insert(request.id.clone())
+    }
+
+    /// Repeats the handshake, and then the request of this number. False if there is no handshake.
+    fn reopen(&mut self, number: u64) -> bool {
+        let handshake = self.handshake.as_deref().unwrap_or("{}");
+        let Ok(Value::Object(mut members)) = serde_json::from_str(handshake) else { return false };
         note("the server no longer has the session; a new one is opened");
         self.held.extend(self.pending.remove(&number).map(|request| request.text));
         self.http.forget_session();
-        let handshake = self.handshake.clone().unwrap_or_default();
-        let Ok(Value::Object(mut members)) = serde_json::from_str(&handshake) else { return };
         members.insert("id".to_owned(), Value::from(REOPENING.trim_matches('"')));
         let text = Value::Object(members).to_string();
         let own = self.next;
@@ -345,6 +384,7 @@ impl Bridge<'_> {
         self.pending.insert(own, Unanswered { id: REOPENING.to_owned(), text: text.clone() });
         let written_id = Some(REOPENING.to_owned());
         self.http.send(Outgoing { text, id: Some(own), written_id, ..Outgoing::default() });
+        true
     }
 
     /// The repeated handshake was answered.
@@ -356,8 +396,9 @@ impl Bridge<'_> {
     }
 
     fn fail(&mut self, number: u64, why: &str) -> io::Result<()> {
-        let request = self.pending.remove(&number);
-        request.map_or(Ok(()), |request| print(error(&request.id, why)))
+        let Some(request) = self.pending.remove(&number) else { return Ok(()) };
+        self.repeated.remove(&request.id);
+        print(error(&request.id, why))
     }
 
     fn fail_text(&self, text: &str, why: &str) -> io::Result<()> {

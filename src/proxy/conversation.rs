@@ -217,7 +217,10 @@ impl Conversation {
         let Conversation { decoder, rewriter, .. } = self;
         match decoder {
             HttpDecoder::Http1(http) => http.push(direction, piece, acknowledged, &mut |event| rewriter.handle(event)),
-            HttpDecoder::Http2(http) => http.push(direction, piece, &mut |event| rewriter.handle(event)),
+            HttpDecoder::Http2(http) => {
+                http.note_acknowledged(direction, acknowledged);
+                http.push(direction, piece, &mut |event| rewriter.handle(event));
+            }
             HttpDecoder::None => {}
         }
     }
@@ -238,7 +241,9 @@ impl Conversation {
 
     /// Whether more bytes of the client may be read.
     pub(super) fn wants_more(&self) -> bool {
-        self.rewriter.refused.is_none() && self.rewriter.unanswered < MAX_UNANSWERED
+        // Inside a tunnel, reading less would also stop what HTTP/2 says about windows and resets.
+        let is_tunnel = matches!(self.rewriter.rules, HeadRules::Unchanged);
+        self.rewriter.refused.is_none() && (is_tunnel || self.rewriter.unanswered < MAX_UNANSWERED)
     }
 
     /// The number of forwarded requests whose responses are incomplete.
@@ -448,5 +453,27 @@ fn offset(anomaly: &Anomaly) -> Option<u64> {
         | Anomaly::NotHttp { offset, .. }
         | Anomaly::LimitReached { offset, .. } => Some(*offset),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client may have as many streams open as the server allows. What it says about windows and
+    /// resets still has to pass.
+    #[test]
+    fn a_tunnel_is_read_however_many_requests_wait() {
+        let mut conversation = Conversation::tunnelled(Protocol::Http2);
+        let mut sent = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0".to_vec();
+        for stream in (1..).step_by(2).take(MAX_UNANSWERED as usize + 1) {
+            // HEADERS with ":method: GET", ":scheme: https" and ":path: /" of the static table.
+            sent.extend(b"\0\0\x03\x01\x05");
+            sent.extend(u32::to_be_bytes(stream));
+            sent.extend([0x82, 0x87, 0x84]);
+        }
+        conversation.push(Direction::ClientToServer, &sent);
+        assert!(conversation.unanswered() > MAX_UNANSWERED);
+        assert!(conversation.wants_more());
     }
 }

@@ -29,7 +29,8 @@ pub struct ListedSession {
     pub findings: [u64; 3],
     /// No deletion removes it.
     pub is_pinned: bool,
-    /// Median and 95th percentile of the latency in nanoseconds, exact to 2 percent.
+    /// Median and 95th percentile of the latency in nanoseconds, exact to 2 percent. For a session
+    /// of an earlier version: of its first 4,096 messages.
     pub latency: Option<(i64, i64)>,
 }
 

@@ -134,7 +134,7 @@ impl StoreReader {
                 true
             })?;
         }
-        Ok((count as u64 + u64::from(has_rest), lines.into()))
+        Ok((count.max(0).cast_unsigned().saturating_add(has_rest.into()), lines.into()))
     }
 }
 

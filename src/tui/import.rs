@@ -31,6 +31,8 @@ pub struct Decoding {
     pub key_log: Option<PathBuf>,
     /// Store secrets unmasked.
     pub keep_secrets: bool,
+    /// The number of threads that decode; by default as many as keep all cores busy.
+    pub threads: Option<usize>,
 }
 
 /// An import that has not started. Its capture exists in the store already, so readers find it.
@@ -77,7 +79,8 @@ impl Import {
         let mut pipeline = Pipeline::new(options);
         let saver = Saver::new(self.writer, false);
         let mut listener = ImportListener { saver, progress, reported: Instant::now() };
-        let read = engine::run_on(engine::default_threads(), &mut self.source, &mut pipeline, &mut listener, stop);
+        let threads = self.decoding.threads.unwrap_or_else(engine::default_threads);
+        let read = engine::run_on(threads, &mut self.source, &mut pipeline, &mut listener, stop);
         let skipped = pipeline.counts().skipped.into_iter().map(|(reason, count)| (reason.to_owned(), count));
         let summary = Summary { ended: now(), skipped: skipped.collect(), damage: Vec::new() };
         let ImportListener { saver, progress, .. } = listener;

@@ -313,7 +313,16 @@ impl LateReply {
             }
             KeyCode::Char('\\') if alt => self.keys = 0,
             KeyCode::Char('g') if key.modifiers.contains(KeyModifiers::CONTROL) => self.keys = 0,
-            _ => self.keys += 1,
+            KeyCode::Char('0'..='9' | 'a'..='f' | 'A'..='F' | 'r' | 'g' | ';' | ':' | '/')
+                if !key.modifiers.intersects(KeyModifiers::CONTROL | KeyModifiers::ALT) =>
+            {
+                self.keys += 1;
+            }
+            // It is a key of the user.
+            _ => {
+                self.keys = 0;
+                return false;
+            }
         }
         true
     }
@@ -382,6 +391,11 @@ mod tests {
             assert!(late.includes(&key(KeyCode::Char(']'), KeyModifiers::ALT)));
             assert!("11;rgb:1e1e/1e1e/1e1e".chars().all(|c| late.includes(&key(KeyCode::Char(c), KeyModifiers::NONE))));
             assert!(late.includes(&end) && !late.includes(&key(KeyCode::Char('q'), KeyModifiers::NONE)));
+        }
+        // Alt-] of the user takes no other key.
+        for own in [key(KeyCode::Char('q'), KeyModifiers::NONE), key(KeyCode::Char('c'), KeyModifiers::CONTROL)] {
+            assert!(late.includes(&key(KeyCode::Char(']'), KeyModifiers::ALT)));
+            assert!(!late.includes(&own));
         }
     }
 

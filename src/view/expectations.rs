@@ -64,7 +64,7 @@ impl Breach {
 pub struct Judge<'r> {
     /// The store that contains the sessions.
     pub reader: &'r StoreReader,
-    /// The sessions that are judged together.
+    /// The sessions that are judged together, in order of number.
     pub sessions: &'r [Session],
     /// The same sessions as a scope of queries.
     pub scope: Scope,
@@ -179,7 +179,7 @@ impl Judge<'_> {
             }
             passes += 1;
             // The message that exceeds the bound, and those after it.
-            if comparison.is_upper() && !comparison.holds(passes, bound) && passes > bound {
+            if comparison.is_upper() && !comparison.holds(passes, bound) && passes >= bound {
                 named.add(row);
             }
         }
@@ -193,8 +193,9 @@ impl Judge<'_> {
         (comparison, bound): (Comparison, i64),
         named: &mut NamedRows,
     ) -> Result<(bool, String)> {
-        let (mut values, mut sum, mut number, mut extremes) =
-            (Latencies::default(), 0_i128, 0_u64, (i64::MAX, i64::MIN));
+        let (mut values, mut sum, mut number) = (Latencies::default(), 0_i128, 0_u64);
+        let mut extremes = (i64::MAX, i64::MIN);
+        let (mut below, mut equal) = (0_u64, 0_u64);
         for row in self.rows(filter) {
             let row = row?;
             let Some(value) = self.value(measure, &row).filter(|_| !row.is_repeated()) else { continue };
@@ -202,6 +203,8 @@ impl Judge<'_> {
             sum += i128::from(value);
             number += 1;
             extremes = (extremes.0.min(value), extremes.1.max(value));
+            below += u64::from(value < bound);
+            equal += u64::from(value == bound);
             if statistic == Statistic::Sum || !comparison.holds(value, bound) {
                 named.add_weighted(if comparison.is_upper() { value } else { value.saturating_neg() }, row);
             }
@@ -219,7 +222,20 @@ impl Judge<'_> {
             Statistic::Sum => i64::try_from(sum).unwrap_or(i64::MAX),
         };
         let shown = if measure.is_duration() { duration(value) } else { size(value.unsigned_abs()) };
-        Ok((comparison.holds(value, bound), format!("{words} is {shown}, of {}", count(number, "message"))))
+        // The value is that of a sample if there are very many. So it is counted which side of the
+        // bound the percentile is on.
+        let holds = match statistic {
+            Statistic::Percentile(percent) => {
+                let rank = (u128::from(number) * u128::from(percent)).div_ceil(100).max(1);
+                match (rank <= u128::from(below), rank <= u128::from(below + equal)) {
+                    (true, _) => comparison.holds(-1, 0),
+                    (false, true) => comparison.holds(0, 0),
+                    (false, false) => comparison.holds(1, 0),
+                }
+            }
+            Statistic::Mean | Statistic::Sum => comparison.holds(value, bound),
+        };
+        Ok((holds, format!("{words} is {shown}, of {}", count(number, "message"))))
     }
 
     fn value(&self, measure: MessageMeasure, row: &MessageRow) -> Option<i64> {
@@ -227,8 +243,8 @@ impl Judge<'_> {
             MessageMeasure::Latency => row.latency,
             MessageMeasure::Size => i64::try_from(row.size).ok(),
             MessageMeasure::Elapsed => {
-                let session = self.sessions.iter().find(|session| session.number == row.session)?;
-                Some(row.time.since(session.started))
+                let at = self.sessions.binary_search_by_key(&row.session, |session| session.number).ok()?;
+                Some(row.time.since(self.sessions[at].started))
             }
         }
     }

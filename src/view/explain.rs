@@ -101,13 +101,6 @@ pub struct Explanation {
     pub checked: Vec<String>,
 }
 
-impl Explanation {
-    /// How bad the first cause is: 0 without a cause.
-    pub fn weight(&self) -> usize {
-        self.causes.len()
-    }
-}
-
 /// Explains a session. With a symptom only causes of that symptom count.
 ///
 /// # Errors

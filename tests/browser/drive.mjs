@@ -17,6 +17,7 @@ try {
   await page.goto(`file://${file}`);
   await page.waitForSelector('body[data-ready]');
   const evaluate = (body, ...values) => page.evaluate(body, ...values);
+  seen.sessions = await evaluate(() => (byId('session').hidden ? 1 : byId('session').options.length));
   seen.explanation = await page.$eval('#explanation', (element) => element.textContent);
   seen.wide = await evaluate(() => document.documentElement.scrollWidth > innerWidth);
 

@@ -48,7 +48,9 @@ impl Watcher {
         let first = line(&mut stderr);
         if !first.starts_with("mcptap: attached to ") {
             child.killed();
-            assert!(first.contains("the kernel") || first.contains("this kernel"), "{first}");
+            // Another refusal is a fault of the probe.
+            let is_refused = ["the kernel does not permit it", "this kernel has no description"];
+            assert!(is_refused.iter().any(|words| first.contains(words)), "{first}");
             needs::refused(&first);
             return None;
         }
@@ -143,7 +145,7 @@ fn listed() -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("lines are JSON")).collect()
 }
 
-/// Whether a path exists below the root of the project.
+/// A path below the root of the project.
 fn project(path: &str) -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }

@@ -36,6 +36,7 @@ fn a_recording_holds_or_breaks_each_kind_of_expectation() {
         ("no answered = false", false, &[8]),
         ("count <= 2 where tool = get and kind = request", true, &[]),
         ("count <= 1 where tool = get and kind = request", false, &[8]),
+        ("count < 2 where tool = get and kind = request", false, &[8]),
         ("count >= 3 where tool = get and kind = request", false, &[]),
         ("every tool = get and kind = request has params.arguments.town matches ^[QL]", true, &[]),
         ("every tool = get and kind = request has params.arguments.town = Lima", false, &[6]),

@@ -55,7 +55,8 @@ fn sessions_are_chosen_by_their_messages_and_sorted_by_a_column() {
         assert_eq!(run(&db, &["read", "--save", &root().join(sample).to_string_lossy()]).2, Some(0));
     }
     let numbers = |words: &[&str]| -> Vec<String> {
-        let (listed, ..) = run(&db, &[&["sessions"], words].concat());
+        let (listed, error, code) = run(&db, &[&["sessions"], words].concat());
+        assert_eq!(code, Some(0), "{error}");
         let rows = listed.lines().skip(1).filter(|row| row.starts_with("   "));
         rows.map(|row| row.split_whitespace().next().unwrap_or_default().to_owned()).collect()
     };

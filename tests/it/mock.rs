@@ -266,6 +266,9 @@ fn local_pages_may_read_responses_and_others_may_not() {
     }
     // The request is no preflight of a page.
     assert_eq!(raw("OPTIONS /mcp", "").0, 405);
+    // A refusal of HEAD has no content.
+    let (status, response) = raw("HEAD /mcp", evil);
+    assert!(status == 403 && response.trim_end().lines().last().is_some_and(|line| line.contains(':')), "{response}");
     assert!(!listening.post(here, initialize).1.contains("Access-Control"));
 }
 

@@ -34,7 +34,7 @@ pub fn description() -> &'static str {
      The description of search_messages has the grammar of filters."
 }
 
-/// CheckArguments of the tool.
+/// The arguments of `check_session`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CheckArguments {
@@ -151,10 +151,12 @@ pub fn check(reader: &StoreReader, arguments: CheckArguments) -> Result<CheckRep
     rules.sort_by_key(|(severity, count, _)| std::cmp::Reverse((*severity, *count)));
     let all = rules.len();
     let mut room = Room::of(arguments.max_bytes);
-    let expectations = judgements.iter().map(judged).take_while(|judged| room.takes(judged)).collect();
+    let expectations: Vec<JudgedExpectation> =
+        judgements.iter().map(judged).take_while(|judged| room.takes(judged)).collect();
     let rules: Vec<RuleRow> = rules.iter().filter_map(rule).take_while(|rule| room.takes(rule)).collect();
-    let hint = match (rules.len() < all, passes) {
-        (true, _) => "not all rules fit: pass severity error, or a larger max_bytes",
+    let is_cut = rules.len() < all || expectations.len() < judgements.len();
+    let hint = match (is_cut, passes) {
+        (true, _) => "not everything fits: pass severity error, fewer expectations, or a larger max_bytes",
         (false, true) => "nothing is broken: explain_session looks for other causes",
         (false, false) => "read_message shows a message with the rules that it breaks",
     };

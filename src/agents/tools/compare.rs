@@ -11,6 +11,7 @@ use crate::agents::recorded::{Recorded, milliseconds, name};
 use crate::compare::{Change, Difference, Pair, Rules, pairing};
 use crate::replay::ComparedSession;
 use crate::store::StoreReader;
+use crate::view::secrets;
 
 pub const DESCRIPTION: &str = "Compares two recorded sessions of the same conversation, such as one that worked and \
     one that does not: the requests whose responses differ, are missing or are new, with the differences, and the \
@@ -22,7 +23,7 @@ const DIFFERENCES: usize = 8;
 /// Bytes of one value in a difference.
 const VALUE: usize = 200;
 
-/// CompareArguments of the tool.
+/// The arguments of `compare_sessions`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CompareArguments {
@@ -128,10 +129,12 @@ fn different(pair: &Pair) -> DifferentPair {
 
 fn difference(difference: &Difference) -> Recorded {
     let short = |value: &serde_json::Value| {
+        // Masked before it is cut: a part of a token is not recognised.
         let text = value.to_string();
+        let text = secrets::masked_text(&text);
         match text.len() > VALUE {
             true => format!("{}…", &text[..text.floor_char_boundary(VALUE)]),
-            false => text,
+            false => text.into_owned(),
         }
     };
     let change = match &difference.change {

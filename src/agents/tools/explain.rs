@@ -1,7 +1,7 @@
 //! `explain_session`.
 
-use anyhow::Result;
-use rmcp::schemars::{self, JsonSchema};
+use anyhow::{Context, Result};
+use rmcp::schemars::{self, JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use crate::agents::answer::{MaxBytes, NOTICE, Room};
@@ -17,7 +17,7 @@ pub const DESCRIPTION: &str = "Names the causes of a problem in a recorded sessi
 /// Bytes of one text of an explanation.
 const TEXT: usize = 2_000;
 
-/// ExplainArguments of the tool.
+/// The arguments of `explain_session`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExplainArguments {
@@ -26,23 +26,15 @@ pub struct ExplainArguments {
     session: Option<u32>,
     /// Only causes of this symptom.
     #[serde(default)]
-    symptom: Option<SymptomName>,
+    #[schemars(schema_with = "symptom_words")]
+    symptom: Option<String>,
     #[serde(default)]
     max_bytes: MaxBytes,
 }
 
-/// The symptoms, by their words.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[schemars(inline)]
-enum SymptomName {
-    NeverCalled,
-    Hangs,
-    Crash,
-    Refused,
-    Slow,
-    Noise,
-    Fails,
+/// The words of the symptoms as a schema.
+fn symptom_words(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "string", "enum": Symptom::ALL.map(Symptom::name) })
 }
 
 /// The causes of a problem.
@@ -93,23 +85,19 @@ struct EvidenceRow {
 /// Explains a session.
 pub fn explain(reader: &StoreReader, arguments: ExplainArguments) -> Result<SessionExplanation> {
     let (session, _) = super::session(reader, arguments.session)?;
-    let symptom = arguments.symptom.map(|name| match name {
-        SymptomName::NeverCalled => Symptom::NeverCalled,
-        SymptomName::Hangs => Symptom::Hangs,
-        SymptomName::Crash => Symptom::Crash,
-        SymptomName::Refused => Symptom::Refused,
-        SymptomName::Slow => Symptom::Slow,
-        SymptomName::Noise => Symptom::Noise,
-        SymptomName::Fails => Symptom::Fails,
+    let symptom = arguments.symptom.as_deref().map(|word| {
+        let known = Symptom::ALL.into_iter().find(|symptom| symptom.name() == word);
+        known.with_context(|| format!("{word:?} is no symptom: {}", Symptom::ALL.map(Symptom::name).join(", ")))
     });
+    let symptom = symptom.transpose()?;
     let explanation = explain::explain(reader, &session, symptom)?;
     let mut room = Room::of(arguments.max_bytes);
+    let causes: Vec<CauseRow> = explanation.causes.iter().map(cause).take_while(|cause| room.takes(cause)).collect();
     let mut fit = |texts: &[String]| -> Vec<Recorded> {
         texts.iter().map(|text| Recorded::new(text, TEXT)).take_while(|text| room.takes(text)).collect()
     };
-    let checked = fit(&explanation.checked);
     let also = fit(&explanation.also);
-    let causes: Vec<CauseRow> = explanation.causes.iter().map(cause).take_while(|cause| room.takes(cause)).collect();
+    let checked = fit(&explanation.checked);
     let hint = match (causes.first(), causes.len() < explanation.causes.len()) {
         (_, true) => "there are more causes: pass symptom, or a larger max_bytes".to_owned(),
         (Some(CauseRow { message: Some(message), .. }), _) => {

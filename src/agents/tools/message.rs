@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::search::{FoundMessage, found};
 use crate::agents::answer::{MaxBytes, NOTICE, Room};
-use crate::agents::recorded::{Recorded, name};
+use crate::agents::recorded::{Recorded, masked, name};
 use crate::store::{FindingRow, Page, RowKey, Scope, StoreReader};
 use crate::view::layers::{self, StoredSession};
 
@@ -20,10 +20,13 @@ const FIELD: usize = 300;
 /// Packets of a layer that are named.
 const PACKETS: usize = 32;
 
+/// Bytes of a text that are read even if the answer gets too large, so that reading ends.
+const SMALLEST: usize = 64;
+
 /// Findings of one message that are listed.
 const FINDINGS: usize = 20;
 
-/// MessageArguments of the tool.
+/// The arguments of `read_message`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MessageArguments {
@@ -111,30 +114,47 @@ pub fn read(reader: &StoreReader, arguments: MessageArguments) -> Result<WholeMe
     let findings = reader.message_findings(key)?;
     let findings: Vec<BrokenRule> =
         findings.iter().take(FINDINGS).map(broken).take_while(|finding| room.takes(finding)).collect();
-    let raw: &[u8] = &message.raw;
+    let raw = masked(&message.raw);
     let rest = raw.get(arguments.offset..).unwrap_or_default();
-    // Escapes in JSON make a text longer, and the layers need room too.
+    // The layers need room too.
     let share = if arguments.layers { room.left() / 2 } else { room.left() / 4 * 3 };
-    let mut kept = rest.len().min(share);
-    // A page ends between characters.
-    while kept > 0 && kept < rest.len() && rest[kept] & 0xc0 == 0x80 {
-        kept -= 1;
-    }
-    let text = Recorded::bytes(&rest[..kept], usize::MAX);
+    let (text, kept) = page(rest, share);
     room.takes(&text);
-    let mut layers = Vec::new();
+    let (mut layers, mut all_layers) = (Vec::new(), 0);
     if arguments.layers {
         let stored = StoredSession { reader, capture, session: &session };
         let all = layers::layers(&stored, &message)?;
-        layers.extend(all.iter().map(layer).take_while(|layer| room.takes(layer)));
+        all_layers = all.len();
+        // The upper layers say most, so they get room first.
+        layers.extend(all.iter().rev().map(layer).filter(|layer| room.takes(layer)));
+        layers.reverse();
     }
     let next_offset = (kept < rest.len()).then(|| arguments.offset + kept);
     let hint = match (next_offset, row.answered_by.or(row.answers)) {
         (Some(next), _) => format!("the text goes on: pass offset {next}, or a larger max_bytes"),
+        _ if layers.len() < all_layers => "not all layers fit: pass a larger max_bytes".to_owned(),
         (None, Some(partner)) => format!("message {} is the other half of the call", partner.0),
         (None, None) => "search_messages shows the messages around it".to_owned(),
     };
     Ok(WholeMessage { notice: NOTICE, about, findings, text, text_bytes: raw.len(), next_offset, layers, hint })
+}
+
+/// The first part of a text, and its length. It takes at most `share` bytes of JSON, and ends
+/// between two characters.
+fn page(rest: &[u8], share: usize) -> (Recorded, usize) {
+    let mut kept = rest.len().min(share);
+    loop {
+        while kept > 0 && kept < rest.len() && rest[kept] & 0xc0 == 0x80 {
+            kept -= 1;
+        }
+        let text = Recorded::part(&rest[..kept]);
+        // Escapes make a text longer.
+        let size = serde_json::to_vec(&text).map_or(0, |json| json.len());
+        if size <= share || kept <= SMALLEST {
+            return (text, kept);
+        }
+        kept = (kept / 2).max(SMALLEST);
+    }
 }
 
 fn broken(row: &FindingRow) -> BrokenRule {
@@ -155,5 +175,43 @@ fn layer(layer: &layers::Layer) -> LayerRow {
         protocol: name(&layer.protocol),
         fields: fields.collect(),
         packets: layer.packets.iter().take(PACKETS).map(|packet| packet.0).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Escapes make a text up to eight times longer.
+    #[test]
+    fn pages_of_any_text_fit_and_lose_nothing() {
+        for text in ["\u{200b}".repeat(9_000).into_bytes(), vec![0xff; 20_000], "é".repeat(9_000).into_bytes()] {
+            let (mut rest, mut pages) = (&text[..], 0);
+            while !rest.is_empty() {
+                let (page, kept) = page(rest, 2_000);
+                assert!(kept > 0 && serde_json::to_vec(&page).unwrap().len() <= 2_000);
+                (rest, pages) = (&rest[kept..], pages + 1);
+            }
+            assert!(pages > 1);
+        }
+    }
+
+    /// A page that begins inside a token shows nothing of it.
+    #[test]
+    fn secrets_are_masked_before_a_text_is_cut() {
+        let token = "ghp_abcdefghijklmnopqrstuvwxyz0123456789";
+        for end in ["", "\u{fffd}", "x"] {
+            let text = format!("{{\"a\":\"{token}\",\"b\":\"{end}\"}}");
+            let mut bytes = text.clone().into_bytes();
+            if end == "x" {
+                bytes.push(0xff);
+            }
+            let masked = masked(&bytes);
+            assert_eq!(masked.len(), bytes.len());
+            for at in 0..masked.len() {
+                let shown = serde_json::to_string(&page(&masked[at..], 2_000).0).unwrap();
+                assert!(!shown.contains("uvwxyz"), "{shown}");
+            }
+        }
     }
 }

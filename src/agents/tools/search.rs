@@ -41,7 +41,7 @@ pub fn description() -> String {
     )
 }
 
-/// SearchArguments of the tool.
+/// The arguments of `search_messages`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SearchArguments {

@@ -17,7 +17,7 @@ pub const DESCRIPTION: &str = "Lists recorded MCP sessions, the latest first, wi
 /// Rows of a page.
 const ROWS: usize = 50;
 
-/// ListArguments of the tool.
+/// The arguments of `list_sessions`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ListArguments {

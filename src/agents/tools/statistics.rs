@@ -12,7 +12,7 @@ use crate::decode::json::{Object, array};
 use crate::filter::Filter;
 use crate::mcp::content::{Status, body};
 use crate::mcp::{MessageNumber, Session};
-use crate::store::{CaptureId, RowKey, Scope, StoreReader};
+use crate::store::{CaptureId, Page, RowKey, Scope, StoreReader};
 use crate::view::latencies::Latencies;
 use crate::view::overview;
 
@@ -23,7 +23,7 @@ pub const DESCRIPTION: &str = "Statistics of the tools of one session: calls, fa
 /// Names of tools that are listed at most.
 const TOOLS: usize = 1_000;
 
-/// StatisticsArguments of the tool.
+/// The arguments of `tool_statistics`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct StatisticsArguments {
@@ -76,8 +76,10 @@ struct ToolRow {
     ok: u64,
     /// Answered with a result that reports a failure of the tool.
     tool_errors: u64,
-    /// Answered with a JSON-RPC error.
+    /// Answered with a JSON-RPC error, or refused by the status of the HTTP response.
     errors: u64,
+    /// Cancelled by the client, and not answered.
+    cancelled: u64,
     /// Without a response so far.
     unanswered: u64,
     /// The median latency in milliseconds.
@@ -100,6 +102,7 @@ struct Calls {
     ok: u64,
     tool_errors: u64,
     errors: u64,
+    cancelled: u64,
     unanswered: u64,
     total: i64,
     longest: Option<i64>,
@@ -133,6 +136,18 @@ pub fn statistics(reader: &StoreReader, arguments: StatisticsArguments) -> Resul
             calls.longest = calls.longest.max(Some(latency));
         }
     }
+    for note in reader.all_notes(session.number) {
+        let note = note?.note;
+        let (requests, is_cancelled) = note.kind.settled_requests();
+        for request in requests {
+            let row =
+                reader.message_rows(Scope::Capture(capture), Page::from(RowKey::new(capture, request.0), 1))?.pop();
+            let row = row.filter(|row| row.number == *request && row.answered_by.is_none());
+            let Some(calls) = row.and_then(|row| called.get_mut(&row.subject?)) else { continue };
+            calls.unanswered = calls.unanswered.saturating_sub(1);
+            *(if is_cancelled { &mut calls.cancelled } else { &mut calls.errors }) += 1;
+        }
+    }
     let listed = overview::read(reader, &session)?.lists.remove("tools");
     let names = listed.as_ref().map(|listed| names(reader, &session, capture, listed.message)).transpose()?;
     let names = names.unwrap_or_default();
@@ -140,18 +155,22 @@ pub fn statistics(reader: &StoreReader, arguments: StatisticsArguments) -> Resul
     let mut fit = |names: Vec<&String>| -> Vec<String> {
         names.into_iter().map(|tool| name(tool)).take_while(|name| room.takes(name)).collect()
     };
-    let not_listed = match listed {
-        Some(_) => fit(called.keys().filter(|tool| !names.contains(*tool)).collect()),
-        None => Vec::new(),
+    // Of a longer list not all names are known.
+    let not_listed: Vec<&String> = match listed {
+        Some(_) if names.len() < TOOLS => called.keys().filter(|tool| !names.contains(*tool)).collect(),
+        _ => Vec::new(),
     };
-    let never_called = fit(names.iter().filter(|tool| !called.contains_key(*tool)).collect());
+    let never_called: Vec<&String> = names.iter().filter(|tool| !called.contains_key(*tool)).collect();
+    let all_names = not_listed.len() + never_called.len();
+    let (not_listed, never_called) = (fit(not_listed), fit(never_called));
+    let is_cut = not_listed.len() + never_called.len() < all_names || names.len() >= TOOLS;
     let mut rows: Vec<(String, Calls)> = called.into_iter().collect();
     rows.sort_by_key(|(_, calls)| std::cmp::Reverse(calls.total));
     let all = rows.len();
     let tools: Vec<ToolRow> =
         rows.into_iter().map(|(tool, calls)| row(&tool, calls)).take_while(|row| room.takes(row)).collect();
-    let hint = match (tools.len() < all, tools.is_empty()) {
-        (true, _) => "not all tools fit: pass a larger max_bytes",
+    let hint = match (is_cut || tools.len() < all, tools.is_empty()) {
+        (true, _) => "not all tools are listed: pass a larger max_bytes; of a list at most 1,000 names are read",
         (false, true) => "no tool was called: explain_session with the symptom never-called says why",
         (false, false) => "search_messages with tool = NAME shows the calls of a tool",
     };
@@ -192,6 +211,7 @@ fn row(tool: &str, mut calls: Calls) -> ToolRow {
         ok: calls.ok,
         tool_errors: calls.tool_errors,
         errors: calls.errors,
+        cancelled: calls.cancelled,
         unanswered: calls.unanswered,
         result_bytes: calls.result_bytes,
     }

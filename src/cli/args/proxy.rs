@@ -16,7 +16,7 @@ pub struct Proxy {
     pub listen: Option<String>,
     /// URL of the server. Clients use the same URL with the proxy's address in place of the
     /// server's
-    #[arg(long, value_name = "URL", required_unless_present = "intercept")]
+    #[arg(long, value_name = "URL", required_unless_present_any = ["intercept", "stdio"])]
     pub to: Option<String>,
     /// Be the proxy that clients use for all servers (HTTPS_PROXY), and record this host: open its
     /// TLS. May be repeated; *.example.com and * are patterns. Clients have to trust "mcptap ca"
@@ -27,7 +27,7 @@ pub struct Proxy {
     pub name: Option<String>,
     /// Be the server of one client on standard input and output, and reach the server at the URL.
     /// In a client's configuration it takes the place of a URL ("mcptap install")
-    #[arg(long, requires = "to", conflicts_with_all = ["intercept", "listen", "allow_host", "json", "filter"])]
+    #[arg(long, conflicts_with_all = ["intercept", "listen", "allow_host", "json", "filter"])]
     pub stdio: bool,
     /// With --stdio: add this header field to every request, as "Name: value"
     #[arg(long, value_name = "FIELD", requires = "stdio")]

@@ -24,12 +24,11 @@ const URLS: [&str; 3] = ["url", "serverUrl", "httpUrl"];
 /// The variable with the settings that a bridge replaces.
 const REPLACED: &str = "MCPTAP_REPLACED";
 
-/// The header fields in the settings that this program replaces, if a client started it in place
-/// of a URL. The client has replaced variables in them.
+/// The URL and the header fields in the settings that this program replaces, if a client started
+/// it in place of a URL. The client has replaced variables in them.
 #[cfg(feature = "http")]
-pub fn replaced_headers() -> Vec<(String, String)> {
-    let text = std::env::var(REPLACED).unwrap_or_default();
-    json::headers(&text).unwrap_or_default()
+pub fn replaced_settings() -> Option<(String, Vec<(String, String)>)> {
+    json::remote(&std::env::var(REPLACED).ok()?)
 }
 
 /// The configuration of a client, as text that can be changed.
@@ -73,6 +72,8 @@ struct ServerSettings {
     replaced: Option<String>,
     /// Whether the settings name the kind of transport.
     has_type: bool,
+    /// Whether the settings are a URL with header fields and nothing else, which a bridge keeps.
+    is_plain: bool,
 }
 
 /// A server in a configuration.
@@ -128,8 +129,12 @@ impl Config {
     }
 
     /// Replaces the URL of a server by a command that reaches it. The settings stay, as text in
-    /// the environment of that command. Returns whether the format allows that.
+    /// the environment of that command. Returns whether the format allows that, and nothing that
+    /// the client needs would be lost.
     pub fn replace_url(&mut self, server: &Server, words: &[String]) -> bool {
+        if !server.settings.is_plain {
+            return false;
+        }
         let (Some(entry), Some((command, arguments))) = (self.0.entry(server.at), words.split_first()) else {
             return false;
         };
@@ -182,8 +187,7 @@ impl Server {
         let Some(arguments) = arguments else { return Launch::Unknown };
         let own = Path::new(command) == program || Path::new(command).file_name() == Some("mcptap".as_ref());
         if own && replaced.is_some() {
-            let url = arguments.iter().skip_while(|word| *word != "--to").nth(1);
-            return Launch::Bridged(url.cloned().unwrap_or_default());
+            return Launch::Bridged(replaced.as_deref().and_then(json::url).unwrap_or_default());
         }
         if own && arguments.iter().any(|word| word == "wrap") {
             let wrapped = arguments.iter().position(|word| word == "--").map_or(&[][..], |at| &arguments[at + 1..]);
@@ -345,7 +349,7 @@ args = ["own.py"]
             for at in [1, 2] {
                 let server = config.servers().remove(at);
                 assert_eq!(server.launch(Path::new(PROGRAM)), Launch::Url("https://a.test/mcp".to_owned()));
-                let words = words(&[PROGRAM, "proxy", "--stdio", "--to", "https://a.test/mcp"]);
+                let words = words(&[PROGRAM, "proxy", "--stdio"]);
                 assert!(config.replace_url(&server, &words));
             }
             let mut config = read("mcp.json", &config.text());
@@ -361,8 +365,20 @@ args = ["own.py"]
         let remote = config.servers().into_iter().find(|server| server.name() == "remote").unwrap();
         assert!(!config.replace_url(&remote, &words(&[PROGRAM])));
         assert_eq!(config.text(), TOML);
-        let headers = json::headers(entries[2]);
-        assert_eq!(headers, Some(vec![("A".to_owned(), "A \"".to_owned())]));
+        let remote = json::remote(entries[2]);
+        assert_eq!(remote, Some(("https://a.test/mcp".to_owned(), vec![("A".to_owned(), "A \"".to_owned())])));
+    }
+
+    /// The client would no longer have them.
+    #[test]
+    fn settings_that_a_bridge_would_lose_stay() {
+        for more in [r#""disabled": true"#, r#""excludeTools": ["x"]"#, r#""timeout": 5"#] {
+            let text = format!(r#"{{ "mcpServers": {{ "a": {{ "url": "https://a.test/mcp", {more} }} }} }}"#);
+            let mut config = read("mcp.json", &text);
+            let server = config.servers().remove(0);
+            assert!(!config.replace_url(&server, &words(&[PROGRAM])), "{more}");
+            assert_eq!(config.text(), text);
+        }
     }
 
     #[test]

@@ -164,3 +164,10 @@ pub struct Exchange {
     /// Fields, times and packets of the response.
     pub response: Half,
 }
+
+impl Exchange {
+    /// Memory that its fields and its target occupy, in bytes.
+    pub fn size(&self) -> usize {
+        self.request.fields.size() + self.response.fields.size() + self.target.as_ref().map_or(0, String::len)
+    }
+}

@@ -65,6 +65,18 @@ pub enum NoteKind {
     },
 }
 
+impl NoteKind {
+    /// The requests that are over without a response, and whether the client cancelled them. The
+    /// others were refused.
+    pub fn settled_requests(&self) -> (&[MessageNumber], bool) {
+        match self {
+            NoteKind::Refused(refusal) => (&refusal.requests, false),
+            NoteKind::Unanswered { request, end: WaitEnd::Cancelled(_), .. } => (std::slice::from_ref(request), true),
+            _ => (&[], false),
+        }
+    }
+}
+
 /// An HTTP response that did not do what the request asked for.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HttpNote {

@@ -184,7 +184,7 @@ impl Arrivals {
             Verdict::HoldForRequest => &mut self.no_request,
         };
         let held = HeldItem::new(Item::Text(text), tracker.now())?;
-        *self.counts.entry(held.exchange()).or_default() += 1;
+        *self.counts.entry(held.exchange).or_default() += 1;
         self.bytes += held.size();
         list.push_back(held);
         debug_assert!(self.is_bounded());
@@ -206,13 +206,13 @@ impl Arrivals {
     /// Whether a text of this exchange is held because its session is not known. Then later events
     /// of the exchange have to be held too.
     pub(super) fn holds_for_session(&self, exchange: ExchangeNumber) -> bool {
-        self.no_session.iter().any(|held| held.exchange() == exchange)
+        self.no_session.iter().any(|held| held.exchange == exchange)
     }
 
     /// Holds an event of an exchange with a held text.
     pub(super) fn hold_event(&mut self, event: Box<ServerSentEvent>, now: Moment) {
         let Some(held) = HeldItem::new(Item::Event(event), now) else { return };
-        *self.counts.entry(held.exchange()).or_default() += 1;
+        *self.counts.entry(held.exchange).or_default() += 1;
         self.bytes += held.size();
         self.no_session.push_back(held);
         debug_assert!(self.is_bounded());
@@ -284,7 +284,7 @@ impl Arrivals {
             let view = StageView { no_session: &self.no_session, holes: &self.holes, lookup };
             let mut blocked: Vec<ExchangeNumber> = Vec::new();
             let position = self.no_session.iter().position(|held| {
-                let exchange = held.exchange();
+                let exchange = held.exchange;
                 let lacks = blocked.contains(&exchange)
                     || matches!(&held.item, Item::Text(text) if tracker.lacks_session(text, &view));
                 if lacks {
@@ -318,7 +318,7 @@ impl Arrivals {
     }
 
     fn release(&mut self, held: HeldItem) -> Item {
-        let exchange = held.exchange();
+        let exchange = held.exchange;
         self.bytes -= held.size();
         if let Some(count) = self.counts.get_mut(&exchange) {
             *count -= 1;
@@ -365,14 +365,14 @@ impl Arrivals {
             return None;
         }
         let begins = |held: &HeldItem| match &held.item {
-            Item::Text(text) => held.exchange() == exchange && text.parsed.begins_session,
+            Item::Text(text) => held.exchange == exchange && text.parsed.begins_session,
             Item::Event(_) => false,
         };
         if let Some(position) = self.no_session.iter().position(begins) {
             return self.release_no_session(position);
         }
         let answers_here = |held: &HeldItem| match &held.item {
-            Item::Text(text) if held.exchange() == exchange && text.direction == Direction::ServerToClient => {
+            Item::Text(text) if held.exchange == exchange && text.direction == Direction::ServerToClient => {
                 let session = tracker.session_of_text(text);
                 session.is_none_or(|(_, transport)| transport != Transport::HttpSse)
             }

@@ -29,7 +29,7 @@ use crate::findings::{Finding, http2, tls, transport};
 use crate::mcp::tracker::{Tracker, TrackerEvent};
 use crate::mcp::{Peers, Session, SessionNumber};
 
-/// Tracks the sessions and the connections that carry them, and applies the rules.
+/// Tracks the sessions and the connections that carry them.
 #[derive(Debug)]
 pub struct Sessions {
     pub(super) options: PipelineConfig,

@@ -26,6 +26,11 @@ const MOST_TEXT: usize = 1 << 20;
 /// Bytes of another source that are in the page.
 const MOST_BYTES: usize = 256 << 10;
 
+/// Bytes of a source that are in the page.
+const fn most(source: usize) -> usize {
+    if source == TEXT { MOST_TEXT } else { MOST_BYTES }
+}
+
 /// Bytes after which a block is written: a browser opens this many in a few milliseconds.
 const BLOCK: usize = 512 << 10;
 
@@ -126,7 +131,11 @@ impl DetailBlock {
         let mut names = Vec::with_capacity(nodes.len());
         for LayerNode { depth, name, value, location, odd } in nodes {
             let (source, range) = location.map_or((None, 0..0), |(source, range)| (Some(source), range));
-            let bytes = source.and_then(|source| sources.get(source)?.bytes.get(range.clone()));
+            // Only what the page has can stand for a value.
+            let bytes = source.and_then(|at| {
+                let whole = &sources.get(at)?.bytes;
+                whole.get(..most(at)).unwrap_or(whole).get(range.clone())
+            });
             values.push(Value::new(value, bytes, about));
             places.push((range.start, range.len()));
             names.push((depth, name, source, odd));
@@ -151,7 +160,7 @@ impl DetailBlock {
         order.sort_by_key(|at| std::cmp::Reverse(sources[*at].bytes.len()));
         let mut places = vec![(0, 0); sources.len()];
         for at in order {
-            places[at] = self.place(base, &sources[at], if at == TEXT { MOST_TEXT } else { MOST_BYTES });
+            places[at] = self.place(base, &sources[at], most(at));
         }
         let place = |(Source { title, bytes, packet }, (start, length)): (Source, (usize, usize))| {
             let is_number = packet.is_some_and(|packet| title == format!("packet #{packet}"));

@@ -340,12 +340,13 @@ impl<'a> ResponseWriter<'a> {
         // RFC 9110 section 8.6: no Content-Length "in any response with a status code of … 204 (No
         // Content)".
         let mut response = head(status, &fields, Some(body.len()).filter(|_| status != 204));
+        let head = response.len();
         // RFC 9110 section 9.3.2: "The HEAD method is identical to GET except that the server MUST
         // NOT send content in the response."
         if self.request.method() != "HEAD" {
             response.push_str(body);
         }
-        self.write_cut(&response, response.len() - body.len(), cut)
+        self.write_cut(&response, head, cut)
     }
 
     /// Writes a text. With `cut` only so many bytes are written beyond the first `head` bytes.

@@ -29,6 +29,9 @@ const LABELS: [&str; 6] = [
 /// between the two instructions.
 const NEAR: usize = 64;
 
+/// Parts of a file that are read. Programs have about a dozen.
+const PARTS: usize = 64;
+
 /// A part of the file that is loaded.
 #[derive(Clone, Copy, Debug)]
 struct LoadedPart {
@@ -89,18 +92,18 @@ fn relative(code: &[u8], at: usize, address: u64) -> Option<u64> {
 /// The loaded parts of an ELF file for x86-64 (elf(5)); `None` for another file.
 fn segments(file: &[u8]) -> Option<Vec<LoadedPart>> {
     let half = |at: usize| Some(u16::from_le_bytes(file.get(at..at + 2)?.try_into().ok()?));
-    let word = |at: usize| Some(u64::from_le_bytes(file.get(at..at + 8)?.try_into().ok()?));
+    let word = |at: usize| Some(u64::from_le_bytes(file.get(at..at.checked_add(8)?)?.try_into().ok()?));
     if !file.starts_with(b"\x7fELF\x02\x01") || half(18)? != 62 {
         return None;
     }
     let (table, size, count) = (word(32)? as usize, usize::from(half(54)?), usize::from(half(56)?));
     let mut segments = Vec::new();
-    for at in (0..count).map(|index| table.saturating_add(index * size)) {
+    for at in (0..count.min(PARTS)).map(|index| table.saturating_add(index * size)) {
         let (kind, flags) = (word(at)? as u32, (word(at)? >> 32) as u32);
         let segment = LoadedPart {
-            offset: word(at + 8)?,
-            address: word(at + 16)?,
-            length: word(at + 32)?,
+            offset: word(at.checked_add(8)?)?,
+            address: word(at.checked_add(16)?)?,
+            length: word(at.checked_add(32)?)?,
             executable: flags & 1 != 0,
         };
         // PT_LOAD, inside the file.
@@ -162,6 +165,9 @@ mod tests {
     fn labels_that_do_not_agree_find_nothing() {
         assert_eq!(log_secret(&program([0x1c00, 0x1c00, 0x1c00, 0x1c00, 0x1c00, 0x1d00])), None);
         assert_eq!(log_secret(b"\x7fELF\x02\x01"), None);
+        let mut far = program([0x1c00; 6]);
+        far[32..40].copy_from_slice(&u64::MAX.to_le_bytes());
+        assert_eq!(log_secret(&far), None, "the table is beyond the address space");
         let whole = program([0x1c00; 6]);
         for length in (0..whole.len()).step_by(61) {
             assert_eq!(log_secret(&whole[..length]), None, "cut to {length}");

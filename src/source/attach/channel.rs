@@ -58,11 +58,11 @@ impl Channel {
         self.release(out);
     }
 
-    /// The ring is empty: whatever is missing before held bytes is lost. `total` is the number of
-    /// bytes that passed so far. If it is larger and stays so, the end is lost as well.
+    /// The ring is empty. `total` is the number of bytes that passed so far. What is missing is
+    /// lost if the ring is empty again with the same total. Before that, a call may have been
+    /// counted and not copied.
     pub(super) fn settle(&mut self, total: u64, out: &mut impl FnMut(ChannelRun<'_>)) {
-        self.give_up(out);
-        if total > self.expected && self.total_before.replace(total) == Some(total) {
+        if self.total_before.replace(total) == Some(total) {
             self.finish(total, out);
         }
     }

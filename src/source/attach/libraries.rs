@@ -40,16 +40,25 @@ pub fn libraries(process: u32) -> std::io::Result<Libraries> {
     let file = |line: &str| {
         let at = line.find('/')?;
         let permissions = line.split(' ').nth(1)?;
-        permissions.contains('x').then(|| line[at..].trim_end_matches(" (deleted)").to_owned())
+        permissions.contains('x').then(|| line[at..].to_owned())
     };
     let files: BTreeSet<String> = maps.lines().filter_map(file).collect();
     let mut found = Libraries::default();
     for file in files {
+        // Then the file of this name is another one than the process has mapped.
+        let replaced = file.strip_suffix(" (deleted)");
+        let name = replaced.unwrap_or(&file);
         // As the process sees it, which may be in a container.
-        let seen = path(process, "root").join(file.trim_start_matches('/'));
-        let is_small = fs::metadata(&seen).is_ok_and(|about| about.len() <= LARGEST);
+        let seen = path(process, "root").join(name.trim_start_matches('/'));
+        // Reading a device or a pipe might never end.
+        let is_small = fs::metadata(&seen).is_ok_and(|about| about.is_file() && about.len() <= LARGEST);
         let Some(bytes) = is_small.then(|| fs::read(&seen).ok()).flatten() else { continue };
-        found.add(&file, seen, &bytes);
+        let known = found.places.len();
+        found.add(name, seen, &bytes);
+        if replaced.is_some() && found.places.len() > known {
+            found.places.truncate(known);
+            found.unseen.push(format!("{name} was replaced after the process had loaded it: restart the process"));
+        }
     }
     Ok(found)
 }

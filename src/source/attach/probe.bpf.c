@@ -69,7 +69,7 @@ struct pt_regs {
 #define MSG_PEEK 2
 
 enum { READ = 0, WRITE = 1, RECVFROM = 45, SENDTO = 44, SENDMSG = 46, RECVMSG = 47, READV = 19, WRITEV = 20 };
-enum { SENDFILE = 40, SPLICE = 275, TEE = 276, VMSPLICE = 278, RECVMMSG = 299, SENDMMSG = 307, PREADV2 = 327, PWRITEV2 = 328 };
+enum { SENDFILE = 40, SPLICE = 275, TEE = 276, VMSPLICE = 278, PREADV2 = 327, PWRITEV2 = 328 };
 
 // Kinds of events. `event.rs` has the same numbers.
 enum { DATA = 1, END_OF_FILE = 2, EXIT = 3, DERIVED = 4, LOGGED = 5 };

@@ -55,6 +55,8 @@ struct WatchedServer {
     exit: Option<Exit>,
     is_over: bool,
     channels: [Channel; 3],
+    /// Whether each pipe ended. A program may read its end again and again.
+    at_end: [bool; 3],
 }
 
 /// Packets that were made and not delivered.
@@ -99,6 +101,7 @@ impl Attached {
                 exit: None,
                 is_over: false,
                 channels: Default::default(),
+                at_end: [false; 3],
             });
         }
         probe.watch_calls()?;
@@ -128,7 +131,9 @@ impl Attached {
                 }
                 Kind::EndOfFile => {
                     let Some((server, pipe)) = channel_of(servers, event.subject) else { return };
-                    packets.push(wall(*clock, event.time), server.process, &PipeEvent::EndOfFile(pipe));
+                    if !std::mem::replace(&mut server.at_end[pipe as usize], true) {
+                        packets.push(wall(*clock, event.time), server.process, &PipeEvent::EndOfFile(pipe));
+                    }
                 }
                 Kind::Exit => note_exit(servers, &event),
                 Kind::Derived | Kind::Logged => {}

@@ -11,7 +11,7 @@
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 
 use super::event::{Derived, Event, Kind, Logged};
 use super::libraries::{self, SecretPlace};
@@ -19,6 +19,9 @@ use super::pairs::program;
 use super::probe::Probe;
 use super::processes::Snapshot;
 use crate::source::{Item, Source};
+
+/// Events that are taken at once. A handshake has about ten.
+const EVENTS: usize = 4_096;
 
 /// The bytes of the ring. A handshake takes about 40 KB of it.
 const RING: u32 = 4 << 20;
@@ -59,10 +62,17 @@ impl SecretTap {
         }
         let (mut notes, mut unseen) = (Vec::new(), Vec::new());
         let mut probe = Probe::load(RING)?;
-        for id in processes {
+        for &id in &processes {
             let name = snapshot.processes[&id].command.first().map_or("?", |word| program(word));
-            let found = libraries::libraries(id)
-                .map_err(|error| anyhow!("cannot look into process {id}: {error}; run mcptap as root"))?;
+            let found = match libraries::libraries(id) {
+                Ok(found) => found,
+                // Of several, one may have ended meanwhile.
+                Err(error) if processes.len() > 1 => {
+                    unseen.push(format!("process {id} ({name}): {error}"));
+                    continue;
+                }
+                Err(error) => bail!("cannot look into process {id}: {error}; run mcptap as root"),
+            };
             for place in found.places {
                 let (library, is_there) = match place {
                     SecretPlace::OpenSsl(file) => ("OpenSSL 3", probe.watch_openssl(id, &file)?),
@@ -84,11 +94,17 @@ impl SecretTap {
 
     /// Appends the lines of the secrets that passed since the last call.
     fn take(&mut self, lines: &mut Vec<u8>) {
-        while self.probe.next(|event| {
+        let mut add = |event: Event<'_>| {
             if let Some(line) = line(&event) {
                 lines.extend_from_slice(line.as_bytes());
             }
-        }) {}
+        };
+        // A process that derives without a pause would keep this loop running.
+        for _ in 0..EVENTS {
+            if !self.probe.next(&mut add) {
+                break;
+            }
+        }
     }
 }
 

@@ -58,6 +58,8 @@ pub(super) fn erase(db: &Connection, capture: CaptureId) -> anyhow::Result<()> {
         }
     }
     steps.run(|db| {
+        // A section that was made since then may hold texts that are gone now.
+        while text_index::forget_one(db, capture)? > 0 {}
         for session in &marked {
             db.prepare_cached("DELETE FROM session_connection WHERE session = ?")?.execute([session])?;
             db.prepare_cached("DELETE FROM session_exchange WHERE session = ?")?.execute([session])?;

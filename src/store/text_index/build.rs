@@ -122,7 +122,7 @@ impl TextIndexer {
         loop {
             let section = rows.next()?.map(|row| Ok::<_, rusqlite::Error>((row.get(0)?, row.get(1)?))).transpose()?;
             let (start, after) = section.unwrap_or((i64::MAX, i64::MAX));
-            let last: i64 = if section.is_some() { start - 1 } else { i64::MAX };
+            let last: i64 = if section.is_some() { start.saturating_sub(1) } else { i64::MAX };
             if let Some(key) = text.query_row([first, last], |row| row.get(0)).optional()? {
                 return Ok(Some((key, last)));
             }
@@ -133,9 +133,9 @@ impl TextIndexer {
         }
     }
 
-    /// The largest session and the number of sessions. A deletion changes the number.
+    /// The largest session and the number of sessions. The end of a deletion changes the number.
     fn sessions(&self) -> Result<(i64, i64)> {
-        let sql = "SELECT coalesce(max(id), 0), count(*) FROM session WHERE NOT deleting";
+        let sql = "SELECT coalesce(max(id), 0), count(*) FROM session";
         Ok(self.db.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?)
     }
 
@@ -148,7 +148,7 @@ impl TextIndexer {
         while let Some(row) = rows.next()? {
             let key = RowKey(row.get(0)?);
             let is_full = self.builder.bytes >= self.sizes.most || self.builder.blocks() >= MOST_BLOCKS;
-            if is_full || (key.capture() != capture && !self.is_complete(capture)?) {
+            if is_full || (key.capture() != capture && !self.are_complete(capture, key.capture())?) {
                 return Ok(key.0);
             }
             capture = key.capture();
@@ -157,14 +157,19 @@ impl TextIndexer {
         Ok(last.saturating_add(1).max(first))
     }
 
-    /// Whether no further messages of a capture can be written. The spill file of a recorder that
-    /// was killed may hold some.
-    fn is_complete(&self, id: CaptureId) -> Result<bool> {
-        let sql = format!("SELECT {} FROM capture WHERE id = ?", capture::COLUMNS);
-        let capture = self.db.prepare_cached(&sql)?.query_and_then([id.0], capture::read)?.next().transpose()?;
-        Ok(capture.is_none_or(|capture| {
-            capture.summary.is_some() || (!capture.is_live(now()) && spill_files(&self.place).is_empty())
-        }))
+    /// Whether no further messages can be written to the captures from `first` up to `end`, without
+    /// `end`. One that has no messages yet counts too. The spill file of a recorder that was killed
+    /// may hold some.
+    fn are_complete(&self, first: CaptureId, end: CaptureId) -> Result<bool> {
+        let sql = format!("SELECT {} FROM capture WHERE id >= ? AND id < ?", capture::COLUMNS);
+        let mut select = self.db.prepare_cached(&sql)?;
+        for capture in select.query_and_then([first.0, end.0], capture::read)? {
+            let capture = capture?;
+            if capture.summary.is_none() && (capture.is_live(now()) || !spill_files(&self.place).is_empty()) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Writes a section, unless a session was deleted meanwhile or another program wrote one. Then
@@ -172,7 +177,7 @@ impl TextIndexer {
     fn write(&self, section: &FinishedSection, (session, count): (i64, i64)) -> Result<bool> {
         let transaction = Transaction::new_unchecked(&self.db, TransactionBehavior::Immediate)?;
         let is_valid: bool = transaction.query_row(
-            "SELECT (SELECT count(*) FROM session WHERE NOT deleting AND id <= ?1) = ?2
+            "SELECT (SELECT count(*) FROM session WHERE id <= ?1) = ?2
                  AND NOT EXISTS (SELECT 1 FROM text_section WHERE first <= ?4 AND last >= ?3)",
             params![session, count, section.first, section.last],
             |row| row.get(0),

@@ -16,10 +16,11 @@ const SIZES: SectionSizes = SectionSizes { block: 64, bytes_a_trigram: 1, most: 
 
 /// Parts of texts: letters of both cases, the two characters that fold to ASCII letters, letters
 /// that fold to others, characters of one case, and bytes that are no UTF-8.
-const PARTS: [&[u8]; 14] = [
+const PARTS: [&[u8]; 15] = [
     b"kiss",
     b"KISS",
-    "\u{212A}i\u{17F}s".as_bytes(),
+    "\u{212A}iss".as_bytes(),
+    "ki\u{17F}s".as_bytes(),
     b"quito",
     b"QuI",
     b"to ",
@@ -160,6 +161,36 @@ fn a_deletion_reaches_into_the_index() {
     let has_message = |(first, last): &(i64, i64)| *first <= (1 << 40) + 4 && *last > 1 << 40;
     assert!(!covered.iter().any(has_message), "{covered:?}");
     assert_eq!(before.len(), WORDS.len());
+}
+
+#[test]
+fn only_characters_that_fold_to_ascii_prevent_indexing() {
+    let texts = ["KISS", "\u{212A}", "\u{17F}"];
+    assert_eq!(texts.map(|text| trigrams::is_indexable(text.as_bytes())), [true, false, false]);
+}
+
+/// A capture that is still recorded may have no message yet. Its messages are found later too.
+#[test]
+fn a_section_ends_before_a_capture_that_is_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = DatabaseFile::file(folder.path().join("texts.db"));
+    let texts = |word: &str| vec![format!("{{\"text\":\"{word} and further words of a language\"}}").into_bytes(); 4];
+    record(&place, &texts("first"), true);
+    let info = CaptureInfo {
+        kind: CaptureKind::Wrap,
+        source: "two".into(),
+        process: std::process::id(),
+        started: crate::source::now(),
+        ..CaptureInfo::default()
+    };
+    let mut open = Writer::create(place.clone(), &info, WriteOptions::default()).unwrap();
+    open.alive(crate::source::now());
+    open.commit().unwrap();
+    record(&place, &texts("third"), true);
+    index(&place);
+    let db = Connection::open(place.path()).unwrap();
+    let covering = "SELECT count(*) FROM text_section WHERE first < 2 << 40 AND last >= 3 << 40";
+    assert_eq!(db.query_row(covering, [], |row| row.get::<_, i64>(0)), Ok(0));
 }
 
 #[test]

@@ -4,8 +4,8 @@
 //! sign and the long s are equal to ASCII letters. A text with one of them is not indexed. Other
 //! letters with two cases are no part of a needed trigram.
 
-/// Characters that fold to an ASCII letter: U+017F and U+212A.
-const FOLDED: [&[u8]; 2] = ["ſ".as_bytes(), "K".as_bytes()];
+/// Characters that fold to an ASCII letter. They are escapes, because they look like s and K.
+const FOLDED: [&[u8]; 2] = ["\u{17F}".as_bytes(), "\u{212A}".as_bytes()];
 
 /// The number of possible trigrams.
 const ALL: usize = 1 << 24;

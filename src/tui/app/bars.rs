@@ -166,7 +166,12 @@ fn position(app: &App) -> (String, Tone) {
             Some(steps) if !steps.is_complete() => (format!("{row} of {}+ steps", steps.total()), Tone::Warning),
             _ => rows("step"),
         },
-        Screen::Packets => rows("packet"),
+        Screen::Packets => match app.cache.packets.of(&(app.session, app.packet_scope())) {
+            Some(list) if !list.is_complete() && list.total() > 0 => {
+                (format!("{row} of {} packets, not all are listed", list.total()), Tone::Warning)
+            }
+            _ => rows("packet"),
+        },
         Screen::Stderr | Screen::Tools => rows("line"),
         Screen::Findings => {
             let findings = app.session_row().map_or(0, |row| row.findings.iter().sum());

@@ -141,12 +141,9 @@ impl Folds {
     }
 
     fn update_places(&mut self) {
-        self.places = self.notes.iter().map(|row| self.place(*row)).collect();
         // A note before a hidden row stands before the next visible one.
-        for (place, row) in self.places.iter_mut().zip(&self.notes) {
-            let is_hidden = self.hidden.iter().any(|(range, _)| range.contains(row));
-            *place += usize::from(is_hidden);
-        }
+        let place = |row: &usize| self.place(*row) + usize::from(self.is_hidden(*row));
+        self.places = self.notes.iter().map(place).collect();
     }
 }
 

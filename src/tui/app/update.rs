@@ -149,7 +149,7 @@ fn take(app: &mut App, query: &Query, answer: Answer) {
         (Query::LocatePacket(session, _, packet), Answer::PacketLocated(place)) if app.session == *session => {
             match place {
                 Some((scope, row)) => packets::select_packet(app, scope, row),
-                None => app.notify_error(format!("packet #{packet} is not stored")),
+                None => app.notify_error(format!("packet #{packet} is not stored, or not listed")),
             }
         }
         (Query::Export { path, .. }, Answer::Exported(messages)) => {

@@ -12,7 +12,6 @@ use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::SessionNumber;
 use crate::mcp::content::Status;
-use crate::mcp::note::{NoteKind, WaitEnd};
 use crate::store::{MessageRow, NoteRow, Page, RowKey, Scope, StoreReader};
 use crate::view::latencies::Latencies;
 use crate::view::outcome::is_failure;
@@ -131,16 +130,12 @@ impl Figures {
             }
             for NoteRow { number, note } in notes {
                 self.last_note = Some((note.time, number));
-                let (requests, is_cancelled) = match note.kind {
-                    NoteKind::Refused(refusal) => (refusal.requests, false),
-                    NoteKind::Unanswered { request, end: WaitEnd::Cancelled(_), .. } => (vec![request], true),
-                    _ => continue,
-                };
+                let (requests, is_cancelled) = note.kind.settled_requests();
                 for request in requests {
                     let page = Page::from(RowKey::new(capture, request.0), 1);
                     let row = reader.message_rows(Scope::Capture(capture), page)?.pop();
                     let is_open = |row: &MessageRow| {
-                        row.number == request && row.kind == Kind::Request && row.answered_by.is_none()
+                        row.number == *request && row.kind == Kind::Request && row.answered_by.is_none()
                     };
                     if let Some(row) = row.filter(is_open) {
                         let figures = &mut self.call(&row).figures;

@@ -49,17 +49,31 @@ impl QueryRunner {
             read.push(line);
             read.len() < LINES
         })?;
+        // Of more lines the last ones are read from the end.
+        let (all, mut end) = match read.len() == LINES {
+            true => self.reader.last_stderr(pipes, SHOWN)?,
+            false => (read.len() as u64, Vec::new()),
+        };
+        let unread = usize::try_from(all).unwrap_or(usize::MAX).saturating_sub(read.len());
+        end.drain(..end.len().saturating_sub(unread));
+        let first_of_end = all.saturating_sub(end.len() as u64) + 1;
+        let omitted = unread - end.len();
         let mut places = Places::new(&self.reader, session)?;
         let mut shown = Ends::default();
         let mut fold = StderrFold::default();
         let mut last = 0;
-        for (index, stderr) in read.into_iter().enumerate() {
+        let numbered = (1..).zip(read).chain((first_of_end..).zip(end));
+        for (number, stderr) in numbered {
+            if number == first_of_end && omitted > 0 {
+                shown.take(last, fold.end());
+                shown.take(last, vec![Folded::Omitted(omitted as u64)]);
+            }
             let before = places.before(stderr.time)?;
             if before != last {
                 shown.take(last, fold.end());
                 last = before;
             }
-            let kind = NoteKind::Stderr { line: index as u64 + 1, text: stderr.text };
+            let kind = NoteKind::Stderr { line: number, text: stderr.text };
             let note = Note { session: Some(session), time: stderr.time, packets: Vec::new(), kind };
             shown.take(before, fold.note(Box::new(note)));
         }

@@ -37,6 +37,9 @@ impl PacketIndex {
 
     /// Adds what was stored since the last call.
     pub(super) fn update(&mut self, reader: &StoreReader) -> Result<()> {
+        if !self.is_complete() {
+            return Ok(());
+        }
         let before = self.entries.len();
         let after = self.chunks.last().map_or(0, |(chunk, _)| *chunk);
         reader.visit_packet_numbers(self.capture, after, &mut |chunk| {

@@ -92,12 +92,12 @@ impl QueryRunner {
         }
     }
 
-    /// Searches the messages of further sessions, and returns the sessions found so far. A search
-    /// begins again when the store has changed.
+    /// Searches the messages of further sessions. Returns the sessions found so far, and whether
+    /// these are all. After a search, the sessions are searched again if the store has changed.
+    /// Until then those that were found stay.
     pub(super) fn search_sessions(&mut self, text: &str) -> Result<(BTreeSet<SessionNumber>, bool)> {
         let version = self.reader.data_version()?;
-        let known = self.session_search.take().filter(|search| search.text == text && search.version == version);
-        let mut search = match known {
+        let mut search = match self.session_search.take().filter(|search| search.text == text) {
             Some(search) => search,
             None => SessionSearch {
                 text: text.to_owned(),
@@ -108,19 +108,25 @@ impl QueryRunner {
                 complete: false,
             },
         };
+        if search.complete && search.version != version {
+            (search.version, search.last, search.complete) = (version, None, false);
+        }
         let began = Instant::now();
         while !search.complete && began.elapsed() < TURN {
             // A page of matches can need a search of all sessions, so each is searched alone.
-            let Some(next) = self.reader.sessions(self.next_page(search.last, 1))?.pop() else {
+            let next = self.reader.sessions(self.next_page(search.last, 1))?.pop();
+            // A damaged number at the end of its range leads to itself.
+            let Some(next) = next.filter(|next| search.last != Some(next.number)) else {
                 search.complete = true;
                 break;
             };
-            if !self.reader.matching(&search.filter, Scope::Session(next.number), Page::first(1))?.is_empty() {
-                search.found.insert(next.number);
-            }
+            match self.reader.matching(&search.filter, Scope::Session(next.number), Page::first(1))?.is_empty() {
+                true => search.found.remove(&next.number),
+                false => search.found.insert(next.number),
+            };
             search.last = Some(next.number);
         }
-        let answer = (search.found.clone(), search.complete);
+        let answer = (search.found.clone(), search.complete && search.version == version);
         self.session_search = Some(search);
         Ok(answer)
     }

@@ -140,7 +140,8 @@ impl Facts {
         }
         for finding in reader.all_findings(Scope::Session(session.number)) {
             let finding = finding?;
-            facts.severities[finding.severity as usize] += finding.repeated.max(1);
+            let sum = &mut facts.severities[finding.severity as usize];
+            *sum = sum.saturating_add(finding.repeated.max(1));
             let same = facts.findings.iter().filter(|kept| kept.rule == finding.rule).count();
             if same < KEPT {
                 facts.findings.push(finding);

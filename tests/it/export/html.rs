@@ -119,7 +119,10 @@ fn check_driven(capture: &Path, seen: &Value) {
         assert!(details == rows || rows == 0, "{name}: {view} has {rows} rows, {details} with details");
     }
     let has_word = |line: &&Value| line["raw"].as_str().is_some_and(|text| text.to_lowercase().contains("jsonrpc"));
-    let messages = lines(capture, "message", &[]).iter().filter(has_word).count();
+    let lines = lines(capture, "message", &[]);
+    // The page opens with the first session.
+    let session = &lines[0]["session"];
+    let messages = lines.iter().filter(|line| line["session"] == *session).filter(has_word).count();
     assert_eq!(seen["found"], messages, "{name}: the search finds every text that has the word");
     assert_eq!(seen["after"], seen["views"]["messages"]["rows"], "{name}: esc ends the search");
 }
@@ -132,11 +135,13 @@ fn a_browser_shows_every_view() {
         ("samples/causes/hang/stdio.pcapng", ["1280", "800", "dark"]),
         ("samples/tls/capture.pcapng", ["1440", "900", "light"]),
         ("tests/captures/04_batch100/capture.pcap", ["1280", "800", "light"]),
+        ("samples/helpdesk/capture.pcapng", ["1280", "800", "light"]),
     ] {
         let capture = root().join(name);
         let Some(seen) = driven(&capture, &more) else { return };
         check_driven(&capture, &seen);
         let lit = seen["members"]["lit"].as_u64().expect("a count");
+        assert_eq!(seen["sessions"], if name.contains("helpdesk") { 2 } else { 1 }, "{name}");
         assert!(lit > 0 || name.contains("stdio") || name.contains("tls"), "{name}: no member was lit in a packet");
         if name.contains("hang") {
             let explained = seen["explanation"].as_str().expect("a text");

@@ -18,37 +18,37 @@ use crate::decoded::ALL;
 use crate::program::{mcptap, root};
 use crate::support::waits::Finishes;
 
-/// What a listener got, in order.
+/// A listener that keeps what it gets, in order.
 #[derive(Debug, Default, PartialEq)]
-struct Heard(Vec<Said>);
+struct Recorder(Vec<Delivered>);
 
 #[derive(Debug, PartialEq)]
-enum Said {
+enum Delivered {
     Packet(PacketNumber, Vec<u8>),
     Event(Event),
 }
 
-impl Listener for Heard {
+impl Listener for Recorder {
     fn packet(&mut self, packet: &Packet<'_>) -> Result<()> {
-        self.0.push(Said::Packet(packet.number, packet.data.to_vec()));
+        self.0.push(Delivered::Packet(packet.number, packet.data.to_vec()));
         Ok(())
     }
 
     fn event(&mut self, event: Event) -> Result<()> {
-        self.0.push(Said::Event(event));
+        self.0.push(Delivered::Event(event));
         Ok(())
     }
 }
 
 /// All that a listener gets of a capture, the counters, and the error if reading failed.
-fn heard(path: &Path, division: Option<Division>) -> (Heard, Counts, Option<String>) {
+fn run_with(path: &Path, division: Option<Division>) -> (Recorder, Counts, Option<String>) {
     let mut source = Files::open(&[path.to_owned()], false).expect("the capture opens");
-    let (mut pipeline, mut heard, stop) = (Pipeline::new(ALL()), Heard::default(), AtomicBool::new(false));
+    let (mut pipeline, mut recorder, stop) = (Pipeline::new(ALL()), Recorder::default(), AtomicBool::new(false));
     let result = match division {
-        None => engine::run(&mut source, &mut pipeline, &mut heard, &stop),
-        Some(division) => threads::run(&mut source, &mut pipeline, &mut heard, &stop, division),
+        None => engine::run(&mut source, &mut pipeline, &mut recorder, &stop),
+        Some(division) => threads::run(&mut source, &mut pipeline, &mut recorder, &stop, division),
     };
-    (heard, pipeline.counts(), result.err().map(|error| format!("{error:#}")))
+    (recorder, pipeline.counts(), result.err().map(|error| format!("{error:#}")))
 }
 
 /// Lets the other threads run for a random time.
@@ -70,14 +70,14 @@ fn delay() {
 fn any_number_of_threads_gives_the_same_events() {
     let mut batches = 0;
     for path in captures(&["samples", "tests/captures", "tests/captures-public", "tests/cases"]) {
-        let expected = heard(&path, None);
+        let expected = run_with(&path, None);
         for (threads, packets, delay) in [(2, 1, delay as fn()), (3, 3, delay), (8, 7, delay), (8, 512, || ())] {
             let division = Division { packets, delay, ..Division::of(threads) };
-            let heard = heard(&path, Some(division));
-            let differs = heard.0.0.iter().zip(&expected.0.0).position(|(one, other)| one != other);
-            let what = || differs.map(|at| (&heard.0.0[at], &expected.0.0[at]));
-            assert!(heard == expected, "{} on {threads} threads: {:#?}", path.display(), what());
-            batches += heard.1.packets / packets as u64;
+            let run = run_with(&path, Some(division));
+            let differs = run.0.0.iter().zip(&expected.0.0).position(|(one, other)| one != other);
+            let what = || differs.map(|at| (&run.0.0[at], &expected.0.0[at]));
+            assert!(run == expected, "{} on {threads} threads: {:#?}", path.display(), what());
+            batches += run.1.packets / packets as u64;
         }
     }
     assert!(batches > 10_000, "the captures make {batches} batches");

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A small MCP server that can be told to behave otherwise, on STDIO or HTTP, with the standard library only.
 
-  server.py [--http FILE] [--change TOOL] [--drop TOOL] [--slow TOOL] [--die-at N] [--token SECRET] [--forget-at N] [--cut] [--hang TOOL] [--elsewhere URL] [--tls FILE] [--whole]
+  server.py [--http FILE] [--change TOOL] [--drop TOOL] [--slow TOOL] [--die-at N] [--token SECRET] [--forget-at N] [--forget TOOL] [--cut] [--hang TOOL] [--elsewhere URL] [--tls FILE] [--whole]
 
 --http FILE    serve /mcp (Streamable HTTP) and /sse (HTTP+SSE) on a free port of the loopback, which is written to FILE
 --change TOOL  that tool answers otherwise          --drop TOOL  that tool does not exist
@@ -9,6 +9,7 @@
 --die-at N     end without a word at the Nth request
 --token T      401 for requests without "Authorization: Bearer T"
 --forget-at N  at the Nth request the session is unknown (404)
+--forget TOOL  for that tool each session is unknown (404)
 --elsewhere U  /away and /away-sse are redirected to U; /old is redirected to /mcp, /old-sse to /sse
 /stream is HTTP+SSE at an address that does not say so
 --tls FILE     HTTPS, with the key and the certificate in FILE (server.pem and authority.pem, which is its own authority, were made for these tests: for 127.0.0.1, until 2126)
@@ -27,7 +28,7 @@ import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 options = argparse.ArgumentParser()
-for name in ["--http", "--change", "--drop", "--slow", "--hang", "--token", "--elsewhere", "--tls"]:
+for name in ["--http", "--change", "--drop", "--slow", "--hang", "--forget", "--token", "--elsewhere", "--tls"]:
     options.add_argument(name)
 for name in ["--die-at", "--forget-at"]:
     options.add_argument(name, type=int, default=0)
@@ -298,7 +299,8 @@ class Handler(BaseHTTPRequestHandler):
         if options.forget_at and requests_seen + 1 == options.forget_at and "id" in message:
             requests_seen += 1
             self.sessions.pop(name, None)
-        if name not in self.sessions:
+        called = (message.get("params") or {}).get("name")
+        if name not in self.sessions or options.forget and called == options.forget:
             return self.reply(404, {"jsonrpc": "2.0", "id": None, "error": {"code": -32001, "message": "Session not found"}})
         session = self.sessions[name]
         fields = [("Mcp-Session-Id", name)]

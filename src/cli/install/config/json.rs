@@ -6,6 +6,9 @@ use jsonc_parser::cst::{CstArray, CstNode, CstObject, CstObjectProp, CstRootNode
 
 use super::{DEPTH, Document, LISTS, REPLACED, ServerSettings, URLS};
 
+/// Members of a server's settings that a bridge keeps, beside its URL.
+const PLAIN: [&str; 2] = ["type", "headers"];
+
 /// The document and its servers.
 pub(super) struct Json {
     root: CstRootNode,
@@ -48,9 +51,12 @@ impl Document for Json {
                 None => Some(Vec::new()),
                 Some(arguments) => arguments.array_value().and_then(|array| words(&array)),
             },
-            url: URLS.iter().find_map(|name| text(&object.get(name)?.value()?)),
+            url: url_of(object),
             replaced: object.object_value("env").and_then(|variables| text(&variables.get(REPLACED)?.value()?)),
             has_type: object.get("type").is_some(),
+            is_plain: object.properties().iter().all(|member| {
+                member.decoded_name().is_some_and(|name| PLAIN.contains(&&*name) || URLS.contains(&&*name))
+            }),
         };
         self.servers.iter().map(settings).collect()
     }
@@ -115,12 +121,24 @@ fn preceding(node: &CstNode) -> Vec<CstNode> {
     before
 }
 
-/// The header fields in the settings of a server.
-#[cfg(feature = "http")]
-pub(super) fn headers(settings: &str) -> Option<Vec<(String, String)>> {
+/// The URL in the settings of a server.
+pub(super) fn url(settings: &str) -> Option<String> {
     let root = CstRootNode::parse(settings, &ParseOptions::default()).ok()?;
-    let fields = root.object_value()?.object_value("headers")?.properties();
-    Some(fields.iter().filter_map(|field| Some((field.decoded_name()?, text(&field.value()?)?))).collect())
+    url_of(&root.object_value()?)
+}
+
+/// The URL and the header fields in the settings of a server.
+#[cfg(feature = "http")]
+pub(super) fn remote(settings: &str) -> Option<(String, Vec<(String, String)>)> {
+    let root = CstRootNode::parse(settings, &ParseOptions::default()).ok()?;
+    let object = root.object_value()?;
+    let fields = object.object_value("headers").map(|headers| headers.properties()).unwrap_or_default();
+    let field = |field: &CstObjectProp| Some((field.decoded_name()?, text(&field.value()?)?));
+    Some((url_of(&object)?, fields.iter().filter_map(field).collect()))
+}
+
+fn url_of(object: &CstObject) -> Option<String> {
+    URLS.iter().find_map(|name| text(&object.get(name)?.value()?))
 }
 
 fn text(node: &CstNode) -> Option<String> {

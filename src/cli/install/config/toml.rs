@@ -65,6 +65,7 @@ impl Document for Toml {
                 url: URLS.iter().find_map(|name| table.get(name)?.as_str()).map(str::to_owned),
                 replaced: None,
                 has_type: false,
+                is_plain: false,
             })
         };
         self.servers.iter().filter_map(settings).collect()

@@ -36,8 +36,7 @@ pub(super) struct Framing {
 struct FramingFields {
     /// The value of Content-Length, or what is wrong with it. `None` without the field.
     length: Option<Result<u64, &'static str>>,
-    /// The transfer codings in order, without `identity`.
-    /// The number of transfer codings.
+    /// The number of transfer codings, without `identity`.
     codings: usize,
     /// Of these, the number of `chunked`.
     chunked: usize,

@@ -95,7 +95,8 @@ impl HttpStack {
         HttpStack { decoder, exchanges }
     }
 
-    /// Decodes the next piece of one direction. `seen` is what its sender had received before.
+    /// Decodes the next piece of one direction. Its sender had acknowledged the other direction up
+    /// to `acknowledged`.
     pub(super) fn push(
         &mut self,
         context: &mut StackContext<'_>,
@@ -104,6 +105,7 @@ impl HttpStack {
         acknowledged: u64,
         time: Time,
     ) {
+        let is_end = matches!(piece, Piece::End(_));
         let length = match piece {
             Piece::Data(bytes) => bytes.len() as u64,
             Piece::Gap(length) => length,
@@ -125,7 +127,7 @@ impl HttpStack {
             ActiveDecoder::WebSocket(messages) => {
                 messages.push(context, direction, piece, time);
                 let decoded_to = self.decoded_to(direction);
-                return self.exchanges.update_needed(direction, decoded_to);
+                return self.exchanges.update_needed(direction, decoded_to, is_end);
             }
         };
         exchanges.mask_skipped(context, direction, skipped);
@@ -133,7 +135,7 @@ impl HttpStack {
         self.exchanges.note_decoded(direction, decoded_to);
         self.switch(context, time);
         let decoded_to = self.decoded_to(direction);
-        self.exchanges.update_needed(direction, decoded_to);
+        self.exchanges.update_needed(direction, decoded_to, is_end);
     }
 
     /// The tunnel, if the connection became one.

@@ -2,8 +2,8 @@
 //!
 //! Entries live in a slab. Linked lists order them from the one used last to the one idle longest:
 //! one list for those that carried payload, one for those that did not. A flood of SYNs therefore
-//! discards its own connections, and none that is in use. Several packets of one connection in a
-//! row, the usual case, need no hashing.
+//! discards its own connections, and of those in use at most an eighth of the table. Several
+//! packets of one connection in a row, the usual case, need no hashing.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -37,10 +37,6 @@ impl HeldItem {
         Some(HeldItem { item, since, exchange, references })
     }
 
-    pub fn exchange(&self) -> ExchangeNumber {
-        self.exchange
-    }
-
     /// The bytes of its content.
     pub fn size(&self) -> usize {
         match &self.item {

@@ -45,13 +45,18 @@ const app = {
   /** Begins. Called when the first rows are there, and when all are. */
   ready(sessions, complete) {
     app.sessions = sessions;
+    if (!sessions.size) {
+      byId('title').textContent = 'No MCP session';
+      document.body.dataset.ready = 'true';
+      return;
+    }
     if (!app.current) {
       app.list = new VirtualList(byId('list'), ROW, (item) => VIEWS[app.name].row(item), (item) => app.detail(item));
       app.choose(sessions.keys().next().value);
     } else if (complete) {
+      app.listSessions();
       app.refresh();
     }
-    app.complete = complete;
     if (complete) {
       document.body.dataset.ready = 'true';
       // A search of a small page then finds the texts in memory.
@@ -66,12 +71,16 @@ const app = {
     byId('title').textContent = visible(facts.title);
     byId('facts').textContent = visible(facts.line);
     byId('explanation').replaceChildren(...explanation(app.current).filter(Boolean));
-    byId('session').replaceChildren(...[...app.sessions.values()].filter((session) => session.facts).map((session) =>
-      el('option', { value: session.number, selected: session === app.current }, `session ${session.number}  ${session.facts.title}`)));
-    byId('session').hidden = app.sessions.size < 2;
+    app.listSessions();
     app.selected = null;
     app.clearFilters();
     app.refresh();
+  },
+
+  listSessions() {
+    byId('session').replaceChildren(...[...app.sessions.values()].filter((session) => session.facts).map((session) =>
+      el('option', { value: session.number, selected: session === app.current }, `session ${session.number}  ${session.facts.title}`)));
+    byId('session').hidden = app.sessions.size < 2;
   },
 
   clearFilters() {
@@ -88,7 +97,8 @@ const app = {
     app.selected = null;
     byId('right').replaceChildren();
     document.body.classList.remove('opened');
-    app.refresh();
+    if (app.search.words && !app.search.hits) app.find(byId('search').value);
+    else app.refresh();
   },
 
   /** Goes to the first item of a view that fits. */
@@ -105,12 +115,13 @@ const app = {
     const view = VIEWS[app.name];
     let items = view.items(app.current);
     if (view.filtered) {
+      const slow = app.chips.has('slow') ? app.slow() : 0;
       const kind = byId('kind').value, tool = byId('tool').value, { words, hits } = app.search;
       items = items.filter((row) => {
         if (kind === 'notes' ? row.number !== undefined : kind && row.kind !== kind) return false;
         if (tool && (row.tool ?? row.method) !== tool) return false;
         if (app.chips.has('failed') && !isFailed(row)) return false;
-        if (app.chips.has('slow') && !(row.took >= app.slow())) return false;
+        if (app.chips.has('slow') && !(row.took >= slow)) return false;
         if (app.chips.has('findings') && !row.rules?.length) return false;
         return !words || isNamed(row, words) || !!hits?.has(row.position);
       });
@@ -221,7 +232,7 @@ const app = {
 
   /** Searches: names at once, then the texts of all messages. */
   async find(words) {
-    const search = { words: words.toLowerCase(), hits: null, reading: words !== '' };
+    const search = { words: words.toLowerCase(), hits: null, reading: words !== '' && !!VIEWS[app.name].filtered };
     app.search = search;
     app.refresh();
     if (!words || !VIEWS[app.name].filtered) return;

@@ -55,11 +55,29 @@ const MEMBERS = 100;
 /** Characters of a string that are shown before "show more". */
 const CHARACTERS = 2000;
 
+/** Members that are open at first. */
+const OPEN = 2000;
+
+/** Lines of a text that is no JSON, some at a time. */
+function plainText(lines) {
+  const text = el('pre', { class: 'text' });
+  const fill = (from) => {
+    text.append(...lines.slice(from, from + OPEN).map((line) => el('div', {}, line)));
+    const left = lines.length - from - OPEN;
+    if (left <= 0) return;
+    const more = el('button', { class: 'more', onclick: () => { more.remove(); fill(from + OPEN); } }, `… ${left} more lines`);
+    text.append(more);
+  };
+  fill(0);
+  return text;
+}
+
 /** The tree of a text. `chosen(range)` is called with the bytes of a member that is clicked. */
 function jsonTree(bytes, chosen) {
   const text = (range) => DECODER.decode(bytes.subarray(...range));
   const root = parseJson(bytes);
-  if (!root) return el('pre', { class: 'text' }, DECODER.decode(bytes).split('\n').map((line) => el('div', {}, line)));
+  if (!root) return plainText(DECODER.decode(bytes).split('\n'));
+  let open = OPEN;
 
   const scalar = (node) => {
     const words = text(node.range);
@@ -103,7 +121,8 @@ function jsonTree(bytes, chosen) {
       if (open && !list.childElementCount) fill(0);
     };
     row.append(el('div', { class: 'member', onclick: choose }, fold, label, el('span', { class: 'dim' }, brief(node))), list);
-    toggle(depth < 3);
+    open -= node.members.length;
+    toggle(depth < 3 && open > 0);
     return row;
   };
   return el('ul', { role: 'tree', class: 'tree', 'aria-label': 'JSON' }, item(null, root, root.range, 0));

@@ -23,7 +23,7 @@ function messageRow(row) {
     el('span', { class: 'method' }, row.method), el('span', { class: 'about', title: visible(row.about) }, row.about),
     el('span', { class: 'id' }, row.id ? `id ${row.id}` : ''),
     el('span', { class: 'took' }, row.took === undefined ? '' : [bar, duration(row.took)]),
-    el('span', { class: 'mark', title: row.rules.join(' ') }, row.mark || (row.rules.length ? '!' : row.redelivered ? '↻' : '')));
+    el('span', { class: 'mark', title: visible(row.rules.join(' ')) }, row.mark || (row.rules.length ? '!' : row.redelivered ? '↻' : '')));
 }
 
 /** The names of the columns of the timeline. The first element of a pair is the member to sort by. */
@@ -38,6 +38,8 @@ async function messageDetail(session, row) {
   }
   const partner = row.partner !== undefined ? session.row(row.partner) : undefined;
   const [message, other] = await Promise.all([session.message(row), session.message(partner)]);
+  // Another row was selected meanwhile. The pane of bytes is its own now.
+  if (app.selected !== row) return null;
   if (!message) return el('p', { class: 'dim' }, 'This message has no details in this page.');
   bytesPane.field = null;
   bytesPane.message(message);

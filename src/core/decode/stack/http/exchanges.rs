@@ -335,10 +335,11 @@ impl Exchanges {
     }
 
     /// Finds which bytes of a direction are still needed, after a piece of it was decoded. The
-    /// decoder does not need bytes below `decoded_to` any more.
-    pub(super) fn update_needed(&mut self, direction: Direction, decoded_to: u64) {
+    /// decoder does not need bytes below `decoded_to` any more. If many exchanges are open, only
+    /// some pieces are examined; the end of the direction always is.
+    pub(super) fn update_needed(&mut self, direction: Direction, decoded_to: u64, is_end: bool) {
         let needed = &mut self.needed[direction as usize];
-        if let Some(pieces) = needed.pieces.checked_sub(1) {
+        if let Some(pieces) = needed.pieces.checked_sub(1).filter(|_| !is_end) {
             needed.pieces = pieces;
             return;
         }
