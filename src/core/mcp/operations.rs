@@ -8,6 +8,7 @@
 //! link is made: a link is proven, or it does not exist. The exception is a likely retry, which no
 //! member proves ([`retries`]).
 
+mod open_requests;
 mod retries;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +17,7 @@ use std::hash::Hasher;
 use ring::digest::SHA256;
 use rustc_hash::FxHasher;
 
+use self::open_requests::{Name, OpenRequests};
 use super::content::{self, Status, body};
 use super::link::{Link, Why};
 use super::message::Message;
@@ -109,7 +111,7 @@ struct LinkableRequest {
 /// The operations of one session.
 #[derive(Debug, Default)]
 pub struct Operations {
-    requests: BTreeMap<MessageNumber, LinkableRequest>,
+    requests: OpenRequests,
     tokens: BTreeMap<Token, TokenOrigin>,
     /// Tokens by the message that gave them first, to evict the oldest.
     by_age: BTreeSet<(MessageNumber, Token)>,
@@ -145,7 +147,7 @@ impl Operations {
             Kind::Response | Kind::Error => self.link_response(message),
             Kind::Invalid => None,
         };
-        if let Some(first) = link.and_then(|link| self.requests.get_mut(&link.operation)) {
+        if let Some(first) = link.and_then(|link| self.requests.get_mut(link.operation)) {
             first.has_more = true;
         }
         link
@@ -171,9 +173,6 @@ impl Operations {
         // Only a request of the stateless era can be answered with a demand for input.
         let meta = params.object("_meta");
         let repeatable = meta.get(meta::VERSION).is_some().then(|| params_digest(&params));
-        if self.requests.len() >= OPEN {
-            self.requests.pop_first();
-        }
         let call = if method == Method::ToolsCall { call_hash(message, &params) } else { None };
         if let (None, Some(call)) = (link, call) {
             self.note_repeat(message, call);
@@ -196,23 +195,22 @@ impl Operations {
         link
     }
 
-    /// The only open request of `sender` that matches: in this exchange, or else in the whole
-    /// session. If several clients share the session, a message with an exchange matches
+    /// The only open request of `sender` with this name that fits: in this exchange, or else in the
+    /// whole session. If several clients share the session, a message with an exchange matches
     /// only in its exchange.
     fn only_match(
         &self,
         sender: Direction,
         exchange: Option<ExchangeNumber>,
         is_shared: bool,
+        name: Name,
         fits: impl Fn(&LinkableRequest) -> bool,
     ) -> Option<(MessageNumber, MessageNumber)> {
         let only_match = |same_exchange: bool| {
-            let is_it = |request: &LinkableRequest| {
-                request.sender == sender && fits(request) && (!same_exchange || request.exchange == exchange)
-            };
-            let mut fitting = self.requests.iter().filter(|(_, request)| is_it(request));
+            let is_it = |request: &LinkableRequest| fits(request) && (!same_exchange || request.exchange == exchange);
+            let mut fitting = self.requests.named(sender, name).filter(|(_, request)| is_it(request));
             let (number, request) = fitting.next()?;
-            fitting.next().is_none().then_some((*number, request.operation))
+            fitting.next().is_none().then_some((number, request.operation))
         };
         let in_exchange = exchange.and_then(|_| only_match(true));
         in_exchange.or_else(|| only_match(false).filter(|_| exchange.is_none() || !is_shared))
@@ -222,13 +220,13 @@ impl Operations {
     fn link_progress(&self, message: &Message, params: &Object<'_>, is_shared: bool) -> Option<Link> {
         let token = digest_typed(params.get("progressToken")?);
         let requester = message.direction.reversed();
-        let fits = |request: &LinkableRequest| request.progress == Some(token);
-        if let Some((previous, operation)) = self.only_match(requester, message.exchange, is_shared, fits) {
+        let name = Name::Progress(token);
+        if let Some((previous, operation)) = self.only_match(requester, message.exchange, is_shared, name, |_| true) {
             return Some(Link { operation, previous, why: Why::Progress });
         }
         // "the progressToken provided in the original request remains valid … until the task
         // reaches a terminal status" (2025-11-25).
-        let is_open = self.requests.values().any(|request| request.sender == requester && fits(request));
+        let is_open = self.requests.named(requester, name).next().is_some();
         let origin = self.token_origin(Token::Progress(requester, token)).filter(|_| !is_open)?;
         Some(origin.link(Why::Progress))
     }
@@ -237,25 +235,23 @@ impl Operations {
     /// requests were evicted.
     pub fn may_have_progress_token(&self, requester: Direction, token: &str) -> bool {
         let token = digest_typed(token);
-        let gave = |request: &LinkableRequest| request.sender == requester && request.progress == Some(token);
         self.answered_progress.contains(&(requester, token))
-            || self.requests.len() >= OPEN
-            || self.requests.values().any(gave)
+            || self.requests.is_full()
+            || self.requests.named(requester, Name::Progress(token)).next().is_some()
     }
 
     /// The link of a cancellation to its request.
     fn link_cancellation(&self, message: &Message, params: &Object<'_>, is_shared: bool) -> Option<Link> {
-        let id = digest_typed(params.get("requestId")?);
+        let id = Name::Id(digest_typed(params.get("requestId")?));
         let from_client = message.direction == Direction::ClientToServer;
-        let by = |sender, exchange| self.only_match(sender, exchange, is_shared, |request| request.id == id);
+        let by = |sender, exchange| self.only_match(sender, exchange, is_shared, id, |_| true);
         // Over HTTP a client's cancellation has an exchange of its own. From 2026-07-28 on a server
         // ends a subscription of the client, on the stream of the subscription.
         let found = match from_client {
             true => by(Direction::ClientToServer, message.exchange),
             false => by(Direction::ServerToClient, None).filter(|_| !is_shared).or_else(|| {
-                let listens =
-                    |request: &LinkableRequest| request.id == id && request.method == Method::SubscriptionsListen;
-                self.only_match(Direction::ClientToServer, message.exchange, is_shared, listens)
+                let listens = |request: &LinkableRequest| request.method == Method::SubscriptionsListen;
+                self.only_match(Direction::ClientToServer, message.exchange, is_shared, id, listens)
             }),
         };
         let (previous, operation) = found?;
@@ -264,7 +260,7 @@ impl Operations {
 
     /// The link of a copy to the request that was redirected. The copy replaces that request.
     fn link_copy(&mut self, original: MessageNumber) -> Option<Link> {
-        let request = self.requests.remove(&original)?;
+        let request = self.requests.remove(original)?;
         if let Some(token) = request.token {
             self.use_token(token);
         }
@@ -340,7 +336,7 @@ impl Operations {
 
     fn link_response(&mut self, message: &Message) -> Option<Link> {
         let number = message.answers?;
-        let request = self.requests.remove(&number)?;
+        let request = self.requests.remove(number)?;
         if let Some(token) = request.progress {
             if self.answered_progress.len() >= ANSWERED_PROGRESS {
                 self.answered_progress.clear();

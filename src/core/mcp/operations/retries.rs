@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use super::open_requests::Name;
 use super::{LinkableRequest, Operations, RETRY_TIME, Token};
 use crate::mcp::link::{Link, Why};
 use crate::mcp::message::Message;
@@ -19,27 +20,23 @@ const AT_ONCE: i64 = 1_000_000_000;
 impl Operations {
     /// Remembers that a call repeats the latest equal one that is open, if there is one.
     pub(super) fn note_repeat(&mut self, message: &Message, call: u64) {
-        let is_repeated = |request: &&mut LinkableRequest| {
-            let is_recent = (0..=RETRY_TIME).contains(&message.time.since(request.time));
-            request.call == Some(call)
-                && request.sender == message.direction
-                && request.repeated_by.is_none()
-                && is_recent
+        let is_recent = |(_, request): &(MessageNumber, &LinkableRequest)| {
+            (0..=RETRY_TIME).contains(&message.time.since(request.time))
         };
-        if let Some(open) = self.requests.values_mut().rev().find(is_repeated) {
-            open.repeated_by = Some((message.number, message.time));
-        }
+        let open = self.requests.named(message.direction, Name::Call(call)).rev().find(is_recent);
+        let Some((number, _)) = open else { return };
+        self.requests.set_repeated(number, (message.number, message.time));
     }
 
     /// Lets the next equal call be a retry of one that was cancelled just now. An equal call that
     /// was sent before stays the only one that may be.
     pub(super) fn note_cancelled_call(&mut self, request: MessageNumber, cancellation: &Message) {
-        let Some(open) = self.requests.get_mut(&request) else { return };
-        if open.sender == cancellation.direction
-            && open.repeated_by.is_none()
-            && let Some(call) = open.call.take()
-        {
-            let operation = open.operation;
+        let Some(open) = self.requests.get_mut(request) else { return };
+        if open.sender != cancellation.direction || open.repeated_by.is_some() {
+            return;
+        }
+        let operation = open.operation;
+        if let Some(call) = self.requests.take_call(request) {
             self.store_token(Token::Failure(call), operation, cancellation);
         }
     }
@@ -48,9 +45,9 @@ impl Operations {
     pub fn late_links(&self) -> Vec<(MessageNumber, Link)> {
         // A repeated call may have been repeated itself. Then both belong to the first operation.
         let mut moved: BTreeMap<MessageNumber, MessageNumber> = BTreeMap::new();
-        let link = |(previous, request): (&MessageNumber, &LinkableRequest)| {
-            let (previous, (repeat, time)) = (*previous, request.repeated_by?);
-            let is_open = self.requests.contains_key(&repeat);
+        let link = |(previous, request): (MessageNumber, &LinkableRequest)| {
+            let (repeat, time) = request.repeated_by?;
+            let is_open = self.requests.contains(repeat);
             if is_open && time.since(request.time) < AT_ONCE {
                 return None;
             }

@@ -32,7 +32,7 @@ pub(super) struct Exchanges {
 
 /// Open exchanges that are examined for each piece, to find which bytes are still needed. A client
 /// has few open. If a hostile one has thousands, they are examined after so many more pieces.
-const EXAMINED: usize = 64;
+const EXAMINED: usize = 16;
 
 /// The bytes of one direction that are still needed. The offsets only grow, so earlier ones are
 /// right too, only later than they could be.
