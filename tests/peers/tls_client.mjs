@@ -1,0 +1,35 @@
+// A client over TLS, for Node.js and Bun: one request for each line of stdin, which says how.
+//
+//     tls_client.mjs PORT
+//     new       on a new connection, which may resume the session of the one before
+//     same      on the connection of the last "same"
+//
+// It prints the answer's result, without its padding.
+
+import { Agent, request } from "node:https";
+import { createInterface } from "node:readline";
+
+const port = Number(process.argv[2]);
+const agents = { new: new Agent({ keepAlive: false }), same: new Agent({ keepAlive: true, maxSockets: 1 }) };
+let id = 0;
+
+function ask(how) {
+  const body = JSON.stringify({ jsonrpc: "2.0", id: ++id, method: "tools/list", params: {} });
+  const headers = { "Content-Type": "application/json", "Content-Length": body.length };
+  const options = { host: "127.0.0.1", port, path: "/mcp", method: "POST", headers, agent: agents[how] };
+  return new Promise((resolve, reject) => {
+    const sent = request({ ...options, rejectUnauthorized: false, servername: "mcp.test" }, async (response) => {
+      let text = "";
+      for await (const part of response) text += part;
+      resolve(JSON.parse(text).result);
+    });
+    sent.on("error", reject).end(body);
+  });
+}
+
+console.log("ready");
+for await (const how of createInterface({ input: process.stdin })) {
+  const { padding, ...result } = await ask(how);
+  console.log(JSON.stringify(result));
+}
+process.exit();
