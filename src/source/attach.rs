@@ -16,6 +16,7 @@
 //!   libraries.rs    the TLS libraries of a process
 //!   boringssl.rs    finds the function of BoringSSL that logs secrets
 //!   secrets.rs      TLS secrets as lines of a key log
+//!   text.rs         text above TLS, of connections whose handshakes were over before
 //! ```
 //!
 //! Nothing is restarted, and no descriptor number is trusted: a pipe is known by its inode, and a
@@ -32,6 +33,7 @@ pub mod processes;
 mod recording;
 mod secrets;
 mod tcp_sockets;
+mod text;
 mod unix_peers;
 pub mod visibility;
 

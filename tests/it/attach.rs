@@ -3,6 +3,9 @@
 //! Where the kernel refuses to load programs, these tests are counted as not run, with its reason.
 
 mod hosts;
+mod http;
+#[cfg(feature = "live")]
+mod keys;
 mod object;
 mod stdio;
 

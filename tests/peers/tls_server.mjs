@@ -21,4 +21,4 @@ const server = createServer(options, async (request, response) => {
 });
 server.keepAliveTimeout = 60_000;
 server.on("keylog", (line) => appendFileSync(keylog, line));
-server.listen(Number(port), "127.0.0.1");
+server.listen(Number(port), "127.0.0.1", () => console.error("listening on", port));
