@@ -8,6 +8,8 @@ mod http;
 mod keys;
 mod object;
 mod stdio;
+#[cfg(feature = "live")]
+mod text;
 
 use std::io::{BufReader, Read};
 use std::path::Path;

@@ -495,7 +495,7 @@ int ssl_written(struct pt_regs *regs)
 	return ssl_end(regs, 1);
 }
 
-// SSL_do_handshake and the like: they derive secrets, and carry no text.
+// SSL_do_handshake derives secrets, and carries no text.
 SEC("uretprobe")
 int ssl_shaken(struct pt_regs *regs)
 {

@@ -19,23 +19,14 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!("probe.bpf.o");
 /// The least capabilities that suffice without root.
 pub const CAPABILITIES: &str = "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search";
 
-/// The functions through which text passes, with the programs for their begin and their end.
-const TEXT_FUNCTIONS: [(&str, &str, &str); 4] = [
+/// The functions through which text passes, with the programs for their begin and their end. The
+/// first one carries none, but derives secrets. `SSL_connect` and `SSL_accept` call it.
+const TEXT_FUNCTIONS: [(&str, &str, &str); 5] = [
+    ("SSL_do_handshake", "ssl_call", "ssl_shaken"),
     ("SSL_read", "ssl_call", "ssl_read"),
     ("SSL_read_ex", "ssl_call_ex", "ssl_read"),
     ("SSL_write", "ssl_call", "ssl_written"),
     ("SSL_write_ex", "ssl_call_ex", "ssl_written"),
-];
-
-/// Other functions of an `SSL` that go on with a handshake.
-const HANDSHAKE_FUNCTIONS: [&str; 7] = [
-    "SSL_do_handshake",
-    "SSL_connect",
-    "SSL_accept",
-    "SSL_peek",
-    "SSL_peek_ex",
-    "SSL_read_early_data",
-    "SSL_write_early_data",
 ];
 
 /// The loaded programs and their maps. The kernel removes them when this is dropped, or when this
@@ -93,11 +84,6 @@ impl Probe {
             if !is_there {
                 return Ok(false);
             }
-        }
-        // These carry no text, but may derive secrets. Not every version has all of them.
-        for function in HANDSHAKE_FUNCTIONS {
-            let _ = self.watch_function("ssl_call", function.into(), process, file)?
-                && self.watch_function("ssl_shaken", function.into(), process, file)?;
         }
         self.watch_function("ssl_free", "SSL_free".into(), process, file)
     }
