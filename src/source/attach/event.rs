@@ -4,7 +4,7 @@
 //!  0  4  kind
 //!  4  4  process       id of the process that caused the event
 //!  8  8  time          CLOCK_MONOTONIC, nanoseconds
-//! 16  8  subject       the channel; for an exit, the status as of wait(2); of TLS, the address of the `SSL`
+//! 16  8  subject       the channel; for an exit, the status as of wait(2); of TLS, the `SSL`
 //! 24  8  offset        of the first byte in its channel
 //! 32  4  length        bytes that follow
 //! 36  4  zero

@@ -143,7 +143,7 @@ impl Probe {
         map.and_then(|map| map.get(&channel, 0).ok()).unwrap_or_default()
     }
 
-    /// The bytes of text that a process read and wrote through an `SSL` so far; `None` if it is
+    /// The bytes of text that a process read and wrote through an `SSL` so far; `None` after it was
     /// freed.
     pub(super) fn text_passed(&self, process: u32, ssl: u64) -> Option<[u64; 2]> {
         let map = HashMap::<_, [u64; 2], [u64; 2]>::try_from(self.kernel.map("TEXTS")?).ok()?;

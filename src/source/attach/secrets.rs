@@ -19,15 +19,15 @@ use super::pairs::program;
 use super::probe::Probe;
 use super::processes::Snapshot;
 use super::recording::Counts;
-use super::text::Texts;
+use super::text::TextTap;
 use crate::capture::{Packet, PacketNumber};
 use crate::source::{Item, Source};
 
 /// Events that are taken at once. A handshake has about ten.
 const EVENTS: usize = 4_096;
 
-/// The bytes of the ring. A handshake takes about 40 KB of it, text its length. It is emptied every
-/// 20 ms.
+/// The bytes of the ring. A handshake takes about 40 KB of it, and text its length. It is emptied
+/// every 20 ms.
 const RING: u32 = 16 << 20;
 
 /// The time between two looks at the ring. Packets that need a secret wait for it.
@@ -38,7 +38,7 @@ pub struct SecretTap {
     probe: Probe,
     /// A line for each process and each library: what is taken, and what cannot be.
     pub notes: Vec<String>,
-    texts: Texts,
+    texts: TextTap,
 }
 
 impl SecretTap {
@@ -110,7 +110,7 @@ impl SecretTap {
             probe.watch_exits()?;
         }
         notes.extend(unseen);
-        Ok(SecretTap { probe, notes, texts: Texts::new() })
+        Ok(SecretTap { probe, notes, texts: TextTap::new() })
     }
 
     /// Bytes of text above TLS recorded and lost so far.

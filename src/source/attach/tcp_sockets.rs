@@ -1,8 +1,8 @@
-//! The TCP sockets of this machine, as /proc/PID/net/tcp lists those of a network namespace (proc(5)).
+//! The TCP sockets of this machine. /proc/PID/net/tcp lists those of a network namespace (proc(5)).
 //!
 //! ```text
-//!   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
-//!    0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 4711 ...
+//!   sl local_address rem_address   st tx_queue:rx_queue tr:tm->when retrnsmt uid timeout inode
+//!   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000   0       0 4711 ...
 //! ```
 
 use std::collections::{BTreeMap, HashMap};

@@ -1,18 +1,18 @@
 //! Text above TLS as packets: what a process gave to `SSL_write` and got from `SSL_read`.
 //!
 //! It is recorded only for connections of which no secret passed: their handshakes were over before
-//! mcptap attached. Of the others, the packets are decrypted. A secret passes inside a call with the
-//! same `SSL`, so the kernel's part reports which connection it belongs to.
+//! mcptap attached. Of the others, the packets are decrypted. A secret passes inside a call with
+//! the same `SSL`, so the kernel's part reports which connection it belongs to.
 //!
 //! ```text
-//!   (process, SSL) ─► two Channels: order, gaps ─► made-up TCP segments without a handshake
+//!   (process, SSL), read or written ─► made-up TCP segments without a handshake
 //! ```
 //!
-//! The addresses say that the layers below the text are made up (`above_tls.rs`).
+//! A thread at a time uses an `SSL`, so its events are in order. What is missing between two of
+//! them is lost. The addresses say that the layers below the text are made up (`above_tls.rs`).
 
 use std::collections::{HashMap, HashSet};
 
-use super::channel::{Channel, ChannelRun};
 use super::event::{self, Event, Kind};
 use super::probe::Probe;
 use super::recording::{Counts, clock_offset, wall};
@@ -29,7 +29,7 @@ type Key = (u32, u64);
 
 /// The connections whose text is recorded.
 #[derive(Default)]
-pub(super) struct Texts {
+pub(super) struct TextTap {
     open: HashMap<Key, OpenText>,
     /// Connections that were opened so far.
     opened: u32,
@@ -46,8 +46,10 @@ pub(super) struct Texts {
 /// A connection whose text is recorded.
 struct OpenText {
     flow: Flow,
-    /// What the process read, and what it wrote.
-    channels: [Channel; 2],
+    /// The offset of the next byte that the process reads, and that it writes.
+    next: [u64; 2],
+    /// The bytes that had passed at the last look for losses.
+    passed_before: [u64; 2],
 }
 
 /// Segments that were made and not delivered.
@@ -58,13 +60,13 @@ struct MadeSegments {
     counts: Counts,
 }
 
-/// The two directions, by index of [`OpenText::channels`].
+/// The two directions, by index of [`OpenText::next`].
 const READ: usize = 0;
 const WRITTEN: usize = 1;
 
-impl Texts {
-    pub(super) fn new() -> Texts {
-        Texts { clock: clock_offset(), ..Texts::default() }
+impl TextTap {
+    pub(super) fn new() -> TextTap {
+        TextTap { clock: clock_offset(), ..TextTap::default() }
     }
 
     /// Bytes of text recorded and lost so far.
@@ -104,15 +106,22 @@ impl Texts {
         if self.with_secrets.contains(&key) {
             return;
         }
-        let Texts { open, opened, made, clock, .. } = self;
-        let OpenText { flow, channels } = open.entry(key).or_insert_with(|| {
+        let TextTap { open, opened, made, clock, .. } = self;
+        let text = open.entry(key).or_insert_with(|| {
             *opened = opened.wrapping_add(1);
-            OpenText { flow: Flow::new(above_tls::ends(key.0, *opened)), channels: Default::default() }
+            let flow = Flow::new(above_tls::ends(key.0, *opened));
+            OpenText { flow, next: [0; 2], passed_before: [0; 2] }
         });
         let time = wall(*clock, event.time);
-        channels[direction].push(event.time, event.offset, event.bytes, &mut |run| {
-            made.run(flow, direction, time, *clock, run);
-        });
+        made.lost(text, direction, event.offset, time);
+        // Bytes that were declared lost before do not count twice.
+        let known = usize::try_from(text.next[direction] - event.offset).unwrap_or(usize::MAX);
+        let bytes = event.bytes.get(known..).unwrap_or_default();
+        text.next[direction] += bytes.len() as u64;
+        made.counts.seen += bytes.len() as u64;
+        if !bytes.is_empty() {
+            made.segment(&mut text.flow, sender(direction), PSH | ACK, time, bytes);
+        }
     }
 
     /// The ring is empty: ends the connections of processes that ended, and notes what is missing.
@@ -127,25 +136,26 @@ impl Texts {
             return;
         }
         self.clock = clock_offset();
-        let Texts { open, made, clock, .. } = self;
         let time = now();
-        for (key, OpenText { flow, channels }) in open {
+        for (key, text) in &mut self.open {
             let passed = probe.text_passed(key.0, key.1).unwrap_or_default();
-            for (direction, (channel, total)) in channels.iter_mut().zip(passed).enumerate() {
-                channel.settle(total, &mut |run| made.run(flow, direction, time, *clock, run));
+            // A call that goes on now may be counted already and not be copied.
+            let before = std::mem::replace(&mut text.passed_before, passed);
+            for direction in [READ, WRITTEN] {
+                self.made.lost(text, direction, passed[direction].min(before[direction]), time);
             }
         }
     }
 
     /// Ends a connection through which so many bytes passed.
     fn close(&mut self, key: Key, time: u64, passed: [u64; 2]) {
-        let Some(OpenText { mut flow, mut channels }) = self.open.remove(&key) else { return };
+        let Some(mut text) = self.open.remove(&key) else { return };
         let time = wall(self.clock, time);
-        for (direction, (channel, total)) in channels.iter_mut().zip(passed).enumerate() {
-            channel.finish(total, &mut |run| self.made.run(&mut flow, direction, time, self.clock, run));
+        for direction in [READ, WRITTEN] {
+            self.made.lost(&mut text, direction, passed[direction], time);
         }
         for (sender, flags) in [(0, FIN | ACK), (1, FIN | ACK), (0, ACK)] {
-            self.made.segment(&mut flow, sender, flags, time, b"");
+            self.made.segment(&mut text.flow, sender, flags, time, b"");
         }
     }
 
@@ -165,20 +175,14 @@ impl Texts {
 }
 
 impl MadeSegments {
-    /// Makes a segment of a run of text, or leaves a gap.
-    fn run(&mut self, flow: &mut Flow, direction: usize, time: Time, clock: i64, run: ChannelRun<'_>) {
-        // The process is the first of the two ends.
-        let sender = if direction == WRITTEN { 0 } else { 1 };
-        match run {
-            ChannelRun::Bytes(passed, bytes) => {
-                self.counts.seen += bytes.len() as u64;
-                self.segment(flow, sender, PSH | ACK, wall(clock, passed), bytes);
-            }
-            ChannelRun::Lost(bytes) => {
-                self.counts.lost += bytes;
-                flow.skip(sender, bytes);
-                self.segment(flow, 1 - sender, ACK, time, b"");
-            }
+    /// Leaves a gap up to this offset, if it is beyond the next byte.
+    fn lost(&mut self, text: &mut OpenText, direction: usize, offset: u64, time: Time) {
+        let OpenText { flow, next, .. } = text;
+        if offset > next[direction] {
+            let lost = offset - std::mem::replace(&mut next[direction], offset);
+            self.counts.lost += lost;
+            flow.skip(sender(direction), lost);
+            self.segment(flow, 1 - sender(direction), ACK, time, b"");
         }
     }
 
@@ -186,4 +190,9 @@ impl MadeSegments {
         let (link, packet) = flow.segment(sender, flags, bytes);
         self.batch.write(PacketNumber(0), time, link, |out| out.extend_from_slice(&packet));
     }
+}
+
+/// The side that sends in a direction. The process is the first of the two ends.
+fn sender(direction: usize) -> usize {
+    1 - direction
 }

@@ -91,7 +91,7 @@ fn kept(db: &Path, folder: &Path) -> BTreeSet<String> {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
     let bytes = fs::read(&file).expect("exported");
     let texts = blocks(&bytes).into_iter().filter(|(kind, _)| *kind == SECRETS);
-    texts.flat_map(|(_, block)| secrets(&String::from_utf8_lossy(&block[20..]))).collect()
+    texts.flat_map(|(_, block)| secrets(&String::from_utf8_lossy(&block[16..]))).collect()
 }
 
 /// Takes the secrets of four requests on three connections, and compares.

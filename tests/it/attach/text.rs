@@ -44,7 +44,7 @@ fn seen_once(runtime: Runtime, version: &str, old: &str) {
         assert_eq!(above["completeness"], 1, "{what}");
         let others = sessions.iter().filter(|session| session["peers"].get("above_tls").is_none());
         let others: Vec<u64> = others.flat_map(|session| ids(lines, session)).collect();
-        // Without the secrets, which are not written, the raw packets of the new connection are closed.
+        // The raw packets come without secrets, so the new connection stays closed there.
         assert!(others == [3, 3] || others.is_empty() && !std::ptr::eq(lines, &sniffed.lines), "{what}: {others:?}");
         for message in of_type(lines, "message").into_iter().filter(|message| message["kind"] == "response") {
             let raw: Value = serde_json::from_str(message["raw"].as_str().expect("text")).expect("JSON");
@@ -85,8 +85,8 @@ fn node_clients_that_are_connected_already_over_http_1_and_2() {
     seen_once(Runtime::Node, "TLSv1.3", "h2");
 }
 
-/// While nobody empties the ring, more text passes than it holds. What is lost is a gap, after which
-/// messages are found again.
+/// While nobody empties the ring, more text passes than it holds. What is lost is a gap, after
+/// which messages are found again.
 #[test]
 fn text_for_which_there_is_no_room_is_a_gap() {
     let Some(peers) = peers() else { return };
