@@ -1,19 +1,19 @@
 //! `mcptap attach`: records the STDIO of servers that already run.
 
+mod list;
+
 use std::env;
 use std::ffi::OsString;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Result, bail, ensure};
-use serde_json::json;
 
 use super::args::{Attach, Colour};
 use super::printer::Printer;
-use super::{databases, filter, output, stop, target};
+use super::{databases, filter, stop, target};
 use crate::capture::Limits;
 use crate::capture::pipe::Start;
 use crate::cli::output::note;
@@ -22,19 +22,18 @@ use crate::engine::saver::Saver;
 use crate::engine::{self, Both};
 use crate::event::Detail;
 use crate::pipeline::{Pipeline, PipelineConfig};
-use crate::source::attach::pairs::{self, program};
+use crate::source::attach::pairs;
 use crate::source::attach::{Attached, Counts, Pair, Snapshot, visibility};
 use crate::source::live;
 use crate::source::overflow::Overflow;
 use crate::store::{CaptureKind, DatabaseFile, WriteOptions, Writer};
-use crate::view::paint::Tone;
-use crate::view::{command_line, safe, secrets};
+use crate::view::{command_line, secrets};
 
 pub fn run(arguments: Attach, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
     let snapshot = Snapshot::take()?;
     let pairs = pairs::pairs(&snapshot);
     if arguments.list {
-        return list(&snapshot, &pairs, arguments.json, colour);
+        return list::list(&snapshot, &pairs, arguments.json, colour);
     }
     ensure!(arguments.buffer.is_power_of_two(), "--buffer {}: the kernel takes powers of two", arguments.buffer);
     let filter = filter::parse(arguments.filter.as_deref())?;
@@ -153,49 +152,4 @@ fn command(snapshot: &Snapshot, id: u32) -> Vec<String> {
 
 fn masked(command: Vec<String>) -> Vec<String> {
     command_line::masked(&command.into_iter().map(OsString::from).collect::<Vec<_>>())
-}
-
-/// Prints all pairs, with what can be seen of each.
-fn list(snapshot: &Snapshot, pairs: &[Pair], json: bool, colour: Colour) -> Result<ExitCode> {
-    let mut out = output::stdout();
-    let (paint, width) = (output::paint(colour), output::width());
-    for pair in pairs {
-        let reasons = visibility::obstacles(snapshot, pair);
-        let (host, server) = (masked(command(snapshot, pair.host)), masked(command(snapshot, pair.server)));
-        if json {
-            let party = |id: u32, command: &[String]| json!({"process": id, "command": command});
-            let line = json!({
-                "type": "pair", "host": party(pair.host, &host), "server": party(pair.server, &server),
-                "transport": "stdio", "processes": pair.processes, "names_mcp": pair.names_mcp, "obstacles": reasons,
-            });
-            writeln!(out, "{line}")?;
-            continue;
-        }
-        let launchers: Vec<String> = pair
-            .processes
-            .iter()
-            .filter(|id| **id != pair.server)
-            .map(|id| {
-                let words = command(snapshot, *id);
-                format!("{} ({id})", words.first().map_or("?", |word| program(word)))
-            })
-            .collect();
-        let under = if launchers.is_empty() { String::new() } else { format!("  under {}", launchers.join(", ")) };
-        let line = format!("{:>8}  stdio  {}", pair.server, server.join(" "));
-        let tone = if pair.names_mcp { Tone::Strong } else { Tone::Plain };
-        writeln!(out, "{}", paint.paint(tone, &safe::fit(&line, width)))?;
-        let line = format!("          host {} {}{under}", pair.host, host.join(" "));
-        writeln!(out, "{}", paint.paint(Tone::Dim, &safe::fit(&line, width)))?;
-        for why in reasons {
-            writeln!(out, "          {}", paint.paint(Tone::Warning, &why))?;
-        }
-    }
-    if !json && pairs.is_empty() {
-        writeln!(out, "no STDIO server was found")?;
-    }
-    if let Some(hidden) = hidden(snapshot) {
-        note!("{hidden}");
-    }
-    out.flush()?;
-    Ok(ExitCode::SUCCESS)
 }

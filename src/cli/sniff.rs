@@ -23,7 +23,7 @@ use crate::event::{Detail, Event};
 use crate::export::pcapng;
 use crate::pipeline::{Pipeline, PipelineConfig};
 #[cfg(all(feature = "attach", target_os = "linux"))]
-use crate::source::attach::{SecretTap, WithSecrets};
+use crate::source::attach::{Counts, SecretTap, WithSecrets};
 use crate::source::keylog::WithKeyLog;
 use crate::source::live::{self, Live, LiveOptions, Statistics};
 use crate::source::overflow::Overflow;
@@ -89,6 +89,8 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     stop.store(true, Ordering::Relaxed);
     let queue = source.into_inner();
     #[cfg(all(feature = "attach", target_os = "linux"))]
+    let text = queue.text_counts();
+    #[cfg(all(feature = "attach", target_os = "linux"))]
     let queue = queue.into_inner();
     let statistics = queue.finish().and_then(|mut live| live.statistics());
     let (dropped, times) = gauge.dropped().map_or((0, None), |dropped| (dropped.packets, Some(dropped.times)));
@@ -107,6 +109,10 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     note!(
         "{captured} packets captured, {by_kernel} dropped by the kernel, {by_interface} by the interface, {dropped} by mcptap"
     );
+    #[cfg(all(feature = "attach", target_os = "linux"))]
+    if text != Counts::default() {
+        note!("{} bytes of text above TLS recorded, {} lost", text.seen, text.lost);
+    }
     if let Some((first, last)) = times {
         note!(
             "decoding could not keep up: packets were dropped from {} to {}",

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use crate::capture::pipe::{HEAD, Pipe};
-use crate::capture::{Packet, PacketNumber, PacketRange, Ranges, StreamId, StreamPart, Time};
+use crate::capture::{Packet, PacketNumber, PacketRange, Ranges, StreamId, StreamPart, Time, above_tls};
 use crate::decode::exchange::{Exchange, ExchangeNumber};
 use crate::decode::mask::Mask;
 use crate::decode::tcp::{Analysis, Facts, Flags, SegmentFact};
@@ -130,6 +130,13 @@ pub struct Connection {
     pub tls: Vec<crate::decode::tls::RecordGroup>,
     /// For TLS: the parameters that the handshake agreed on.
     pub agreed: Option<crate::decode::tls::Agreed>,
+}
+
+impl Connection {
+    /// The process whose text above TLS it carries. Then its lower layers are made up.
+    pub fn above_tls(&self) -> Option<u32> {
+        if let ConnectionKind::Tcp(facts) = &self.kind { above_tls::process(&facts.endpoints) } else { None }
+    }
 }
 
 /// The kind of a connection.

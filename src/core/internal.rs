@@ -10,6 +10,9 @@ pub mod capture {
         Damage, Dropped, Limits, LinkType, Origin, Packet, PacketNumber, PacketRange, Provenance, Span, StreamId,
         StreamPart, Time,
     };
+    pub mod above_tls {
+        pub use crate::capture::above_tls::{ends, process};
+    }
     pub mod pipe {
         pub use crate::capture::pipe::{Exit, HEAD, Pipe, PipeEvent, Start, decode, encode};
     }

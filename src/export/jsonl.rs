@@ -13,7 +13,7 @@ mod tests;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::capture::Time;
+use crate::capture::{Time, above_tls};
 use crate::decode::exchange::Exchange;
 use crate::export::json::{Object, write_string};
 use crate::findings::{Finding, Rule, Severity};
@@ -278,6 +278,9 @@ fn write_peers(object: &mut Object<'_>, session: &Session) {
             object.display("client", client);
             object.display("server", server);
             object.maybe(host, |object, host| object.text("host", host));
+            object.maybe(&above_tls::process(&[*client, *server]), |object, process| {
+                object.number("above_tls", *process)
+            });
         }
         Peers::Process { process, command } => {
             object.array("command", command, |out, argument| write_string(out, argument));

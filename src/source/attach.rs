@@ -9,11 +9,14 @@
 //!   probe.rs        loads it, and reads its ring of events                         Probe
 //!   event.rs        the events                                                     Event
 //!   channel.rs      the bytes of one pipe in order, with gaps of known length
+//!   tcp_sockets.rs  the TCP sockets of each network namespace                      TcpSocket
+//!   http_pairs.rs   clients and their servers over HTTP, by evidence               HttpPair
 //!   visibility.rs   what cannot be seen, and why
 //!   recording.rs    all of that as a Source of pipe packets
 //!   libraries.rs    the TLS libraries of a process
 //!   boringssl.rs    finds the function of BoringSSL that logs secrets
 //!   secrets.rs      TLS secrets as lines of a key log
+//!   text.rs         text above TLS, of connections whose handshakes were over before
 //! ```
 //!
 //! Nothing is restarted, and no descriptor number is trusted: a pipe is known by its inode, and a
@@ -22,15 +25,19 @@
 mod boringssl;
 mod channel;
 mod event;
+pub mod http_pairs;
 pub mod libraries;
 pub mod pairs;
 mod probe;
 pub mod processes;
 mod recording;
 mod secrets;
+mod tcp_sockets;
+mod text;
 mod unix_peers;
 pub mod visibility;
 
+pub use http_pairs::HttpPair;
 pub use pairs::Pair;
 pub use probe::CAPABILITIES;
 pub use processes::Snapshot;

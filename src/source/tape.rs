@@ -44,9 +44,9 @@ const TCP: usize = 20;
 const IPV6: usize = 40;
 
 const SYN: u8 = 0x02;
-const PSH: u8 = 0x08;
-const ACK: u8 = 0x10;
-const FIN: u8 = 0x01;
+pub(super) const PSH: u8 = 0x08;
+pub(super) const ACK: u8 = 0x10;
+pub(super) const FIN: u8 = 0x01;
 
 /// The number of a connection on the tape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -195,7 +195,7 @@ enum IdleReport {
 
 /// A connection: its endpoints, client first, and the next sequence number of each.
 #[derive(Clone, Copy, Debug)]
-struct Flow {
+pub(super) struct Flow {
     ends: [SocketAddr; 2],
     next: [u32; 2],
 }
@@ -212,7 +212,7 @@ impl TapeSource {
         if let TapeEvent::Open { client, server } = event {
             // A mapped address (`::ffff:127.0.0.1`) is written as the IPv4 address.
             let ends = [client, server].map(|end| SocketAddr::new(end.ip().to_canonical(), end.port()));
-            self.flows.insert(connection, Flow { ends, next: [0, 0] });
+            self.flows.insert(connection, Flow::new(ends));
         }
         let Some(mut flow) = self.flows.remove(&connection) else { return };
         let mut send = |sender: usize, flags: u8, bytes: &[u8]| {
@@ -229,9 +229,8 @@ impl TapeSource {
             TapeEvent::Received(bytes) => bytes.chunks(SEGMENT).for_each(|chunk| send(1, PSH | ACK, chunk)),
             // The sequence numbers skip the lost bytes, as in a capture that lost packets.
             TapeEvent::Lost(bytes) => {
-                for (next, lost) in flow.next.iter_mut().zip(bytes) {
-                    *next = next.wrapping_add(lost as u32);
-                }
+                flow.skip(0, bytes[0]);
+                flow.skip(1, bytes[1]);
             }
             TapeEvent::Close => {
                 send(0, FIN | ACK, b"");
@@ -245,9 +244,19 @@ impl TapeSource {
 }
 
 impl Flow {
+    /// A connection between these ends.
+    pub(super) fn new(ends: [SocketAddr; 2]) -> Flow {
+        Flow { ends, next: [0, 0] }
+    }
+
+    /// Skips bytes of one sender that were lost.
+    pub(super) fn skip(&mut self, sender: usize, lost: u64) {
+        self.next[sender] = self.next[sender].wrapping_add(lost as u32);
+    }
+
     /// The next segment of one sender, as an IP packet. It acknowledges all that the other side has
     /// sent so far.
-    fn segment(&mut self, sender: usize, flags: u8, bytes: &[u8]) -> (LinkType, Vec<u8>) {
+    pub(super) fn segment(&mut self, sender: usize, flags: u8, bytes: &[u8]) -> (LinkType, Vec<u8>) {
         let (from, to) = (self.ends[sender], self.ends[1 - sender]);
         let length = TCP + bytes.len();
         let mut packet = Vec::with_capacity(IPV6 + length);

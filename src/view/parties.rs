@@ -1,5 +1,8 @@
 //! Names of the two sides of a session.
 
+use std::net::SocketAddr;
+
+use crate::capture::above_tls;
 use crate::mcp::{Party, Peers, Session};
 
 /// The name and version that a party gave itself.
@@ -13,7 +16,13 @@ pub fn party(party: &Option<Party>) -> Option<String> {
 pub fn server(session: &Session) -> String {
     party(&session.server).or_else(|| session.name.clone()).unwrap_or_else(|| match &session.peers {
         Peers::Process { command, .. } => command.join(" "),
-        Peers::Network { server, host: Some(host), .. } => format!("{host} ({server})"),
-        Peers::Network { server, .. } => server.to_string(),
+        Peers::Network { client, server, host: Some(host) } => format!("{host} ({})", place(*client, *server)),
+        Peers::Network { client, server, host: None } => place(*client, *server),
     })
+}
+
+/// The address of a server, or the process in which its text above TLS was recorded.
+pub fn place(client: SocketAddr, server: SocketAddr) -> String {
+    let process = above_tls::process(&[client, server]);
+    process.map_or(server.to_string(), |process| format!("above TLS in process {process}"))
 }

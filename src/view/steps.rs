@@ -2,7 +2,9 @@
 
 mod table;
 
-use crate::capture::PacketNumber;
+use std::net::SocketAddr;
+
+use crate::capture::{PacketNumber, above_tls};
 use crate::decode::exchange::{Exchange, Half};
 use crate::decode::jsonrpc::Kind;
 use crate::decode::tcp::{Facts, SynOptions};
@@ -49,7 +51,10 @@ pub struct Step {
 pub fn of_connection(session: &Session, connection: &Connection, is_made_up: bool) -> Vec<Step> {
     match (&connection.kind, ConnectionRoles::new(session.number, connection)) {
         (ConnectionKind::Tcp(facts), Some(roles)) => {
-            let mut steps = handshake(facts, &roles, is_made_up);
+            let mut steps = match connection.above_tls() {
+                Some(process) => vec![recorded_above_tls(process, &roles)],
+                None => handshake(facts, &roles, is_made_up),
+            };
             steps.extend(tls(connection, &roles));
             steps
         }
@@ -80,12 +85,12 @@ impl ConnectionRoles {
         let ConnectionKind::Tcp(facts) = &connection.kind else { return None };
         let client = connection.client.unwrap_or(Side::First);
         let port = facts.endpoints[client.other().index()].port();
-        Some(ConnectionRoles {
-            session,
-            addresses: facts.endpoints.map(|endpoint| endpoint.ip().to_string()),
-            client,
-            port,
-        })
+        let name = |end: SocketAddr| match (connection.above_tls(), above_tls::process(&[end, end])) {
+            (Some(_), Some(process)) => format!("process {process}"),
+            (Some(_), None) => "other end".to_owned(),
+            (None, _) => end.ip().to_string(),
+        };
+        Some(ConnectionRoles { session, addresses: facts.endpoints.map(name), client, port })
     }
 
     fn step(&self, layer: &'static str, from: Side, packets: Vec<PacketNumber>, detail: String) -> Step {
@@ -101,6 +106,12 @@ impl ConnectionRoles {
             ..Step::default()
         }
     }
+}
+
+/// The step that says where a connection was recorded.
+fn recorded_above_tls(process: u32, roles: &ConnectionRoles) -> Step {
+    let detail = format!("above TLS, no packets: what process {process} gave to its TLS library and got from it");
+    Step { direction: None, ..roles.step("TLS", roles.client, Vec::new(), detail) }
 }
 
 fn handshake(facts: &Facts, roles: &ConnectionRoles, is_made_up: bool) -> Vec<Step> {

@@ -9,6 +9,7 @@ use super::latencies::Latencies;
 use super::notes;
 use super::outcome::{self, look};
 use super::paint::{Paint, Tone};
+use super::parties;
 use super::safe::{self, Align};
 use super::secrets;
 use super::stderr_fold::Folded;
@@ -54,8 +55,10 @@ impl LineFormatter {
             format!("{client} {} {server}", paint.paint(Tone::Dim, "→"))
         });
         let place = match &session.peers {
-            Peers::Network { server, host: Some(host), .. } => format!("{} ({server})", safe::visible(host)),
-            Peers::Network { server, .. } => server.to_string(),
+            Peers::Network { client, server, host: Some(host) } => {
+                format!("{} ({})", safe::visible(host), parties::place(*client, *server))
+            }
+            Peers::Network { client, server, host: None } => parties::place(*client, *server),
             Peers::Process { process, command } => {
                 format!("pid {process}  {}", safe::fit(&command.join(" "), 48).trim_end())
             }

@@ -3,8 +3,13 @@
 //! Where the kernel refuses to load programs, these tests are counted as not run, with its reason.
 
 mod hosts;
+mod http;
+#[cfg(feature = "live")]
+mod keys;
 mod object;
 mod stdio;
+#[cfg(feature = "live")]
+mod text;
 
 use std::io::{BufReader, Read};
 use std::path::Path;

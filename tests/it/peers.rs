@@ -89,6 +89,12 @@ impl Peers {
         self.0.join("python/bin/uv").display().to_string()
     }
 
+    /// The path of `bun`.
+    #[cfg(feature = "attach")]
+    pub fn bun(&self) -> String {
+        self.0.join("node_modules/@oven/bun-linux-x64/bin/bun").display().to_string()
+    }
+
     /// The words that start an installed package by `npx`, without the network.
     #[cfg(feature = "attach")]
     pub fn npx(&self, package: &str) -> Vec<String> {
@@ -96,7 +102,7 @@ impl Peers {
         vec![npx, "--offline".into(), "--prefix".into(), folder, package.into(), "stdio".into()]
     }
 
-    fn package(&self, name: &str) -> String {
+    pub fn package(&self, name: &str) -> String {
         self.0.join("node_modules/@modelcontextprotocol").join(name).join("dist/index.js").display().to_string()
     }
 
@@ -300,11 +306,11 @@ fn clients_do_not_notice_that_the_server_is_a_mock_of_their_own_recording() {
 }
 
 /// An HTTP server that runs until this is dropped.
-struct Serving(Child);
+pub struct Serving(Child);
 
 impl Serving {
     /// Starts a server and waits until it listens.
-    fn start(mut command: Command, port: u16) -> Serving {
+    pub fn start(mut command: Command, port: u16) -> Serving {
         command.env("PORT", port.to_string()).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the server starts");
         let stderr = child.stderr.take().expect("a pipe");
@@ -326,7 +332,7 @@ impl Drop for Serving {
     }
 }
 
-fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port()
 }
 

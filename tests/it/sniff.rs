@@ -22,6 +22,8 @@ pub struct Sniffing {
     stdout: BufReader<Patient<ChildStdout>>,
     stderr: BufReader<Patient<ChildStderr>>,
     lines: Vec<Value>,
+    /// The lines of standard error before the capture began.
+    pub notes: Vec<String>,
 }
 
 /// The output of a capture that ended: the lines of standard output, and the end of standard error.
@@ -40,13 +42,27 @@ impl Sniffing {
         let (stdout, stderr) = (child.stdout.take().expect("a pipe"), child.stderr.take().expect("a pipe"));
         let stdout = BufReader::new(Patient::new(stdout, "`sniff` to print"));
         let mut stderr = BufReader::new(Patient::new(stderr, "`sniff` to begin or end"));
-        let said = line(&mut stderr);
-        if !have(&needs::CAPTURE, !said.contains("no permission")) {
-            child.ended("mcptap");
-            return None;
+        let mut notes = Vec::new();
+        let began = format!("mcptap: capturing on {interface}; Ctrl-C ends it");
+        loop {
+            let said = line(&mut stderr);
+            if said == began {
+                break;
+            }
+            if !have(&needs::CAPTURE, !said.contains("no permission to capture")) {
+                child.ended("mcptap");
+                return None;
+            }
+            if ["the kernel does not permit it", "this kernel has no description"].iter().any(|why| said.contains(why))
+            {
+                child.ended("mcptap");
+                needs::refused(&said);
+                return None;
+            }
+            assert!(arguments.contains(&"--keys-from") && !said.is_empty(), "{said}");
+            notes.push(said);
         }
-        assert_eq!(said, format!("mcptap: capturing on {interface}; Ctrl-C ends it"));
-        Some(Sniffing { child, stdout, stderr, lines: Vec::new() })
+        Some(Sniffing { child, stdout, stderr, lines: Vec::new(), notes })
     }
 
     /// Waits until this number of messages was printed in all.

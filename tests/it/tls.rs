@@ -32,7 +32,7 @@ fn of_type<'l>(lines: &'l [Value], name: &str) -> Vec<&'l Value> {
 }
 
 /// The pcapng blocks of a file, each with its type.
-fn blocks(mut bytes: &[u8]) -> Vec<(u32, &[u8])> {
+pub fn blocks(mut bytes: &[u8]) -> Vec<(u32, &[u8])> {
     let number = |bytes: &[u8]| u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"));
     let mut blocks = Vec::new();
     while bytes.len() >= 12 {
@@ -43,7 +43,7 @@ fn blocks(mut bytes: &[u8]) -> Vec<(u32, &[u8])> {
     blocks
 }
 
-const SECRETS: u32 = 10;
+pub const SECRETS: u32 = 10;
 
 #[test]
 fn every_supported_suite_and_handshake_opens_and_the_others_are_named() {

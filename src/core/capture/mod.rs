@@ -3,6 +3,7 @@
 //! This module knows no protocol, does no input or output and reads no clock. All other modules may
 //! use it; it uses none of them.
 
+pub mod above_tls;
 pub mod limits;
 pub mod loss;
 pub mod packet;

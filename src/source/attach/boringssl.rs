@@ -5,8 +5,11 @@
 //!
 //! ```text
 //!   lea rsi, [rip + "CLIENT_TRAFFIC_SECRET_0"]     48 8d 35 ....
+//!   ...                                            or, in a program with fixed addresses:
+//!   mov esi, "CLIENT_TRAFFIC_SECRET_0"             be ....
 //!   ...
-//!   call ssl_log_secret                            e8 ....
+//!   call ssl_log_secret                            e8 ....    or, as the last act of a function:
+//!   jmp ssl_log_secret                             e9 ....
 //! ```
 //!
 //! All labels have to agree on one function. So a wrong one is not found by chance.
@@ -57,16 +60,10 @@ pub(super) fn log_secret(file: &[u8]) -> Option<u64> {
     let mut called: [BTreeSet<u64>; 6] = Default::default();
     for segment in segments.iter().filter(|segment| segment.executable) {
         let code = file.get(segment.offset as usize..(segment.offset + segment.length) as usize)?;
-        for at in memchr_iter(0x8d, code) {
-            // lea with a 64-bit register and an address relative to the next instruction.
-            let is_lea =
-                at > 0 && matches!(code[at - 1], 0x48 | 0x4c) && code.get(at + 1).is_some_and(|mode| mode & 0xc7 == 5);
-            let Some(target) = is_lea.then(|| relative(code, at + 2, segment.address)).flatten() else { continue };
-            if let Some(label) = labels.get(&target) {
-                let near = at + 6..(at + 6 + NEAR).min(code.len());
-                let calls = near.filter(|call| code[*call] == 0xe8);
-                called[*label].extend(calls.filter_map(|call| relative(code, call + 1, segment.address)));
-            }
+        for (end, label) in references(code, segment.address, &labels) {
+            let near = end..(end + NEAR).min(code.len());
+            let calls = near.filter(|call| matches!(code[*call], 0xe8 | 0xe9));
+            called[label].extend(calls.filter_map(|call| relative(code, call + 1, segment.address)));
         }
     }
     let is_code = |target: &u64| {
@@ -81,6 +78,27 @@ pub(super) fn log_secret(file: &[u8]) -> Option<u64> {
         .iter()
         .find(|segment| (segment.address..segment.address + segment.length).contains(&only))
         .map(|segment| only - segment.address + segment.offset)
+}
+
+/// The instructions that load the address of a label: the offset after each, and the label.
+fn references(code: &[u8], address: u64, labels: &HashMap<u64, usize>) -> Vec<(usize, usize)> {
+    let mut found = Vec::new();
+    for at in memchr_iter(0x8d, code) {
+        // lea with a 64-bit register and an address relative to the next instruction.
+        let is_lea =
+            at > 0 && matches!(code[at - 1], 0x48 | 0x4c) && code.get(at + 1).is_some_and(|mode| mode & 0xc7 == 5);
+        let target = is_lea.then(|| relative(code, at + 2, address)).flatten();
+        found.extend(target.and_then(|target| Some((at + 6, *labels.get(&target)?))));
+    }
+    for (place, label) in labels {
+        // mov with a 32-bit register and the address itself.
+        let Ok(place) = u32::try_from(*place) else { continue };
+        let is_mov = |at: &usize| *at > 0 && matches!(code[at - 1], 0xb8..=0xbf);
+        let bytes = place.to_le_bytes();
+        let places = memmem::find_iter(code, &bytes).filter(is_mov).map(|at| (at + 4, *label));
+        found.extend(places);
+    }
+    found
 }
 
 /// The address that four bytes of code at `at` refer to, relative to the byte after them.
@@ -123,8 +141,9 @@ mod tests {
     const CODE: usize = 0x1000;
     const BASE: u64 = 0x40_0000;
 
-    /// A program whose labels lead to these functions.
-    fn program(functions: [u64; 6]) -> Vec<u8> {
+    /// A program whose labels lead to these functions: by relative addresses and calls, or by
+    /// fixed addresses and jumps.
+    fn program(functions: [u64; 6], is_fixed: bool) -> Vec<u8> {
         let mut file = vec![0; 0x2000];
         file[..6].copy_from_slice(b"\x7fELF\x02\x01");
         file[18] = 62;
@@ -144,11 +163,16 @@ mod tests {
             let (place, code) = (text + 1, CODE + 0x40 * index);
             file[place..place + label.len()].copy_from_slice(label.as_bytes());
             text += label.len() + 2;
-            file[code..code + 3].copy_from_slice(b"\x48\x8d\x35");
-            file[code + 3..code + 7].copy_from_slice(&(place as i32 - (code as i32 + 7)).to_le_bytes());
+            if is_fixed {
+                file[code + 2] = 0xbe;
+                file[code + 3..code + 7].copy_from_slice(&(BASE as u32 + place as u32).to_le_bytes());
+            } else {
+                file[code..code + 3].copy_from_slice(b"\x48\x8d\x35");
+                file[code + 3..code + 7].copy_from_slice(&(place as i32 - (code as i32 + 7)).to_le_bytes());
+            }
             // Something between them, then another call that is not common to all.
             file[code + 7..code + 10].copy_from_slice(b"\x48\x89\xdf");
-            file[code + 10] = 0xe8;
+            file[code + 10] = if is_fixed { 0xe9 } else { 0xe8 };
             file[code + 11..code + 15].copy_from_slice(&(function as i32 - (code as i32 + 15)).to_le_bytes());
             file[code + 15] = 0xe8;
             file[code + 16..code + 20].copy_from_slice(&(0x1800 + index as i32 - (code as i32 + 20)).to_le_bytes());
@@ -158,17 +182,18 @@ mod tests {
 
     #[test]
     fn the_function_that_all_labels_call_is_found() {
-        assert_eq!(log_secret(&program([0x1c00; 6])), Some(0x1c00));
+        assert_eq!(log_secret(&program([0x1c00; 6], false)), Some(0x1c00));
+        assert_eq!(log_secret(&program([0x1c00; 6], true)), Some(0x1c00));
     }
 
     #[test]
     fn labels_that_do_not_agree_find_nothing() {
-        assert_eq!(log_secret(&program([0x1c00, 0x1c00, 0x1c00, 0x1c00, 0x1c00, 0x1d00])), None);
+        assert_eq!(log_secret(&program([0x1c00, 0x1c00, 0x1c00, 0x1c00, 0x1c00, 0x1d00], false)), None);
         assert_eq!(log_secret(b"\x7fELF\x02\x01"), None);
-        let mut far = program([0x1c00; 6]);
+        let mut far = program([0x1c00; 6], false);
         far[32..40].copy_from_slice(&u64::MAX.to_le_bytes());
         assert_eq!(log_secret(&far), None, "the table is beyond the address space");
-        let whole = program([0x1c00; 6]);
+        let whole = program([0x1c00; 6], false);
         for length in (0..whole.len()).step_by(61) {
             assert_eq!(log_secret(&whole[..length]), None, "cut to {length}");
         }

@@ -4,7 +4,7 @@
 //!  0  4  kind
 //!  4  4  process       id of the process that caused the event
 //!  8  8  time          CLOCK_MONOTONIC, nanoseconds
-//! 16  8  subject       the channel; for an exit, the status as of wait(2)
+//! 16  8  subject       the channel; for an exit, the status as of wait(2); of TLS, the `SSL`
 //! 24  8  offset        of the first byte in its channel
 //! 32  4  length        bytes that follow
 //! 36  4  zero
@@ -38,6 +38,12 @@ pub(super) enum Kind {
     Derived,
     /// BoringSSL logged a secret: a [`Logged`].
     Logged,
+    /// `SSL_read` gave text above TLS.
+    TextRead,
+    /// `SSL_write` took text above TLS.
+    TextWritten,
+    /// A connection whose text was copied was freed. Two numbers follow: bytes read and written.
+    Freed,
 }
 
 /// Bytes of a value that are copied: as many as the longest hash has.
@@ -89,6 +95,12 @@ impl<'a> Logged<'a> {
     }
 }
 
+/// The bytes of text that were read and written through a connection that was freed.
+pub(super) fn passed(bytes: &[u8]) -> Option<[u64; 2]> {
+    let (read, written) = bytes.split_first_chunk()?;
+    Some([u64::from_ne_bytes(*read), u64::from_ne_bytes(*written.first_chunk()?)])
+}
+
 /// The bytes before the first zero.
 fn text(bytes: &[u8]) -> &[u8] {
     bytes.split(|byte| *byte == 0).next().unwrap_or_default()
@@ -112,6 +124,9 @@ impl<'a> Event<'a> {
             3 => Kind::Exit,
             4 => Kind::Derived,
             5 => Kind::Logged,
+            6 => Kind::TextRead,
+            7 => Kind::TextWritten,
+            8 => Kind::Freed,
             _ => return None,
         };
         let bytes = rest.get(..half(32)? as usize)?;

@@ -26,6 +26,8 @@ pub enum SecretPlace {
 pub struct Libraries {
     /// The places where secrets pass.
     pub places: Vec<SecretPlace>,
+    /// Files that may export `SSL_read` and `SSL_write`, through which text above TLS passes.
+    pub text: Vec<PathBuf>,
     /// The libraries whose secrets cannot be taken, each with the reason.
     pub unseen: Vec<String>,
 }
@@ -53,10 +55,11 @@ pub fn libraries(process: u32) -> std::io::Result<Libraries> {
         // Reading a device or a pipe might never end.
         let is_small = fs::metadata(&seen).is_ok_and(|about| about.is_file() && about.len() <= LARGEST);
         let Some(bytes) = is_small.then(|| fs::read(&seen).ok()).flatten() else { continue };
-        let known = found.places.len();
+        let known = (found.places.len(), found.text.len());
         found.add(name, seen, &bytes);
-        if replaced.is_some() && found.places.len() > known {
-            found.places.truncate(known);
+        if replaced.is_some() && (found.places.len(), found.text.len()) > known {
+            found.places.truncate(known.0);
+            found.text.truncate(known.1);
             found.unseen.push(format!("{name} was replaced after the process had loaded it: restart the process"));
         }
     }
@@ -66,6 +69,9 @@ pub fn libraries(process: u32) -> std::io::Result<Libraries> {
 impl Libraries {
     fn add(&mut self, name: &str, seen: PathBuf, bytes: &[u8]) {
         let has = |text: &str| memmem::find(bytes, text.as_bytes()).is_some();
+        if has("\0SSL_read_ex\0") && has("\0SSL_do_handshake\0") {
+            self.text.push(seen.clone());
+        }
         // The name of a function alone is also in the programs that call it.
         if has("EVP_KDF_derive\0") && has("TLS13-KDF\0") {
             self.places.push(SecretPlace::OpenSsl(seen));

@@ -72,14 +72,14 @@ enum { READ = 0, WRITE = 1, RECVFROM = 45, SENDTO = 44, SENDMSG = 46, RECVMSG = 
 enum { SENDFILE = 40, SPLICE = 275, TEE = 276, VMSPLICE = 278, PREADV2 = 327, PWRITEV2 = 328 };
 
 // Kinds of events. `event.rs` has the same numbers.
-enum { DATA = 1, END_OF_FILE = 2, EXIT = 3, DERIVED = 4, LOGGED = 5 };
+enum { DATA = 1, END_OF_FILE = 2, EXIT = 3, DERIVED = 4, LOGGED = 5, TEXT_READ = 6, TEXT_WRITTEN = 7, FREED = 8 };
 
 // The head of each event in the ring.
 struct event {
 	__u32 kind;
 	__u32 process;
 	__u64 time;    // CLOCK_MONOTONIC, ns
-	__u64 subject; // the channel, or the status of an exit
+	__u64 subject; // the channel, the status of an exit, or the `SSL` of a TLS library
 	__u64 offset;  // of the first byte in its channel
 	__u32 length;  // bytes that follow
 	__u32 reserved;
@@ -349,7 +349,177 @@ int process_exit(__u64 *ctx)
 	return 0;
 }
 
-// ---- Secrets of TLS. The first arguments of a function on x86-64: di, si, dx, cx.
+// ---- Text above TLS: what SSL_read, SSL_write and their `_ex` forms gave and took. The first
+// arguments of a function on x86-64: di, si, dx, cx.
+
+// A call that has not returned.
+struct ssl_call {
+	__u64 ssl;
+	__u64 buffer;
+	__u64 count; // address of the number of bytes; 0 if the function returns it
+};
+
+// By thread. A call that derives a secret is found here too.
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u64);
+	__type(value, struct ssl_call);
+} SSL_CALLS SEC(".maps");
+
+struct ssl_key {
+	__u64 ssl;
+	__u64 process;
+};
+
+// Bytes of text that passed: read, written.
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct ssl_key);
+	__type(value, __u64[2]);
+} TEXTS SEC(".maps");
+
+struct freed {
+	struct event event;
+	__u64 passed[2];
+};
+
+// A copy of the text of one call, in progress.
+struct text {
+	__u64 ssl;
+	__u64 offset;
+	__u64 time;
+	__u64 left;
+	__u64 base;
+	__u32 kind;
+};
+
+// Most calls carry less.
+#define SHORT 1024
+
+// A function's program can be preempted, so each piece is built in the ring itself.
+#define PUT_TEXT(text, size, room)                                                                   \
+	do {                                                                                         \
+		struct piece *piece = bpf_ringbuf_reserve(&EVENTS, sizeof(struct event) + (room), 0);  \
+		if (!piece)                                                                          \
+			break;                                                                       \
+		head(&piece->event, (text)->kind, (text)->ssl);                                      \
+		piece->event.time = (text)->time;                                                    \
+		piece->event.offset = (text)->offset;                                                \
+		piece->event.length = (size);                                                        \
+		if (bpf_probe_read_user(piece->data, (size), (void *)(text)->base))                  \
+			bpf_ringbuf_discard(piece, BPF_RB_NO_WAKEUP);                                \
+		else                                                                                 \
+			bpf_ringbuf_submit(piece, wakeup());                                         \
+	} while (0)
+
+static long copy_text(__u64 index, void *context)
+{
+	struct text *text = context;
+	__u64 length = text->left;
+	if (length == 0)
+		return 1;
+	if (length <= SHORT) {
+		PUT_TEXT(text, length, SHORT);
+	} else {
+		if (length > PIECE)
+			length = PIECE;
+		PUT_TEXT(text, length, PIECE);
+	}
+	text->base += length;
+	text->offset += length;
+	text->left -= length;
+	return 0;
+}
+
+static __always_inline int ssl_begin(struct pt_regs *regs, __u64 count)
+{
+	struct ssl_call call = {.ssl = regs->di, .buffer = regs->si, .count = count};
+	__u64 thread = bpf_get_current_pid_tgid();
+	bpf_map_update_elem(&SSL_CALLS, &thread, &call, BPF_ANY);
+	return 0;
+}
+
+static __always_inline int ssl_end(struct pt_regs *regs, int writes)
+{
+	__u64 thread = bpf_get_current_pid_tgid();
+	struct ssl_call *found = bpf_map_lookup_elem(&SSL_CALLS, &thread);
+	if (!found)
+		return 0;
+	struct ssl_call call = *found;
+	bpf_map_delete_elem(&SSL_CALLS, &thread);
+	long result = (int)regs->ax;
+	if (result <= 0)
+		return 0;
+	__u64 length = result;
+	if (call.count && bpf_probe_read_user(&length, sizeof(length), (void *)call.count))
+		return 0;
+	struct ssl_key key = {.ssl = call.ssl, .process = thread >> 32};
+	__u64 nothing[2] = {0, 0};
+	bpf_map_update_elem(&TEXTS, &key, &nothing, BPF_NOEXIST);
+	__u64 *passed = bpf_map_lookup_elem(&TEXTS, &key);
+	if (!passed)
+		return 0;
+	struct text text = {.ssl = call.ssl, .left = length, .base = call.buffer, .time = bpf_ktime_get_ns()};
+	text.kind = writes ? TEXT_WRITTEN : TEXT_READ;
+	text.offset = writes ? __sync_fetch_and_add(&passed[1], length) : __sync_fetch_and_add(&passed[0], length);
+	bpf_loop(1 << 20, copy_text, &text, 0);
+	return 0;
+}
+
+// SSL_read and SSL_write return the number of bytes.
+SEC("uprobe")
+int ssl_call(struct pt_regs *regs)
+{
+	return ssl_begin(regs, 0);
+}
+
+// SSL_read_ex and SSL_write_ex store the number of bytes where the fourth argument says.
+SEC("uprobe")
+int ssl_call_ex(struct pt_regs *regs)
+{
+	return ssl_begin(regs, regs->cx);
+}
+
+SEC("uretprobe")
+int ssl_read(struct pt_regs *regs)
+{
+	return ssl_end(regs, 0);
+}
+
+SEC("uretprobe")
+int ssl_written(struct pt_regs *regs)
+{
+	return ssl_end(regs, 1);
+}
+
+// SSL_do_handshake derives secrets, and carries no text.
+SEC("uretprobe")
+int ssl_shaken(struct pt_regs *regs)
+{
+	__u64 thread = bpf_get_current_pid_tgid();
+	bpf_map_delete_elem(&SSL_CALLS, &thread);
+	return 0;
+}
+
+SEC("uprobe")
+int ssl_free(struct pt_regs *regs)
+{
+	struct ssl_key key = {.ssl = regs->di, .process = process_id()};
+	__u64 *passed = bpf_map_lookup_elem(&TEXTS, &key);
+	if (!passed)
+		return 0;
+	struct freed freed = {.passed = {passed[0], passed[1]}};
+	bpf_map_delete_elem(&TEXTS, &key);
+	head(&freed.event, FREED, key.ssl);
+	freed.event.length = sizeof(freed) - sizeof(freed.event);
+	bpf_ringbuf_output(&EVENTS, &freed, sizeof(freed), wakeup());
+	return 0;
+}
+
+// ---- Secrets of TLS
 
 #define SECRET 64
 #define PARAMETERS 12
@@ -377,7 +547,7 @@ struct derived {
 	struct copied_parameter parameters[PARAMETERS];
 };
 
-struct call {
+struct derivation {
 	__u64 out;
 	__u64 length;
 	__u64 parameters;
@@ -388,15 +558,15 @@ struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
 	__type(key, __u64);
-	__type(value, struct call);
-} CALLS SEC(".maps");
+	__type(value, struct derivation);
+} DERIVATIONS SEC(".maps");
 
 SEC("uprobe")
 int derive(struct pt_regs *regs)
 {
-	struct call call = {.out = regs->si, .length = regs->dx, .parameters = regs->cx};
+	struct derivation call = {.out = regs->si, .length = regs->dx, .parameters = regs->cx};
 	__u64 thread = bpf_get_current_pid_tgid();
-	bpf_map_update_elem(&CALLS, &thread, &call, BPF_ANY);
+	bpf_map_update_elem(&DERIVATIONS, &thread, &call, BPF_ANY);
 	return 0;
 }
 
@@ -404,11 +574,11 @@ SEC("uretprobe")
 int derived(struct pt_regs *regs)
 {
 	__u64 thread = bpf_get_current_pid_tgid();
-	struct call *found = bpf_map_lookup_elem(&CALLS, &thread);
+	struct derivation *found = bpf_map_lookup_elem(&DERIVATIONS, &thread);
 	if (!found)
 		return 0;
-	struct call call = *found;
-	bpf_map_delete_elem(&CALLS, &thread);
+	struct derivation call = *found;
+	bpf_map_delete_elem(&DERIVATIONS, &thread);
 	// 1 is success. Longer keys than any secret of TLS are not of interest, such as key blocks,
 	// but their parameters are.
 	if ((int)regs->ax != 1)
@@ -416,7 +586,8 @@ int derived(struct pt_regs *regs)
 	struct derived *derived = bpf_ringbuf_reserve(&EVENTS, sizeof(*derived), 0);
 	if (!derived)
 		return 0;
-	head(&derived->event, DERIVED, 0);
+	struct ssl_call *within = bpf_map_lookup_elem(&SSL_CALLS, &thread);
+	head(&derived->event, DERIVED, within ? within->ssl : 0);
 	derived->event.length = sizeof(*derived) - sizeof(struct event);
 	derived->length = call.length;
 	if (call.length <= SECRET)

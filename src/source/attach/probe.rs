@@ -19,6 +19,16 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!("probe.bpf.o");
 /// The least capabilities that suffice without root.
 pub const CAPABILITIES: &str = "cap_bpf,cap_perfmon,cap_sys_ptrace,cap_dac_read_search";
 
+/// The functions through which text passes, with the programs for their begin and their end. The
+/// first one carries none, but derives secrets. `SSL_connect` and `SSL_accept` call it.
+const TEXT_FUNCTIONS: [(&str, &str, &str); 5] = [
+    ("SSL_do_handshake", "ssl_call", "ssl_shaken"),
+    ("SSL_read", "ssl_call", "ssl_read"),
+    ("SSL_read_ex", "ssl_call_ex", "ssl_read"),
+    ("SSL_write", "ssl_call", "ssl_written"),
+    ("SSL_write_ex", "ssl_call_ex", "ssl_written"),
+];
+
 /// The loaded programs and their maps. The kernel removes them when this is dropped, or when this
 /// process ends, whatever ends it.
 pub(super) struct Probe {
@@ -47,10 +57,7 @@ impl Probe {
         for (program, point) in
             [("process_fork", "sched_process_fork"), ("process_exit", "sched_process_exit"), ("sys_exit", "sys_exit")]
         {
-            let program = self.kernel.program_mut(program).context("the object file lacks a program")?;
-            let program: &mut RawTracePoint = program.try_into()?;
-            program.load().map_err(explain)?;
-            program.attach(point).map_err(explain)?;
+            self.watch_point(program, point)?;
         }
         Ok(())
     }
@@ -66,6 +73,33 @@ impl Probe {
     /// at this offset.
     pub(super) fn watch_boringssl(&mut self, process: u32, file: &Path, offset: u64) -> anyhow::Result<bool> {
         self.watch_function("log_secret", offset.into(), process, file)
+    }
+
+    /// Copies the text that the TLS library in a file of a process gives and takes. Returns false
+    /// if the file uses the functions but does not contain them.
+    pub(super) fn watch_text(&mut self, process: u32, file: &Path) -> anyhow::Result<bool> {
+        for (function, begin, end) in TEXT_FUNCTIONS {
+            let is_there = self.watch_function(begin, function.into(), process, file)?
+                && self.watch_function(end, function.into(), process, file)?;
+            if !is_there {
+                return Ok(false);
+            }
+        }
+        self.watch_function("ssl_free", "SSL_free".into(), process, file)
+    }
+
+    /// Reports the ends of watched processes.
+    pub(super) fn watch_exits(&mut self) -> anyhow::Result<()> {
+        self.watch_point("process_exit", "sched_process_exit")
+    }
+
+    /// Attaches a program to a place in the kernel.
+    fn watch_point(&mut self, program: &str, point: &str) -> anyhow::Result<()> {
+        let program = self.kernel.program_mut(program).context("the object file lacks a program")?;
+        let program: &mut RawTracePoint = program.try_into()?;
+        program.load().map_err(explain)?;
+        program.attach(point).map_err(explain)?;
+        Ok(())
     }
 
     /// Attaches a program to a function of one process. Returns false if the file lacks the
@@ -107,6 +141,19 @@ impl Probe {
     pub(super) fn passed(&self, channel: u32) -> u64 {
         let map = self.kernel.map("OFFSETS").and_then(|map| Array::<_, u64>::try_from(map).ok());
         map.and_then(|map| map.get(&channel, 0).ok()).unwrap_or_default()
+    }
+
+    /// The bytes of text that a process read and wrote through an `SSL` so far; `None` after it was
+    /// freed.
+    pub(super) fn text_passed(&self, process: u32, ssl: u64) -> Option<[u64; 2]> {
+        let map = HashMap::<_, [u64; 2], [u64; 2]>::try_from(self.kernel.map("TEXTS")?).ok()?;
+        map.get(&[ssl, process.into()], 0).ok()
+    }
+
+    /// Forgets a connection of a process that ended.
+    pub(super) fn forget_text(&mut self, process: u32, ssl: u64) {
+        let map = self.kernel.map_mut("TEXTS").and_then(|map| HashMap::<_, [u64; 2], [u64; 2]>::try_from(map).ok());
+        let _ = map.map(|mut map| map.remove(&[ssl, process.into()]));
     }
 
     /// Takes the next event out of the ring. Returns false if the ring is empty.

@@ -5,6 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use super::tcp_sockets::{TcpSocket, tcp_sockets};
 use super::unix_peers;
 
 /// A pipe, or one of the two sockets of a connection, by the number of its inode.
@@ -53,6 +54,8 @@ pub struct Snapshot {
     pub processes: BTreeMap<u32, Process>,
     /// The peer of each connected UNIX socket, by inode.
     pub peers: HashMap<u64, u64>,
+    /// The TCP sockets that listen or are connected, by inode.
+    pub sockets: HashMap<u64, TcpSocket>,
 }
 
 impl Snapshot {
@@ -62,8 +65,10 @@ impl Snapshot {
         let peers = unix_peers::peers()?;
         let entries = fs::read_dir("/proc").map_err(|error| anyhow::anyhow!("cannot read /proc: {error}"))?;
         let ids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-        let processes = ids.filter_map(|id| Some((id, process(id)?))).collect();
-        Ok(Snapshot { processes, peers })
+        let processes: BTreeMap<u32, Process> = ids.filter_map(|id| Some((id, process(id)?))).collect();
+        let has_sockets = |process: &&Process| process.ends.iter().any(|end| matches!(end.object, Object::Socket(_)));
+        let sockets = tcp_sockets(processes.values().filter(has_sockets).map(|process| process.id));
+        Ok(Snapshot { processes, peers, sockets })
     }
 
     /// Whether `process` is `ancestor`, or descends from it.

@@ -136,7 +136,7 @@ impl Attached {
                     }
                 }
                 Kind::Exit => note_exit(servers, &event),
-                Kind::Derived | Kind::Logged => {}
+                Kind::Derived | Kind::Logged | Kind::TextRead | Kind::TextWritten | Kind::Freed => {}
             });
             if !taken {
                 break;
@@ -256,12 +256,12 @@ fn note_exit(servers: &mut [WatchedServer], event: &Event<'_>) {
 }
 
 /// The time by the system clock of a time of an event.
-fn wall(clock: i64, time: u64) -> Time {
+pub(super) fn wall(clock: i64, time: u64) -> Time {
     Time(i64::try_from(time).unwrap_or(i64::MAX)).plus(clock)
 }
 
 /// Nanoseconds from the monotonic clock to that of the system.
-fn clock_offset() -> i64 {
+pub(super) fn clock_offset() -> i64 {
     let monotonic = clock_gettime(ClockId::Monotonic);
     now().since(Time(monotonic.tv_sec.saturating_mul(1_000_000_000).saturating_add(monotonic.tv_nsec)))
 }

@@ -18,13 +18,17 @@ use super::libraries::{self, SecretPlace};
 use super::pairs::program;
 use super::probe::Probe;
 use super::processes::Snapshot;
+use super::recording::Counts;
+use super::text::TextTap;
+use crate::capture::{Packet, PacketNumber};
 use crate::source::{Item, Source};
 
 /// Events that are taken at once. A handshake has about ten.
 const EVENTS: usize = 4_096;
 
-/// The bytes of the ring. A handshake takes about 40 KB of it.
-const RING: u32 = 4 << 20;
+/// The bytes of the ring. A handshake takes about 40 KB of it, and text its length. It is emptied
+/// every 20 ms.
+const RING: u32 = 16 << 20;
 
 /// The time between two looks at the ring. Packets that need a secret wait for it.
 const LOOK: Duration = Duration::from_millis(20);
@@ -34,6 +38,7 @@ pub struct SecretTap {
     probe: Probe,
     /// A line for each process and each library: what is taken, and what cannot be.
     pub notes: Vec<String>,
+    texts: TextTap,
 }
 
 impl SecretTap {
@@ -60,7 +65,7 @@ impl SecretTap {
         if processes.is_empty() {
             bail!("no command line of a running process contains \"{process}\"");
         }
-        let (mut notes, mut unseen) = (Vec::new(), Vec::new());
+        let (mut notes, mut unseen, mut watches_text) = (Vec::new(), Vec::new(), false);
         let mut probe = Probe::load(RING)?;
         for &id in &processes {
             let name = snapshot.processes[&id].command.first().map_or("?", |word| program(word));
@@ -73,6 +78,14 @@ impl SecretTap {
                 }
                 Err(error) => bail!("cannot look into process {id}: {error}; run mcptap as root"),
             };
+            let mut has_text = false;
+            for file in found.text {
+                has_text |= probe.watch_text(id, &file)?;
+            }
+            if has_text {
+                probe.add_process(id)?;
+                watches_text = true;
+            }
             for place in found.places {
                 let (library, is_there) = match place {
                     SecretPlace::OpenSsl(file) => ("OpenSSL 3", probe.watch_openssl(id, &file)?),
@@ -82,27 +95,43 @@ impl SecretTap {
                     notes.push(format!("taking TLS secrets from process {id} ({name}, {library})"));
                 }
             }
+            if has_text {
+                let what =
+                    "the text above TLS of connections whose secrets do not pass, such as those that are open already";
+                notes.push(format!("taking from process {id} ({name}) {what}"));
+            }
             unseen.extend(found.unseen.into_iter().map(|why| format!("process {id} ({name}): {why}")));
         }
         if notes.is_empty() {
             let known = if unseen.is_empty() { "no TLS library that is known".to_owned() } else { unseen.join("; ") };
             bail!("no TLS secrets can be taken from \"{process}\": {known}");
         }
+        if watches_text {
+            probe.watch_exits()?;
+        }
         notes.extend(unseen);
-        Ok(SecretTap { probe, notes })
+        Ok(SecretTap { probe, notes, texts: TextTap::new() })
     }
 
-    /// Appends the lines of the secrets that passed since the last call.
+    /// Bytes of text above TLS recorded and lost so far.
+    pub fn text_counts(&self) -> Counts {
+        self.texts.counts()
+    }
+
+    /// Appends the lines of the secrets that passed since the last call, and takes the text.
     fn take(&mut self, lines: &mut Vec<u8>) {
-        let mut add = |event: Event<'_>| {
-            if let Some(line) = line(&event) {
+        let SecretTap { probe, texts, .. } = self;
+        let mut add = |event: Event<'_>| match line(&event) {
+            Some(line) => {
                 lines.extend_from_slice(line.as_bytes());
+                texts.secret_passed(&event);
             }
+            None => texts.event(&event),
         };
         // A process that derives without a pause would keep this loop running.
         for _ in 0..EVENTS {
-            if !self.probe.next(&mut add) {
-                break;
+            if !probe.next(&mut add) {
+                return texts.settle(probe);
             }
         }
     }
@@ -149,23 +178,31 @@ fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// A source combined with the secrets of processes. They are delivered between its packets.
+/// A source combined with the secrets of processes, and with their text above TLS. They are
+/// delivered between its packets, which are numbered anew.
 pub struct WithSecrets<S> {
     inner: S,
     tap: Option<SecretTap>,
     lines: Vec<u8>,
     looked: Instant,
+    /// Packets delivered so far.
+    packets: u64,
 }
 
 impl<S: Source> WithSecrets<S> {
     /// Combines a source and the secrets, if there are any.
     pub fn new(inner: S, tap: Option<SecretTap>) -> WithSecrets<S> {
-        WithSecrets { inner, tap, lines: Vec::new(), looked: Instant::now() }
+        WithSecrets { inner, tap, lines: Vec::new(), looked: Instant::now(), packets: 0 }
     }
 
     /// Returns the source that was combined with the secrets.
     pub fn into_inner(self) -> S {
         self.inner
+    }
+
+    /// Bytes of text above TLS recorded and lost so far.
+    pub fn text_counts(&self) -> Counts {
+        self.tap.as_ref().map(SecretTap::text_counts).unwrap_or_default()
     }
 }
 
@@ -179,7 +216,19 @@ impl<S: Source> Source for WithSecrets<S> {
                 return Ok(Some(Item::Secrets(&self.lines)));
             }
         }
-        self.inner.next()
+        let number = PacketNumber(self.packets + 1);
+        if let Some(packet) = self.tap.as_mut().and_then(|tap| tap.texts.next(number)) {
+            self.packets += 1;
+            return Ok(Some(Item::Packet(packet)));
+        }
+        let item = self.inner.next()?;
+        Ok(item.map(|item| match item {
+            Item::Packet(packet) => {
+                self.packets += 1;
+                Item::Packet(Packet { number, ..packet })
+            }
+            other => other,
+        }))
     }
 
     fn progress(&self) -> (u64, Option<u64>) {

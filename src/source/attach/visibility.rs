@@ -3,8 +3,11 @@
 use std::fs::{self, File};
 use std::io::Read;
 
+use super::http_pairs::HttpPair;
+use super::libraries::{self, Libraries};
 use super::pairs::{Pair, program};
 use super::processes::{Snapshot, path};
+use super::tcp_sockets::namespace;
 
 /// The reasons why the pipes of a pair cannot be recorded, or not completely.
 pub fn obstacles(snapshot: &Snapshot, pair: &Pair) -> Vec<String> {
@@ -27,6 +30,52 @@ pub fn obstacles(snapshot: &Snapshot, pair: &Pair) -> Vec<String> {
 pub fn is_recorded(snapshot: &Snapshot, pair: &Pair) -> bool {
     let command = |id: u32| snapshot.processes.get(&id).and_then(|process| process.command.first());
     [pair.host, pair.server].into_iter().filter_map(command).any(|word| program(word) == "mcptap")
+}
+
+/// How a pair over HTTP can be seen, and what prevents it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HttpVisibility {
+    /// A command that shows the traffic.
+    pub command: Option<String>,
+    /// The reasons why it cannot be seen, or not by packets.
+    pub obstacles: Vec<String>,
+}
+
+/// Finds out how a pair over HTTP can be seen.
+pub fn of_http(snapshot: &Snapshot, pair: &HttpPair) -> HttpVisibility {
+    let processes: Vec<u32> = pair.client.into_iter().chain(pair.server).collect();
+    let is_mcptap = |id: &u32| {
+        let command = snapshot.processes.get(id).and_then(|process| process.command.first());
+        command.is_some_and(|word| program(word) == "mcptap")
+    };
+    if processes.iter().any(is_mcptap) {
+        return HttpVisibility { command: None, obstacles: vec!["mcptap itself is one of its ends".to_owned()] };
+    }
+    let Some(first) = pair.addresses.first() else { return HttpVisibility::default() };
+    let is_loopback = pair.addresses.iter().all(|address| address.ip().is_loopback());
+    let interface = if is_loopback { "lo" } else { "any" };
+    let is_elsewhere = namespace(std::process::id()).is_some_and(|own| own != pair.namespace);
+    let enter = processes.first().filter(|_| is_elsewhere).map(|id| format!("nsenter --net=/proc/{id}/ns/net "));
+    let port = first.port();
+    let sniff = format!("sudo {}mcptap sniff -i {interface} -f \"tcp port {port}\"", enter.unwrap_or_default());
+    if !pair.is_https {
+        return HttpVisibility { command: Some(sniff), obstacles: Vec::new() };
+    }
+    // The secrets of one end open both directions.
+    let mut obstacles = Vec::new();
+    for id in processes {
+        match libraries::libraries(id) {
+            Ok(Libraries { places, .. }) if !places.is_empty() => {
+                return HttpVisibility { command: Some(format!("{sniff} --keys-from {id}")), obstacles: Vec::new() };
+            }
+            Ok(Libraries { unseen, .. }) if unseen.is_empty() => {
+                obstacles.push(format!("TLS, and process {id} has loaded no TLS library that is known"));
+            }
+            Ok(Libraries { unseen, .. }) => obstacles.extend(unseen),
+            Err(_) => obstacles.push(format!("TLS, and no permission to look into process {id}: run mcptap as root")),
+        }
+    }
+    HttpVisibility { command: pair.client.map(|_| "mcptap proxy --intercept HOST".to_owned()), obstacles }
 }
 
 /// The fifth byte of an ELF file is 1 for 32 bits (elf(5)).

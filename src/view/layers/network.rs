@@ -28,13 +28,23 @@ pub(super) fn of_first_packet(stored: &StoredSession<'_>, message: &Message) -> 
     let Some(packet) = stored.reader.packet(stored.capture, *first)? else {
         return Ok(vec![Layer { packets: message.packets.clone(), ..Layer::new("link", "packets not stored") }]);
     };
+    let connection = stored.reader.connection(stored.capture, packet.connection)?;
+    let process = connection.as_ref().and_then(Connection::above_tls);
+    if let Some(process) = process {
+        let note = format!("process {process} gave this text to its TLS library, or got it from there");
+        let fields = vec![Field::new("source", note), Field::new("link to transport", "not captured")];
+        return Ok(vec![Layer {
+            fields,
+            packets: message.packets.clone(),
+            ..Layer::new("TLS", "above TLS, no packets")
+        }]);
+    }
     let mut layers = of_packet(&packet);
     let is_made_up = stored.reader.is_made_up(stored.capture)?;
     if is_made_up {
         let note = "mcptap itself read and wrote what these packets carry; it saw no network";
         layers.iter_mut().for_each(|layer| layer.fields.insert(0, Field::new("made up", note)));
     }
-    let connection = stored.reader.connection(stored.capture, packet.connection)?;
     if let Some(layer) = layers.iter_mut().find(|layer| layer.layer == "transport") {
         layer.packets = message.packets.clone();
         if let Some(Connection { kind: ConnectionKind::Tcp(facts), id, .. }) = &connection {
