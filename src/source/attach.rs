@@ -11,6 +11,7 @@
 //!   channel.rs      the bytes of one pipe in order, with gaps of known length
 //!   visibility.rs   what cannot be seen, and why
 //!   recording.rs    all of that as a Source of pipe packets
+//!   client.rs       a client that mcptap starts: its servers, as pipe packets, and its connections
 //!   libraries.rs    the TLS libraries of a process
 //!   boringssl.rs    finds the function of BoringSSL that logs secrets
 //!   secrets.rs      TLS secrets as lines of a key log
@@ -21,6 +22,7 @@
 
 mod boringssl;
 mod channel;
+mod client;
 mod event;
 pub mod libraries;
 pub mod pairs;
@@ -31,6 +33,7 @@ mod secrets;
 mod unix_peers;
 pub mod visibility;
 
+pub use client::{Connection, Taken, WatchedClient, own_streams};
 pub use pairs::Pair;
 pub use probe::CAPABILITIES;
 pub use processes::Snapshot;

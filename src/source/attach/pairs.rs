@@ -203,7 +203,8 @@ fn nearest_hosts(snapshot: &Snapshot, pairs: Vec<Pair>) -> Vec<Pair> {
     nearest.into_values().filter(|pair| !members.contains(&pair.server)).collect()
 }
 
-fn names_mcp(word: &str) -> bool {
+/// Whether a word of a command line names MCP.
+pub(super) fn names_mcp(word: &str) -> bool {
     // The name of this program tells nothing about what it runs.
     let word = word.to_ascii_lowercase().replace("mcptap", "");
     word.contains("mcp") || word.contains("modelcontextprotocol")

@@ -61,7 +61,7 @@ impl SecretTap {
             bail!("no command line of a running process contains \"{process}\"");
         }
         let (mut notes, mut unseen) = (Vec::new(), Vec::new());
-        let mut probe = Probe::load(RING)?;
+        let mut probe = Probe::load(RING, 1)?;
         for &id in &processes {
             let name = snapshot.processes[&id].command.first().map_or("?", |word| program(word));
             let found = match libraries::libraries(id) {
