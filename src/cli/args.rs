@@ -34,7 +34,7 @@ pub use mock::{Fit, Mock, MockPace};
 pub use proxy::Proxy;
 pub use replay::{Comparing, Diff, Replay, ReportFormat, TransportChoice};
 #[cfg(all(feature = "attach", feature = "live", target_os = "linux"))]
-pub use run::Run;
+pub use run::RunClient;
 pub use sessions::Sessions;
 #[cfg(feature = "live")]
 pub use sniff::Sniff;
@@ -90,7 +90,7 @@ pub enum Command {
     /// Start a client and record all servers that it uses, over STDIO and HTTP
     #[cfg(all(feature = "attach", feature = "live", target_os = "linux"))]
     #[command(after_help = examples::RUN)]
-    Run(Run),
+    Run(RunClient),
     /// Forward requests to HTTP servers, and print and save the traffic
     #[cfg(feature = "http")]
     #[command(after_help = examples::PROXY)]

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, ensure};
 use rustix::fs::{Access, access};
 
-use super::args::Run;
+use super::args::RunClient;
 use super::{databases, target};
 use crate::capture::Limits;
 use crate::cli::output::note;
@@ -23,7 +23,7 @@ use crate::engine::saver::Saver;
 use crate::event::Detail;
 use crate::pipeline::{Pipeline, PipelineConfig};
 use crate::run::environment::{self, Environment};
-use crate::run::process::Client;
+use crate::run::process::ClientProcess;
 use crate::run::{ClientTraffic, shims};
 use crate::source::attach::{CAPABILITIES, Counts, WatchedClient, own_streams};
 use crate::source::keylog::WithKeyLog;
@@ -37,7 +37,7 @@ use crate::view::{command_line, secrets};
 /// The time that the servers of a client have to end after it.
 const GRACE: Duration = Duration::from_millis(500);
 
-pub fn run(arguments: Run, db: Option<PathBuf>) -> Result<ExitCode> {
+pub fn run(arguments: RunClient, db: Option<PathBuf>) -> Result<ExitCode> {
     ensure!(arguments.buffer.is_power_of_two(), "--buffer {}: the kernel takes powers of two", arguments.buffer);
     let rights = Rights::open(arguments.buffer, arguments.keep_secrets);
     let before = environment::of_sudo();
@@ -55,7 +55,7 @@ pub fn run(arguments: Run, db: Option<PathBuf>) -> Result<ExitCode> {
                 Err(why) => note!("HTTPS stays encrypted, since there is no place for its secrets: {why}"),
             }
             let key_log = environment.get(OsStr::new("SSLKEYLOGFILE")).map(PathBuf::from);
-            let recording = Recording { place, key_log, keep_secrets: arguments.keep_secrets };
+            let recording = RecordOptions { place, key_log, keep_secrets: arguments.keep_secrets };
             record(&server, &environment, watched, packets, &recording)
         }
         Rights::Nothing(why) => {
@@ -104,7 +104,7 @@ fn masked(command: Vec<String>) -> Vec<String> {
 }
 
 /// The command line as it is recorded.
-fn recorded(arguments: &Run) -> Vec<String> {
+fn recorded(arguments: &RunClient) -> Vec<String> {
     match arguments.keep_secrets {
         true => arguments.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         false => command_line::masked(&arguments.command),
@@ -129,7 +129,7 @@ fn folders_in_memory(environment: &Environment) -> Vec<PathBuf> {
 }
 
 /// The place of a recording, and what is recorded.
-struct Recording {
+struct RecordOptions {
     place: DatabaseFile,
     key_log: Option<PathBuf>,
     keep_secrets: bool,
@@ -137,8 +137,12 @@ struct Recording {
 
 /// Starts the client, and returns the exit status. As in shells, 127 means that the command was not
 /// found, 126 that it is not executable.
-fn start(server: &Server, environment: &Environment, then: impl FnOnce(Client) -> Result<u8>) -> Result<ExitCode> {
-    match Client::start(server, environment) {
+fn start(
+    server: &Server,
+    environment: &Environment,
+    then: impl FnOnce(ClientProcess) -> Result<u8>,
+) -> Result<ExitCode> {
+    match ClientProcess::start(server, environment) {
         Ok(client) => then(client).map(ExitCode::from),
         Err(error) => {
             note!("{error}");
@@ -153,9 +157,9 @@ fn record(
     environment: &Environment,
     mut watched: Box<WatchedClient>,
     packets: Option<Live>,
-    recording: &Recording,
+    recording: &RecordOptions,
 ) -> Result<ExitCode> {
-    let Recording { place, key_log, keep_secrets } = recording;
+    let RecordOptions { place, key_log, keep_secrets } = recording;
     let options = WriteOptions { keep_secrets: *keep_secrets, mask_key: secrets::key(), ..WriteOptions::default() };
     let info = target::capture_info(CaptureKind::Attach, server.recorded.join(" "));
     let writer = Writer::create(place.clone(), &info, options)?;

@@ -41,13 +41,13 @@ type Key = (SocketAddr, SocketAddr);
 /// The connections that were seen.
 pub(super) struct Connections {
     packets: Packets,
-    known: HashMap<Key, State>,
+    known: HashMap<Key, Owner>,
     undecided: usize,
     foreign: usize,
     held: usize,
 }
 
-enum State {
+enum Owner {
     Undecided(Held),
     /// Of the client: the sequence number of its SYN, and the time of its report.
     OfClient(Option<u32>, Time),
@@ -83,16 +83,16 @@ impl Connections {
             self.make_room();
             self.undecided += 1;
             let held = Held { packets: Batch::default(), syn: sequence, settled: None };
-            self.known.insert(key, State::Undecided(held));
+            self.known.insert(key, Owner::Undecided(held));
         }
         match self.known.get_mut(&key) {
-            Some(State::OfClient(syn, _)) => {
+            Some(Owner::OfClient(syn, _)) => {
                 if is_syn {
                     *syn = Some(sequence);
                 }
                 out.push(packet);
             }
-            Some(State::Undecided(held)) => {
+            Some(Owner::Undecided(held)) => {
                 self.held += packet.data.len();
                 held.packets.push(packet);
                 if !flags.has(Flags::SYN) {
@@ -100,7 +100,7 @@ impl Connections {
                 }
             }
             // A connection that was there before the client.
-            Some(State::Foreign) | None => {}
+            Some(Owner::Foreign) | None => {}
         }
     }
 
@@ -109,17 +109,17 @@ impl Connections {
         let key = key(local, remote);
         let syn = match self.known.get(&key) {
             // A later report of the same connection, by a process that shares it.
-            Some(State::OfClient(syn, _)) => *syn,
-            Some(State::Undecided(held)) => {
+            Some(Owner::OfClient(syn, _)) => *syn,
+            Some(Owner::Undecided(held)) => {
                 (0..held.packets.len())
                     .filter_map(|index| held.packets.get(index))
                     .for_each(|packet| out.push(&packet));
                 Some(held.syn)
             }
-            Some(State::Foreign) | None => None,
+            Some(Owner::Foreign) | None => None,
         };
         self.forget(&key);
-        self.known.insert(key, State::OfClient(syn, time));
+        self.known.insert(key, Owner::OfClient(syn, time));
     }
 
     /// All reports up to this time were taken. What has waited long enough is foreign.
@@ -132,20 +132,20 @@ impl Connections {
     /// Whether a SYN begins another connection than the one that is known.
     fn is_new(&self, key: &Key, sequence: u32, time: Time) -> bool {
         match self.known.get(key) {
-            Some(State::OfClient(syn, reported)) => *syn != Some(sequence) && time.since(*reported) > SLACK,
-            Some(State::Undecided(held)) => held.syn != sequence,
-            Some(State::Foreign) | None => true,
+            Some(Owner::OfClient(syn, reported)) => *syn != Some(sequence) && time.since(*reported) > SLACK,
+            Some(Owner::Undecided(held)) => held.syn != sequence,
+            Some(Owner::Foreign) | None => true,
         }
     }
 
     fn forget(&mut self, key: &Key) {
         match self.known.remove(key) {
-            Some(State::Undecided(held)) => {
+            Some(Owner::Undecided(held)) => {
                 self.undecided -= 1;
                 self.held -= held.packets.bytes().len();
             }
-            Some(State::Foreign) => self.foreign -= 1,
-            Some(State::OfClient(..)) | None => {}
+            Some(Owner::Foreign) => self.foreign -= 1,
+            Some(Owner::OfClient(..)) | None => {}
         }
     }
 
@@ -162,17 +162,17 @@ impl Connections {
     /// Makes undecided connections foreign.
     fn decline(&mut self, which: impl Fn(&Held) -> bool) {
         for state in self.known.values_mut() {
-            if let State::Undecided(held) = state
+            if let Owner::Undecided(held) = state
                 && which(held)
             {
                 self.undecided -= 1;
                 self.held -= held.packets.bytes().len();
                 self.foreign += 1;
-                *state = State::Foreign;
+                *state = Owner::Foreign;
             }
         }
         if self.foreign > FOREIGN {
-            self.known.retain(|_, state| !matches!(state, State::Foreign));
+            self.known.retain(|_, state| !matches!(state, Owner::Foreign));
             self.foreign = 0;
         }
     }
@@ -190,15 +190,15 @@ mod tests {
     const MILLISECOND: i64 = 1_000_000;
 
     /// Connections, and the packets that were let through.
-    struct Case(Connections, Batch);
+    struct Passing(Connections, Batch);
 
-    impl Case {
-        fn new() -> Case {
-            Case(Connections::new(), Batch::default())
+    impl Passing {
+        fn new() -> Passing {
+            Passing(Connections::new(), Batch::default())
         }
 
         /// A segment of the client at a time in milliseconds: `S` a SYN, `.` an ACK.
-        fn segment(&mut self, at: i64, from: &str, to: &str, sequence: u32, flags: &str) -> &mut Case {
+        fn segment(&mut self, at: i64, from: &str, to: &str, sequence: u32, flags: &str) -> &mut Passing {
             let (from, to): (SocketAddr, SocketAddr) = (from.parse().unwrap(), to.parse().unwrap());
             let octets = |address: SocketAddr| match address {
                 SocketAddr::V4(address) => address.ip().octets(),
@@ -226,7 +226,7 @@ mod tests {
             self
         }
 
-        fn report(&mut self, at: i64) -> &mut Case {
+        fn report(&mut self, at: i64) -> &mut Passing {
             let (local, remote) = (CLIENT.parse().unwrap(), SERVER.parse().unwrap());
             self.0.claim(local, remote, Time(at * MILLISECOND), &mut self.1);
             self
@@ -240,27 +240,27 @@ mod tests {
 
     #[test]
     fn packets_before_and_after_the_report_pass_in_order() {
-        let mut case = Case::new();
+        let mut case = Passing::new();
         case.segment(0, CLIENT, SERVER, 7, "S").segment(1, SERVER, CLIENT, 9, "S.").segment(2, CLIENT, SERVER, 8, ".");
-        assert_eq!(case.passed(), []);
+        assert_eq!(case.passed(), [0; 0]);
         case.report(1).segment(3, SERVER, CLIENT, 10, ".");
         assert_eq!(case.passed(), [0, 1, 2, 3]);
         // A blocking connect was captured after its report was read.
-        let mut case = Case::new();
+        let mut case = Passing::new();
         case.report(5).segment(0, CLIENT, SERVER, 7, "S").segment(1, SERVER, CLIENT, 9, "S.");
         assert_eq!(case.passed(), [0, 1]);
     }
 
     #[test]
     fn another_program_is_left_out_also_with_the_same_addresses() {
-        let mut case = Case::new();
+        let mut case = Passing::new();
         case.segment(0, CLIENT, SERVER, 7, "S").segment(1, CLIENT, SERVER, 8, ".");
         case.0.expire(Time(500 * MILLISECOND));
         assert_eq!((case.0.undecided, case.0.foreign), (1, 0), "the report may still come");
         case.0.expire(Time(1_002 * MILLISECOND));
         assert_eq!((case.0.undecided, case.0.foreign, case.0.held), (0, 1, 0));
         case.segment(1_003, CLIENT, SERVER, 9, ".");
-        assert_eq!(case.passed(), []);
+        assert_eq!(case.passed(), [0; 0]);
         // The client has these addresses next, and then another program again.
         case.segment(2_000, CLIENT, SERVER, 50, "S").report(2_000).segment(2_001, CLIENT, SERVER, 51, ".");
         case.segment(2_900, CLIENT, SERVER, 50, "S");
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn connections_of_others_take_a_bounded_room() {
-        let mut case = Case::new();
+        let mut case = Passing::new();
         for port in 1..=u16::MAX {
             let from = format!("10.0.0.1:{port}");
             case.segment(0, &from, SERVER, 7, "S").segment(1, &from, SERVER, 8, ".");
@@ -287,6 +287,6 @@ mod tests {
             );
         }
         assert!(case.0.known.len() <= FOREIGN + UNDECIDED, "{}", case.0.known.len());
-        assert_eq!(case.passed(), []);
+        assert_eq!(case.passed(), [0; 0]);
     }
 }

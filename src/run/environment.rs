@@ -16,8 +16,8 @@ pub type Environment = BTreeMap<OsString, OsString>;
 /// Variables that sudo sets to values of the user that a program becomes.
 const OF_ROOT: [&str; 8] = ["HOME", "LOGNAME", "MAIL", "PATH", "SHELL", "USER", "USERNAME", "TERM"];
 
-/// The environment in which the user started `sudo`: the kernel shows that of its first instruction.
-/// `None` without sudo, or without the right to read it.
+/// The environment in which the user started `sudo`: the kernel shows that of its first
+/// instruction. `None` without sudo, or without the right to read it.
 pub fn of_sudo() -> Option<Environment> {
     env::var_os("SUDO_UID")?;
     let mut process = parent_id();
@@ -67,6 +67,9 @@ pub fn of_user(own: Environment, before: Option<Environment>, user: Option<&User
 }
 
 /// Adds what makes TLS libraries write their secrets to a file. What a user has set stays.
+///
+/// Node.js warns on standard error of a key log. That would get onto the screen of a client, so its
+/// warnings are off.
 pub fn add_key_log(environment: &mut Environment, file: &Path) {
     environment.entry("SSLKEYLOGFILE".into()).or_insert_with(|| file.into());
     let options = environment.entry("NODE_OPTIONS".into()).or_default();
@@ -85,6 +88,7 @@ pub fn add_key_log(environment: &mut Environment, file: &Path) {
         options.push(OsStr::from_bytes(&[*byte]));
     }
     options.push("\"");
+    environment.entry("NODE_NO_WARNINGS".into()).or_insert_with(|| "1".into());
 }
 
 #[cfg(test)]
@@ -122,10 +126,10 @@ mod tests {
             shown(&environment)
         };
         let node = r#"--tls-keylog="/run/a \"b""#;
-        assert_eq!(with(""), format!("NODE_OPTIONS={node}\nSSLKEYLOGFILE=/run/a \"b"));
+        assert_eq!(with(""), format!("NODE_NO_WARNINGS=1\nNODE_OPTIONS={node}\nSSLKEYLOGFILE=/run/a \"b"));
         assert_eq!(
             with("NODE_OPTIONS=--no-warnings"),
-            format!("NODE_OPTIONS=--no-warnings {node}\nSSLKEYLOGFILE=/run/a \"b")
+            format!("NODE_NO_WARNINGS=1\nNODE_OPTIONS=--no-warnings {node}\nSSLKEYLOGFILE=/run/a \"b")
         );
         let own = "NODE_OPTIONS=--tls-keylog=/own\nSSLKEYLOGFILE=/own";
         assert_eq!(with(own), own);

@@ -13,17 +13,17 @@ use crate::source::stdio::{Server, Signals, StartError, pass_on};
 
 /// A running client.
 #[derive(Debug)]
-pub struct Client {
+pub struct ClientProcess {
     child: Child,
     signals: Signals,
 }
 
-impl Client {
+impl ClientProcess {
     /// Starts a client on this process's terminal and in its process group, with this environment.
     ///
     /// # Errors
     /// The program cannot be started.
-    pub fn start(server: &Server, environment: &Environment) -> Result<Client, StartError> {
+    pub fn start(server: &Server, environment: &Environment) -> Result<ClientProcess, StartError> {
         let signals = Signals::new().map_err(|error| server.error(error))?;
         let (program, arguments) =
             server.command.split_first().ok_or_else(|| server.error(io::ErrorKind::NotFound.into()))?;
@@ -32,7 +32,7 @@ impl Client {
         let child = command.spawn().map_err(|error| server.error(error))?;
         // After the start, so that a signal that is ignored here is ignored by the client too.
         signals.catch_all().map_err(|error| server.error(error))?;
-        Ok(Client { child, signals })
+        Ok(ClientProcess { child, signals })
     }
 
     /// Waits for its end. Signals to this process are passed on. While the client is stopped, this

@@ -20,8 +20,8 @@ const LAUNCHERS: [&str; 16] = [
     "podman", "java",
 ];
 
-/// Puts scripts into a folder, and the folder before all others in the environment's PATH. `wrap` is
-/// the command that records, up to the two dashes.
+/// Puts scripts into a folder, and the folder before all others in the environment's PATH. The
+/// command `wrap` records, and is written up to its two dashes.
 ///
 /// # Errors
 /// The folder cannot be filled.

@@ -4,7 +4,7 @@ use anyhow::Result;
 
 use super::connections::Connections;
 use crate::capture::{Packet, PacketNumber};
-use crate::source::attach::{Connection, Counts, Taken, WatchedClient};
+use crate::source::attach::{ClientConnection, Counts, Taken, WatchedClient};
 use crate::source::batch::Batch;
 use crate::source::live::{Live, Statistics};
 use crate::source::{Item, Source, now};
@@ -51,7 +51,7 @@ impl ClientTraffic {
         let read = now();
         let Taken { packets, connections: reports, is_all } = client.take();
         (0..packets.len()).filter_map(|index| packets.get(index)).for_each(|packet| ready.push(&packet));
-        for Connection { time, local, remote } in reports {
+        for ClientConnection { time, local, remote } in reports {
             connections.claim(local, remote, time, ready);
         }
         if is_all {

@@ -33,7 +33,7 @@ mod secrets;
 mod unix_peers;
 pub mod visibility;
 
-pub use client::{Connection, Taken, WatchedClient, own_streams};
+pub use client::{ClientConnection, Taken, WatchedClient, own_streams};
 pub use pairs::Pair;
 pub use probe::CAPABILITIES;
 pub use processes::Snapshot;

@@ -4,6 +4,8 @@
 
 mod hosts;
 mod object;
+#[cfg(feature = "live")]
+mod run;
 mod stdio;
 
 use std::io::{BufReader, Read};

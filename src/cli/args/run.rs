@@ -6,7 +6,7 @@ use clap::Args;
 
 /// Arguments of `mcptap run`.
 #[derive(Debug, Args)]
-pub struct Run {
+pub struct RunClient {
     /// Record secrets as given, not masked
     #[arg(long)]
     pub keep_secrets: bool,

@@ -48,7 +48,7 @@ const BATCH: usize = 256 << 10;
 
 /// A TCP connection of the client or of its children.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Connection {
+pub struct ClientConnection {
     /// The time at which the kernel had its addresses.
     pub time: Time,
     /// The address of the client.
@@ -62,7 +62,7 @@ pub struct Taken<'a> {
     /// The pipe packets of its servers.
     pub packets: &'a Batch,
     /// Its new connections.
-    pub connections: Vec<Connection>,
+    pub connections: Vec<ClientConnection>,
     /// Whether nothing was left.
     pub is_all: bool,
 }
@@ -70,9 +70,9 @@ pub struct Taken<'a> {
 /// A client that is watched, and the servers that it started.
 pub struct WatchedClient {
     probe: Probe,
-    servers: BTreeMap<u64, Server>,
+    servers: BTreeMap<u64, StartedServer>,
     packets: MadePackets,
-    connections: Vec<Connection>,
+    connections: Vec<ClientConnection>,
     /// Nanoseconds from the clock of the events to that of the system.
     clock: i64,
     /// Processes of mcptap, which record their servers themselves.
@@ -85,7 +85,7 @@ pub struct WatchedClient {
 }
 
 /// A program that the client started with pipes as standard streams.
-struct Server {
+struct StartedServer {
     process: u32,
     command: Vec<String>,
     directory: Option<String>,
@@ -94,11 +94,11 @@ struct Server {
     at_end: [bool; 3],
     /// Whether mcptap records it already.
     is_recorded: bool,
-    state: State,
+    state: ServerState,
     exit: Option<Exit>,
 }
 
-enum State {
+enum ServerState {
     Held(Held),
     Recorded,
     Ignored,
@@ -177,11 +177,11 @@ impl WatchedClient {
                 Kind::Started => start(servers, recorders, *clock, &event),
                 Kind::Connected => connections.extend(Connected::parse(event.bytes).map(|found| {
                     let Connected { local, remote } = found;
-                    Connection { time: wall(*clock, event.time), local, remote }
+                    ClientConnection { time: wall(*clock, event.time), local, remote }
                 })),
                 Kind::Data => {
                     let Some((server, pipe)) = channel_of(servers, event.subject) else { return };
-                    let Server { process, channels, state, .. } = server;
+                    let StartedServer { process, channels, state, .. } = server;
                     let time = wall(*clock, event.time);
                     channels[pipe as usize].push(event.time, event.offset, event.bytes, &mut |run| {
                         state.run(*process, pipe, time, *clock, run, packets);
@@ -192,9 +192,9 @@ impl WatchedClient {
                     if !mem::replace(&mut server.at_end[pipe as usize], true) {
                         let time = wall(*clock, event.time);
                         match &mut server.state {
-                            State::Held(held) => held.events.push((time, HeldEvent::EndOfFile(pipe))),
-                            State::Recorded => packets.push(time, server.process, &PipeEvent::EndOfFile(pipe)),
-                            State::Ignored => {}
+                            ServerState::Held(held) => held.events.push((time, HeldEvent::EndOfFile(pipe))),
+                            ServerState::Recorded => packets.push(time, server.process, &PipeEvent::EndOfFile(pipe)),
+                            ServerState::Ignored => {}
                         }
                     }
                 }
@@ -223,7 +223,7 @@ impl WatchedClient {
             self.decide();
             self.clock = clock_offset();
         }
-        let lives = |server: &&Server| !matches!(server.state, State::Ignored);
+        let lives = |server: &&StartedServer| !matches!(server.state, ServerState::Ignored);
         self.living.store(self.servers.values().filter(lives).count(), Ordering::Relaxed);
         Taken { packets: &self.packets.batch, connections: mem::take(&mut self.connections), is_all }
     }
@@ -232,7 +232,7 @@ impl WatchedClient {
     fn decide(&mut self) {
         let WatchedClient { probe, servers, packets, shown, .. } = self;
         for server in servers.values_mut() {
-            let State::Held(held) = &mut server.state else { continue };
+            let ServerState::Held(held) = &mut server.state else { continue };
             match held.is_server() {
                 _ if server.is_recorded => server.ignore(probe),
                 Some(true) => server.record(*shown, packets),
@@ -256,12 +256,12 @@ impl WatchedClient {
             }
             let Some(exit) = server.exit else { continue };
             // A server that ends before it has read anything is what somebody looks for.
-            if matches!(&server.state, State::Held(held) if held.input.is_empty())
+            if matches!(&server.state, ServerState::Held(held) if held.input.is_empty())
                 && server.command.iter().any(|word| names_mcp(word))
             {
                 server.record(*shown, packets);
             }
-            if matches!(server.state, State::Recorded) {
+            if matches!(server.state, ServerState::Recorded) {
                 packets.push(time, server.process, &PipeEvent::Exit(exit));
             }
             server.inodes.iter().filter(|inode| **inode != 0).for_each(|inode| probe.remove_inode(*inode));
@@ -270,9 +270,9 @@ impl WatchedClient {
     }
 }
 
-impl Server {
+impl StartedServer {
     fn record(&mut self, shown: fn(Vec<String>) -> Vec<String>, packets: &mut MadePackets) {
-        let State::Held(held) = mem::replace(&mut self.state, State::Recorded) else { return };
+        let ServerState::Held(held) = mem::replace(&mut self.state, ServerState::Recorded) else { return };
         let start = Start {
             command: shown(self.command.clone()),
             name: None,
@@ -290,7 +290,7 @@ impl Server {
     }
 
     fn ignore(&mut self, probe: &mut Probe) {
-        self.state = State::Ignored;
+        self.state = ServerState::Ignored;
         // Its streams stay known, so that its children are not taken for servers.
         for inode in self.inodes.iter().filter(|inode| **inode != 0) {
             let _ = probe.add_inode(*inode, None, None);
@@ -298,7 +298,7 @@ impl Server {
     }
 }
 
-impl State {
+impl ServerState {
     fn run(
         &mut self,
         process: u32,
@@ -309,9 +309,9 @@ impl State {
         packets: &mut MadePackets,
     ) {
         match self {
-            State::Recorded => packets.run(process, pipe, time, clock, run),
-            State::Held(held) => held.add(pipe, time, clock, run),
-            State::Ignored => {}
+            ServerState::Recorded => packets.run(process, pipe, time, clock, run),
+            ServerState::Held(held) => held.add(pipe, time, clock, run),
+            ServerState::Ignored => {}
         }
     }
 }
@@ -347,7 +347,7 @@ fn is_json_rpc(input: &[u8]) -> Option<bool> {
 }
 
 /// Notes a program that the client started.
-fn start(servers: &mut BTreeMap<u64, Server>, recorders: &mut BTreeSet<u32>, clock: i64, event: &Event<'_>) {
+fn start(servers: &mut BTreeMap<u64, StartedServer>, recorders: &mut BTreeSet<u32>, clock: i64, event: &Event<'_>) {
     let Some(Started { inodes, command }) = Started::parse(event.bytes) else { return };
     let is_mcptap = command.first().is_some_and(|word| program(word) == "mcptap");
     if is_mcptap {
@@ -362,21 +362,23 @@ fn start(servers: &mut BTreeMap<u64, Server>, recorders: &mut BTreeSet<u32>, clo
     }
     let is_recorded = is_mcptap || u32::try_from(event.offset).is_ok_and(|parent| recorders.contains(&parent));
     let started = wall(clock, event.time);
-    let state = State::Held(Held { started, events: Vec::new(), bytes: 0, input: Vec::new() });
+    let state = ServerState::Held(Held { started, events: Vec::new(), bytes: 0, input: Vec::new() });
     // It may have ended already.
     let directory = std::fs::read_link(path(event.process, "cwd")).ok();
     let directory = directory.map(|directory| directory.to_string_lossy().into_owned());
     let (process, channels, at_end) = (event.process, Default::default(), [false; 3]);
-    let server = Server { process, command, directory, inodes, channels, at_end, is_recorded, state, exit: None };
+    let server =
+        StartedServer { process, command, directory, inodes, channels, at_end, is_recorded, state, exit: None };
     servers.insert(event.subject, server);
 }
 
 /// The server and the pipe of a channel.
-fn channel_of(servers: &mut BTreeMap<u64, Server>, channel: u64) -> Option<(&mut Server, Pipe)> {
+fn channel_of(servers: &mut BTreeMap<u64, StartedServer>, channel: u64) -> Option<(&mut StartedServer, Pipe)> {
     Some((servers.get_mut(&(channel / 3))?, PIPES[(channel % 3) as usize]))
 }
 
-/// The inodes of this process's standard streams that are pipes or sockets. The client has the same.
+/// The inodes of this process's standard streams that are pipes or sockets. The client has the
+/// same.
 pub fn own_streams() -> Vec<u64> {
     use std::os::fd::AsFd;
 
