@@ -213,8 +213,8 @@ impl Recorded {
         if self.saved.lost > 0 {
             note!("{} records could not be saved", self.saved.lost);
         }
-        if io::stderr().is_terminal() {
-            target::note_saved(place, capture);
+        if io::stderr().is_terminal() && !target::note_saved(place, capture) {
+            note!("nothing was recorded: the client had no MCP session that could be seen");
         }
     }
 }

@@ -377,8 +377,7 @@ fn channel_of(servers: &mut BTreeMap<u64, StartedServer>, channel: u64) -> Optio
     Some((servers.get_mut(&(channel / 3))?, PIPES[(channel % 3) as usize]))
 }
 
-/// The inodes of this process's standard streams that are pipes or sockets. The client has the
-/// same.
+/// The inodes of this process's standard streams that are pipes or sockets.
 pub fn own_streams() -> Vec<u64> {
     use std::os::fd::AsFd;
 

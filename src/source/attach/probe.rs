@@ -36,8 +36,8 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// Loads the object file, with a ring of so many bytes, and room for so many channels. It
-    /// attaches nothing.
+    /// Loads the object file, with a ring of so many bytes and room for so many channels. Nothing
+    /// is attached by this.
     pub(super) fn load(ring: u32, channels: u32) -> anyhow::Result<Probe> {
         if !cfg!(target_arch = "x86_64") {
             return Err(anyhow!("attaching works on x86-64 only so far"));

@@ -13,7 +13,7 @@ use super::signal;
 use crate::program::mcptap;
 use crate::support::needs::{self, have};
 use crate::support::pipes::Patient;
-use crate::support::waits::{Finishes, ProcessEnd};
+use crate::support::waits::{Finishes, ProcessEnd, until};
 use crate::wrapped::{line, of_type, recorded, request, temporary_database, texts};
 
 /// The first words on standard error of a run that may record nothing but by name.
@@ -32,8 +32,7 @@ fn run(db: &Path, script: &str) -> Option<Output> {
     Some(done)
 }
 
-/// A script that starts a server with this command, and sends it requests with these ids one by
-/// one.
+/// A script that starts a server with this command, and sends it requests with these ids.
 fn calls(server: &str, ids: std::ops::Range<usize>) -> String {
     let sends = ids.map(|id| format!("echo '{}' >&${{COPROC[1]}}; read -ru ${{COPROC[0]}} line\n", request(id)));
     let sends: String = sends.collect();
@@ -158,6 +157,19 @@ fn signals_reach_the_client_and_end_the_recording_with_it() {
         return needs::refused(&text);
     }
     assert_eq!(texts(&recorded(&db), "client-to-server"), [request(0)]);
+}
+
+/// A shell notices only that mcptap was stopped, and continues only mcptap.
+#[test]
+fn a_client_that_stops_itself_stops_mcptap_and_goes_on_with_it() {
+    let (_folder, db) = temporary_database();
+    let mut command = mcptap();
+    command.arg("run").arg("--db").arg(&db).args(["--", "sh", "-c", "kill -STOP $$; exit 4"]);
+    let mut child = command.stdin(Stdio::null()).stderr(Stdio::null()).spawn().expect("mcptap starts");
+    let state = || fs::read_to_string(format!("/proc/{}/stat", child.id())).expect("mcptap lives");
+    until("mcptap to stop", || state().rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" T")));
+    signal(child.id(), Signal::CONT);
+    assert_eq!(child.ended("mcptap").code(), Some(4));
 }
 
 #[test]

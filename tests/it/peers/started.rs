@@ -72,7 +72,7 @@ fn conversation(sdk: Sdk, peers: &Peers) {
     if stderr.starts_with("mcptap: only STDIO servers") || stderr.starts_with("mcptap: servers over HTTP") {
         return needs::refused(&stderr);
     }
-    assert_eq!(stderr, "", "nothing gets onto the client's screen");
+    assert!(!stderr.contains("mcptap"), "nothing gets onto the client's screen: {stderr}");
     transcript.extend(text.lines().map(|line| serde_json::from_str(line).expect("lines are JSON")));
     let lines = recorded(&db);
     assert_transcript(&format!("{sdk:?}"), &Transcript(transcript), &lines);
