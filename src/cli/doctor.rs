@@ -241,7 +241,8 @@ fn disk(free: u64) -> (Health, String) {
 
 /// Looks for secrets that open TLS.
 fn keys(path: Option<&Path>) -> CheckResult {
-    let how = "SSLKEYLOGFILE=FILE for curl and Python, NODE_OPTIONS=--tls-keylog=FILE for Node.js: docs/tls.md";
+    let how = "SSLKEYLOGFILE=FILE for curl and Python, NODE_OPTIONS=--tls-keylog=FILE for Node.js: docs/tls.md\n\
+        \"mcptap run -- CLIENT\" sets both";
     let Some(path) = path.filter(|path| !path.as_os_str().is_empty()) else {
         return Ok((
             Health::Note,
