@@ -243,6 +243,10 @@ pub struct Wrap {
     /// Record secrets of the command line (--token, API_KEY=) as given, not masked
     #[arg(long)]
     pub keep_secrets: bool,
+    /// Record nothing unless the first line that the program reads is JSON-RPC. For the programs of
+    /// mcptap run
+    #[arg(long, hide = true)]
+    pub if_mcp: bool,
     /// Options that delete earlier recordings.
     #[command(flatten)]
     pub prune: Prune,

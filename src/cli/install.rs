@@ -152,7 +152,9 @@ fn apply(
             tally.changed += 1;
             "is recorded now"
         }
-        (Launch::Url(_), Action::Wrap) => "is reached over HTTP: \"mcptap run\" or \"mcptap proxy --intercept\" can record it",
+        (Launch::Url(_), Action::Wrap) => {
+            "is reached over HTTP: \"mcptap run\" or \"mcptap proxy --intercept\" can record it"
+        }
         (Launch::Bridged(_), Action::Unwrap) => {
             config.restore_url(server);
             tally.changed += 1;

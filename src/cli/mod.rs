@@ -93,7 +93,10 @@ const KNOWN_WORDS: &[(&[&str], &str)] = &[
     (&["log", "logs", "cat", "print", "view"], "\"mcptap show\" prints a recording"),
     (&["tail", "watch"], "\"mcptap show latest --follow\" prints a recording as it grows"),
     (&["rm", "remove", "del", "prune", "clean"], "\"mcptap delete\" deletes recordings"),
-    (&["record", "start"], "\"mcptap run\" records a client with its servers, \"mcptap wrap\" an STDIO server, \"mcptap proxy\" an HTTP server"),
+    (
+        &["record", "start"],
+        "\"mcptap run\" records a client with its servers, \"mcptap wrap\" an STDIO server, \"mcptap proxy\" an HTTP server",
+    ),
     (&["capture", "dump", "listen"], "\"mcptap sniff\" captures from an interface"),
     (&["open", "browse", "ui"], "\"mcptap tui\" opens the terminal UI"),
     (&["lint", "validate", "test"], "\"mcptap check\" reports findings"),

@@ -254,7 +254,8 @@ fn spawn_recorder(
 fn with_shims(environment: &mut Environment, place: &DatabaseFile, keep_secrets: bool) -> Result<TemporaryFolder> {
     let folder = TemporaryFolder::for_key_log(&folders_in_memory(environment)).context("no folder for programs")?;
     let path = std::path::absolute(place.path())?;
-    let mut wrap: Vec<OsString> = vec![env::current_exe()?.into(), "--db".into(), path.into(), "wrap".into()];
+    let mut wrap: Vec<OsString> =
+        vec![env::current_exe()?.into(), "--db".into(), path.into(), "wrap".into(), "--if-mcp".into()];
     wrap.extend(keep_secrets.then(|| "--keep-secrets".into()));
     shims::install(&folder.programs(), environment, &wrap).context("cannot write programs")?;
     let first = std::fs::read_dir(folder.programs())?.next().transpose()?;

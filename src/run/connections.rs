@@ -23,6 +23,9 @@ use crate::source::batch::Batch;
 /// SYN. A report is read within about 50 ms of capture time.
 const WAIT: i64 = 1_000_000_000;
 
+/// The time between two looks at all that waits.
+const EXPIRE: i64 = 100_000_000;
+
 /// The time by which the clocks of packets and of reports may differ. Both are of one machine.
 const SLACK: i64 = 10_000_000;
 
@@ -45,6 +48,8 @@ pub(super) struct Connections {
     undecided: usize,
     foreign: usize,
     held: usize,
+    /// The time of the last look at all that waits.
+    expired: Time,
 }
 
 enum Owner {
@@ -69,7 +74,14 @@ fn key(one: SocketAddr, other: SocketAddr) -> Key {
 
 impl Connections {
     pub(super) fn new() -> Connections {
-        Connections { packets: Packets::new(Limits::live()), known: HashMap::new(), undecided: 0, foreign: 0, held: 0 }
+        Connections {
+            packets: Packets::new(Limits::live()),
+            known: HashMap::new(),
+            undecided: 0,
+            foreign: 0,
+            held: 0,
+            expired: Time(i64::MIN / 2),
+        }
     }
 
     /// Takes a packet. Appends it to `out` if it belongs to the client.
@@ -124,7 +136,8 @@ impl Connections {
 
     /// All reports up to this time were taken. What has waited long enough is foreign.
     pub(super) fn expire(&mut self, time: Time) {
-        if self.undecided > 0 {
+        if self.undecided > 0 && time.since(self.expired) > EXPIRE {
+            self.expired = time;
             self.decline(|held| held.settled.is_some_and(|settled| time.since(settled) > WAIT));
         }
     }

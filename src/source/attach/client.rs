@@ -28,6 +28,7 @@ use super::recording::{Counts, LOOK, MadePackets, PIPES, clock_offset, exit, wal
 use crate::capture::Time;
 use crate::capture::pipe::{Exit, Pipe, PipeEvent, Start};
 use crate::source::batch::Batch;
+use crate::source::first_line::{HELD, is_json_rpc};
 use crate::source::now;
 
 /// The most channels of a run: 65,536 programs with pipes as standard streams. They take 1.5 MiB of
@@ -36,9 +37,6 @@ const CHANNELS: u32 = 3 << 16;
 
 /// The number of a program whose streams were known: those of its launcher, or of the client.
 const KNOWN: u64 = u64::MAX;
-
-/// Bytes of a program that are held until its first line is complete. That of MCP has some hundred.
-const HELD: usize = 256 << 10;
 
 /// The time between two looks at the totals of an empty ring.
 const SETTLE: Duration = Duration::from_millis(20);
@@ -336,16 +334,6 @@ impl Held {
     }
 }
 
-/// Whether the first line of an input is JSON-RPC; `None` while it is not complete.
-fn is_json_rpc(input: &[u8]) -> Option<bool> {
-    let input = input.trim_ascii_start();
-    match input.first()? {
-        b'{' | b'[' if memchr::memmem::find(input, b"\"jsonrpc\"").is_some() => Some(true),
-        b'{' | b'[' if !input.contains(&b'\n') => None,
-        _ => Some(false),
-    }
-}
-
 /// Notes a program that the client started.
 fn start(servers: &mut BTreeMap<u64, StartedServer>, recorders: &mut BTreeSet<u32>, clock: i64, event: &Event<'_>) {
     let Some(Started { inodes, command }) = Started::parse(event.bytes) else { return };
@@ -388,22 +376,4 @@ pub fn own_streams() -> Vec<u64> {
     let found = streams.into_iter().filter_map(|stream| fstat(stream).ok());
     let is_pipe = |mode| matches!(FileType::from_raw_mode(mode), FileType::Fifo | FileType::Socket);
     found.filter(|about| is_pipe(about.st_mode)).map(|about| about.st_ino).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_server_is_known_by_its_first_line() {
-        assert_eq!(is_json_rpc(b""), None);
-        assert_eq!(is_json_rpc(b" \n"), None);
-        assert_eq!(is_json_rpc(b"{\"id\":1,\"json"), None);
-        assert_eq!(is_json_rpc(b"{\"id\":1,\"jsonrpc\":"), Some(true));
-        assert_eq!(is_json_rpc(b"\n[{\"jsonrpc\":\"2.0\""), Some(true));
-        for other in ["Content-Length: 10\r\n\r\n{\"jsonrpc\"", "GET /", "print('\"jsonrpc\"')"] {
-            assert_eq!(is_json_rpc(other.as_bytes()), Some(false), "{other}");
-        }
-        assert_eq!(is_json_rpc(b"{\"a\":1}\n"), Some(false));
-    }
 }
