@@ -11,6 +11,8 @@ mod mock;
 #[cfg(feature = "http")]
 mod proxy;
 mod replay;
+#[cfg(all(feature = "attach", feature = "live", target_os = "linux"))]
+mod run;
 mod sessions;
 #[cfg(feature = "live")]
 mod sniff;
@@ -31,6 +33,8 @@ pub use mock::{Fit, Mock, MockPace};
 #[cfg(feature = "http")]
 pub use proxy::Proxy;
 pub use replay::{Comparing, Diff, Replay, ReportFormat, TransportChoice};
+#[cfg(all(feature = "attach", feature = "live", target_os = "linux"))]
+pub use run::RunClient;
 pub use sessions::Sessions;
 #[cfg(feature = "live")]
 pub use sniff::Sniff;
@@ -83,6 +87,10 @@ pub enum Command {
     #[cfg(all(feature = "attach", target_os = "linux"))]
     #[command(after_help = examples::ATTACH)]
     Attach(Attach),
+    /// Start a client and record all servers that it uses, over STDIO and HTTP
+    #[cfg(all(feature = "attach", feature = "live", target_os = "linux"))]
+    #[command(after_help = examples::RUN)]
+    Run(RunClient),
     /// Forward requests to HTTP servers, and print and save the traffic
     #[cfg(feature = "http")]
     #[command(after_help = examples::PROXY)]
@@ -235,6 +243,10 @@ pub struct Wrap {
     /// Record secrets of the command line (--token, API_KEY=) as given, not masked
     #[arg(long)]
     pub keep_secrets: bool,
+    /// Record nothing unless the first line that the program reads is JSON-RPC. For the programs of
+    /// mcptap run
+    #[arg(long, hide = true)]
+    pub if_mcp: bool,
     /// Options that delete earlier recordings.
     #[command(flatten)]
     pub prune: Prune,

@@ -1,8 +1,11 @@
 //! `mcptap doctor`: tests what recording and viewing need.
 
+mod kernel;
+
 use std::env;
 use std::fs::{self, File};
 use std::io::{IsTerminal, Read, Write, stdout};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -10,6 +13,7 @@ use std::process::{Command, ExitCode, Stdio};
 use anyhow::{Context, Result, ensure};
 use rustix::fs::{Access, access, statvfs};
 
+use self::kernel::Way;
 use super::args::Colour;
 use super::{databases, mask, output, target};
 use crate::decode::tls::keylog::KeyLog;
@@ -45,10 +49,14 @@ type CheckResult = Result<(Health, String)>;
 
 /// Runs all tests. The exit status is 1 if one of them fails.
 pub fn run(db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
-    let checks: [(&str, &dyn Fn() -> CheckResult); 7] = [
+    let checks: [(&str, &dyn Fn() -> CheckResult); 11] = [
         ("program", &program),
         ("wrap", &wrap),
         ("sniff", &sniff),
+        ("keys-from", &|| kernel::check(Way::KeysFrom)),
+        ("attach", &|| kernel::check(Way::Attach)),
+        ("run", &|| kernel::check(Way::Run)),
+        ("proxy", &proxy),
         ("database", &|| database(&target::database(db.clone())?)),
         ("secrets", &|| saved_secrets(&target::database(db.clone())?)),
         ("tls keys", &|| keys(env::var_os("SSLKEYLOGFILE").map(PathBuf::from).as_deref())),
@@ -66,7 +74,7 @@ pub fn run(db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
             Health::Fails => ("fail", Tone::Error),
         };
         let lines: Vec<_> = text.lines().map(secrets::shown).collect();
-        writeln!(out, "{}  {about:<8}  {}", paint.paint(tone, word), lines.join("\n                "))?;
+        writeln!(out, "{}  {about:<9}  {}", paint.paint(tone, word), lines.join("\n                 "))?;
         out.flush()?;
     }
     Ok(ExitCode::from(u8::from(has_failed)))
@@ -155,6 +163,15 @@ fn sniff() -> CheckResult {
     Ok((Health::Note, "this build has no live capture: pipe the output of tcpdump to \"mcptap read -\"".to_owned()))
 }
 
+/// Tests whether a proxy could listen here. It needs no rights.
+fn proxy() -> CheckResult {
+    if !cfg!(feature = "http") {
+        return Ok((Health::Note, "this build has no proxy: it was built without \"http\"".to_owned()));
+    }
+    TcpListener::bind("127.0.0.1:0").context("cannot listen on 127.0.0.1")?;
+    Ok((Health::Works, "can listen on 127.0.0.1; it needs no rights".to_owned()))
+}
+
 /// Tests the database.
 fn database(path: &Path) -> CheckResult {
     let shown = path.display();
@@ -224,7 +241,8 @@ fn disk(free: u64) -> (Health, String) {
 
 /// Looks for secrets that open TLS.
 fn keys(path: Option<&Path>) -> CheckResult {
-    let how = "SSLKEYLOGFILE=FILE for curl and Python, NODE_OPTIONS=--tls-keylog=FILE for Node.js: docs/tls.md";
+    let how = "SSLKEYLOGFILE=FILE for curl and Python, NODE_OPTIONS=--tls-keylog=FILE for Node.js: docs/tls.md\n\
+        \"mcptap run -- CLIENT\" sets both";
     let Some(path) = path.filter(|path| !path.as_os_str().is_empty()) else {
         return Ok((
             Health::Note,

@@ -113,7 +113,9 @@ fn run(arguments: &Install, db: Option<PathBuf>, action: Action) -> Result<Tally
     }
     if action == Action::List && files.is_empty() {
         let known: Vec<&str> = CLIENTS.iter().map(|client| client.id).collect();
-        writeln!(out, "found no configuration of {}: give the path of a configuration file", known.join(", "))?;
+        let known = known.join(", ");
+        writeln!(out, "found no configuration of {known}: give the path of a configuration file")?;
+        writeln!(out, "\"mcptap run -- CLIENT\" records a client without changing its configuration (Linux)")?;
     }
     for (path, before, after) in changes.into_iter().filter(|_| !arguments.dry_run) {
         replace(path, &before, &after).with_context(|| format!("cannot change {}", path.display()))?;
@@ -150,7 +152,9 @@ fn apply(
             tally.changed += 1;
             "is recorded now"
         }
-        (Launch::Url(_), Action::Wrap) => "is reached over HTTP: \"mcptap proxy --intercept\" can record it",
+        (Launch::Url(_), Action::Wrap) => {
+            "is reached over HTTP: \"mcptap run\" or \"mcptap proxy --intercept\" can record it"
+        }
         (Launch::Bridged(_), Action::Unwrap) => {
             config.restore_url(server);
             tally.changed += 1;

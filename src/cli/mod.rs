@@ -29,6 +29,8 @@ mod prune;
 mod read;
 mod replay;
 mod rules;
+#[cfg(all(feature = "attach", feature = "live", target_os = "linux"))]
+mod run;
 mod sessions;
 mod show;
 #[cfg(feature = "live")]
@@ -91,7 +93,10 @@ const KNOWN_WORDS: &[(&[&str], &str)] = &[
     (&["log", "logs", "cat", "print", "view"], "\"mcptap show\" prints a recording"),
     (&["tail", "watch"], "\"mcptap show latest --follow\" prints a recording as it grows"),
     (&["rm", "remove", "del", "prune", "clean"], "\"mcptap delete\" deletes recordings"),
-    (&["record", "start"], "\"mcptap wrap\" records an STDIO server, \"mcptap proxy\" an HTTP server"),
+    (
+        &["record", "start"],
+        "\"mcptap run\" records a client with its servers, \"mcptap wrap\" an STDIO server, \"mcptap proxy\" an HTTP server",
+    ),
     (&["capture", "dump", "listen"], "\"mcptap sniff\" captures from an interface"),
     (&["open", "browse", "ui"], "\"mcptap tui\" opens the terminal UI"),
     (&["lint", "validate", "test"], "\"mcptap check\" reports findings"),
@@ -182,6 +187,8 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Some(Command::Wrap(wrap)) => wrap::run(wrap, db),
         #[cfg(all(feature = "attach", target_os = "linux"))]
         Some(Command::Attach(attach)) => attach::run(attach, db, color),
+        #[cfg(all(feature = "attach", feature = "live", target_os = "linux"))]
+        Some(Command::Run(arguments)) => run::run(arguments, db),
         #[cfg(feature = "http")]
         Some(Command::Proxy(proxy)) => proxy::run(proxy, db, color),
         #[cfg(feature = "http")]

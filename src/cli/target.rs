@@ -241,9 +241,10 @@ pub fn recorded_as(sessions: &[SessionNumber], place: &DatabaseFile) -> String {
 }
 
 /// Prints the sessions of a finished recording. If the packets were saved before, it says so. What
-/// cannot be read is left out, because the recording itself was saved.
-pub fn note_saved(place: &DatabaseFile, capture: CaptureId) {
-    let Ok(reader) = StoreReader::open(place) else { return };
+/// cannot be read is left out, because the recording itself was saved. Returns whether it
+/// has any sessions.
+pub fn note_saved(place: &DatabaseFile, capture: CaptureId) -> bool {
+    let Ok(reader) = StoreReader::open(place) else { return false };
     let sessions = reader.sessions_of(capture).unwrap_or_default();
     if !sessions.is_empty() {
         note!("{}", recorded_as(&sessions, place));
@@ -252,6 +253,7 @@ pub fn note_saved(place: &DatabaseFile, capture: CaptureId) {
     if !earlier.is_empty() {
         note!("the same packets were saved before, as {}: \"mcptap delete\" removes one of them", numbers(&earlier));
     }
+    !sessions.is_empty()
 }
 
 /// Numbers of sessions in words: `session 7`, `sessions 7 and 9`, `sessions 7 to 12`.

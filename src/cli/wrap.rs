@@ -18,6 +18,8 @@ use crate::engine::saver::{self, DirectSaver};
 use crate::engine::{self, Listener};
 use crate::event::{Detail, Event};
 use crate::pipeline::{Pipeline, PipelineConfig};
+use crate::source::Source;
+use crate::source::first_line::HeldStart;
 use crate::source::stdio::{self, Observations, Receipts, Server};
 use crate::store::{CaptureInfo, CaptureKind, DatabaseFile, Saved, WriteOptions};
 use crate::view::{command_line, secrets};
@@ -48,8 +50,16 @@ pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
     // folder cannot be created, the recorder reports the reason.
     let folder = place.as_ref().ok().and_then(|place| place.create_folder().ok());
     let folder = folder.unwrap_or_else(env::temp_dir);
-    let keep_secrets = arguments.keep_secrets;
+    let (keep_secrets, if_mcp) = (arguments.keep_secrets, arguments.if_mcp);
     let code = stdio::wrap(&server, &folder, secrets::shown, move |observations| {
+        let mut observations = HeldStart::new(observations);
+        // A server that ends at once is what somebody looks for.
+        let names_mcp = source.to_lowercase().contains("mcp");
+        if if_mcp && !observations.is_server(names_mcp)? {
+            while observations.next()?.is_some() {}
+            observations.inner().receipts().confirm();
+            return Ok(());
+        }
         record(observations, source, place?, keep_secrets, pruning)
     });
     Ok(ExitCode::from(code))
@@ -66,7 +76,7 @@ fn is_program(name: &OsStr) -> bool {
 
 /// Decodes and saves observations until the server has ended. Nothing here can affect the server.
 fn record(
-    mut observations: Observations,
+    mut observations: HeldStart<Observations>,
     source: String,
     place: DatabaseFile,
     keep_secrets: bool,
@@ -83,10 +93,10 @@ fn record(
     let writer = target::create_patiently(&place, &info, options, |_| true)?;
     let _listing = databases::remember(place.path());
     if let Some(pruning) = pruning {
-        pruning.start(place.clone(), observations.receipts());
+        pruning.start(place.clone(), observations.inner().receipts());
     }
     let mut pipeline = Pipeline::new(PipelineConfig { detail: Detail::Store, ..PipelineConfig::default() });
-    let (receipts, begun) = (observations.receipts(), Vec::new());
+    let (receipts, begun) = (observations.inner().receipts(), Vec::new());
     let saver = DirectSaver::new(writer);
     let mut recorder = Recorder { saver, receipts, info, begun, session: None, options };
     engine::run(&mut observations, &mut pipeline, &mut recorder, &AtomicBool::new(false))?;

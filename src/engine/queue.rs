@@ -244,17 +244,20 @@ impl QueueSender {
 
     /// Drops a batch. Of pipe packets the lengths are kept: there a loss is a gap.
     fn drop_batch(&mut self, batch: &mut Batch) {
-        if batch.get(0).is_some_and(|packet| packet.link == LinkType::PIPE) {
-            *batch = lengths_of(batch);
-            return;
+        let (mut pipes, mut others) = (Batch::default(), 0);
+        for packet in (0..batch.len()).filter_map(|index| batch.get(index)) {
+            match packet.link {
+                LinkType::PIPE => pipes.push(&packet),
+                _ => others += 1,
+            }
         }
-        if let (Some(first), Some(last)) = (batch.get(0), batch.last()) {
-            let these = Dropped { packets: batch.len() as u64, times: (first.time, last.time) };
+        if let (Some(first), Some(last), 1..) = (batch.get(0), batch.last(), others) {
+            let these = Dropped { packets: others, times: (first.time, last.time) };
             for dropped in [&mut self.dropped, &mut *self.shared.dropped()] {
                 *dropped = Some(dropped.map_or(these, |before| before.and(these)));
             }
         }
-        batch.clear();
+        *batch = lengths_of(&pipes);
     }
 }
 

@@ -13,6 +13,7 @@
 //!   http_pairs.rs   clients and their servers over HTTP, by evidence               HttpPair
 //!   visibility.rs   what cannot be seen, and why
 //!   recording.rs    all of that as a Source of pipe packets
+//!   client.rs       a client that mcptap starts: its servers, as pipe packets, and its connections
 //!   libraries.rs    the TLS libraries of a process
 //!   boringssl.rs    finds the function of BoringSSL that logs secrets
 //!   secrets.rs      TLS secrets as lines of a key log
@@ -24,6 +25,7 @@
 
 mod boringssl;
 mod channel;
+mod client;
 mod event;
 pub mod http_pairs;
 pub mod libraries;
@@ -38,6 +40,7 @@ mod unix_peers;
 pub mod visibility;
 
 pub use http_pairs::HttpPair;
+pub use client::{ClientConnection, Taken, WatchedClient, own_streams};
 pub use pairs::Pair;
 pub use probe::CAPABILITIES;
 pub use processes::Snapshot;

@@ -137,6 +137,12 @@ impl Live {
         self.link
     }
 
+    /// Whether packets can be read now.
+    pub fn has_packets(&self) -> bool {
+        const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+        !self.drained || poll(&mut [PollFd::new(&self.capture.as_fd(), PollFlags::IN)], Some(&AT_ONCE)) == Ok(1)
+    }
+
     /// Packets captured and dropped so far.
     pub fn statistics(&mut self) -> anyhow::Result<Statistics> {
         let statistics =

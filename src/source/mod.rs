@@ -14,6 +14,7 @@
 //!  keylog.rs    TLS secrets from a file beside it
 //!  live.rs      a network interface
 //!  stdio.rs     a wrapped process
+//!  first_line.rs  whether a process is an MCP server
 //!  attach.rs    processes that already run
 //!  tape.rs      what mcptap itself sends and receives
 //!  batch.rs     packets from one thread to another       Batch
@@ -26,6 +27,7 @@ pub mod attach;
 pub mod batch;
 pub mod element;
 pub mod file;
+pub mod first_line;
 mod input;
 pub mod keylog;
 #[cfg(feature = "live")]

@@ -76,7 +76,6 @@ use rustix::event::{PollFd, PollFlags};
 
 use self::gather::Gather;
 use self::lane::Lane;
-use self::signals::Signals;
 use self::wait::Waiter;
 
 use super::lower_priority;
@@ -84,6 +83,7 @@ use crate::capture::pipe::{Exit, Pipe};
 
 pub use self::observations::{Observations, Receipts};
 pub use self::process::{Pipes, Server, StartError, exit, exit_code};
+pub use self::signals::{Signals, pass_on};
 pub use self::tap::{Tap, tap};
 
 /// The time allowed to the recorder for its last batch and commit, after the rest of its queue was

@@ -73,7 +73,7 @@ pub use session_list::ListedSession;
 pub use spill::spill_files;
 pub use stderr::{LinePosition, SessionPipes, StderrLine};
 pub use stored_packets::{Selection, StoredPackets};
-pub use temporary_folder::remove_all as remove_temporary_databases;
+pub use temporary_folder::{TemporaryFolder, remove_all as remove_temporary_databases};
 pub use text_index::TextIndexer;
 pub use write::{Saved, WriteOptions, Writer};
 

@@ -1,5 +1,5 @@
-//! Folders for temporary databases. A database contains a whole capture. So nobody else may read
-//! it, and it must not stay behind.
+//! Folders for temporary databases and key logs. A database contains a whole capture, and a key log
+//! the secrets of TLS. So nobody else may read them, and they must not stay behind.
 //!
 //! * The name is random and the mode 0700.
 //! * The process holds a lock on the folder (`flock`). The system releases it when the process
@@ -10,11 +10,11 @@
 use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 
-use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, flock, openat, unlinkat};
+use rustix::fs::{AtFlags, CWD, Dir, FlockOperation, Mode, OFlags, flock, openat, statfs, unlinkat};
 use rustix::process::geteuid;
 
 /// The name of the database in its folder.
@@ -23,16 +23,21 @@ const DATABASE: &str = "capture.db";
 /// What SQLite appends to that name for the files beside a database.
 const SUFFIXES: [&str; 4] = ["", "-wal", "-shm", "-journal"];
 
-/// The beginning of a folder's name, and the number of random characters after it.
+/// The name of the key log in its folder, and of the folder of programs beside it.
+const KEY_LOG: &str = "keys.log";
+const PROGRAMS: &str = "programs";
+
+/// The beginnings of a folder's name, and the number of random characters after it.
 const PREFIX: &str = "mcptap-capture-";
+const KEYS_PREFIX: &str = "mcptap-keys-";
 const RANDOM: usize = 20;
 
 /// The folders of this process.
 static FOLDERS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// A folder for one database. It is removed on drop.
+/// A folder for one database or one key log. It is removed on drop.
 #[derive(Debug)]
-pub(super) struct TemporaryFolder {
+pub struct TemporaryFolder {
     path: PathBuf,
     /// The opened folder, which holds the lock.
     _lock: File,
@@ -44,14 +49,40 @@ impl TemporaryFolder {
         static ONCE: Once = Once::new();
         let parent = std::env::temp_dir();
         ONCE.call_once(|| remove_abandoned(&parent));
+        TemporaryFolder::create_in(&parent, PREFIX)
+    }
+
+    /// Makes a folder for a key log in the first of these folders that is in memory (tmpfs), and
+    /// makes the empty file. Removes what other processes left behind in all of them.
+    ///
+    /// # Errors
+    /// None of the folders is in memory and can be written.
+    pub fn for_key_log(parents: &[PathBuf]) -> io::Result<TemporaryFolder> {
+        // TMPFS_MAGIC of `linux/magic.h`.
+        let is_in_memory = |parent: &&PathBuf| statfs(parent.as_path()).is_ok_and(|about| about.f_type == 0x0102_1994);
+        parents.iter().for_each(|parent| remove_abandoned(parent));
+        let mut error = io::Error::other("no folder in memory (tmpfs)");
+        for parent in parents.iter().filter(is_in_memory) {
+            match TemporaryFolder::create_in(parent, KEYS_PREFIX) {
+                Ok(folder) => {
+                    File::options().write(true).create_new(true).mode(0o600).open(folder.key_log())?;
+                    return Ok(folder);
+                }
+                Err(why) => error = why,
+            }
+        }
+        Err(error)
+    }
+
+    fn create_in(parent: &Path, prefix: &str) -> io::Result<TemporaryFolder> {
         loop {
             // While the list is locked, a signal cannot end the process between the two steps.
             let mut folders = folders();
             let path = tempfile::Builder::new()
-                .prefix(PREFIX)
+                .prefix(prefix)
                 .rand_bytes(RANDOM)
                 .permissions(PermissionsExt::from_mode(0o700))
-                .tempdir_in(&parent)?
+                .tempdir_in(parent)?
                 .keep();
             // Another process may remove the folder before it is locked.
             match locked(&path) {
@@ -68,6 +99,16 @@ impl TemporaryFolder {
     /// The path for the database.
     pub(super) fn database(&self) -> PathBuf {
         self.path.join(DATABASE)
+    }
+
+    /// The path of the key log.
+    pub fn key_log(&self) -> PathBuf {
+        self.path.join(KEY_LOG)
+    }
+
+    /// The path for a folder of programs.
+    pub fn programs(&self) -> PathBuf {
+        self.path.join(PROGRAMS)
     }
 }
 
@@ -120,7 +161,7 @@ fn remove_abandoned(parent: &Path) {
 }
 
 fn is_ours(name: &Path) -> bool {
-    let random = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+    let random = name.to_str().and_then(|name| name.strip_prefix(PREFIX).or(name.strip_prefix(KEYS_PREFIX)));
     random.is_some_and(|random| random.len() == RANDOM && random.bytes().all(|byte| byte.is_ascii_alphanumeric()))
 }
 
@@ -140,12 +181,20 @@ fn remove(path: &Path) {
     }
 }
 
-/// Removes the files of a database from a folder, and then the folder if nothing else is in it.
+/// Removes our files from a folder, and then the folder if nothing else is in it.
 /// Files are named relative to the opened folder, so that no link leads elsewhere.
 fn empty_and_remove(folder: &File, path: &Path) {
     for suffix in SUFFIXES {
         // It may not exist, and an error could no longer be reported to anybody.
         let _ = unlinkat(folder, format!("{DATABASE}{suffix}"), AtFlags::empty());
+    }
+    let _ = unlinkat(folder, KEY_LOG, AtFlags::empty());
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    if let Ok(programs) = openat(folder, PROGRAMS, flags, Mode::empty()) {
+        for entry in Dir::read_from(&programs).into_iter().flatten().filter_map(Result::ok) {
+            let _ = unlinkat(&programs, entry.file_name(), AtFlags::empty());
+        }
+        let _ = unlinkat(folder, PROGRAMS, AtFlags::REMOVEDIR);
     }
     let _ = unlinkat(CWD, path, AtFlags::REMOVEDIR);
 }
@@ -205,6 +254,15 @@ mod tests {
         assert!(is_ours(Path::new(path.file_name().unwrap())));
         let other = open(&path).unwrap();
         assert!(flock(&other, FlockOperation::NonBlockingLockExclusive).is_err());
+        drop(folder);
+        assert!(!path.exists());
+        let shm = [PathBuf::from("/dev/shm")];
+        let Ok(folder) = TemporaryFolder::for_key_log(&shm) else { return };
+        let (path, file) = (folder.path.clone(), folder.key_log());
+        let mode = |path: &Path| path.metadata().unwrap().mode() & 0o777;
+        assert_eq!((mode(&path), mode(&file)), (0o700, 0o600));
+        fs::create_dir(folder.programs()).unwrap();
+        fs::write(folder.programs().join("npx"), "").unwrap();
         drop(folder);
         assert!(!path.exists());
         let [one, two] = [(); 2].map(|()| TemporaryFolder::create().unwrap());

@@ -7,6 +7,8 @@ mod http;
 #[cfg(feature = "live")]
 mod keys;
 mod object;
+#[cfg(feature = "live")]
+mod run;
 mod stdio;
 #[cfg(feature = "live")]
 mod text;

@@ -46,20 +46,23 @@ fn the_doctor_tries_everything() {
     let done = mcptap().arg("doctor").arg("--db").arg(&db).finished();
     let said = String::from_utf8(done.stdout).unwrap();
     assert!(
-        said.contains("ok    wrap      a line passed through a wrapped \"cat\" and was recorded in both directions\n"),
+        said.contains("ok    wrap       a line passed through a wrapped \"cat\" and was recorded in both directions\n"),
         "{said}"
     );
     assert!(said.contains("will be created with the first recording"), "{said}");
+    for way in ["keys-from", "attach   ", "run      ", "proxy    "] {
+        assert_eq!(said.lines().filter(|line| line.get(6..15) == Some(way)).count(), 1, "{way}: {said}");
+    }
     // The machine may forbid captures. The program has to report that.
-    let can_capture = said.contains("ok    sniff     captured a packet that was sent over ");
-    assert!(can_capture || said.contains("fail  sniff     no permission to capture on "), "{said}");
+    let can_capture = said.contains("ok    sniff      captured a packet that was sent over ");
+    assert!(can_capture || said.contains("fail  sniff      no permission to capture on "), "{said}");
     assert_eq!(done.status.code(), Some(i32::from(!can_capture)), "{said}");
     assert!(!db.exists(), "it leaves nothing behind");
     // An impossible command prints the reason and returns its exit status.
     fs::write(&db, "no database").unwrap();
     let done = mcptap().arg("doctor").arg("--db").arg(&db).finished();
     let said = String::from_utf8(done.stdout).unwrap();
-    assert!(said.contains("fail  database  "), "{said}");
+    assert!(said.contains("fail  database   "), "{said}");
     assert_eq!(done.status.code(), Some(1));
 }
 

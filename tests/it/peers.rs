@@ -7,6 +7,8 @@ mod authorized;
 mod bridged;
 mod proxied;
 mod replayed;
+#[cfg(all(feature = "attach", feature = "live"))]
+mod started;
 
 use std::fs;
 use std::io::{BufRead, BufReader};

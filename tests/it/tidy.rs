@@ -25,6 +25,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("http", &["capture", "decode", "http"]),
     ("mock", &["capture", "decode", "mcp", "filter", "http", "replay", "view", "compare", "mock"]),
     ("proxy", &["capture", "source", "decode", "http", "view", "replay", "mcp", "proxy"]),
+    ("run", &["capture", "source", "decode", "run"]),
     ("compare", &["capture", "decode", "mcp", "view", "compare"]),
     (
         "replay",

@@ -27,6 +27,14 @@ pub const ATTACH: &str = "Examples:
 Nothing is restarted. Only the named processes, and the children that they start later, are watched
 (docs/attach.md).";
 
+#[cfg(all(feature = "attach", feature = "live", target_os = "linux"))]
+pub const RUN: &str = "Examples:
+  sudo mcptap run -- node client.js
+  sudo mcptap run -- my-agent --model x
+
+The client runs as you, also under sudo. Without rights only STDIO servers that it starts by name
+are recorded (docs/attach.md).";
+
 #[cfg(feature = "http")]
 pub const PROXY: &str = "Examples:
   mcptap proxy --listen 9000 --to http://127.0.0.1:8080/mcp

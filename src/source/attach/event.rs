@@ -11,6 +11,8 @@
 //! 40  …  bytes
 //! ```
 
+use std::net::{Ipv6Addr, SocketAddr};
+
 /// The length of the head in bytes.
 const HEAD: usize = 40;
 
@@ -44,6 +46,10 @@ pub(super) enum Kind {
     TextWritten,
     /// A connection whose text was copied was freed. Two numbers follow: bytes read and written.
     Freed,
+    /// A watched client started a program with pipes as standard streams: a [`Started`].
+    Started,
+    /// A watched client has a TCP connection: a [`Connected`].
+    Connected,
 }
 
 /// Bytes of a value that are copied: as many as the longest hash has.
@@ -101,6 +107,48 @@ pub(super) fn passed(bytes: &[u8]) -> Option<[u64; 2]> {
     Some([u64::from_ne_bytes(*read), u64::from_ne_bytes(*written.first_chunk()?)])
 }
 
+/// A program that a watched client started. The subject of the event is its number, from which its
+/// channels follow, and the offset is the process id of its parent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Started {
+    /// The inodes of standard input, output and error; 0 for a stream that is not recorded.
+    pub inodes: [u64; 3],
+    /// The command line, cut off after 4 KiB.
+    pub command: Vec<String>,
+}
+
+impl Started {
+    pub(super) fn parse(bytes: &[u8]) -> Option<Started> {
+        let (inodes, arguments) = bytes.split_at_checked(24)?;
+        let inode = |at: usize| Some(u64::from_ne_bytes(inodes.get(8 * at..8 * at + 8)?.try_into().ok()?));
+        let inodes = [inode(0)?, inode(1)?, inode(2)?];
+        let arguments = arguments.strip_suffix(b"\0").unwrap_or(arguments);
+        let words = arguments.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned());
+        Some(Started { inodes, command: words.collect() })
+    }
+}
+
+/// The two addresses of a TCP connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Connected {
+    pub local: SocketAddr,
+    pub remote: SocketAddr,
+}
+
+impl Connected {
+    /// `None` if the connection failed before it had addresses.
+    pub(super) fn parse(bytes: &[u8]) -> Option<Connected> {
+        let address = |at: usize| {
+            let address: [u8; 16] = bytes.get(at..at + 16)?.try_into().ok()?;
+            Some(Ipv6Addr::from(address).to_canonical())
+        };
+        let port = |at: usize| bytes.get(at..at + 2)?.try_into().ok();
+        let (local, remote) = (u16::from_ne_bytes(port(32)?), u16::from_be_bytes(port(34)?));
+        let connected = Connected { local: (address(0)?, local).into(), remote: (address(16)?, remote).into() };
+        (local != 0 && remote != 0).then_some(connected)
+    }
+}
+
 /// The bytes before the first zero.
 fn text(bytes: &[u8]) -> &[u8] {
     bytes.split(|byte| *byte == 0).next().unwrap_or_default()
@@ -127,6 +175,8 @@ impl<'a> Event<'a> {
             6 => Kind::TextRead,
             7 => Kind::TextWritten,
             8 => Kind::Freed,
+            16 => Kind::Started,
+            17 => Kind::Connected,
             _ => return None,
         };
         let bytes = rest.get(..half(32)? as usize)?;
@@ -154,5 +204,23 @@ mod tests {
         }
         bytes[0] = 99;
         assert_eq!(Event::parse(&bytes), None);
+    }
+
+    #[test]
+    fn a_start_and_a_connection_are_parsed() {
+        let mut bytes: Vec<u8> = [11u64, 12, 0].iter().flat_map(|inode| inode.to_ne_bytes()).collect();
+        bytes.extend(b"npx\0-y\0\0server\0");
+        let command = ["npx", "-y", "", "server"].map(str::to_owned).to_vec();
+        assert_eq!(Started::parse(&bytes), Some(Started { inodes: [11, 12, 0], command }));
+        assert_eq!(Started::parse(&bytes[..23]), None);
+        let mut bytes = Vec::new();
+        bytes.extend(std::net::Ipv4Addr::LOCALHOST.to_ipv6_mapped().octets());
+        bytes.extend(Ipv6Addr::LOCALHOST.octets());
+        bytes.extend(40_000u16.to_ne_bytes());
+        bytes.extend([1, 187, 0, 0, 0, 0]);
+        let connected = Connected::parse(&bytes).map(|connected| (connected.local, connected.remote));
+        assert_eq!(connected, Some(("127.0.0.1:40000".parse().unwrap(), "[::1]:443".parse().unwrap())));
+        bytes[34..36].fill(0);
+        assert_eq!(Connected::parse(&bytes), None, "it was refused");
     }
 }

@@ -29,6 +29,15 @@ const TEXT_FUNCTIONS: [(&str, &str, &str); 5] = [
     ("SSL_write_ex", "ssl_call_ex", "ssl_written"),
 ];
 
+/// How a process is watched. `probe.bpf.c` has the same numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Watch {
+    /// What passes through pipes and sockets that were named.
+    Pipes = 1,
+    /// That, the pipes of the programs that it starts, and its connections.
+    Client = 2,
+}
+
 /// The loaded programs and their maps. The kernel removes them when this is dropped, or when this
 /// process ends, whatever ends it.
 pub(super) struct Probe {
@@ -37,8 +46,9 @@ pub(super) struct Probe {
 }
 
 impl Probe {
-    /// Loads the object file, with a ring of so many bytes. Nothing is attached yet.
-    pub(super) fn load(ring: u32) -> anyhow::Result<Probe> {
+    /// Loads the object file, with a ring of so many bytes and room for so many channels. Nothing
+    /// is attached by this.
+    pub(super) fn load(ring: u32, channels: u32) -> anyhow::Result<Probe> {
         if !cfg!(target_arch = "x86_64") {
             return Err(anyhow!("attaching works on x86-64 only so far"));
         }
@@ -46,7 +56,12 @@ impl Probe {
             anyhow!("this kernel has no description of its structures (/sys/kernel/btf/vmlinux): it needs CONFIG_DEBUG_INFO_BTF")
         })?;
         let mut loader = EbpfLoader::new();
-        let mut kernel = loader.btf(Some(&btf)).map_max_entries("EVENTS", ring).load(OBJECT).map_err(explain)?;
+        let mut kernel = loader
+            .btf(Some(&btf))
+            .map_max_entries("EVENTS", ring)
+            .map_max_entries("OFFSETS", channels)
+            .load(OBJECT)
+            .map_err(explain)?;
         let ring = RingBuf::try_from(kernel.take_map("EVENTS").context("the object file has no ring")?)?;
         Ok(Probe { kernel, ring })
     }
@@ -124,10 +139,39 @@ impl Probe {
         }
     }
 
+    /// Reports the programs that watched clients start.
+    pub(super) fn watch_starts(&mut self) -> anyhow::Result<()> {
+        self.watch_point("process_exec", "sched_process_exec")
+    }
+
+    fn watch_point(&mut self, program: &str, point: &str) -> anyhow::Result<()> {
+        let program = self.kernel.program_mut(program).context("the object file lacks a program")?;
+        let program: &mut RawTracePoint = program.try_into()?;
+        program.load().map_err(explain)?;
+        program.attach(point).map_err(explain)?;
+        Ok(())
+    }
+
     /// Watches a process, and the children that it forks from now on.
-    pub(super) fn add_process(&mut self, process: u32) -> anyhow::Result<()> {
+    pub(super) fn add_process(&mut self, process: u32, watch: Watch) -> anyhow::Result<()> {
+        self.processes()?.insert(process, watch as u32, 0).map_err(explain)
+    }
+
+    /// Watches a process no longer. Its children are still watched.
+    pub(super) fn remove_process(&mut self, process: u32) -> anyhow::Result<()> {
+        self.processes()?.remove(&process).map_err(explain)
+    }
+
+    fn processes(&mut self) -> anyhow::Result<HashMap<&mut MapData, u32, u32>> {
         let map = self.kernel.map_mut("PROCESSES").context("the object file lacks a map")?;
-        HashMap::<_, u32, u32>::try_from(map)?.insert(process, 1, 0).map_err(explain)
+        Ok(HashMap::try_from(map)?)
+    }
+
+    /// Forgets an inode. What passes there is not copied.
+    pub(super) fn remove_inode(&mut self, inode: u64) {
+        if let Some(Ok(mut map)) = self.kernel.map_mut("INODES").map(HashMap::<_, u64, u64>::try_from) {
+            let _ = map.remove(&inode);
+        }
     }
 
     /// Copies what watched processes read from and write to this inode, each to its channel.

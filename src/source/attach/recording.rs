@@ -10,7 +10,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::channel::{Channel, ChannelRun};
 use super::event::{Event, Kind};
 use super::pairs::Pair;
-use super::probe::Probe;
+use super::probe::{Probe, Watch};
 use super::processes::{self, Object, Snapshot};
 use crate::capture::pipe::{self, Exit, Pipe, PipeEvent, Start};
 use crate::capture::{LinkType, PacketNumber, Time};
@@ -19,10 +19,13 @@ use crate::source::{Item, Source, now};
 
 /// The time between two looks at the ring. The kernel wakes this thread earlier only if the ring
 /// fills: a wake for each message would delay its writer. A person who watches does not notice.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+pub(super) const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
 /// Bytes of packets that are made before they are delivered.
 const BATCH: usize = 256 << 10;
+
+/// The most channels that are watched: those of 341 servers.
+const CHANNELS: u32 = 1_024;
 
 /// Looks without events between two checks whether the servers still live: one second.
 const LIFE_CHECK: u32 = 50;
@@ -61,14 +64,14 @@ struct WatchedServer {
 
 /// Packets that were made and not delivered.
 #[derive(Default)]
-struct MadePackets {
-    batch: Batch,
+pub(super) struct MadePackets {
+    pub batch: Batch,
     delivered: usize,
     count: u64,
-    counts: Counts,
+    pub counts: Counts,
 }
 
-const PIPES: [Pipe; 3] = [Pipe::Stdin, Pipe::Stdout, Pipe::Stderr];
+pub(super) const PIPES: [Pipe; 3] = [Pipe::Stdin, Pipe::Stdout, Pipe::Stderr];
 
 impl Attached {
     /// Attaches to servers. `names` gives each the name and the command line to record. The ring
@@ -77,7 +80,7 @@ impl Attached {
     /// # Errors
     /// The kernel refuses. The message says what is missing.
     pub fn new(snapshot: &Snapshot, pairs: &[(Pair, Start)], ring: u32) -> Result<Attached> {
-        let mut probe = Probe::load(ring)?;
+        let mut probe = Probe::load(ring, CHANNELS)?;
         let mut packets = MadePackets::default();
         let mut servers = Vec::new();
         for (index, (pair, start)) in pairs.iter().enumerate() {
@@ -92,7 +95,7 @@ impl Attached {
                 let (Object::Pipe(inode) | Object::Socket(inode)) = *object;
                 probe.add_inode(inode, reads(object), writes(object))?;
             }
-            pair.processes.iter().try_for_each(|process| probe.add_process(*process))?;
+            pair.processes.iter().try_for_each(|process| probe.add_process(*process, Watch::Pipes))?;
             packets.push(now(), pair.server, &PipeEvent::Start(start.clone()));
             let alive = pair.processes.iter().copied().collect();
             servers.push(WatchedServer {
@@ -137,6 +140,7 @@ impl Attached {
                 }
                 Kind::Exit => note_exit(servers, &event),
                 Kind::Derived | Kind::Logged | Kind::TextRead | Kind::TextWritten | Kind::Freed => {}
+                Kind::Started | Kind::Connected => {}
             });
             if !taken {
                 break;
@@ -210,26 +214,30 @@ impl Source for Attached {
 }
 
 impl MadePackets {
-    fn push(&mut self, time: Time, process: u32, event: &PipeEvent<'_>) {
+    pub(super) fn push(&mut self, time: Time, process: u32, event: &PipeEvent<'_>) {
         self.count += 1;
         self.batch.write(PacketNumber(self.count), time, LinkType::PIPE, |out| pipe::encode(process, event, out));
     }
 
     /// Makes a packet of a run of bytes, or of a gap at this time.
-    fn run(&mut self, process: u32, pipe: Pipe, time: Time, clock: i64, run: ChannelRun<'_>) {
+    pub(super) fn run(&mut self, process: u32, pipe: Pipe, time: Time, clock: i64, run: ChannelRun<'_>) {
         match run {
-            ChannelRun::Bytes(time, bytes) => {
-                self.counts.seen += bytes.len() as u64;
-                self.push(wall(clock, time), process, &PipeEvent::Data(pipe, bytes));
-            }
-            ChannelRun::Lost(bytes) => {
-                self.counts.lost += bytes;
-                self.push(time, process, &PipeEvent::Lost(pipe, bytes));
-            }
+            ChannelRun::Bytes(time, bytes) => self.data(process, pipe, wall(clock, time), bytes),
+            ChannelRun::Lost(bytes) => self.lost(process, pipe, time, bytes),
         }
     }
 
-    fn clear(&mut self) {
+    pub(super) fn data(&mut self, process: u32, pipe: Pipe, time: Time, bytes: &[u8]) {
+        self.counts.seen += bytes.len() as u64;
+        self.push(time, process, &PipeEvent::Data(pipe, bytes));
+    }
+
+    pub(super) fn lost(&mut self, process: u32, pipe: Pipe, time: Time, bytes: u64) {
+        self.counts.lost += bytes;
+        self.push(time, process, &PipeEvent::Lost(pipe, bytes));
+    }
+
+    pub(super) fn clear(&mut self) {
         self.batch.clear();
         self.delivered = 0;
     }
@@ -245,13 +253,18 @@ fn channel_of(servers: &mut [WatchedServer], channel: u64) -> Option<(&mut Watch
 fn note_exit(servers: &mut [WatchedServer], event: &Event<'_>) {
     for server in servers {
         if server.alive.remove(&event.process) && event.process == server.process {
-            // As of wait(2): the signal in the low seven bits, the exit status above them.
-            let (signal, code) = ((event.subject & 0x7f) as i32, (event.subject >> 8 & 0xff) as i32);
-            server.exit = Some(match signal {
-                0 => Exit { code: Some(code), signal: None },
-                _ => Exit { code: None, signal: Some(signal) },
-            });
+            server.exit = Some(exit(event));
         }
+    }
+}
+
+/// The end that an event reports. As of wait(2): the signal is in the low seven bits, the exit
+/// status above them.
+pub(super) fn exit(event: &Event<'_>) -> Exit {
+    let (signal, code) = ((event.subject & 0x7f) as i32, (event.subject >> 8 & 0xff) as i32);
+    match signal {
+        0 => Exit { code: Some(code), signal: None },
+        _ => Exit { code: None, signal: Some(signal) },
     }
 }
 

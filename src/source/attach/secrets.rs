@@ -66,7 +66,7 @@ impl SecretTap {
             bail!("no command line of a running process contains \"{process}\"");
         }
         let (mut notes, mut unseen, mut watches_text) = (Vec::new(), Vec::new(), false);
-        let mut probe = Probe::load(RING)?;
+        let mut probe = Probe::load(RING, 1)?;
         for &id in &processes {
             let name = snapshot.processes[&id].command.first().map_or("?", |word| program(word));
             let found = match libraries::libraries(id) {

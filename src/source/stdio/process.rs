@@ -82,7 +82,8 @@ impl Server {
         }
     }
 
-    pub(super) fn error(&self, error: io::Error) -> StartError {
+    /// The error of a start, with its reason.
+    pub fn error(&self, error: io::Error) -> StartError {
         let program = self.command.first().cloned().unwrap_or_default();
         let why = match error.kind() {
             io::ErrorKind::NotFound if exists(&program) => Why::NoInterpreter,

@@ -25,7 +25,7 @@ pub(super) const PATIENCE: Duration = Duration::from_millis(700);
 
 /// Makes signals available to `poll`.
 #[derive(Debug)]
-pub(super) struct Signals {
+pub struct Signals {
     delivery: SignalDelivery<UnixStream, WithOrigin>,
     /// The time of the first signal that asked mcptap to end.
     first_end_signal: Option<Instant>,
@@ -97,7 +97,7 @@ impl Signals {
 
 /// Sends `signal` to `child`, which must not have been reaped: until then no other process
 /// has its id.
-pub(super) fn pass_on(signal: Signal, child: &Child) {
+pub fn pass_on(signal: Signal, child: &Child) {
     if let Some(process) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
         // Fails only if the server has changed its user: then it may not be signalled.
         let _ = kill_process(process, signal);

@@ -9,7 +9,7 @@ const SCENARIOS: [&str; 3] = ["metadata-default", "basic-cimd", "token-endpoint-
 
 /// A command in a mount namespace in which the host `mcp.test` is this machine. `None` if this
 /// machine forbids that.
-fn with_host(folder: &Path) -> Option<Command> {
+pub(super) fn with_host(folder: &Path) -> Option<Command> {
     let flags: &[&str] = if rustix::process::geteuid().is_root() { &["-m"] } else { &["-rm"] };
     let hosts = folder.join("hosts");
     fs::write(&hosts, "127.0.0.1 localhost mcp.test\n").expect("a file");

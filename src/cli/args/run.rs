@@ -1,0 +1,19 @@
+//! The command line of `mcptap run`.
+
+use std::ffi::OsString;
+
+use clap::Args;
+
+/// Arguments of `mcptap run`.
+#[derive(Debug, Args)]
+pub struct RunClient {
+    /// Record secrets as given, not masked
+    #[arg(long)]
+    pub keep_secrets: bool,
+    /// Size of each of the two kernel buffers in MiB, a power of two
+    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub buffer: u32,
+    /// The command of the client, with its arguments. It is best written behind --
+    #[arg(required = true, trailing_var_arg = true, value_name = "CLIENT")]
+    pub command: Vec<OsString>,
+}
