@@ -14,6 +14,8 @@ mod replay;
 mod sessions;
 #[cfg(feature = "live")]
 mod sniff;
+#[cfg(feature = "live")]
+mod wireshark;
 
 use std::path::PathBuf;
 
@@ -34,6 +36,8 @@ pub use replay::{Comparing, Diff, Replay, ReportFormat, TransportChoice};
 pub use sessions::Sessions;
 #[cfg(feature = "live")]
 pub use sniff::Sniff;
+#[cfg(feature = "live")]
+pub use wireshark::{Extcap, Wireshark, WiresharkAction, WiresharkFolders};
 
 /// Wireshark for MCP: every Model Context Protocol message on any transport, with proof down
 /// to the packet.
@@ -154,6 +158,10 @@ pub enum Command {
     /// Test whether sniffing, wrapping and saving work here, and explain what to do if they do not
     #[command(after_help = examples::DOCTOR)]
     Doctor,
+    /// Add mcptap to Wireshark: interfaces that capture MCP, and the fields mcp.*
+    #[cfg(feature = "live")]
+    #[command(after_help = examples::WIRESHARK)]
+    Wireshark(Wireshark),
     /// Print a completion script for a shell
     #[command(after_help = examples::COMPLETIONS)]
     Completions(Completions),

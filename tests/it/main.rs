@@ -53,4 +53,5 @@ mod timing;
 mod tls;
 mod totals;
 mod wire;
+mod wireshark;
 mod wrapped;
