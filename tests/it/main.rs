@@ -52,6 +52,7 @@ mod tidy;
 mod timing;
 mod tls;
 mod totals;
+mod views;
 mod wire;
 mod wireshark;
 mod wrapped;

@@ -174,8 +174,8 @@ pub(super) struct PacketBody<'a> {
     pub(super) data: &'a [u8],
 }
 
-/// Options after the data are read by [`packet_option`] alone. Damage in them leaves the packet as
-/// it is.
+/// Options after the data are read by [`packet_option`] alone. Damage in them does not
+/// affect the packet itself.
 pub(super) fn enhanced_packet(order: Endianness, body: &[u8]) -> Result<PacketBody<'_>, BodyError> {
     let (rest, interface) = u32::<_, ()>(order)(body).map_err(|_| BodyError::Short)?;
     timed_packet(order, interface, rest)
