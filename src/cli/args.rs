@@ -278,6 +278,10 @@ pub struct Install {
     /// Show what would change, and change nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// Not its servers, but "mcptap mcp" as a server of the client, so that its agent can ask the
+    /// recordings
+    #[arg(long = "self", conflicts_with = "servers")]
+    pub own: bool,
 }
 
 /// Arguments of `mcptap demo`.
