@@ -55,4 +55,6 @@ mod totals;
 mod views;
 mod wire;
 mod wireshark;
+#[cfg(unix)]
+mod workflows;
 mod wrapped;
