@@ -16,6 +16,8 @@ mod run;
 mod sessions;
 #[cfg(feature = "live")]
 mod sniff;
+#[cfg(feature = "live")]
+mod wireshark;
 
 use std::path::PathBuf;
 
@@ -38,6 +40,8 @@ pub use run::RunClient;
 pub use sessions::Sessions;
 #[cfg(feature = "live")]
 pub use sniff::Sniff;
+#[cfg(feature = "live")]
+pub use wireshark::{Extcap, Wireshark, WiresharkAction, WiresharkFolders};
 
 /// Wireshark for MCP: every Model Context Protocol message on any transport, with proof down
 /// to the packet.
@@ -162,6 +166,10 @@ pub enum Command {
     /// Test whether sniffing, wrapping and saving work here, and explain what to do if they do not
     #[command(after_help = examples::DOCTOR)]
     Doctor,
+    /// Add mcptap to Wireshark: interfaces that capture MCP, and the fields mcp.*
+    #[cfg(feature = "live")]
+    #[command(after_help = examples::WIRESHARK)]
+    Wireshark(Wireshark),
     /// Print a completion script for a shell
     #[command(after_help = examples::COMPLETIONS)]
     Completions(Completions),
@@ -282,6 +290,10 @@ pub struct Install {
     /// Show what would change, and change nothing
     #[arg(long)]
     pub dry_run: bool,
+    /// Not its servers, but "mcptap mcp" as a server of the client, so that its agent can ask the
+    /// recordings
+    #[arg(long = "self", conflicts_with = "servers")]
+    pub own: bool,
 }
 
 /// Arguments of `mcptap demo`.

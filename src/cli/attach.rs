@@ -29,6 +29,10 @@ use crate::source::overflow::Overflow;
 use crate::store::{CaptureKind, DatabaseFile, WriteOptions, Writer};
 use crate::view::{command_line, secrets};
 
+/// MiB of the kernel's buffer.
+#[cfg(feature = "live")]
+const KERNEL_BUFFER: u32 = 64;
+
 pub fn run(arguments: Attach, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
     let snapshot = Snapshot::take()?;
     let pairs = pairs::pairs(&snapshot);
@@ -38,8 +42,9 @@ pub fn run(arguments: Attach, db: Option<PathBuf>, colour: Colour) -> Result<Exi
     ensure!(arguments.buffer.is_power_of_two(), "--buffer {}: the kernel takes powers of two", arguments.buffer);
     let filter = filter::parse(arguments.filter.as_deref())?;
     let chosen = choose(&snapshot, pairs, arguments.process.as_deref())?;
+    let (name, keep_secrets) = (arguments.name.as_deref(), arguments.keep_secrets);
     let servers: Vec<(Pair, Start)> =
-        chosen.into_iter().map(|pair| (pair.clone(), start(&snapshot, &pair, &arguments))).collect();
+        chosen.into_iter().map(|pair| (pair.clone(), start(&snapshot, &pair, name, keep_secrets))).collect();
     let stop = stop::on_signals()?;
     let attached = Attached::new(&snapshot, &servers, arguments.buffer << 20)?;
     // The programs are loaded. The rest needs only the user's own rights, and written files
@@ -84,13 +89,28 @@ pub fn run(arguments: Attach, db: Option<PathBuf>, colour: Colour) -> Result<Exi
     Ok(ExitCode::SUCCESS)
 }
 
+/// Attaches to the servers that are meant; without a name, to all that are known as MCP.
+#[cfg(feature = "live")]
+pub(super) fn open(process: Option<&str>) -> Result<Attached> {
+    let snapshot = Snapshot::take()?;
+    let pairs = pairs::pairs(&snapshot);
+    let chosen = match process {
+        Some(_) => choose(&snapshot, pairs, process)?,
+        None => pairs.into_iter().filter(|pair| pair.names_mcp && !visibility::is_recorded(&snapshot, pair)).collect(),
+    };
+    ensure!(!chosen.is_empty(), "no STDIO server runs here; \"mcptap attach --list\" says what was found");
+    let servers: Vec<(Pair, Start)> =
+        chosen.into_iter().map(|pair| (pair.clone(), start(&snapshot, &pair, None, false))).collect();
+    Attached::new(&snapshot, &servers, KERNEL_BUFFER << 20)
+}
+
 /// What is recorded about a server before its first byte.
-fn start(snapshot: &Snapshot, pair: &Pair, arguments: &Attach) -> Start {
+fn start(snapshot: &Snapshot, pair: &Pair, name: Option<&str>, keep_secrets: bool) -> Start {
     let command = command(snapshot, pair.server);
-    let command = if arguments.keep_secrets { command } else { masked(command) };
+    let command = if keep_secrets { command } else { masked(command) };
     let directory = std::fs::read_link(format!("/proc/{}/cwd", pair.server)).ok();
     let directory = directory.map(|directory| directory.to_string_lossy().into_owned());
-    Start { command, name: arguments.name.clone(), directory, already_ran: true }
+    Start { command, name: name.map(str::to_owned), directory, already_ran: true }
 }
 
 /// The pairs that the user means.

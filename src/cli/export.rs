@@ -195,7 +195,7 @@ fn packets(opened: &Opened, out: &mut dyn Write) -> Result<()> {
             }
         }
     }
-    writer.flush()?;
+    writer.finish()?;
     if !has_secrets && is_decrypted(opened)? {
         note!("the file has TLS traffic, but not its secrets: to read it, give its key log with --keylog FILE");
     }

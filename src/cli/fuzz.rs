@@ -277,9 +277,12 @@ mod tests {
 
     #[test]
     fn commands_on_a_whole_database_succeed() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/databases/version-3.db");
+        // A copy, because the commands bring it up to date.
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("version-3.db");
+        std::fs::copy(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/databases/version-3.db"), &path).expect("a copy");
         for command in COMMANDS {
-            let out = command_on(Path::new(path), command, 2);
+            let out = command_on(&path, command, 2);
             assert!(out.is_some() || ["diff", "replay"].iter().any(|name| command.starts_with(name)), "{command}");
         }
     }

@@ -3,6 +3,7 @@
 
 mod clients;
 mod config;
+mod own;
 
 #[cfg(feature = "http")]
 pub use config::replaced_settings;
@@ -48,6 +49,9 @@ struct Tally {
 
 /// Runs `mcptap install`. Without a client it lists the configurations of all clients.
 pub fn install(arguments: Install, db: Option<PathBuf>) -> Result<ExitCode> {
+    if arguments.own {
+        return own::install(&arguments, &WrapCommand::new(db)?);
+    }
     let Some(client) = &arguments.client else {
         run(&arguments, db, Action::List)?;
         return Ok(ExitCode::SUCCESS);
@@ -70,6 +74,13 @@ pub fn install(arguments: Install, db: Option<PathBuf>) -> Result<ExitCode> {
 
 /// Runs `mcptap uninstall`. Without a client it changes the configurations of all clients.
 pub fn uninstall(arguments: Install) -> Result<ExitCode> {
+    if arguments.own {
+        let count = own::uninstall(arguments.client.as_deref(), arguments.dry_run, &WrapCommand::new(None)?)?;
+        if count == 0 {
+            note!("no client has the server of mcptap");
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
     let tally = run(&arguments, None, Action::Unwrap)?;
     match tally.changed {
         0 => note!("no server is recorded"),
@@ -83,9 +94,7 @@ pub fn uninstall(arguments: Install) -> Result<ExitCode> {
 }
 
 fn run(arguments: &Install, db: Option<PathBuf>, action: Action) -> Result<Tally> {
-    let program = env::current_exe().context("cannot determine the path of this program")?;
-    let db = db.map(std::path::absolute).transpose().context("cannot determine the full path of the database")?;
-    let wrap = WrapCommand { program, db };
+    let wrap = WrapCommand::new(db)?;
     let mut out = output::stdout();
     let mut tally = Tally::default();
     let files = files(arguments.client.as_deref())?;
@@ -100,6 +109,10 @@ fn run(arguments: &Install, db: Option<PathBuf>, action: Action) -> Result<Tally
         for server in config.servers() {
             let name = server.name().to_owned();
             if arguments.servers.is_empty() || arguments.servers.contains(&name) {
+                // This program is recorded only if its server is named.
+                let is_own = arguments.servers.is_empty()
+                    && matches!(server.launch(&wrap.program), Launch::Command(words) if own::is_own(&words, &wrap.program));
+                let action = if is_own && action == Action::Wrap { Action::List } else { action };
                 apply(&mut config, &server, &wrap, action, &mut tally, &mut out)?;
             }
             tally.names.push(name);
@@ -178,6 +191,12 @@ fn apply(
 }
 
 impl WrapCommand {
+    fn new(db: Option<PathBuf>) -> Result<WrapCommand> {
+        let program = env::current_exe().context("cannot determine the path of this program")?;
+        let db = db.map(std::path::absolute).transpose().context("cannot determine the full path of the database")?;
+        Ok(WrapCommand { program, db })
+    }
+
     fn words(&self, name: &str) -> Vec<String> {
         self.with(&["wrap", "--name", name, "--"])
     }

@@ -39,6 +39,8 @@ mod stop;
 pub mod target;
 #[cfg(feature = "tui")]
 mod tui;
+#[cfg(feature = "live")]
+mod wireshark;
 mod wrap;
 
 use std::ffi::OsString;
@@ -205,6 +207,8 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Some(Command::Demo(demo)) => demo::run(demo, color),
         Some(Command::Mask(mask)) => mask::run(mask, db),
         Some(Command::Doctor) => doctor::run(db, color),
+        #[cfg(feature = "live")]
+        Some(Command::Wireshark(wireshark)) => wireshark::run(wireshark),
         Some(Command::Completions(completions)) => {
             clap_complete::generate(completions.shell, &mut Arguments::command(), "mcptap", &mut std::io::stdout());
             Ok(ExitCode::SUCCESS)

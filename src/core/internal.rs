@@ -16,6 +16,9 @@ pub mod capture {
     pub mod pipe {
         pub use crate::capture::pipe::{Exit, HEAD, Pipe, PipeEvent, Start, decode, encode};
     }
+    pub mod pipe_record {
+        pub use crate::capture::pipe_record::{ENTERPRISE, LinePiece, LinesRecord, MOST_PIECES, PacketRecord};
+    }
     pub mod provenance {
         pub use crate::capture::provenance::clip;
     }

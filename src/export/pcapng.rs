@@ -1,8 +1,11 @@
 //! A writer for pcapng files (draft-ietf-opsawg-pcapng), which Wireshark and mcptap read.
 
+mod pipes;
+
 use std::io::{self, Write};
 
 use crate::capture::{LinkType, Packet};
+use pipes::Pipes;
 
 const SECTION: u32 = 0x0a0d_0d0a;
 const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
@@ -14,17 +17,22 @@ const TLS_KEY_LOG: u32 = 0x544c_534b;
 
 const COMMENT: u16 = 1;
 const INTERFACE_NAME: u16 = 2;
+const INTERFACE_DESCRIPTION: u16 = 3;
 const TIME_RESOLUTION: u16 = 9;
 const APPLICATION: u16 = 4;
 
 /// Writes one section in little-endian byte order, with times in nanoseconds.
 ///
 /// A file may mix link types. There is one interface for each link type, described before its first
-/// packet. After every call the file is complete, except for what `out` buffers.
+/// packet. A wrapped process is an interface too: Wireshark shows the lines of its pipes (see
+/// `pipes`). After every call the file is complete, except for what `out` buffers, and for lines of
+/// pipes without their end.
 #[derive(Debug)]
 pub struct Writer<W> {
     out: W,
-    interfaces: Vec<LinkType>,
+    /// The link type of each interface; `None` for that of a process.
+    interfaces: Vec<Option<LinkType>>,
+    pipes: Pipes,
     /// The block that is being written. It is output in one piece.
     block: Vec<u8>,
 }
@@ -35,7 +43,7 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// The errors of `out`, as for all functions below.
     pub fn new(out: W) -> io::Result<Writer<W>> {
-        let mut writer = Writer { out, interfaces: Vec::new(), block: Vec::new() };
+        let mut writer = Writer { out, interfaces: Vec::new(), pipes: Pipes::default(), block: Vec::new() };
         writer.begin(SECTION);
         writer.number(BYTE_ORDER_MAGIC);
         writer.block.extend_from_slice(&[1, 0, 0, 0]); // version 1.0
@@ -49,27 +57,42 @@ impl<W: Write> Writer<W> {
     /// Describes the interface of all packets with a link type, in order to name it. Has no effect
     /// if it is already described.
     pub fn interface(&mut self, link: LinkType, name: Option<&str>) -> io::Result<u32> {
-        if let Some(known) = self.interfaces.iter().position(|known| *known == link) {
+        if let Some(known) = self.interfaces.iter().position(|known| *known == Some(link)) {
             return Ok(known as u32);
         }
+        let interface = self.describe(link, name, None)?;
+        self.interfaces[interface as usize] = Some(link);
+        Ok(interface)
+    }
+
+    /// Writes the description of a new interface. Returns its id.
+    fn describe(&mut self, link: LinkType, name: Option<&str>, description: Option<&str>) -> io::Result<u32> {
         self.begin(INTERFACE);
         self.number(link.0.into()); // 16 bits, followed by 16 that are reserved
         self.number(0); // no snap length
         if let Some(name) = name {
             self.option(INTERFACE_NAME, name.as_bytes());
         }
+        if let Some(description) = description {
+            self.option(INTERFACE_DESCRIPTION, description.as_bytes());
+        }
         self.option(TIME_RESOLUTION, &[9]);
         self.end_of_options();
         self.end()?;
-        self.interfaces.push(link);
+        self.interfaces.push(None);
         Ok(self.interfaces.len() as u32 - 1)
     }
 
-    /// Writes a packet. Its number is its position in the file.
+    /// Writes a packet. Its number is its position in the file. Pipe packets keep their order too.
     ///
     /// The format has no times before 1970. They are written in two's complement, as other programs
     /// do and as mcptap reads them.
     pub fn packet(&mut self, packet: &Packet<'_>, comment: Option<&str>) -> io::Result<()> {
+        if packet.link == LinkType::PIPE && self.pipe_packet(packet)? {
+            return Ok(());
+        }
+        // The order of all packets stays.
+        self.flush_lines()?;
         let interface = self.interface(packet.link, None)?;
         let captured = u32::try_from(packet.data.len()).map_err(|_| too_long("a packet"))?;
         let ticks = packet.time.0 as u64;
@@ -90,6 +113,7 @@ impl<W: Write> Writer<W> {
     /// Embeds TLS secrets, as NSS key log lines. Wireshark applies them to the packets that follow.
     pub fn secrets(&mut self, key_log: &[u8]) -> io::Result<()> {
         let length = u32::try_from(key_log.len()).map_err(|_| too_long("a key log"))?;
+        self.flush_lines()?;
         self.begin(SECRETS);
         self.number(TLS_KEY_LOG);
         self.number(length);
@@ -102,8 +126,9 @@ impl<W: Write> Writer<W> {
         self.out.flush()
     }
 
-    /// Ends the file and returns `out`.
+    /// Writes incomplete lines, ends the file and returns `out`.
     pub fn finish(mut self) -> io::Result<W> {
+        self.flush_lines()?;
         self.out.flush()?;
         Ok(self.out)
     }
@@ -115,6 +140,10 @@ impl<W: Write> Writer<W> {
     /// Every field of variable length is padded to 32 bits.
     fn padded(&mut self, bytes: &[u8]) {
         self.block.extend_from_slice(bytes);
+        self.align();
+    }
+
+    fn align(&mut self) {
         self.block.resize(self.block.len().next_multiple_of(4), 0);
     }
 
@@ -157,15 +186,24 @@ mod tests {
     use proptest::prelude::*;
 
     use super::Writer;
+    use crate::capture::pipe::{self, Exit, Pipe, PipeEvent, Start};
     use crate::capture::{LinkType, Packet, PacketNumber, Time};
     use crate::source::reader::CaptureFileReader;
     use crate::source::{Item, Source};
 
     #[derive(Clone, Debug)]
     enum WriteCall {
-        Packet { time: i64, link: u16, beyond: u32, data: Vec<u8>, comment: Option<String> },
+        Packet {
+            time: i64,
+            link: u16,
+            beyond: u32,
+            data: Vec<u8>,
+            comment: Option<String>,
+        },
         Secrets(Vec<u8>),
         Name(u16, String),
+        /// A pipe packet: the process and the event.
+        Pipe(u32, u8, Vec<u8>),
     }
 
     fn entries() -> impl Strategy<Value = Vec<WriteCall>> {
@@ -182,11 +220,34 @@ mod tests {
         );
         let secrets = vec(any::<u8>(), 0..50).prop_map(WriteCall::Secrets);
         let name = (link, ".{0,9}").prop_map(|(link, name)| WriteCall::Name(link, name));
-        vec(prop_oneof![6 => packet, 1 => secrets, 1 => name], 0..20)
+        // Short lines over few letters: many line ends, JSON and noise.
+        let bytes = vec(prop::sample::select(b"{}[1\n\r ".to_vec()), 0..12);
+        let pipe = (1..3u32, 0..7u8, bytes).prop_map(|(process, event, bytes)| WriteCall::Pipe(process, event, bytes));
+        vec(prop_oneof![6 => packet, 1 => secrets, 1 => name, 12 => pipe], 0..40)
+    }
+
+    fn pipe_packet(process: u32, event: u8, bytes: &[u8]) -> Vec<u8> {
+        let event = match event {
+            0 => PipeEvent::Start(Start { command: vec!["/bin/server".to_owned()], ..Start::default() }),
+            1 => PipeEvent::EndOfFile(Pipe::Stdout),
+            2 => PipeEvent::Data(Pipe::Stderr, bytes),
+            3 => PipeEvent::Lost(Pipe::Stdin, 5),
+            4 => PipeEvent::Exit(Exit { code: Some(1), signal: None }),
+            5 => PipeEvent::Data(Pipe::Stdin, bytes),
+            _ => PipeEvent::Data(Pipe::Stdout, bytes),
+        };
+        let mut data = Vec::new();
+        pipe::encode(process, &event, &mut data);
+        data
+    }
+
+    fn pipe_chunk(time: i64, data: &[u8]) -> Packet<'_> {
+        let original_length = data.len() as u32;
+        Packet { number: PacketNumber(0), time: Time(time), link: LinkType::PIPE, interface: 0, original_length, data }
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(128))]
+        #![proptest_config(ProptestConfig::with_cases(256))]
 
         #[test]
         fn written_files_are_read_again(entries in entries()) {
@@ -205,31 +266,36 @@ mod tests {
                         writer.packet(&packet, comment.as_deref()).unwrap();
                     }
                     WriteCall::Secrets(lines) => writer.secrets(lines).unwrap(),
+                    WriteCall::Pipe(process, event, bytes) => {
+                        let data = pipe_packet(*process, *event, bytes);
+                        writer.packet(&pipe_chunk(i64::from(*event), &data), None).unwrap();
+                    }
                     WriteCall::Name(link, name) => drop(writer.interface(LinkType(*link), Some(name)).unwrap()),
                 }
             }
             let file = writer.finish().unwrap();
             let mut reader = CaptureFileReader::new("written", &file[..]);
-            let mut links = Vec::new();
             let mut number = 0;
             for entry in &entries {
                 match entry {
-                    WriteCall::Name(link, _) if !links.contains(link) => links.push(*link),
                     WriteCall::Name(..) => {}
+                    WriteCall::Pipe(process, event, bytes) => {
+                        number += 1;
+                        let Some(Item::Packet(packet)) = reader.next().unwrap() else { panic!("a pipe packet") };
+                        prop_assert_eq!((packet.number, packet.link), (PacketNumber(number), LinkType::PIPE));
+                        prop_assert_eq!(packet.time, Time(i64::from(*event)));
+                        prop_assert_eq!(packet.data, &pipe_packet(*process, *event, bytes)[..]);
+                    }
                     WriteCall::Secrets(lines) => {
                         let item = reader.next().unwrap();
                         prop_assert!(matches!(item, Some(Item::Secrets(read)) if read == lines));
                     }
                     WriteCall::Packet { time, link, beyond, data, .. } => {
-                        if !links.contains(link) {
-                            links.push(*link);
-                        }
                         number += 1;
                         let Some(Item::Packet(packet)) = reader.next().unwrap() else { panic!("a packet") };
                         prop_assert_eq!(packet.number, PacketNumber(number));
                         prop_assert_eq!(packet.time, Time(*time));
                         prop_assert_eq!(packet.link, LinkType(*link));
-                        prop_assert_eq!(links.get(packet.interface as usize), Some(link));
                         prop_assert_eq!(packet.original_length, data.len() as u32 + beyond);
                         prop_assert_eq!(packet.data, &data[..]);
                     }

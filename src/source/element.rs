@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use crate::capture::pipe_record::LinesRecord;
 use crate::capture::{LinkType, Time};
 
 /// Bytes of the largest record or block that is read, header included. Capture tools cut packets at
@@ -31,10 +32,27 @@ pub enum FileElement {
     Packet(PacketElement),
     /// TLS secrets, as NSS key log lines.
     Secrets(Range<usize>),
+    /// A line of a pipe, with the pipe packets that its bytes are from.
+    Line(LinesRecord, Range<usize>),
+    /// A pipe packet that is no part of a line.
+    PipePacket(PipePacketElement),
     /// Nothing to deliver: a header, or a block that is not about packets.
     Other,
     /// The element is damaged, for this reason. Reading resumes after it.
     Damaged(String),
+}
+
+/// A `PacketRecord` inside an element.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PipePacketElement {
+    /// Identifies the records that were written together.
+    pub recording: i64,
+    /// The position of the pipe packet among them.
+    pub position: u64,
+    /// The time of the pipe packet.
+    pub time: Time,
+    /// The range of its bytes within the element.
+    pub packet: Range<usize>,
 }
 
 /// A packet inside an element: its metadata, and the range of its bytes.

@@ -161,7 +161,7 @@ pub fn examine(paths: &[PathBuf]) -> anyhow::Result<()> {
 fn first_time(path: &Path) -> anyhow::Result<Option<Time>> {
     let mut reader = open(path, false)?;
     while let Some(found) = reader.advance()? {
-        if let LocatedItem::Packet(packet) = found {
+        if let Item::Packet(packet) = reader.item(found) {
             return Ok(Some(packet.time));
         }
     }

@@ -9,7 +9,7 @@
 //!  window.rs    the bytes that are being parsed          one growable buffer
 //!  element.rs   the elements of a capture file           NextElement::Need │ Found │ Unreadable
 //!  pcap.rs      bytes to elements, without input/output
-//!  pcapng.rs
+//!  pcapng.rs                                         its pcapng/pipes.rs restores pipe packets
 //!  reader.rs    all of that as a Source                  Item::Packet │ Secrets │ Damage │ Idle
 //!  keylog.rs    TLS secrets from a file beside it
 //!  live.rs      a network interface

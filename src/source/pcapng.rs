@@ -10,6 +10,7 @@
 //! ```
 
 mod block;
+pub(super) mod pipes;
 #[cfg(test)]
 mod tests;
 
@@ -18,8 +19,9 @@ use nom::number::Endianness;
 use nom::number::streaming::u32;
 use nom::{IResult, Needed, Offset, Parser};
 
-use super::element::{FileElement, MAX_ELEMENT, NextElement, PacketElement, cut_short};
-use crate::capture::Time;
+use super::element::{FileElement, MAX_ELEMENT, NextElement, PacketElement, PipePacketElement, cut_short};
+use crate::capture::pipe_record::{LinesRecord, PacketRecord};
+use crate::capture::{LinkType, Time};
 use block::{Interface, PacketBody};
 
 /// Numbers of block types.
@@ -267,7 +269,27 @@ impl Decoder {
                 self.interfaces.push(interface);
                 fault.map_or(Ok(FileElement::Other), Err)
             }
-            kind::ENHANCED_PACKET => self.packet(bytes, block::enhanced_packet(order, block.body)?),
+            kind::ENHANCED_PACKET => {
+                let packet = block::enhanced_packet(order, block.body)?;
+                let line = packet.data;
+                Ok(match self.packet(bytes, packet)? {
+                    FileElement::Packet(packet) if packet.link == LinkType::UPPER_PDU => {
+                        let record = block::packet_option(order, block.body, line.len());
+                        match record.and_then(LinesRecord::decode).zip(block::exported_pdu(line)) {
+                            Some((record, line)) => FileElement::Line(record, range(bytes, line)),
+                            None => FileElement::Packet(packet),
+                        }
+                    }
+                    element => element,
+                })
+            }
+            kind::CUSTOM => {
+                let record = block::custom(order, block.body).and_then(PacketRecord::decode);
+                Ok(record.map_or(FileElement::Other, |PacketRecord { recording, position, time, packet }| {
+                    let packet = range(bytes, packet);
+                    FileElement::PipePacket(PipePacketElement { recording, position, time, packet })
+                }))
+            }
             kind::OBSOLETE_PACKET => self.packet(bytes, block::obsolete_packet(order, block.body)?),
             kind::SIMPLE_PACKET => {
                 let snap_length = self.interface(0)?.snap_length;

@@ -6,11 +6,12 @@ use std::ops::Range;
 
 use anyhow::anyhow;
 
-use super::element::{FileElement, NextElement, PacketElement};
+use super::element::{FileElement, NextElement, PacketElement, PipePacketElement};
+use super::pcapng::pipes::{PipePackets, RestoredPacket};
 use super::window::Window;
 use super::{Item, Source, pcap, pcapng};
-use crate::capture::Damage;
-use crate::capture::{Packet, PacketNumber};
+use crate::capture::pipe_record::PacketRecord;
+use crate::capture::{Damage, LinkType, Packet, PacketNumber};
 
 /// Reads a pcap or pcapng file. The first bytes tell which of them it is.
 #[derive(Debug)]
@@ -29,6 +30,10 @@ pub struct CaptureFileReader<R> {
     packets: u64,
     /// Interfaces of the files before this one.
     interfaces: u32,
+    /// Pipe packets that a file has in another form.
+    pipes: PipePackets,
+    /// The pipe packet delivered last.
+    restored: RestoredPacket,
 }
 
 #[derive(Debug)]
@@ -43,6 +48,8 @@ enum Format {
 #[derive(Debug)]
 pub(super) enum LocatedItem {
     Packet(PacketElement),
+    /// A pipe packet that was restored.
+    Restored,
     Secrets(Range<usize>),
     Damage(Damage),
     Idle,
@@ -61,6 +68,8 @@ impl<R: Read> CaptureFileReader<R> {
             lent: 0,
             packets: 0,
             interfaces: 0,
+            pipes: PipePackets::default(),
+            restored: RestoredPacket::default(),
         }
     }
 
@@ -97,15 +106,26 @@ impl<R: Read> CaptureFileReader<R> {
         self.window.input()
     }
 
-    /// Bytes of memory that the buffer occupies.
+    /// Bytes of memory that the buffer and held packets occupy.
     pub fn memory(&self) -> usize {
-        self.window.memory()
+        self.window.memory() + self.pipes.memory()
     }
 
     /// Finds the next item; `None` at the end.
     pub(super) fn advance(&mut self) -> anyhow::Result<Option<LocatedItem>> {
         self.window.consume(mem::take(&mut self.lent));
-        while !self.ended {
+        loop {
+            if let Some(packet) = self.pipes.pop() {
+                self.packets += 1;
+                self.restored = packet;
+                return Ok(Some(LocatedItem::Restored));
+            }
+            if self.ended {
+                match self.pipes.flush() {
+                    true => continue,
+                    false => return Ok(None),
+                }
+            }
             match self.next_element()? {
                 NextElement::Need(wanted) => match self.window.fill(wanted) {
                     Ok(true) => {}
@@ -113,7 +133,11 @@ impl<R: Read> CaptureFileReader<R> {
                     // One more attempt with `last` set: a search may still find something in the
                     // bytes at hand.
                     Ok(false) if !self.last => self.last = true,
-                    Ok(false) => return Ok(self.cut()),
+                    Ok(false) => {
+                        if let Some(damage) = self.cut() {
+                            return Ok(Some(damage));
+                        }
+                    }
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Some(LocatedItem::Idle)),
                     Err(error) => return self.failed(error).map(Some),
                 },
@@ -126,6 +150,15 @@ impl<R: Read> CaptureFileReader<R> {
                             packet.interface = packet.interface.saturating_add(self.interfaces);
                             return Ok(Some(LocatedItem::Packet(packet)));
                         }
+                        FileElement::Line(record, line) => {
+                            self.pipes.line(&record, &self.window.bytes()[line]);
+                            self.window.consume(mem::take(&mut self.lent));
+                        }
+                        FileElement::PipePacket(PipePacketElement { recording, position, time, packet }) => {
+                            let packet = &self.window.bytes()[packet];
+                            self.pipes.packet(&PacketRecord { recording, position, time, packet });
+                            self.window.consume(mem::take(&mut self.lent));
+                        }
                         FileElement::Secrets(lines) => return Ok(Some(LocatedItem::Secrets(lines))),
                         FileElement::Damaged(reason) => return Ok(Some(self.damage(reason))),
                     }
@@ -136,7 +169,6 @@ impl<R: Read> CaptureFileReader<R> {
                 }
             }
         }
-        Ok(None)
     }
 
     /// The item for a `LocatedItem` that [`CaptureFileReader::advance`] has just returned.
@@ -152,6 +184,14 @@ impl<R: Read> CaptureFileReader<R> {
                     data: &self.window.bytes()[data],
                 })
             }
+            LocatedItem::Restored => Item::Packet(Packet {
+                number: PacketNumber(self.packets),
+                time: self.restored.time,
+                link: LinkType::PIPE,
+                interface: self.interfaces,
+                original_length: u32::try_from(self.restored.data.len()).unwrap_or(u32::MAX),
+                data: &self.restored.data,
+            }),
             LocatedItem::Secrets(lines) => Item::Secrets(&self.window.bytes()[lines]),
             LocatedItem::Damage(damage) => Item::Damage(damage),
             LocatedItem::Idle => Item::Idle,
@@ -202,7 +242,10 @@ impl<R: Read> CaptureFileReader<R> {
     fn failed(&mut self, error: io::Error) -> anyhow::Result<LocatedItem> {
         self.ended = true;
         match error.raw_os_error() {
-            Some(_) => Err(anyhow!("cannot read capture {:?}: {error}", self.file)),
+            Some(_) => {
+                self.pipes = PipePackets::default();
+                Err(anyhow!("cannot read capture {:?}: {error}", self.file))
+            }
             None => Ok(self.damage(error.to_string())),
         }
     }

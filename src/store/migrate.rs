@@ -26,6 +26,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("schema-4.sql"),
     include_str!("schema-5.sql"),
     include_str!("schema-6.sql"),
+    include_str!("schema-7.sql"),
 ];
 
 /// `MCPT`, in the header of the file, where `file(1)` finds it.

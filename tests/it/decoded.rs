@@ -1,7 +1,7 @@
 //! The events of a capture, and a text form of them that does not depend on how the packets
 //! arrived.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
@@ -267,6 +267,17 @@ pub fn captures() -> Vec<PathBuf> {
     found.sort();
     assert!(found.len() >= 40, "the captures were found");
     found
+}
+
+/// All captures of the pipes of wrapped servers.
+pub fn pipes() -> Vec<PathBuf> {
+    let samples = crate::program::root().join("samples");
+    let folders = [samples.join("causes"), samples, crate::program::data("captures")];
+    let entries = folders.into_iter().flat_map(|folder| std::fs::read_dir(folder).expect("readable"));
+    let files = entries.map(|entry| entry.expect("readable").path().join("stdio.pcapng"));
+    let found: BTreeSet<PathBuf> = files.filter(|path| path.exists()).collect();
+    assert!(found.len() >= 10, "captures of pipes were found: {found:?}");
+    found.into_iter().collect()
 }
 
 /// Captures that repeat the conversation of another one in packets that `rewrite` makes too.

@@ -192,6 +192,41 @@ fn a_configuration_in_toml_is_changed_in_place_too() {
     assert!(code == Some(2) && told.contains(": line 2: ") && told.lines().count() == 1, "{told}");
 }
 
+/// The MCP server of mcptap as a server of a client. It is recorded only if it is named.
+#[cfg(feature = "agents")]
+#[test]
+fn the_server_of_mcptap_is_added_to_a_client_and_removed() {
+    let home = Home::new();
+    let db = home.path("mcptap.db");
+    let db = db.to_str().unwrap();
+    let (code, _, told) = home.run(&["install", "--self", "--db", db, "cursor", "--dry-run"]);
+    assert!(code == Some(0) && told.contains("nothing was changed"), "{told}");
+    assert_eq!(home.configuration(), Home::CONFIGURATION);
+    let (code, _, told) = home.run(&["install", "--self", "--db", db, "cursor"]);
+    assert!(code == Some(0) && told.contains("has the server mcptap from the next start"), "{told}");
+    let added = home.configuration();
+    assert!(added.contains("\"mcptap\"") && added.contains("\"mcp\"") && added.contains(db), "{added}");
+    assert!(home.run(&["install", "--self", "cursor"]).2.contains("already"));
+    let (code, said, _) = home.run(&["install", "cursor"]);
+    assert!(code == Some(0) && said.contains("mcptap          is not recorded"), "{said}");
+    let (code, said, _) = home.run(&["install", "cursor", "mcptap"]);
+    assert!(code == Some(0) && said.contains("mcptap          is recorded now"), "{said}");
+    assert_eq!(home.run(&["uninstall"]).0, Some(0));
+    assert_eq!(home.configuration(), added);
+    let (code, _, told) = home.run(&["uninstall", "--self"]);
+    assert!(code == Some(0) && told.contains("no longer"), "{told}");
+    assert_eq!(home.configuration(), Home::CONFIGURATION);
+    assert!(home.run(&["uninstall", "--self"]).2.contains("no client has the server of mcptap"));
+
+    // A client without a configuration gets one, which goes with its only entry.
+    for (client, file) in [("kiro", ".kiro/settings/mcp.json"), ("codex", ".codex/config.toml")] {
+        assert_eq!(home.run(&["install", "--self", client]).0, Some(0));
+        assert!(fs::read_to_string(home.path(file)).unwrap().contains("\"mcp\""), "{client}");
+        assert_eq!(home.run(&["uninstall", "--self", client]).0, Some(0));
+        assert!(!home.path(file).exists(), "{client}");
+    }
+}
+
 #[test]
 fn a_configuration_that_cannot_be_read_is_left_alone() {
     let home = Home::new();

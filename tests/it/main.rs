@@ -52,5 +52,9 @@ mod tidy;
 mod timing;
 mod tls;
 mod totals;
+mod views;
 mod wire;
+mod wireshark;
+#[cfg(unix)]
+mod workflows;
 mod wrapped;

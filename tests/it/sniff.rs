@@ -105,24 +105,24 @@ impl Sniffed {
 }
 
 /// An HTTP server that serves one connection after the other.
-struct Server {
+pub struct Server {
     port: u16,
 }
 
 impl Server {
-    fn start() -> Server {
+    pub fn start() -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("an address").port();
         thread::spawn(move || listener.incoming().flatten().for_each(answer));
         Server { port }
     }
 
-    fn filter(&self) -> String {
+    pub fn filter(&self) -> String {
         format!("tcp port {}", self.port)
     }
 
     /// Sends requests on one connection and reads their responses.
-    fn ask(&self, ids: std::ops::Range<usize>) {
+    pub fn ask(&self, ids: std::ops::Range<usize>) {
         let stream = TcpStream::connect(("127.0.0.1", self.port)).expect("a connection");
         let mut stream = BufReader::new(patient(stream));
         for id in ids {

@@ -101,8 +101,8 @@ const HOMES: &[(&str, &[&str])] = &[
     ("hyper", &["agents/http.rs"]),
     ("hyper_util", &["agents/http.rs"]),
     ("http_body_util", &["agents/http.rs"]),
-    ("jsonc_parser", &["cli/install/config/json.rs"]),
-    ("toml_edit", &["cli/check/config.rs", "cli/install/config/toml.rs"]),
+    ("jsonc_parser", &["cli/install/config/json.rs", "cli/install/own.rs"]),
+    ("toml_edit", &["cli/check/config.rs", "cli/install/config/toml.rs", "cli/install/own.rs"]),
 ];
 
 fn sources() -> Vec<(PathBuf, String)> {

@@ -143,6 +143,11 @@ pub const INDEX: &str = "Examples:
   mcptap index
   mcptap --db recordings.db index";
 
+#[cfg(feature = "live")]
+pub const WIRESHARK: &str = "Examples:
+  mcptap wireshark install
+  mcptap wireshark uninstall";
+
 pub const COMPLETIONS: &str = "Examples:
   mcptap completions bash > ~/.local/share/bash-completion/completions/mcptap
   mcptap completions zsh > ~/.zfunc/_mcptap";

@@ -8,6 +8,7 @@ pub mod limits;
 pub mod loss;
 pub mod packet;
 pub mod pipe;
+pub mod pipe_record;
 pub mod provenance;
 pub mod ranges;
 pub mod steps;

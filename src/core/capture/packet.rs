@@ -68,6 +68,8 @@ impl LinkType {
     pub const IPV4: LinkType = LinkType(228);
     /// Raw IPv6 without a link header.
     pub const IPV6: LinkType = LinkType(229);
+    /// A unit of some protocol, and the name of the dissector that Wireshark gives it to.
+    pub const UPPER_PDU: LinkType = LinkType(252);
     /// Linux cooked capture, version 2.
     pub const LINUX_SLL2: LinkType = LinkType(276);
 }

@@ -449,6 +449,80 @@ int process_exit(__u64 *ctx)
 	return 0;
 }
 
+// The number of programs so far that a client started with pipes or sockets as standard streams.
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} STARTS SEC(".maps");
+
+#define ARGUMENTS 4096
+// The number of a program whose streams were known.
+#define KNOWN (~0ULL)
+
+// What follows the head of a start.
+struct started {
+	__u64 inodes[3]; // 0 for a stream that is not recorded
+	__u8 arguments[ARGUMENTS];
+};
+
+// A program begins that a client started. Before it can read or write, its standard streams get
+// channels: three times its number, plus the number of the stream.
+SEC("raw_tp/sched_process_exec")
+int process_exec(__u64 *ctx)
+{
+	__u32 process = process_id(), zero = 0, type;
+	__u32 *watch = bpf_map_lookup_elem(&PROCESSES, &process);
+	if (!watch || *watch != CLIENT)
+		return 0;
+	__u64 in, out, err = 0;
+	if (!pipe_or_socket(0, &in, &type) || !pipe_or_socket(1, &out, &type))
+		return 0;
+	__u64 *starts = bpf_map_lookup_elem(&STARTS, &zero);
+	struct piece *piece = bpf_map_lookup_elem(&SCRATCH, &zero);
+	if (!starts || !piece)
+		return 0;
+	__u64 start = KNOWN;
+	// A launcher's server has its streams, which have channels. The client's own are known too.
+	if (!bpf_map_lookup_elem(&INODES, &in) && !bpf_map_lookup_elem(&INODES, &out)) {
+		if (!pipe_or_socket(2, &err, &type) || err == in || err == out || bpf_map_lookup_elem(&INODES, &err))
+			err = 0;
+		start = __sync_fetch_and_add(starts, 1);
+		__u64 first = 3 * start + 1;
+		__u32 last = 3 * start + 2;
+		// All channels are in use.
+		if (start >= 1 << 30 || !bpf_map_lookup_elem(&OFFSETS, &last))
+			return 0;
+		__u64 channels = in == out ? (first + 1) << 32 | first : first;
+		bpf_map_update_elem(&INODES, &in, &channels, BPF_ANY);
+		channels = (first + 1) << 32;
+		if (in != out)
+			bpf_map_update_elem(&INODES, &out, &channels, BPF_ANY);
+		channels = (first + 2) << 32;
+		if (err)
+			bpf_map_update_elem(&INODES, &err, &channels, BPF_ANY);
+	}
+	struct task_struct *task = (void *)bpf_get_current_task();
+	head(&piece->event, STARTED, start);
+	piece->event.offset = BPF_CORE_READ(task, real_parent, tgid);
+	struct started *started = (void *)piece->data;
+	started->inodes[0] = in;
+	started->inodes[1] = out;
+	started->inodes[2] = err;
+	__u64 arguments = BPF_CORE_READ(task, mm, arg_start);
+	__u64 length = BPF_CORE_READ(task, mm, arg_end) - arguments;
+	if (length > ARGUMENTS)
+		length = ARGUMENTS;
+	if (length == 0 || bpf_probe_read_user(started->arguments, length, (void *)arguments))
+		length = 0;
+	piece->event.length = sizeof(started->inodes) + length;
+	__u64 size = sizeof(struct event) + sizeof(started->inodes) + length;
+	if (size <= sizeof(struct event) + sizeof(struct started))
+		bpf_ringbuf_output(&EVENTS, piece, size, wakeup());
+	return 0;
+}
+
 // ---- Text above TLS: what SSL_read, SSL_write and their `_ex` forms gave and took. The first
 // arguments of a function on x86-64: di, si, dx, cx.
 
@@ -616,80 +690,6 @@ int ssl_free(struct pt_regs *regs)
 	head(&freed.event, FREED, key.ssl);
 	freed.event.length = sizeof(freed) - sizeof(freed.event);
 	bpf_ringbuf_output(&EVENTS, &freed, sizeof(freed), wakeup());
-	return 0;
-}
-
-// The number of programs so far that a client started with pipes or sockets as standard streams.
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, __u64);
-} STARTS SEC(".maps");
-
-#define ARGUMENTS 4096
-// The number of a program whose streams were known.
-#define KNOWN (~0ULL)
-
-// What follows the head of a start.
-struct started {
-	__u64 inodes[3]; // 0 for a stream that is not recorded
-	__u8 arguments[ARGUMENTS];
-};
-
-// A program begins that a client started. Before it can read or write, its standard streams get
-// channels: three times its number, plus the number of the stream.
-SEC("raw_tp/sched_process_exec")
-int process_exec(__u64 *ctx)
-{
-	__u32 process = process_id(), zero = 0, type;
-	__u32 *watch = bpf_map_lookup_elem(&PROCESSES, &process);
-	if (!watch || *watch != CLIENT)
-		return 0;
-	__u64 in, out, err = 0;
-	if (!pipe_or_socket(0, &in, &type) || !pipe_or_socket(1, &out, &type))
-		return 0;
-	__u64 *starts = bpf_map_lookup_elem(&STARTS, &zero);
-	struct piece *piece = bpf_map_lookup_elem(&SCRATCH, &zero);
-	if (!starts || !piece)
-		return 0;
-	__u64 start = KNOWN;
-	// A launcher's server has its streams, which have channels. The client's own are known too.
-	if (!bpf_map_lookup_elem(&INODES, &in) && !bpf_map_lookup_elem(&INODES, &out)) {
-		if (!pipe_or_socket(2, &err, &type) || err == in || err == out || bpf_map_lookup_elem(&INODES, &err))
-			err = 0;
-		start = __sync_fetch_and_add(starts, 1);
-		__u64 first = 3 * start + 1;
-		__u32 last = 3 * start + 2;
-		// All channels are in use.
-		if (start >= 1 << 30 || !bpf_map_lookup_elem(&OFFSETS, &last))
-			return 0;
-		__u64 channels = in == out ? (first + 1) << 32 | first : first;
-		bpf_map_update_elem(&INODES, &in, &channels, BPF_ANY);
-		channels = (first + 1) << 32;
-		if (in != out)
-			bpf_map_update_elem(&INODES, &out, &channels, BPF_ANY);
-		channels = (first + 2) << 32;
-		if (err)
-			bpf_map_update_elem(&INODES, &err, &channels, BPF_ANY);
-	}
-	struct task_struct *task = (void *)bpf_get_current_task();
-	head(&piece->event, STARTED, start);
-	piece->event.offset = BPF_CORE_READ(task, real_parent, tgid);
-	struct started *started = (void *)piece->data;
-	started->inodes[0] = in;
-	started->inodes[1] = out;
-	started->inodes[2] = err;
-	__u64 arguments = BPF_CORE_READ(task, mm, arg_start);
-	__u64 length = BPF_CORE_READ(task, mm, arg_end) - arguments;
-	if (length > ARGUMENTS)
-		length = ARGUMENTS;
-	if (length == 0 || bpf_probe_read_user(started->arguments, length, (void *)arguments))
-		length = 0;
-	piece->event.length = sizeof(started->inodes) + length;
-	__u64 size = sizeof(struct event) + sizeof(started->inodes) + length;
-	if (size <= sizeof(struct event) + sizeof(struct started))
-		bpf_ringbuf_output(&EVENTS, piece, size, wakeup());
 	return 0;
 }
 

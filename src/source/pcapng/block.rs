@@ -5,6 +5,7 @@ use nom::number::Endianness;
 use nom::number::complete::{i64, u16, u32};
 use nom::{IResult, Parser};
 
+use crate::capture::pipe_record::ENTERPRISE;
 use crate::capture::{LinkType, Time};
 
 /// Errors in a block's body. Each message follows the block's name.
@@ -79,11 +80,13 @@ pub(super) fn interface(order: Endianness, body: &[u8]) -> (Option<Interface>, O
     (Some(Interface { link: LinkType(link), snap_length, clock }), fault)
 }
 
-/// Codes of the options that matter here, those of an interface description.
+/// Codes of the options that matter here: those of an interface description, and one with bytes
+/// of some program.
 mod option_code {
     pub const END: u16 = 0;
     pub const TIME_RESOLUTION: u16 = 9;
     pub const TIME_OFFSET: u16 = 14;
+    pub const CUSTOM: u16 = 2_989;
 }
 
 /// Parses an option: its code and value. The padding to 32 bits is skipped and may be missing
@@ -171,8 +174,8 @@ pub(super) struct PacketBody<'a> {
     pub(super) data: &'a [u8],
 }
 
-/// Options after the data are not read: nothing in them is needed, and damage in them does not
-/// affect the packet.
+/// Options after the data are read by [`packet_option`] alone. Damage in them does not
+/// affect the packet itself.
 pub(super) fn enhanced_packet(order: Endianness, body: &[u8]) -> Result<PacketBody<'_>, BodyError> {
     let (rest, interface) = u32::<_, ()>(order)(body).map_err(|_| BodyError::Short)?;
     timed_packet(order, interface, rest)
@@ -209,6 +212,37 @@ pub(super) fn simple_packet(order: Endianness, body: &[u8], snap_length: u32) ->
 fn data(body: &[u8], captured: u32) -> Result<&[u8], BodyError> {
     let taken: Parsed<'_, _> = take(captured)(body);
     taken.map(|(_, data)| data).map_err(|_| BodyError::Packet { claimed: captured, room: body.len() })
+}
+
+/// The custom option of mcptap in an enhanced packet block with so many captured bytes.
+pub(super) fn packet_option(order: Endianness, body: &[u8], captured: usize) -> Option<&[u8]> {
+    let mut rest = body.get(20 + captured.next_multiple_of(4)..)?;
+    while let Ok((behind, (code, value))) = option(order)(rest) {
+        match code {
+            option_code::END => break,
+            option_code::CUSTOM => return custom(order, value),
+            _ => rest = behind,
+        }
+    }
+    None
+}
+
+/// The bytes of mcptap in a custom block or option. `None` for those of others.
+pub(super) fn custom(order: Endianness, body: &[u8]) -> Option<&[u8]> {
+    let (rest, enterprise) = u32::<_, ()>(order)(body).ok()?;
+    (enterprise == ENTERPRISE).then_some(rest)
+}
+
+/// The content of an exported PDU, after its tags. Their numbers are big-endian.
+pub(super) fn exported_pdu(mut data: &[u8]) -> Option<&[u8]> {
+    loop {
+        let head: Parsed<'_, _> = (u16(Endianness::Big), u16(Endianness::Big)).parse(data);
+        let (rest, (tag, length)) = head.ok()?;
+        data = rest.get(usize::from(length)..)?;
+        if tag == 0 {
+            return Some(data);
+        }
+    }
 }
 
 /// "TLSK": the secrets are a TLS key log.

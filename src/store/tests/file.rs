@@ -38,7 +38,7 @@ fn a_file_that_is_not_ours_is_refused_and_left_alone() {
     let newer = directory.path().join("newer.db");
     drop(writer(&newer));
     rusqlite::Connection::open(&newer).unwrap().pragma_update(None, "user_version", 1_000).unwrap();
-    assert!(refusal(&newer).contains("newer mcptap (version 1000, this one knows 6)"), "{}", refusal(&newer));
+    assert!(refusal(&newer).contains("newer mcptap (version 1000, this one knows 7)"), "{}", refusal(&newer));
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn a_file_of_version_1_is_brought_up_to_date_by_whoever_opens_it() {
     let newest: i64 = rusqlite::Connection::open(&path)
         .and_then(|db| db.pragma_query_value(None, "user_version", |row| row.get(0)))
         .unwrap();
-    assert_eq!(newest, 6);
+    assert_eq!(newest, 7);
 }
 
 #[test]
