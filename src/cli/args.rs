@@ -252,7 +252,7 @@ pub struct Split {
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// The number of parts
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=4096))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=512))]
     pub into: u16,
     /// The folder for the parts: part-0000, part-0001 and so on
     #[arg(long, value_name = "DIR")]
@@ -271,6 +271,10 @@ pub struct Wrap {
     /// Options that delete earlier recordings.
     #[command(flatten)]
     pub prune: Prune,
+    /// The dataset that gets what is saved, while it is recorded.
+    #[cfg(feature = "parquet")]
+    #[command(flatten)]
+    pub dataset: DatasetTarget,
     /// The command of the server, with its arguments. It is best written behind --
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub command: Vec<std::ffi::OsString>,

@@ -19,7 +19,7 @@ use crate::export::parquet::Place;
 use crate::pipeline::Pipeline;
 use crate::source::file::Files;
 use crate::source::keylog::WithKeyLog;
-use crate::source::{Item, Source};
+use crate::source::{Item, Source, host};
 use crate::store::StoreReader;
 use crate::view::units::count;
 
@@ -110,8 +110,8 @@ fn decode(files: &[PathBuf], decoding: &Decoding, place: &str, options: &Dataset
     for file in files {
         match first_time(file) {
             Ok(time) => {
-                let host = options.host.clone().or_else(|| dataset::named_host(file));
-                points.entry(host).or_default().push((file.clone(), time));
+                let point = options.host.clone().or_else(|| host::named(file));
+                points.entry(point).or_default().push((file.clone(), time));
             }
             Err(error) => {
                 failed += 1;
@@ -121,18 +121,21 @@ fn decode(files: &[PathBuf], decoding: &Decoding, place: &str, options: &Dataset
     }
     let stop = stop::on_signals()?;
     let keys = decoding.key_log(false);
-    for (host, files) in points {
+    for (point, files) in points {
         let paths: Vec<PathBuf> = files.iter().map(|(path, _)| path.clone()).collect();
         let capture = options.capture_name.clone().unwrap_or_else(|| file_names(&target::joined(&paths)));
         let first = files.iter().map(|(_, time)| *time).min().unwrap_or_default();
-        let run = run_number(host.as_deref(), &capture, first);
+        let run = run_number(point.as_deref(), &capture, first);
         let mut source = WithKeyLog::new(Files::open(&paths, false)?, keys.as_deref(), false)?;
         let mut pipeline = Pipeline::new(target::pipeline_options(decoding, false, Detail::Store));
-        let collector = Collector::new(dataset, Place { host, capture, run }, !options.no_text);
+        let collector = Collector::new(dataset, Place { host: point, capture, run }, !options.no_text);
         let mut decoder = Decoder { collector, progress: Progress::new() };
         engine::run_on(decoding.threads(), &mut source, &mut pipeline, &mut decoder, &stop)?;
         decoder.progress.clear();
-        ensure!(!stop.load(std::sync::atomic::Ordering::Relaxed), "a signal ended the run: run it again, nothing is added twice");
+        ensure!(
+            !stop.load(std::sync::atomic::Ordering::Relaxed),
+            "a signal ended the run: run it again, nothing is added twice"
+        );
         dataset = decoder.collector.finish()?;
     }
     if failed == files.len() {

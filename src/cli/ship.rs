@@ -12,11 +12,11 @@ use std::time::Duration;
 use anyhow::Result;
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
 
-use super::args::Ship;
+use super::args::{DatasetTarget, Ship};
 use super::dataset::{database, exporter, report};
 use super::output::note;
 use super::stop;
-use crate::dataset::{Dataset, Exporter};
+use crate::dataset::{self, Dataset, Exporter};
 use crate::engine::saver;
 use crate::store::StoreReader;
 
@@ -65,7 +65,8 @@ fn rounds(exporter: &Exporter, path: &Path, every: Duration, end: &Receiver<()>)
                 (failures, pause) = (0, every);
             }
             Err(error) => {
-                pause = FIRST_PAUSE.saturating_mul(1 << failures.min(10)).min(every.max(FIRST_PAUSE)).min(LONGEST_PAUSE);
+                pause =
+                    FIRST_PAUSE.saturating_mul(1 << failures.min(10)).min(every.max(FIRST_PAUSE)).min(LONGEST_PAUSE);
                 if failures == 0 {
                     note!("{error:#}; the recording goes on, and what is missing is sent later");
                 }
@@ -103,6 +104,21 @@ impl Shipper {
         let error = round(&self.exporter, &self.path, true).err()?;
         Some(format!("{error:#}; \"mcptap ship --dataset {}\" sends what is missing", self.exporter.to))
     }
+}
+
+/// Starts sending what a recording saves at `path`, if a dataset is given.
+///
+/// # Errors
+/// The name of the dataset is wrong.
+pub fn beside(target: &DatasetTarget, path: &Path) -> Result<Option<Shipper>> {
+    let Some(place) = &target.dataset else { return Ok(None) };
+    dataset::open(place)?;
+    Ok(Some(Shipper::start(exporter(place, &target.options), path)))
+}
+
+/// Sends the rest of a recording. Returns a line for people if that failed.
+pub fn end(shipper: Option<Shipper>) -> Option<String> {
+    shipper.and_then(Shipper::finish)
 }
 
 fn copy(exporter: &Exporter) -> Exporter {

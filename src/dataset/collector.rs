@@ -14,7 +14,7 @@ use super::write::Dataset;
 use crate::capture::{StreamId, Time};
 use crate::decode::ConnectionId;
 use crate::decode::exchange::{Exchange, ExchangeNumber};
-use crate::event::{ConnectionKind, Event, Stream, StreamKind};
+use crate::event::{Event, Stream, StreamKind};
 use crate::export::parquet::{Key, MessageRow, Place, SessionFacts};
 use crate::findings::Finding;
 use crate::mcp::{Message, MessageNumber, Session, SessionNumber};
@@ -59,12 +59,25 @@ impl<R: TableRow> Rows<R> {
     }
 }
 
+/// A row that waits for the name of its server.
+enum Waiting {
+    Message(MessageRow),
+    Exchange(ExchangeRow),
+    Finding(FindingRow, u64),
+}
+
 /// An open session.
 struct OpenSession {
     facts: Arc<SessionFacts>,
-    /// Rows that wait for the server's name.
-    waiting: Vec<MessageRow>,
+    waiting: Vec<Waiting>,
     messages: u32,
+}
+
+impl OpenSession {
+    /// Whether rows have to wait.
+    fn is_new(&self) -> bool {
+        self.facts.session.server.is_none() && self.messages < HANDSHAKE
+    }
 }
 
 /// An open exchange.
@@ -89,7 +102,7 @@ pub struct Collector {
     dataset: Dataset,
     place: Arc<Place>,
     has_text: bool,
-    ends: HashMap<ConnectionId, (Arc<[u8]>, Time)>,
+    ends: HashMap<ConnectionId, Arc<[u8]>>,
     pipes: HashMap<StreamId, ConnectionId>,
     exchanges: BTreeMap<ExchangeNumber, OpenExchange>,
     sessions: HashMap<SessionNumber, OpenSession>,
@@ -138,12 +151,8 @@ impl Collector {
             Event::Finding(finding) => self.finding(finding)?,
             Event::Ended(number) => self.end_session(number)?,
             Event::Connection(connection) => {
-                let opened = match &connection.kind {
-                    ConnectionKind::Tcp(facts) => facts.opened,
-                    ConnectionKind::Pipe { opened, .. } => *opened,
-                };
                 let host = self.place.host.as_deref();
-                self.ends.entry(connection.id).or_insert_with(|| (keys::ends(host, &connection), opened));
+                self.ends.entry(connection.id).or_insert_with(|| keys::ends(host, &connection));
             }
             Event::Closed(id) => {
                 self.ends.remove(&id);
@@ -220,7 +229,7 @@ impl Collector {
 
     fn ends_of(&self, message: &Message) -> Arc<[u8]> {
         let ends = self.connection(message).and_then(|connection| self.ends.get(&connection));
-        ends.map_or_else(|| Arc::from(&[][..]), |(ends, _)| Arc::clone(ends))
+        ends.map_or_else(|| Arc::from(&[][..]), Arc::clone)
     }
 
     /// Takes a record of a session. Its key is that of its first message.
@@ -243,8 +252,7 @@ impl Collector {
             self.open_exchange(exchange).session = Some(message.session);
         }
         let answers = message.answers.and_then(|request| self.remembered.get(&request)).map(|request| request.key);
-        let about =
-            Remembered { key, time: message.time, method: message.method.clone(), tool: message.tool.clone() };
+        let about = Remembered { key, time: message.time, method: message.method.clone(), tool: message.tool.clone() };
         self.remembered.insert(message.number, about);
         if self.remembered.len() > REMEMBERED {
             self.remembered.pop_first();
@@ -262,15 +270,22 @@ impl Collector {
             answers,
             has_text: self.has_text,
         };
-        let is_introduced = open.facts.session.server.is_some() || open.messages >= HANDSHAKE;
-        self.waiting_bytes += row.size();
+        let (number, size) = (open.facts.session.number, row.size());
+        self.wait(number, Waiting::Message(row), size)
+    }
+
+    /// Lets a row wait until its session is introduced, or passes it on.
+    fn wait(&mut self, number: SessionNumber, row: Waiting, size: usize) -> Result<()> {
+        let Some(open) = self.sessions.get_mut(&number) else { return Ok(()) };
         open.waiting.push(row);
-        if is_introduced {
-            let number = open.facts.session.number;
-            self.release(number)?;
-        } else if self.waiting_bytes > WAITING_BYTES {
+        if !open.is_new() {
+            return self.release(number);
+        }
+        self.waiting_bytes += size;
+        if self.waiting_bytes > WAITING_BYTES {
             let waiting: Vec<SessionNumber> = self.sessions.keys().copied().collect();
             waiting.into_iter().try_for_each(|number| self.release(number))?;
+            self.waiting_bytes = 0;
         }
         Ok(())
     }
@@ -278,29 +293,32 @@ impl Collector {
     /// Passes on the waiting rows of a session, with what is known of it now.
     fn release(&mut self, number: SessionNumber) -> Result<()> {
         let Some(open) = self.sessions.get_mut(&number) else { return Ok(()) };
-        for mut row in std::mem::take(&mut open.waiting) {
-            self.waiting_bytes = self.waiting_bytes.saturating_sub(row.size());
-            row.session = Arc::clone(&open.facts);
-            self.messages.push(row, &mut self.dataset)?;
+        for row in std::mem::take(&mut open.waiting) {
+            let session = Arc::clone(&open.facts);
+            match row {
+                Waiting::Message(row) => self.messages.push(MessageRow { session, ..row }, &mut self.dataset)?,
+                Waiting::Exchange(row) => self.exchange_rows.push(ExchangeRow { session, ..row }, &mut self.dataset)?,
+                Waiting::Finding(row, start) => {
+                    let row = with_key(FindingRow { session: Some(session), ..row }, start);
+                    self.findings.push(row, &mut self.dataset)?;
+                }
+            }
         }
         Ok(())
     }
 
     fn end_session(&mut self, number: SessionNumber) -> Result<()> {
-        self.release(number)?;
-        let Some(open) = self.sessions.remove(&number) else { return Ok(()) };
-        let facts = match open.facts.key {
+        if let Some(open) = self.sessions.get_mut(&number).filter(|open| open.facts.key == Key::default()) {
             // Only its process or its exchanges were captured.
-            Key(0) => {
-                let session = &open.facts.session;
-                let host = self.place.host.as_deref().unwrap_or_default();
-                let peers = format!("{:?}", session.peers);
-                let parts: [&[u8]; 4] =
-                    [b"silent session", host.as_bytes(), peers.as_bytes(), &session.started.0.to_le_bytes()];
-                Arc::new(SessionFacts::new(session.clone(), keys::key(&parts)))
-            }
-            _ => open.facts,
-        };
+            let session = &open.facts.session;
+            let host = self.place.host.as_deref().unwrap_or_default();
+            let peers = format!("{:?}", session.peers);
+            let parts: [&[u8]; 4] =
+                [b"silent session", host.as_bytes(), peers.as_bytes(), &session.started.0.to_le_bytes()];
+            open.facts = Arc::new(SessionFacts::new(session.clone(), keys::key(&parts)));
+        }
+        self.release(number)?;
+        let Some(OpenSession { facts, .. }) = self.sessions.remove(&number) else { return Ok(()) };
         self.session_rows.push(SessionRow { place: Arc::clone(&self.place), facts }, &mut self.dataset)
     }
 
@@ -311,44 +329,46 @@ impl Collector {
             return Ok(());
         };
         self.exchanges.remove(&exchange.number);
-        let (Some(session), Some((ends, _))) = (self.sessions.get(&session), self.ends.get(&exchange.connection)) else {
+        let (Some(open), Some(ends)) = (self.sessions.get(&session), self.ends.get(&exchange.connection)) else {
             return Ok(());
         };
         let key = keys::of_exchange(ends, &exchange);
-        let (place, session) = (Arc::clone(&self.place), Arc::clone(&session.facts));
-        let row = ExchangeRow { place, session, exchange, key, has_text: self.has_text };
-        self.exchange_rows.push(row, &mut self.dataset)
+        let (place, facts) = (Arc::clone(&self.place), Arc::clone(&open.facts));
+        let row = ExchangeRow { place, session: facts, exchange, key, has_text: self.has_text };
+        let size = row.size();
+        self.wait(session, Waiting::Exchange(row), size)
     }
 
     fn finding(&mut self, finding: Box<Finding>) -> Result<()> {
-        let session = finding.session.and_then(|session| self.sessions.get(&session)).map(|open| Arc::clone(&open.facts));
+        let number = finding.session.filter(|number| self.sessions.contains_key(number));
         let about: Vec<&Remembered> =
             finding.messages.iter().filter_map(|number| self.remembered.get(number)).collect();
         let messages: Vec<Key> = about.iter().map(|message| message.key).collect();
-        let connection = finding.span.and_then(|span| self.pipes.get(&span.stream)).and_then(|id| self.ends.get(id));
-        let time = match (about.first(), &session, connection) {
-            (Some(first), ..) => first.time,
-            (None, Some(session), _) => session.session.started,
-            (None, None, Some((_, opened))) => *opened,
-            (None, None, None) => self.last_time,
-        };
+        let first = about.first();
+        let time = first.map_or(self.last_time, |first| first.time);
+        let (method, tool) = first.map(|first| (first.method.clone(), first.tool.clone())).unwrap_or_default();
         let start = finding.span.map_or(u64::MAX, |span| span.start);
-        let of_messages: Vec<u8> = messages.iter().flat_map(|key| key.0.to_le_bytes()).collect();
-        let of_session = session.as_ref().map_or(0, |session| session.key.0);
-        let text = if messages.is_empty() { finding.text.as_bytes() } else { b"" };
-        let host = self.place.host.as_deref().unwrap_or_default().as_bytes();
-        let key = keys::key(&[
-            b"finding",
-            host,
-            finding.rule.id.as_bytes(),
-            &of_messages,
-            &of_session.to_le_bytes(),
-            &start.to_le_bytes(),
-            text,
-        ]);
-        let (method, tool) = about.first().map(|first| (first.method.clone(), first.tool.clone())).unwrap_or_default();
-        let (place, has_text) = (Arc::clone(&self.place), self.has_text);
-        let row = FindingRow { place, session, finding, messages, tool, method, time, key, has_text };
-        self.findings.push(row, &mut self.dataset)
+        let (place, has_text, key) = (Arc::clone(&self.place), self.has_text, Key::default());
+        let row = FindingRow { place, session: None, finding, messages, tool, method, time, key, has_text };
+        let size = row.size();
+        match number {
+            Some(number) => self.wait(number, Waiting::Finding(row, start), size),
+            None => self.findings.push(with_key(row, start), &mut self.dataset),
+        }
     }
+}
+
+/// The finding with its key, and with the time of its session if it is about no message. `start` is
+/// the offset of its bytes.
+fn with_key(mut row: FindingRow, start: u64) -> FindingRow {
+    if let (true, Some(facts)) = (row.messages.is_empty(), &row.session) {
+        row.time = facts.session.started;
+    }
+    let messages: Vec<u8> = row.messages.iter().flat_map(|key| key.0.to_le_bytes()).collect();
+    let session = row.session.as_ref().map_or(0, |facts| facts.key.0);
+    let text = if row.messages.is_empty() { row.finding.text.as_bytes() } else { b"" };
+    let host = row.place.host.as_deref().unwrap_or_default().as_bytes();
+    let rule = row.finding.rule.id.as_bytes();
+    row.key = keys::key(&[b"finding", host, rule, &messages, &session.to_le_bytes(), &start.to_le_bytes(), text]);
+    row
 }

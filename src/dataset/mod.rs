@@ -20,7 +20,6 @@
 mod collector;
 mod compact;
 mod file_name;
-mod host;
 mod keys;
 mod recorded;
 mod storage;
@@ -30,7 +29,6 @@ mod write;
 pub use collector::Collector;
 pub use compact::compact;
 pub use file_name::day;
-pub use host::named_host;
 pub use recorded::{Exporter, export_sessions, file_names, run_number};
 pub use storage::open;
 pub use write::Dataset;

@@ -12,7 +12,6 @@ use serde::{Deserialize, Serialize};
 
 use super::collector::Collector;
 use super::file_name::host_part;
-use super::host::local_host;
 use super::keys;
 use super::storage::{self, Storage};
 use super::write::Dataset;
@@ -21,6 +20,7 @@ use crate::decode::exchange::ExchangeNumber;
 use crate::event::Event;
 use crate::export::parquet::Place;
 use crate::mcp::{Message, Session, SessionNumber};
+use crate::source::host;
 use crate::store::{Capture, CaptureId, CaptureKind, Page, RowKey, Scope, StoreReader};
 
 /// Messages that are read again in the next round: those of the last packets, so that equal places
@@ -67,8 +67,8 @@ impl Exporter {
     /// was captured only by its folder.
     fn host(&self, capture: &Capture) -> Option<String> {
         self.host.clone().or_else(|| match capture.info.kind {
-            CaptureKind::Import => super::named_host(Path::new(capture.info.source.split(' ').next()?)),
-            _ => local_host(),
+            CaptureKind::Import => host::named(Path::new(capture.info.source.split(' ').next()?)),
+            _ => host::local(),
         })
     }
 
@@ -81,7 +81,7 @@ impl Exporter {
         let mut dataset = Dataset::new(storage::open(&self.to)?, None);
         let path = std::fs::canonicalize(reader.place().path()).unwrap_or_else(|_| reader.place().path().to_owned());
         let hash = keys::key(&[path.as_os_str().as_encoded_bytes()]);
-        let note = format!("{}exported-{}-{hash}.json", storage::OWN, host_part(local_host().as_deref()));
+        let note = format!("{}exported-{}-{hash}.json", storage::OWN, host_part(host::local().as_deref()));
         let before = read_note(dataset.storage(), &note)?;
         let mut exported = Exported::default();
         let mut captures = reader.captures(Page::first(10_000))?;
@@ -139,9 +139,9 @@ impl Exporter {
                 next = RowKey::new(capture.id, number.0).next();
                 feed.message(message)?;
                 progress.message = progress.message.max(number.0);
-                while let Some(finding) = findings.next_if(|row| {
-                    row.as_ref().is_ok_and(|row| row.messages.iter().all(|about| *about <= number))
-                }) {
+                while let Some(finding) = findings
+                    .next_if(|row| row.as_ref().is_ok_and(|row| row.messages.iter().all(|about| *about <= number)))
+                {
                     progress.finding = feed.finding(finding?)?;
                 }
             }
@@ -177,8 +177,8 @@ pub fn export_sessions(exporter: &Exporter, reader: &StoreReader, sessions: &[Se
             let message = message?;
             let number = message.number;
             feed.message(message)?;
-            while let Some(finding) = findings
-                .next_if(|row| row.as_ref().is_ok_and(|row| row.messages.iter().all(|about| *about <= number)))
+            while let Some(finding) =
+                findings.next_if(|row| row.as_ref().is_ok_and(|row| row.messages.iter().all(|about| *about <= number)))
             {
                 feed.finding(finding?)?;
             }

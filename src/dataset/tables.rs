@@ -117,10 +117,13 @@ fn owned<'a>(text: String) -> Option<Cow<'a, [u8]>> {
 
 const SESSION_COLUMNS: &[Column<SessionRow>] = &[
     ("required binary key (STRING)", Take::Key(|row| Some(row.facts.key))),
-    ("required int64 state", Take::Number(|row| {
-        let (captured, _) = session(row).bytes;
-        number(session(row).messages.saturating_add(captured).saturating_add(session(row).exit.is_some().into()))
-    })),
+    (
+        "required int64 state",
+        Take::Number(|row| {
+            let (captured, _) = session(row).bytes;
+            number(session(row).messages.saturating_add(captured).saturating_add(session(row).exit.is_some().into()))
+        }),
+    ),
     ("required int64 time (TIMESTAMP(MICROS,true))", Take::Number(|row| Some(micros(session(row).started)))),
     ("required int64 time_ns", Take::Number(|row| Some(session(row).started.0))),
     ("required int64 ended (TIMESTAMP(MICROS,true))", Take::Number(|row| Some(micros(session(row).ended)))),
@@ -193,10 +196,13 @@ fn target(row: &ExchangeRow) -> Option<&str> {
 
 const EXCHANGE_COLUMNS: &[Column<ExchangeRow>] = &[
     ("required binary key (STRING)", Take::Key(|row| Some(row.key))),
-    ("required int64 state", Take::Number(|row| {
-        let halves = [&row.exchange.request, &row.exchange.response];
-        number(halves.iter().map(|half| half.body_bytes.saturating_add(u64::from(half.complete))).sum())
-    })),
+    (
+        "required int64 state",
+        Take::Number(|row| {
+            let halves = [&row.exchange.request, &row.exchange.response];
+            number(halves.iter().map(|half| half.body_bytes.saturating_add(u64::from(half.complete))).sum())
+        }),
+    ),
     ("required int64 time (TIMESTAMP(MICROS,true))", Take::Number(|row| Some(micros(started(&row.exchange))))),
     ("required int64 time_ns", Take::Number(|row| Some(started(&row.exchange).0))),
     ("optional binary host (STRING)", Take::Text(|row| word(row.place.host.as_deref()?))),
@@ -217,23 +223,27 @@ const EXCHANGE_COLUMNS: &[Column<ExchangeRow>] = &[
     ("optional binary target (STRING)", Take::Text(|row| word(target(row)?))),
     ("optional int64 status", Take::Number(|row| Some(row.exchange.status?.into()))),
     ("optional binary reason (STRING)", Take::Text(|row| word(row.exchange.reason.as_deref()?))),
-    ("optional int64 first_byte_ns", Take::Number(|row| {
-        Some(row.exchange.response.started?.since(row.exchange.request.started?))
-    })),
-    ("optional int64 duration_ns", Take::Number(|row| {
-        Some(row.exchange.response.ended?.since(row.exchange.request.started?))
-    })),
+    (
+        "optional int64 first_byte_ns",
+        Take::Number(|row| Some(row.exchange.response.started?.since(row.exchange.request.started?))),
+    ),
+    (
+        "optional int64 duration_ns",
+        Take::Number(|row| Some(row.exchange.response.ended?.since(row.exchange.request.started?))),
+    ),
     ("required int64 request_bytes", Take::Number(|row| number(row.exchange.request.body_bytes))),
     ("required int64 response_bytes", Take::Number(|row| number(row.exchange.response.body_bytes))),
     ("required boolean request_complete", Take::Truth(|row| row.exchange.request.complete)),
     ("required boolean response_complete", Take::Truth(|row| row.exchange.response.complete)),
     // JSON: [["name", "value"]]. Secrets are masked.
-    ("optional binary request_fields (STRING)", Take::Text(|row| {
-        fields(&row.exchange.request.fields).filter(|_| row.has_text)
-    })),
-    ("optional binary response_fields (STRING)", Take::Text(|row| {
-        fields(&row.exchange.response.fields).filter(|_| row.has_text)
-    })),
+    (
+        "optional binary request_fields (STRING)",
+        Take::Text(|row| fields(&row.exchange.request.fields).filter(|_| row.has_text)),
+    ),
+    (
+        "optional binary response_fields (STRING)",
+        Take::Text(|row| fields(&row.exchange.response.fields).filter(|_| row.has_text)),
+    ),
 ];
 
 impl TableRow for FindingRow {

@@ -76,7 +76,8 @@ impl Dataset {
         let table = R::TABLE;
         let micros = |row: Option<&R>| row.map_or(0, |row| row.time().div_euclid(1_000));
         let range = (micros(rows.first()), micros(rows.last()));
-        let names: Vec<FileName> = self.storage.list(&folder(table.name, day))?.iter().filter_map(|name| FileName::parse(name)).collect();
+        let names: Vec<FileName> =
+            self.storage.list(&folder(table.name, day))?.iter().filter_map(|name| FileName::parse(name)).collect();
         let files: Vec<String> =
             names.into_iter().filter(|name| name.may_have(&self.host, range)).map(|name| name.to_string()).collect();
         let present = self.present(&files, (rows.first().map_or(0, R::time), rows.last().map_or(0, R::time)))?;
@@ -161,8 +162,7 @@ impl Dataset {
         for group in 0..reader.groups() {
             let mut columns = reader.all(group).with_context(unreadable)?;
             let count = columns.first().map_or(0, Values::rows);
-            let of_group: Vec<_> =
-                rows.iter().filter(|(row, _)| (before..before + count).contains(row)).collect();
+            let of_group: Vec<_> = rows.iter().filter(|(row, _)| (before..before + count).contains(row)).collect();
             let gone: HashSet<usize> = of_group.iter().map(|(row, _)| row - before).collect();
             let kept: Vec<usize> = (0..count).filter(|row| !gone.contains(row)).collect();
             columns = columns.iter().map(|values| values.select(&kept)).collect();

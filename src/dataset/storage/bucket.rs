@@ -68,7 +68,8 @@ impl Bucket {
                 Arc::new(builder.build().map_err(|error| plain(&error)).with_context(wrong)?)
             }
         };
-        let runtime = Builder::new_current_thread().enable_all().build().context("cannot start the client of storage")?;
+        let runtime =
+            Builder::new_current_thread().enable_all().build().context("cannot start the client of storage")?;
         let prefix = match prefix.trim_matches('/') {
             "" => String::new(),
             prefix => format!("{prefix}/"),
@@ -101,7 +102,12 @@ fn plain(error: &Error) -> anyhow::Error {
                 reason = source;
             }
             let text = reason.to_string();
-            anyhow!("{}", text.lines().next().unwrap_or_default().to_owned())
+            let line = text.lines().next().unwrap_or_default();
+            match line {
+                _ if line.contains("404 Not Found") => anyhow!("there is no such bucket"),
+                _ if line.contains("403 Forbidden") => anyhow!("the credentials give no permission"),
+                _ => anyhow!("{}", line.to_owned()),
+            }
         }
     }
 }

@@ -51,7 +51,8 @@ pub struct MessageRow {
 }
 
 /// The messages of one file of `export`.
-pub const IN_A_FILE: Table<MessageRow> = Table { name: "messages_of_a_file", parts: &[TIMES, COMMON, FILE_ONLY, PEERS, TEXT] };
+pub const IN_A_FILE: Table<MessageRow> =
+    Table { name: "messages_of_a_file", parts: &[TIMES, COMMON, FILE_ONLY, PEERS, TEXT] };
 
 /// The messages of a dataset.
 pub const IN_A_DATASET: Table<MessageRow> =
@@ -94,14 +95,15 @@ const COMMON: &[Column<MessageRow>] = &[
     ("optional int64 line", Take::Number(|row| number(row.message.line?))),
     ("required int64 packets", Take::Number(|row| number(row.message.packets.len() as u64))),
     ("required boolean redelivered", Take::Truth(|row| row.message.redelivered)),
+    ("required int64 size", Take::Number(|row| number(row.message.raw.len() as u64))),
+];
+
+/// Columns whose values are known only when the session has ended.
+const FILE_ONLY: &[Column<MessageRow>] = &[
     (
         "required group findings (LIST) { repeated group list { required binary element (STRING); } }",
         Take::Words(|row| row.message.findings.as_slice()),
     ),
-    ("required int64 size", Take::Number(|row| number(row.message.raw.len() as u64))),
-];
-
-const FILE_ONLY: &[Column<MessageRow>] = &[
     ("optional int64 latency_ns", Take::Number(|row| row.message.latency)),
     ("optional int64 answered_by", Take::Number(|row| number(row.message.answered_by?.0))),
     ("optional binary client (STRING)", Take::Text(|row| word(row.session.client.as_deref()?))),
@@ -109,7 +111,7 @@ const FILE_ONLY: &[Column<MessageRow>] = &[
 ];
 
 /// A row of a dataset is written once. So only a response has the latency: when its request is
-/// written, nobody knows it yet.
+/// written, nobody knows it yet. Findings are a table of their own.
 const DATASET_ONLY: &[Column<MessageRow>] =
     &[("optional int64 latency_ns", Take::Number(|row| row.message.latency.filter(|_| row.message.answers.is_some())))];
 

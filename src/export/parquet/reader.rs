@@ -49,11 +49,6 @@ impl Reader {
         }
     }
 
-    /// Bytes of a group before compression.
-    pub fn size(&self, group: usize) -> i64 {
-        self.file.metadata().row_groups().get(group).map_or(0, |group| group.total_byte_size())
-    }
-
     /// A column of a group. `None` if the file has no such column.
     pub fn column(&self, group: usize, name: &str) -> Result<Option<Values>> {
         self.columns.get(name).map(|index| self.values(group, *index)).transpose()
@@ -70,7 +65,9 @@ impl Reader {
         match group.get_column_reader(index)? {
             ColumnReader::Int64ColumnReader(column) => Ok(Values::Numbers(single(column, rows)?)),
             ColumnReader::BoolColumnReader(column) => Ok(Values::Truths(single(column, rows)?)),
-            ColumnReader::ByteArrayColumnReader(column) if group.metadata().column(index).column_descr().max_rep_level() > 0 => {
+            ColumnReader::ByteArrayColumnReader(column)
+                if group.metadata().column(index).column_descr().max_rep_level() > 0 =>
+            {
                 Ok(Values::Lists(lists(column, rows)?))
             }
             ColumnReader::ByteArrayColumnReader(column) => Ok(Values::Texts(single(column, rows)?)),

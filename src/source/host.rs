@@ -3,7 +3,7 @@
 use std::path::Path;
 
 /// The name of this machine.
-pub fn local_host() -> Option<String> {
+pub fn local() -> Option<String> {
     #[cfg(unix)]
     {
         let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -14,7 +14,7 @@ pub fn local_host() -> Option<String> {
 }
 
 /// The capture point that a folder `host=NAME` in the path of a capture file names.
-pub fn named_host(path: &Path) -> Option<String> {
+pub fn named(path: &Path) -> Option<String> {
     let names = path.parent()?.iter().filter_map(|part| part.to_str()?.strip_prefix("host="));
     names.last().filter(|name| !name.is_empty()).map(str::to_owned)
 }
