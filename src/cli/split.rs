@@ -87,12 +87,7 @@ pub fn run(arguments: Split) -> Result<ExitCode> {
     }
     let mut lines = output::stdout();
     let used = weights.iter().filter(|bytes| **bytes > 0).count();
-    writeln!(
-        lines,
-        "{} in {}",
-        count(pairs as u64, "pair of hosts").replace("hostss", "hosts"),
-        count(used as u64, "part")
-    )?;
+    writeln!(lines, "{} of hosts in {}", count(pairs as u64, "pair"), count(used as u64, "part"))?;
     if sealed > 0 {
         writeln!(
             lines,
