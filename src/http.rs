@@ -30,4 +30,4 @@ pub mod slots;
 #[cfg(feature = "http")]
 pub mod socket;
 #[cfg(feature = "http")]
-mod trust;
+pub(crate) mod trust;

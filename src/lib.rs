@@ -31,6 +31,8 @@ use mcptap_core::internal::{capture, decode, event, findings, mcp, pipeline};
 pub mod agents;
 pub mod cli;
 pub mod compare;
+#[cfg(feature = "parquet")]
+mod dataset;
 pub mod engine;
 pub mod export;
 pub mod filter;

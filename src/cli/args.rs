@@ -2,6 +2,8 @@
 
 #[cfg(all(feature = "attach", target_os = "linux"))]
 mod attach;
+#[cfg(feature = "parquet")]
+mod dataset;
 mod delete;
 mod examples;
 mod explain;
@@ -27,6 +29,8 @@ use crate::engine;
 
 #[cfg(all(feature = "attach", target_os = "linux"))]
 pub use attach::Attach;
+#[cfg(feature = "parquet")]
+pub use dataset::{DatasetCommand, DatasetOptions, DatasetTarget, Ship};
 pub use delete::{Delete, Pin, Prune};
 pub use explain::Explain;
 pub use export::{Export, Format};
@@ -128,6 +132,17 @@ pub enum Command {
     /// Write a session in another format
     #[command(after_help = examples::EXPORT)]
     Export(Export),
+    /// Send to a dataset what the database gains, every few minutes
+    #[cfg(feature = "parquet")]
+    #[command(after_help = examples::SHIP)]
+    Ship(Ship),
+    /// Maintain a dataset
+    #[cfg(feature = "parquet")]
+    #[command(subcommand, after_help = examples::DATASET)]
+    Dataset(DatasetCommand),
+    /// Divide captures into parts that can be decoded alone: no session is torn
+    #[command(after_help = examples::SPLIT)]
+    Split(Split),
     /// Send a recorded session to a server again, and compare the responses
     #[command(after_help = examples::REPLAY)]
     Replay(Replay),
@@ -217,7 +232,7 @@ impl Decoding {
 }
 
 /// Arguments of `mcptap read`.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct Read {
     /// Capture files, read as one capture; - for standard input
     #[arg(required = true, value_name = "FILE")]
@@ -240,6 +255,24 @@ pub struct Read {
     /// Keep reading while the file grows
     #[arg(long)]
     pub follow: bool,
+    /// The dataset to decode into, instead of printing.
+    #[cfg(feature = "parquet")]
+    #[command(flatten)]
+    pub dataset: DatasetTarget,
+}
+
+/// Arguments of `mcptap split`.
+#[derive(Debug, Args)]
+pub struct Split {
+    /// Capture files. A folder host=NAME in a path names the machine that captured
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+    /// The number of parts
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=512))]
+    pub into: u16,
+    /// The folder for the parts: part-0000, part-0001 and so on
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
 }
 
 /// Arguments of `mcptap wrap`.
@@ -258,6 +291,10 @@ pub struct Wrap {
     /// Options that delete earlier recordings.
     #[command(flatten)]
     pub prune: Prune,
+    /// The dataset that gets what is saved, while it is recorded.
+    #[cfg(feature = "parquet")]
+    #[command(flatten)]
+    pub dataset: DatasetTarget,
     /// The command of the server, with its arguments. It is best written behind --
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub command: Vec<std::ffi::OsString>,

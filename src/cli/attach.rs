@@ -13,6 +13,8 @@ use anyhow::{Result, bail, ensure};
 
 use super::args::{Attach, Colour};
 use super::printer::Printer;
+#[cfg(feature = "parquet")]
+use super::ship;
 use super::{databases, filter, stop, target};
 use crate::capture::Limits;
 use crate::capture::pipe::Start;
@@ -57,6 +59,7 @@ pub fn run(arguments: Attach, db: Option<PathBuf>, colour: Colour) -> Result<Exi
     // Packets that are not decoded yet wait beside the database, because that place needs free
     // space anyway.
     let mut folder = env::temp_dir();
+    let mut recording = None;
     let saver = if arguments.no_save {
         None
     } else {
@@ -67,8 +70,13 @@ pub fn run(arguments: Attach, db: Option<PathBuf>, colour: Colour) -> Result<Exi
             WriteOptions { keep_secrets: arguments.keep_secrets, mask_key: secrets::key(), ..WriteOptions::default() };
         let writer = Writer::create(place, &target::capture_info(CaptureKind::Attach, source), options)?;
         databases::remember(writer.place().path());
+        recording = Some(writer.place().clone());
         Some(Saver::new(writer, true))
     };
+    #[cfg(feature = "parquet")]
+    let shipper = recording.as_ref().map(|place| ship::beside(&arguments.dataset, place.path())).transpose()?;
+    #[cfg(not(feature = "parquet"))]
+    drop(recording);
     let detail = if saver.is_some() { Detail::Store } else { Detail::Messages };
     let mut pipeline = Pipeline::new(PipelineConfig { limits: Limits::live(), detail, ..PipelineConfig::default() });
     let mut queue = Queue::start(attached, Arc::clone(&stop), Overflow::new(&folder, false))?;
@@ -86,6 +94,8 @@ pub fn run(arguments: Attach, db: Option<PathBuf>, colour: Colour) -> Result<Exi
     if let Some(counts) = saved?.filter(|counts| counts.lost > 0) {
         note!("{} records could not be saved", counts.lost);
     }
+    #[cfg(feature = "parquet")]
+    ship::end(shipper.flatten()).iter().for_each(|line| note!("{line}"));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -55,6 +55,7 @@ fn browse(files: Vec<PathBuf>, colour: Colour) -> Result<ExitCode> {
 
 fn print(files: Vec<PathBuf>, colour: Colour) -> Result<ExitCode> {
     let decoding = Decoding::default();
-    let read = Read { files, decoding, filter: None, save: false, json: false, hash: false, follow: false };
+    let read =
+        Read { files, decoding, filter: None, save: false, json: false, hash: false, follow: false, ..Read::default() };
     read::run(read, None, colour)
 }

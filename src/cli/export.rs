@@ -29,6 +29,10 @@ use crate::view::timeline::{self, TimelinePosition, TimelineRow};
 use crate::view::units;
 
 pub fn run(arguments: Export, db: Option<PathBuf>) -> Result<ExitCode> {
+    #[cfg(feature = "parquet")]
+    if let Some(place) = &arguments.dataset.dataset {
+        return super::dataset::export(&arguments, place, db);
+    }
     let filter = filter::parse(arguments.filter.as_deref())?;
     let named = arguments.output.as_deref().and_then(Format::of_file);
     let Some(format) = arguments.format.or(named) else {
@@ -133,7 +137,7 @@ fn rows(opened: &Opened, filter: Option<&Filter>, out: &mut (dyn Write + Send)) 
     let mut parquet = Parquet::new(out)?;
     for session in opened.sessions()? {
         for message in opened.reader.session_messages(session.number, filter) {
-            parquet.message(&session, &message?)?;
+            parquet.message(&session, message?)?;
         }
     }
     Ok(parquet.finish()?)

@@ -7,6 +7,8 @@ mod attach;
 mod ca;
 mod check;
 mod databases;
+#[cfg(feature = "parquet")]
+mod dataset;
 mod delete;
 mod demo;
 mod diff;
@@ -32,9 +34,12 @@ mod rules;
 #[cfg(all(feature = "attach", feature = "live", target_os = "linux"))]
 mod run;
 mod sessions;
+#[cfg(feature = "parquet")]
+mod ship;
 mod show;
 #[cfg(feature = "live")]
 mod sniff;
+mod split;
 mod stop;
 pub mod target;
 #[cfg(feature = "tui")]
@@ -184,6 +189,11 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Some(Command::Show(show)) => show::run(show, db, color),
         Some(Command::Layers(layers)) => layers::run(layers, db, color),
         Some(Command::Export(export)) => export::run(export, db),
+        #[cfg(feature = "parquet")]
+        Some(Command::Ship(ship)) => ship::run(ship, db),
+        #[cfg(feature = "parquet")]
+        Some(Command::Dataset(command)) => dataset::run(command),
+        Some(Command::Split(split)) => split::run(split),
         #[cfg(feature = "live")]
         Some(Command::Sniff(sniff)) => sniff::run(sniff, db, color),
         Some(Command::Wrap(wrap)) => wrap::run(wrap, db),

@@ -22,6 +22,8 @@ use super::ca::{self, Trust};
 use super::install::replaced_settings;
 use super::printer::Printer;
 use super::replay::header_fields;
+#[cfg(feature = "parquet")]
+use super::ship;
 use super::{databases, filter, stop, target};
 use crate::capture::{Limits, Packet};
 use crate::cli::output::note;
@@ -87,6 +89,8 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
         Err(error) => (None, Some(error)),
     };
     let saved_in = writer.as_ref().map(|writer| (writer.place().clone(), writer.capture()));
+    #[cfg(feature = "parquet")]
+    let shipper = saved_in.as_ref().map(|(place, _)| ship::beside(&arguments.dataset, place.path())).transpose()?;
     let saver = writer.map(|writer| Saver::new(writer, true));
     let detail = if saver.is_some() { Detail::Store } else { Detail::Messages };
     let options = PipelineConfig {
@@ -127,6 +131,8 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
             note!("{} records could not be saved", counts.lost);
         }),
     }
+    #[cfg(feature = "parquet")]
+    ship::end(shipper.flatten()).iter().for_each(|line| note!("{line}"));
     // A host reads standard error as that of its server, so the line is for people alone.
     if let Some((place, capture)) = saved_in.filter(|_| !arguments.stdio || io::stderr().is_terminal()) {
         target::note_saved(&place, capture);

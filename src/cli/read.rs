@@ -18,6 +18,10 @@ use crate::source::keylog::WithKeyLog;
 use crate::store::{CaptureKind, DatabaseFile, Writer};
 
 pub fn run(arguments: Read, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
+    #[cfg(feature = "parquet")]
+    if let Some(place) = &arguments.dataset.dataset {
+        return super::dataset::read(&arguments, place);
+    }
     let filter = filter::parse(arguments.filter.as_deref())?;
     let files = Files::open(&arguments.files, arguments.follow)?;
     let limits = if files.is_live() { Limits::live() } else { Limits::default() };

@@ -13,6 +13,8 @@ use anyhow::{Context, Result};
 
 use super::args::{Colour, Sniff};
 use super::printer::Printer;
+#[cfg(feature = "parquet")]
+use super::ship;
 use super::{databases, filter, output, stop, target};
 use crate::capture::{Limits, Packet};
 use crate::cli::output::note;
@@ -65,6 +67,8 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
         recording = Some((writer.place().clone(), writer.capture()));
         Some(Saver::new(writer, true))
     };
+    #[cfg(feature = "parquet")]
+    let shipper = recording.as_ref().map(|(place, _)| ship::beside(&arguments.dataset, place.path())).transpose()?;
     #[cfg(all(feature = "attach", target_os = "linux"))]
     secrets.iter().flat_map(|tap| &tap.notes).for_each(|line| note!("{line}"));
     note!("capturing on {interface}; Ctrl-C ends it");
@@ -129,6 +133,8 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     if let Some((place, capture)) = recording {
         target::note_saved(&place, capture);
     }
+    #[cfg(feature = "parquet")]
+    ship::end(shipper.flatten()).iter().for_each(|line| note!("{line}"));
     Ok(ExitCode::SUCCESS)
 }
 

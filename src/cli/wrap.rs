@@ -12,6 +12,8 @@ use anyhow::{Result, bail};
 
 use super::args::Wrap;
 use super::prune::Pruning;
+#[cfg(feature = "parquet")]
+use super::ship;
 use super::{databases, target};
 use crate::capture::Packet;
 use crate::engine::saver::{self, DirectSaver};
@@ -51,6 +53,8 @@ pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
     let folder = place.as_ref().ok().and_then(|place| place.create_folder().ok());
     let folder = folder.unwrap_or_else(env::temp_dir);
     let (keep_secrets, if_mcp) = (arguments.keep_secrets, arguments.if_mcp);
+    #[cfg(feature = "parquet")]
+    let target = arguments.dataset;
     let code = stdio::wrap(&server, &folder, secrets::shown, move |observations| {
         let mut observations = HeldStart::new(observations);
         // A server that ends at once is what somebody looks for.
@@ -60,7 +64,16 @@ pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
             observations.inner().receipts().confirm();
             return Ok(());
         }
-        record(observations, source, place?, keep_secrets, pruning)
+        #[cfg(feature = "parquet")]
+        let (place, receipts) = (place?, observations.inner().receipts());
+        #[cfg(feature = "parquet")]
+        let shipper = ship::beside(&target, place.path())?;
+        #[cfg(not(feature = "parquet"))]
+        let place = place?;
+        record(observations, source, place, keep_secrets, pruning)?;
+        #[cfg(feature = "parquet")]
+        ship::end(shipper).iter().for_each(|line| _ = receipts.say(line));
+        Ok(())
     });
     Ok(ExitCode::from(code))
 }

@@ -8,7 +8,7 @@ pub mod junit;
 pub mod mermaid;
 pub mod otlp;
 #[cfg(feature = "parquet")]
-pub mod parquet;
+pub(crate) mod parquet;
 pub mod pcapng;
 pub mod sarif;
 #[cfg(test)]

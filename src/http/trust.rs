@@ -19,6 +19,13 @@ const SYSTEM_CERTIFICATES: [&str; 4] = [
     "/etc/ssl/ca-bundle.pem",
 ];
 
+/// Gives libraries that bring no cryptography of their own the one of this program.
+#[cfg(feature = "fleet")]
+pub fn install_provider() {
+    // A second call changes nothing.
+    let _ = ring::default_provider().install_default();
+}
+
 /// The TLS configuration. Certificates given as PEM replace those of the system, or with
 /// `also_system` are added to them.
 ///

@@ -28,6 +28,7 @@ pub mod batch;
 pub mod element;
 pub mod file;
 pub mod first_line;
+pub mod host;
 mod input;
 pub mod keylog;
 #[cfg(feature = "live")]

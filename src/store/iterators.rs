@@ -39,6 +39,11 @@ impl StoreReader {
         by_key(move |page| self.findings(scope, page), |finding| finding.number + 1)
     }
 
+    /// Findings from this number on, in the order in which they were made.
+    pub fn findings_from(&self, scope: Scope, number: u64) -> impl Iterator<Item = Result<FindingRow>> {
+        rows(Some(number), move |from| self.findings(scope, page_from(from)), |_, finding| finding.number + 1)
+    }
+
     /// The messages that match a filter, without their text, in order of number. Those of a session
     /// are in order of position.
     pub fn all_matching(&self, filter: &Filter, scope: Scope) -> impl Iterator<Item = Result<MessageRow>> {

@@ -15,6 +15,8 @@ mod expectations;
 mod export;
 mod faults;
 mod first_steps;
+#[cfg(all(unix, feature = "fleet"))]
+mod fleet;
 mod following;
 #[cfg(feature = "http")]
 mod fuzz;

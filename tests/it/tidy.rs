@@ -42,6 +42,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("export", &["capture", "decode", "mcp", "findings", "event", "store", "view", "export"]),
+    ("dataset", &["capture", "decode", "mcp", "findings", "event", "source", "store", "export", "http", "dataset"]),
 ];
 
 /// What the core may not use: it does no input or output, starts no thread and reads no clock.
@@ -95,9 +96,10 @@ const HOMES: &[(&str, &[&str])] = &[
     ("rcgen", &["http/authority.rs"]),
     ("rustls", &["http/accept.rs", "http/authority.rs", "http/connect.rs", "http/socket.rs", "http/trust.rs"]),
     ("webpki_roots", &["http/trust.rs"]),
-    ("parquet", &["export/parquet.rs"]),
+    ("parquet", &["export/parquet.rs", "export/parquet/"]),
+    ("object_store", &["dataset/storage/bucket.rs"]),
     ("rmcp", &["agents/"]),
-    ("tokio", &["agents/"]),
+    ("tokio", &["agents/", "dataset/storage/bucket.rs"]),
     ("hyper", &["agents/http.rs"]),
     ("hyper_util", &["agents/http.rs"]),
     ("http_body_util", &["agents/http.rs"]),

@@ -46,7 +46,7 @@ pub struct Prune {
 }
 
 /// An age in nanoseconds.
-fn age(text: &str) -> Result<i64, String> {
+pub(super) fn age(text: &str) -> Result<i64, String> {
     filter::duration(text).filter(|age| *age >= 0).ok_or_else(|| "not an age such as 12h, 30d or 2w".to_owned())
 }
 

@@ -71,7 +71,20 @@ pub const LAYERS: &str = "Examples:
 pub const EXPORT: &str = "Examples:
   mcptap export -o session.html
   mcptap export 7 -o session.pcapng
-  mcptap export capture.pcapng --format jsonl --filter failed";
+  mcptap export capture.pcapng --format jsonl --filter failed
+  mcptap export mcptap.db --dataset /srv/mcp";
+
+#[cfg(feature = "parquet")]
+pub const SHIP: &str = "Examples:
+  mcptap ship --dataset s3://captures/mcp --every 5m
+  mcptap ship --dataset /srv/mcp --once --no-text";
+
+#[cfg(feature = "parquet")]
+pub const DATASET: &str = "Examples:
+  mcptap dataset compact s3://captures/mcp";
+
+pub const SPLIT: &str = "Examples:
+  mcptap split host=web1/*.pcap host=web2/*.pcap --into 8 --out parts";
 
 pub const REPLAY: &str = "Examples:
   mcptap replay 7

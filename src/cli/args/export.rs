@@ -26,6 +26,10 @@ pub struct Export {
     /// Options for decoding captures.
     #[command(flatten)]
     pub decoding: Decoding,
+    /// The dataset to write to, instead of a file.
+    #[cfg(feature = "parquet")]
+    #[command(flatten)]
+    pub dataset: super::DatasetTarget,
 }
 
 /// Formats of `mcptap export`.

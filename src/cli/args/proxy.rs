@@ -55,6 +55,11 @@ pub struct Proxy {
     #[arg(long)]
     pub json: bool,
     /// Do not save to the database
-    #[arg(long)]
+    #[cfg_attr(feature = "parquet", arg(long, conflicts_with = "dataset"))]
+    #[cfg_attr(not(feature = "parquet"), arg(long))]
     pub no_save: bool,
+    /// The dataset that gets what is saved, while it is recorded.
+    #[cfg(feature = "parquet")]
+    #[command(flatten)]
+    pub dataset: super::DatasetTarget,
 }

@@ -291,6 +291,7 @@ impl Tracker {
             state.session.protocol_version = None;
         }
         let session = &mut state.session;
+        let before = (session.client.clone(), session.protocol_version.clone());
         let handshake = match params {
             Some(params) if initialize => Handshake::of_initialize(&params),
             Some(params) if session.client.is_none() || session.protocol_version.is_none() => {
@@ -304,6 +305,7 @@ impl Tracker {
         if let Some(party) = handshake.party {
             session.client = Some(party);
         }
+        state.is_introduced |= (&session.client, &session.protocol_version) != (&before.0, &before.1);
         state.changed = true;
     }
 
@@ -412,6 +414,9 @@ impl Tracker {
         state.pair(&mut message, scope, is_refusal, &self.limits, &mut oddities);
         message.link = state.operations.link(&message, state.is_stateless);
         message.operation = message.link.map(|link| link.operation);
+        if std::mem::take(&mut state.is_introduced) {
+            sink(TrackerEvent::Opened(Box::new(state.session.clone())));
+        }
         state.count(&message);
         let cancelled = state.cancel(&message);
         sink(TrackerEvent::Message(message, oddities));

@@ -10,7 +10,7 @@ use crate::test_messages;
 fn read(session: &Session, messages: &[Message]) -> (Vec<Vec<(String, Field)>>, usize) {
     let file = tempfile::tempfile().unwrap();
     let mut parquet = Parquet::new(file.try_clone().unwrap()).unwrap();
-    messages.iter().for_each(|message| parquet.message(session, message).unwrap());
+    messages.iter().for_each(|message| parquet.message(session, message.clone()).unwrap());
     parquet.finish().unwrap();
     let reader = SerializedFileReader::new(file).unwrap();
     let rows = reader.get_row_iter(None).unwrap();

@@ -37,6 +37,7 @@ impl Tracker {
             redirected_to: None,
             operations: Operations::default(),
             changed: true,
+            is_introduced: false,
         };
         self.sessions.insert(number, state);
         number

@@ -38,6 +38,8 @@ pub(super) struct TrackedSession {
     pub(super) redirected_to: Option<String>,
     pub(super) operations: Operations,
     pub(super) changed: bool,
+    /// Whether a peer introduced itself since the last record: its name, or the revision.
+    pub(super) is_introduced: bool,
 }
 
 impl TrackedSession {
@@ -149,6 +151,7 @@ impl TrackedSession {
             Some("initialize") => {
                 let Handshake { version, party } = Handshake::of_initialize(&content::body(message));
                 if version.is_some() {
+                    self.is_introduced |= self.session.protocol_version != version;
                     self.session.protocol_version = version;
                 }
                 party
@@ -157,6 +160,7 @@ impl TrackedSession {
             _ => None,
         };
         if server.is_some() {
+            self.is_introduced |= self.session.server != server;
             self.session.server = server;
         }
     }

@@ -1,0 +1,105 @@
+//! Stable names of rows: hashes of the place at which they were captured.
+//!
+//! | row | its key is a hash of |
+//! |---|---|
+//! | message | the capture point, the two ends of the connection, the direction, the time at which its last byte was captured, its offset in the stream of its body, its place in a batch |
+//! | session | the key of its first message |
+//! | exchange | the capture point, the two ends, the time of its first byte, its stream of HTTP/2 |
+//! | finding | the rule, the keys of its messages, else its session or its bytes |
+//!
+//! None of them depends on the name of a file, on numbers of a run, or on what was captured before.
+//! So a file of a rotation gives the same keys alone and together with the others.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use ring::digest::{Context, SHA256};
+
+use crate::decode::exchange::Exchange;
+use crate::event::{Connection, ConnectionKind};
+use crate::export::parquet::Key;
+use crate::mcp::Message;
+
+/// Messages among which equal places are told apart. They completed with the same packet, so they
+/// are close to each other.
+const RECENT: usize = 1 << 16;
+
+/// The hash of some parts. Each part is preceded by its length, so that no two lists are alike.
+pub fn key(parts: &[&[u8]]) -> Key {
+    let mut hash = Context::new(&SHA256);
+    for part in parts {
+        hash.update(&(part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    let hash = hash.finish();
+    Key(hash.as_ref().iter().take(8).fold(0, |key, byte| key << 8 | u64::from(*byte)))
+}
+
+/// The capture point and the two ends of a connection.
+pub fn ends(host: Option<&str>, connection: &Connection) -> Arc<[u8]> {
+    let ends = match &connection.kind {
+        ConnectionKind::Tcp(facts) => {
+            let mut ends = facts.endpoints.map(|end| end.to_string());
+            // Which end opened it is unknown in the middle of a connection.
+            ends.sort();
+            ends.join(" ")
+        }
+        ConnectionKind::Pipe { process, .. } => format!("process {process}"),
+    };
+    format!("{}\n{ends}", host.unwrap_or_default()).into_bytes().into()
+}
+
+/// The key of an exchange.
+pub fn of_exchange(ends: &[u8], exchange: &Exchange) -> Key {
+    let started = exchange.request.started.or(exchange.response.started).unwrap_or_default();
+    let stream = exchange.h2_stream.map_or(u64::MAX, u64::from);
+    key(&[b"exchange", ends, &started.0.to_le_bytes(), &stream.to_le_bytes()])
+}
+
+/// Gives keys to messages.
+#[derive(Debug, Default)]
+pub struct MessageKeys {
+    /// How many messages had the same place.
+    places: HashMap<Key, u64>,
+    order: VecDeque<Key>,
+}
+
+impl MessageKeys {
+    /// The key of a message. Streams of one HTTP/2 connection can end in one packet. Their messages
+    /// are numbered.
+    pub fn of(&mut self, ends: &[u8], message: &Message) -> Key {
+        let place = place(ends, message);
+        let count = self.places.entry(place).or_insert(0);
+        *count += 1;
+        let key = match *count {
+            1 => place,
+            count => key(&[b"another", &place.0.to_le_bytes(), &count.to_le_bytes()]),
+        };
+        if *count == 1 {
+            self.order.push_back(place);
+        }
+        if self.order.len() > RECENT
+            && let Some(old) = self.order.pop_front()
+        {
+            self.places.remove(&old);
+        }
+        key
+    }
+}
+
+/// The key of a session whose first message this is.
+pub fn of_session(ends: &[u8], first: &Message) -> Key {
+    key(&[b"session", &place(ends, first).0.to_le_bytes()])
+}
+
+fn place(ends: &[u8], message: &Message) -> Key {
+    let index = message.batch.map_or(u64::MAX, |(_, index)| index.into());
+    key(&[
+        b"message",
+        ends,
+        message.direction.name().as_bytes(),
+        &message.time.0.to_le_bytes(),
+        &message.span.start.to_le_bytes(),
+        &index.to_le_bytes(),
+    ])
+}
