@@ -204,7 +204,13 @@ fn a_configuration_that_cannot_be_read_is_left_alone() {
         let both = said + &told;
         assert!(both.contains("␛[31m") && !both.contains('\u{1b}'), "{both}");
     }
-    assert_eq!(home.run(&["install", "no-such-client"]).0, Some(2));
+    let (code, _, told) = home.run(&["install", "no-such-client"]);
+    let clients = told.split(['(', ')']).nth(1).expect("a list of clients");
+    assert!(code == Some(2) && clients.split(", ").count() >= 17 && clients.contains(", goose, "), "{told}");
+    let help = home.run(&["install", "--help"]).1.split_whitespace().collect::<Vec<&str>>().join(" ");
+    assert!(help.contains(clients), "the help lists other clients than {clients}: {help}");
+    let misspelt = "mcptap: \"cusor\" is neither a client nor a file: did you mean cursor?\n";
+    assert_eq!(home.run(&["install", "cusor"]), (Some(2), String::new(), misspelt.to_owned()));
     fs::write(home.path("kept.json"), "{}").unwrap();
     assert_eq!(home.run(&["install", home.path("kept.json").to_str().unwrap()]).0, Some(1), "there is no server in it");
 }
