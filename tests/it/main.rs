@@ -52,5 +52,6 @@ mod tidy;
 mod timing;
 mod tls;
 mod totals;
+mod tutorial;
 mod wire;
 mod wrapped;

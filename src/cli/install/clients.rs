@@ -16,7 +16,7 @@ pub struct Client {
 enum Location {
     /// The home folder.
     Home(&'static str),
-    /// The folder for configurations: `~/.config`, or `~/Library/Application Support` on macOS, or the
+    /// The folder for configurations: `~/.config`, `~/Library/Application Support` on macOS, the
     /// folder of the variable `APPDATA` on Windows.
     Config(&'static str),
     /// The folder of the variable `APPDATA`, for clients whose path on Windows is a different one.

@@ -42,7 +42,7 @@ fn remote(settings: &str) -> Option<(String, Vec<(String, String)>)> {
 
 /// A format of configurations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Format {
+enum Syntax {
     /// JSON, with or without comments.
     Json,
     Toml,
@@ -52,7 +52,7 @@ enum Format {
 /// The configuration of a client, as text that can be changed.
 #[derive(Debug)]
 pub struct Config {
-    format: Format,
+    format: Syntax,
     has_mark: bool,
     /// The text without the mark.
     text: String,
@@ -96,9 +96,9 @@ impl Config {
     /// The text is not valid in that format.
     pub fn read(path: &Path, text: &str) -> Result<Config> {
         let format = match path.extension().and_then(|extension| extension.to_str()) {
-            Some("toml") => Format::Toml,
-            Some("yaml" | "yml") => Format::Yaml,
-            _ => Format::Json,
+            Some("toml") => Syntax::Toml,
+            Some("yaml" | "yml") => Syntax::Yaml,
+            _ => Syntax::Json,
         };
         let unmarked = text.strip_prefix(BYTE_ORDER_MARK);
         let config = Config { format, has_mark: unmarked.is_some(), text: unmarked.unwrap_or(text).to_owned() };
@@ -121,9 +121,9 @@ impl Config {
 
     fn tree(&self) -> Result<Option<Node>> {
         match self.format {
-            Format::Json => json::read(&self.text),
-            Format::Toml => toml::read(&self.text),
-            Format::Yaml => yaml::read(&self.text),
+            Syntax::Json => json::read(&self.text),
+            Syntax::Toml => toml::read(&self.text),
+            Syntax::Yaml => yaml::read(&self.text),
         }
     }
 
@@ -159,8 +159,7 @@ impl Config {
         })
     }
 
-    /// Puts the settings back that [`Config::replace_url`] replaced, with those that were added
-    /// since then.
+    /// Puts back what [`Config::replace_url`] replaced. Members that were added later stay.
     pub fn restore_url(&mut self, server: &Server) {
         self.text = self.edited(server, edit::unbridge);
     }

@@ -11,9 +11,9 @@
 use std::iter;
 use std::ops::Range;
 
-use super::servers::{Entry, Start};
+use super::servers::{CommandWords, Entry};
 use super::tree::{Layout, Map, Member, Node};
-use super::{Config, Format, REPLACED, Value};
+use super::{Config, REPLACED, Syntax, Value};
 
 /// A range of the text and its replacement.
 pub(super) type Edit = (Range<usize>, String);
@@ -21,11 +21,11 @@ pub(super) type Edit = (Range<usize>, String);
 /// Inserts words before the command of a server.
 pub(super) fn insert_words(config: &Config, entry: &Entry, words: &[String]) -> Option<Vec<Edit>> {
     let (program, arguments) = match entry.start()? {
-        Start::Joined(list) => {
+        CommandWords::Joined(list) => {
             let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
             return Some(vec![at_the_front(config, list, &words)?]);
         }
-        Start::Apart { map, program, arguments } => (Added { config, map, program }, arguments),
+        CommandWords::Apart { map, program, arguments } => (Added { config, map, program }, arguments),
     };
     let (first, others) = words.split_first()?;
     let place = program.place();
@@ -41,11 +41,11 @@ pub(super) fn insert_words(config: &Config, entry: &Entry, words: &[String]) -> 
 /// Removes words before the command of a server.
 pub(super) fn remove_words(config: &Config, entry: &Entry, count: usize) -> Option<Vec<Edit>> {
     let (program, node) = match entry.start()? {
-        Start::Joined(node) => {
+        CommandWords::Joined(node) => {
             let items = &node.list()?.items;
             return Some(vec![(items.first()?.span.start..items.get(count)?.span.start, String::new())]);
         }
-        Start::Apart { map, program, arguments } => (Added { config, map, program }, arguments?),
+        CommandWords::Apart { map, program, arguments } => (Added { config, map, program }, arguments?),
     };
     let list = node.list()?;
     // The program is the first of the words.
@@ -105,13 +105,13 @@ impl Added<'_> {
         let line = line_before(&self.config.text, self.program.key.start);
         let end_of_line = self.config.end_of_line();
         let name = match self.config.format {
-            Format::Json => "\"args\": ",
-            Format::Toml => "args = ",
-            Format::Yaml => "args: ",
+            Syntax::Json => "\"args\": ",
+            Syntax::Toml => "args = ",
+            Syntax::Yaml => "args: ",
         };
         match self.map.layout {
             // In TOML the line can begin with other parts of the name.
-            Layout::Lines if self.config.format == Format::Toml => format!("{end_of_line}{line}{name}"),
+            Layout::Lines if self.config.format == Syntax::Toml => format!("{end_of_line}{line}{name}"),
             Layout::Lines => format!("{end_of_line}{}{name}", " ".repeat(line.chars().count())),
             Layout::Brackets if line.trim().is_empty() => format!(",{end_of_line}{line}{name}"),
             Layout::Brackets => format!(", {name}"),
@@ -127,7 +127,7 @@ impl Added<'_> {
 
 /// Replaces settings with a URL by a command.
 pub(super) fn bridge(config: &Config, entry: &Entry, words: &[String]) -> Option<Vec<Edit>> {
-    if config.format != Format::Json || !entry.is_plain() {
+    if config.format != Syntax::Json || !entry.is_plain() {
         return None;
     }
     let text = &config.text[entry.node.span.clone()];

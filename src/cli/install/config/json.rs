@@ -5,7 +5,7 @@ use jsonc_parser::ast::{self, ObjectPropName};
 use jsonc_parser::common::Ranged;
 use jsonc_parser::{CollectOptions, ParseOptions, parse_to_ast};
 
-use super::tree::{Layout, List, Map, Member, Node, Value};
+use super::tree::{Layout, Map, Member, Node, NodeValue, Sequence};
 
 /// Parses the text. An empty text gives nothing.
 ///
@@ -19,14 +19,16 @@ pub(super) fn read(text: &str) -> Result<Option<Node>> {
 fn node(value: ast::Value) -> Node {
     let range = value.range();
     let value = match value {
-        ast::Value::StringLit(text) => Value::Text(text.value.into_owned()),
-        ast::Value::Array(array) => {
-            Value::List(List { layout: Layout::Brackets, items: array.elements.into_iter().map(node).collect() })
-        }
-        ast::Value::Object(object) => {
-            Value::Map(Map { layout: Layout::Brackets, members: object.properties.into_iter().map(member).collect() })
-        }
-        _ => Value::Other,
+        ast::Value::StringLit(text) => NodeValue::Text(text.value.into_owned()),
+        ast::Value::Array(array) => NodeValue::Sequence(Sequence {
+            layout: Layout::Brackets,
+            items: array.elements.into_iter().map(node).collect(),
+        }),
+        ast::Value::Object(object) => NodeValue::Map(Map {
+            layout: Layout::Brackets,
+            members: object.properties.into_iter().map(member).collect(),
+        }),
+        _ => NodeValue::Other,
     };
     Node { span: range.start..range.end, value }
 }

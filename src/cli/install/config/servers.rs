@@ -1,7 +1,7 @@
 //! The servers in a configuration, wherever a client lists them.
 
-use super::tree::{Map, Member, Node, Value};
-use super::{Format, REPLACED};
+use super::tree::{Map, Member, Node, NodeValue};
+use super::{REPLACED, Syntax};
 
 /// Names of the members that list servers: of most clients, of VS Code, of Zed, and of Codex.
 const LISTS: [&str; 4] = ["mcpServers", "servers", "context_servers", "mcp_servers"];
@@ -36,7 +36,7 @@ pub(super) struct Entry<'a> {
 
 /// The words that start a server.
 #[derive(Clone, Copy)]
-pub(super) enum Start<'a> {
+pub(super) enum CommandWords<'a> {
     /// A program, mostly with a list of its arguments.
     Apart { map: &'a Map, program: &'a Member, arguments: Option<&'a Node> },
     /// One list, whose first item is the program.
@@ -44,7 +44,7 @@ pub(super) enum Start<'a> {
 }
 
 /// The servers, in order.
-pub(super) fn entries(root: &Node, format: Format) -> Vec<Entry<'_>> {
+pub(super) fn entries(root: &Node, format: Syntax) -> Vec<Entry<'_>> {
     let mut found = Vec::new();
     if let Some(map) = root.map() {
         collect(map, format, DEPTH, &mut found);
@@ -52,14 +52,14 @@ pub(super) fn entries(root: &Node, format: Format) -> Vec<Entry<'_>> {
     found
 }
 
-fn collect<'a>(map: &'a Map, format: Format, depth: usize, found: &mut Vec<Entry<'a>>) {
+fn collect<'a>(map: &'a Map, format: Syntax, depth: usize, found: &mut Vec<Entry<'a>>) {
     for member in &map.members {
         let name = member.name.as_str();
-        if LISTS.contains(&name) || (name == YAML_LIST && format == Format::Yaml) {
+        if LISTS.contains(&name) || (name == YAML_LIST && format == Syntax::Yaml) {
             found.extend(listed(&member.value));
         } else if name == OPENCODE_LIST && listed(&member.value).iter().any(Entry::is_opencode) {
             found.extend(listed(&member.value).into_iter().filter(Entry::is_opencode));
-        } else if let (Value::Map(inner), true) = (&member.value.value, depth > 1) {
+        } else if let (NodeValue::Map(inner), true) = (&member.value.value, depth > 1) {
             collect(inner, format, depth - 1, found);
         }
     }
@@ -68,8 +68,10 @@ fn collect<'a>(map: &'a Map, format: Format, depth: usize, found: &mut Vec<Entry
 /// The entries of a list of servers. A map has their names, else each has a name of its own.
 fn listed(list: &Node) -> Vec<Entry<'_>> {
     match &list.value {
-        Value::Map(map) => map.members.iter().filter_map(|member| entry(&member.name, &member.value)).collect(),
-        Value::List(list) => list.items.iter().filter_map(|item| entry(item.map()?.text("name")?, item)).collect(),
+        NodeValue::Map(map) => map.members.iter().filter_map(|member| entry(&member.name, &member.value)).collect(),
+        NodeValue::Sequence(list) => {
+            list.items.iter().filter_map(|item| entry(item.map()?.text("name")?, item)).collect()
+        }
         _ => Vec::new(),
     }
 }
@@ -79,17 +81,17 @@ fn entry<'a>(name: &'a str, node: &'a Node) -> Option<Entry<'a>> {
 }
 
 impl<'a> Entry<'a> {
-    /// The words that start the server. Zed once had the program and its arguments one level deeper.
-    pub(super) fn start(&self) -> Option<Start<'a>> {
+    /// The words that start the server. In Zed's older form they are one level deeper.
+    pub(super) fn start(&self) -> Option<CommandWords<'a>> {
         let settings = self.settings;
         let program = settings.get("command").or_else(|| settings.get("cmd"))?;
         let (map, program) = match &program.value.value {
-            Value::Text(_) => (settings, program),
-            Value::List(_) => return Some(Start::Joined(&program.value)),
-            Value::Map(inner) => (inner, inner.get("path").filter(|path| path.value.text().is_some())?),
-            Value::Other => return None,
+            NodeValue::Text(_) => (settings, program),
+            NodeValue::Sequence(_) => return Some(CommandWords::Joined(&program.value)),
+            NodeValue::Map(inner) => (inner, inner.get("path").filter(|path| path.value.text().is_some())?),
+            NodeValue::Other => return None,
         };
-        Some(Start::Apart { map, program, arguments: map.get("args").map(|arguments| &arguments.value) })
+        Some(CommandWords::Apart { map, program, arguments: map.get("args").map(|arguments| &arguments.value) })
     }
 
     /// The URL of a server over HTTP.
@@ -114,15 +116,15 @@ impl<'a> Entry<'a> {
     }
 }
 
-impl Start<'_> {
+impl CommandWords<'_> {
     /// The program and its arguments. `None` if they are not texts, or if they are not all here.
     pub(super) fn words(&self) -> Option<Vec<String>> {
         match self {
-            Start::Joined(list) => list.words().filter(|words| !words.is_empty()),
-            Start::Apart { map, program, arguments } => {
+            CommandWords::Joined(list) => list.words().filter(|words| !words.is_empty()),
+            CommandWords::Apart { map, program, arguments } => {
                 let arguments = match arguments {
                     Some(arguments) => arguments.words()?,
-                    // YAML merges the members of another map. A name that occurs twice is none either.
+                    // YAML merges the members of another map, and a name can occur twice.
                     None if map.members.iter().any(|member| ["args", "<<"].contains(&&*member.name)) => return None,
                     None => Vec::new(),
                 };

@@ -7,14 +7,14 @@ use std::ops::Range;
 #[derive(Debug)]
 pub(super) struct Node {
     pub(super) span: Range<usize>,
-    pub(super) value: Value,
+    pub(super) value: NodeValue,
 }
 
 /// The values that matter here.
 #[derive(Debug)]
-pub(super) enum Value {
+pub(super) enum NodeValue {
     Text(String),
-    List(List),
+    Sequence(Sequence),
     Map(Map),
     /// A number, a boolean, nothing, or a value that the text takes from another place.
     Other,
@@ -29,9 +29,9 @@ pub(super) enum Layout {
     Lines,
 }
 
-/// A list.
+/// Values one after the other.
 #[derive(Debug)]
-pub(super) struct List {
+pub(super) struct Sequence {
     pub(super) layout: Layout,
     pub(super) items: Vec<Node>,
 }
@@ -67,15 +67,15 @@ impl Map {
 
 impl Node {
     pub(super) fn text(&self) -> Option<&str> {
-        if let Value::Text(text) = &self.value { Some(text) } else { None }
+        if let NodeValue::Text(text) = &self.value { Some(text) } else { None }
     }
 
-    pub(super) fn list(&self) -> Option<&List> {
-        if let Value::List(list) = &self.value { Some(list) } else { None }
+    pub(super) fn list(&self) -> Option<&Sequence> {
+        if let NodeValue::Sequence(list) = &self.value { Some(list) } else { None }
     }
 
     pub(super) fn map(&self) -> Option<&Map> {
-        if let Value::Map(map) = &self.value { Some(map) } else { None }
+        if let NodeValue::Map(map) = &self.value { Some(map) } else { None }
     }
 
     /// The texts of a list of texts.

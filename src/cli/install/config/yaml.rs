@@ -5,7 +5,7 @@ use std::ops::Range;
 use anyhow::{Result, anyhow, ensure};
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 
-use super::tree::{Layout, List, Map, Member, Node, Value};
+use super::tree::{Layout, Map, Member, Node, NodeValue, Sequence};
 
 /// Maximum depth of a value. Configurations have about five levels.
 const DEPTH: usize = 100;
@@ -16,18 +16,18 @@ const DEPTH: usize = 100;
 /// It is not YAML, or its values are too deep.
 pub(super) fn read(text: &str) -> Result<Option<Node>> {
     let places: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
-    let mut reader = Reader { text, places, open: Vec::new() };
+    let mut builder = TreeBuilder { text, places, open: Vec::new() };
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|error| anyhow!("{error}"))?;
-        if let Some(root) = reader.next(event, span) {
+        if let Some(root) = builder.next(event, span) {
             return Ok(Some(root));
         }
-        ensure!(reader.open.len() <= DEPTH, "the values are nested too deep");
+        ensure!(builder.open.len() <= DEPTH, "the values are nested too deep");
     }
     Ok(None)
 }
 
-struct Reader<'a> {
+struct TreeBuilder<'a> {
     text: &'a str,
     /// The place in the text of each character: the parser counts characters.
     places: Vec<usize>,
@@ -42,20 +42,20 @@ struct Open {
     nodes: Vec<Node>,
 }
 
-impl Reader<'_> {
+impl TreeBuilder<'_> {
     /// Takes an event. Returns the value of the document when it is complete.
     fn next(&mut self, event: Event, span: Span) -> Option<Node> {
         let range = self.place(span);
         let node = match event {
             Event::Scalar(text, style, anchor, tag) => {
-                // Without quotes, a text can be a number or a boolean. Those are no words of a command.
+                // Without quotes, a text can be a number or a boolean: no words of a command.
                 let is_text = style != ScalarStyle::Plain || is_plain_text(&text);
                 let is_own = anchor == 0 && tag.is_none();
                 let end = range.start + scalar_length(&self.text[range.clone()], style);
-                let value = if is_text && is_own { Value::Text(text.into_owned()) } else { Value::Other };
+                let value = if is_text && is_own { NodeValue::Text(text.into_owned()) } else { NodeValue::Other };
                 Node { span: range.start..end, value }
             }
-            Event::Alias(_) => Node { span: range, value: Value::Other },
+            Event::Alias(_) => Node { span: range, value: NodeValue::Other },
             Event::SequenceStart(anchor, _) | Event::MappingStart(anchor, _) => {
                 let is_map = matches!(event, Event::MappingStart(..));
                 self.open.push(Open { start: range.start, is_map, is_shared: anchor != 0, nodes: Vec::new() });
@@ -86,27 +86,25 @@ impl Reader<'_> {
         let end = if layout == Layout::Brackets { end.start + 1 } else { end.end };
         let value = match open.is_map {
             // Other places of the text refer to a shared value, so it is not changed.
-            _ if open.is_shared => Value::Other,
-            true => Value::Map(Map { layout, members: members(open.nodes) }),
-            false if layout == Layout::Lines => Value::List(self.with_dashes(open.nodes)),
-            false => Value::List(List { layout, items: open.nodes }),
+            _ if open.is_shared => NodeValue::Other,
+            true => NodeValue::Map(Map { layout, members: members(open.nodes) }),
+            false if layout == Layout::Lines => NodeValue::Sequence(self.with_dashes(open.nodes)),
+            false => NodeValue::Sequence(Sequence { layout, items: open.nodes }),
         };
         Node { span: open.start..end, value }
     }
 
-    /// The items of a block, each from its dash on. Something between the dash and an item gives it
-    /// another meaning.
-    fn with_dashes(&self, items: Vec<Node>) -> List {
+    /// The items of a block, each from its dash on. An anchor or a tag in between changes an item.
+    fn with_dashes(&self, items: Vec<Node>) -> Sequence {
         let with_dash = |item: Node| match self.text[..item.span.start].trim_end().strip_suffix('-') {
             Some(before) => Node { span: before.len()..item.span.end, value: item.value },
-            None => Node { value: Value::Other, ..item },
+            None => Node { value: NodeValue::Other, ..item },
         };
-        List { layout: Layout::Lines, items: items.into_iter().map(with_dash).collect() }
+        Sequence { layout: Layout::Lines, items: items.into_iter().map(with_dash).collect() }
     }
 }
 
-/// The length of a text with its quotes. After a closing quote the parser counts the comment that
-/// follows.
+/// The length of a text with its quotes. The parser also counts a comment behind them.
 fn scalar_length(text: &str, style: ScalarStyle) -> usize {
     let inner = text.get(1..).unwrap_or_default();
     let end = match style {
@@ -129,7 +127,7 @@ fn members(nodes: Vec<Node>) -> Vec<Member> {
     let mut nodes = nodes.into_iter();
     let mut members = Vec::new();
     while let (Some(key), Some(value)) = (nodes.next(), nodes.next()) {
-        if let Value::Text(name) = key.value {
+        if let NodeValue::Text(name) = key.value {
             members.push(Member { name, key: key.span, value });
         }
     }
