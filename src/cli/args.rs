@@ -318,8 +318,9 @@ pub struct Tui {
 /// Arguments of `mcptap install` and `mcptap uninstall`.
 #[derive(Debug, Args)]
 pub struct Install {
-    /// A client (claude-code, claude-desktop, cline, codex, copilot, cursor, gemini, kiro,
-    /// lm-studio, vscode, windsurf, zed), or the path of a configuration file
+    /// A client (claude-code, claude-desktop, cline, codex, continue, copilot, cursor, gemini,
+    /// goose, kiro, lm-studio, opencode, vscode, vscode-insiders, vscodium, windsurf, zed), or the
+    /// path of a configuration file
     pub client: Option<String>,
     /// Only these servers [default: all servers of the client]
     #[arg(value_name = "SERVER")]

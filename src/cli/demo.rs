@@ -1,39 +1,47 @@
-//! `mcptap demo`: shows recordings that are part of the program.
+//! `mcptap demo`: the story of a call that hangs, with recordings that are part of the program.
 
 use std::fs;
-use std::io::{IsTerminal, stdout};
+use std::io::{IsTerminal, Write, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
+use etcetera::BaseStrategy;
 
-use super::args::{Colour, Decoding, Demo, Read};
-use super::{output, read};
+use super::args::{Colour, Decoding, Demo, Explain, Read};
+use super::{explain, output, read};
+
+/// A server whose tool never answers.
+const HANG: (&str, &[u8]) = ("hang.pcapng", include_bytes!("../../samples/causes/hang/stdio.pcapng"));
 
 /// `samples/weather`, without problems, and `samples/helpdesk`: an assistant and three servers, one
 /// of them over pipes, with many problems.
-const RECORDINGS: [(&str, &[u8]); 3] = [
+const OTHERS: [(&str, &[u8]); 3] = [
     ("weather.pcapng", include_bytes!("../../samples/weather/capture.pcapng")),
     ("helpdesk.pcapng", include_bytes!("../../samples/helpdesk/capture.pcapng")),
     ("helpdesk-stdio.pcapng", include_bytes!("../../samples/helpdesk/stdio.pcapng")),
 ];
 
+/// The first line of the terminal UI.
+#[cfg(feature = "tui")]
+const HINT: &str = "A call of get_weather hangs. Enter opens its session, e goes to the call, enter shows it.";
+
 /// The next steps for a new user.
 const NEXT: &str = "
 These recordings are part of mcptap. To record your own servers:
-  mcptap install CLIENT      record the STDIO servers in a client's configuration
-  mcptap wrap -- CMD         record one of them
+  mcptap install CLIENT      record the servers in a client's configuration
+  mcptap attach              record STDIO servers that already run (Linux)
+  mcptap wrap -- CMD         record one STDIO server
   mcptap sniff -i lo         record HTTP servers on this machine
-    mcptap proxy --help        record one without permission to capture, or behind TLS
-    mcptap FILE                open a capture made with tcpdump or Wireshark
-    mcptap doctor              test whether all of this works here";
+  mcptap proxy --help        record one without permission to capture, or behind TLS
+  mcptap FILE                open a capture made with tcpdump or Wireshark
+  mcptap doctor              test whether all of this works here";
 
 pub fn run(arguments: Demo, colour: Colour) -> Result<ExitCode> {
-    let folder = tempfile::Builder::new().prefix("mcptap-demo-").tempdir();
-    let folder = folder.context("cannot write the recordings of the demo")?;
+    let folder = folder().context("cannot write the recordings of the demo")?;
     let mut files = Vec::new();
-    for (name, recording) in RECORDINGS {
-        let file = folder.path().join(name);
+    for (name, recording) in [HANG].into_iter().chain(OTHERS) {
+        let file = folder.join(name);
         fs::write(&file, recording).with_context(|| format!("cannot write {}", file.display()))?;
         files.push(file);
     }
@@ -42,10 +50,20 @@ pub fn run(arguments: Demo, colour: Colour) -> Result<ExitCode> {
     Ok(code)
 }
 
+/// The folder of the recordings. They stay, so that the printed commands work.
+fn folder() -> Result<PathBuf> {
+    let cache = etcetera::choose_base_strategy().map(|base| base.cache_dir().join("mcptap/demo"));
+    match cache.ok().filter(|folder| fs::create_dir_all(folder).is_ok()) {
+        Some(folder) => Ok(folder),
+        None => Ok(tempfile::Builder::new().prefix("mcptap-demo-").tempdir()?.keep()),
+    }
+}
+
 #[cfg(feature = "tui")]
 fn browse(files: Vec<PathBuf>, colour: Colour) -> Result<ExitCode> {
     let targets = files.into_iter().map(|file| file.to_string_lossy().into_owned()).collect();
-    super::tui::run(super::args::Tui { targets, ..Default::default() }, None, colour)
+    let arguments = super::args::Tui { targets, ..Default::default() };
+    super::tui::run_with_hint(arguments, None, colour, Some(HINT.to_owned()))
 }
 
 #[cfg(not(feature = "tui"))]
@@ -53,7 +71,29 @@ fn browse(files: Vec<PathBuf>, colour: Colour) -> Result<ExitCode> {
     print(files, colour)
 }
 
+/// Prints the story: the messages of the server that hangs, the cause, and the other recordings.
 fn print(files: Vec<PathBuf>, colour: Colour) -> Result<ExitCode> {
+    let Some((hang, others)) = files.split_first() else { return Ok(ExitCode::SUCCESS) };
+    let name = hang.to_string_lossy().into_owned();
+    chapter("A user says: \"the assistant hangs\". Its server ran under \"mcptap wrap\".", "read", &[hang.clone()])?;
+    listing(vec![hang.clone()], colour)?;
+    chapter("The last call was cancelled after two seconds. What happened?", "explain", &[hang.clone()])?;
+    let decoding = Decoding::default();
+    let arguments = Explain { target: Some(name), symptom: None, session: None, decoding, json: false };
+    explain::run(arguments, None, colour)?;
+    chapter("HTTP is read the same way, with the packets of each message (#).", "read", others)?;
+    listing(others.to_vec(), colour)
+}
+
+/// Prints a sentence, and the command whose output follows.
+fn chapter(sentence: &str, verb: &str, files: &[PathBuf]) -> Result<()> {
+    let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+    let mut out = output::stdout();
+    writeln!(out, "\n{sentence}\n\n$ mcptap {verb} {}\n", files.join(" "))?;
+    Ok(out.flush()?)
+}
+
+fn listing(files: Vec<PathBuf>, colour: Colour) -> Result<ExitCode> {
     let decoding = Decoding::default();
     let read =
         Read { files, decoding, filter: None, save: false, json: false, hash: false, follow: false, ..Read::default() };

@@ -23,6 +23,7 @@ use self::config::{Config, Launch, Server};
 use super::args::Install;
 use super::output::{self, Output};
 use crate::cli::output::note;
+use crate::filter::nearest;
 use crate::view::{command_line, safe, units};
 
 /// The action for each server.
@@ -149,13 +150,13 @@ fn apply(
     let launch = server.launch(&wrap.program);
     tally.recorded += u64::from(matches!(launch, Launch::Wrapped(_) | Launch::Bridged(_)));
     let state = match (&launch, action) {
-        (Launch::Command(_), Action::Wrap) => {
-            config.put_in_front(server, &wrap.words(server.name()));
+        (Launch::Command(_), Action::Wrap) if config.put_in_front(server, &wrap.words(server.name())) => {
             tally.changed += 1;
             "is recorded now"
         }
+        (Launch::Command(_), Action::Wrap) => "is written in a way that mcptap cannot change and restore exactly",
         (Launch::Wrapped(_), Action::Unwrap) => {
-            config.take_from_front(server);
+            config.take_from_front(server, server.words_in_front());
             tally.changed += 1;
             "is no longer recorded"
         }
@@ -198,22 +199,30 @@ impl WrapCommand {
     }
 
     fn words(&self, name: &str) -> Vec<String> {
-        self.with(&["wrap", "--name", name, "--"])
+        self.with(&[&["wrap".to_owned()], &*name_option(name), &["--".to_owned()]].concat())
     }
 
     /// The command in place of a URL. The URL is only in the environment, because it may contain a
     /// token, and all users of the machine can read command lines.
     fn bridge_words(&self, name: &str) -> Vec<String> {
-        self.with(&["proxy", "--name", name, "--stdio"])
+        self.with(&[&["proxy".to_owned()], &*name_option(name), &["--stdio".to_owned()]].concat())
     }
 
-    fn with(&self, added: &[&str]) -> Vec<String> {
+    fn with(&self, added: &[String]) -> Vec<String> {
         let mut words = vec![self.program.display().to_string()];
         if let Some(db) = &self.db {
             words.extend(["--db".to_owned(), db.display().to_string()]);
         }
-        words.extend(added.iter().map(|word| (*word).to_owned()));
+        words.extend_from_slice(added);
         words
+    }
+}
+
+/// The option that names a recording. A name that looks like an option is one word with it.
+fn name_option(name: &str) -> Vec<String> {
+    match name.starts_with('-') {
+        true => vec![format!("--name={name}")],
+        false => vec!["--name".to_owned(), name.to_owned()],
     }
 }
 
@@ -225,10 +234,18 @@ fn files(client: Option<&str>) -> Result<Vec<(String, PathBuf)>> {
         let paths = client.paths(&folders).into_iter().filter(|path| path.is_file());
         paths.map(|path| (client.id.to_owned(), path)).collect::<Vec<_>>()
     };
-    let Some(name) = client else { return Ok(CLIENTS.iter().flat_map(here).collect()) };
+    let Some(name) = client else {
+        // Clients can share a file of the project.
+        let mut files: Vec<(String, PathBuf)> = Vec::new();
+        for (client, path) in CLIENTS.iter().flat_map(here) {
+            if !files.iter().any(|(_, known)| *known == path) {
+                files.push((client, path));
+            }
+        }
+        return Ok(files);
+    };
     let Some(client) = Client::named(name) else {
-        let known: Vec<&str> = CLIENTS.iter().map(|client| client.id).collect();
-        ensure!(Path::new(name).is_file(), "{name:?} is neither a client ({}) nor a file", known.join(", "));
+        ensure!(Path::new(name).is_file(), "{}", unknown(name));
         return Ok(vec![("configuration".to_owned(), PathBuf::from(name))]);
     };
     let files = here(client);
@@ -237,10 +254,21 @@ fn files(client: Option<&str>) -> Result<Vec<(String, PathBuf)>> {
     Ok(files)
 }
 
+/// The message about a word that is neither a client nor a file.
+fn unknown(name: &str) -> String {
+    let near = nearest(name, CLIENTS.iter().map(|client| client.id));
+    let known: Vec<&str> = CLIENTS.iter().map(|client| client.id).collect();
+    match near.first() {
+        Some(near) => format!("{name:?} is neither a client nor a file: did you mean {near}?"),
+        None => format!("{name:?} is neither a client ({}) nor a file", known.join(", ")),
+    }
+}
+
 fn folders() -> Result<Folders> {
     let base = etcetera::base_strategy::choose_native_strategy().context("cannot find the home folder")?;
     let config = if cfg!(target_os = "macos") { base.data_dir() } else { base.config_dir() };
-    Ok(Folders { home: base.home_dir().to_owned(), config, project: env::current_dir()? })
+    let windows = env::var_os("APPDATA").map(PathBuf::from);
+    Ok(Folders { home: base.home_dir().to_owned(), config, windows, project: env::current_dir()? })
 }
 
 /// Replaces the text of a file atomically and retains its permissions. A symbolic link is followed.

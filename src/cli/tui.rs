@@ -15,6 +15,11 @@ use crate::tui::{self, Target, UiOptions};
 
 /// Shows the target until the user quits.
 pub fn run(arguments: Tui, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
+    run_with_hint(arguments, db, colour, None)
+}
+
+/// The same, with a sentence in the bottom line until the first key.
+pub fn run_with_hint(arguments: Tui, db: Option<PathBuf>, colour: Colour, hint: Option<String>) -> Result<ExitCode> {
     if !stdout().is_terminal() {
         bail!(
             "the terminal UI needs a terminal: \"mcptap read FILE\" prints messages, \"mcptap --help\" lists all commands"
@@ -39,7 +44,7 @@ pub fn run(arguments: Tui, db: Option<PathBuf>, colour: Colour) -> Result<ExitCo
         keep_secrets: arguments.decoding.keep_secrets,
         threads: Some(arguments.decoding.threads()),
     };
-    tui::run(target, UiOptions { decoding, theme })?;
+    tui::run(target, UiOptions { decoding, theme, hint })?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -106,7 +106,7 @@ fn window(text: &[char], column: usize, room: usize) -> (usize, usize) {
 
 /// The names most similar to a misspelt word, best first: at most three. None needs changes to more
 /// than a third of its letters.
-pub(super) fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
+pub(crate) fn nearest<'a>(word: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
     const LONGEST: usize = 48;
     if word.chars().count() > LONGEST {
         return Vec::new();

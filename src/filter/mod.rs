@@ -39,6 +39,7 @@ use std::fmt;
 pub use ast::{Comparison, Expr, Pattern, Scalar, Search, Test, Value};
 pub use complete::{Completion, complete};
 pub use error::FilterError;
+pub(crate) use error::nearest;
 pub use event_filter::EventFilter;
 pub use expectation::{Expectation, MessageMeasure, Quantity, Requirement, Statistic, ToolsMeasure};
 pub use fault::{Fault, FaultAction};

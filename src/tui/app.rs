@@ -251,6 +251,11 @@ impl App {
         layout::list_height(self.size, screen, focus)
     }
 
+    /// Shows a sentence until the first key.
+    pub fn show_hint(&mut self, text: String) {
+        self.notice = Some(Notice { text, failed: false, until: Time(i64::MAX) });
+    }
+
     fn notify(&mut self, text: impl Into<String>) {
         self.set_notice(text.into(), false);
     }

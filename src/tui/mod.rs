@@ -76,6 +76,8 @@ pub struct UiOptions {
     pub decoding: Decoding,
     /// The initial theme; `None` for the one chosen last, or the one that fits the terminal.
     pub theme: Option<Theme>,
+    /// A sentence for the bottom line until the first key.
+    pub hint: Option<String>,
 }
 
 /// Shows a target until the user quits.
@@ -113,6 +115,9 @@ pub fn run(target: Target, options: UiOptions) -> Result<()> {
     let mut app = App::new(title, (size.width, size.height), theme);
     app.palette.depth = background::colour_depth();
     app.database = database;
+    if let Some(hint) = options.hint {
+        app.show_hint(hint);
+    }
     if let Some(session) = session {
         app.open_session(session);
     }

@@ -11,14 +11,29 @@ use crate::program::{NO_STATE, mcptap, root};
 use crate::support::waits::{Finishes, finished};
 
 #[test]
-fn the_demo_shows_its_recordings_and_the_next_steps() {
-    let done = mcptap().args(["demo"]).finished();
+fn the_demo_finds_the_call_that_hangs() {
+    let cache = tempfile::tempdir().unwrap();
+    let done = mcptap().args(["demo"]).env("XDG_CACHE_HOME", cache.path()).finished();
     assert!(done.status.success());
     let (said, next) = (String::from_utf8(done.stdout).unwrap(), String::from_utf8(done.stderr).unwrap());
-    for shown in ["streamable-http", "http-sse", "stdio  Directorio", "get_weather", "4 sessions · 28 messages"] {
-        assert!(said.contains(shown), "{shown}: {said}");
-    }
-    assert!(next.contains("mcptap wrap -- CMD"), "{next}");
+    let story = [
+        "the assistant hangs",
+        "notifications/cancelled",
+        "What happened?",
+        "The server never answered tools/call get_weather (message 6).",
+        "streamable-http",
+        "http-sse",
+        "stdio  Directorio",
+        "4 sessions · 28 messages",
+    ];
+    let places: Vec<_> = story.iter().map(|part| said.find(part)).collect();
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?}: {said}");
+    // The printed commands work.
+    let command = said.lines().find_map(|line| line.trim().strip_prefix("mcptap show ")).expect("a next step");
+    let done = mcptap().arg("show").args(command.split(' ')).finished();
+    let message = String::from_utf8(done.stdout).unwrap();
+    assert!(done.status.success() && message.contains("get_weather"), "{message}");
+    assert!(next.lines().skip(2).all(|line| line.starts_with("  mcptap ")) && next.contains("mcptap attach"), "{next}");
 }
 
 /// The environment variable replaces `--db` and is no argument of a command.
@@ -242,7 +257,13 @@ fn a_configuration_that_cannot_be_read_is_left_alone() {
         let both = said + &told;
         assert!(both.contains("␛[31m") && !both.contains('\u{1b}'), "{both}");
     }
-    assert_eq!(home.run(&["install", "no-such-client"]).0, Some(2));
+    let (code, _, told) = home.run(&["install", "no-such-client"]);
+    let clients = told.split(['(', ')']).nth(1).expect("a list of clients");
+    assert!(code == Some(2) && clients.split(", ").count() >= 17 && clients.contains(", goose, "), "{told}");
+    let help = home.run(&["install", "--help"]).1.split_whitespace().collect::<Vec<&str>>().join(" ");
+    assert!(help.contains(clients), "the help lists other clients than {clients}: {help}");
+    let misspelt = "mcptap: \"cusor\" is neither a client nor a file: did you mean cursor?\n";
+    assert_eq!(home.run(&["install", "cusor"]), (Some(2), String::new(), misspelt.to_owned()));
     fs::write(home.path("kept.json"), "{}").unwrap();
     assert_eq!(home.run(&["install", home.path("kept.json").to_str().unwrap()]).0, Some(1), "there is no server in it");
 }

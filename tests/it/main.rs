@@ -54,6 +54,7 @@ mod tidy;
 mod timing;
 mod tls;
 mod totals;
+mod tutorial;
 mod views;
 mod wire;
 mod wireshark;

@@ -15,14 +15,16 @@ use crate::view::{safe, units};
 /// Limit of the text's width: longer lines are hard to read.
 const WIDEST: u16 = 100;
 
-/// Commands that record sessions, and their purpose.
-const WAYS: [(&str, &str); 5] = [
-    ("mcptap install", "record a client's STDIO servers; without a name it lists the clients"),
-    ("mcptap wrap -- python server.py", "record one STDIO server: put \"mcptap wrap --\" before its command"),
-    ("mcptap sniff -i lo", "record servers over HTTP on this machine; capturing may need sudo"),
-    ("mcptap proxy --listen 9000 --to URL", "record one server over HTTP or HTTPS: give clients the proxy's URL"),
-    ("mcptap capture.pcapng", "open a capture file here; nothing is saved"),
+/// The first commands of a new user, and their purpose.
+const WAYS: [(&str, &str); 4] = [
+    ("mcptap demo", "see it at work: recordings that are part of mcptap, with a call that hangs"),
+    ("mcptap install", "record a client's servers from its next start; without a name it lists the clients"),
+    ("mcptap attach", "record STDIO servers that already run (Linux)"),
+    ("mcptap read capture.pcapng", "read a capture of tcpdump or Wireshark"),
 ];
+
+/// Where the others are.
+const OTHERS: &str = "Others are wrap, sniff and proxy: \"mcptap --help\" lists all commands.";
 
 /// A line of the text: pieces in their styles.
 type StyledLine = Vec<(String, Style)>;
@@ -62,6 +64,7 @@ fn first_steps(canvas: &Canvas<'_>, width: usize, database: &str) -> Vec<StyledL
         lines.extend(wrapped(what, "    ", width, dim));
         lines.push(Vec::new());
     }
+    lines.extend(wrapped(OTHERS, "", width, plain));
     lines.extend(wrapped("Messages appear here while they are recorded.", "", width, plain));
     lines.extend(wrapped(&format!("The database is {database}"), "", width, dim));
     lines

@@ -25,15 +25,50 @@ struct Ground {
 const DARK: Ground = Ground { text: "#d8dee9", ground: "#1b1e24" };
 const LIGHT: Ground = Ground { text: "#24292f", ground: "#ffffff" };
 
+/// Seconds for which a screen of an animation stays.
+const STAYS: usize = 4;
+
 /// Draws a buffer as an SVG picture.
 fn svg(buffer: &Buffer, ground: &Ground) -> String {
-    let (columns, rows) = (buffer.area.width, buffer.area.height);
-    let (width, height) = (f32::from(columns) * CELL.0 + 16.0, f32::from(rows) * CELL.1 + 16.0);
-    let mut out = format!(
+    let mut out = head(buffer, ground, "");
+    letters(&mut out, buffer, ground);
+    out + "</svg>\n"
+}
+
+/// Draws several buffers of one size as an SVG picture that shows them in turn. A viewer without
+/// animations shows the last one.
+fn animation(buffers: &[Buffer], ground: &Ground) -> String {
+    let (count, share) = (buffers.len(), 100.0 / buffers.len() as f32);
+    let whole = count * STAYS;
+    let style = format!(
+        "<style>.s {{ visibility: hidden; animation: s {whole}s step-end infinite }} .s:last-child {{ visibility: visible }}\n\
+         @keyframes s {{ 0% {{ visibility: visible }} {share:.3}% {{ visibility: hidden }} 100% {{ visibility: hidden }} }}</style>\n"
+    );
+    let mut out = head(&buffers[0], ground, &style);
+    for (at, buffer) in buffers.iter().enumerate() {
+        // A negative delay begins in the middle: each screen is at its place from the start.
+        let delay = at * STAYS;
+        let _ = writeln!(out, "<g class=\"s\" style=\"animation-delay: {}s\">", delay as isize - whole as isize);
+        letters(&mut out, buffer, ground);
+        out.push_str("</g>\n");
+    }
+    out + "</svg>\n"
+}
+
+fn head(buffer: &Buffer, ground: &Ground, style: &str) -> String {
+    let (width, height) = (f32::from(buffer.area.width) * CELL.0 + 16.0, f32::from(buffer.area.height) * CELL.1 + 16.0);
+    format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" height=\"{height}\">\n\
-         <rect width=\"100%\" height=\"100%\" rx=\"6\" fill=\"{}\"/>\n\
-         <g font-family=\"DejaVu Sans Mono, Menlo, Consolas, monospace\" font-size=\"{LETTERS}\" xml:space=\"preserve\">\n",
+         {style}<rect width=\"100%\" height=\"100%\" rx=\"6\" fill=\"{}\"/>\n",
         ground.ground
+    )
+}
+
+fn letters(out: &mut String, buffer: &Buffer, ground: &Ground) {
+    let (columns, rows) = (buffer.area.width, buffer.area.height);
+    let _ = writeln!(
+        out,
+        "<g font-family=\"DejaVu Sans Mono, Menlo, Consolas, monospace\" font-size=\"{LETTERS}\" xml:space=\"preserve\">"
     );
     for y in 0..rows {
         let mut x = 0;
@@ -53,12 +88,23 @@ fn svg(buffer: &Buffer, ground: &Ground) -> String {
                 text.push_str(buffer[(end, y)].symbol());
                 end += 1;
             }
-            run(&mut out, (x, end, y), &text, first, ground);
+            run(out, (x, end, y), &text, first, ground);
             x = end;
         }
     }
-    out.push_str("</g>\n</svg>\n");
-    out
+    out.push_str("</g>\n");
+}
+
+/// The screens of `mcptap demo`: from the sessions to the call that hangs, then from a value of
+/// another session to its packets.
+fn demo() -> Vec<Buffer> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("samples");
+    let files =
+        ["causes/hang/stdio.pcapng", "weather/capture.pcapng", "helpdesk/capture.pcapng", "helpdesk/stdio.pcapng"];
+    let mut story = Story::files(&files.map(|file| folder.join(file)), (118, 32));
+    story.app.palette.theme = Theme::Dark;
+    let keys = ["", "<enter>", "e", "<enter>", "0g<enter>", "G<enter><tab>g<tab>/Quito<enter>"];
+    keys.iter().map(|keys| story.press(keys).buffer()).collect()
 }
 
 fn run(out: &mut String, (x, end, y): (u16, u16, u16), text: &str, cell: &ratatui::buffer::Cell, ground: &Ground) {
@@ -131,6 +177,7 @@ fn pictures() {
         let ground = if theme == Theme::Light { LIGHT } else { DARK };
         fs::write(directory.join(format!("{name}.svg")), svg(&story.buffer(), &ground)).unwrap();
     }
+    fs::write(directory.join("demo.svg"), animation(&demo(), &DARK)).unwrap();
     // A real server runs here, so the latencies differ each time.
     let station = "target/weather-station.sh";
     fs::write(station, super::replay::SERVER).unwrap();
