@@ -191,7 +191,7 @@ fn record(
 }
 
 /// What a recorder has done.
-struct Recorded {
+struct RunReport {
     pipes: Counts,
     packets: Option<Statistics>,
     /// Packets that the decoder was too slow for.
@@ -199,7 +199,7 @@ struct Recorded {
     saved: crate::store::Counts,
 }
 
-impl Recorded {
+impl RunReport {
     /// Prints what is missing, and for people what was recorded.
     fn report(&self, place: &DatabaseFile, capture: CaptureId) {
         let lost = self.pipes.lost;
@@ -225,7 +225,7 @@ fn spawn_recorder(
     key_log: Option<PathBuf>,
     writer: Writer,
     keep_secrets: bool,
-) -> Result<JoinHandle<Result<Recorded>>> {
+) -> Result<JoinHandle<Result<RunReport>>> {
     let record = move || {
         source::lower_priority();
         let gauge = queue.gauge();
@@ -245,7 +245,7 @@ fn spawn_recorder(
             .extend(lost.into_iter().filter(|(packets, _)| *packets > 0).map(|(packets, why)| (why, packets)));
         let saved = saver.finish(target::summary(&counts))?;
         run?;
-        Ok(Recorded { pipes, packets, dropped, saved })
+        Ok(RunReport { pipes, packets, dropped, saved })
     };
     thread::Builder::new().name("recorder".to_owned()).spawn(record).context("cannot start a thread")
 }

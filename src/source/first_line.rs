@@ -101,22 +101,22 @@ mod tests {
     }
 
     /// A source of these pipe packets.
-    struct Recorded(Batch, usize);
+    struct PipePackets(Batch, usize);
 
-    impl Source for Recorded {
+    impl Source for PipePackets {
         fn next(&mut self) -> anyhow::Result<Option<Item<'_>>> {
             self.1 += 1;
             Ok(self.0.get(self.1 - 1).map(Item::Packet))
         }
     }
 
-    fn program(events: &[(Pipe, &[u8])]) -> HeldStart<Recorded> {
+    fn program(events: &[(Pipe, &[u8])]) -> HeldStart<PipePackets> {
         let mut batch = Batch::default();
         for (number, (pipe, bytes)) in events.iter().enumerate() {
             let event = PipeEvent::Data(*pipe, bytes);
             batch.write(PacketNumber(number as u64), Time(0), LinkType::PIPE, |out| pipe::encode(1, &event, out));
         }
-        HeldStart::new(Recorded(batch, 0))
+        HeldStart::new(PipePackets(batch, 0))
     }
 
     #[test]
