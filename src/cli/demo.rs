@@ -22,9 +22,9 @@ const OTHERS: [(&str, &[u8]); 3] = [
     ("helpdesk-stdio.pcapng", include_bytes!("../../samples/helpdesk/stdio.pcapng")),
 ];
 
-/// The first line of the terminal UI.
+/// The bottom line of the terminal UI until the first key.
 #[cfg(feature = "tui")]
-const HINT: &str = "A call of get_weather hangs. Enter opens its session, e goes to the call, enter shows it.";
+const HINT: &str = "A call hangs in the last session: G and enter open it, e goes to the call, enter shows it.";
 
 /// The next steps for a new user.
 const NEXT: &str = "

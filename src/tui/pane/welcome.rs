@@ -17,8 +17,8 @@ const WIDEST: u16 = 100;
 
 /// The first commands of a new user, and their purpose.
 const WAYS: [(&str, &str); 4] = [
-    ("mcptap demo", "see it at work: recordings that are part of mcptap, with a call that hangs"),
-    ("mcptap install", "record a client's servers from its next start; without a name it lists the clients"),
+    ("mcptap demo", "see it at work, with recordings that are part of mcptap"),
+    ("mcptap install", "record a client's servers; without a name it lists the clients"),
     ("mcptap attach", "record STDIO servers that already run (Linux)"),
     ("mcptap read capture.pcapng", "read a capture of tcpdump or Wireshark"),
 ];

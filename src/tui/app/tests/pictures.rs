@@ -103,7 +103,7 @@ fn demo() -> Vec<Buffer> {
         ["causes/hang/stdio.pcapng", "weather/capture.pcapng", "helpdesk/capture.pcapng", "helpdesk/stdio.pcapng"];
     let mut story = Story::files(&files.map(|file| folder.join(file)), (118, 32));
     story.app.palette.theme = Theme::Dark;
-    let keys = ["", "<enter>", "e", "<enter>", "0g<enter>", "G<enter><tab>g<tab>/Quito<enter>"];
+    let keys = ["", "G<enter>", "e", "<enter>", "0g<enter>", "G<enter><tab>g<tab>/Quito<enter>"];
     keys.iter().map(|keys| story.press(keys).buffer()).collect()
 }
 
