@@ -1,10 +1,12 @@
 //! The cost of recording, measured with the program as users run it.
 //!
 //! ```sh
-//! # wrap, direct and wrapped in turn
+//! # wrap and proxy, beside a direct connection and a minimal relay in C (needs `cc`)
 //! cargo bench --bench live
-//! # one measurement: trip, pipelined, large, start, idle, seen
+//! # one measurement of wrap: trip, pipelined, large, start, idle, seen
 //! cargo bench --bench live -- wrap large
+//! # one measurement of proxy: trip, large
+//! cargo bench --bench live -- proxy large
 //! # 1 MB messages of official servers
 //! MCPTAP_PEERS=target/peers cargo bench --bench live -- wrap official
 //! # the same on one core
@@ -17,11 +19,13 @@
 //! it checks that everything is in the database.
 
 mod official;
+mod proxy;
 mod sniff;
+mod ways;
 mod wrap;
 
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command};
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
@@ -30,8 +34,14 @@ fn main() {
         ["sniff"] => sniff::run(10),
         ["sniff", seconds] => sniff::run(seconds.parse().expect("a number of seconds")),
         ["wrap", "official"] => official::run(),
+        ["wrap"] => wrap::run(None),
         ["wrap", only] => wrap::run(Some(only)),
-        _ => wrap::run(None),
+        ["proxy"] => proxy::run(None),
+        ["proxy", only] => proxy::run(Some(only)),
+        _ => {
+            wrap::run(None);
+            proxy::run(None);
+        }
     }
 }
 
@@ -64,6 +74,19 @@ fn recorded(db: &Path) -> (u64, u64) {
         lines.lines().map(|line| serde_json::from_str(line).expect("lines are JSON")).collect();
     let sum = |name: &str| sessions.iter().filter_map(|session| session[name].as_u64()).sum();
     (sum("messages"), sum("unanswered"))
+}
+
+/// A memory figure of a process in MB (proc(5)).
+fn memory(child: &Child, name: &str) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
+    let line = status.lines().find(|line| line.starts_with(name));
+    let kilobytes = line.and_then(|line| line.split_whitespace().nth(1)).and_then(|value| value.parse::<f64>().ok());
+    kilobytes.unwrap_or(0.0) / 1024.0
+}
+
+/// The peak memory of a process in MB.
+fn peak_memory(child: &Child) -> f64 {
+    memory(child, "VmHWM")
 }
 
 /// The median of some values.

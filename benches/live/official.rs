@@ -1,11 +1,12 @@
-//! 1 MB messages of official servers, which parse and write JSON, directly and through `mcptap
-//! wrap`.
+//! 1 MB messages of official servers, which parse and write JSON, directly, through the relay and
+//! through `mcptap wrap`.
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use crate::wrap::{Peer, turns};
+use crate::ways::{Way, print_head, turns};
+use crate::wrap::Peer;
 
 const CALLS: u64 = 40;
 
@@ -20,15 +21,15 @@ pub fn run() {
         ("everything", "message", [path("node"), everything, "stdio".to_owned()]),
         ("Python SDK", "text", [path("python/bin/python"), script, "stdio".to_owned()]),
     ];
+    print_head("wrap");
     for (name, argument, command) in servers {
-        let (direct, wrapped) = turns(|wrapped| echo(&command, argument, wrapped));
-        println!("1 MB, {name} {direct:8.1} /s   {wrapped:8.1} /s   {:.0} %", wrapped * 100.0 / direct);
+        turns(|way| echo(&command, argument, way)).print_rates(&format!("1 MB, {name}"), "/s");
     }
 }
 
 /// Calls per second, each with a megabyte of words in both directions.
-fn echo(command: &[String], argument: &str, wrapped: bool) -> f64 {
-    let mut peer = Peer::start(command, wrapped);
+fn echo(command: &[String], argument: &str, way: Way) -> f64 {
+    let mut peer = Peer::start(command, way);
     let mut line_buffer = Vec::new();
     let client = r#"{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}"#;
     let initialize = format!(r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{client}}}"#);
@@ -44,7 +45,7 @@ fn echo(command: &[String], argument: &str, wrapped: bool) -> f64 {
         assert!(line_buffer.len() > text.len(), "{}", String::from_utf8_lossy(&line_buffer));
     }
     let rate = CALLS as f64 / start.elapsed().as_secs_f64();
-    peer.end(CALLS);
+    peer.end_when_recorded(CALLS);
     rate
 }
 

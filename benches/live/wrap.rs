@@ -1,16 +1,15 @@
 //! `mcptap wrap` between a client and an echo server.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::{answer, mcptap, median, recorded, request};
-
-/// The number of rounds; each measures direct and wrapped.
-const ROUNDS: usize = 5;
+use crate::ways::{Way, print_head, relay, turns};
+use crate::{answer, mcptap, median, memory, peak_memory, recorded, request};
 
 /// The server: it answers each line.
 pub fn serve() {
@@ -22,7 +21,7 @@ pub fn serve() {
     }
 }
 
-/// A server, connected directly or through the wrapper.
+/// A server, connected directly, through the relay or through the wrapper.
 pub struct Peer {
     child: Child,
     pub stdin: ChildStdin,
@@ -32,17 +31,22 @@ pub struct Peer {
 
 impl Peer {
     /// Starts the echo server.
-    fn echo(wrapped: bool) -> Peer {
+    fn echo(way: Way) -> Peer {
         let own = std::env::current_exe().expect("a path").display().to_string();
-        Peer::start(&[own, "serve".to_owned()], wrapped)
+        Peer::start(&[own, "serve".to_owned()], way)
     }
 
-    pub fn start(server: &[String], wrapped: bool) -> Peer {
-        let folder = wrapped.then(|| tempfile::tempdir().expect("a temporary directory"));
+    pub fn start(server: &[String], way: Way) -> Peer {
+        let folder = (way == Way::Mcptap).then(|| tempfile::tempdir().expect("a temporary directory"));
         let mut command = match &folder {
             Some(folder) => {
                 let mut command = mcptap();
                 command.args(["wrap", "--db"]).arg(folder.path().join("db")).arg("--").args(server);
+                command
+            }
+            None if way == Way::Relay => {
+                let mut command = relay();
+                command.arg("pipe").args(server);
                 command
             }
             None => {
@@ -68,28 +72,40 @@ impl Peer {
         assert!(self.stdout.read_until(b'\n', line).expect("it is readable") > 0, "it ended");
     }
 
-    /// A memory figure of the wrapper in kilobytes (proc(5)).
-    fn memory(&self, name: &str) -> f64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap_or_default();
-        let line = status.lines().find(|line| line.starts_with(name));
-        line.and_then(|line| line.split_whitespace().nth(1)).and_then(|value| value.parse().ok()).unwrap_or(0.0)
-    }
-
-    /// Ends the server. Prints a warning if the database does not hold everything.
-    pub fn end(self, calls: u64) {
-        let Peer { mut child, stdin, mut stdout, folder } = self;
+    /// Ends the server. A recording that is behind loses its rest then (decision 25).
+    pub fn end(self) {
+        let Peer { mut child, stdin, mut stdout, .. } = self;
         drop(stdin);
         stdout.read_to_end(&mut Vec::new()).expect("the end");
         assert!(child.wait().expect("it ends").success());
-        if let Some(folder) = folder {
-            let (messages, unanswered) = recorded(&folder.path().join("db"));
+    }
+
+    /// Ends the server when everything is recorded. Returns the seconds until then. Prints a warning
+    /// if the database does not hold everything.
+    pub fn end_when_recorded(self, calls: u64) -> f64 {
+        let begun = Instant::now();
+        let db = self.folder.as_ref().map(|folder| folder.path().join("db"));
+        let is_complete = |db: &Path| {
+            let (messages, unanswered) = recorded(db);
             // The server may have sent additional messages.
-            if messages < 2 * calls || unanswered > 0 {
-                println!("                 {messages} messages recorded of {}", 2 * calls);
+            messages >= 2 * calls && unanswered == 0
+        };
+        while let Some(db) = &db
+            && !is_complete(db)
+        {
+            if begun.elapsed() > PATIENCE {
+                println!("{:17} {} messages recorded of {}", "", recorded(db).0, 2 * calls);
+                break;
             }
+            thread::sleep(Duration::from_millis(50));
         }
+        self.end();
+        begun.elapsed().as_secs_f64()
     }
 }
+
+/// The longest time for which a recording may lag behind a flood.
+const PATIENCE: Duration = Duration::from_secs(120);
 
 fn line(id: u64, padding: usize) -> Vec<u8> {
     let mut line = request(id, padding);
@@ -98,9 +114,9 @@ fn line(id: u64, padding: usize) -> Vec<u8> {
 }
 
 /// The median round trip in microseconds, with one call at a time.
-fn round_trip(wrapped: bool) -> f64 {
+fn round_trip(way: Way) -> f64 {
     const CALLS: u64 = 20_000;
-    let mut peer = Peer::echo(wrapped);
+    let mut peer = Peer::echo(way);
     let mut line_buffer = Vec::new();
     let mut times = Vec::new();
     for id in 0..CALLS {
@@ -109,67 +125,76 @@ fn round_trip(wrapped: bool) -> f64 {
         peer.call(&line, &mut line_buffer);
         times.push(start.elapsed().as_secs_f64() * 1e6);
     }
-    peer.end(CALLS);
+    peer.end_when_recorded(CALLS);
     median(times)
 }
 
 /// Calls per second, with as many calls in flight as the pipes hold.
-fn pipelined(wrapped: bool) -> f64 {
-    const CALLS: u64 = 400_000;
-    let mut peer = Peer::echo(wrapped);
+fn pipelined(peer: &mut Peer) -> f64 {
     let start = Instant::now();
     thread::scope(|scope| {
-        let Peer { stdin, stdout, .. } = &mut peer;
-        scope.spawn(move || (0..CALLS).for_each(|id| stdin.write_all(&line(id, 40)).expect("it reads")));
+        let Peer { stdin, stdout, .. } = peer;
+        scope.spawn(move || (0..PIPELINED).for_each(|id| stdin.write_all(&line(id, 40)).expect("it reads")));
         let mut line_buffer = Vec::new();
-        for _ in 0..CALLS {
+        for _ in 0..PIPELINED {
             line_buffer.clear();
             stdout.read_until(b'\n', &mut line_buffer).expect("it answers");
         }
     });
-    let rate = CALLS as f64 / start.elapsed().as_secs_f64();
-    peer.end(CALLS);
-    rate
+    PIPELINED as f64 / start.elapsed().as_secs_f64()
 }
 
-/// Megabytes per second of messages of 1 MB in both directions, and the peak memory of the started
-/// process in MB.
-fn large(wrapped: bool) -> (f64, f64) {
-    // Far more data than may wait for the recorder in memory.
-    const CALLS: u64 = 100;
-    let mut peer = Peer::echo(wrapped);
+const PIPELINED: u64 = 400_000;
+
+/// Far more data than may wait for the recorder in memory.
+const LARGE: u64 = 100;
+
+/// Megabytes per second of messages of 1 MB in both directions.
+fn large(peer: &mut Peer) -> f64 {
     let mut line_buffer = Vec::new();
-    let line = |id| line(id, 1 << 20);
-    let lines: Vec<_> = (0..CALLS).map(line).collect();
+    let lines: Vec<_> = (0..LARGE).map(|id| line(id, 1 << 20)).collect();
     let start = Instant::now();
     lines.iter().for_each(|line| peer.call(line, &mut line_buffer));
-    let rate = (2 * CALLS * (1 << 20)) as f64 / 1e6 / start.elapsed().as_secs_f64();
-    let peak = peer.memory("VmHWM") / 1024.0;
-    peer.end(CALLS);
-    (rate, peak)
+    (2 * LARGE * (1 << 20)) as f64 / 1e6 / start.elapsed().as_secs_f64()
+}
+
+/// Compares the rates of a flood. One more run waits until the recording is complete.
+fn print_flood(what: &str, unit: &str, calls: u64, flood: impl Fn(&mut Peer) -> f64) {
+    let rate = |way| {
+        let mut peer = Peer::echo(way);
+        let rate = flood(&mut peer);
+        peer.end();
+        rate
+    };
+    turns(rate).print_rates(what, unit);
+    let mut peer = Peer::echo(Way::Mcptap);
+    flood(&mut peer);
+    let peak = peak_memory(&peer.child);
+    let lag = peer.end_when_recorded(calls);
+    println!("{:17} peak memory {peak:.0} MB, everything recorded {lag:.1} s later", "");
 }
 
 /// Milliseconds from the start to the first response.
-fn start_up(wrapped: bool) -> f64 {
+fn start_up(way: Way) -> f64 {
     let line = line(0, 40);
     let start = Instant::now();
-    let mut peer = Peer::echo(wrapped);
+    let mut peer = Peer::echo(way);
     peer.call(&line, &mut Vec::new());
     let time = start.elapsed().as_secs_f64() * 1e3;
-    peer.end(1);
+    peer.end_when_recorded(1);
     time
 }
 
 /// Megabytes of memory of an idle wrapper, after that many calls, twice.
 fn idle(calls: u64) -> f64 {
-    let mut peer = Peer::echo(true);
+    let mut peer = Peer::echo(Way::Mcptap);
     // The wrapper becomes idle in between too.
     for ids in [0..calls, calls..2 * calls] {
         ids.for_each(|id| peer.call(&line(id, 40), &mut Vec::new()));
         thread::sleep(Duration::from_secs(3));
     }
-    let memory = peer.memory("VmRSS") / 1024.0;
-    peer.end(2 * calls);
+    let memory = memory(&peer.child, "VmRSS");
+    peer.end_when_recorded(2 * calls);
     memory
 }
 
@@ -177,7 +202,7 @@ fn idle(calls: u64) -> f64 {
 /// it: median and maximum.
 fn seen() -> (f64, f64) {
     const CALLS: u64 = 50;
-    let mut peer = Peer::echo(true);
+    let mut peer = Peer::echo(Way::Mcptap);
     peer.call(&line(0, 40), &mut Vec::new());
     thread::sleep(Duration::from_millis(300));
     let db = peer.folder.as_ref().expect("wrapped").path().join("db");
@@ -196,44 +221,33 @@ fn seen() -> (f64, f64) {
         lines.by_ref().map(|line| line.expect("text")).find(is_answer).expect("it goes on following");
         times.push(start.elapsed().as_secs_f64() * 1e3);
     }
-    peer.end(CALLS);
+    peer.end_when_recorded(CALLS);
     follow.wait().expect("it ends");
     let longest = times.iter().copied().fold(0.0, f64::max);
     (median(times), longest)
 }
 
-/// Measures direct and wrapped in turn. Returns the medians of both.
-pub fn turns(measure: impl Fn(bool) -> f64) -> (f64, f64) {
-    let (direct, wrapped) = (0..ROUNDS).map(|_| (measure(false), measure(true))).unzip();
-    (median(direct), median(wrapped))
-}
-
+/// Runs the measurement of this name, or all of them.
 pub fn run(only: Option<&str>) {
-    let cores = thread::available_parallelism().map_or(0, usize::from);
-    println!("wrap on {cores} cores; medians of {ROUNDS} rounds, direct and wrapped in turn");
+    print_head("wrap");
     let wanted = |name: &str| only.is_none_or(|only| only == name);
     if wanted("trip") {
-        let (direct, wrapped) = turns(round_trip);
-        println!("round trip       {direct:8.1} µs   {wrapped:8.1} µs   added {:.1} µs", wrapped - direct);
+        turns(round_trip).print_times("round trip", "µs");
     }
     if wanted("pipelined") {
-        let (direct, wrapped) = turns(pipelined);
-        println!("pipelined calls  {direct:8.0} /s   {wrapped:8.0} /s   {:.0} %", wrapped * 100.0 / direct);
+        print_flood("pipelined calls", "/s", PIPELINED, pipelined);
     }
     if wanted("large") {
-        let (direct, wrapped) = turns(|wrapped| large(wrapped).0);
-        println!("1 MB messages    {direct:8.0} MB/s {wrapped:8.0} MB/s {:.0} %", wrapped * 100.0 / direct);
-        println!("                 peak memory {:.0} MB", large(true).1);
+        print_flood("1 MB messages", "MB/s", LARGE, large);
     }
     if wanted("start") {
-        let (direct, wrapped) = turns(start_up);
-        println!("first answer     {direct:8.2} ms   {wrapped:8.2} ms   added {:.2} ms", wrapped - direct);
+        turns(start_up).print_times("first answer", "ms");
     }
     if wanted("idle") {
-        println!("idle             memory {:.1} MB, after 20,000 calls {:.1}", idle(1), idle(10_000));
+        println!("idle              memory {:.1} MB, after 20,000 calls {:.1}", idle(1), idle(10_000));
     }
     if wanted("seen") {
         let (half, longest) = seen();
-        println!("seen by another  {half:8.0} ms   longest {longest:.0} ms");
+        println!("seen by another   {half:.0} ms, longest {longest:.0} ms");
     }
 }

@@ -24,8 +24,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The number of rounds; each measures both.
-const ROUNDS: usize = 5;
+/// The number of rounds; each measures both, one after the other.
+const ROUNDS: usize = 10;
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
@@ -197,17 +197,26 @@ impl Case {
             replayed.push(time);
             most = most.max(memory);
         }
+        // The speed of each replay beside the bare client of the same round.
+        let mut speeds: Vec<f64> = bare
+            .iter()
+            .zip(&replayed)
+            .map(|(bare, replay)| 100.0 * bare.as_secs_f64() / replay.as_secs_f64())
+            .collect();
+        speeds.sort_by(f64::total_cmp);
         let median = |times: &mut Vec<Duration>| {
             times.sort();
             times[times.len() / 2].as_secs_f64()
         };
         let (bare, replayed) = (median(&mut bare), median(&mut replayed));
         println!(
-            "{} {calls:>7} calls: bare {:>8.1} ms, replay {:>8.1} ms, {:>5.1} % of its speed, {most:.0} MB",
+            "{} {calls:>7} calls: bare {:>8.1} ms, replay {:>8.1} ms, {:>5.1} % of its speed ({:.1} to {:.1} %), {most:.0} MB",
             self.what,
             bare * 1e3,
             replayed * 1e3,
-            100.0 * bare / replayed
+            speeds[ROUNDS / 2],
+            speeds[0],
+            speeds[ROUNDS - 1]
         );
     }
 }
