@@ -26,7 +26,7 @@ use crate::source::attach::pairs::{self, program};
 use crate::source::attach::{Attached, Counts, Pair, Snapshot, visibility};
 use crate::source::live;
 use crate::source::overflow::Overflow;
-use crate::store::{CaptureKind, DatabaseFile, WriteOptions, Writer};
+use crate::store::{CaptureKind, DatabaseFile, Writer};
 use crate::view::paint::Tone;
 use crate::view::{command_line, safe, secrets};
 
@@ -38,6 +38,7 @@ pub fn run(arguments: Attach, db: Option<PathBuf>, colour: Colour) -> Result<Exi
     }
     ensure!(arguments.buffer.is_power_of_two(), "--buffer {}: the kernel takes powers of two", arguments.buffer);
     let filter = filter::parse(arguments.filter.as_deref())?;
+    let redaction = arguments.redact.redaction(arguments.keep_secrets)?;
     let chosen = choose(&snapshot, pairs, arguments.process.as_deref())?;
     let servers: Vec<(Pair, Start)> =
         chosen.into_iter().map(|pair| (pair.clone(), start(&snapshot, &pair, &arguments))).collect();
@@ -59,15 +60,21 @@ pub fn run(arguments: Attach, db: Option<PathBuf>, colour: Colour) -> Result<Exi
         let source = servers.iter().map(|(_, start)| start.command.join(" ")).collect::<Vec<_>>().join(", ");
         let place = DatabaseFile::file(target::database(db)?);
         folder = place.path().parent().map_or(folder, Path::to_owned);
-        let options =
-            WriteOptions { keep_secrets: arguments.keep_secrets, mask_key: secrets::key(), ..WriteOptions::default() };
+        let source = redaction.map_or(source.clone(), |redaction| redaction.masked(&source).into_owned());
+        let options = target::store_options(arguments.keep_secrets, redaction);
         let writer = Writer::create(place, &target::capture_info(CaptureKind::Attach, source), options)?;
         databases::remember(writer.place().path());
         Some(Saver::new(writer, true))
     };
     let detail = if saver.is_some() { Detail::Store } else { Detail::Messages };
-    let mut pipeline = Pipeline::new(PipelineConfig { limits: Limits::live(), detail, ..PipelineConfig::default() });
-    let mut queue = Queue::start(attached, Arc::clone(&stop), Overflow::new(&folder, false))?;
+    let mut pipeline = Pipeline::new(PipelineConfig {
+        limits: Limits::live(),
+        detail,
+        mask_key: secrets::key(),
+        redaction,
+        ..PipelineConfig::default()
+    });
+    let mut queue = Queue::start(attached, Arc::clone(&stop), Overflow::new(&folder, redaction.is_some()))?;
     let mut listeners = Both(Printer::new(arguments.json, colour, filter, true), saver);
     // A signal ends the capture, and thereby the queue. Its remaining content is still decoded.
     let run = engine::run(&mut queue, &mut pipeline, &mut listeners, &AtomicBool::new(false));

@@ -27,6 +27,7 @@ mod printer;
 mod proxy;
 mod prune;
 mod read;
+mod redact;
 mod replay;
 mod rules;
 mod sessions;

@@ -12,8 +12,10 @@ use anyhow::{Context, Result, bail, ensure};
 use super::args::Decoding;
 use super::databases;
 use super::output::Progress;
+use super::redact;
 use super::stop;
 use crate::capture::Limits;
+use crate::decode::redact::Redaction;
 use crate::cli::output::note;
 use crate::engine::saver::{self, Saver};
 use crate::engine::{self, Both, Listener};
@@ -99,7 +101,7 @@ pub fn open(target: Option<&str>, session: Option<u32>, decoding: &Decoding, db:
     if reader.place().is_temporary() {
         reader = reader.until(stop::before_cleaning()?)?;
     }
-    let session = match (&kind, session) {
+    let mut session = match (&kind, session) {
         (Some(TargetKind::Latest | TargetKind::Session(_)), Some(_)) => {
             bail!("the target is a session already: --session needs a file or a database")
         }
@@ -115,6 +117,12 @@ pub fn open(target: Option<&str>, session: Option<u32>, decoding: &Decoding, db:
             _ => String::new(),
         };
         bail!(no_session(number, &file));
+    }
+    // A capture file was redacted when it was read.
+    if !matches!(kind, Some(TargetKind::Capture(_)))
+        && let Some(redaction) = decoding.redaction()?
+    {
+        (reader, session) = redact::copy(&reader, session, decoding, redaction)?;
     }
     Ok(Opened { name: target.unwrap_or_default().to_owned(), reader, session })
 }
@@ -180,8 +188,9 @@ fn import(files: &[PathBuf], place: DatabaseFile, decoding: &Decoding) -> Result
     let keys = decoding.key_log(false);
     let mut source = WithKeyLog::new(Files::open(files, false)?, keys.as_deref(), false)?;
     let info = capture_info(CaptureKind::Import, joined(files));
-    let options = pipeline_options(decoding, false, Detail::Store);
-    let writer = Writer::create(place, &info, store_options(decoding))?;
+    let redaction = decoding.redaction()?;
+    let options = pipeline_options(decoding, false, Detail::Store, redaction);
+    let writer = Writer::create(place, &info, store_options(decoding.keep_secrets, redaction))?;
     let mut pipeline = Pipeline::new(options);
     let mut listeners = Both(ImportProgress(Progress::new()), Saver::new(writer, false));
     let stop = stop::before_cleaning()?;
@@ -206,14 +215,20 @@ pub fn joined(files: &[PathBuf]) -> String {
 }
 
 /// The options of the pipeline for a command.
-pub fn pipeline_options(decoding: &Decoding, hash: bool, detail: Detail) -> pipeline::PipelineConfig {
+pub fn pipeline_options(
+    decoding: &Decoding,
+    hash: bool,
+    detail: Detail,
+    redaction: Option<&'static Redaction>,
+) -> pipeline::PipelineConfig {
     let keep_secrets = decoding.keep_secrets;
-    pipeline::PipelineConfig { limits: Limits::default(), detail, hash, keep_secrets, mask_key: secrets::key() }
+    let limits = Limits::default();
+    pipeline::PipelineConfig { limits, detail, hash, keep_secrets, mask_key: secrets::key(), redaction }
 }
 
 /// The options of the store for a command.
-pub fn store_options(decoding: &Decoding) -> WriteOptions {
-    WriteOptions { keep_secrets: decoding.keep_secrets, mask_key: secrets::key(), ..WriteOptions::default() }
+pub fn store_options(keep_secrets: bool, redaction: Option<&'static Redaction>) -> WriteOptions {
+    WriteOptions { keep_secrets, mask_key: secrets::key(), redaction, ..WriteOptions::default() }
 }
 
 /// Begins a capture although other programs may have the database locked. After each failure

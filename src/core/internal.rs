@@ -57,6 +57,11 @@ pub mod decode {
     pub mod raw {
         pub use crate::decode::raw::Raw;
     }
+    pub mod redact {
+        pub use crate::decode::redact::{
+            JsonPath, PathError, Redaction, RedactionRules, is_redacted_value, is_replacement,
+        };
+    }
     pub mod secrets {
         pub use crate::decode::secrets::{in_text, in_uri, masked, masked_uri, union};
     }

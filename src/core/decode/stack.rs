@@ -21,6 +21,7 @@ mod first_answer;
 mod http;
 mod pipe;
 mod plaintext;
+mod redaction;
 mod secret_scan;
 mod tcp;
 #[cfg(test)]

@@ -66,13 +66,13 @@ impl Connections {
     pub fn new(options: PipelineConfig) -> Connections {
         let limits = options.limits;
         let store = options.detail == Detail::Store;
-        let PipelineConfig { hash, keep_secrets, mask_key, .. } = options;
+        let PipelineConfig { hash, keep_secrets, mask_key, redaction, .. } = options;
         Connections {
             packets: Packets::new(limits),
             quic: Quic::default(),
             tcp: Tcp::new(limits, stack::is_client_start),
             above: AboveTcp {
-                stacks: Stacks::new(limits, StackOptions { hash, store, keep_secrets, mask_key }),
+                stacks: Stacks::new(limits, StackOptions { hash, store, keep_secrets, mask_key, redaction }),
                 stores: store,
                 most: limits.connections.max(1),
                 counts: Counts::default(),
