@@ -123,6 +123,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
         note!("recording could not keep up: {dropped} packets and {bytes} bytes were not recorded");
     }
     uses.iter().for_each(note_uses);
+    target::note_blanked(&counts);
     run?;
     match refused {
         Some(error) => return Err(error.context("nothing was saved")),

@@ -47,6 +47,7 @@ pub fn run(arguments: Read, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
         run?;
         let saved = saved?;
         printer.finish(&pipeline.counts())?;
+        target::note_blanked(&pipeline.counts());
         target::note_unkept(&saved);
         target::note_saved(&place, capture);
     } else {

@@ -73,6 +73,7 @@ pub fn copy(
         let run = engine::run_on(decoding.threads(), &mut source, &mut pipeline, &mut saver, &stop);
         saver.finish(target::summary(&pipeline.counts()))?;
         run?;
+        target::note_blanked(&pipeline.counts());
         ensure!(!stop.load(Ordering::Relaxed), "a signal ended the redaction");
         let new = StoreReader::open(place.clone())?;
         let others = new.sessions_of(copied)?;
@@ -107,7 +108,8 @@ fn add_file(rules: &mut RedactionRules, file: &Path) -> Result<()> {
     let shown = file.display();
     let bytes = fs::read(file).with_context(|| format!("cannot read the rules of redaction in {shown}"))?;
     let text = String::from_utf8(bytes).map_err(|error| {
-        let line = 1 + error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
+        let line =
+            1 + error.as_bytes()[..error.utf8_error().valid_up_to()].iter().filter(|byte| **byte == b'\n').count();
         anyhow!("{shown}, line {line}: this is not UTF-8")
     })?;
     let mut count = 0;

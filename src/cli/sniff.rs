@@ -125,6 +125,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
         }
     }
     if let Some((place, capture)) = recording {
+        target::note_blanked(&counts);
         target::note_saved(&place, capture);
     }
     Ok(ExitCode::SUCCESS)

@@ -15,13 +15,13 @@ use super::output::Progress;
 use super::redact;
 use super::stop;
 use crate::capture::Limits;
-use crate::decode::redact::Redaction;
 use crate::cli::output::note;
+use crate::decode::redact::Redaction;
 use crate::engine::saver::{self, Saver};
 use crate::engine::{self, Both, Listener};
 use crate::event::{Detail, Event};
 use crate::mcp::{Session, SessionNumber};
-use crate::pipeline::{self, Counts, Pipeline};
+use crate::pipeline::{self, BLANKED, Counts, Pipeline};
 use crate::source::file::Files;
 use crate::source::keylog::WithKeyLog;
 use crate::store::{
@@ -197,9 +197,11 @@ fn import(files: &[PathBuf], place: DatabaseFile, decoding: &Decoding) -> Result
     let run = engine::run_on(decoding.threads(), &mut source, &mut pipeline, &mut listeners, &stop);
     let Both(ImportProgress(mut progress), saver) = listeners;
     progress.clear();
-    let saved = saver.finish(summary(&pipeline.counts()));
+    let counts = pipeline.counts();
+    let saved = saver.finish(summary(&counts));
     run?;
     saved?;
+    note_blanked(&counts);
     ensure!(!stop.load(Ordering::Relaxed), "a signal ended the import");
     Ok(())
 }
@@ -286,6 +288,19 @@ pub fn note_unkept(counts: &store::Counts) {
         let unkept = units::count(unkept, "packet");
         note!("{unkept} of MCP connections were not kept; findings of the sessions name the connections");
     }
+}
+
+/// Prints the line about contents whose bytes were not kept.
+pub fn note_blanked(counts: &Counts) {
+    blanked(counts).into_iter().for_each(|line| note!("{line}"));
+}
+
+/// The line about contents whose bytes were not kept, if there are any.
+pub fn blanked(counts: &Counts) -> Option<String> {
+    let blanked = *counts.skipped.get(BLANKED)?;
+    Some(format!(
+        "redaction: {blanked} coded bodies or TLS connections are blanked in their packets, because no value can be masked inside"
+    ))
 }
 
 /// The summary that a store saves at the end of a capture.

@@ -23,7 +23,9 @@ pub fn run(arguments: Tui, db: Option<PathBuf>, colour: Colour) -> Result<ExitCo
     let redaction = arguments.decoding.redaction()?;
     let target = target(&arguments.targets, db)?;
     if redaction.is_some() && !matches!(target, Target::Files(_)) {
-        bail!("the terminal UI redacts capture files, not saved sessions: \"mcptap export --redact-...\" writes them redacted");
+        bail!(
+            "the terminal UI redacts capture files, not saved sessions: \"mcptap export --redact-...\" writes them redacted"
+        );
     }
     let theme = match &arguments.theme {
         Some(name) => match Theme::named(name) {

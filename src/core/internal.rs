@@ -58,9 +58,7 @@ pub mod decode {
         pub use crate::decode::raw::Raw;
     }
     pub mod redact {
-        pub use crate::decode::redact::{
-            JsonPath, PathError, Redaction, RedactionRules, is_redacted_value, is_replacement,
-        };
+        pub use crate::decode::redact::{JsonPath, Redaction, RedactionRules, START, has_replacement};
     }
     pub mod secrets {
         pub use crate::decode::secrets::{in_text, in_uri, masked, masked_uri, union};
@@ -151,7 +149,7 @@ pub mod mcp {
 /// Packets to events.
 pub mod pipeline {
     pub use crate::pipeline::{
-        Connections, Counts, Input, Judge, Observation, Pipeline, PipelineConfig, Sessions, Tracked,
+        BLANKED, Connections, Counts, Input, Judge, Observation, Pipeline, PipelineConfig, Sessions, Tracked,
     };
 }
 

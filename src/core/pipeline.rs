@@ -37,7 +37,7 @@ use crate::decode::redact::Redaction;
 use crate::event::{Detail, Emit, Event};
 
 pub use connections::Connections;
-pub use counts::Counts;
+pub use counts::{BLANKED, Counts};
 pub use fuzz::{Observed, fuzz_packets, fuzz_schema, fuzz_stack, scripted};
 pub use judge::Judge;
 pub use observation::Observation;

@@ -35,6 +35,7 @@ mod pipes;
 mod program;
 mod proxy;
 mod public;
+mod redaction;
 mod replay;
 mod rewrite;
 mod samples;

@@ -25,10 +25,10 @@ use super::json::scan::JsonType;
 use super::mask::{self, Mask, MaskKey};
 use super::{secret_shape, secrets};
 
-pub use path::{JsonPath, PathError};
+pub use path::JsonPath;
 
 /// The start of every replacement.
-const START: &str = "[redacted ";
+pub const START: &str = "[redacted ";
 
 /// The start of a replacement that is a JSON string.
 pub const QUOTED_START: &str = "\"[redacted ";
@@ -156,7 +156,8 @@ impl Redaction {
 
     /// The ranges to redact in the value of a header field.
     pub(super) fn in_field(&self, name: &[u8], value: &[u8]) -> Vec<Range<usize>> {
-        let repeats = name.get(..PARAMETER_FIELD.len()).is_some_and(|start| start.eq_ignore_ascii_case(PARAMETER_FIELD));
+        let repeats =
+            name.get(..PARAMETER_FIELD.len()).is_some_and(|start| start.eq_ignore_ascii_case(PARAMETER_FIELD));
         if (repeats || self.is_named(name)) && !value.is_empty() && !mask::is_masked(value) {
             return std::iter::once(0..value.len()).collect();
         }
@@ -174,15 +175,21 @@ impl Redaction {
                 continue;
             }
             let before = text[..mark].trim_ascii_end();
-            let before = before.strip_suffix(b"\\\"").or_else(|| before.strip_suffix(b"\"")).unwrap_or(before);
+            let before = before.strip_suffix(b"\"").map_or(before, without_escapes);
             let length = before.iter().rev().take_while(|byte| is_of_name(**byte)).count();
             if length == 0 || !self.is_named(&before[before.len() - length..]) {
                 continue;
             }
             let blanks = text[mark + 1..].iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
             let start = mark + 1 + blanks;
-            let range = match text.get(start) {
-                Some(b'"') => start + 1..json::closing_quote(text, start + 1).0,
+            let escapes = text[start..].iter().take_while(|byte| **byte == b'\\').count();
+            let range = match text.get(start + escapes) {
+                Some(b'"') if escapes == 0 => start + 1..json::closing_quote(text, start + 1).0,
+                // JSON in a string of JSON.
+                Some(b'"') => {
+                    let start = start + escapes + 1;
+                    start..memchr::memchr2(b'\\', b'"', &text[start..]).map_or(text.len(), |end| start + end)
+                }
                 _ => {
                     let ends = |byte: &u8| byte.is_ascii_whitespace() || b"&;,\"'<>]}#".contains(byte);
                     start..text[start..].iter().position(ends).map_or(text.len(), |end| start + end)
@@ -233,13 +240,28 @@ pub fn is_replacement(text: &[u8]) -> bool {
     is_kind && is_length && words.next().is_none_or(is_hash) && words.next().is_none()
 }
 
+/// Whether a text contains a replacement.
+pub fn has_replacement(text: &str) -> bool {
+    text.match_indices(START).any(|(at, _)| {
+        let end = text[at..].find(']').map_or(text.len(), |end| at + end + 1);
+        is_replacement(text[at..end].as_bytes())
+    })
+}
+
 /// Whether a JSON value is the replacement of a redacted one, which may have had any type.
 pub fn is_redacted_value(json: &str) -> bool {
-    json.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).is_some_and(|inside| is_replacement(inside.as_bytes()))
+    json.strip_prefix('"')
+        .and_then(|rest| rest.strip_suffix('"'))
+        .is_some_and(|inside| is_replacement(inside.as_bytes()))
 }
 
 fn begins_like_json(text: &[u8]) -> bool {
     matches!(text.iter().find(|byte| !byte.is_ascii_whitespace()), Some(b'{' | b'['))
+}
+
+/// A text without the backslashes at its end.
+fn without_escapes(text: &[u8]) -> &[u8] {
+    &text[..text.iter().rposition(|byte| *byte != b'\\').map_or(0, |last| last + 1)]
 }
 
 /// Whether a byte may be part of a name before `=` or `:`.
@@ -272,9 +294,9 @@ mod tests {
     fn redacted(redaction: &Redaction, text: &str) -> String {
         let Some(redacted) = redaction.message(text.as_bytes()) else { return text.to_owned() };
         let text = String::from_utf8(redacted.text).expect("UTF-8");
-        Regex::new(" [0-9a-f]{16}\\]").map(|hash| {
-            String::from_utf8(hash.replace_all(text.as_bytes(), &b" #]"[..]).into_owned()).expect("UTF-8")
-        }).expect("a pattern")
+        Regex::new(" [0-9a-f]{16}\\]")
+            .map(|hash| String::from_utf8(hash.replace_all(text.as_bytes(), &b" #]"[..]).into_owned()).expect("UTF-8"))
+            .expect("a pattern")
     }
 
     #[test]
@@ -289,18 +311,19 @@ mod tests {
             (r#"{"t":"say \"1234-5678\""}"#, r#"{"t":"say \"[redacted string 9 #]\""}"#),
             (r#"{"alice":1}"#, r#"{"[redacted string 5 #]":1}"#),
             (r#"["\u0061lice"]"#, r#"["[redacted string 5 #]"]"#),
-            (
-                r#"[{"k":"ghp_16C7e42F292c6912E7710c838347Ae178B4a"}]"#,
-                r#"[{"k":"[redacted string 40 #]"}]"#,
-            ),
+            (r#"[{"k":"ghp_16C7e42F292c6912E7710c838347Ae178B4a"}]"#, r#"[{"k":"[redacted string 40 #]"}]"#),
             // A batch: each member is a message.
-            (r#"[{"params":{"arguments":{"user":null}}}]"#, r#"[{"params":{"arguments":{"user":"[redacted null 4 #]"}}}]"#),
+            (
+                r#"[{"params":{"arguments":{"user":null}}}]"#,
+                r#"[{"params":{"arguments":{"user":"[redacted null 4 #]"}}}]"#,
+            ),
             // A schema describes values.
             (r#"{"inputSchema":{"properties":{"password":{}}}}"#, r#"{"inputSchema":{"properties":{"password":{}}}}"#),
             // JSON in a string, as in the text content of a tool result.
             (r#"{"text":"{\"password\":\"x\"}"}"#, r#"{"text":"{\"password\":\"[redacted string 1 #]\"}"}"#),
             // Damaged: nobody knows what a path would name.
             (r#"{"params":{"argu"#, "[redacted text 16 #]"),
+            (r#"log {"e":"{\"password\": \"x y\"}"}"#, r#"log {"e":"{\"password\": \"[redacted text 3 #]\"}"}"#),
             ("password=abc&x=alice", "password=[redacted text 3 #]&x=[redacted text 5 #]"),
         ] {
             assert_eq!(redacted(&rules, text), expected, "{text}");
@@ -370,7 +393,11 @@ mod tests {
             prop_oneof![
                 prop::collection::vec(inner.clone(), 0..5).prop_map(Into::into),
                 prop::collection::vec((name, inner), 0..5).prop_map(|members| {
-                    members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect::<serde_json::Map<_, _>>().into()
+                    members
+                        .into_iter()
+                        .map(|(name, value)| (name.to_owned(), value))
+                        .collect::<serde_json::Map<_, _>>()
+                        .into()
                 }),
             ]
         })

@@ -267,6 +267,11 @@ impl Stacks {
         self.connections.values().map(|connection| (connection.id, &*connection.connection, connection.bytes))
     }
 
+    /// If values are redacted: coded bodies, and TLS connections, whose bytes are blanked in packets.
+    pub fn blanked(&self) -> u64 {
+        self.shared.blanked
+    }
+
     /// The origins of all streams.
     pub fn provenance(&self) -> &Provenance {
         &self.shared.provenance

@@ -18,7 +18,8 @@ pub(super) fn parts(redaction: &Redaction, text: &str) -> Vec<Part> {
 }
 
 fn parts_from(redaction: &Redaction, text: &str, positions: &[Vec<usize>], embedded: usize) -> Vec<Part> {
-    let mut walk = Walk { redaction, text, json: JsonScanner::trusting(text, 0), parts: Vec::new(), embedded, schemas: 0 };
+    let mut walk =
+        Walk { redaction, text, json: JsonScanner::trusting(text, 0), parts: Vec::new(), embedded, schemas: 0 };
     walk.json.blanks();
     let is_batch = walk.json.kind() == Some(JsonType::Array);
     // The text was checked, so the walk reaches its end. If it did not, the rest could have values.
@@ -67,9 +68,8 @@ impl<'a> Walk<'a> {
                     self.string(start..start + token.len());
                     let is_envelope = depth == 0 && self.embedded == 0;
                     let is_fixed = is_envelope && matches!(&*name, "jsonrpc" | "method");
-                    let is_named = self.schemas == 0
-                        && self.redaction.is_named(name.as_bytes())
-                        && !(is_envelope && name == "id");
+                    let is_named =
+                        self.schemas == 0 && self.redaction.is_named(name.as_bytes()) && !(is_envelope && name == "id");
                     let is_schema = matches!(&*name, "inputSchema" | "outputSchema" | "requestedSchema");
                     self.schemas += usize::from(is_schema);
                     self.child(positions, depth, Child::Member(&name), is_named, is_fixed)?;

@@ -164,6 +164,8 @@ impl Body {
             };
         }
         if self.coding.is_some() || matches!(self.kind, BodyKind::Ignored) {
+            let is_first = self.coding.is_some() && self.streams.is_none();
+            context.shared.blanked += u64::from(is_first && context.shared.options.redaction.is_some());
             context.mask_content(self.direction, below.start..below.end);
         }
         if let Some(secret_scan) = &mut self.secret_scan {

@@ -62,6 +62,8 @@ pub(super) struct Shared {
     /// the stream of its texts after redaction.
     pub(super) connection_streams: FxHashSet<StreamId>,
     pub(super) redacted_streams: FxHashMap<StreamId, StreamId>,
+    /// If values are redacted: coded bodies, and TLS connections, whose bytes are blanked in packets.
+    pub(super) blanked: u64,
     /// Work that may still be spent on searching secrets for TLS sessions whose ClientHello
     /// was not captured.
     pub(super) search_left: u64,
@@ -108,6 +110,7 @@ impl Shared {
             sealed: Sealed::default(),
             connection_streams: FxHashSet::default(),
             redacted_streams: FxHashMap::default(),
+            blanked: 0,
             search_left: limits.secrets_tried,
         }
     }

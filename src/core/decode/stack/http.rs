@@ -79,8 +79,12 @@ impl HttpStack {
         let decoder = match version {
             Version::Http1 => ActiveDecoder::Http1(Box::new(Http1::at_offsets(limits, offsets))),
             Version::Http1Midway => ActiveDecoder::Http1(Box::new(Http1::midway(limits, offsets))),
-            Version::Http2 => ActiveDecoder::Http2(Box::new(Http2::at_offsets(limits, offsets).with_masks(options.mask_key, options.redaction))),
-            Version::Http2Midway => ActiveDecoder::Http2(Box::new(Http2::midway(limits, offsets).with_masks(options.mask_key, options.redaction))),
+            Version::Http2 => ActiveDecoder::Http2(Box::new(
+                Http2::at_offsets(limits, offsets).with_masks(options.mask_key, options.redaction),
+            )),
+            Version::Http2Midway => ActiveDecoder::Http2(Box::new(
+                Http2::midway(limits, offsets).with_masks(options.mask_key, options.redaction),
+            )),
             Version::WebSocketMidway => {
                 let (index, direction) = (ExchangeIndex(0), Direction::ServerToClient);
                 let offset = offsets[direction as usize];

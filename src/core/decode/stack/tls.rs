@@ -182,6 +182,7 @@ impl TlsStack {
     /// Ends the channel inside, and emits the keys if the user asked to keep secrets.
     pub(super) fn close(&mut self, context: &mut StackContext<'_>) {
         context.shared.sealed.changed(context.id, self.reported_held, 0);
+        context.shared.blanked += u64::from(context.shared.options.redaction.is_some());
         self.update_connection(context);
         if self.inner.has_data {
             for side in [Side::First, Side::Second] {
