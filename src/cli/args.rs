@@ -12,6 +12,7 @@ mod mcp;
 mod mock;
 #[cfg(feature = "http")]
 mod proxy;
+mod redact;
 mod replay;
 #[cfg(all(feature = "attach", feature = "live", target_os = "linux"))]
 mod run;
@@ -25,6 +26,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::decode::redact::Redaction;
 use crate::engine;
 
 #[cfg(all(feature = "attach", target_os = "linux"))]
@@ -38,6 +40,7 @@ pub use mcp::Mcp;
 pub use mock::{Fit, Mock, MockPace};
 #[cfg(feature = "http")]
 pub use proxy::Proxy;
+pub use redact::Redact;
 pub use replay::{Comparing, Diff, Replay, ReportFormat, TransportChoice};
 #[cfg(all(feature = "attach", feature = "live", target_os = "linux"))]
 pub use run::RunClient;
@@ -213,9 +216,17 @@ pub struct Decoding {
     /// Threads that decode capture files [default: cores + 1; 1 on one core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     pub threads: Option<u16>,
+    /// Options that redact values.
+    #[command(flatten)]
+    pub redact: Redact,
 }
 
 impl Decoding {
+    /// The rules of redaction.
+    pub fn redaction(&self) -> anyhow::Result<Option<&'static Redaction>> {
+        self.redact.redaction(self.keep_secrets)
+    }
+
     /// The number of threads that decode capture files.
     pub fn threads(&self) -> usize {
         self.threads.map_or_else(engine::default_threads, usize::from)
@@ -295,6 +306,9 @@ pub struct Wrap {
     #[cfg(feature = "parquet")]
     #[command(flatten)]
     pub dataset: DatasetTarget,
+    /// Options that redact values.
+    #[command(flatten)]
+    pub redact: Redact,
     /// The command of the server, with its arguments. It is best written behind --
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub command: Vec<std::ffi::OsString>,

@@ -28,7 +28,7 @@ use crate::source::attach::pairs;
 use crate::source::attach::{Attached, Counts, Pair, Snapshot, visibility};
 use crate::source::live;
 use crate::source::overflow::Overflow;
-use crate::store::{CaptureKind, DatabaseFile, WriteOptions, Writer};
+use crate::store::{CaptureKind, DatabaseFile, Writer};
 use crate::view::{command_line, secrets};
 
 /// MiB of the kernel's buffer.
@@ -43,6 +43,7 @@ pub fn run(arguments: Attach, db: Option<PathBuf>, colour: Colour) -> Result<Exi
     }
     ensure!(arguments.buffer.is_power_of_two(), "--buffer {}: the kernel takes powers of two", arguments.buffer);
     let filter = filter::parse(arguments.filter.as_deref())?;
+    let redaction = arguments.redact.redaction(arguments.keep_secrets)?;
     let chosen = choose(&snapshot, pairs, arguments.process.as_deref())?;
     let (name, keep_secrets) = (arguments.name.as_deref(), arguments.keep_secrets);
     let servers: Vec<(Pair, Start)> =
@@ -66,8 +67,8 @@ pub fn run(arguments: Attach, db: Option<PathBuf>, colour: Colour) -> Result<Exi
         let source = servers.iter().map(|(_, start)| start.command.join(" ")).collect::<Vec<_>>().join(", ");
         let place = DatabaseFile::file(target::database(db)?);
         folder = place.path().parent().map_or(folder, Path::to_owned);
-        let options =
-            WriteOptions { keep_secrets: arguments.keep_secrets, mask_key: secrets::key(), ..WriteOptions::default() };
+        let source = redaction.map_or(source.clone(), |redaction| redaction.masked(&source).into_owned());
+        let options = target::store_options(arguments.keep_secrets, redaction);
         let writer = Writer::create(place, &target::capture_info(CaptureKind::Attach, source), options)?;
         databases::remember(writer.place().path());
         recording = Some(writer.place().clone());
@@ -78,8 +79,14 @@ pub fn run(arguments: Attach, db: Option<PathBuf>, colour: Colour) -> Result<Exi
     #[cfg(not(feature = "parquet"))]
     drop(recording);
     let detail = if saver.is_some() { Detail::Store } else { Detail::Messages };
-    let mut pipeline = Pipeline::new(PipelineConfig { limits: Limits::live(), detail, ..PipelineConfig::default() });
-    let mut queue = Queue::start(attached, Arc::clone(&stop), Overflow::new(&folder, false))?;
+    let mut pipeline = Pipeline::new(PipelineConfig {
+        limits: Limits::live(),
+        detail,
+        mask_key: secrets::key(),
+        redaction,
+        ..PipelineConfig::default()
+    });
+    let mut queue = Queue::start(attached, Arc::clone(&stop), Overflow::new(&folder, redaction.is_some()))?;
     let mut listeners = Both(Printer::new(arguments.json, colour, filter, true), saver);
     // A signal ends the capture, and thereby the queue. Its remaining content is still decoded.
     let run = engine::run(&mut queue, &mut pipeline, &mut listeners, &AtomicBool::new(false));

@@ -152,6 +152,7 @@ fn stored(packets: &[Observed], secrets: &[u8]) -> DatabaseFile {
         hash: false,
         keep_secrets: false,
         mask_key: None,
+        redaction: None,
     };
     let mut pipeline = Pipeline::new(config);
     pipeline.push(Input::Secrets(secrets), &mut |event: Event| writer.event(event));

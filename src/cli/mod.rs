@@ -29,6 +29,7 @@ mod printer;
 mod proxy;
 mod prune;
 mod read;
+mod redact;
 mod replay;
 mod rules;
 #[cfg(all(feature = "attach", feature = "live", target_os = "linux"))]

@@ -27,6 +27,7 @@ use super::ship;
 use super::{databases, filter, stop, target};
 use crate::capture::{Limits, Packet};
 use crate::cli::output::note;
+use crate::decode::redact::Redaction;
 use crate::decode::uri;
 use crate::engine::queue::Queue;
 use crate::engine::saver::Saver;
@@ -38,7 +39,7 @@ use crate::proxy::{ForwardProxy, HostUses, Proxy, TrafficRecorder, bridge};
 use crate::source;
 use crate::source::overflow::Overflow;
 use crate::source::tape::{self, LostBytes, Tape};
-use crate::store::{self, CaptureKind, DatabaseFile, Writer};
+use crate::store::{CaptureKind, DatabaseFile, Writer};
 use crate::view::{command_line, secrets, units};
 
 /// Maximum time for connecting to the server.
@@ -53,6 +54,7 @@ const GRACE: Duration = Duration::from_secs(1);
 
 pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
     let filter = filter::parse(arguments.filter.as_deref())?;
+    let redaction = arguments.redact.redaction(arguments.keep_secrets)?;
     let (tape, tape_source) = tape::tape();
     let loss = LostBytes::default();
     let proxy = AnyProxy::new(&arguments, TrafficRecorder { tape, loss: loss.clone() })?;
@@ -83,7 +85,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     // From here on this thread decodes and saves.
     source::lower_priority();
 
-    let writer = place.map(|place| writer(&arguments, place, &stop));
+    let writer = place.map(|place| writer(&arguments, redaction, place, &stop));
     let (writer, refused) = match writer.transpose() {
         Ok(writer) => (writer, None),
         Err(error) => (None, Some(error)),
@@ -98,6 +100,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
         detail,
         keep_secrets: arguments.keep_secrets,
         mask_key: secrets::key(),
+        redaction,
         ..PipelineConfig::default()
     };
     let mut pipeline = Pipeline::new(options);
@@ -124,6 +127,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
         note!("recording could not keep up: {dropped} packets and {bytes} bytes were not recorded");
     }
     uses.iter().for_each(note_uses);
+    target::note_blanked(&counts);
     run?;
     match refused {
         Some(error) => return Err(error.context("nothing was saved")),
@@ -233,11 +237,17 @@ fn note_uses(uses: &HostUses) {
 
 /// Begins a capture in the database. Another program may have it locked. In the meantime traffic
 /// waits in the queue.
-fn writer(arguments: &args::Proxy, place: DatabaseFile, stop: &AtomicBool) -> Result<Writer> {
+fn writer(
+    arguments: &args::Proxy,
+    redaction: Option<&'static Redaction>,
+    place: DatabaseFile,
+    stop: &AtomicBool,
+) -> Result<Writer> {
     let servers = arguments.to.clone().unwrap_or_else(|| format!("--intercept {}", arguments.intercept.join(",")));
     let source = if arguments.keep_secrets { servers } else { command_line::masked(&[servers.into()]).concat() };
+    let source = redaction.map_or(source.clone(), |redaction| redaction.masked(&source).into_owned());
     let info = target::capture_info(CaptureKind::Proxy, source);
-    let options = store::WriteOptions { keep_secrets: arguments.keep_secrets, ..store::WriteOptions::default() };
+    let options = target::store_options(arguments.keep_secrets, redaction);
     let mut is_reported = false;
     let writer = target::create_patiently(&place, &info, options, |error| {
         if !std::mem::replace(&mut is_reported, true) {

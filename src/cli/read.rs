@@ -23,6 +23,7 @@ pub fn run(arguments: Read, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
         return super::dataset::read(&arguments, place);
     }
     let filter = filter::parse(arguments.filter.as_deref())?;
+    let redaction = arguments.decoding.redaction()?;
     let files = Files::open(&arguments.files, arguments.follow)?;
     let limits = if files.is_live() { Limits::live() } else { Limits::default() };
     // What comes as it is captured is shown at once, so no batches are gathered.
@@ -32,14 +33,15 @@ pub fn run(arguments: Read, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
     let detail = if arguments.save { Detail::Store } else { Detail::Messages };
     let mut pipeline = Pipeline::new(PipelineConfig {
         limits,
-        ..target::pipeline_options(&arguments.decoding, arguments.hash, detail)
+        ..target::pipeline_options(&arguments.decoding, arguments.hash, detail, redaction)
     });
     let mut printer = Printer::new(arguments.json, colour, filter, arguments.follow);
     let stop = stop::on_signals()?;
     if arguments.save {
         let info = target::capture_info(CaptureKind::Import, target::joined(&arguments.files));
         let place = DatabaseFile::file(target::database(db)?);
-        let writer = Writer::create(place, &info, target::store_options(&arguments.decoding))?;
+        let options = target::store_options(arguments.decoding.keep_secrets, redaction);
+        let writer = Writer::create(place, &info, options)?;
         let _listing = databases::remember(writer.place().path());
         let (place, capture) = (writer.place().clone(), writer.capture());
         let mut both = Both(printer, Saver::new(writer, false));
@@ -49,6 +51,7 @@ pub fn run(arguments: Read, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
         run?;
         let saved = saved?;
         printer.finish(&pipeline.counts())?;
+        target::note_blanked(&pipeline.counts());
         target::note_unkept(&saved);
         target::note_saved(&place, capture);
     } else {

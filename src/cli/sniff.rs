@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use super::args::{Colour, Sniff};
 use super::printer::Printer;
@@ -37,6 +37,10 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
         return list();
     }
     let filter = filter::parse(arguments.filter.as_deref())?;
+    let redaction = arguments.decoding.redaction()?;
+    if redaction.is_some() && arguments.write.is_some() {
+        bail!("--write would write the packets as captured, with the values that are redacted: leave one of them out");
+    }
     let interface = arguments.interface.clone().unwrap_or_default();
     let live = Live::open(&LiveOptions {
         interface: interface.clone(),
@@ -62,7 +66,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
         let info = target::capture_info(CaptureKind::Sniff, interface.clone());
         let place = DatabaseFile::file(target::database(db)?);
         folder = place.path().parent().map_or(folder, Path::to_owned);
-        let writer = Writer::create(place, &info, target::store_options(&arguments.decoding))?;
+        let writer = Writer::create(place, &info, target::store_options(arguments.decoding.keep_secrets, redaction))?;
         databases::remember(writer.place().path());
         recording = Some((writer.place().clone(), writer.capture()));
         Some(Saver::new(writer, true))
@@ -73,8 +77,8 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     secrets.iter().flat_map(|tap| &tap.notes).for_each(|line| note!("{line}"));
     note!("capturing on {interface}; Ctrl-C ends it");
     let detail = if saver.is_some() { Detail::Store } else { Detail::Messages };
-    let options =
-        PipelineConfig { limits: Limits::live(), ..target::pipeline_options(&arguments.decoding, false, detail) };
+    let options = target::pipeline_options(&arguments.decoding, false, detail, redaction);
+    let options = PipelineConfig { limits: Limits::live(), ..options };
     let mut pipeline = Pipeline::new(options);
     let queue = Queue::start(live, Arc::clone(&stop), Overflow::new(&folder, true))?;
     let gauge = queue.gauge();
@@ -131,6 +135,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
         }
     }
     if let Some((place, capture)) = recording {
+        target::note_blanked(&counts);
         target::note_saved(&place, capture);
     }
     #[cfg(feature = "parquet")]

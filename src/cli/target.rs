@@ -12,14 +12,16 @@ use anyhow::{Context, Result, bail, ensure};
 use super::args::Decoding;
 use super::databases;
 use super::output::Progress;
+use super::redact;
 use super::stop;
 use crate::capture::Limits;
 use crate::cli::output::note;
+use crate::decode::redact::Redaction;
 use crate::engine::saver::{self, Saver};
 use crate::engine::{self, Both, Listener};
 use crate::event::{Detail, Event};
 use crate::mcp::{Session, SessionNumber};
-use crate::pipeline::{self, Counts, Pipeline};
+use crate::pipeline::{self, BLANKED, Counts, Pipeline};
 use crate::source::file::Files;
 use crate::source::keylog::WithKeyLog;
 use crate::store::{
@@ -99,7 +101,7 @@ pub fn open(target: Option<&str>, session: Option<u32>, decoding: &Decoding, db:
     if reader.place().is_temporary() {
         reader = reader.until(stop::before_cleaning()?)?;
     }
-    let session = match (&kind, session) {
+    let mut session = match (&kind, session) {
         (Some(TargetKind::Latest | TargetKind::Session(_)), Some(_)) => {
             bail!("the target is a session already: --session needs a file or a database")
         }
@@ -115,6 +117,12 @@ pub fn open(target: Option<&str>, session: Option<u32>, decoding: &Decoding, db:
             _ => String::new(),
         };
         bail!(no_session(number, &file));
+    }
+    // A capture file was redacted when it was read.
+    if !matches!(kind, Some(TargetKind::Capture(_)))
+        && let Some(redaction) = decoding.redaction()?
+    {
+        (reader, session) = redact::copy(&reader, session, decoding, redaction)?;
     }
     Ok(Opened { name: target.unwrap_or_default().to_owned(), reader, session })
 }
@@ -180,17 +188,20 @@ fn import(files: &[PathBuf], place: DatabaseFile, decoding: &Decoding) -> Result
     let keys = decoding.key_log(false);
     let mut source = WithKeyLog::new(Files::open(files, false)?, keys.as_deref(), false)?;
     let info = capture_info(CaptureKind::Import, joined(files));
-    let options = pipeline_options(decoding, false, Detail::Store);
-    let writer = Writer::create(place, &info, store_options(decoding))?;
+    let redaction = decoding.redaction()?;
+    let options = pipeline_options(decoding, false, Detail::Store, redaction);
+    let writer = Writer::create(place, &info, store_options(decoding.keep_secrets, redaction))?;
     let mut pipeline = Pipeline::new(options);
     let mut listeners = Both(ImportProgress(Progress::new()), Saver::new(writer, false));
     let stop = stop::before_cleaning()?;
     let run = engine::run_on(decoding.threads(), &mut source, &mut pipeline, &mut listeners, &stop);
     let Both(ImportProgress(mut progress), saver) = listeners;
     progress.clear();
-    let saved = saver.finish(summary(&pipeline.counts()));
+    let counts = pipeline.counts();
+    let saved = saver.finish(summary(&counts));
     run?;
     saved?;
+    note_blanked(&counts);
     ensure!(!stop.load(Ordering::Relaxed), "a signal ended the import");
     Ok(())
 }
@@ -206,14 +217,20 @@ pub fn joined(files: &[PathBuf]) -> String {
 }
 
 /// The options of the pipeline for a command.
-pub fn pipeline_options(decoding: &Decoding, hash: bool, detail: Detail) -> pipeline::PipelineConfig {
+pub fn pipeline_options(
+    decoding: &Decoding,
+    hash: bool,
+    detail: Detail,
+    redaction: Option<&'static Redaction>,
+) -> pipeline::PipelineConfig {
     let keep_secrets = decoding.keep_secrets;
-    pipeline::PipelineConfig { limits: Limits::default(), detail, hash, keep_secrets, mask_key: secrets::key() }
+    let limits = Limits::default();
+    pipeline::PipelineConfig { limits, detail, hash, keep_secrets, mask_key: secrets::key(), redaction }
 }
 
 /// The options of the store for a command.
-pub fn store_options(decoding: &Decoding) -> WriteOptions {
-    WriteOptions { keep_secrets: decoding.keep_secrets, mask_key: secrets::key(), ..WriteOptions::default() }
+pub fn store_options(keep_secrets: bool, redaction: Option<&'static Redaction>) -> WriteOptions {
+    WriteOptions { keep_secrets, mask_key: secrets::key(), redaction, ..WriteOptions::default() }
 }
 
 /// Begins a capture although other programs may have the database locked. After each failure
@@ -273,6 +290,19 @@ pub fn note_unkept(counts: &store::Counts) {
         let unkept = units::count(unkept, "packet");
         note!("{unkept} of MCP connections were not kept; findings of the sessions name the connections");
     }
+}
+
+/// Prints the line about contents whose bytes were not kept.
+pub fn note_blanked(counts: &Counts) {
+    blanked(counts).into_iter().for_each(|line| note!("{line}"));
+}
+
+/// The line about contents whose bytes were not kept, if there are any.
+pub fn blanked(counts: &Counts) -> Option<String> {
+    let blanked = *counts.skipped.get(BLANKED)?;
+    Some(format!(
+        "redaction: {blanked} coded bodies or TLS connections are blanked in their packets, because no value can be masked inside"
+    ))
 }
 
 /// The summary that a store saves at the end of a capture.

@@ -25,7 +25,13 @@ pub fn run_with_hint(arguments: Tui, db: Option<PathBuf>, colour: Colour, hint: 
             "the terminal UI needs a terminal: \"mcptap read FILE\" prints messages, \"mcptap --help\" lists all commands"
         );
     }
+    let redaction = arguments.decoding.redaction()?;
     let target = target(&arguments.targets, db)?;
+    if redaction.is_some() && !matches!(target, Target::Files(_)) {
+        bail!(
+            "the terminal UI redacts capture files, not saved sessions: \"mcptap export --redact-...\" writes them redacted"
+        );
+    }
     let theme = match &arguments.theme {
         Some(name) => match Theme::named(name) {
             Some(theme) => Some(theme),
@@ -43,6 +49,7 @@ pub fn run_with_hint(arguments: Tui, db: Option<PathBuf>, colour: Colour, hint: 
         key_log: arguments.decoding.key_log(false),
         keep_secrets: arguments.decoding.keep_secrets,
         threads: Some(arguments.decoding.threads()),
+        redaction,
     };
     tui::run(target, UiOptions { decoding, theme, hint })?;
     Ok(ExitCode::SUCCESS)

@@ -16,6 +16,7 @@ use super::prune::Pruning;
 use super::ship;
 use super::{databases, target};
 use crate::capture::Packet;
+use crate::decode::redact::Redaction;
 use crate::engine::saver::{self, DirectSaver};
 use crate::engine::{self, Listener};
 use crate::event::{Detail, Event};
@@ -39,11 +40,15 @@ pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
         let first = first.display();
         bail!("{first} is not a program: write the command of the server behind --, and its name as --name {first}");
     }
-    let recorded = if arguments.keep_secrets {
+    let redaction = arguments.redact.redaction(arguments.keep_secrets)?;
+    let mut recorded = if arguments.keep_secrets {
         arguments.command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
     } else {
         command_line::masked(&arguments.command)
     };
+    if let Some(redaction) = redaction {
+        recorded.iter_mut().for_each(|word| *word = redaction.masked(word).into_owned());
+    }
     let source = recorded.join(" ");
     let pruning = Pruning::new(arguments.name.as_deref(), &arguments.prune);
     let server = Server { command: arguments.command, recorded, name: arguments.name };
@@ -70,7 +75,7 @@ pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
         let shipper = ship::beside(&target, place.path())?;
         #[cfg(not(feature = "parquet"))]
         let place = place?;
-        record(observations, source, place, keep_secrets, pruning)?;
+        record(observations, source, place, (keep_secrets, redaction), pruning)?;
         #[cfg(feature = "parquet")]
         ship::end(shipper).iter().for_each(|line| _ = receipts.say(line));
         Ok(())
@@ -92,23 +97,23 @@ fn record(
     mut observations: HeldStart<Observations>,
     source: String,
     place: DatabaseFile,
-    keep_secrets: bool,
+    (keep_secrets, redaction): (bool, Option<&'static Redaction>),
     pruning: Option<Pruning>,
 ) -> Result<()> {
     let info = target::capture_info(CaptureKind::Wrap, source);
-    let options = WriteOptions {
-        keep_secrets,
-        mask_key: secrets::key(),
-        busy_timeout: BUSY,
-        may_spill: true,
-        ..WriteOptions::default()
-    };
+    let options =
+        WriteOptions { busy_timeout: BUSY, may_spill: true, ..target::store_options(keep_secrets, redaction) };
     let writer = target::create_patiently(&place, &info, options, |_| true)?;
     let _listing = databases::remember(place.path());
     if let Some(pruning) = pruning {
         pruning.start(place.clone(), observations.inner().receipts());
     }
-    let mut pipeline = Pipeline::new(PipelineConfig { detail: Detail::Store, ..PipelineConfig::default() });
+    let mut pipeline = Pipeline::new(PipelineConfig {
+        detail: Detail::Store,
+        mask_key: secrets::key(),
+        redaction,
+        ..PipelineConfig::default()
+    });
     let (receipts, begun) = (observations.inner().receipts(), Vec::new());
     let saver = DirectSaver::new(writer);
     let mut recorder = Recorder { saver, receipts, info, begun, session: None, options };

@@ -42,8 +42,14 @@ pub struct Decoder {
 impl Decoder {
     /// A decoder at the first packet of a capture.
     pub fn new(Options { limits, keep_secrets, mask_key, hash_bodies: hash }: Options) -> Decoder {
-        let mut pipeline =
-            Pipeline::new(pipeline::PipelineConfig { limits, detail: Detail::Messages, hash, keep_secrets, mask_key });
+        let mut pipeline = Pipeline::new(pipeline::PipelineConfig {
+            limits,
+            detail: Detail::Messages,
+            hash,
+            keep_secrets,
+            mask_key,
+            redaction: None,
+        });
         pipeline.retain_parts(limits.retained_parts);
         Decoder { pipeline }
     }

@@ -63,6 +63,9 @@ pub mod decode {
     pub mod raw {
         pub use crate::decode::raw::Raw;
     }
+    pub mod redact {
+        pub use crate::decode::redact::{JsonPath, Redaction, RedactionRules, START, has_replacement};
+    }
     pub mod secrets {
         pub use crate::decode::secrets::{in_text, in_uri, masked, masked_uri, union};
     }
@@ -152,7 +155,7 @@ pub mod mcp {
 /// Packets to events.
 pub mod pipeline {
     pub use crate::pipeline::{
-        Connections, Counts, Input, Judge, Observation, Pipeline, PipelineConfig, Sessions, Tracked,
+        BLANKED, Connections, Counts, Input, Judge, Observation, Pipeline, PipelineConfig, Sessions, Tracked,
     };
 }
 

@@ -33,10 +33,11 @@ mod unclaimed;
 
 use crate::capture::{Damage, Dropped, Limits, Packet, Provenance, Time};
 use crate::decode::mask::MaskKey;
+use crate::decode::redact::Redaction;
 use crate::event::{Detail, Emit, Event};
 
 pub use connections::Connections;
-pub use counts::Counts;
+pub use counts::{BLANKED, Counts};
 pub use fuzz::{Observed, fuzz_packets, fuzz_schema, fuzz_stack, scripted};
 pub use judge::Judge;
 pub use observation::Observation;
@@ -75,6 +76,8 @@ pub struct PipelineConfig {
     pub keep_secrets: bool,
     /// The key of the tags of masked secrets. Without one there are no tags.
     pub mask_key: Option<MaskKey>,
+    /// The user's rules for values in messages that nobody may record or see.
+    pub redaction: Option<&'static Redaction>,
 }
 
 /// Turns packets into events.

@@ -134,7 +134,7 @@ impl AnalyzedRecording {
         }
         let edited = settings.edits.get(&step).map(String::as_str);
         if let Some(path) = edited.or(params).and_then(masked) {
-            return Some(format!("{path} is masked in the recording; record with --keep-secrets to replay it"));
+            return Some(format!("the recording does not have the value of {path}: it was redacted or masked"));
         }
         match edited.map(|params| subject(&label.method, params)) {
             Some(subject) => {

@@ -92,6 +92,7 @@ fn recorded(text: &str) -> Vec<Message> {
         hash: false,
         keep_secrets: false,
         mask_key: None,
+        redaction: None,
     };
     let (mut pipeline, mut messages) = (Pipeline::new(options), Vec::new());
     let mut emit = |event| {

@@ -1,12 +1,17 @@
 //! Decides what is not sent without permission: calls of destructive tools, and messages with
-//! masked secrets.
+//! values that were masked or redacted.
 
 use std::collections::HashMap;
 
 use serde_json::Value;
 
 use crate::compare::Label;
+use crate::compare::difference::escaped;
 use crate::decode::mask::is_masked;
+use crate::decode::redact;
+
+/// Paths that one message names.
+const NAMED: usize = 8;
 
 /// The effects of a tool according to its annotations (ToolAnnotations).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,28 +83,34 @@ impl Effects {
     }
 }
 
-/// The path of a masked value in `params`, if there is one.
+/// The paths of masked and redacted values in `params`, which the recording does not have. `None` if
+/// there are none.
 pub fn masked(params: &str) -> Option<String> {
-    // Searching for the mask first avoids parsing most texts.
-    memchr::memmem::find(params.as_bytes(), b"\"***")?;
+    // Searching for the marks first avoids parsing most texts.
+    let has = |mark: &str| memchr::memmem::find(params.as_bytes(), mark.as_bytes()).is_some();
+    if !has("\"***") && !has(redact::START) {
+        return None;
+    }
     let value: Value = serde_json::from_str(params).ok()?;
-    find(&value).map(|steps| steps.into_iter().rev().fold(String::new(), |path, step| format!("{path}/{step}")))
+    let mut paths = Vec::new();
+    find(&value, String::new(), &mut paths);
+    let more = paths.len().saturating_sub(NAMED);
+    paths.truncate(NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    (!paths.is_empty()).then(|| paths.join(", ") + &more)
 }
 
-/// The path to a masked text, with the last step first.
-fn find(value: &Value) -> Option<Vec<String>> {
-    let below = |step: String, value: &Value| {
-        let mut steps = find(value)?;
-        steps.push(step);
-        Some(steps)
-    };
+/// Adds the paths of masked texts and of texts with a redacted part.
+fn find(value: &Value, path: String, found: &mut Vec<String>) {
     match value {
-        Value::String(text) if is_masked(text.as_bytes()) => Some(Vec::new()),
-        Value::Object(members) => members.iter().find_map(|(name, value)| below(name.clone(), value)),
-        Value::Array(elements) => {
-            elements.iter().enumerate().find_map(|(index, value)| below(index.to_string(), value))
+        Value::String(text) if is_masked(text.as_bytes()) || redact::has_replacement(text) => found.push(path),
+        Value::Object(members) => {
+            members.iter().for_each(|(name, value)| find(value, format!("{path}/{}", escaped(name)), found));
         }
-        _ => None,
+        Value::Array(elements) => {
+            elements.iter().enumerate().for_each(|(index, value)| find(value, format!("{path}/{index}"), found));
+        }
+        _ => {}
     }
 }
 
@@ -134,6 +145,10 @@ mod tests {
     fn a_masked_value_is_found() {
         assert_eq!(masked(r#"{"a":[1,{"token":"*****"}]}"#).as_deref(), Some("/a/1/token"));
         assert_eq!(masked(r#"{"a":"**bold**"}"#), None);
+        let redacted =
+            r#"{"a":{"x/y":"by [redacted string 3 0123456789abcdef]"},"b":"[redacted number 1]","c":"*****"}"#;
+        assert_eq!(masked(redacted).as_deref(), Some("/a/x~1y, /b, /c"));
+        assert_eq!(masked(r#"{"a":"[redacted by me]"}"#), None);
         assert_eq!(masked("{}"), None);
     }
 }

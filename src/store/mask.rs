@@ -9,12 +9,13 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use crate::capture::pipe::{self, Pipe, PipeEvent};
-use crate::decode::mask::{Mask, MaskKey};
+use crate::decode::mask::{MASK, Mask, MaskKey};
+use crate::decode::redact::Redaction;
 use crate::decode::{http, secrets};
 
-/// The number of secrets remembered per side, for copies that come later. A request carries a few,
-/// and a retransmission comes within a window of data.
-const REMEMBERED: usize = 256;
+/// The number of secrets remembered per side, for copies that come later. A request carries a few, and
+/// a retransmission comes within a window of data. A message may have thousands of redacted values.
+const REMEMBERED: usize = 4_096;
 
 /// The secrets of one side's stream.
 #[derive(Debug, Default)]
@@ -93,6 +94,46 @@ pub(super) fn mask_log(data: &mut [u8], key: Option<MaskKey>) -> bool {
         Mask::of(key, token).cover(token);
     }
     !found.is_empty()
+}
+
+/// The state of a server's log between its packets.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    /// Whether the last packet ended within a line.
+    is_within_line: bool,
+}
+
+/// Whether a pipe packet carries the log of a server.
+pub(super) fn is_log(data: &[u8]) -> bool {
+    matches!(pipe::decode(data), Some((_, PipeEvent::Data(Pipe::Stderr, _))))
+}
+
+/// Redacts what a pipe packet has besides messages: the command line, and the log. A line of the log
+/// that is divided between packets is blanked, because a value may be divided too. Returns whether
+/// anything changed.
+pub(super) fn redact_pipe(data: &mut Vec<u8>, redaction: &Redaction, log: &mut Log) -> bool {
+    match pipe::decode(data) {
+        Some((process, PipeEvent::Start(mut start))) => {
+            let before = start.command.clone();
+            start.command.iter_mut().for_each(|word| *word = redaction.masked(word).into_owned());
+            if start.command == before {
+                return false;
+            }
+            data.clear();
+            pipe::encode(process, &PipeEvent::Start(start), data);
+            true
+        }
+        Some((_, PipeEvent::Data(Pipe::Stderr, text))) if !text.is_empty() => {
+            let first = if log.is_within_line { memchr::memchr(b'\n', text).unwrap_or(text.len()) } else { 0 };
+            let last = memchr::memrchr(b'\n', text).map_or(0, |feed| feed + 1).max(first);
+            log.is_within_line = !text.ends_with(b"\n");
+            let text = &mut data[pipe::HEAD..];
+            text[..first].fill(MASK);
+            text[last..].fill(MASK);
+            redaction.mask(&mut text[first..last]) || first > 0 || last < text.len()
+        }
+        _ => false,
+    }
 }
 
 /// The values of lines that look like a secret header, in text that no decoder understood: from

@@ -34,6 +34,7 @@ use super::write::WriteOptions;
 use crate::capture::pipe::{self, Pipe, PipeEvent};
 use crate::capture::{Limits, LinkType, Packet, PacketNumber};
 use crate::decode::mask::{Mask, MaskKey};
+use crate::decode::redact::Redaction;
 use crate::decode::{ConnectionId, Direction, Side};
 use crate::event::Segment;
 use crate::mcp::{Carrier, Message};
@@ -78,6 +79,7 @@ pub(super) struct Packets {
     limits: Limits,
     keep_secrets: bool,
     mask_key: Option<MaskKey>,
+    redaction: Option<&'static Redaction>,
     /// Bytes of packets without a session that may still be stored.
     other: u64,
     last: Option<StoredPacket>,
@@ -122,7 +124,9 @@ impl Packets {
             limits: options.limits,
             keep_secrets: options.keep_secrets,
             mask_key: options.mask_key,
-            other: options.other_packets,
+            redaction: options.redaction,
+            // Nobody searches packets without a session.
+            other: if options.redaction.is_some() { 0 } else { options.other_packets },
             last: None,
             recent: VecDeque::new(),
             recent_bytes: 0,
@@ -193,8 +197,14 @@ impl Packets {
         if !self.keep_secrets && packet.link == LinkType::PIPE {
             packet.masked |= mask::mask_log(&mut packet.data, self.mask_key);
         }
+        let redacts = self.redaction.is_some();
+        if let Some(redaction) = self.redaction.filter(|_| packet.link == LinkType::PIPE) {
+            let log = &mut self.connections.entry(id).or_default().log;
+            packet.masked |= mask::redact_pipe(&mut packet.data, redaction, log);
+        }
         self.buffered += packet.size();
         let connection = self.connections.entry(id).or_default();
+        connection.redacts = redacts;
         if !connection.is_claimed {
             connection.is_stored = self.other > 0;
             self.other = self.other.saturating_sub(packet.size() as u64);
@@ -205,9 +215,10 @@ impl Packets {
     /// The bytes of `segment` in the sender's stream that `packet` carries, and their ranges in the
     /// packet. Empty if they need not be searched for secrets.
     fn carries(&self, packet: &StoredPacket, segment: &Segment) -> Vec<(u64, Range<usize>)> {
-        // The pipes of a process have no headers, and their messages are stored unchanged
-        // in any case. The log of a server is searched packet by packet.
-        if self.keep_secrets || packet.link == LinkType::PIPE {
+        // The pipes of a process have no headers, and their messages are stored unchanged unless values
+        // are redacted. The log of a server is searched packet by packet.
+        let is_pipe = packet.link == LinkType::PIPE;
+        if self.keep_secrets || is_pipe && (self.redaction.is_none() || mask::is_log(&packet.data)) {
             return Vec::new();
         }
         let mut carries = Vec::new();
@@ -356,6 +367,9 @@ impl Packets {
 
     /// The compressed text of a message, if it is a long line that ended in the last packet.
     pub(super) fn text(&mut self, message: &Message) -> Option<Vec<u8>> {
+        if self.redaction.is_some() {
+            return None;
+        }
         let is_it = |direction| message.carrier == Carrier::Line && message.direction == direction;
         let (_, line) = self.out.line.take_if(|(direction, _)| is_it(*direction))?;
         line.text(message.span).filter(|_| message.raw.len() as u64 == message.span.len())

@@ -18,6 +18,7 @@ use super::{CaptureId, DatabaseFile, migrate};
 use crate::capture::{Limits, Packet, Time};
 use crate::decode::ConnectionId;
 use crate::decode::mask::MaskKey;
+use crate::decode::redact::Redaction;
 use crate::event::Event;
 use crate::findings::{Finding, transport};
 use crate::mcp::SessionNumber;
@@ -41,6 +42,8 @@ pub struct WriteOptions {
     pub keep_secrets: bool,
     /// The key of the tags of masked secrets. Without one there are no tags.
     pub mask_key: Option<MaskKey>,
+    /// The user's rules for values that nobody may record. The decoder has the same.
+    pub redaction: Option<&'static Redaction>,
     /// Bounds on the memory for packets that wait.
     pub limits: Limits,
     /// The time for which a transaction waits for other writers. A writer of live traffic locks the
@@ -58,6 +61,7 @@ impl Default for WriteOptions {
         WriteOptions {
             keep_secrets: false,
             mask_key: None,
+            redaction: None,
             limits: Limits::default(),
             busy_timeout: Duration::from_secs(5),
             may_spill: false,

@@ -8,6 +8,7 @@ use anyhow::Result;
 
 use super::data::Progress;
 use crate::capture::Packet;
+use crate::decode::redact::Redaction;
 use crate::engine::saver::{Saver, now};
 use crate::engine::{self, Listener};
 use crate::event::{Detail, Event};
@@ -33,6 +34,8 @@ pub struct Decoding {
     pub keep_secrets: bool,
     /// The number of threads that decode; by default as many as keep all cores busy.
     pub threads: Option<usize>,
+    /// The user's rules for values that are not shown.
+    pub redaction: Option<&'static Redaction>,
 }
 
 /// An import that has not started. Its capture exists in the store already, so readers find it.
@@ -62,6 +65,7 @@ impl Import {
         let options = WriteOptions {
             keep_secrets: decoding.keep_secrets,
             other_packets: OTHER_PACKETS,
+            redaction: decoding.redaction,
             ..WriteOptions::default()
         };
         Ok(Import { source, writer: Writer::create(place, &info, options)?, decoding })
@@ -74,6 +78,7 @@ impl Import {
             detail: Detail::Store,
             keep_secrets: self.decoding.keep_secrets,
             mask_key: secrets::key(),
+            redaction: self.decoding.redaction,
             ..pipeline::PipelineConfig::default()
         };
         let mut pipeline = Pipeline::new(options);

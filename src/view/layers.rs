@@ -14,6 +14,7 @@ use super::safe;
 use super::transcript::packets as name_packets;
 use crate::capture::{Origin, PacketNumber, Span, StreamId, StreamPart};
 use crate::decode::exchange::{Exchange, Half};
+use crate::decode::stream::StreamKind;
 use crate::mcp::{Carrier, Message, Session};
 use crate::store::{CaptureId, StoreReader};
 
@@ -117,6 +118,18 @@ impl StoredSession<'_> {
     }
 }
 
+/// The span of a message's text before redaction.
+fn span_as_sent(stored: &StoredSession<'_>, message: &Message) -> Result<Span> {
+    let stream = stored.reader.stream(stored.capture, message.span.stream)?;
+    if stream.is_some_and(|stream| matches!(stream.kind, StreamKind::Redacted(_)))
+        && let below = below(stored, message.span)?
+        && let (Some(first), Some(last)) = (below.first(), below.last())
+    {
+        return Ok(Span { end: last.end, ..*first });
+    }
+    Ok(message.span)
+}
+
 /// The layers of a message, from the link up. The headers are those of the first packet
 /// that carried it.
 pub fn layers(stored: &StoredSession<'_>, message: &Message) -> Result<Vec<Layer>> {
@@ -129,7 +142,7 @@ pub fn layers(stored: &StoredSession<'_>, message: &Message) -> Result<Vec<Layer
 pub fn above(stored: &StoredSession<'_>, message: &Message) -> Result<Vec<Layer>> {
     let mut layers = Vec::new();
     if message.carrier == Carrier::Line {
-        layers.push(message::pipe(stored, message));
+        layers.push(message::pipe(stored, message)?);
     } else {
         layers.extend(network::tls(stored, message)?);
         if let Some(exchange) = stored.exchange(message)? {

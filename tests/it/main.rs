@@ -37,6 +37,7 @@ mod pipes;
 mod program;
 mod proxy;
 mod public;
+mod redaction;
 mod replay;
 mod rewrite;
 mod samples;

@@ -2,6 +2,8 @@
 
 use clap::Args;
 
+use super::Redact;
+
 /// Arguments of `mcptap attach`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  mcptap attach --list\n  sudo mcptap attach 4711\n  \
@@ -30,6 +32,9 @@ pub struct Attach {
     /// Print JSON lines instead of text
     #[arg(long)]
     pub json: bool,
+    /// Options that redact values.
+    #[command(flatten)]
+    pub redact: Redact,
     /// Do not save to the database
     #[cfg_attr(feature = "parquet", arg(long, conflicts_with = "dataset"))]
     #[cfg_attr(not(feature = "parquet"), arg(long))]

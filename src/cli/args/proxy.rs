@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::Redact;
+
 /// Arguments of `mcptap proxy`.
 #[derive(Debug, Args)]
 #[command(
@@ -54,6 +56,9 @@ pub struct Proxy {
     /// Print JSON lines instead of text
     #[arg(long)]
     pub json: bool,
+    /// Options that redact values.
+    #[command(flatten)]
+    pub redact: Redact,
     /// Do not save to the database
     #[cfg_attr(feature = "parquet", arg(long, conflicts_with = "dataset"))]
     #[cfg_attr(not(feature = "parquet"), arg(long))]

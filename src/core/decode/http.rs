@@ -8,6 +8,7 @@ use std::ops::Range;
 use rustc_hash::FxBuildHasher;
 
 use super::mask::{Mask, MaskKey};
+use super::redact::Redaction;
 use super::{Anomaly, Direction, Ending, secrets};
 
 pub use super::secret_name::is_secret;
@@ -111,7 +112,15 @@ impl Head {
     ///
     /// In HTTP/2 a value is masked as a whole, because it is coded. Of its URIs only those that
     /// contain a token are masked: without the path nothing would show what was requested.
-    pub fn mask(&mut self, key: Option<MaskKey>, plain: &mut PlainFields, mut secret: impl FnMut(&Range<u32>, Mask)) {
+    ///
+    /// `redaction` are the user's rules. What they name is masked too.
+    pub fn mask(
+        &mut self,
+        key: Option<MaskKey>,
+        redaction: Option<&Redaction>,
+        plain: &mut PlainFields,
+        mut secret: impl FnMut(&Range<u32>, Mask),
+    ) {
         let Head { text, fields, start, version, .. } = self;
         let is_coded = *version == "2";
         let mut mask = |text: &mut [u8], start: u32, found: Range<usize>| {
@@ -123,7 +132,11 @@ impl Head {
             }
         };
         if let StartLine::Request { target, .. } = start {
-            let secrets = secrets_of_target(target.as_bytes(), is_coded);
+            let redacted = redaction.map(|redaction| redaction.in_text(target.as_bytes())).unwrap_or_default();
+            let mut secrets = secrets::union(secrets_of_target(target.as_bytes(), is_coded), redacted);
+            if is_coded && !secrets.is_empty() {
+                secrets = whole(target.as_bytes());
+            }
             if !is_coded
                 && !secrets.is_empty()
                 && let Some(at) = memchr::memmem::find(text, target.as_bytes())
@@ -141,7 +154,13 @@ impl Head {
                 continue;
             }
             let (Some(name), Some(sent)) = (part(name), part(value)) else { continue };
-            let found = secrets_of_field(name, sent, is_coded);
+            let mut found = secrets_of_field(name, sent, is_coded);
+            if let Some(redaction) = redaction {
+                found = secrets::union(found, redaction.in_field(name, sent));
+                if is_coded && !found.is_empty() {
+                    found = whole(sent);
+                }
+            }
             if !is_coded && found.is_empty() {
                 plain.insert(line);
             }
@@ -311,9 +330,15 @@ fn whole(value: &[u8]) -> Vec<Range<usize>> {
     std::iter::once(0..value.len()).collect()
 }
 
-/// Whether a value is that of a secret field, or contains a token. HTTP/2 masks it as a whole.
-pub(super) fn is_secret_field(name: &[u8], value: &[u8]) -> bool {
-    is_secret(name) || !secrets::in_text(value).is_empty()
+/// Whether a value is that of a secret field, or contains a token or what the user's rules name.
+/// HTTP/2 masks it as a whole.
+pub(super) fn is_secret_field(redaction: Option<&Redaction>, name: &[u8], value: &[u8]) -> bool {
+    // The target of a request is a field here.
+    let is_redacted = |redaction: &Redaction| match name {
+        b":path" => !redaction.in_text(value).is_empty(),
+        _ => !redaction.in_field(name, value).is_empty(),
+    };
+    is_secret(name) || !secrets::in_text(value).is_empty() || redaction.is_some_and(is_redacted)
 }
 
 /// Whether values of this header field are URIs, which may contain a secret.
@@ -358,7 +383,7 @@ mod tests {
         let mut head = head(text, &fields.map(|(name, value)| (place(name), place(value))));
         head.start = StartLine::Request { method: "GET".into(), target: "/cb?code=abc&state=1".into() };
         let mut secret = Vec::new();
-        head.mask(None, &mut PlainFields::default(), |place, _| secret.push(place.clone()));
+        head.mask(None, None, &mut PlainFields::default(), |place, _| secret.push(place.clone()));
         let masked = text.replace("abc", "***").replace("Cookie: x", "Cookie: *").replace("token=t", "token=*");
         assert_eq!(std::str::from_utf8(&head.text), Ok(masked.as_str()));
         assert_eq!(head.start, StartLine::Request { method: "GET".into(), target: "/cb?code=***&state=1".into() });
@@ -366,7 +391,7 @@ mod tests {
         // Values in HTTP/2 stay: in packets they are coded, and are masked there.
         head.version = "2";
         head.start = StartLine::Request { method: "GET".into(), target: "/?code=abc".into() };
-        head.mask(None, &mut PlainFields::default(), |_, _| {});
+        head.mask(None, None, &mut PlainFields::default(), |_, _| {});
         assert_eq!(head.start, StartLine::Request { method: "GET".into(), target: "/?code=abc".into() });
     }
 
@@ -381,7 +406,7 @@ mod tests {
             let mut head = head(&text, &fields);
             head.version = version;
             head.start = StartLine::Request { method: "GET".into(), target: format!("/{token}") };
-            head.mask(Some(MaskKey::new([7; 16])), &mut PlainFields::default(), |_, _| {});
+            head.mask(Some(MaskKey::new([7; 16])), None, &mut PlainFields::default(), |_, _| {});
             let StartLine::Request { target, .. } = &head.start else { panic!("it is a request") };
             let shown = [target, head.value("x-note").unwrap_or(""), head.value("authorization").unwrap_or("")];
             assert!(shown.iter().all(|value| !value.contains("ghp_") && value.contains("*****")), "{shown:?}");
@@ -392,7 +417,7 @@ mod tests {
             }
             // Masking it again, under any key, changes nothing.
             let once = head.clone();
-            head.mask(Some(MaskKey::new([8; 16])), &mut PlainFields::default(), |_, _| {});
+            head.mask(Some(MaskKey::new([8; 16])), None, &mut PlainFields::default(), |_, _| {});
             assert_eq!(head, once);
         }
     }
@@ -410,8 +435,8 @@ mod tests {
                 let mut new = head(&text, &[(start..ends, ends + 2..ends + 2 + value.len() as u32)]);
                 new.version = version;
                 let mut again = new.clone();
-                new.mask(None, &mut PlainFields::default(), |_, _| {});
-                again.mask(None, &mut plain, |_, _| {});
+                new.mask(None, None, &mut PlainFields::default(), |_, _| {});
+                again.mask(None, None, &mut plain, |_, _| {});
                 assert_eq!(new, again, "{name}: {value}");
             }
         }

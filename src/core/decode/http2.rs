@@ -25,6 +25,7 @@ use self::reader::{FrameContext, Reader};
 use self::streams::Streams;
 use super::http::{ExchangeIndex, HttpEvent};
 use super::mask::MaskKey;
+use super::redact::Redaction;
 use super::{Direction, Piece};
 use crate::capture::Limits;
 
@@ -63,9 +64,9 @@ impl Http2 {
         Http2 { readers, streams: Streams::new(limits.pipelined) }
     }
 
-    /// The same decoder, with this key for the tags of masked secrets.
-    pub fn with_mask_key(mut self, key: Option<MaskKey>) -> Http2 {
-        self.readers.iter_mut().for_each(|reader| reader.mask_key = key);
+    /// The same decoder, with this key for the tags of masked secrets, and with the user's rules.
+    pub fn with_masks(mut self, key: Option<MaskKey>, redaction: Option<&'static Redaction>) -> Http2 {
+        self.readers.iter_mut().for_each(|reader| (reader.mask_key, reader.redaction) = (key, redaction));
         self
     }
 

@@ -47,6 +47,13 @@ impl MaskKey {
     }
 }
 
+impl MaskKey {
+    /// The keyed hash of a value.
+    pub(super) fn hash(self, value: &[u8]) -> u64 {
+        siphash(self.0, value)
+    }
+}
+
 impl fmt::Debug for MaskKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("MaskKey")
@@ -65,6 +72,11 @@ pub struct Mask {
 impl Mask {
     /// The mask without a tag.
     pub const PLAIN: Mask = Mask { fill: MASK, tail: [0; TAG], length: 0 };
+
+    /// The mask that replaces every byte by this one.
+    pub(super) fn filled(fill: u8) -> Mask {
+        Mask { fill, ..Mask::PLAIN }
+    }
 
     /// The mask of a value. A masked value keeps its tag, so masking it again changes nothing.
     pub fn of(key: Option<MaskKey>, value: &[u8]) -> Mask {

@@ -19,6 +19,7 @@ pub mod mask;
 pub mod packet;
 pub mod quic;
 pub mod raw;
+pub mod redact;
 pub mod refusal;
 mod secret_name;
 mod secret_shape;

@@ -21,6 +21,7 @@ mod first_answer;
 mod http;
 mod pipe;
 mod plaintext;
+mod redaction;
 mod secret_scan;
 mod tcp;
 #[cfg(test)]
@@ -264,6 +265,11 @@ impl Stacks {
     /// The open connections: their state, and their bytes so far.
     pub fn open(&self) -> impl Iterator<Item = (ConnectionId, &ConnectionInfo, ByteCounts)> {
         self.connections.values().map(|connection| (connection.id, &*connection.connection, connection.bytes))
+    }
+
+    /// If values are redacted: coded bodies, and TLS connections, whose bytes are blanked in packets.
+    pub fn blanked(&self) -> u64 {
+        self.shared.blanked
     }
 
     /// The origins of all streams.

@@ -32,4 +32,6 @@ pub enum StreamKind {
     EventData(ExchangeNumber),
     /// The messages of one direction of a WebSocket, unmasked and decompressed.
     WebSocket(ExchangeNumber, Direction),
+    /// Texts of one direction after redaction.
+    Redacted(Direction),
 }

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use super::holes::Holes;
 use super::observation::{Observation, ObservationSink};
 use super::order::Order;
-use super::{Counts, Input, PipelineConfig};
+use super::{BLANKED, Counts, Input, PipelineConfig};
 use crate::capture::pipe::{self, Pipe, PipeEvent};
 use crate::capture::{Dropped, Packet, PacketNumber, Provenance};
 use crate::decode::packet::{Decoded, Packets};
@@ -66,13 +66,13 @@ impl Connections {
     pub fn new(options: PipelineConfig) -> Connections {
         let limits = options.limits;
         let store = options.detail == Detail::Store;
-        let PipelineConfig { hash, keep_secrets, mask_key, .. } = options;
+        let PipelineConfig { hash, keep_secrets, mask_key, redaction, .. } = options;
         Connections {
             packets: Packets::new(limits),
             quic: Quic::default(),
             tcp: Tcp::new(limits, stack::is_client_start),
             above: AboveTcp {
-                stacks: Stacks::new(limits, StackOptions { hash, store, keep_secrets, mask_key }),
+                stacks: Stacks::new(limits, StackOptions { hash, store, keep_secrets, mask_key, redaction }),
                 stores: store,
                 most: limits.connections.max(1),
                 counts: Counts::default(),
@@ -105,6 +105,10 @@ impl Connections {
             Input::End => {
                 self.tcp.finish(&mut ReassemblerSink { above: &mut self.above, sink });
                 self.above.finish(sink);
+                let AboveTcp { stacks, counts, .. } = &mut self.above;
+                if stacks.blanked() > 0 {
+                    counts.skipped.insert(BLANKED, stacks.blanked());
+                }
             }
         }
     }

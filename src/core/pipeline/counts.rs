@@ -7,6 +7,9 @@ use crate::capture::{Packet, PacketNumber, Time};
 /// Packets with an invalid header that are listed. They are enough to find the cause.
 const LISTED: usize = 8;
 
+/// The name, among what was skipped, of contents whose bytes are not kept.
+pub const BLANKED: &str = "coded contents, blanked in packets by redaction";
+
 /// Counters of the capture so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counts {

@@ -106,6 +106,7 @@ fn run(capture: &Capture<'_>, detail: Detail, ticks: bool) -> Vec<Event> {
         hash: true,
         keep_secrets: false,
         mask_key: Some(MaskKey::new([7; 16])),
+        redaction: None,
     });
     let mut checker = EventChecker::new(capture.packets, detail);
     let mut latest: Option<Time> = None;

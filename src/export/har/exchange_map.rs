@@ -43,7 +43,11 @@ impl ExchangeMap {
                 channels.insert((stream.connection, side.index()), stream.id);
                 plaintext.insert(stream.id);
             }
-            StreamKind::Pipe(_) | StreamKind::Decoded(..) | StreamKind::EventData(_) | StreamKind::WebSocket(..) => {}
+            StreamKind::Pipe(_)
+            | StreamKind::Decoded(..)
+            | StreamKind::EventData(_)
+            | StreamKind::WebSocket(..)
+            | StreamKind::Redacted(_) => {}
         })?;
         bodies.sort_unstable();
         let info = reader.capture(capture)?.map(|capture| capture.info);

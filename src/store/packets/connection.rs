@@ -14,7 +14,7 @@ use crate::decode::mask::{MASK, Mask};
 use crate::decode::{ConnectionId, Side};
 use crate::source::overflow::Overflow;
 use crate::store::chunk::{Builder, StoredPacket};
-use crate::store::mask::{self, Secrets};
+use crate::store::mask::{self, Log, Secrets};
 
 /// Bytes of packets that are moved to disk together.
 const SPILL: usize = 256 << 10;
@@ -100,6 +100,10 @@ pub(super) struct ConnectionPackets {
     pub(super) is_stored: bool,
     /// Whether a session claims the connection.
     pub(super) is_claimed: bool,
+    /// Whether the user redacts values. Then bytes that nobody searched are blanked.
+    pub(super) redacts: bool,
+    /// The state of the process's log, to redact it.
+    pub(super) log: Log,
     /// Packets discarded while the connection was undecided, and their bytes.
     pub(super) discarded: (u64, u64),
     /// The number of the packet under which the connection is listed as undecided.
@@ -199,7 +203,7 @@ impl ConnectionPackets {
         while let Some(mut front) = self.buffered.pop_front() {
             let sent = &mut self.sides[front.side.index()];
             if front.is_cleared(sent.cleared) {
-                front.mask(&sent.secrets);
+                front.mask(&sent.secrets, self.redacts);
             } else if self.bytes > most {
                 front.blank();
                 out.counts.blanked += 1;
@@ -217,6 +221,9 @@ impl ConnectionPackets {
     /// The connection has ended. Bytes that the decoder never searched are searched here for
     /// possible secrets, and all packets are written.
     pub(super) fn finish(&mut self, out: &mut Output) -> std::io::Result<()> {
+        if self.redacts {
+            self.release(0, out)?;
+        }
         for side in [Side::First, Side::Second] {
             self.search(side);
             self.sides[side.index()].cleared = u64::MAX;
@@ -264,7 +271,11 @@ impl BufferedPacket {
         self.carries.iter().all(|(offset, range)| offset.saturating_add(range.len() as u64) <= cleared)
     }
 
-    fn mask(&mut self, secrets: &Secrets) {
+    fn mask(&mut self, secrets: &Secrets, redacts: bool) {
+        // A copy may have another content than the one that was searched.
+        if self.is_copy && redacts {
+            return self.blank();
+        }
         for (offset, range) in &self.carries {
             let payload = &mut self.packet.data[range.clone()];
             self.packet.masked |= secrets.mask(*offset, payload);

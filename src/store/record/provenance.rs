@@ -36,6 +36,7 @@ pub(in crate::store) fn stream_row(
         StreamKind::EventData(exchange) => (4, Direction::ServerToClient.code(), Some(exchange)),
         StreamKind::WebSocket(exchange, direction) => (5, direction.code(), Some(exchange)),
         StreamKind::Plaintext(side) => (6, side.code(), None),
+        StreamKind::Redacted(direction) => (7, direction.code(), None),
     };
     [
         RowKey::new(capture, stream.id.0.into()).0.into(),
@@ -64,6 +65,7 @@ pub(in crate::store) fn read_stream(row: &Row<'_>) -> anyhow::Result<Stream> {
         (4, Some(exchange)) => StreamKind::EventData(exchange),
         (5, Some(exchange)) => StreamKind::WebSocket(exchange, Direction::from_code(which)?),
         (6, _) => StreamKind::Plaintext(Side::from_code(which)?),
+        (7, _) => StreamKind::Redacted(Direction::from_code(which)?),
         _ => return Err(Damaged("a stream").into()),
     };
     Ok(Stream { id, connection, kind })

@@ -261,7 +261,7 @@ fn remark(call: &CallDraft, written: &str, checker: &mut SchemaChecker) -> Remar
         }
     }
     if let Some(path) = masked(written) {
-        return Remark::Invalid(format!("{path} was masked in the recording: write its value here"));
+        return Remark::Invalid(format!("the recording does not have {path}: write its value here"));
     }
     let (Some(schema), Some(revision)) = (&call.schema, Revision::named(&call.revision)) else {
         return Remark::None;

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::{At, Field, Layer, StoredSession, below, half};
+use super::{At, Field, Layer, StoredSession, below, half, span_as_sent};
 use crate::capture::{Span, StreamId};
 use crate::decode::exchange::Exchange;
 use crate::decode::stream::StreamKind;
@@ -102,7 +102,7 @@ fn connection_stream(stored: &StoredSession<'_>, message: &Message) -> Result<Op
 
 /// The server-sent event that carried the message.
 pub(super) fn event(stored: &StoredSession<'_>, message: &Message) -> Result<Layer> {
-    let body = below(stored, message.span)?;
+    let body = below(stored, span_as_sent(stored, message)?)?;
     let range = body.first().zip(body.last()).map(|(first, last)| (first.start, last.end));
     let length = size(message.span.len());
     let mut fields = vec![Field::new("data", format!("{length} in {}", count(body.len().max(1) as u64, "line")))];

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use super::{At, Field, JSON_RPC, Layer, StoredSession};
+use super::{At, Field, JSON_RPC, Layer, StoredSession, span_as_sent};
 use crate::capture::Span;
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
@@ -12,7 +12,7 @@ use crate::view::units::{duration, size};
 use crate::view::{steps, text};
 
 /// The pipe of a message over STDIO, which has no link, network or transport layer.
-pub(super) fn pipe(stored: &StoredSession<'_>, message: &Message) -> Layer {
+pub(super) fn pipe(stored: &StoredSession<'_>, message: &Message) -> Result<Layer> {
     let (process, command) = match &stored.session.peers {
         Peers::Process { process, command, .. } => (*process, command.join(" ")),
         Peers::Network { .. } => (0, String::new()),
@@ -22,7 +22,8 @@ pub(super) fn pipe(stored: &StoredSession<'_>, message: &Message) -> Layer {
         Direction::ServerToClient => ("stdout", 1),
     };
     let line = message.line.unwrap_or_default();
-    Layer {
+    let span = span_as_sent(stored, message)?;
+    Ok(Layer {
         summary: format!("{name}, line {line}"),
         fields: vec![
             Field::new("process", process),
@@ -30,10 +31,10 @@ pub(super) fn pipe(stored: &StoredSession<'_>, message: &Message) -> Layer {
             Field::new("pipe", format!("{name} (file descriptor {descriptor})")),
             Field::new("line", line),
         ],
-        stream: Some(message.span.stream),
-        range: Some((message.span.start, message.span.end)),
+        stream: Some(span.stream),
+        range: Some((span.start, span.end)),
         ..Layer::new("pipe", "link, network, transport: none (a pipe inside one machine)")
-    }
+    })
 }
 
 /// The span of a part of the message's text.

@@ -7,6 +7,7 @@ use super::hpack::{Field, Hpack, Literal, Malformed};
 use crate::decode::Direction;
 use crate::decode::http::{self, Head, StartLine};
 use crate::decode::mask::{Mask, MaskKey};
+use crate::decode::redact::Redaction;
 
 /// A header block, as far as it was received.
 #[derive(Debug)]
@@ -73,15 +74,16 @@ impl Block {
     }
 
     /// Decodes the block. At most `most` bytes of the text of its fields are returned. `key` is
-    /// that of the masks.
+    /// that of the masks, `redaction` the user's rules.
     pub(super) fn decode(
         &self,
         direction: Direction,
         hpack: &mut Hpack,
         most: usize,
         key: Option<MaskKey>,
+        redaction: Option<&Redaction>,
     ) -> DecodedBlock {
-        let mut fields = FieldText { most, key, ..FieldText::default() };
+        let mut fields = FieldText { most, key, redaction, ..FieldText::default() };
         let result = hpack.decode(&self.bytes, &mut |field| fields.push(&field));
         let mut secrets: Vec<Secret> = Vec::new();
         for (Literal { range, huffman }, mask) in fields.secrets.drain(..) {
@@ -113,7 +115,7 @@ impl Block {
 
 /// The fields of a block as text: one line each, as in HTTP/1. Pseudo-header fields are included.
 #[derive(Debug, Default)]
-struct FieldText {
+struct FieldText<'r> {
     text: Vec<u8>,
     list: Vec<(Range<u32>, Range<u32>)>,
     /// Literals that are secrets, or may be, with their masks.
@@ -122,13 +124,14 @@ struct FieldText {
     too_long: bool,
     most: usize,
     key: Option<MaskKey>,
+    redaction: Option<&'r Redaction>,
 }
 
-impl FieldText {
+impl FieldText<'_> {
     fn push(&mut self, field: &Field<'_>) {
         let value = field.value.unwrap_or_default();
         if let Some(literal) = &field.literal
-            && field.name.is_none_or(|name| http::is_secret_field(name, value))
+            && field.name.is_none_or(|name| http::is_secret_field(self.redaction, name, value))
         {
             self.secrets.push((literal.clone(), Mask::of(self.key, value)));
         }

@@ -19,6 +19,7 @@ use super::streams::{Sink, Streams};
 use crate::capture::Limits;
 use crate::decode::http::HttpEvent;
 use crate::decode::mask::MaskKey;
+use crate::decode::redact::Redaction;
 use crate::decode::{Anomaly, Direction, Ending, Piece};
 
 /// The largest frame that is accepted while the SETTINGS of its receiver were not captured: 1 MiB,
@@ -40,6 +41,7 @@ pub(super) struct Reader {
     block: Option<Block>,
     /// The key of the tags of masked secrets.
     pub(super) mask_key: Option<MaskKey>,
+    pub(super) redaction: Option<&'static Redaction>,
 }
 
 #[derive(Clone, Debug)]
@@ -74,7 +76,17 @@ impl Reader {
     pub(super) fn new(direction: Direction, limits: &Limits, offset: u64) -> Reader {
         let state = if direction == Direction::ClientToServer { State::Preface } else { State::Head };
         let most = limits.head.min(1 << 24);
-        Reader { direction, most, state, offset, held: Vec::new(), hpack: Hpack::new(), block: None, mask_key: None }
+        Reader {
+            direction,
+            most,
+            state,
+            offset,
+            held: Vec::new(),
+            hpack: Hpack::new(),
+            block: None,
+            mask_key: None,
+            redaction: None,
+        }
     }
 
     /// Takes a piece.

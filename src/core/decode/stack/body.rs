@@ -163,6 +163,11 @@ impl Body {
                 _ => BodyKind::Ignored,
             };
         }
+        if self.coding.is_some() || matches!(self.kind, BodyKind::Ignored) {
+            let is_first = self.coding.is_some() && self.streams.is_none();
+            context.shared.blanked += u64::from(is_first && context.shared.options.redaction.is_some());
+            context.mask_content(self.direction, below.start..below.end);
+        }
         if let Some(secret_scan) = &mut self.secret_scan {
             let before = secret_scan.memory_bytes();
             secret_scan.sent(below.start..below.end);
@@ -279,6 +284,9 @@ impl Body {
             }
         }
         self.finish_secret_scan(context);
+        if let BodyKind::Events(..) = self.kind {
+            self.mask_rest(context);
+        }
         let limits = context.shared.limits;
         let certain = |text: &[u8]| jsonrpc::is_unmistakable(text, limits.json_depth, limits.batch);
         if let Some((_, decoded)) = self.streams {
@@ -303,7 +311,10 @@ impl Body {
             }
         }
         let sha256 = self.hash.map(Hash::finish);
-        let explanation = self.refusal.and_then(|start| refusal::explanation(&start));
+        let sha256 = sha256.filter(|_| context.shared.options.redaction.is_none());
+        let redaction = context.shared.options.redaction;
+        let shown = |text: String| redaction.map_or(text.clone(), |redaction| redaction.masked(&text).into_owned());
+        let explanation = self.refusal.and_then(|start| refusal::explanation(&start)).map(shown);
         BodyEnd { bytes: self.bytes, sha256, explanation }
     }
 
@@ -336,13 +347,16 @@ impl Body {
                 let events = *events.get_or_insert_with(|| context.open(StreamKind::EventData(number)));
                 let (direction, time) = (self.direction, self.time);
                 let mut anomalies = Vec::new();
+                let mut unused = Vec::new();
                 let held = sse.buffered_bytes();
                 let limits = context.shared.limits;
                 sse.push(piece, &mut |event| match event {
                     SseEvent::Event(event) if !is_whole_event(&event, &limits) => {
+                        unused.push(event.start..event.end);
                         anomalies.push(Anomaly::Skipped { offset: event.start, length: event.end - event.start });
                     }
-                    SseEvent::Event(event) => {
+                    SseEvent::Event(mut event) => {
+                        let redacted;
                         if let Some(data) = event.data.filter(|data| !data.is_empty()) {
                             let start = context.shared.provenance.length(events);
                             for part in event.parts {
@@ -351,7 +365,10 @@ impl Body {
                             }
                             let span = Span { stream: events, start, end: start + data.len() as u64 };
                             let carrier = TextCarrier::event(number, &event);
-                            context.text(direction, Raw::from(data).into_owned(), span, time, carrier);
+                            let (raw, span) = context.redacted(direction, Raw::from(data).into_owned(), span);
+                            redacted = raw.clone();
+                            event.data = Some(&redacted);
+                            context.redacted_text(direction, raw, span, time, carrier);
                         }
                         let span = Span { stream, start: event.start, end: event.end };
                         let packets = context.shared.provenance.packets(span);
@@ -360,6 +377,9 @@ impl Body {
                     }
                     SseEvent::Anomaly(anomaly) => anomalies.push(anomaly),
                 });
+                for range in unused {
+                    context.mask_redacted(direction, Span { stream, start: range.start, end: range.end });
+                }
                 context.shared.collected = context.shared.collected - held + sse.buffered_bytes();
                 let is_too_much = context.shared.collected > context.shared.limits.messages_total;
                 for anomaly in anomalies {
@@ -453,8 +473,21 @@ impl Body {
         context.anomaly(Some(self.direction), Some(number), None, anomaly);
     }
 
+    /// If values are redacted: masks what was collected and gave no text.
+    fn mask_rest(&self, context: &mut StackContext<'_>) {
+        let Some((_, decoded)) = self.streams else { return };
+        let start = match &self.kind {
+            BodyKind::Json(text) if !text.is_empty() => 0,
+            BodyKind::Events(sse, _) => sse.low_water(),
+            _ => return,
+        };
+        let end = context.shared.provenance.length(decoded);
+        context.mask_redacted(self.direction, Span { stream: decoded, start, end });
+    }
+
     /// Releases what was collected. From now on the body is only counted.
     fn ignore(&mut self, context: &mut StackContext<'_>) {
+        self.mask_rest(context);
         match std::mem::replace(&mut self.kind, BodyKind::Ignored) {
             BodyKind::Json(text) => context.shared.collected -= text.len(),
             BodyKind::Events(sse, events) => {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::unit::{ByteCounts, ConnectionInfo, ParsedText, Text, TextCarrier, Unit};
 use crate::capture::{Limits, Provenance, Span, StreamId, Time};
@@ -13,6 +13,7 @@ use crate::decode::exchange::ExchangeNumber;
 use crate::decode::http::PlainFields;
 use crate::decode::mask::{Mask, MaskKey};
 use crate::decode::raw::Raw;
+use crate::decode::redact::Redaction;
 use crate::decode::stream::{Stream, StreamKind};
 use crate::decode::tls::keylog::KeyLog;
 use crate::decode::tls::unnamed::UnnamedSecrets;
@@ -29,6 +30,8 @@ pub struct StackOptions {
     pub keep_secrets: bool,
     /// The key of the tags of masked secrets. Without one there are no tags.
     pub mask_key: Option<MaskKey>,
+    /// The user's rules for values in messages.
+    pub redaction: Option<&'static Redaction>,
 }
 
 /// The state that all connections share.
@@ -55,6 +58,12 @@ pub(super) struct Shared {
     /// Secrets whose session is not known yet.
     pub(super) unnamed_secrets: UnnamedSecrets,
     pub(super) sealed: Sealed,
+    /// If values are redacted: the streams of connections, and for each stream with a redacted text
+    /// the stream of its texts after redaction.
+    pub(super) connection_streams: FxHashSet<StreamId>,
+    pub(super) redacted_streams: FxHashMap<StreamId, StreamId>,
+    /// If values are redacted: coded bodies, and TLS connections, whose bytes are blanked in packets.
+    pub(super) blanked: u64,
     /// Work that may still be spent on searching secrets for TLS sessions whose ClientHello
     /// was not captured.
     pub(super) search_left: u64,
@@ -99,6 +108,9 @@ impl Shared {
             keys: Arc::default(),
             unnamed_secrets: UnnamedSecrets::default(),
             sealed: Sealed::default(),
+            connection_streams: FxHashSet::default(),
+            redacted_streams: FxHashMap::default(),
+            blanked: 0,
             search_left: limits.secrets_tried,
         }
     }
@@ -128,8 +140,21 @@ impl StackContext<'_> {
         (self.sink)(Unit::ConnectionChanged(self.id, Arc::clone(self.connection), *self.bytes));
     }
 
-    /// Parses a text and emits it.
+    /// Redacts a text, parses it and emits it.
     pub(super) fn text(
+        &mut self,
+        direction: Direction,
+        raw: Raw<'static>,
+        span: Span,
+        time: Time,
+        carrier: TextCarrier,
+    ) {
+        let (raw, span) = self.redacted(direction, raw, span);
+        self.redacted_text(direction, raw, span, time, carrier);
+    }
+
+    /// Parses a text and emits it. It was redacted before.
+    pub(super) fn redacted_text(
         &mut self,
         direction: Direction,
         raw: Raw<'static>,
@@ -157,6 +182,10 @@ impl StackContext<'_> {
     /// Opens a stream of this connection.
     pub(super) fn open(&mut self, kind: StreamKind) -> StreamId {
         let id = self.shared.provenance.open();
+        let is_of_connection = matches!(kind, StreamKind::Tcp(_) | StreamKind::Plaintext(_) | StreamKind::Pipe(_));
+        if is_of_connection && self.shared.options.redaction.is_some() {
+            self.shared.connection_streams.insert(id);
+        }
         if self.shared.options.store {
             (self.sink)(Unit::Stream(Stream { id, connection: self.id, kind }));
         }
@@ -176,6 +205,12 @@ impl StackContext<'_> {
 
     /// Closes a stream, after passing its remaining parts to the store.
     pub(super) fn close(&mut self, stream: StreamId) {
+        if self.shared.options.redaction.is_some() {
+            self.shared.connection_streams.remove(&stream);
+            if let Some(redacted) = self.shared.redacted_streams.remove(&stream) {
+                self.close(redacted);
+            }
+        }
         let StackContext { id, shared, sink, .. } = self;
         let store = shared.options.store;
         shared.provenance.close(stream, |part| {

@@ -7,7 +7,7 @@ mod websocket_stream;
 use self::exchanges::Exchanges;
 pub(super) use self::upgrade::Tunnel;
 use self::upgrade::{Protocol, Upgrade};
-use super::context::StackContext;
+use super::context::{StackContext, StackOptions};
 use super::websocket::{Beginning, WebSocketStack};
 use crate::capture::{StreamId, Time};
 use crate::decode::exchange::Exchange;
@@ -71,7 +71,7 @@ impl HttpStack {
         offsets: [u64; 2],
         time: Time,
     ) -> HttpStack {
-        let (limits, key) = (context.shared.limits, context.shared.options.mask_key);
+        let (limits, options) = (context.shared.limits, context.shared.options);
         let mut exchanges = Exchanges::new(streams);
         for direction in [Direction::ClientToServer, Direction::ServerToClient] {
             exchanges.restart_at(direction, offsets[direction as usize]);
@@ -79,8 +79,12 @@ impl HttpStack {
         let decoder = match version {
             Version::Http1 => ActiveDecoder::Http1(Box::new(Http1::at_offsets(limits, offsets))),
             Version::Http1Midway => ActiveDecoder::Http1(Box::new(Http1::midway(limits, offsets))),
-            Version::Http2 => ActiveDecoder::Http2(Box::new(Http2::at_offsets(limits, offsets).with_mask_key(key))),
-            Version::Http2Midway => ActiveDecoder::Http2(Box::new(Http2::midway(limits, offsets).with_mask_key(key))),
+            Version::Http2 => ActiveDecoder::Http2(Box::new(
+                Http2::at_offsets(limits, offsets).with_masks(options.mask_key, options.redaction),
+            )),
+            Version::Http2Midway => ActiveDecoder::Http2(Box::new(
+                Http2::midway(limits, offsets).with_masks(options.mask_key, options.redaction),
+            )),
             Version::WebSocketMidway => {
                 let (index, direction) = (ExchangeIndex(0), Direction::ServerToClient);
                 let offset = offsets[direction as usize];
@@ -106,6 +110,7 @@ impl HttpStack {
         time: Time,
     ) {
         let is_end = matches!(piece, Piece::End(_));
+        let redacts = context.shared.options.redaction.is_some();
         let length = match piece {
             Piece::Data(bytes) => bytes.len() as u64,
             Piece::Gap(length) => length,
@@ -127,7 +132,7 @@ impl HttpStack {
             ActiveDecoder::WebSocket(messages) => {
                 messages.push(context, direction, piece, time);
                 let decoded_to = self.decoded_to(direction);
-                return self.exchanges.update_needed(direction, decoded_to, is_end);
+                return self.exchanges.update_needed(direction, decoded_to, is_end, redacts);
             }
         };
         exchanges.mask_skipped(context, direction, skipped);
@@ -135,7 +140,7 @@ impl HttpStack {
         self.exchanges.note_decoded(direction, decoded_to);
         self.switch(context, time);
         let decoded_to = self.decoded_to(direction);
-        self.exchanges.update_needed(direction, decoded_to, is_end);
+        self.exchanges.update_needed(direction, decoded_to, is_end, redacts);
     }
 
     /// The tunnel, if the connection became one.
@@ -156,7 +161,8 @@ impl HttpStack {
         let (decoder, protocol) = match to {
             Protocol::Http2 => {
                 let http2 = Http2::upgraded(context.shared.limits, index, offsets);
-                let http2 = http2.with_mask_key(context.shared.options.mask_key);
+                let StackOptions { mask_key, redaction, .. } = context.shared.options;
+                let http2 = http2.with_masks(mask_key, redaction);
                 (ActiveDecoder::Http2(Box::new(http2)), Version::Http2.name())
             }
             Protocol::WebSocket(deflate) => {

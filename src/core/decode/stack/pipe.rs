@@ -86,8 +86,12 @@ impl PipeStack {
                     self.pipes.iter_mut().for_each(|pipe_stream| pipe_stream.lines.begin_midway());
                     self.stderr.begin_midway();
                 }
+                let mut start = start.clone();
+                if let Some(redaction) = context.shared.options.redaction {
+                    start.command.iter_mut().for_each(|word| *word = redaction.masked(word).into_owned());
+                }
                 if let Some(process) = &mut context.connection_mut().process {
-                    process.start = Some(start.clone());
+                    process.start = Some(start);
                 }
                 context.connection_changed();
             }
@@ -146,6 +150,11 @@ impl PipeStack {
             LineEvent::Line { number, start, bytes, end, whole } => {
                 let span = Span { stream, start, end: start + bytes.len() as u64 };
                 let carrier = TextCarrier::Line { number, whole };
+                if !whole {
+                    // Nobody knows what a part of a line contains.
+                    let end = context.shared.provenance.length(stream);
+                    context.mask_content(direction, start..end);
+                }
                 context.text(direction, Raw::from(bytes).into_owned(), span, time, carrier);
                 let sink = &mut *context.sink;
                 let length = span.len();
@@ -166,17 +175,24 @@ impl PipeStack {
         }
         if context.shared.options.store {
             let end = context.shared.provenance.length(stream);
-            (context.sink)(Unit::Cleared(context.id, side, end));
+            let is_open = context.shared.options.redaction.is_some() && !matches!(piece, Piece::End(_));
+            let cleared = if is_open { before } else { end };
+            (context.sink)(Unit::Cleared(context.id, side, cleared));
         }
     }
 
     /// Emits the lines of stderr, and searches them for messages.
     fn stderr(&mut self, context: &mut StackContext<'_>, piece: Piece<'_>, (packet, time): (PacketNumber, Time)) {
         let (connection, limits) = (context.id, context.shared.limits);
+        let redaction = context.shared.options.redaction;
         let sink = &mut *context.sink;
         self.stderr.push(piece, &mut |event| {
             let LineEvent::Line { number, bytes, .. } = event else { return };
-            sink(Unit::Stderr(connection, StderrLine { number, bytes: bytes.to_vec(), packet, time }));
+            let mut line = bytes.to_vec();
+            if let Some(redaction) = redaction {
+                redaction.mask(&mut line);
+            }
+            sink(Unit::Stderr(connection, StderrLine { number, bytes: line, packet, time }));
             // A look at the first byte rules out most lines.
             let may_be = bytes.starts_with(b"{") && memchr::memmem::find(bytes, b"\"jsonrpc\"").is_some();
             let is_message = |envelope: &jsonrpc::Envelope| envelope.kind.is_some() && envelope.jsonrpc.is_some();

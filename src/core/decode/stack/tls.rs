@@ -18,6 +18,8 @@ use crate::decode::{Direction, Piece, Side};
 pub(super) struct TlsStack {
     tls: Tls,
     inner: PlaintextChannel,
+    /// The offset at which each direction begins.
+    begins: [u64; 2],
     /// Number of held bytes that was last reported to [`super::context::Sealed`].
     reported_held: usize,
 }
@@ -80,7 +82,7 @@ impl TlsStack {
             plaintext: Default::default(),
             has_data: false,
         };
-        TlsStack { tls: Tls::at_offsets(context.shared.limits, begins), inner, reported_held: 0 }
+        TlsStack { tls: Tls::at_offsets(context.shared.limits, begins), inner, begins, reported_held: 0 }
     }
 
     /// Decodes the next piece of one direction.
@@ -91,6 +93,9 @@ impl TlsStack {
         piece: Piece<'_>,
         arrival: Arrival<'_>,
     ) {
+        // Whoever gets the keys could decrypt the records.
+        let end = context.shared.provenance.length(self.inner.record_streams[direction as usize]);
+        context.mask_content(direction, self.begins[direction as usize]..end);
         let keys = Arc::clone(&context.shared.keys);
         let TlsStack { tls, inner, .. } = self;
         *tls.search_left() = context.shared.search_left;
@@ -177,6 +182,7 @@ impl TlsStack {
     /// Ends the channel inside, and emits the keys if the user asked to keep secrets.
     pub(super) fn close(&mut self, context: &mut StackContext<'_>) {
         context.shared.sealed.changed(context.id, self.reported_held, 0);
+        context.shared.blanked += u64::from(context.shared.options.redaction.is_some());
         self.update_connection(context);
         if self.inner.has_data {
             for side in [Side::First, Side::Second] {

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::work::CheckCost;
 use super::{Revision, SCHEMA_BYTES, UncheckedReason, VALUE_BYTES, VIOLATIONS, Verdict, Violation};
+use crate::decode::redact;
 
 /// Limit of cached schemas. Beyond it all are discarded, and those in use are compiled again.
 const CACHED: usize = 1024;
@@ -61,7 +62,14 @@ impl SchemaCache {
         if let Err(why) = ready.work.check_cost(&ready.schema, &value) {
             return Verdict::Unchecked(why);
         }
-        let violations: Vec<Violation> = ready.validator.iter_errors(&value).take(VIOLATIONS).map(violation).collect();
+        let violations: Vec<Violation> = ready
+            .validator
+            .iter_errors(&value)
+            // The type of a redacted value is unknown.
+            .filter(|error| !has_redacted(error.instance()))
+            .take(VIOLATIONS)
+            .map(violation)
+            .collect();
         if violations.is_empty() { Verdict::Holds } else { Verdict::Broken(violations) }
     }
 
@@ -132,6 +140,16 @@ fn build(schema: &Value, draft: Option<Draft>) -> Result<Validator, Verdict> {
 fn is_large_pattern(value: &Value) -> bool {
     let built = value.as_str().map(|pattern| regex::RegexBuilder::new(pattern).size_limit(PATTERN_BYTES).build());
     matches!(built, Some(Err(regex::Error::CompiledTooBig(_))))
+}
+
+/// Whether a value is or contains the replacement of a redacted value.
+fn has_redacted(value: &Value) -> bool {
+    match value {
+        Value::String(text) => redact::is_replacement(text.as_bytes()),
+        Value::Array(elements) => elements.iter().any(has_redacted),
+        Value::Object(members) => members.values().any(has_redacted),
+        Value::Null | Value::Bool(_) | Value::Number(_) => false,
+    }
 }
 
 fn violation(error: jsonschema::ValidationError<'_>) -> Violation {

@@ -102,7 +102,7 @@ impl Reader {
             Purpose::Head { .. } => self.direction,
             Purpose::Promise => Direction::ClientToServer,
         };
-        let decoded = block.decode(direction, &mut self.hpack, self.most, self.mask_key);
+        let decoded = block.decode(direction, &mut self.hpack, self.most, self.mask_key, self.redaction);
         self.secrets(decoded.secrets, context);
         let offset = block.place.start;
         let Purpose::Head { end } = block.purpose else {

@@ -12,7 +12,7 @@ use crate::decode::exchange::{Exchange, ExchangeNumber, Fields, Half};
 use crate::decode::http::{ExchangeIndex, Head, HttpEvent, StartLine};
 use crate::decode::mask::Mask;
 use crate::decode::stack::body::Body;
-use crate::decode::stack::context::StackContext;
+use crate::decode::stack::context::{StackContext, StackOptions};
 use crate::decode::stack::unit::Unit;
 use crate::decode::{Anomaly, Direction, Ending, websocket};
 
@@ -225,7 +225,8 @@ impl Exchanges {
             // In HTTP/2 secrets are coded, and the decoder reports their positions.
             let is_plain = h2_stream.is_none();
             let mut plain_fields = std::mem::take(&mut context.shared.plain_fields);
-            head.mask(context.shared.options.mask_key, &mut plain_fields, |value, mask| {
+            let StackOptions { mask_key, redaction, .. } = context.shared.options;
+            head.mask(mask_key, redaction, &mut plain_fields, |value, mask| {
                 if is_plain {
                     context.secret(side, offset + u64::from(value.start)..offset + u64::from(value.end), mask);
                 }
@@ -337,7 +338,9 @@ impl Exchanges {
     /// Finds which bytes of a direction are still needed, after a piece of it was decoded. The
     /// decoder does not need bytes below `decoded_to` any more. If many exchanges are open, only
     /// some pieces are examined; the end of the direction always is.
-    pub(super) fn update_needed(&mut self, direction: Direction, decoded_to: u64, is_end: bool) {
+    ///
+    /// If values are redacted, a text counts as searched at its end.
+    pub(super) fn update_needed(&mut self, direction: Direction, decoded_to: u64, is_end: bool, redacts: bool) {
         let needed = &mut self.needed[direction as usize];
         if let Some(pieces) = needed.pieces.checked_sub(1).filter(|_| !is_end) {
             needed.pieces = pieces;
@@ -349,6 +352,9 @@ impl Exchanges {
             from = from.min(open.needed_from(direction).unwrap_or(u64::MAX));
             let body = open.bodies[direction as usize].as_ref();
             cleared = cleared.min(body.and_then(Body::secret_scan_start).unwrap_or(u64::MAX));
+        }
+        if redacts {
+            cleared = cleared.min(from);
         }
         *needed = NeededBytes { from, cleared, pieces: self.open.len() / EXAMINED };
     }

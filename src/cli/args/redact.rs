@@ -1,0 +1,27 @@
+//! The options that redact values of messages.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Options that redact values. Each may be repeated.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Redaction")]
+pub struct Redact {
+    /// Redact members, header fields and parameters of this name, in any case
+    #[arg(long, value_name = "NAME")]
+    pub redact_key: Vec<String>,
+    /// Redact values at this path of a message, such as $.params.arguments.user or $..email
+    #[arg(long, value_name = "PATH")]
+    pub redact_path: Vec<String>,
+    /// Redact what matches this regular expression in any text
+    #[arg(long, value_name = "REGEX")]
+    pub redact_regex: Vec<String>,
+    /// Redact tokens, recognised by their shape, in messages too
+    #[arg(long)]
+    pub redact_tokens: bool,
+    /// Redact by the rules in this file, one on a line: key NAME, path PATH, regex REGEX, tokens
+    /// (docs/redaction.md)
+    #[arg(long, value_name = "FILE")]
+    pub redact_file: Vec<PathBuf>,
+}
