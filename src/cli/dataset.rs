@@ -104,6 +104,7 @@ pub fn report(dataset: &Dataset) -> Result<()> {
 /// Decodes capture files into a dataset. Files of one capture point are one capture. A file that
 /// cannot be read is reported, and the others are decoded.
 fn decode(files: &[PathBuf], decoding: &Decoding, place: &str, options: &DatasetOptions) -> Result<ExitCode> {
+    let redaction = decoding.redaction()?;
     let mut dataset = Dataset::new(dataset::open(place)?, None);
     let mut points: BTreeMap<Option<String>, Vec<(PathBuf, Time)>> = BTreeMap::new();
     let mut failed = 0;
@@ -127,7 +128,7 @@ fn decode(files: &[PathBuf], decoding: &Decoding, place: &str, options: &Dataset
         let first = files.iter().map(|(_, time)| *time).min().unwrap_or_default();
         let run = run_number(point.as_deref(), &capture, first);
         let mut source = WithKeyLog::new(Files::open(&paths, false)?, keys.as_deref(), false)?;
-        let mut pipeline = Pipeline::new(target::pipeline_options(decoding, false, Detail::Store));
+        let mut pipeline = Pipeline::new(target::pipeline_options(decoding, false, Detail::Store, redaction));
         let collector = Collector::new(dataset, Place { host: point, capture, run }, !options.no_text);
         let mut decoder = Decoder { collector, progress: Progress::new() };
         engine::run_on(decoding.threads(), &mut source, &mut pipeline, &mut decoder, &stop)?;

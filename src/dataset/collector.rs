@@ -200,7 +200,7 @@ impl Collector {
 
     fn stream(&mut self, stream: Stream) {
         let exchange = match stream.kind {
-            StreamKind::Pipe(_) => {
+            StreamKind::Pipe(_) | StreamKind::Redacted(_) => {
                 self.pipes.insert(stream.id, stream.connection);
                 return;
             }

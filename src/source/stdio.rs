@@ -53,7 +53,9 @@ mod gather;
 mod lane;
 mod observations;
 mod process;
+#[path = "queue.rs"]
 mod queue;
+#[path = "queue/queued_batches.rs"]
 mod queued_batches;
 mod signals;
 mod tap;

@@ -144,14 +144,6 @@ impl Probe {
         self.watch_point("process_exec", "sched_process_exec")
     }
 
-    fn watch_point(&mut self, program: &str, point: &str) -> anyhow::Result<()> {
-        let program = self.kernel.program_mut(program).context("the object file lacks a program")?;
-        let program: &mut RawTracePoint = program.try_into()?;
-        program.load().map_err(explain)?;
-        program.attach(point).map_err(explain)?;
-        Ok(())
-    }
-
     /// Watches a process, and the children that it forks from now on.
     pub(super) fn add_process(&mut self, process: u32, watch: Watch) -> anyhow::Result<()> {
         self.processes()?.insert(process, watch as u32, 0).map_err(explain)

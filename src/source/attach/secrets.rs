@@ -16,7 +16,7 @@ use anyhow::{Result, bail};
 use super::event::{Derived, Event, Kind, Logged};
 use super::libraries::{self, SecretPlace};
 use super::pairs::program;
-use super::probe::Probe;
+use super::probe::{Probe, Watch};
 use super::processes::Snapshot;
 use super::recording::Counts;
 use super::text::TextTap;
@@ -83,7 +83,7 @@ impl SecretTap {
                 has_text |= probe.watch_text(id, &file)?;
             }
             if has_text {
-                probe.add_process(id)?;
+                probe.add_process(id, Watch::Pipes)?;
                 watches_text = true;
             }
             for place in found.places {
