@@ -9,6 +9,8 @@
 //! cargo bench --bench live -- proxy large
 //! # 1 MB messages of official servers
 //! MCPTAP_PEERS=target/peers cargo bench --bench live -- wrap official
+//! # round trips of a server without and with `attach`, in turn (as root)
+//! MCPTAP_PEERS=target/peers cargo bench --bench live -- attach
 //! # the same on one core
 //! taskset -c 0 cargo bench --bench live
 //! # sniff: 5,000 calls, then that many seconds at full speed (needs the right to capture)
@@ -18,6 +20,7 @@
 //! The peers are this program itself: an echo server, and clients that do not parse. After each run
 //! it checks that everything is in the database.
 
+mod attach;
 mod official;
 mod proxy;
 mod sniff;
@@ -31,6 +34,7 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["serve"] => wrap::serve(),
+        ["attach"] => attach::run(),
         ["sniff"] => sniff::run(10),
         ["sniff", seconds] => sniff::run(seconds.parse().expect("a number of seconds")),
         ["wrap", "official"] => official::run(),

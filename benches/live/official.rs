@@ -15,10 +15,9 @@ pub fn run() {
     let folder = PathBuf::from(std::env::var_os("MCPTAP_PEERS").expect("MCPTAP_PEERS names the folder of the servers"));
     let folder = folder.canonicalize().expect("tests/peers/setup.sh filled it");
     let path = |name: &str| folder.join(name).display().to_string();
-    let everything = path("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
     let script = format!("{}/tests/peers/server.py", env!("CARGO_MANIFEST_DIR"));
     let servers = [
-        ("everything", "message", [path("node"), everything, "stdio".to_owned()]),
+        ("everything", "message", everything().expect("the peers are there")),
         ("Python SDK", "text", [path("python/bin/python"), script, "stdio".to_owned()]),
     ];
     print_head("wrap");
@@ -31,10 +30,7 @@ pub fn run() {
 fn echo(command: &[String], argument: &str, way: Way) -> f64 {
     let mut peer = Peer::start(command, way);
     let mut line_buffer = Vec::new();
-    let client = r#"{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}"#;
-    let initialize = format!(r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{client}}}"#);
-    ask(&mut peer, 0, &initialize, &mut line_buffer);
-    peer.stdin.write_all(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n").expect("it reads");
+    initialize(&mut peer);
     let words: String = (0..).map(|number: u64| format!("word {} ", number * 7_919 % 10_007)).take(120_000).collect();
     let text = &words[..1 << 20];
     let start = Instant::now();
@@ -49,8 +45,24 @@ fn echo(command: &[String], argument: &str, way: Way) -> f64 {
     rate
 }
 
+/// The command of the npm server `everything`; `None` without the peers.
+pub fn everything() -> Option<[String; 3]> {
+    let folder = PathBuf::from(std::env::var_os("MCPTAP_PEERS")?).canonicalize().ok()?;
+    let path = |name: &str| folder.join(name).display().to_string();
+    let script = path("node_modules/@modelcontextprotocol/server-everything/dist/index.js");
+    Some([path("node"), script, "stdio".to_owned()])
+}
+
+/// Opens a session.
+pub fn initialize(peer: &mut Peer) {
+    let client = r#"{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}"#;
+    let initialize = format!(r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{client}}}"#);
+    ask(peer, 0, &initialize, &mut Vec::new());
+    peer.stdin.write_all(b"{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}\n").expect("it reads");
+}
+
 /// Sends a call and reads until its response. The server may send notifications before.
-fn ask(peer: &mut Peer, id: u64, call: &str, line_buffer: &mut Vec<u8>) {
+pub fn ask(peer: &mut Peer, id: u64, call: &str, line_buffer: &mut Vec<u8>) {
     let has_id = |line_buffer: &[u8]| {
         [&line_buffer[..line_buffer.len().min(100)], &line_buffer[line_buffer.len().saturating_sub(100)..]]
             .iter()

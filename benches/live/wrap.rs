@@ -61,6 +61,10 @@ impl Peer {
         Peer { child, stdin, stdout, folder }
     }
 
+    pub fn process(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn call(&mut self, line: &[u8], answer: &mut Vec<u8>) {
         self.stdin.write_all(line).expect("it reads");
         self.next_line(answer);

@@ -52,7 +52,7 @@ pub fn run(arguments: Attach, db: Option<PathBuf>, colour: Colour) -> Result<Exi
     let attached = Attached::new(&snapshot, &servers, arguments.buffer << 20)?;
     // The programs are loaded. The rest needs only the user's own rights, and written files
     // belong to the user.
-    live::drop_privileges()?;
+    let user = live::drop_privileges()?;
     for (pair, start) in &servers {
         note!("attached to process {}: {}; Ctrl-C ends it", pair.server, start.command.join(" "));
         visibility::obstacles(&snapshot, pair).iter().for_each(|why| note!("not everything can be seen: {why}"));
@@ -65,7 +65,7 @@ pub fn run(arguments: Attach, db: Option<PathBuf>, colour: Colour) -> Result<Exi
         None
     } else {
         let source = servers.iter().map(|(_, start)| start.command.join(" ")).collect::<Vec<_>>().join(", ");
-        let place = DatabaseFile::file(target::database(db)?);
+        let place = DatabaseFile::file(target::database_of(db, user.as_ref())?);
         folder = place.path().parent().map_or(folder, Path::to_owned);
         let source = redaction.map_or(source.clone(), |redaction| redaction.masked(&source).into_owned());
         let options = target::store_options(arguments.keep_secrets, redaction);

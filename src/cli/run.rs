@@ -22,12 +22,12 @@ use crate::engine::queue::Queue;
 use crate::engine::saver::Saver;
 use crate::event::Detail;
 use crate::pipeline::{Pipeline, PipelineConfig};
-use crate::run::environment::{self, Environment};
+use crate::run::environment;
 use crate::run::process::ClientProcess;
 use crate::run::{ClientTraffic, shims};
 use crate::source::attach::{CAPABILITIES, Counts, WatchedClient, own_streams};
 use crate::source::keylog::WithKeyLog;
-use crate::source::live::{self, Live, LiveOptions, Statistics};
+use crate::source::live::{self, Environment, Live, LiveOptions, Statistics};
 use crate::source::overflow::Overflow;
 use crate::source::stdio::{Server, exit_code};
 use crate::source::{self};
@@ -40,16 +40,19 @@ const GRACE: Duration = Duration::from_millis(500);
 pub fn run(arguments: RunClient, db: Option<PathBuf>) -> Result<ExitCode> {
     ensure!(arguments.buffer.is_power_of_two(), "--buffer {}: the kernel takes powers of two", arguments.buffer);
     let rights = Rights::open(arguments.buffer, arguments.keep_secrets);
-    let before = environment::of_sudo();
     // All that needs rights is open. The client, its servers and all files belong to the user.
     let user = live::drop_privileges()?;
-    let mut environment = environment::of_user(env::vars_os().collect(), before, user.as_ref());
-    let place = DatabaseFile::file(database(db, &environment)?);
+    let mut environment = environment::of_user(env::vars_os().collect(), user.as_ref());
+    let place = DatabaseFile::file(target::database_of(db, user.as_ref())?);
     let server = Server { recorded: recorded(&arguments), command: arguments.command, name: None };
     match rights {
         Rights::Pipes(watched, packets) => {
             let keys = TemporaryFolder::for_key_log(&folders_in_memory(&environment));
-            let packets = packets.map_err(|why| note!("servers over HTTP are not recorded: {why}")).ok();
+            let packets = packets.map_err(|why| match why.to_string().contains("no permission") {
+                true => note!("servers over HTTP are not recorded. For them, once: {}", setcap()),
+                false => note!("servers over HTTP are not recorded: {why}"),
+            });
+            let packets = packets.ok();
             match keys.as_ref().map(TemporaryFolder::key_log) {
                 Ok(file) => environment::add_key_log(&mut environment, &file),
                 Err(why) => note!("HTTPS stays encrypted, since there is no place for its secrets: {why}"),
@@ -59,8 +62,12 @@ pub fn run(arguments: RunClient, db: Option<PathBuf>) -> Result<ExitCode> {
             record(&server, &environment, watched, packets, &recording)
         }
         Rights::Nothing(why) => {
-            note!("only STDIO servers that the client starts by name are recorded (npx, uvx, python, ...): {why}");
-            note!("all STDIO and HTTP servers are recorded with sudo mcptap run, or once: {}", setcap());
+            let by_name = "only STDIO servers that the client starts by name are recorded (npx, uvx, python, ...)";
+            match why.to_string().contains("does not permit") {
+                true => note!("{by_name}"),
+                false => note!("{by_name}: {why}"),
+            }
+            note!("for all STDIO and HTTP servers: sudo mcptap run, or once: {}", setcap());
             let folder = with_shims(&mut environment, &place, arguments.keep_secrets);
             let folder = folder.map_err(|why| note!("nothing is recorded: {why:#}")).ok();
             let code = start(&server, &environment, |client| Ok(exit_code(client.wait()?)));
@@ -108,16 +115,6 @@ fn recorded(arguments: &RunClient) -> Vec<String> {
     match arguments.keep_secrets {
         true => arguments.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         false => command_line::masked(&arguments.command),
-    }
-}
-
-/// The database that the user would open: sudo has changed the variables of this process.
-fn database(db: Option<PathBuf>, environment: &Environment) -> Result<PathBuf> {
-    let of = |name: &str| environment.get(OsStr::new(name)).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let data = of("XDG_DATA_HOME").or(of("HOME").map(|home| home.join(".local/share")));
-    match db.or(of("MCPTAP_DB")).or(data.map(|data| data.join("mcptap/mcptap.db"))) {
-        Some(path) => Ok(path),
-        None => target::database(None),
     }
 }
 

@@ -53,7 +53,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     let secrets = arguments.keys_from.as_deref().map(SecretTap::attach).transpose()?;
     // The interface is open. The rest needs only the user's own rights, and written files belong
     // to the user.
-    live::drop_privileges()?;
+    let user = live::drop_privileges()?;
     let stop = stop::on_signals()?;
     let raw = arguments.write.as_ref().map(|path| PacketFile::create(path)).transpose()?;
     // Packets that are not decoded yet wait beside the database, because that place needs
@@ -64,7 +64,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
         None
     } else {
         let info = target::capture_info(CaptureKind::Sniff, interface.clone());
-        let place = DatabaseFile::file(target::database(db)?);
+        let place = DatabaseFile::file(target::database_of(db, user.as_ref())?);
         folder = place.path().parent().map_or(folder, Path::to_owned);
         let writer = Writer::create(place, &info, target::store_options(arguments.decoding.keep_secrets, redaction))?;
         databases::remember(writer.place().path());

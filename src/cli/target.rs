@@ -24,6 +24,8 @@ use crate::mcp::{Session, SessionNumber};
 use crate::pipeline::{self, BLANKED, Counts, Pipeline};
 use crate::source::file::Files;
 use crate::source::keylog::WithKeyLog;
+#[cfg(feature = "live")]
+use crate::source::live::User;
 use crate::store::{
     self, CaptureId, CaptureInfo, CaptureKind, DatabaseFile, StoreReader, Summary, WriteOptions, Writer,
 };
@@ -337,6 +339,15 @@ pub fn database(given: Option<PathBuf>) -> Result<PathBuf> {
     }
     let directories = etcetera::choose_base_strategy().context("cannot find the home directory: give --db PATH")?;
     Ok(directories.data_dir().join("mcptap").join("mcptap.db"))
+}
+
+/// The path of the database for a program that became this user. The variables of the process are
+/// those of root then.
+#[cfg(feature = "live")]
+pub fn database_of(given: Option<PathBuf>, user: Option<&User>) -> Result<PathBuf> {
+    let Some(user) = user.filter(|_| given.is_none()) else { return database(given) };
+    let data = || user.place("XDG_DATA_HOME").unwrap_or_else(|| user.home.join(".local/share"));
+    Ok(user.place("MCPTAP_DB").unwrap_or_else(|| data().join("mcptap").join("mcptap.db")))
 }
 
 /// The path of a database, or an error with advice if it does not exist.

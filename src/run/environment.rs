@@ -1,59 +1,26 @@
 //! The environment of a client: that of the user, and a key log for TLS.
 
-use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::process::parent_id;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::{env, fs};
 
-use crate::source::attach::processes::{parent, path};
-use crate::source::live::User;
-
-/// The variables of a process.
-pub type Environment = BTreeMap<OsString, OsString>;
+use crate::source::live::{Environment, User};
 
 /// Variables that sudo sets to values of the user that a program becomes.
 const OF_ROOT: [&str; 8] = ["HOME", "LOGNAME", "MAIL", "PATH", "SHELL", "USER", "USERNAME", "TERM"];
 
-/// The environment in which the user started `sudo`: the kernel shows that of its first
-/// instruction. `None` without sudo, or without the right to read it.
-pub fn of_sudo() -> Option<Environment> {
-    env::var_os("SUDO_UID")?;
-    let mut process = parent_id();
-    // With a terminal of its own, sudo has two processes. A shell or `env` may be between.
-    for _ in 0..4 {
-        let program = fs::read_link(path(process, "exe")).unwrap_or_default();
-        if program.file_name() == Some(OsStr::new("sudo")) {
-            return Some(variables(&fs::read(path(process, "environ")).ok()?));
-        }
-        process = parent(process)?;
-    }
-    None
-}
-
-/// The variables in a file `environ` of /proc.
-fn variables(bytes: &[u8]) -> Environment {
-    let pair = |variable: &[u8]| {
-        let at = memchr::memchr(b'=', variable)?;
-        let owned = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
-        Some((owned(&variable[..at]), owned(&variable[at + 1..])))
-    };
-    bytes.split(|byte| *byte == 0).filter_map(pair).collect()
-}
-
-/// The environment of the user who started mcptap. `own` is that of mcptap, `before` that of sudo,
-/// and `user` whom mcptap became.
-pub fn of_user(own: Environment, before: Option<Environment>, user: Option<&User>) -> Environment {
+/// The environment of the user who started mcptap. `own` is that of mcptap, and `user` whom it
+/// became.
+pub fn of_user(own: Environment, user: Option<&User>) -> Environment {
     let Some(user) = user else { return own };
     // What was set for sudo's command (`sudo A=b mcptap run`) is meant for the client.
     let is_own =
         |name: &OsStr| !name.as_bytes().starts_with(b"SUDO_") && !OF_ROOT.iter().any(|of_root| name == *of_root);
-    let mut environment = before.clone().unwrap_or_default();
+    let mut environment = user.environment.clone().unwrap_or_default();
     for (name, value) in own.iter().filter(|(name, _)| is_own(name)) {
         environment.insert(name.clone(), value.clone());
     }
-    if before.is_none() {
+    if user.environment.is_none() {
         let known = [
             ("HOME", user.home.clone().into()),
             ("USER", user.name.clone().into()),
@@ -96,7 +63,8 @@ mod tests {
     use super::*;
 
     fn environment(text: &str) -> Environment {
-        variables(text.replace('\n', "\0").as_bytes())
+        let pairs = text.lines().filter_map(|line| line.split_once('='));
+        pairs.map(|(name, value)| (name.into(), value.into())).collect()
     }
 
     fn shown(environment: &Environment) -> String {
@@ -108,14 +76,17 @@ mod tests {
     fn the_client_has_the_environment_of_the_user() {
         let own = "HOME=/root\nLC_ALL=C\nPATH=/sbin\nSUDO_UID=1000\nUSER=root\nX=y";
         let before = "HOME=/home/a\nPATH=/home/a/bin:/bin\nTOKEN=t=1\nUSER=a\nX=z";
-        let user = User { name: "a".to_owned(), home: "/home/a".into() };
-        let of = |before: Option<&str>, user| shown(&of_user(environment(own), before.map(environment), user));
-        assert_eq!(
-            of(Some(before), Some(&user)),
-            "HOME=/home/a\nLC_ALL=C\nPATH=/home/a/bin:/bin\nTOKEN=t=1\nUSER=a\nX=y"
-        );
-        assert_eq!(of(None, Some(&user)), "HOME=/home/a\nLC_ALL=C\nLOGNAME=a\nPATH=/sbin\nUSER=a\nX=y");
-        assert_eq!(of(Some(before), None), own, "nothing was given up");
+        let user = |before: Option<&str>| User {
+            name: "a".to_owned(),
+            home: "/home/a".into(),
+            environment: before.map(environment),
+        };
+        let of = |user: Option<&User>| shown(&of_user(environment(own), user));
+        let whole = "HOME=/home/a\nLC_ALL=C\nPATH=/home/a/bin:/bin\nTOKEN=t=1\nUSER=a\nX=y";
+        assert_eq!(of(Some(&user(Some(before)))), whole);
+        let known = "HOME=/home/a\nLC_ALL=C\nLOGNAME=a\nPATH=/sbin\nUSER=a\nX=y";
+        assert_eq!(of(Some(&user(None))), known);
+        assert_eq!(of(None), own, "nothing was given up");
     }
 
     #[test]

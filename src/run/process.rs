@@ -7,8 +7,8 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, getpid, kill_process, waitpid};
 
-use super::environment::Environment;
 use crate::capture::pipe::Exit;
+use crate::source::live::Environment;
 use crate::source::stdio::{Server, Signals, StartError, pass_on};
 
 /// A running client.

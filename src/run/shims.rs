@@ -12,7 +12,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::{env, io};
 
-use super::environment::Environment;
+use crate::source::live::Environment;
 
 /// Programs that start servers. Others have "mcp" in their names.
 const LAUNCHERS: [&str; 16] = [

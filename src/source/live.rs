@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use super::{Item, Source};
 use crate::capture::{LinkType, Packet, PacketNumber, Time};
 
-pub use self::privileges::{User, drop_privileges};
+pub use self::privileges::{Environment, User, drop_privileges};
 
 /// The time for which `next` waits for a packet before it returns [`Item::Idle`].
 const PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 50_000_000 };

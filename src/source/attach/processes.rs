@@ -89,11 +89,6 @@ pub fn path(id: u32, file: &str) -> PathBuf {
     Path::new("/proc").join(id.to_string()).join(file)
 }
 
-/// The parent of a process; `None` if the process has ended.
-pub fn parent(id: u32) -> Option<u32> {
-    Some(parent_and_start(&fs::read_to_string(path(id, "stat")).ok()?)?.0)
-}
-
 /// The time of the start of a process; `None` if it has ended.
 pub(super) fn started(id: u32) -> Option<u64> {
     Some(parent_and_start(&fs::read_to_string(path(id, "stat")).ok()?)?.1)

@@ -1,6 +1,11 @@
 //! Giving up root privileges once the interface is open.
 
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
+
+/// The variables of a process.
+pub type Environment = BTreeMap<OsString, OsString>;
 
 /// The user that the process has become.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -9,6 +14,16 @@ pub struct User {
     pub name: String,
     /// The home directory, where this user's files belong whatever `$HOME` is under sudo.
     pub home: PathBuf,
+    /// The variables with which this user started sudo, if they could be read.
+    pub environment: Option<Environment>,
+}
+
+impl User {
+    /// A variable of this user that names a place.
+    pub fn place(&self, name: &str) -> Option<PathBuf> {
+        let value = self.environment.as_ref()?.get(OsStr::new(name))?;
+        Some(PathBuf::from(value)).filter(|path| path.is_absolute())
+    }
 }
 
 /// Becomes, for good, the user who started this program through sudo. Returns that user; `None` if
@@ -31,6 +46,8 @@ pub fn drop_privileges() -> anyhow::Result<Option<User>> {
     if !geteuid().is_root() || uid.is_root() {
         return Ok(None);
     }
+    // Only root can read it.
+    let environment = of_sudo();
     let doing = || format!("cannot become user {uid} again after opening the interface");
     let account = Account::from_uid(uid).with_context(doing)?.with_context(doing)?;
     // The order matters: only root can set the groups and the group.
@@ -41,7 +58,37 @@ pub fn drop_privileges() -> anyhow::Result<Option<User>> {
     if geteuid() != uid || getegid() != gid || setuid(Uid::from_raw(0)).is_ok() {
         bail!("{}: root could come back", doing());
     }
-    Ok(Some(User { name: account.name, home: account.dir }))
+    Ok(Some(User { name: account.name, home: account.dir, environment }))
+}
+
+/// The environment in which the user started `sudo`: the kernel shows that of its first
+/// instruction. sudo itself passes on little of it.
+#[cfg(target_os = "linux")]
+fn of_sudo() -> Option<Environment> {
+    let mut process = std::os::unix::process::parent_id();
+    // With a terminal of its own, sudo has two processes. A shell or `env` may be between.
+    for _ in 0..4 {
+        let file = |name: &str| format!("/proc/{process}/{name}");
+        if std::fs::read_link(file("exe")).unwrap_or_default().file_name() == Some(OsStr::new("sudo")) {
+            return Some(variables(&std::fs::read(file("environ")).ok()?));
+        }
+        let status = std::fs::read_to_string(file("status")).ok()?;
+        process = status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()?;
+    }
+    None
+}
+
+/// The variables in a file `environ` of /proc.
+#[cfg(target_os = "linux")]
+fn variables(bytes: &[u8]) -> Environment {
+    use std::os::unix::ffi::OsStringExt;
+
+    let pair = |variable: &[u8]| {
+        let at = memchr::memchr(b'=', variable)?;
+        let owned = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+        Some((owned(&variable[..at]), owned(&variable[at + 1..])))
+    };
+    bytes.split(|byte| *byte == 0).filter_map(pair).collect()
 }
 
 /// Elsewhere the groups cannot be set by safe means, so nothing is given up.
@@ -66,6 +113,15 @@ mod tests {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let ids = |key| status.lines().find_map(|line: &str| line.strip_prefix(key)).unwrap().trim().replace('\t', " ");
         println!("{:?} {} {}", user.map(|user| user.name), ids("Uid:"), ids("Gid:"));
+    }
+
+    #[test]
+    fn the_variables_of_a_process_are_read() {
+        let environment = variables(b"HOME=/home/a\0TOKEN=t=1\0odd\0XDG_DATA_HOME=data\0");
+        let user = User { name: "a".to_owned(), home: "/home/a".into(), environment: Some(environment) };
+        assert_eq!(user.environment.as_ref().map(BTreeMap::len), Some(3));
+        assert_eq!(user.place("HOME"), Some("/home/a".into()));
+        assert_eq!(user.place("XDG_DATA_HOME"), None, "the specification ignores relative paths");
     }
 
     #[test]
