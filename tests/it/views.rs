@@ -20,7 +20,7 @@ fn open(db: &Path) -> Connection {
 /// The rows of a query, with the names of its columns.
 fn rows(db: &Connection, sql: &str) -> (Vec<String>, Vec<Vec<Value>>) {
     let mut statement = db.prepare(sql).unwrap_or_else(|error| panic!("{sql}: {error}"));
-    let names: Vec<String> = statement.column_names().into_iter().map(str::to_owned).collect();
+    let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
     let mut rows = statement.query([]).expect("it runs");
     let mut all = Vec::new();
     while let Some(row) = rows.next().unwrap_or_else(|error| panic!("{sql}: {error}")) {

@@ -201,9 +201,9 @@ fn the_fields_of_the_plugin_are_what_mcptap_reads() {
         all += shown.len();
     }
     assert!(all > 50, "{all} messages of pipes");
-    // WebSocket is not shown. A response whose request was not shown has no method. tshark opens
-    // cipher suites of TLS that mcptap does not.
-    let others = ["websocket", "tls", "05_tls12_h1", "06_base_sse", "06_gap_keepalive", "06_netem_loss"];
+    // A response whose request was not shown has no method. tshark opens cipher suites of TLS that
+    // mcptap does not.
+    let others = ["tls", "05_tls12_h1", "06_base_sse", "06_gap_keepalive", "06_netem_loss"];
     let others: BTreeSet<&str> = others.into_iter().chain(["06_ooo_keepalive", "06_tiny_mss", "06_dup"]).collect();
     let mut compared = 0;
     for capture in captures() {
@@ -221,7 +221,9 @@ fn the_fields_of_the_plugin_are_what_mcptap_reads() {
             tshark.extend(["-d", "tcp.port==1-65535,http2"].map(str::to_owned));
         }
         let (shown, read) = (shown(&capture, &tshark), read(&capture, &mcptap));
-        assert_eq!(without(&read, &shown), Vec::<Shown>::new(), "{name}: missing");
+        // Two of its connections are WebSocket over HTTP/2, which Wireshark does not dissect.
+        let missing = if name == "websocket" { 18 } else { 0 };
+        assert_eq!(without(&read, &shown).len(), missing, "{name}: missing {:?}", without(&read, &shown));
         assert_eq!(without(&shown, &read), Vec::<Shown>::new(), "{name}: invented");
         compared += shown.len();
     }
@@ -406,4 +408,51 @@ fn wireshark_captures_through_the_interface_of_mcptap() {
     let (shown, read) = (shown(&file, &[]), read(&file, &[]));
     assert!(!shown.is_empty(), "{problems}");
     assert_eq!(without(&shown, &read), Vec::<Shown>::new());
+}
+
+/// A server that runs already, captured through the other interface.
+#[test]
+#[cfg(all(feature = "live", feature = "attach", target_os = "linux"))]
+fn wireshark_captures_the_pipes_of_a_running_server() {
+    use std::io::Write;
+    use std::process::Stdio;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use crate::support::waits::{ProcessEnd, finished};
+    use crate::wrapped::request;
+
+    let Some(home) = Home::new() else { return };
+    assert_eq!(home.mcptap("install").0, Some(0));
+    let mut server = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("cat runs");
+    let mut stdin = server.stdin.take().expect("a pipe");
+    let mut stdout = std::io::BufReader::new(server.stdout.take().expect("a pipe"));
+    let file = home.folder.path().join("captured.pcapng");
+    let mut command = home.command("tshark");
+    command.args(["-i", "mcptap-stdio", "-o", &format!("extcap.mcptap_stdio.process:{}", server.id())]);
+    command.args(["-c", "12", "-w"]).arg(&file);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("tshark runs");
+    let is_over = AtomicBool::new(false);
+    let done = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for id in (0..).take_while(|_| !is_over.load(Ordering::Relaxed)) {
+                writeln!(stdin, "{}", request(id)).expect("the server reads");
+                crate::wrapped::line(&mut stdout);
+            }
+        });
+        let done = finished(child, "tshark");
+        is_over.store(true, Ordering::Relaxed);
+        done
+    });
+    server.killed();
+    let problems = String::from_utf8_lossy(&done.stderr);
+    if problems.contains("the kernel does not permit it") || problems.contains("this kernel has no description") {
+        return needs::refused(&problems);
+    }
+    assert!(done.status.success(), "{problems}");
+    let (shown, read) = (shown(&file, &[]), read(&file, &[]));
+    assert!(shown.len() > 5, "{problems}");
+    assert_eq!(
+        shown.iter().map(|shown| &shown[1]).collect::<Vec<_>>(),
+        read.iter().map(|read| &read[1]).collect::<Vec<_>>()
+    );
 }

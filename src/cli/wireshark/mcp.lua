@@ -59,6 +59,9 @@ local http2_whole = extractor("http2.body.reassembled.data")
 local http2_names = extractor("http2.header.name")
 local http2_values = extractor("http2.header.value")
 
+local websocket_text = extractor("websocket.payload.text")
+local websocket_mask = extractor("websocket.mask")
+
 local function text_of(info)
     return info.range:raw()
 end
@@ -264,6 +267,8 @@ local function place()
     if http2_method()[1] then client_of[stream] = client_of[stream] or port end
     local is_client = http_request()[1] ~= nil
     if client_of[stream] then is_client = client_of[stream] == port end
+    -- Only clients mask.
+    if websocket_mask()[1] then is_client = websocket_mask()[1].value end
     local uri = http_uri()[1]
     local session = session_in_headers() or session_in_uri(uri and tostring(uri.value))
     if session then session_of[stream] = session end
@@ -321,6 +326,11 @@ local function find_messages(frame)
     if stream then early[stream] = found end
     for _, info in ipairs(json()) do
         add_messages(text_of(info), messages)
+    end
+    if #messages == 0 then
+        for _, info in ipairs(websocket_text()) do
+            add_messages(text_of(info), messages)
+        end
     end
     local content_type = http_content_type()[1]
     if content_type and tostring(content_type.value):find("event-stream", 1, true) then

@@ -1,5 +1,11 @@
 use nom::number::Endianness::{Big, Little};
+use proptest::collection::vec;
+use proptest::prelude::*;
 
+use crate::capture::pipe::{self, Pipe, PipeEvent};
+use crate::capture::{LinkType, Packet, PacketNumber, Time};
+use crate::export::pcapng::Writer;
+use crate::source::reader::fuzz_capture_file;
 use crate::source::samples::{Bytes, account, seen};
 
 fn begun(order: nom::number::Endianness) -> Bytes {
@@ -168,4 +174,44 @@ fn a_cut_says_what_it_went_through() {
         cut.ends_with("byte 88: block of type 0x00007777 cut short by the end of the file: 11 of 12 bytes\n"),
         "{cut}"
     );
+}
+
+/// A file with chunks of two pipes, as it is exported.
+fn pipes(chunks: &[(u8, Vec<u8>)]) -> Vec<u8> {
+    let mut writer = Writer::new(Vec::new()).unwrap();
+    for (time, (which, bytes)) in (0..).zip(chunks) {
+        let event = match which {
+            0 => PipeEvent::Data(Pipe::Stderr, bytes),
+            1 => PipeEvent::Data(Pipe::Stdin, bytes),
+            _ => PipeEvent::Data(Pipe::Stdout, bytes),
+        };
+        let mut data = Vec::new();
+        pipe::encode(7, &event, &mut data);
+        let original_length = data.len() as u32;
+        let (number, link) = (PacketNumber(0), LinkType::PIPE);
+        let packet = Packet { number, time: Time(time), link, interface: 0, original_length, data: &data };
+        writer.packet(&packet, None).unwrap();
+    }
+    writer.finish().unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    /// Damage may cost lines, but the file is read to its end, and no byte comes twice.
+    #[test]
+    fn damaged_lines_of_pipes_are_read_to_the_end(
+        chunks in vec((0..4u8, vec(prop::sample::select(b"{}1\n".to_vec()), 0..20)), 1..12),
+        changes in vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let mut file = pipes(&chunks);
+        prop_assert_eq!(seen(&file).len(), chunks.len());
+        for (at, byte) in changes {
+            let at = at.index(file.len());
+            file[at] = byte;
+        }
+        file.truncate(4 + cut.index(file.len() - 3));
+        fuzz_capture_file(&file);
+    }
 }
