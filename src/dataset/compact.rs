@@ -16,7 +16,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use tempfile::NamedTempFile;
 
-use super::file_name::FileName;
+use super::file_name::{FileName, micros};
 use super::keys;
 use super::storage::{OWN, Storage};
 use crate::export::parquet::{BYTES, ROWS, Reader, SchemaType, Values, Writer};
@@ -46,23 +46,16 @@ pub fn compact(storage: &dyn Storage, today: &str) -> Result<Compacted> {
     finish_earlier(storage)?;
     let mut done = Compacted::default();
     for table in ["sessions", "messages", "exchanges", "findings"] {
-        let names = storage.list(&format!("{table}/"))?;
-        let mut names: Vec<FileName> = names.iter().filter_map(|name| FileName::parse(name)).collect();
+        let listed = storage.list(&format!("{table}/"), "")?;
+        let mut names: Vec<FileName> =
+            listed.iter().filter(|(_, size)| *size < SMALL).filter_map(|(name, _)| FileName::parse(name)).collect();
         names.sort_by(|a, b| (&a.day, a.first, &a.hash).cmp(&(&b.day, b.first, &b.hash)));
-        for of_day in names.chunk_by(|a, b| a.day == b.day) {
-            if of_day.first().is_none_or(|name| *name.day >= *today) {
+        for small in names.chunk_by(|a, b| a.day == b.day) {
+            if small.first().is_none_or(|name| *name.day >= *today) {
                 continue;
             }
-            let mut small = Vec::new();
-            for name in of_day {
-                let file = storage.open(&name.to_string())?;
-                let length = file.map_or(Ok(u64::MAX), |file| file.metadata().map(|about| about.len()));
-                if length.unwrap_or(u64::MAX) < SMALL {
-                    small.push(name.clone());
-                }
-            }
             if small.len() > 1 {
-                let into = merge(storage, &small)?;
+                let into = merge(storage, small)?;
                 done.files += small.len();
                 done.into += into;
             }
@@ -162,7 +155,7 @@ impl Merged<'_> {
     /// The number of rows before a time in microseconds.
     fn before(&self, time: i64) -> usize {
         let rows: Vec<usize> = (0..self.rows()).collect();
-        rows.partition_point(|row| self.time(*row).div_euclid(1_000) < time)
+        rows.partition_point(|row| micros(self.time(*row)) < time)
     }
 
     /// Writes the first rows that are held.
@@ -170,7 +163,7 @@ impl Merged<'_> {
         while count > 0 {
             let rows = count.min(ROWS);
             let (head, rest): (Vec<usize>, Vec<usize>) = ((0..rows).collect(), (rows..self.rows()).collect());
-            let (first, last) = (self.time(0).div_euclid(1_000), self.time(rows - 1).div_euclid(1_000));
+            let (first, last) = (micros(self.time(0)), micros(self.time(rows - 1)));
             let keys: Vec<u8> = self
                 .column("key")
                 .map(|keys| head.iter().filter_map(|row| keys.text(*row)).flatten().copied().collect())
@@ -239,13 +232,16 @@ struct Replacement {
 /// Ends replacements that have a note: if all new files are there, their sources are removed, else
 /// the new files.
 fn finish_earlier(storage: &dyn Storage) -> Result<()> {
-    for note in storage.list(&format!("{OWN}{NOTES}"))? {
+    for (note, _) in storage.list(&format!("{OWN}{NOTES}"), "")? {
         let unreadable = || format!("cannot read {}/{note}", storage.name());
         let Some(mut file) = storage.open(&note)? else { continue };
         let mut text = String::new();
         file.read_to_string(&mut text).with_context(unreadable)?;
         let Replacement { files, sources } = serde_json::from_str(&text).with_context(unreadable)?;
-        let is_there = |name: &String| Ok::<_, anyhow::Error>(storage.open(name)?.is_some());
+        let is_there = |name: &String| {
+            let (folder, file) = name.rsplit_once('/').unwrap_or_default();
+            Ok::<_, anyhow::Error>(!storage.list(&format!("{folder}/"), file)?.is_empty())
+        };
         let mut is_whole = true;
         for name in &files {
             is_whole = is_whole && is_there(name)?;

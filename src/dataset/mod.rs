@@ -4,7 +4,7 @@
 //! ```text
 //!  Event ─► Collector ─ rows ─► Dataset ─ files ─► Storage: a folder, or a bucket
 //!             ▲                   │ leaves out rows that are there, by their keys
-//!  database ─► recorded           └─ messages/day=2026-11-24/FIRST-LAST-HOST-HASH.parquet
+//!  database ─► recorded           └─ messages/day=2026-11-24/HOST-FIRST-LAST-HASH.parquet
 //! ```
 //!
 //! Many programs write to one dataset and none of them locks it. These rules make that safe:

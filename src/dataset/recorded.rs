@@ -89,7 +89,12 @@ impl Exporter {
             for capture in &captures {
                 let name = format!("{}-{}", capture.id.0, capture.info.started.0);
                 let mut progress = before.0.get(&name).copied().unwrap_or_default();
-                if !progress.whole {
+                // A recording that waited in a file beside the database can come later.
+                let next = RowKey::new(capture.id, progress.message).next();
+                let has_more = || {
+                    reader.message_rows(Scope::Capture(capture.id), Page::from(next, 1)).map(|rows| !rows.is_empty())
+                };
+                if !progress.whole || has_more()? {
                     let until = if is_last || !capture.is_live(now) { i64::MAX } else { now.0 - SETTLING };
                     dataset = self.capture(dataset, reader, capture, &mut progress, until)?;
                     progress.whole = capture.summary.is_some() || !capture.is_live(now);
@@ -156,7 +161,9 @@ impl Exporter {
                 feed.session(session, None)?;
             }
         }
-        progress.exchange = feed.exchanges(progress.exchange, until == i64::MAX)?;
+        // At the end also those of sessions without new messages.
+        let is_end = until == i64::MAX;
+        progress.exchange = feed.exchanges(if is_end { 0 } else { progress.exchange }, is_end)?;
         feed.collector.finish()
     }
 }

@@ -18,8 +18,9 @@ pub trait Storage: Send + Sync {
     /// The name of the place, for people.
     fn name(&self) -> String;
 
-    /// The names of the files below a folder, in order. `folder` ends with a slash.
-    fn list(&self, folder: &str) -> Result<Vec<String>>;
+    /// The files below a folder whose names there begin with `start`, with their sizes, in order of
+    /// name. `folder` ends with a slash.
+    fn list(&self, folder: &str, start: &str) -> Result<Vec<(String, u64)>>;
 
     /// Opens a file. `None` if there is none.
     fn open(&self, name: &str) -> Result<Option<File>>;
@@ -67,8 +68,8 @@ impl Storage for Folder {
         self.0.display().to_string()
     }
 
-    fn list(&self, folder: &str) -> Result<Vec<String>> {
-        let (mut found, mut open) = (Vec::new(), vec![folder.to_owned()]);
+    fn list(&self, folder: &str, start: &str) -> Result<Vec<(String, u64)>> {
+        let (mut found, mut open, start) = (Vec::new(), vec![folder.to_owned()], format!("{folder}{start}"));
         while let Some(folder) = open.pop() {
             let entries = match fs::read_dir(self.0.join(&folder)) {
                 Ok(entries) => entries,
@@ -80,7 +81,12 @@ impl Storage for Folder {
                 let Some(name) = entry.file_name().to_str().map(|name| format!("{folder}{name}")) else { continue };
                 match entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                     true => open.push(format!("{name}/")),
-                    false => found.push(name),
+                    false if name.starts_with(&start) => {
+                        // Another program can have removed it since.
+                        let size = entry.metadata().map_or(0, |about| about.len());
+                        found.push((name, size));
+                    }
+                    false => {}
                 }
             }
         }

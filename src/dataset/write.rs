@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use anyhow::{Context, Result};
 
-use super::file_name::{FileName, day, folder, host_part};
+use super::file_name::{ALL, FileName, day, folder, host_part, micros};
 use super::keys;
 use super::storage::Storage;
 use super::tables::{STATE, TableRow};
@@ -74,12 +74,13 @@ impl Dataset {
 
     fn write_day<R: TableRow>(&mut self, day: &str, rows: &[R]) -> Result<()> {
         let table = R::TABLE;
-        let micros = |row: Option<&R>| row.map_or(0, |row| row.time().div_euclid(1_000));
-        let range = (micros(rows.first()), micros(rows.last()));
-        let names: Vec<FileName> =
-            self.storage.list(&folder(table.name, day))?.iter().filter_map(|name| FileName::parse(name)).collect();
-        let files: Vec<String> =
-            names.into_iter().filter(|name| name.may_have(&self.host, range)).map(|name| name.to_string()).collect();
+        let range = (rows.first().map_or(0, |row| micros(row.time())), rows.last().map_or(0, |row| micros(row.time())));
+        let mut files = Vec::new();
+        for host in [self.host.as_str(), ALL] {
+            let names = self.storage.list(&folder(table.name, day), &format!("{host}-"))?;
+            let names = names.iter().filter_map(|(name, _)| FileName::parse(name));
+            files.extend(names.filter(|name| name.may_have(&self.host, range)).map(|name| name.to_string()));
+        }
         let present = self.present(&files, (rows.first().map_or(0, R::time), rows.last().map_or(0, R::time)))?;
 
         let (mut columns, mut added) = (table.values(), 0);
@@ -92,7 +93,7 @@ impl Dataset {
                     table.push(&mut columns, row);
                     added += 1;
                     names.extend(row.key().0.to_le_bytes());
-                    let time = row.time().div_euclid(1_000);
+                    let time = micros(row.time());
                     times = Some(times.map_or((time, time), |(first, _)| (first, time)));
                 }
                 Some(there) if there.state.is_some_and(|state| state_of(row) > state) => {

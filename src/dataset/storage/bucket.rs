@@ -117,14 +117,21 @@ impl Storage for Bucket {
         self.name.clone()
     }
 
-    fn list(&self, folder: &str) -> Result<Vec<String>> {
+    fn list(&self, folder: &str, start: &str) -> Result<Vec<(String, u64)>> {
         let prefix = self.path(folder);
-        let mut objects = self.store.list(Some(&prefix));
+        // The service begins with the first name from here, and the answer is read no further than
+        // the last one: those of one host are few among many.
+        let start = format!("{}{folder}{start}", self.prefix);
+        let mut objects = self.store.list_with_offset(Some(&prefix), &Path::from(start.as_str()));
         let mut found = self.run("list", folder, async {
             let mut found = Vec::new();
             while let Some(object) = objects.next().await {
-                let name = object?.location.to_string();
-                found.extend(name.strip_prefix(&self.prefix).map(str::to_owned));
+                let object = object?;
+                let name = object.location.to_string();
+                if !name.starts_with(&start) {
+                    break;
+                }
+                found.extend(name.strip_prefix(&self.prefix).map(|name| (name.to_owned(), object.size)));
             }
             Ok(found)
         })?;
