@@ -11,7 +11,7 @@ pub mod capture {
         StreamPart, Time,
     };
     pub mod pipe {
-        pub use crate::capture::pipe::{Exit, HEAD, Pipe, PipeEvent, Start, decode, encode};
+        pub use crate::capture::pipe::{Exit, FIRST_IMPORTED, HEAD, Pipe, PipeEvent, Start, decode, encode};
     }
     pub mod provenance {
         pub use crate::capture::provenance::clip;

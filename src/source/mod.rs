@@ -26,6 +26,7 @@ pub mod attach;
 pub mod batch;
 pub mod element;
 pub mod file;
+pub mod imports;
 mod input;
 pub mod keylog;
 #[cfg(feature = "live")]

@@ -1,5 +1,6 @@
 //! One capture file as a source, from anything that can be read.
 
+use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::mem;
 use std::ops::Range;
@@ -29,6 +30,8 @@ pub struct CaptureFileReader<R> {
     packets: u64,
     /// Interfaces of the files before this one.
     interfaces: u32,
+    /// Damage that is known already, with its offsets. It is delivered first.
+    known_damage: VecDeque<(u64, String)>,
 }
 
 #[derive(Debug)]
@@ -61,7 +64,14 @@ impl<R: Read> CaptureFileReader<R> {
             lent: 0,
             packets: 0,
             interfaces: 0,
+            known_damage: VecDeque::new(),
         }
+    }
+
+    /// Delivers this damage first.
+    pub(super) fn with_damage(mut self, damage: Vec<(u64, String)>) -> CaptureFileReader<R> {
+        self.known_damage = damage.into();
+        self
     }
 
     /// Continues the numbering of a reader that has ended: packets and interfaces are numbered over
@@ -104,6 +114,9 @@ impl<R: Read> CaptureFileReader<R> {
 
     /// Finds the next item; `None` at the end.
     pub(super) fn advance(&mut self) -> anyhow::Result<Option<LocatedItem>> {
+        if let Some((offset, reason)) = self.known_damage.pop_front() {
+            return Ok(Some(LocatedItem::Damage(Damage { file: self.file.clone(), offset, reason })));
+        }
         self.window.consume(mem::take(&mut self.lent));
         while !self.ended {
             match self.next_element()? {

@@ -1,5 +1,6 @@
 //! Names of the two sides of a session.
 
+use crate::capture::pipe::FIRST_IMPORTED;
 use crate::mcp::{Party, Peers, Session};
 
 /// The name and version that a party gave itself.
@@ -16,4 +17,9 @@ pub fn server(session: &Session) -> String {
         Peers::Network { server, host: Some(host), .. } => format!("{host} ({server})"),
         Peers::Network { server, .. } => server.to_string(),
     })
+}
+
+/// A process in a few words. An imported session has none.
+pub fn process_name(process: u32) -> String {
+    if process >= FIRST_IMPORTED { "imported".to_owned() } else { format!("pid {process}") }
 }

@@ -9,6 +9,7 @@ use super::latencies::Latencies;
 use super::notes;
 use super::outcome::{self, look};
 use super::paint::{Paint, Tone};
+use super::parties::process_name;
 use super::safe::{self, Align};
 use super::secrets;
 use super::stderr_fold::Folded;
@@ -57,7 +58,7 @@ impl LineFormatter {
             Peers::Network { server, host: Some(host), .. } => format!("{} ({server})", safe::visible(host)),
             Peers::Network { server, .. } => server.to_string(),
             Peers::Process { process, command } => {
-                format!("pid {process}  {}", safe::fit(&command.join(" "), 48).trim_end())
+                format!("{}  {}", process_name(*process), safe::fit(&command.join(" "), 48).trim_end())
             }
         };
         let id = session.session_id.as_deref().map(|id| format!("id {}", shortened(&safe::visible(id))));

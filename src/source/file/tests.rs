@@ -157,8 +157,8 @@ fn what_is_no_capture_is_said_in_one_line() {
         read(std::slice::from_ref(&path)).replace(&path.display().to_string(), name)
     };
     assert_eq!(
-        message("trace.txt", b"{\"jsonrpc\":\"2.0\",\"id\":1}\n"),
-        "cannot open capture \"trace.txt\": not a pcap or pcapng file (first bytes 7b 22 6a 73). \
+        message("trace.txt", b"{\"id\":1}\n{\"x\":2}\n"),
+        "cannot open capture \"trace.txt\": not a pcap or pcapng file (first bytes 7b 22 69 64). \
          A JSON-RPC log? Wrap the server with \"mcptap wrap\" to record one."
     );
     assert_eq!(
