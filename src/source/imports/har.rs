@@ -48,7 +48,7 @@ struct Request {
     method: String,
     url: String,
     #[serde(default)]
-    headers: Vec<Field>,
+    headers: Vec<HeaderField>,
     #[serde(default)]
     post_data: Option<Content>,
 }
@@ -60,13 +60,13 @@ struct Response {
     #[serde(default)]
     status_text: String,
     #[serde(default)]
-    headers: Vec<Field>,
+    headers: Vec<HeaderField>,
     #[serde(default)]
     content: Content,
 }
 
 #[derive(Deserialize)]
-struct Field {
+struct HeaderField {
     name: String,
     value: String,
 }
@@ -93,7 +93,8 @@ pub(super) fn recognises(start: &str) -> bool {
     start.starts_with('{') && start.contains("\"log\"") && start.contains("\"entries\"")
 }
 
-/// Reads the entries. One that is damaged is named, and reading goes on after it if its end is known.
+/// Reads the entries. One that is damaged is named, and reading goes on after it if its end is
+/// known.
 pub(super) fn read(text: &str, builder: &mut ImportBuilder) {
     let line_of = |at: usize| text[..at].matches('\n').count() + 1;
     let list = text.find("\"entries\"").and_then(|at| Some(at + text[at..].find('[')? + 1));
@@ -160,13 +161,13 @@ fn add(entry: &Entry, client_port: u16, builder: &mut ImportBuilder) {
 }
 
 /// The bytes of a head. `length` is that of the body, if there may be one.
-fn head(line: &str, fields: &[Field], host: Option<&str>, length: Option<usize>) -> Vec<u8> {
+fn head(line: &str, fields: &[HeaderField], host: Option<&str>, length: Option<usize>) -> Vec<u8> {
     let mut text = format!("{line}\r\n");
     let is_named = |name: &str| fields.iter().any(|field| field.name.eq_ignore_ascii_case(name));
     if let Some(host) = host.filter(|_| !is_named("host")) {
         text += &format!("Host: {host}\r\n");
     }
-    for Field { name, value } in fields {
+    for HeaderField { name, value } in fields {
         // Pseudo-fields of HTTP/2 are in the line, and a line end would begin another field.
         let is_plain = !name.is_empty() && !name.contains([':', '\r', '\n', ' ']);
         if is_plain && !FRAMING.contains(&name.to_ascii_lowercase().as_str()) {
