@@ -264,8 +264,7 @@ fn no_capture(first: &[u8]) -> String {
     if let Some((_, hint)) = FOREIGN.iter().find(|(magic, _)| first.starts_with(magic)) {
         message = format!("{message}. {hint}");
     } else if text {
-        message +=
-            ". A log? mcptap reads lines of JSON with messages; or wrap the server with \"mcptap wrap\" to record one.";
+        message += ". A log? mcptap reads lines of JSON with messages; \"mcptap wrap\" records a server.";
     }
     message
 }

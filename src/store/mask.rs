@@ -14,8 +14,8 @@ use crate::decode::redact::Redaction;
 use crate::decode::{http, secrets};
 
 /// The number of secrets remembered per side, for copies that come later. A request carries a few,
-/// and a retransmission comes within a window of data. A message may have thousands of redacted
-/// values.
+/// and a retransmission comes within a window of data. But a message may have thousands of values
+/// that are redacted.
 const REMEMBERED: usize = 4_096;
 
 /// The secrets of one side's stream.

@@ -1,6 +1,7 @@
-//! The database of MCPHawk, another recorder, as a capture. Version 1.0 has tables of sessions and
-//! messages. Earlier versions have one table, in which the messages of one process are a session, and
-//! over HTTP those with one port of a server.
+//! The database of MCPHawk, another recorder, as a capture.
+//!
+//! Version 1.0 has tables of sessions and messages. Earlier versions have one table. There the
+//! messages of one process are a session, and over HTTP those with one port of a server.
 
 use std::fs::File;
 use std::io::Read;

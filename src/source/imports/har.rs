@@ -93,8 +93,7 @@ pub(super) fn recognises(start: &str) -> bool {
     start.starts_with('{') && start.contains("\"log\"") && start.contains("\"entries\"")
 }
 
-/// Reads the entries. One that is damaged is named, and reading goes on after it if its end is
-/// known.
+/// Reads the entries. One that is damaged is named. If its end is known, reading goes on there.
 pub(super) fn read(text: &str, builder: &mut ImportBuilder) {
     let line_of = |at: usize| text[..at].matches('\n').count() + 1;
     let list = text.find("\"entries\"").and_then(|at| Some(at + text[at..].find('[')? + 1));

@@ -1,5 +1,5 @@
-//! What of a body is masked in packets: secrets in bodies that are no messages, and contents that no
-//! text was made of, if values are redacted.
+//! What is masked in the packets of a body: secrets in bodies that are no messages, and, if values
+//! are redacted, contents that no text was made of.
 
 use super::{Body, BodyKind};
 use crate::capture::Span;
