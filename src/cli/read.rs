@@ -13,9 +13,8 @@ use crate::engine::saver::Saver;
 use crate::engine::{self, Both};
 use crate::event::Detail;
 use crate::pipeline::{Pipeline, PipelineConfig};
-use crate::source::file::Files;
 use crate::source::keylog::WithKeyLog;
-use crate::store::{CaptureKind, DatabaseFile, Writer};
+use crate::store::{self, DatabaseFile, Writer};
 
 pub fn run(arguments: Read, db: Option<PathBuf>, colour: Colour) -> Result<ExitCode> {
     #[cfg(feature = "parquet")]
@@ -24,7 +23,8 @@ pub fn run(arguments: Read, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
     }
     let filter = filter::parse(arguments.filter.as_deref())?;
     let redaction = arguments.decoding.redaction()?;
-    let files = Files::open(&arguments.files, arguments.follow)?;
+    let files = store::open_files(&arguments.files, arguments.follow)?;
+    let kind = target::import_kind(&files);
     let limits = if files.is_live() { Limits::live() } else { Limits::default() };
     // What comes as it is captured is shown at once, so no batches are gathered.
     let threads = if files.is_live() { 1 } else { arguments.decoding.threads() };
@@ -38,7 +38,7 @@ pub fn run(arguments: Read, db: Option<PathBuf>, colour: Colour) -> Result<ExitC
     let mut printer = Printer::new(arguments.json, colour, filter, arguments.follow);
     let stop = stop::on_signals()?;
     if arguments.save {
-        let info = target::capture_info(CaptureKind::Import, target::joined(&arguments.files));
+        let info = target::capture_info(kind, target::joined(&arguments.files));
         let place = DatabaseFile::file(target::database(db)?);
         let options = target::store_options(arguments.decoding.keep_secrets, redaction);
         let writer = Writer::create(place, &info, options)?;

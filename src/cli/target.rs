@@ -188,8 +188,9 @@ impl Opened {
 /// Decodes capture files into a temporary store.
 fn import(files: &[PathBuf], place: DatabaseFile, decoding: &Decoding) -> Result<()> {
     let keys = decoding.key_log(false);
-    let mut source = WithKeyLog::new(Files::open(files, false)?, keys.as_deref(), false)?;
-    let info = capture_info(CaptureKind::Import, joined(files));
+    let opened = store::open_files(files, false)?;
+    let info = capture_info(import_kind(&opened), joined(files));
+    let mut source = WithKeyLog::new(opened, keys.as_deref(), false)?;
     let redaction = decoding.redaction()?;
     let options = pipeline_options(decoding, false, Detail::Store, redaction);
     let writer = Writer::create(place, &info, store_options(decoding.keep_secrets, redaction))?;
@@ -211,6 +212,11 @@ fn import(files: &[PathBuf], place: DatabaseFile, decoding: &Decoding) -> Result
 /// The record with which a capture begins: this process, now. `source` is its name in lists.
 pub fn capture_info(kind: CaptureKind, source: String) -> CaptureInfo {
     CaptureInfo { kind, source, process: std::process::id(), started: saver::now(), ..CaptureInfo::default() }
+}
+
+/// The kind of a capture that is read from files.
+pub fn import_kind(files: &Files) -> CaptureKind {
+    if files.are_imports() { CaptureKind::Foreign } else { CaptureKind::Import }
 }
 
 /// The names of files, separated by blanks.
@@ -362,7 +368,7 @@ pub fn existing(path: PathBuf) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Whether a file is an SQLite database, by its first bytes.
+/// Whether a file is an SQLite database of mcptap. That of another recorder is read as a capture.
 fn is_database(path: &Path) -> Result<bool> {
     let mut head = [0; 16];
     let mut file = File::open(path).with_context(|| {
@@ -373,5 +379,5 @@ fn is_database(path: &Path) -> Result<bool> {
         return Ok(false);
     }
     let read = file.read(&mut head)?;
-    Ok(&head[..read] == b"SQLite format 3\0")
+    Ok(&head[..read] == b"SQLite format 3\0" && !store::is_mcphawk(path))
 }

@@ -14,7 +14,7 @@ pub mod capture {
         pub use crate::capture::above_tls::{ends, process};
     }
     pub mod pipe {
-        pub use crate::capture::pipe::{Exit, HEAD, Pipe, PipeEvent, Start, decode, encode};
+        pub use crate::capture::pipe::{Exit, FIRST_IMPORTED, HEAD, Pipe, PipeEvent, Start, decode, encode};
     }
     pub mod pipe_record {
         pub use crate::capture::pipe_record::{ENTERPRISE, LinePiece, LinesRecord, MOST_PIECES, PacketRecord};

@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 use std::fs;
+use std::io::Cursor;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
 
+use super::imports::{self, Import};
 use super::input::{Input, is_standard_input};
 use super::reader::{CaptureFileReader, LocatedItem};
 use super::{Item, Source};
@@ -15,6 +17,9 @@ use crate::capture::Time;
 
 /// The interval at which a growing file is read.
 const LOOK: Duration = Duration::from_millis(20);
+
+/// Reads a recording of another program, or returns `None`. A later layer may know more of them.
+pub type Convert = fn(&Path) -> anyhow::Result<Option<Import>>;
 
 /// Capture files as one capture, read one after another in the order of their first packets, as a
 /// rotating capture tool writes them. Packets and interfaces are numbered over all of them.
@@ -25,6 +30,9 @@ pub struct Files {
     /// Files that are not open yet.
     waiting: VecDeque<PathBuf>,
     current: Option<CaptureFileReader<Input>>,
+    convert: Convert,
+    /// Whether each file is a recording of another program.
+    are_imports: bool,
     follow: bool,
     /// The end of a growing file was reached: wait before the next read.
     idle: bool,
@@ -43,6 +51,14 @@ impl Files {
     /// A file does not exist. If there are several, also: one cannot be read or is no capture. A
     /// single file is examined only on reading, so that opening never blocks on an empty pipe.
     pub fn open(paths: &[PathBuf], follow: bool) -> anyhow::Result<Files> {
+        Files::converting(paths, follow, |_| Ok(None))
+    }
+
+    /// Opens files as [`Files::open`] does, also those that `convert` can read.
+    ///
+    /// # Errors
+    /// As for [`Files::open`].
+    pub fn converting(paths: &[PathBuf], follow: bool, convert: Convert) -> anyhow::Result<Files> {
         let mut total = Some(0);
         let mut regular = true;
         for path in paths {
@@ -56,14 +72,20 @@ impl Files {
         if paths.len() > 1 && regular && !follow {
             let mut dated = waiting
                 .into_iter()
-                .map(|path| Ok((first_time(&path)?, path)))
+                .map(|path| Ok((first_time(&path, convert)?, path)))
                 .collect::<anyhow::Result<Vec<(Option<Time>, PathBuf)>>>()?;
             dated.sort_by_key(|(time, _)| *time);
             waiting = dated.into_iter().map(|(_, path)| path).collect();
         }
+        let mut are_imports = regular && !follow;
+        for path in paths.iter().filter(|_| regular && !follow) {
+            are_imports = are_imports && is_import(path, convert)?;
+        }
         Ok(Files {
             waiting: waiting.into(),
             current: None,
+            convert,
+            are_imports,
             follow,
             idle: false,
             packets: 0,
@@ -71,6 +93,11 @@ impl Files {
             done: 0,
             total: total.filter(|_| !follow),
         })
+    }
+
+    /// Whether each file is a recording of another program, which has no packets.
+    pub fn are_imports(&self) -> bool {
+        self.are_imports
     }
 
     /// Whether packets may come as they are captured: through a pipe, or in a file that grows.
@@ -87,7 +114,7 @@ impl Files {
         }
         let Some(path) = self.waiting.pop_front() else { return Ok(false) };
         let follow = self.follow && self.waiting.is_empty() && regular_length(&path)?.is_some();
-        self.current = Some(open(&path, follow)?.continuing(self.packets, self.interfaces));
+        self.current = Some(open(&path, follow, self.convert)?.continuing(self.packets, self.interfaces));
         Ok(true)
     }
 }
@@ -132,11 +159,29 @@ fn regular_length(path: &Path) -> anyhow::Result<Option<u64>> {
     Ok(about.is_file().then_some(about.len()))
 }
 
-fn open(path: &Path, follow: bool) -> anyhow::Result<CaptureFileReader<Input>> {
+fn open(path: &Path, follow: bool, convert: Convert) -> anyhow::Result<CaptureFileReader<Input>> {
     let name = if is_standard_input(path) { "standard input".into() } else { path.display().to_string() };
+    if !follow && let Some(Import { capture, damage }) = import(path, convert)? {
+        return Ok(CaptureFileReader::new(name, Input::Made(Cursor::new(capture))).with_damage(damage));
+    }
     let input = Input::open(path).map_err(|error| cannot_open(path, &error))?;
     let follow = follow && input.is_plain();
     Ok(CaptureFileReader::new(name, input).follow(follow))
+}
+
+/// Reads a recording of another program. `None` if the file is something else.
+fn import(path: &Path, convert: Convert) -> anyhow::Result<Option<Import>> {
+    if regular_length(path)?.is_none() {
+        return Ok(None);
+    }
+    match convert(path)? {
+        Some(import) => Ok(Some(import)),
+        None => imports::read(path),
+    }
+}
+
+fn is_import(path: &Path, convert: Convert) -> anyhow::Result<bool> {
+    Ok(import(path, convert)?.is_some())
 }
 
 fn cannot_open(path: &Path, error: &std::io::Error) -> anyhow::Error {
@@ -148,18 +193,18 @@ fn cannot_open(path: &Path, error: &std::io::Error) -> anyhow::Error {
 ///
 /// # Errors
 /// One of them cannot be read, or is no capture.
-pub fn examine(paths: &[PathBuf]) -> anyhow::Result<()> {
+pub fn examine(paths: &[PathBuf], convert: Convert) -> anyhow::Result<()> {
     for path in paths {
         if regular_length(path)?.is_some() {
-            first_time(path)?;
+            first_time(path, convert)?;
         }
     }
     Ok(())
 }
 
 /// The time of the first packet in a file.
-fn first_time(path: &Path) -> anyhow::Result<Option<Time>> {
-    let mut reader = open(path, false)?;
+fn first_time(path: &Path, convert: Convert) -> anyhow::Result<Option<Time>> {
+    let mut reader = open(path, false, convert)?;
     while let Some(found) = reader.advance()? {
         if let Item::Packet(packet) = reader.item(found) {
             return Ok(Some(packet.time));

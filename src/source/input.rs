@@ -27,6 +27,8 @@ pub(super) enum Input {
     Gzip(Box<MultiGzDecoder<BufReader<Raw>>>),
     /// One or several frames (RFC 8878).
     Zstd(Box<zstd::Decoder<'static, BufReader<Raw>>>),
+    /// A capture that was made of a recording of another program.
+    Made(io::Cursor<Vec<u8>>),
 }
 
 impl Input {
@@ -66,6 +68,7 @@ impl Input {
             Input::Plain(raw) => raw.read,
             Input::Gzip(decoder) => decoder.get_ref().get_ref().read,
             Input::Zstd(decoder) => decoder.get_ref().get_ref().read,
+            Input::Made(bytes) => bytes.position(),
         }
     }
 }
@@ -76,6 +79,7 @@ impl Read for Input {
             Input::Plain(raw) => raw.read(buffer),
             Input::Gzip(decoder) => decoder.read(buffer).map_err(|error| broken("gzip", error)),
             Input::Zstd(decoder) => decoder.read(buffer).map_err(|error| broken("zstd", error)),
+            Input::Made(bytes) => bytes.read(buffer),
         }
     }
 }

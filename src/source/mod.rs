@@ -29,6 +29,7 @@ pub mod element;
 pub mod file;
 pub mod first_line;
 pub mod host;
+pub mod imports;
 mod input;
 pub mod keylog;
 #[cfg(feature = "live")]

@@ -1,5 +1,6 @@
 //! One capture file as a source, from anything that can be read.
 
+use std::collections::VecDeque;
 use std::io::{self, Read};
 use std::mem;
 use std::ops::Range;
@@ -34,6 +35,8 @@ pub struct CaptureFileReader<R> {
     pipes: PipePackets,
     /// The pipe packet delivered last.
     restored: RestoredPacket,
+    /// Damage that is known already, with its offsets. It is delivered first.
+    known_damage: VecDeque<(u64, String)>,
 }
 
 #[derive(Debug)]
@@ -70,7 +73,14 @@ impl<R: Read> CaptureFileReader<R> {
             interfaces: 0,
             pipes: PipePackets::default(),
             restored: RestoredPacket::default(),
+            known_damage: VecDeque::new(),
         }
+    }
+
+    /// Delivers this damage first.
+    pub(super) fn with_damage(mut self, damage: Vec<(u64, String)>) -> CaptureFileReader<R> {
+        self.known_damage = damage.into();
+        self
     }
 
     /// Continues the numbering of a reader that has ended: packets and interfaces are numbered over
@@ -113,6 +123,9 @@ impl<R: Read> CaptureFileReader<R> {
 
     /// Finds the next item; `None` at the end.
     pub(super) fn advance(&mut self) -> anyhow::Result<Option<LocatedItem>> {
+        if let Some((offset, reason)) = self.known_damage.pop_front() {
+            return Ok(Some(LocatedItem::Damage(Damage { file: self.file.clone(), offset, reason })));
+        }
         self.window.consume(mem::take(&mut self.lent));
         loop {
             if let Some(packet) = self.pipes.pop() {
@@ -262,6 +275,11 @@ impl<R: Read> Source for CaptureFileReader<R> {
     }
 }
 
+/// Whether a file that begins with these bytes is a capture file.
+pub(super) fn is_capture(bytes: &[u8]) -> bool {
+    pcap::recognises(bytes) || pcapng::recognises(bytes)
+}
+
 /// File formats that people open by mistake: their first bytes, and advice.
 const FOREIGN: [(&[u8], &str); 9] = [
     (
@@ -289,7 +307,7 @@ fn no_capture(first: &[u8]) -> String {
     if let Some((_, hint)) = FOREIGN.iter().find(|(magic, _)| first.starts_with(magic)) {
         message = format!("{message}. {hint}");
     } else if text {
-        message += ". A JSON-RPC log? Wrap the server with \"mcptap wrap\" to record one.";
+        message += ". A log? mcptap reads lines of JSON with messages; \"mcptap wrap\" records a server.";
     }
     message
 }

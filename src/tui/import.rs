@@ -15,7 +15,7 @@ use crate::event::{Detail, Event};
 use crate::pipeline::{self, Pipeline};
 use crate::source::file::{self, Files};
 use crate::source::keylog::WithKeyLog;
-use crate::store::{CaptureInfo, CaptureKind, DatabaseFile, Summary, WriteOptions, Writer};
+use crate::store::{CaptureInfo, CaptureKind, DatabaseFile, Summary, WriteOptions, Writer, open_files, read_mcphawk};
 use crate::view::secrets;
 
 /// Interval at which newly read messages are made visible.
@@ -52,11 +52,13 @@ impl Import {
     /// A file cannot be opened, or the store cannot be created.
     pub fn new(files: &[PathBuf], place: DatabaseFile, decoding: Decoding) -> Result<Import> {
         // A file that is no capture is an error before the screen is taken.
-        file::examine(files)?;
-        let source = WithKeyLog::new(Files::open(files, false)?, decoding.key_log.as_deref(), false)?;
+        file::examine(files, read_mcphawk)?;
+        let opened = open_files(files, false)?;
+        let kind = if opened.are_imports() { CaptureKind::Foreign } else { CaptureKind::Import };
+        let source = WithKeyLog::new(opened, decoding.key_log.as_deref(), false)?;
         let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
         let info = CaptureInfo {
-            kind: CaptureKind::Import,
+            kind,
             source: names.join(" "),
             process: std::process::id(),
             started: now(),

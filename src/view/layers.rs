@@ -16,7 +16,7 @@ use crate::capture::{Origin, PacketNumber, Span, StreamId, StreamPart};
 use crate::decode::exchange::{Exchange, Half};
 use crate::decode::stream::StreamKind;
 use crate::mcp::{Carrier, Message, Session};
-use crate::store::{CaptureId, StoreReader};
+use crate::store::{CaptureId, CaptureKind, StoreReader};
 
 pub use network::of_packet;
 
@@ -112,6 +112,11 @@ pub struct StoredSession<'a> {
 }
 
 impl StoredSession<'_> {
+    /// Whether another program recorded the session.
+    fn is_foreign(&self) -> Result<bool> {
+        Ok(self.reader.capture(self.capture)?.is_some_and(|capture| capture.info.kind == CaptureKind::Foreign))
+    }
+
     /// The HTTP exchange that carried a message.
     fn exchange(&self, message: &Message) -> Result<Option<Exchange>> {
         Ok(message.exchange.map(|number| self.reader.exchange(self.capture, number)).transpose()?.flatten())

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use crate::capture::above_tls;
+use crate::capture::pipe::FIRST_IMPORTED;
 use crate::mcp::{Party, Peers, Session};
 
 /// The name and version that a party gave itself.
@@ -25,4 +26,9 @@ pub fn server(session: &Session) -> String {
 pub fn place(client: SocketAddr, server: SocketAddr) -> String {
     let process = above_tls::process(&[client, server]);
     process.map_or(server.to_string(), |process| format!("above TLS in process {process}"))
+}
+
+/// A process in a few words. An imported session has none.
+pub fn process_name(process: u32) -> String {
+    if process >= FIRST_IMPORTED { "imported".to_owned() } else { format!("pid {process}") }
 }

@@ -4,6 +4,7 @@ mod table;
 
 use std::net::SocketAddr;
 
+use crate::capture::pipe::FIRST_IMPORTED;
 use crate::capture::{PacketNumber, above_tls};
 use crate::decode::exchange::{Exchange, Half};
 use crate::decode::jsonrpc::Kind;
@@ -13,6 +14,7 @@ use crate::decode::{Direction, Side};
 use crate::event::{Connection, ConnectionKind};
 use crate::mcp::{Carrier, MessageNumber, Peers, Session, SessionNumber};
 use crate::store::MessageRow;
+use crate::view::parties::process_name;
 use crate::view::{safe, units};
 
 pub use table::StepTable;
@@ -232,7 +234,11 @@ fn pipe(session: &Session) -> Step {
     let detail = match &session.peers {
         Peers::Process { process, command, .. } => {
             let command = safe::fit(&command.join(" "), 80);
-            format!("link, network, transport: none (pipes inside one machine)  pid {process}  {command}")
+            let below = match *process >= FIRST_IMPORTED {
+                true => "not captured (another program recorded the messages alone)",
+                false => "none (pipes inside one machine)",
+            };
+            format!("link, network, transport: {below}  {}  {command}", process_name(*process))
         }
         Peers::Network { .. } => "link, network, transport: none".to_owned(),
     };

@@ -9,7 +9,7 @@ use super::latencies::Latencies;
 use super::notes;
 use super::outcome::{self, look};
 use super::paint::{Paint, Tone};
-use super::parties;
+use super::parties::{self, process_name};
 use super::safe::{self, Align};
 use super::secrets;
 use super::stderr_fold::Folded;
@@ -60,7 +60,7 @@ impl LineFormatter {
             }
             Peers::Network { client, server, host: None } => parties::place(*client, *server),
             Peers::Process { process, command } => {
-                format!("pid {process}  {}", safe::fit(&command.join(" "), 48).trim_end())
+                format!("{}  {}", process_name(*process), safe::fit(&command.join(" "), 48).trim_end())
             }
         };
         let id = session.session_id.as_deref().map(|id| format!("id {}", shortened(&safe::visible(id))));

@@ -20,6 +20,10 @@ use serde::{Deserialize, Serialize};
 pub const HEAD: usize = 12;
 const MAGIC: &[u8; 4] = b"MTP1";
 
+/// The first process id of sessions that another program recorded without one. Operating systems
+/// give smaller ones.
+pub const FIRST_IMPORTED: u32 = 0x8000_0000;
+
 /// A standard stream of a process, by file descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]

@@ -157,9 +157,9 @@ fn what_is_no_capture_is_said_in_one_line() {
         read(std::slice::from_ref(&path)).replace(&path.display().to_string(), name)
     };
     assert_eq!(
-        message("trace.txt", b"{\"jsonrpc\":\"2.0\",\"id\":1}\n"),
-        "cannot open capture \"trace.txt\": not a pcap or pcapng file (first bytes 7b 22 6a 73). \
-         A JSON-RPC log? Wrap the server with \"mcptap wrap\" to record one."
+        message("trace.txt", b"{\"id\":1}\n{\"x\":2}\n"),
+        "cannot open capture \"trace.txt\": not a pcap or pcapng file (first bytes 7b 22 69 64). \
+         A log? mcptap reads lines of JSON with messages; \"mcptap wrap\" records a server."
     );
     assert_eq!(
         message("mcptap.db", b"SQLite format 3\0\x10\0"),

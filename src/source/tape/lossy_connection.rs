@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(loss.bytes(), 400_000);
         // Recording resumes as soon as there is room.
         for _ in 0..10 {
-            tape_source.waiting.recv_timeout(PATIENCE).map(|entry| tape_source.take(entry)).unwrap();
+            tape_source.waiting.recv_timeout(PATIENCE).map(|entry| tape_source.packets.take(entry)).unwrap();
         }
         track.sent(time, b"later".to_vec());
         drop((track, tape));

@@ -30,13 +30,15 @@ pub enum CaptureKind {
     Mock,
     /// The pipes of servers that already ran were recorded.
     Attach,
+    /// Recordings of other programs were read, which have messages without packets.
+    Foreign,
 }
 
 impl CaptureKind {
-    /// Whether the layers below the content of its packets are invented. This program itself was an
-    /// endpoint, and nobody captured its sockets.
+    /// Whether the layers below the content of its packets are invented: this program itself was an
+    /// endpoint, and nobody captured its sockets, or another program recorded the content alone.
     pub fn is_made_up(self) -> bool {
-        matches!(self, CaptureKind::Proxy | CaptureKind::Replay | CaptureKind::Mock)
+        matches!(self, CaptureKind::Proxy | CaptureKind::Replay | CaptureKind::Mock | CaptureKind::Foreign)
     }
 }
 
@@ -49,6 +51,7 @@ impl Code for CaptureKind {
         CaptureKind::Replay,
         CaptureKind::Mock,
         CaptureKind::Attach,
+        CaptureKind::Foreign,
     ];
     const WHAT: &'static str = "a kind of capture";
 }

@@ -10,7 +10,7 @@ use super::sessions::clock;
 use crate::mcp::Peers;
 use crate::view::outcome;
 use crate::view::paint::Tone;
-use crate::view::parties::party;
+use crate::view::parties::{party, process_name};
 use crate::view::{safe, session_list, units};
 
 /// Least width of one part. With less room, fewer parts are shown.
@@ -47,7 +47,7 @@ fn facts(canvas: &mut Canvas<'_>, area: Rect, row: &SessionRow) {
     let session = &row.session;
     title(canvas, area, &format!("session {}", session.number.0));
     let between = match &session.peers {
-        Peers::Process { process, command, .. } => format!("pid {process}  {}", command.join(" ")),
+        Peers::Process { process, command, .. } => format!("{}  {}", process_name(*process), command.join(" ")),
         Peers::Network { client, server, .. } => format!("{client} → {server}"),
     };
     let lasted = units::duration(session.ended.since(session.started));

@@ -7,6 +7,7 @@ use crate::capture::Span;
 use crate::decode::Direction;
 use crate::decode::jsonrpc::Kind;
 use crate::mcp::{Message, Peers};
+use crate::view::parties::process_name;
 use crate::view::timing::Clock;
 use crate::view::units::{duration, size};
 use crate::view::{steps, text};
@@ -23,17 +24,21 @@ pub(super) fn pipe(stored: &StoredSession<'_>, message: &Message) -> Result<Laye
     };
     let line = message.line.unwrap_or_default();
     let span = span_as_sent(stored, message)?;
+    let protocol = match stored.is_foreign()? {
+        true => "link, network, transport: not captured (another program recorded the messages alone)",
+        false => "link, network, transport: none (a pipe inside one machine)",
+    };
     Ok(Layer {
         summary: format!("{name}, line {line}"),
         fields: vec![
-            Field::new("process", process),
+            Field::new("process", process_name(process).trim_start_matches("pid ")),
             Field::new("command", command),
             Field::new("pipe", format!("{name} (file descriptor {descriptor})")),
             Field::new("line", line),
         ],
         stream: Some(span.stream),
         range: Some((span.start, span.end)),
-        ..Layer::new("pipe", "link, network, transport: none (a pipe inside one machine)")
+        ..Layer::new("pipe", protocol)
     })
 }
 

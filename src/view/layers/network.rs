@@ -42,8 +42,11 @@ pub(super) fn of_first_packet(stored: &StoredSession<'_>, message: &Message) -> 
     let mut layers = of_packet(&packet);
     let is_made_up = stored.reader.is_made_up(stored.capture)?;
     if is_made_up {
-        let note = "mcptap itself read and wrote what these packets carry; it saw no network";
-        layers.iter_mut().for_each(|layer| layer.fields.insert(0, Field::new("made up", note)));
+        let (name, note) = match stored.is_foreign()? {
+            true => ("not captured", "another program recorded what these packets carry, without packets"),
+            false => ("made up", "mcptap itself read and wrote what these packets carry; it saw no network"),
+        };
+        layers.iter_mut().for_each(|layer| layer.fields.insert(0, Field::new(name, note)));
     }
     if let Some(layer) = layers.iter_mut().find(|layer| layer.layer == "transport") {
         layer.packets = message.packets.clone();
