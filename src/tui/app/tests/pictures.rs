@@ -42,7 +42,8 @@ fn animation(buffers: &[Buffer], ground: &Ground) -> String {
     let whole = count * STAYS;
     let style = format!(
         "<style>.s {{ visibility: hidden; animation: s {whole}s step-end infinite }} .s:last-child {{ visibility: visible }}\n\
-         @keyframes s {{ 0% {{ visibility: visible }} {share:.3}% {{ visibility: hidden }} 100% {{ visibility: hidden }} }}</style>\n"
+         @keyframes s {{ 0% {{ visibility: visible }} {share:.3}% {{ visibility: hidden }} 100% {{ visibility: hidden }} }}\n\
+         @media (prefers-reduced-motion) {{ .s {{ animation: none }} }}</style>\n"
     );
     let mut out = head(&buffers[0], ground, &style);
     for (at, buffer) in buffers.iter().enumerate() {
