@@ -20,6 +20,7 @@ pub const CAPTURE: Need = Need { what: "the right to capture packets", how: "run
 pub const CHROMIUM: Need = Need { what: "chromium", how: "apt install chromium" };
 pub const CLANG: Need = Need { what: "clang", how: "apt install clang llvm libbpf-dev, version 14 as in Debian 12" };
 pub const DESCRIPTORS: Need = Need { what: "the folder /dev/fd", how: "mount it" };
+pub const GO: Need = Need { what: "go", how: "apt install golang-go" };
 pub const IPV6: Need = Need { what: "the address [::1]", how: "enable IPv6 on the loopback interface" };
 pub const MOUNTS: Need = Need { what: "a mount namespace", how: "run as root, or allow user namespaces" };
 pub const NETWORKS: Need = Need { what: "a network namespace", how: "apt install iproute2, and run as root" };

@@ -50,6 +50,8 @@ struct task_struct {
 };
 // x86-64. At the end of a system call its arguments are still here.
 struct pt_regs {
+	unsigned long bx;
+	unsigned long r11;
 	unsigned long r10;
 	unsigned long r9;
 	unsigned long r8;
@@ -72,7 +74,8 @@ enum { READ = 0, WRITE = 1, RECVFROM = 45, SENDTO = 44, SENDMSG = 46, RECVMSG = 
 enum { SENDFILE = 40, SPLICE = 275, TEE = 276, VMSPLICE = 278, PREADV2 = 327, PWRITEV2 = 328 };
 
 // Kinds of events. `event.rs` has the same numbers.
-enum { DATA = 1, END_OF_FILE = 2, EXIT = 3, DERIVED = 4, LOGGED = 5, TEXT_READ = 6, TEXT_WRITTEN = 7, FREED = 8 };
+enum { DATA = 1, END_OF_FILE = 2, EXIT = 3, DERIVED = 4, LOGGED = 5, TEXT_READ = 6, TEXT_WRITTEN = 7, FREED = 8,
+       KEY_LINE = 9 };
 
 // The head of each event in the ring.
 struct event {
@@ -632,5 +635,43 @@ int log_secret(struct pt_regs *regs)
 	if (length <= SECRET)
 		bpf_probe_read_user(logged->secret, length & (SECRET * 2 - 1), (void *)regs->dx);
 	bpf_ringbuf_submit(logged, BPF_RB_FORCE_WAKEUP);
+	return 0;
+}
+
+struct key_line {
+	__u32 length; // of the secret
+	char label[32];
+	__u8 secret[SECRET];
+	__u8 random[32];
+};
+
+struct key_line_event {
+	struct event event;
+	struct key_line line;
+};
+
+// crypto/tls.(*Config).writeKeyLog(label string, clientRandom, secret []byte) of Go. It is called
+// even if no key log was asked for. Go passes ax, bx, cx, di, si, r8, r9, r10, r11: the Config, the
+// label and its length, the random with length and capacity, the secret with length and capacity.
+SEC("uprobe")
+int go_key_log(struct pt_regs *regs)
+{
+	__u64 label = regs->cx, random = regs->si, secret = regs->r10;
+	if (label >= 32 || random != 32 || secret > SECRET)
+		return 0;
+	struct key_line_event *event = bpf_ringbuf_reserve(&EVENTS, sizeof(*event), 0);
+	if (!event)
+		return 0;
+	head(&event->event, KEY_LINE, 0);
+	event->event.length = sizeof(event->line);
+	event->line.length = secret;
+	__builtin_memset(event->line.label, 0, sizeof(event->line.label));
+	if (bpf_probe_read_user(event->line.label, label & 31, (void *)regs->bx) ||
+	    bpf_probe_read_user(event->line.random, 32, (void *)regs->di) ||
+	    bpf_probe_read_user(event->line.secret, secret & (SECRET * 2 - 1), (void *)regs->r9)) {
+		bpf_ringbuf_discard(event, 0);
+		return 0;
+	}
+	bpf_ringbuf_submit(event, BPF_RB_FORCE_WAKEUP);
 	return 0;
 }

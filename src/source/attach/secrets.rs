@@ -5,6 +5,7 @@
 //! | OpenSSL 3, TLS 1.3 | the label and the derived secret | with a dash for the client random |
 //! | OpenSSL 3, TLS 1.2 | the master secret and both randoms | a usual one |
 //! | BoringSSL | the label of the key log and the secret | with a dash |
+//! | Go | the label, the client random and the secret | a usual one |
 //!
 //! The decoder finds the session of a secret without a random by proof (decision 34).
 
@@ -87,10 +88,15 @@ impl SecretTap {
                 watches_text = true;
             }
             for place in found.places {
-                let (library, is_there) = match place {
-                    SecretPlace::OpenSsl(file) => ("OpenSSL 3", probe.watch_openssl(id, &file)?),
-                    SecretPlace::BoringSsl(file, offset) => ("BoringSSL", probe.watch_boringssl(id, &file, offset)?),
+                let (library, is_there) = match &place {
+                    SecretPlace::OpenSsl(file) => ("OpenSSL 3", probe.watch_openssl(id, file)?),
+                    SecretPlace::BoringSsl(file, offset) => ("BoringSSL", probe.watch_boringssl(id, file, *offset)?),
+                    SecretPlace::Go(file) => ("Go", probe.watch_go(id, file)?),
                 };
+                if let (SecretPlace::Go(_), false) = (&place, is_there) {
+                    let why = "Go's crypto/tls in a program without a symbol table";
+                    unseen.push(format!("process {id} ({name}): {}", libraries::unseen(why)));
+                }
                 if is_there {
                     notes.push(format!("taking TLS secrets from process {id} ({name}, {library})"));
                 }
@@ -141,8 +147,12 @@ impl SecretTap {
 fn line(event: &Event<'_>) -> Option<String> {
     match event.kind {
         Kind::Logged => {
-            let Logged { label, secret } = Logged::parse(event.bytes)?;
+            let Logged { label, secret, .. } = Logged::parse(event.bytes)?;
             Some(format!("{label} - {}\n", hex(secret)))
+        }
+        Kind::KeyLine => {
+            let Logged { label, secret, random } = Logged::parse(event.bytes)?;
+            Some(format!("{label} {} {}\n", hex(random?), hex(secret)))
         }
         Kind::Derived => {
             let derived = Derived::parse(event.bytes)?;
