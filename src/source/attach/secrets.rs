@@ -192,17 +192,34 @@ fn hex(bytes: &[u8]) -> String {
 /// delivered between its packets, which are numbered anew.
 pub struct WithSecrets<S> {
     inner: S,
-    tap: Option<SecretTap>,
-    lines: Vec<u8>,
-    looked: Instant,
+    taken: Option<Taken>,
     /// Packets delivered so far.
     packets: u64,
+    /// Whether `inner` has ended. What passed before is taken once more.
+    is_over: bool,
+    looks_once_more: bool,
+}
+
+/// What a tap has taken and what of it was not delivered.
+struct Taken {
+    tap: SecretTap,
+    lines: Vec<u8>,
+    delivered: Vec<u8>,
+    looked: Instant,
+}
+
+impl Taken {
+    fn look(&mut self) {
+        self.looked = Instant::now();
+        self.tap.take(&mut self.lines);
+    }
 }
 
 impl<S: Source> WithSecrets<S> {
     /// Combines a source and the secrets, if there are any.
     pub fn new(inner: S, tap: Option<SecretTap>) -> WithSecrets<S> {
-        WithSecrets { inner, tap, lines: Vec::new(), looked: Instant::now(), packets: 0 }
+        let taken = tap.map(|tap| Taken { tap, lines: Vec::new(), delivered: Vec::new(), looked: Instant::now() });
+        WithSecrets { inner, taken, packets: 0, is_over: false, looks_once_more: false }
     }
 
     /// Returns the source that was combined with the secrets.
@@ -212,33 +229,41 @@ impl<S: Source> WithSecrets<S> {
 
     /// Bytes of text above TLS recorded and lost so far.
     pub fn text_counts(&self) -> Counts {
-        self.tap.as_ref().map(SecretTap::text_counts).unwrap_or_default()
+        self.taken.as_ref().map(|taken| taken.tap.text_counts()).unwrap_or_default()
     }
 }
 
 impl<S: Source> Source for WithSecrets<S> {
     fn next(&mut self) -> Result<Option<Item<'_>>> {
-        if let Some(tap) = self.tap.as_mut().filter(|_| self.looked.elapsed() >= LOOK) {
-            self.looked = Instant::now();
-            self.lines.clear();
-            tap.take(&mut self.lines);
-            if !self.lines.is_empty() {
-                return Ok(Some(Item::Secrets(&self.lines)));
+        let number = PacketNumber(self.packets + 1);
+        if let Some(taken) = &mut self.taken {
+            let is_time = !self.is_over && taken.looked.elapsed() >= LOOK;
+            if is_time || std::mem::take(&mut self.looks_once_more) {
+                taken.look();
+            }
+            if !taken.lines.is_empty() {
+                taken.delivered = std::mem::take(&mut taken.lines);
+                return Ok(Some(Item::Secrets(&taken.delivered)));
+            }
+            if let Some(packet) = taken.tap.texts.next(number) {
+                self.packets += 1;
+                return Ok(Some(Item::Packet(packet)));
             }
         }
-        let number = PacketNumber(self.packets + 1);
-        if let Some(packet) = self.tap.as_mut().and_then(|tap| tap.texts.next(number)) {
-            self.packets += 1;
-            return Ok(Some(Item::Packet(packet)));
+        if self.is_over {
+            return Ok(None);
         }
-        let item = self.inner.next()?;
-        Ok(item.map(|item| match item {
-            Item::Packet(packet) => {
+        Ok(match self.inner.next()? {
+            Some(Item::Packet(packet)) => {
                 self.packets += 1;
-                Item::Packet(Packet { number, ..packet })
+                Some(Item::Packet(Packet { number, ..packet }))
+            }
+            None => {
+                (self.is_over, self.looks_once_more) = (true, true);
+                Some(Item::Idle)
             }
             other => other,
-        }))
+        })
     }
 
     fn progress(&self) -> (u64, Option<u64>) {

@@ -179,9 +179,8 @@ fn go_client(stripped: bool) -> Option<&'static Path> {
 }
 
 #[test]
-fn go_with_tls_1_2_and_1_3_and_resumption() {
+fn go_with_tls_1_3_and_resumption() {
     let Some(program) = go_client(false) else { return };
-    compare(Runtime::Go(program), "TLSv1.2", "auto");
     compare(Runtime::Go(program), "TLSv1.3", "auto");
 }
 
