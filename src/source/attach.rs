@@ -6,6 +6,7 @@
 //!   unix_peers.rs   which socket is connected to which (sock_diag)
 //!   pairs.rs        hosts and their servers, from a snapshot                       Pair
 //!   probe.bpf.c     the part in the kernel: copies what passes                     probe.bpf.o
+//!   tls.bpf.h       its part for TLS libraries
 //!   probe.rs        loads it, and reads its ring of events                         Probe
 //!   event.rs        the events                                                     Event
 //!   channel.rs      the bytes of one pipe in order, with gaps of known length

@@ -14,7 +14,7 @@ pub struct Attach {
     /// only server]
     #[arg(value_name = "PID|NAME")]
     pub process: Option<String>,
-    /// List hosts and their STDIO servers, and exit
+    /// List hosts and their servers, over STDIO and HTTP, and exit
     #[arg(long)]
     pub list: bool,
     /// Name of the server in lists

@@ -200,7 +200,7 @@ impl WatchedClient {
                     recorders.remove(&event.process);
                     ended = Some((event.process, exit(&event)));
                 }
-                Kind::Derived | Kind::Logged | Kind::TextRead | Kind::TextWritten | Kind::Freed => {}
+                Kind::Derived | Kind::Logged | Kind::KeyLine | Kind::TextRead | Kind::TextWritten | Kind::Freed => {}
             });
             if let Some((process, exit)) = ended
                 && let Some(server) = self.servers.values_mut().find(|server| server.process == process)

@@ -40,6 +40,8 @@ pub(super) enum Kind {
     Derived,
     /// BoringSSL logged a secret: a [`Logged`].
     Logged,
+    /// Go made a line of a key log: a [`Logged`] with a client random.
+    KeyLine,
     /// `SSL_read` gave text above TLS.
     TextRead,
     /// `SSL_write` took text above TLS.
@@ -85,11 +87,13 @@ impl<'a> Derived<'a> {
     }
 }
 
-/// A secret that BoringSSL logged: its length, 32 bytes of its label, its value.
+/// A secret that BoringSSL or Go logged: its length, 32 bytes of its label, its value, and of Go
+/// the client random of the connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Logged<'a> {
     pub label: &'a str,
     pub secret: &'a [u8],
+    pub random: Option<&'a [u8]>,
 }
 
 impl<'a> Logged<'a> {
@@ -97,7 +101,12 @@ impl<'a> Logged<'a> {
         let length = u32::from_ne_bytes(bytes.get(..4)?.try_into().ok()?) as usize;
         let label = std::str::from_utf8(text(bytes.get(4..36)?)).ok()?;
         let secret = bytes.get(36..36 + VALUE)?.get(..length)?;
-        label.bytes().all(|byte| matches!(byte, b'A'..=b'Z' | b'0'..=b'9' | b'_')).then_some(Logged { label, secret })
+        let random = bytes.get(36 + VALUE..36 + VALUE + 32);
+        label.bytes().all(|byte| matches!(byte, b'A'..=b'Z' | b'0'..=b'9' | b'_')).then_some(Logged {
+            label,
+            secret,
+            random,
+        })
     }
 }
 
@@ -175,6 +184,7 @@ impl<'a> Event<'a> {
             6 => Kind::TextRead,
             7 => Kind::TextWritten,
             8 => Kind::Freed,
+            9 => Kind::KeyLine,
             16 => Kind::Started,
             17 => Kind::Connected,
             _ => return None,

@@ -19,6 +19,8 @@ pub enum SecretPlace {
     OpenSsl(PathBuf),
     /// BoringSSL: the function that logs secrets, at this offset in the file.
     BoringSsl(PathBuf, u64),
+    /// Go: the method that writes a line of a key log, if the symbol table names it.
+    Go(PathBuf),
 }
 
 /// The TLS libraries of a process.
@@ -80,16 +82,21 @@ impl Libraries {
                 Some(offset) => self.places.push(SecretPlace::BoringSsl(seen, offset)),
                 None => self.unseen.push(format!("BoringSSL in {name}: the function that logs secrets was not found")),
             }
+        } else if has(" Go buildinf:") && has("crypto/tls.(*Config).writeKeyLog") {
+            self.places.push(SecretPlace::Go(seen));
         } else if let Some((_, what)) = UNSEEN.iter().find(|(marks, _)| marks.iter().all(|mark| has(mark))) {
-            self.unseen.push(format!("{what} in {name}: its secrets cannot be taken"));
+            self.unseen.push(unseen(&format!("{what} in {name}")));
         }
     }
 }
 
+/// The note that a TLS library keeps its secrets, with what works instead.
+pub(super) fn unseen(library: &str) -> String {
+    format!("{library}: its secrets cannot be taken; \"mcptap proxy --intercept HOST\" shows its traffic")
+}
+
 /// Texts in the files of implementations that keep their secrets to themselves.
-const UNSEEN: [(&[&str], &str); 6] = [
-    (&["\u{0}crypto/tls.(*Conn).Handshake"], "Go's crypto/tls"),
-    (&["\0Go buildinf:", "crypto/tls"], "Go's crypto/tls"),
+const UNSEEN: [(&[&str], &str); 4] = [
     (&["rustls", "tls13 "], "rustls"),
     (&["JNI_CreateJavaVM", "Java HotSpot"], "Java's own TLS"),
     (&["gnutls_handshake", "GNUTLS_"], "GnuTLS"),

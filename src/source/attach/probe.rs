@@ -90,6 +90,12 @@ impl Probe {
         self.watch_function("log_secret", offset.into(), process, file)
     }
 
+    /// Copies the lines of a key log that Go's crypto/tls in a file of a process makes. Returns
+    /// false if the file has no symbol table.
+    pub(super) fn watch_go(&mut self, process: u32, file: &Path) -> anyhow::Result<bool> {
+        self.watch_function("go_key_log", "crypto/tls.(*Config).writeKeyLog".into(), process, file)
+    }
+
     /// Copies the text that the TLS library in a file of a process gives and takes. Returns false
     /// if the file uses the functions but does not contain them.
     pub(super) fn watch_text(&mut self, process: u32, file: &Path) -> anyhow::Result<bool> {
@@ -179,8 +185,8 @@ impl Probe {
         map.and_then(|map| map.get(&channel, 0).ok()).unwrap_or_default()
     }
 
-    /// The bytes of text that a process read and wrote through an `SSL` so far; `None` after it was
-    /// freed.
+    /// The bytes of text that a process read and wrote through an `SSL` so far; `None` after the
+    /// `SSL` was freed.
     pub(super) fn text_passed(&self, process: u32, ssl: u64) -> Option<[u64; 2]> {
         let map = HashMap::<_, [u64; 2], [u64; 2]>::try_from(self.kernel.map("TEXTS")?).ok()?;
         map.get(&[ssl, process.into()], 0).ok()

@@ -139,7 +139,7 @@ impl Attached {
                     }
                 }
                 Kind::Exit => note_exit(servers, &event),
-                Kind::Derived | Kind::Logged | Kind::TextRead | Kind::TextWritten | Kind::Freed => {}
+                Kind::Derived | Kind::Logged | Kind::KeyLine | Kind::TextRead | Kind::TextWritten | Kind::Freed => {}
                 Kind::Started | Kind::Connected => {}
             });
             if !taken {

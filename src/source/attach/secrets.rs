@@ -5,6 +5,7 @@
 //! | OpenSSL 3, TLS 1.3 | the label and the derived secret | with a dash for the client random |
 //! | OpenSSL 3, TLS 1.2 | the master secret and both randoms | a usual one |
 //! | BoringSSL | the label of the key log and the secret | with a dash |
+//! | Go | the label, the client random and the secret | a usual one |
 //!
 //! The decoder finds the session of a secret without a random by proof (decision 34).
 
@@ -87,10 +88,15 @@ impl SecretTap {
                 watches_text = true;
             }
             for place in found.places {
-                let (library, is_there) = match place {
-                    SecretPlace::OpenSsl(file) => ("OpenSSL 3", probe.watch_openssl(id, &file)?),
-                    SecretPlace::BoringSsl(file, offset) => ("BoringSSL", probe.watch_boringssl(id, &file, offset)?),
+                let (library, is_there) = match &place {
+                    SecretPlace::OpenSsl(file) => ("OpenSSL 3", probe.watch_openssl(id, file)?),
+                    SecretPlace::BoringSsl(file, offset) => ("BoringSSL", probe.watch_boringssl(id, file, *offset)?),
+                    SecretPlace::Go(file) => ("Go", probe.watch_go(id, file)?),
                 };
+                if let (SecretPlace::Go(_), false) = (&place, is_there) {
+                    let why = "Go's crypto/tls in a program without a symbol table";
+                    unseen.push(format!("process {id} ({name}): {}", libraries::unseen(why)));
+                }
                 if is_there {
                     notes.push(format!("taking TLS secrets from process {id} ({name}, {library})"));
                 }
@@ -141,8 +147,12 @@ impl SecretTap {
 fn line(event: &Event<'_>) -> Option<String> {
     match event.kind {
         Kind::Logged => {
-            let Logged { label, secret } = Logged::parse(event.bytes)?;
+            let Logged { label, secret, .. } = Logged::parse(event.bytes)?;
             Some(format!("{label} - {}\n", hex(secret)))
+        }
+        Kind::KeyLine => {
+            let Logged { label, secret, random } = Logged::parse(event.bytes)?;
+            Some(format!("{label} {} {}\n", hex(random?), hex(secret)))
         }
         Kind::Derived => {
             let derived = Derived::parse(event.bytes)?;
@@ -182,17 +192,34 @@ fn hex(bytes: &[u8]) -> String {
 /// delivered between its packets, which are numbered anew.
 pub struct WithSecrets<S> {
     inner: S,
-    tap: Option<SecretTap>,
-    lines: Vec<u8>,
-    looked: Instant,
+    taken: Option<Taken>,
     /// Packets delivered so far.
     packets: u64,
+    /// Whether `inner` has ended. What passed before is taken once more.
+    is_over: bool,
+    looks_once_more: bool,
+}
+
+/// What a tap has taken and what of it was not delivered.
+struct Taken {
+    tap: SecretTap,
+    lines: Vec<u8>,
+    delivered: Vec<u8>,
+    looked: Instant,
+}
+
+impl Taken {
+    fn look(&mut self) {
+        self.looked = Instant::now();
+        self.tap.take(&mut self.lines);
+    }
 }
 
 impl<S: Source> WithSecrets<S> {
     /// Combines a source and the secrets, if there are any.
     pub fn new(inner: S, tap: Option<SecretTap>) -> WithSecrets<S> {
-        WithSecrets { inner, tap, lines: Vec::new(), looked: Instant::now(), packets: 0 }
+        let taken = tap.map(|tap| Taken { tap, lines: Vec::new(), delivered: Vec::new(), looked: Instant::now() });
+        WithSecrets { inner, taken, packets: 0, is_over: false, looks_once_more: false }
     }
 
     /// Returns the source that was combined with the secrets.
@@ -202,33 +229,41 @@ impl<S: Source> WithSecrets<S> {
 
     /// Bytes of text above TLS recorded and lost so far.
     pub fn text_counts(&self) -> Counts {
-        self.tap.as_ref().map(SecretTap::text_counts).unwrap_or_default()
+        self.taken.as_ref().map(|taken| taken.tap.text_counts()).unwrap_or_default()
     }
 }
 
 impl<S: Source> Source for WithSecrets<S> {
     fn next(&mut self) -> Result<Option<Item<'_>>> {
-        if let Some(tap) = self.tap.as_mut().filter(|_| self.looked.elapsed() >= LOOK) {
-            self.looked = Instant::now();
-            self.lines.clear();
-            tap.take(&mut self.lines);
-            if !self.lines.is_empty() {
-                return Ok(Some(Item::Secrets(&self.lines)));
+        let number = PacketNumber(self.packets + 1);
+        if let Some(taken) = &mut self.taken {
+            let is_time = !self.is_over && taken.looked.elapsed() >= LOOK;
+            if is_time || std::mem::take(&mut self.looks_once_more) {
+                taken.look();
+            }
+            if !taken.lines.is_empty() {
+                taken.delivered = std::mem::take(&mut taken.lines);
+                return Ok(Some(Item::Secrets(&taken.delivered)));
+            }
+            if let Some(packet) = taken.tap.texts.next(number) {
+                self.packets += 1;
+                return Ok(Some(Item::Packet(packet)));
             }
         }
-        let number = PacketNumber(self.packets + 1);
-        if let Some(packet) = self.tap.as_mut().and_then(|tap| tap.texts.next(number)) {
-            self.packets += 1;
-            return Ok(Some(Item::Packet(packet)));
+        if self.is_over {
+            return Ok(None);
         }
-        let item = self.inner.next()?;
-        Ok(item.map(|item| match item {
-            Item::Packet(packet) => {
+        Ok(match self.inner.next()? {
+            Some(Item::Packet(packet)) => {
                 self.packets += 1;
-                Item::Packet(Packet { number, ..packet })
+                Some(Item::Packet(Packet { number, ..packet }))
+            }
+            None => {
+                (self.is_over, self.looks_once_more) = (true, true);
+                Some(Item::Idle)
             }
             other => other,
-        }))
+        })
     }
 
     fn progress(&self) -> (u64, Option<u64>) {

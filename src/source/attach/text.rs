@@ -98,7 +98,8 @@ impl TextTap {
                 let ended = self.open.keys().filter(|(process, _)| *process == event.process);
                 self.ended.extend(ended.map(|key| (*key, event.time)));
             }
-            Kind::Data | Kind::EndOfFile | Kind::Derived | Kind::Logged | Kind::Started | Kind::Connected => {}
+            Kind::Data | Kind::EndOfFile | Kind::Derived | Kind::Logged | Kind::KeyLine => {}
+            Kind::Started | Kind::Connected => {}
         }
     }
 

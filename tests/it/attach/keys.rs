@@ -12,6 +12,7 @@ use super::RunningServer;
 use crate::peers::{Peers, Serving, free_port, peers};
 use crate::program::mcptap;
 use crate::sniff::Sniffing;
+use crate::support::needs::{self, have_program};
 use crate::support::waits::{Finishes, ProcessEnd};
 use crate::tls::{SECRETS, blocks};
 use crate::wrapped::{line, of_type};
@@ -30,6 +31,8 @@ pub(super) enum Runtime {
     Python,
     Node,
     Bun,
+    /// A client that this program was built as.
+    Go(&'static Path),
 }
 
 impl Scene {
@@ -44,12 +47,16 @@ impl Scene {
             Runtime::Python => (peers.python(), "tls_client.py"),
             Runtime::Node => (peers.node(), "tls_client.mjs"),
             Runtime::Bun => (peers.bun(), "tls_client.mjs"),
+            Runtime::Go(program) => (program.display().to_string(), ""),
         };
         let mut client = Command::new(program);
         if let Runtime::Node = runtime {
             client.arg(format!("--tls-keylog={}", own.display()));
         }
-        client.arg(Peers::script(script)).args([port.to_string(), version.replace('.', "_")]);
+        if !script.is_empty() {
+            client.arg(Peers::script(script));
+        }
+        client.args([port.to_string(), version.replace('.', "_")]);
         client.env("SSLKEYLOGFILE", own);
         let mut client = RunningServer::start(client);
         assert_eq!(line(&mut client.stdout), "ready");
@@ -153,4 +160,41 @@ fn node_with_tls_1_2_and_1_3_resumption_and_hello_retry_request() {
 fn bun_with_tls_1_2_and_1_3_and_resumption() {
     compare(Runtime::Bun, "TLSv1.2", "auto");
     compare(Runtime::Bun, "TLSv1.3", "auto");
+}
+
+/// Builds the client in Go. `None` if there is no Go.
+fn go_client(stripped: bool) -> Option<&'static Path> {
+    if !have_program(&needs::GO) {
+        return None;
+    }
+    let name = if stripped { "tls-client-stripped" } else { "tls-client" };
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let program = folder.join(name);
+    let mut command = Command::new("go");
+    command.args(["build", "-ldflags", if stripped { "-s -w" } else { "" }, "-o"]).arg(&program);
+    command.arg(Peers::script("tls_client.go")).env("GOCACHE", folder.join("go")).env("GO111MODULE", "off");
+    let built = command.env("CGO_ENABLED", "0").finished();
+    assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+    Some(Box::leak(program.into_boxed_path()))
+}
+
+#[test]
+fn go_with_tls_1_3_and_resumption() {
+    let Some(program) = go_client(false) else { return };
+    compare(Runtime::Go(program), "TLSv1.3", "auto");
+}
+
+/// A program whose secrets cannot be taken is named, with what works instead.
+#[test]
+fn go_without_a_symbol_table_is_named() {
+    let (Some(peers), Some(program)) = (peers(), go_client(true)) else { return };
+    let scene = Scene::start(&peers, Runtime::Go(program), "TLSv1.3", "auto");
+    let process = scene.client.child.id().to_string();
+    let done = mcptap().args(["sniff", "-i", "lo", "--no-save", "--keys-from", &process]).finished();
+    let said = String::from_utf8(done.stderr).expect("text");
+    if said.contains("no permission to capture") || said.contains("the kernel does not permit it") {
+        return needs::refused(&said);
+    }
+    assert_eq!(done.status.code(), Some(2), "{said}");
+    assert!(said.contains("Go's crypto/tls") && said.contains("mcptap proxy --intercept HOST"), "{said}");
 }

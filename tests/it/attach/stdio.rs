@@ -24,10 +24,10 @@ fn every_byte_is_seen_in_both_directions() {
     server.exchange(&request(0));
     let Some(watcher) = Watcher::attach(server.child.id(), &["--no-save"]) else { return };
     let mut sent = Vec::new();
-    for id in 1..2_000 {
+    for id in 1..20_000 {
         sent.push(request(id));
     }
-    for id in 2_000..2_020 {
+    for id in 20_000..20_100 {
         sent.push(large(id, 1_000_000));
     }
     for text in &sent {
