@@ -44,6 +44,8 @@ pub mod store;
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]
 mod support;
+#[cfg(feature = "http")]
+pub mod telemetry;
 #[cfg(test)]
 #[path = "core/mcp/test_messages.rs"]
 mod test_messages;

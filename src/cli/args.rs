@@ -14,6 +14,7 @@ mod replay;
 mod sessions;
 #[cfg(feature = "live")]
 mod sniff;
+mod telemetry;
 
 use std::path::PathBuf;
 
@@ -34,6 +35,7 @@ pub use replay::{Comparing, Diff, Replay, ReportFormat, TransportChoice};
 pub use sessions::Sessions;
 #[cfg(feature = "live")]
 pub use sniff::Sniff;
+pub use telemetry::Telemetry;
 
 /// Wireshark for MCP: every Model Context Protocol message on any transport, with proof down
 /// to the packet.
@@ -238,6 +240,9 @@ pub struct Wrap {
     /// Options that delete earlier recordings.
     #[command(flatten)]
     pub prune: Prune,
+    /// Options for live telemetry.
+    #[command(flatten)]
+    pub telemetry: Telemetry,
     /// The command of the server, with its arguments. It is best written behind --
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub command: Vec<std::ffi::OsString>,

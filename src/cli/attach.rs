@@ -13,7 +13,7 @@ use serde_json::json;
 
 use super::args::{Attach, Colour};
 use super::printer::Printer;
-use super::{databases, filter, output, stop, target};
+use super::{databases, filter, output, stop, target, telemetry};
 use crate::capture::Limits;
 use crate::capture::pipe::Start;
 use crate::cli::output::note;
@@ -41,6 +41,7 @@ pub fn run(arguments: Attach, db: Option<PathBuf>, colour: Colour) -> Result<Exi
     let chosen = choose(&snapshot, pairs, arguments.process.as_deref())?;
     let servers: Vec<(Pair, Start)> =
         chosen.into_iter().map(|pair| (pair.clone(), start(&snapshot, &pair, &arguments))).collect();
+    let wanted = telemetry::wanted(&arguments.telemetry)?;
     let stop = stop::on_signals()?;
     let attached = Attached::new(&snapshot, &servers, arguments.buffer << 20)?;
     // The programs are loaded. The rest needs only the user's own rights, and written files
@@ -65,16 +66,20 @@ pub fn run(arguments: Attach, db: Option<PathBuf>, colour: Colour) -> Result<Exi
         databases::remember(writer.place().path());
         Some(Saver::new(writer, true))
     };
+    let telemetry = telemetry::start(wanted, |line| note!("{line}"))?;
     let detail = if saver.is_some() { Detail::Store } else { Detail::Messages };
     let mut pipeline = Pipeline::new(PipelineConfig { limits: Limits::live(), detail, ..PipelineConfig::default() });
     let mut queue = Queue::start(attached, Arc::clone(&stop), Overflow::new(&folder, false))?;
-    let mut listeners = Both(Printer::new(arguments.json, colour, filter, true), saver);
+    let mut listeners = Both(Printer::new(arguments.json, colour, filter, true), Both(telemetry, saver));
     // A signal ends the capture, and thereby the queue. Its remaining content is still decoded.
     let run = engine::run(&mut queue, &mut pipeline, &mut listeners, &AtomicBool::new(false));
     stop.store(true, Ordering::Relaxed);
     let counts = queue.finish().map(|attached| attached.counts());
-    let Both(mut printer, saver) = listeners;
+    let Both(mut printer, Both(telemetry, saver)) = listeners;
     let saved = saver.map(|saver| saver.finish(target::summary(&pipeline.counts()))).transpose();
+    if let Some((line, _)) = telemetry::finish(telemetry, telemetry::END) {
+        note!("{line}");
+    }
     run?;
     printer.finish(&pipeline.counts())?;
     let Counts { seen, lost } = counts?;

@@ -35,6 +35,7 @@ mod show;
 mod sniff;
 mod stop;
 pub mod target;
+mod telemetry;
 #[cfg(feature = "tui")]
 mod tui;
 mod wrap;

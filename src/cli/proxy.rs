@@ -22,7 +22,7 @@ use super::ca::{self, Trust};
 use super::install::replaced_settings;
 use super::printer::Printer;
 use super::replay::header_fields;
-use super::{databases, filter, stop, target};
+use super::{databases, filter, stop, target, telemetry};
 use crate::capture::{Limits, Packet};
 use crate::cli::output::note;
 use crate::decode::uri;
@@ -55,6 +55,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     let loss = LostBytes::default();
     let proxy = AnyProxy::new(&arguments, TrafficRecorder { tape, loss: loss.clone() })?;
     let listener = if arguments.stdio { None } else { Some(listener(&arguments)?) };
+    let telemetry = telemetry::start(telemetry::wanted(&arguments.telemetry)?, |line| note!("{line}"))?;
     let place = if arguments.no_save { None } else { Some(DatabaseFile::file(target::database(db)?)) };
     // Traffic that is not decoded and saved yet waits beside the database, because that place needs
     // free space anyway.
@@ -99,7 +100,8 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     let mut pipeline = Pipeline::new(options);
     // In STDIO mode standard output belongs to the client.
     let printer = (!arguments.stdio).then(|| Printer::new(arguments.json, colour, filter, true));
-    let mut listeners = Named { name: arguments.name.clone(), listener: Both(OptionalPrinter(printer), saver) };
+    let mut listeners =
+        Named { name: arguments.name.clone(), listener: Both(OptionalPrinter(printer), Both(telemetry, saver)) };
     // A signal ends the connections, and thereby the queue. Its remaining content is still decoded.
     let run = engine::run(&mut queue, &mut pipeline, &mut listeners, &AtomicBool::new(false));
     if let Err(error) = &run {
@@ -111,7 +113,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     let mut counts = pipeline.counts();
     let dropped = gauge.dropped().map_or(0, |dropped| dropped.packets);
     counts.skipped.extend((dropped > 0).then_some(("dropped by mcptap", dropped)));
-    let Both(OptionalPrinter(printer), saver) = listeners.listener;
+    let Both(OptionalPrinter(printer), Both(telemetry, saver)) = listeners.listener;
     let saved = saver.map(|saver| saver.finish(target::summary(&counts))).transpose();
     // Standard output may be closed.
     let _ = printer.map(|mut printer| printer.finish(&counts));
@@ -120,6 +122,14 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
         note!("recording could not keep up: {dropped} packets and {bytes} bytes were not recorded");
     }
     uses.iter().for_each(note_uses);
+    // A host reads standard error as that of its server, so lines without a problem are for people
+    // alone.
+    let is_for_people = !arguments.stdio || io::stderr().is_terminal();
+    if let Some((line, has_lost)) = telemetry::finish(telemetry, telemetry::END)
+        && (has_lost || is_for_people)
+    {
+        note!("{line}");
+    }
     run?;
     match refused {
         Some(error) => return Err(error.context("nothing was saved")),
@@ -127,8 +137,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
             note!("{} records could not be saved", counts.lost);
         }),
     }
-    // A host reads standard error as that of its server, so the line is for people alone.
-    if let Some((place, capture)) = saved_in.filter(|_| !arguments.stdio || io::stderr().is_terminal()) {
+    if let Some((place, capture)) = saved_in.filter(|_| is_for_people) {
         target::note_saved(&place, capture);
     }
     Ok(ExitCode::SUCCESS)

@@ -12,10 +12,10 @@ use anyhow::{Result, bail};
 
 use super::args::Wrap;
 use super::prune::Pruning;
-use super::{databases, target};
+use super::{databases, target, telemetry};
 use crate::capture::Packet;
 use crate::engine::saver::{self, DirectSaver};
-use crate::engine::{self, Listener};
+use crate::engine::{self, Both, Listener};
 use crate::event::{Detail, Event};
 use crate::pipeline::{Pipeline, PipelineConfig};
 use crate::source::stdio::{self, Observations, Receipts, Server};
@@ -26,6 +26,9 @@ use crate::view::{command_line, secrets};
 /// beside the database. A writer of live traffic locks it for milliseconds. The host waits for the
 /// end of the recording, one second at most.
 const BUSY: Duration = Duration::from_millis(250);
+
+/// The time that a collector has at the end for what was not sent yet. The host waits meanwhile.
+const TELEMETRY_END: Duration = Duration::from_secs(1);
 
 pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
     if let [first, rest @ ..] = arguments.command.as_slice()
@@ -49,8 +52,9 @@ pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
     let folder = place.as_ref().ok().and_then(|place| place.create_folder().ok());
     let folder = folder.unwrap_or_else(env::temp_dir);
     let keep_secrets = arguments.keep_secrets;
+    let wanted = telemetry::wanted(&arguments.telemetry)?;
     let code = stdio::wrap(&server, &folder, secrets::shown, move |observations| {
-        record(observations, source, place?, keep_secrets, pruning)
+        record(observations, source, place?, keep_secrets, pruning, wanted)
     });
     Ok(ExitCode::from(code))
 }
@@ -71,6 +75,7 @@ fn record(
     place: DatabaseFile,
     keep_secrets: bool,
     pruning: Option<Pruning>,
+    wanted: telemetry::Wanted,
 ) -> Result<()> {
     let info = target::capture_info(CaptureKind::Wrap, source);
     let options = WriteOptions {
@@ -88,12 +93,23 @@ fn record(
     let mut pipeline = Pipeline::new(PipelineConfig { detail: Detail::Store, ..PipelineConfig::default() });
     let (receipts, begun) = (observations.receipts(), Vec::new());
     let saver = DirectSaver::new(writer);
-    let mut recorder = Recorder { saver, receipts, info, begun, session: None, options };
-    engine::run(&mut observations, &mut pipeline, &mut recorder, &AtomicBool::new(false))?;
+    let telemetry = telemetry::start_if_possible(wanted, |line| _ = receipts.say(line));
+    let recorder = Recorder { saver, receipts, info, begun, session: None, options };
+    let mut listeners = Both(telemetry, recorder);
+    engine::run(&mut observations, &mut pipeline, &mut listeners, &AtomicBool::new(false))?;
+    let Both(telemetry, mut recorder) = listeners;
     recorder.recreate_deleted();
     let Recorder { saver, receipts, .. } = recorder;
     let saved = saver.finish(&target::summary(&pipeline.counts()))?;
     receipts.confirm();
+    // A host reads standard error as that of its server, so lines without a problem are for people
+    // alone.
+    let is_for_people = io::stderr().is_terminal();
+    if let Some((line, has_lost)) = telemetry::finish(telemetry, TELEMETRY_END)
+        && (has_lost || is_for_people)
+    {
+        receipts.say(&line);
+    }
     match saved {
         Saved::Beside(file) => {
             let file = file.display();
@@ -101,8 +117,7 @@ fn record(
                 "recording: the database is locked; the recording is in {file}, and the next start of mcptap moves it"
             ));
         }
-        // A host reads standard error as that of its server, so the line is for people alone.
-        Saved::As(sessions) if !sessions.is_empty() && io::stderr().is_terminal() => {
+        Saved::As(sessions) if !sessions.is_empty() && is_for_people => {
             receipts.say(&target::recorded_as(&sessions, &place));
         }
         Saved::As(_) => {}

@@ -45,6 +45,8 @@ mod sniff;
 mod spills;
 #[path = "../support/mod.rs"]
 mod support;
+#[cfg(feature = "http")]
+mod telemetry;
 mod temporary;
 #[cfg(all(unix, feature = "tui"))]
 mod terminal;

@@ -40,6 +40,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "agents",
         ],
     ),
+    ("telemetry", &["capture", "source", "decode", "mcp", "event", "engine", "export", "http", "view", "telemetry"]),
     ("export", &["capture", "decode", "mcp", "findings", "event", "store", "view", "export"]),
 ];
 
@@ -95,6 +96,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("rustls", &["http/accept.rs", "http/authority.rs", "http/connect.rs", "http/socket.rs", "http/trust.rs"]),
     ("webpki_roots", &["http/trust.rs"]),
     ("parquet", &["export/parquet.rs"]),
+    ("prost", &["export/otlp/proto.rs", "telemetry/collector.rs"]),
     ("rmcp", &["agents/"]),
     ("tokio", &["agents/"]),
     ("hyper", &["agents/http.rs"]),
