@@ -52,3 +52,5 @@ mod test_messages;
 #[cfg(feature = "tui")]
 pub mod tui;
 pub mod view;
+#[cfg(feature = "http")]
+pub mod web;

@@ -15,6 +15,8 @@ mod sessions;
 #[cfg(feature = "live")]
 mod sniff;
 mod telemetry;
+#[cfg(feature = "http")]
+mod web;
 
 use std::path::PathBuf;
 
@@ -36,6 +38,8 @@ pub use sessions::Sessions;
 #[cfg(feature = "live")]
 pub use sniff::Sniff;
 pub use telemetry::Telemetry;
+#[cfg(feature = "http")]
+pub use web::Web;
 
 /// Wireshark for MCP: every Model Context Protocol message on any transport, with proof down
 /// to the packet.
@@ -118,6 +122,10 @@ pub enum Command {
     /// Write a session in another format
     #[command(after_help = examples::EXPORT)]
     Export(Export),
+    /// Serve the page of export --format html to a browser of this machine; it follows a recording
+    #[cfg(feature = "http")]
+    #[command(after_help = examples::WEB)]
+    Web(Web),
     /// Send a recorded session to a server again, and compare the responses
     #[command(after_help = examples::REPLAY)]
     Replay(Replay),

@@ -38,6 +38,8 @@ pub mod target;
 mod telemetry;
 #[cfg(feature = "tui")]
 mod tui;
+#[cfg(feature = "http")]
+mod web;
 mod wrap;
 
 use std::ffi::OsString;
@@ -178,6 +180,8 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Some(Command::Show(show)) => show::run(show, db, color),
         Some(Command::Layers(layers)) => layers::run(layers, db, color),
         Some(Command::Export(export)) => export::run(export, db),
+        #[cfg(feature = "http")]
+        Some(Command::Web(web)) => web::run(web, db),
         #[cfg(feature = "live")]
         Some(Command::Sniff(sniff)) => sniff::run(sniff, db, color),
         Some(Command::Wrap(wrap)) => wrap::run(wrap, db),

@@ -54,5 +54,7 @@ mod tidy;
 mod timing;
 mod tls;
 mod totals;
+#[cfg(feature = "http")]
+mod web;
 mod wire;
 mod wrapped;

@@ -41,6 +41,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         ],
     ),
     ("telemetry", &["capture", "source", "decode", "mcp", "event", "engine", "export", "http", "view", "telemetry"]),
+    ("web", &["source", "decode", "export", "http", "store", "web"]),
     ("export", &["capture", "decode", "mcp", "findings", "event", "store", "view", "export"]),
 ];
 
