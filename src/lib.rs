@@ -48,9 +48,13 @@ pub mod store;
 #[cfg(test)]
 #[path = "../tests/support/mod.rs"]
 mod support;
+#[cfg(feature = "http")]
+pub mod telemetry;
 #[cfg(test)]
 #[path = "core/mcp/test_messages.rs"]
 mod test_messages;
 #[cfg(feature = "tui")]
 pub mod tui;
 pub mod view;
+#[cfg(feature = "http")]
+pub mod web;

@@ -16,8 +16,6 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use ring::hmac;
-use ring::rand::{SecureRandom, SystemRandom};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio::net::TcpListener;
@@ -25,6 +23,7 @@ use tokio::sync::Semaphore;
 
 use super::server::AgentServer;
 use crate::http::listen;
+use crate::http::token::{self, Token};
 
 /// The path of the server.
 const PATH: &str = "/mcp";
@@ -44,27 +43,12 @@ const RETRY: Duration = Duration::from_millis(100);
 /// The most bytes of a request. Arguments of the tools are short.
 const BODY: usize = 1 << 20;
 
-/// The token that requests need, in a form that is compared in constant time.
-struct Token {
-    key: hmac::Key,
-    tag: hmac::Tag,
-}
-
-impl Token {
-    fn new(token: &str, random: &SystemRandom) -> Result<Token> {
-        let key = hmac::Key::generate(hmac::HMAC_SHA256, random).ok().context("the system has no random numbers")?;
-        let tag = hmac::sign(&key, token.as_bytes());
-        Ok(Token { key, tag })
-    }
-
-    /// Whether a request has the token. The time depends only on the length of what it has.
-    fn is_in(&self, fields: &HeaderMap) -> bool {
-        let given = fields.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
-        let given = match given.split_at_checked(7) {
-            Some((scheme, token)) if scheme.eq_ignore_ascii_case(b"bearer ") => token,
-            _ => return false,
-        };
-        hmac::verify(&self.key, given, self.tag.as_ref()).is_ok()
+/// Whether a request has the token.
+fn has_token(fields: &HeaderMap, token: &Token) -> bool {
+    let given = fields.get(AUTHORIZATION).map(HeaderValue::as_bytes).unwrap_or_default();
+    match given.split_at_checked(7) {
+        Some((scheme, given)) if scheme.eq_ignore_ascii_case(b"bearer ") => token.is(given),
+        _ => false,
     }
 }
 
@@ -75,17 +59,14 @@ pub(super) async fn serve(server: AgentServer, address: &str, token: Option<Stri
     let listener = listen::bind(address).with_context(|| format!("cannot listen at {address}"))?;
     let bound = listener.local_addr().context("cannot listen")?;
     ensure!(bound.ip().is_loopback(), "{bound} is not a loopback address: recordings are served to this machine only");
-    let random = SystemRandom::new();
     let (token, source) = match token {
         Some(token) => (token, "the one of $MCPTAP_TOKEN".to_owned()),
         None => {
-            let mut bytes = [0; 16];
-            random.fill(&mut bytes).ok().context("the system has no random numbers")?;
-            let token: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            let token = token::random()?;
             (token.clone(), token)
         }
     };
-    let expected = Arc::new(Token::new(&token, &random)?);
+    let expected = Arc::new(Token::new(&token)?);
     eprintln!("mcptap: listening at http://{bound}{PATH}; the bearer token is {source}; Ctrl-C ends it");
     listener.set_nonblocking(true).context("cannot listen")?;
     let listener = TcpListener::from_std(listener).context("cannot listen")?;
@@ -104,7 +85,7 @@ pub(super) async fn serve(server: AgentServer, address: &str, token: Option<Stri
         let answer = service_fn(move |request: Request<Incoming>| {
             let (service, expected) = (service.clone(), Arc::clone(&expected));
             async move {
-                Ok::<Response<ResponseBody>, Infallible>(if !expected.is_in(request.headers()) {
+                Ok::<Response<ResponseBody>, Infallible>(if !has_token(request.headers(), &expected) {
                     refusal(StatusCode::UNAUTHORIZED, "the request needs the bearer token that mcptap printed")
                 } else if request.uri().path() != PATH {
                     refusal(StatusCode::NOT_FOUND, "the server is at /mcp")

@@ -19,6 +19,9 @@ mod run;
 mod sessions;
 #[cfg(feature = "live")]
 mod sniff;
+mod telemetry;
+#[cfg(feature = "http")]
+mod web;
 #[cfg(feature = "live")]
 mod wireshark;
 
@@ -47,6 +50,9 @@ pub use run::RunClient;
 pub use sessions::Sessions;
 #[cfg(feature = "live")]
 pub use sniff::Sniff;
+pub use telemetry::Telemetry;
+#[cfg(feature = "http")]
+pub use web::Web;
 #[cfg(feature = "live")]
 pub use wireshark::{Extcap, Wireshark, WiresharkAction, WiresharkFolders};
 
@@ -146,6 +152,10 @@ pub enum Command {
     /// Divide captures into parts that can be decoded alone: no session is torn
     #[command(after_help = examples::SPLIT)]
     Split(Split),
+    /// Serve the page of export --format html to a browser of this machine; it follows a recording
+    #[cfg(feature = "http")]
+    #[command(after_help = examples::WEB)]
+    Web(Web),
     /// Send a recorded session to a server again, and compare the responses
     #[command(after_help = examples::REPLAY)]
     Replay(Replay),
@@ -309,6 +319,9 @@ pub struct Wrap {
     /// Options that redact values.
     #[command(flatten)]
     pub redact: Redact,
+    /// Options for live telemetry.
+    #[command(flatten)]
+    pub telemetry: Telemetry,
     /// The command of the server, with its arguments. It is best written behind --
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     pub command: Vec<std::ffi::OsString>,

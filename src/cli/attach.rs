@@ -15,7 +15,7 @@ use super::args::{Attach, Colour};
 use super::printer::Printer;
 #[cfg(feature = "parquet")]
 use super::ship;
-use super::{databases, filter, stop, target};
+use super::{databases, filter, stop, target, telemetry};
 use crate::capture::Limits;
 use crate::capture::pipe::Start;
 use crate::cli::output::note;
@@ -48,6 +48,7 @@ pub fn run(arguments: Attach, db: Option<PathBuf>, colour: Colour) -> Result<Exi
     let (name, keep_secrets) = (arguments.name.as_deref(), arguments.keep_secrets);
     let servers: Vec<(Pair, Start)> =
         chosen.into_iter().map(|pair| (pair.clone(), start(&snapshot, &pair, name, keep_secrets))).collect();
+    let wanted = telemetry::wanted(&arguments.telemetry)?;
     let stop = stop::on_signals()?;
     let attached = Attached::new(&snapshot, &servers, arguments.buffer << 20)?;
     // The programs are loaded. The rest needs only the user's own rights, and written files
@@ -78,6 +79,7 @@ pub fn run(arguments: Attach, db: Option<PathBuf>, colour: Colour) -> Result<Exi
     let shipper = recording.as_ref().map(|place| ship::beside(&arguments.dataset, place.path())).transpose()?;
     #[cfg(not(feature = "parquet"))]
     drop(recording);
+    let telemetry = telemetry::start(wanted, |line| note!("{line}"))?;
     let detail = if saver.is_some() { Detail::Store } else { Detail::Messages };
     let mut pipeline = Pipeline::new(PipelineConfig {
         limits: Limits::live(),
@@ -87,13 +89,16 @@ pub fn run(arguments: Attach, db: Option<PathBuf>, colour: Colour) -> Result<Exi
         ..PipelineConfig::default()
     });
     let mut queue = Queue::start(attached, Arc::clone(&stop), Overflow::new(&folder, redaction.is_some()))?;
-    let mut listeners = Both(Printer::new(arguments.json, colour, filter, true), saver);
+    let mut listeners = Both(Printer::new(arguments.json, colour, filter, true), Both(telemetry, saver));
     // A signal ends the capture, and thereby the queue. Its remaining content is still decoded.
     let run = engine::run(&mut queue, &mut pipeline, &mut listeners, &AtomicBool::new(false));
     stop.store(true, Ordering::Relaxed);
     let counts = queue.finish().map(|attached| attached.counts());
-    let Both(mut printer, saver) = listeners;
+    let Both(mut printer, Both(telemetry, saver)) = listeners;
     let saved = saver.map(|saver| saver.finish(target::summary(&pipeline.counts()))).transpose();
+    if let Some((line, _)) = telemetry::finish(telemetry, telemetry::END) {
+        note!("{line}");
+    }
     run?;
     printer.finish(&pipeline.counts())?;
     let Counts { seen, lost } = counts?;

@@ -43,8 +43,11 @@ mod sniff;
 mod split;
 mod stop;
 pub mod target;
+mod telemetry;
 #[cfg(feature = "tui")]
 mod tui;
+#[cfg(feature = "http")]
+mod web;
 #[cfg(feature = "live")]
 mod wireshark;
 mod wrap;
@@ -190,6 +193,8 @@ fn run(arguments: Arguments) -> Result<ExitCode> {
         Some(Command::Show(show)) => show::run(show, db, color),
         Some(Command::Layers(layers)) => layers::run(layers, db, color),
         Some(Command::Export(export)) => export::run(export, db),
+        #[cfg(feature = "http")]
+        Some(Command::Web(web)) => web::run(web, db),
         #[cfg(feature = "parquet")]
         Some(Command::Ship(ship)) => ship::run(ship, db),
         #[cfg(feature = "parquet")]

@@ -24,7 +24,7 @@ use super::printer::Printer;
 use super::replay::header_fields;
 #[cfg(feature = "parquet")]
 use super::ship;
-use super::{databases, filter, stop, target};
+use super::{databases, filter, stop, target, telemetry};
 use crate::capture::{Limits, Packet};
 use crate::cli::output::note;
 use crate::decode::redact::Redaction;
@@ -59,6 +59,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     let loss = LostBytes::default();
     let proxy = AnyProxy::new(&arguments, TrafficRecorder { tape, loss: loss.clone() })?;
     let listener = if arguments.stdio { None } else { Some(listener(&arguments)?) };
+    let telemetry = telemetry::start(telemetry::wanted(&arguments.telemetry)?, |line| note!("{line}"))?;
     let place = if arguments.no_save { None } else { Some(DatabaseFile::file(target::database(db)?)) };
     // Traffic that is not decoded and saved yet waits beside the database, because that place needs
     // free space anyway.
@@ -106,7 +107,8 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     let mut pipeline = Pipeline::new(options);
     // In STDIO mode standard output belongs to the client.
     let printer = (!arguments.stdio).then(|| Printer::new(arguments.json, colour, filter, true));
-    let mut listeners = Named { name: arguments.name.clone(), listener: Both(OptionalPrinter(printer), saver) };
+    let mut listeners =
+        Named { name: arguments.name.clone(), listener: Both(OptionalPrinter(printer), Both(telemetry, saver)) };
     // A signal ends the connections, and thereby the queue. Its remaining content is still decoded.
     let run = engine::run(&mut queue, &mut pipeline, &mut listeners, &AtomicBool::new(false));
     if let Err(error) = &run {
@@ -118,7 +120,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     let mut counts = pipeline.counts();
     let dropped = gauge.dropped().map_or(0, |dropped| dropped.packets);
     counts.skipped.extend((dropped > 0).then_some(("dropped by mcptap", dropped)));
-    let Both(OptionalPrinter(printer), saver) = listeners.listener;
+    let Both(OptionalPrinter(printer), Both(telemetry, saver)) = listeners.listener;
     let saved = saver.map(|saver| saver.finish(target::summary(&counts))).transpose();
     // Standard output may be closed.
     let _ = printer.map(|mut printer| printer.finish(&counts));
@@ -128,6 +130,14 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     }
     uses.iter().for_each(note_uses);
     target::note_blanked(&counts);
+    // A host reads standard error as that of its server, so lines without a problem are for people
+    // alone.
+    let is_for_people = !arguments.stdio || io::stderr().is_terminal();
+    if let Some((line, has_lost)) = telemetry::finish(telemetry, telemetry::END)
+        && (has_lost || is_for_people)
+    {
+        note!("{line}");
+    }
     run?;
     match refused {
         Some(error) => return Err(error.context("nothing was saved")),
@@ -137,8 +147,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     }
     #[cfg(feature = "parquet")]
     ship::end(shipper.flatten()).iter().for_each(|line| note!("{line}"));
-    // A host reads standard error as that of its server, so the line is for people alone.
-    if let Some((place, capture)) = saved_in.filter(|_| !arguments.stdio || io::stderr().is_terminal()) {
+    if let Some((place, capture)) = saved_in.filter(|_| is_for_people) {
         target::note_saved(&place, capture);
     }
     Ok(ExitCode::SUCCESS)

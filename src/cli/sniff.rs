@@ -15,7 +15,7 @@ use super::args::{Colour, Sniff};
 use super::printer::Printer;
 #[cfg(feature = "parquet")]
 use super::ship;
-use super::{databases, filter, output, stop, target};
+use super::{databases, filter, output, stop, target, telemetry};
 use crate::capture::{Limits, Packet};
 use crate::cli::output::note;
 use crate::engine::queue::{Gauge, Queue};
@@ -41,6 +41,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     if redaction.is_some() && arguments.write.is_some() {
         bail!("--write would write the packets as captured, with the values that are redacted: leave one of them out");
     }
+    let wanted = telemetry::wanted(&arguments.telemetry)?;
     let interface = arguments.interface.clone().unwrap_or_default();
     let live = Live::open(&LiveOptions {
         interface: interface.clone(),
@@ -54,6 +55,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     // The interface is open. The rest needs only the user's own rights, and written files belong
     // to the user.
     let user = live::drop_privileges()?;
+    let telemetry = telemetry::start(wanted, |line| note!("{line}"))?;
     let stop = stop::on_signals()?;
     let raw = arguments.write.as_ref().map(|path| PacketFile::create(path)).transpose()?;
     // Packets that are not decoded yet wait beside the database, because that place needs
@@ -87,7 +89,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
     }
     let limit = MessageLimit { messages: arguments.count, stop: Arc::clone(&stop), waiting: Some(gauge.clone()) };
     let printer = Printer::new(arguments.json, colour, filter, true);
-    let mut listeners = Both(Both(printer, limit), Both(raw, saver));
+    let mut listeners = Both(Both(printer, limit), Both(raw, Both(telemetry, saver)));
     let keys = arguments.decoding.key_log(true);
     #[cfg(all(feature = "attach", target_os = "linux"))]
     let queue = WithSecrets::new(queue, secrets);
@@ -108,9 +110,12 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
         let lost = lost.into_iter().chain([(dropped, "dropped by mcptap")]).filter(|(packets, _)| *packets > 0);
         counts.skipped.extend(lost.map(|(packets, reason)| (reason, packets)));
     }
-    let Both(Both(mut printer, _), Both(raw, saver)) = listeners;
+    let Both(Both(mut printer, _), Both(raw, Both(telemetry, saver))) = listeners;
     let saved = saver.map(|saver| saver.finish(target::summary(&counts))).transpose();
     raw.map(|mut raw| raw.0.flush()).transpose()?;
+    if let Some((line, _)) = telemetry::finish(telemetry, telemetry::END) {
+        note!("{line}");
+    }
     run?;
     printer.finish(&counts)?;
     let Statistics { captured, dropped: by_kernel, dropped_by_interface: by_interface } = statistics?;

@@ -14,11 +14,11 @@ use super::args::Wrap;
 use super::prune::Pruning;
 #[cfg(feature = "parquet")]
 use super::ship;
-use super::{databases, target};
+use super::{databases, target, telemetry};
 use crate::capture::Packet;
 use crate::decode::redact::Redaction;
 use crate::engine::saver::{self, DirectSaver};
-use crate::engine::{self, Listener};
+use crate::engine::{self, Both, Listener};
 use crate::event::{Detail, Event};
 use crate::pipeline::{Pipeline, PipelineConfig};
 use crate::source::Source;
@@ -31,6 +31,9 @@ use crate::view::{command_line, secrets};
 /// beside the database. A writer of live traffic locks it for milliseconds. The host waits for the
 /// end of the recording, one second at most.
 const BUSY: Duration = Duration::from_millis(250);
+
+/// The time that a collector has at the end for what was not sent yet. The host waits meanwhile.
+const TELEMETRY_END: Duration = Duration::from_secs(1);
 
 pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
     if let [first, rest @ ..] = arguments.command.as_slice()
@@ -60,6 +63,7 @@ pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
     let (keep_secrets, if_mcp) = (arguments.keep_secrets, arguments.if_mcp);
     #[cfg(feature = "parquet")]
     let target = arguments.dataset;
+    let wanted = telemetry::wanted(&arguments.telemetry)?;
     let code = stdio::wrap(&server, &folder, secrets::shown, move |observations| {
         let mut observations = HeldStart::new(observations);
         // A server that ends at once is what somebody looks for.
@@ -75,7 +79,7 @@ pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
         let shipper = ship::beside(&target, place.path())?;
         #[cfg(not(feature = "parquet"))]
         let place = place?;
-        record(observations, source, place, (keep_secrets, redaction), pruning)?;
+        record(observations, source, place, (keep_secrets, redaction), pruning, wanted)?;
         #[cfg(feature = "parquet")]
         ship::end(shipper).iter().for_each(|line| _ = receipts.say(line));
         Ok(())
@@ -99,6 +103,7 @@ fn record(
     place: DatabaseFile,
     (keep_secrets, redaction): (bool, Option<&'static Redaction>),
     pruning: Option<Pruning>,
+    wanted: telemetry::Wanted,
 ) -> Result<()> {
     let info = target::capture_info(CaptureKind::Wrap, source);
     let options =
@@ -116,12 +121,23 @@ fn record(
     });
     let (receipts, begun) = (observations.inner().receipts(), Vec::new());
     let saver = DirectSaver::new(writer);
-    let mut recorder = Recorder { saver, receipts, info, begun, session: None, options };
-    engine::run(&mut observations, &mut pipeline, &mut recorder, &AtomicBool::new(false))?;
+    let telemetry = telemetry::start_if_possible(wanted, |line| _ = receipts.say(line));
+    let recorder = Recorder { saver, receipts, info, begun, session: None, options };
+    let mut listeners = Both(telemetry, recorder);
+    engine::run(&mut observations, &mut pipeline, &mut listeners, &AtomicBool::new(false))?;
+    let Both(telemetry, mut recorder) = listeners;
     recorder.recreate_deleted();
     let Recorder { saver, receipts, .. } = recorder;
     let saved = saver.finish(&target::summary(&pipeline.counts()))?;
     receipts.confirm();
+    // A host reads standard error as that of its server, so lines without a problem are for people
+    // alone.
+    let is_for_people = io::stderr().is_terminal();
+    if let Some((line, has_lost)) = telemetry::finish(telemetry, TELEMETRY_END)
+        && (has_lost || is_for_people)
+    {
+        receipts.say(&line);
+    }
     match saved {
         Saved::Beside(file) => {
             let file = file.display();
@@ -129,8 +145,7 @@ fn record(
                 "recording: the database is locked; the recording is in {file}, and the next start of mcptap moves it"
             ));
         }
-        // A host reads standard error as that of its server, so the line is for people alone.
-        Saved::As(sessions) if !sessions.is_empty() && io::stderr().is_terminal() => {
+        Saved::As(sessions) if !sessions.is_empty() && is_for_people => {
             receipts.say(&target::recorded_as(&sessions, &place));
         }
         Saved::As(_) => {}

@@ -13,6 +13,7 @@
 mod block;
 mod details;
 mod escaped;
+pub mod live;
 mod rows;
 #[cfg(test)]
 mod tests;
@@ -27,7 +28,7 @@ use self::details::DetailBlocks;
 use self::escaped::Escaped;
 use self::rows::{ExchangeText, FindingText, Row, SessionFacts};
 use crate::filter::Filter;
-use crate::mcp::Session;
+use crate::mcp::{Session, SessionNumber};
 use crate::store::{Scope, StoreReader};
 use crate::view::detail;
 use crate::view::layers::StoredSession;
@@ -52,6 +53,12 @@ const SCRIPT: &str = concat!(
     include_str!("html/page/app.js"),
 );
 
+/// The last lines of the script of a page with its recording inside.
+const FROM_BLOCKS: &str = "readBlocks(app.ready);\n";
+
+/// The same for a page that follows a recording.
+const FROM_SERVER: &str = include_str!("html/page/live.js");
+
 /// Sessions whose causes a browser without scripts shows.
 const WITHOUT_SCRIPT: usize = 20;
 
@@ -69,7 +76,7 @@ pub fn write(
         [one] => format!("Session {}: {}", one.number.0, parties::server(one)),
         some => units::count(some.len() as u64, "session"),
     };
-    head(out, &title)?;
+    head(out, &title, &policy(FROM_BLOCKS, ""))?;
     if let Some((_, text)) = filter {
         writeln!(out, "<p class=\"filtered dim\">only messages that match <code>{}</code></p>", Escaped(text))?;
     }
@@ -80,24 +87,35 @@ pub fn write(
             without_script(out, session, &facts)?;
         }
         block::write(out, BlockKind::Session, session.number, 0, &facts, &[])?;
-        timeline_blocks(reader, session, filter.map(|(filter, _)| filter), out)?;
+        TimelineBlocks::new(session.number).write(reader, session, filter.map(|(filter, _)| filter), out)?;
         exchange_blocks(reader, session, out)?;
         finding_blocks(reader, session, out)?;
     }
-    writeln!(out, "<footer class=\"dim\">written by mcptap {}</footer>", env!("CARGO_PKG_VERSION"))?;
-    Ok(writeln!(out, "<script>{SCRIPT}</script>\n</body>\n</html>")?)
+    end(out, FROM_BLOCKS)
 }
 
-/// Begins the page. The policy allows the style and the script by their hashes, so that nothing
-/// else acts, even if it gets onto the page.
-fn head(out: &mut dyn Write, title: &str) -> Result<()> {
-    let (style, script) = (policy_hash(STYLE), policy_hash(SCRIPT));
+/// Ends the page with its script.
+fn end(out: &mut dyn Write, start: &str) -> Result<()> {
+    writeln!(out, "<footer class=\"dim\">written by mcptap {}</footer>", env!("CARGO_PKG_VERSION"))?;
+    Ok(writeln!(out, "<script>{SCRIPT}{start}</script>\n</body>\n</html>")?)
+}
+
+/// The content security policy. It allows the style and the script by their hashes, so that
+/// nothing else acts, even if it gets onto the page.
+fn policy(start: &str, more: &str) -> String {
+    let (style, script) = (policy_hash(STYLE), policy_hash(&[SCRIPT, start].concat()));
+    format!(
+        "default-src 'none'; style-src {style}; script-src {script}; {more}base-uri 'none'; form-action 'none'; \
+         require-trusted-types-for 'script'; trusted-types 'none'"
+    )
+}
+
+/// Begins the page.
+fn head(out: &mut dyn Write, title: &str, policy: &str) -> Result<()> {
     writeln!(
         out,
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src {style}; \
-         script-src {script}; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; \
-         trusted-types 'none'\">\n\
+         <meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta name=\"referrer\" content=\"no-referrer\">\n\
          <title>{} - mcptap</title>\n<style>{STYLE}</style>\n</head>\n<body>",
@@ -122,38 +140,55 @@ fn without_script(out: &mut dyn Write, session: &Session, facts: &SessionFacts) 
     )?)
 }
 
-/// Writes the timeline of a session with the details of its messages.
-fn timeline_blocks(
-    reader: &StoreReader,
-    session: &Session,
-    filter: Option<&Filter>,
-    out: &mut dyn Write,
-) -> Result<()> {
-    let Some(capture) = reader.capture_of(session.number)? else { return Ok(()) };
-    let stored = StoredSession { reader, capture, session };
-    let mut rows = ListBlocks::new(BlockKind::Rows, session.number);
-    let mut details = DetailBlocks::new(session.number);
-    let mut fold = StderrFold::default();
-    let start = session.started;
-    timeline::visit(reader, session, filter, TimelinePosition::default(), &mut |row| match row {
-        TimelineRow::Message(message) => {
-            for part in fold.end() {
-                rows.push(out, Row::of_note(&part, start))?;
-            }
-            let position = rows.position();
-            let about = part_of(message.link.as_ref(), about(&message));
-            rows.push(out, Row::of_message(&message, about.clone(), start))?;
-            details.push(out, position, &about, detail::of_message(&stored, *message)?)
+/// The timeline of a session with the details of its messages, as far as it was written.
+struct TimelineBlocks {
+    rows: ListBlocks<Row>,
+    details: DetailBlocks,
+    end: TimelinePosition,
+}
+
+impl TimelineBlocks {
+    fn new(session: SessionNumber) -> TimelineBlocks {
+        TimelineBlocks {
+            rows: ListBlocks::new(BlockKind::Rows, session),
+            details: DetailBlocks::new(session),
+            end: TimelinePosition::default(),
         }
-        TimelineRow::Note(note) => {
-            fold.note(note).iter().try_for_each(|part| rows.push(out, Row::of_note(part, start)))
-        }
-    })?;
-    for part in fold.end() {
-        rows.push(out, Row::of_note(&part, start))?;
     }
-    rows.flush(out)?;
-    details.flush(out)
+
+    /// Writes what follows.
+    fn write(
+        &mut self,
+        reader: &StoreReader,
+        session: &Session,
+        filter: Option<&Filter>,
+        out: &mut dyn Write,
+    ) -> Result<()> {
+        let Some(capture) = reader.capture_of(session.number)? else { return Ok(()) };
+        let stored = StoredSession { reader, capture, session };
+        let TimelineBlocks { rows, details, end } = self;
+        let mut fold = StderrFold::default();
+        let start = session.started;
+        *end = timeline::visit(reader, session, filter, *end, &mut |row| match row {
+            TimelineRow::Message(message) => {
+                for part in fold.end() {
+                    rows.push(out, Row::of_note(&part, start))?;
+                }
+                let position = rows.position();
+                let about = part_of(message.link.as_ref(), about(&message));
+                rows.push(out, Row::of_message(&message, about.clone(), start))?;
+                details.push(out, position, &about, detail::of_message(&stored, *message)?)
+            }
+            TimelineRow::Note(note) => {
+                fold.note(note).iter().try_for_each(|part| rows.push(out, Row::of_note(part, start)))
+            }
+        })?;
+        for part in fold.end() {
+            rows.push(out, Row::of_note(&part, start))?;
+        }
+        rows.flush(out)?;
+        details.flush(out)
+    }
 }
 
 fn exchange_blocks(reader: &StoreReader, session: &Session, out: &mut dyn Write) -> Result<()> {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use base64::Engine;
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, Connection};
 
@@ -29,6 +30,21 @@ pub struct ConnectOptions {
     /// The time limit for making a connection, and for the first event of an HTTP+SSE stream. Zero
     /// means no limit for connections.
     pub timeout: Duration,
+}
+
+impl ConnectOptions {
+    /// The header fields of a request. Name and password of the URL are among them, unless other
+    /// fields authorise the request.
+    pub fn request_fields(&self, user: Option<&str>) -> Vec<(String, String)> {
+        let mut fields = self.fields.clone();
+        let has_other = fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("Authorization"));
+        if let Some(user) = user.filter(|_| !has_other) {
+            let user = if user.contains(':') { user.to_owned() } else { format!("{user}:") };
+            let basic = format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(user));
+            fields.push(("Authorization".to_owned(), basic));
+        }
+        fields
+    }
 }
 
 /// Reads a file of certificates in PEM form. Without a file the result is empty, which means those
@@ -181,6 +197,20 @@ impl Write for BeforeDeadline<'_> {
 
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
+    }
+}
+
+/// A stream that can be read and written.
+pub trait ReadWrite: Read + Write {}
+
+impl<S: Read + Write> ReadWrite for S {}
+
+/// The stream for the content of a connection, over TLS if it has a session.
+pub fn stream<'s>(session: &'s mut Option<Connection>, socket: &'s mut BeforeDeadline<'_>) -> Box<dyn ReadWrite + 's> {
+    match session {
+        Some(Connection::Client(session)) => Box::new(rustls::Stream::new(session, socket)),
+        Some(Connection::Server(session)) => Box::new(rustls::Stream::new(session, socket)),
+        None => Box::new(socket),
     }
 }
 

@@ -15,6 +15,8 @@ use crate::program::mcptap;
 use crate::support::waits::Finishes;
 use crate::wire::{Sender, Wire};
 
+pub use otlp::spans;
+
 /// Runs `mcptap export` on a capture.
 fn export(capture: &Path, format: &str, more: &[&str]) -> Output {
     mcptap().arg("export").arg(capture).args(["--format", format]).args(more).finished()

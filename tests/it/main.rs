@@ -49,6 +49,8 @@ mod sniff;
 mod spills;
 #[path = "../support/mod.rs"]
 mod support;
+#[cfg(feature = "http")]
+mod telemetry;
 mod temporary;
 #[cfg(all(unix, feature = "tui"))]
 mod terminal;
@@ -58,6 +60,8 @@ mod tls;
 mod totals;
 mod tutorial;
 mod views;
+#[cfg(feature = "http")]
+mod web;
 mod wire;
 mod wireshark;
 #[cfg(unix)]

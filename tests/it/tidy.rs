@@ -41,6 +41,8 @@ const LAYERS: &[(&str, &[&str])] = &[
             "agents",
         ],
     ),
+    ("telemetry", &["capture", "source", "decode", "mcp", "event", "engine", "export", "http", "view", "telemetry"]),
+    ("web", &["source", "decode", "export", "http", "store", "web"]),
     ("export", &["capture", "decode", "mcp", "findings", "event", "store", "view", "export"]),
     ("dataset", &["capture", "decode", "mcp", "findings", "event", "source", "store", "export", "http", "dataset"]),
 ];
@@ -98,6 +100,7 @@ const HOMES: &[(&str, &[&str])] = &[
     ("webpki_roots", &["http/trust.rs"]),
     ("parquet", &["export/parquet.rs", "export/parquet/"]),
     ("object_store", &["dataset/storage/bucket.rs"]),
+    ("prost", &["export/otlp/proto.rs", "telemetry/collector.rs"]),
     ("rmcp", &["agents/"]),
     ("tokio", &["agents/", "dataset/storage/bucket.rs"]),
     ("hyper", &["agents/http.rs"]),

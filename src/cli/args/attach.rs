@@ -26,6 +26,9 @@ pub struct Attach {
     /// Size of the kernel buffer in MiB, a power of two
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub buffer: u32,
+    /// Options for live telemetry.
+    #[command(flatten)]
+    pub telemetry: super::Telemetry,
     /// Print only messages that match this filter (docs/filter.md)
     #[arg(long, value_name = "EXPR")]
     pub filter: Option<String>,

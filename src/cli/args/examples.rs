@@ -52,6 +52,12 @@ pub const TUI: &str = "Examples:
   mcptap capture.pcapng
   mcptap tui latest --theme light";
 
+#[cfg(feature = "http")]
+pub const WEB: &str = "Examples:
+  mcptap web
+  mcptap web 7 --no-open
+  mcptap web capture.pcapng --listen 8080";
+
 pub const SESSIONS: &str = "Examples:
   mcptap sessions
   mcptap sessions --filter 'tool = add and failed'

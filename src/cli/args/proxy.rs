@@ -50,6 +50,9 @@ pub struct Proxy {
     /// Show and save Authorization, Cookie and similar fields as sent, not masked
     #[arg(long)]
     pub keep_secrets: bool,
+    /// Options for live telemetry.
+    #[command(flatten)]
+    pub telemetry: super::Telemetry,
     /// Print only messages that match this filter (docs/filter.md)
     #[arg(long, value_name = "EXPR")]
     pub filter: Option<String>,

@@ -42,6 +42,9 @@ pub struct Sniff {
     /// Options for decoding captures.
     #[command(flatten)]
     pub decoding: Decoding,
+    /// Options for live telemetry.
+    #[command(flatten)]
+    pub telemetry: super::Telemetry,
     /// Print only messages that match this filter (docs/filter.md)
     #[arg(long, value_name = "EXPR")]
     pub filter: Option<String>,

@@ -113,7 +113,7 @@ impl<T: Serialize> ListBlocks<T> {
 }
 
 /// The text for an attribute of the policy: the hash of an element's content.
-pub(super) fn policy_hash(content: &str) -> impl std::fmt::Display {
+pub(super) fn policy_hash(content: &str) -> String {
     let digest = ring::digest::digest(&ring::digest::SHA256, content.as_bytes());
     format!("'sha256-{}'", Base64Display::new(digest.as_ref(), &STANDARD))
 }

@@ -1,9 +1,12 @@
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::attributes::LONGEST;
+use super::calls::{MAX_EVENT_BYTES, OPEN};
+use super::proto::{CLIENT, ERROR};
 use super::*;
 use crate::export::testing::store;
-use crate::mcp::SessionNumber;
+use crate::mcp::{Message, Party, SessionNumber};
 use crate::test_messages;
 
 /// The lines that are exported for a conversation.

@@ -1,9 +1,9 @@
 //! One connection of a client: requests in, responses out.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::mem;
 use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crossbeam_channel::{Receiver, Sender, bounded, select, unbounded};
 use serde_json::json;
@@ -11,17 +11,12 @@ use serde_json::json;
 use super::guard::Guard;
 use super::hub::{HubReply, HubRequest};
 use crate::decode::uri;
-use crate::http::listen::{self, HEAD_TIMEOUT};
-use crate::http::requests::{Refusal, Request, Requests};
+use crate::http::connection::{WRITE_TIMEOUT, next};
+use crate::http::listen;
+use crate::http::requests::{Request, Requests};
 use crate::http::response::head;
 use crate::http::slots::Slot;
 use crate::replay::messages::INVALID_REQUEST;
-
-/// The longest time without a request.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
-
-/// The longest time that a client may take to read a response.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time without events after which a stream gets a comment. It keeps proxies from closing the
 /// stream, and shows whether the client is still there (WHATWG HTML section 9.2.7: "a comment line
@@ -34,9 +29,6 @@ const MAX_UNREAD: usize = 4_096;
 
 /// The methods that this server supports.
 const METHODS: &str = "GET, POST, DELETE";
-
-/// Bytes per read.
-const PIECE: usize = 16 << 10;
 
 /// Serves a connection until it ends.
 pub(super) fn serve(slot: &Slot, hub: &Sender<HubRequest>, guard: &Guard) {
@@ -67,30 +59,6 @@ pub(super) fn serve(slot: &Slot, hub: &Sender<HubRequest>, guard: &Guard) {
             listen::drain(stream);
         }
         return;
-    }
-}
-
-/// Waits for the next request. `None` means that the client closed the connection or was too slow.
-fn next(mut stream: &TcpStream, requests: &mut Requests) -> Result<Option<Request>, Refusal> {
-    let (mut until, mut buffer) = (None, [0; PIECE]);
-    loop {
-        if let Some(request) = requests.take()? {
-            return Ok(Some(request));
-        }
-        if requests.is_begun() {
-            until.get_or_insert_with(|| Instant::now() + HEAD_TIMEOUT);
-        }
-        let left = until.map_or(IDLE_TIMEOUT, |until| until.saturating_duration_since(Instant::now()));
-        let can_continue = !requests.awaits_continue() || stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").is_ok();
-        // `set_read_timeout` refuses a timeout of zero.
-        if !can_continue || stream.set_read_timeout(Some(left)).is_err() {
-            return Ok(None);
-        }
-        match stream.read(&mut buffer) {
-            Ok(count @ 1..) => requests.push(&buffer[..count]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            _ => return Ok(None),
-        }
     }
 }
 

@@ -98,7 +98,7 @@ impl Http {
     /// The options cannot be used, or the stream cannot be opened.
     pub fn open(url: &str, mode: Mode, options: &ConnectOptions, tape: Tape) -> Result<Http> {
         let origin = Origin::of(url).with_context(|| format!("{url} is not an HTTP URL"))?;
-        let fields = fields(options, origin.user.as_deref());
+        let fields = options.request_fields(origin.user.as_deref());
         let mut http = Http {
             mode,
             fields,
@@ -416,20 +416,6 @@ impl Transport for Http {
 /// Whether later messages may rely on this one, and it is not accepted yet.
 fn is_ordered(task: &Task) -> bool {
     task.message().is_some_and(|message| message.in_order) && !task.is_accepted()
-}
-
-/// Header fields of every request. The user information of the URL becomes Basic authentication
-/// (RFC 7617), unless other credentials are given.
-fn fields(options: &ConnectOptions, user: Option<&str>) -> Vec<(String, String)> {
-    use base64::Engine;
-    let mut fields = options.fields.clone();
-    let has_other = fields.iter().any(|(name, _)| name.eq_ignore_ascii_case("Authorization"));
-    if let Some(user) = user.filter(|_| !has_other) {
-        let user = if user.contains(':') { user.to_owned() } else { format!("{user}:") };
-        let basic = format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(user));
-        fields.push(("Authorization".to_owned(), basic));
-    }
-    fields
 }
 
 /// Whether a text is, or contains, the response to this request.

@@ -9,7 +9,7 @@ use crate::program::{mcptap, root};
 use crate::support::waits::Finishes;
 
 /// The spans of an export.
-pub(super) fn spans(text: &str) -> Vec<Value> {
+pub fn spans(text: &str) -> Vec<Value> {
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("lines are JSON"));
     let of = |line: Value| line["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().expect("spans").clone();
     lines.flat_map(of).collect()

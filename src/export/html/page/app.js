@@ -67,14 +67,18 @@ const app = {
   /** Shows a session. */
   choose(number) {
     app.current = app.sessions.get(number);
-    const { facts } = app.current;
-    byId('title').textContent = visible(facts.title);
-    byId('facts').textContent = visible(facts.line);
-    byId('explanation').replaceChildren(...explanation(app.current).filter(Boolean));
+    app.showFacts();
     app.listSessions();
     app.selected = null;
     app.clearFilters();
     app.refresh();
+  },
+
+  showFacts() {
+    const { facts } = app.current;
+    byId('title').textContent = visible(facts.title);
+    byId('facts').textContent = visible(facts.line);
+    byId('explanation').replaceChildren(...explanation(app.current).filter(Boolean));
   },
 
   listSessions() {
@@ -153,6 +157,8 @@ const app = {
     document.body.dataset.view = name;
     const options = (id, all, values) => {
       const value = byId(id).value;
+      // A list that is open would close.
+      if ([...byId(id).options].slice(1).map((option) => option.value).join('\n') === values.join('\n')) return;
       byId(id).replaceChildren(el('option', { value: '' }, all), ...values.map((one) => el('option', { value: one }, one)));
       byId(id).value = value;
     };
@@ -235,7 +241,12 @@ const app = {
     const search = { words: words.toLowerCase(), hits: null, reading: words !== '' && !!VIEWS[app.name].filtered };
     app.search = search;
     app.refresh();
-    if (!words || !VIEWS[app.name].filtered) return;
+    if (words && VIEWS[app.name].filtered) await app.match();
+  },
+
+  /** Finds the rows whose texts have the words of the search. */
+  async match() {
+    const { search } = app;
     const texts = await app.current.lowerTexts();
     if (app.search !== search) return;
     search.hits = new Set();
@@ -299,4 +310,3 @@ byId('keys').append(el('h2', {}, 'Keys'),
 addEventListener('beforeprint', () => byId('list').append(el('div', { class: 'printed' }, app.items().slice(0, 2000).map((row) => VIEWS[app.name].row?.(row)))));
 addEventListener('afterprint', () => byId('list').querySelector('.printed')?.remove());
 
-readBlocks(app.ready);

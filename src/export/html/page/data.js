@@ -33,11 +33,13 @@ class Session {
     this.facts = null;
     this.rows = [];
     this.exchanges = [];
+    this.exchangeOf = new Map();
     this.findings = [];
     this.manuals = {};
     this.detailBlocks = [];
     this.open = new Map();
-    this.texts = null;
+    this.texts = Promise.resolve([]);
+    this.textBlocks = 0;
     this.rowOfMessage = new Map();
   }
 
@@ -45,13 +47,21 @@ class Session {
   async add(kind, from, base64) {
     if (kind === 'details') {
       this.detailBlocks.push({ from, base64 });
-      this.texts = null;
       return;
     }
     const { json } = await openBlock(base64);
     if (kind === 'session') this.facts = json;
-    if (kind === 'exchanges') this.exchanges.push(...json);
+    // A page that follows a recording gets an exchange again when it changed, and all findings when one is new.
+    if (kind === 'exchanges') {
+      for (const exchange of json) {
+        const known = this.exchangeOf.get(exchange.number);
+        if (known) Object.assign(known, exchange);
+        else this.exchanges.push(exchange);
+        this.exchangeOf.set(exchange.number, known ?? exchange);
+      }
+    }
     if (kind === 'findings') {
+      if (from === 0) this.findings = [];
       for (const finding of json) {
         if (finding.manual) this.manuals[finding.rule] = finding.manual;
         this.findings.push(finding);
@@ -62,6 +72,8 @@ class Session {
         row.position = this.rows.length;
         if (row.number !== undefined) this.rowOfMessage.set(row.number, row);
         this.rows.push(row);
+        const asked = this.rowOfMessage.get(row.answers);
+        if (asked && asked.partner === undefined) Object.assign(asked, { partner: row.number, took: row.took });
         const waited = this.rowOfMessage.get(row.request);
         if (waited) Object.assign(waited, { outcome: 'unanswered', mark: '◌', until: row.at });
       }
@@ -105,14 +117,14 @@ class Session {
     return { row, sources, nodes, carried: found.carried };
   }
 
-  /** The texts of all messages in lower case, by the position of their rows. They are read once. */
+  /** The texts of all messages in lower case, by the position of their rows. Each is read once. */
   lowerTexts() {
-    return (this.texts ??= this.readTexts());
+    return (this.texts = this.texts.then((texts) => this.readTexts(texts)));
   }
 
-  async readTexts() {
-    const texts = [];
-    for (const { base64, from } of this.detailBlocks) {
+  async readTexts(texts) {
+    while (this.textBlocks < this.detailBlocks.length) {
+      const { base64, from } = this.detailBlocks[this.textBlocks++];
       for (const { row, base, bytes, sources: [[, , at, length]] } of messagesOf(await openBlock(base64), from)) {
         texts[row] = DECODER.decode(bytes.subarray(base + at, base + at + length)).toLowerCase();
       }
