@@ -44,7 +44,7 @@ pub fn run(arguments: RunClient, db: Option<PathBuf>) -> Result<ExitCode> {
     let user = live::drop_privileges()?;
     let mut environment = environment::of_user(env::vars_os().collect(), user.as_ref());
     let place = DatabaseFile::file(target::database_of(db, user.as_ref())?);
-    let server = Server { recorded: recorded(&arguments), command: arguments.command, name: None };
+    let server = Server { recorded: recorded(&arguments), command: arguments.command, name: None, seals: false };
     match rights {
         Rights::Pipes(watched, packets) => {
             let keys = TemporaryFolder::for_key_log(&folders_in_memory(&environment));
