@@ -9,8 +9,8 @@ use crate::source::live::{Environment, User};
 /// Variables that sudo sets to values of the user that a program becomes.
 const OF_ROOT: [&str; 8] = ["HOME", "LOGNAME", "MAIL", "PATH", "SHELL", "USER", "USERNAME", "TERM"];
 
-/// The environment of the user who started mcptap. `own` is that of mcptap, and `user` whom it
-/// became.
+/// The environment of the user who started mcptap. `own` is the environment of mcptap, and `user`
+/// the one that it became.
 pub fn of_user(own: Environment, user: Option<&User>) -> Environment {
     let Some(user) = user else { return own };
     // What was set for sudo's command (`sudo A=b mcptap run`) is meant for the client.

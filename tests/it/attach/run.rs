@@ -172,6 +172,31 @@ fn a_client_that_stops_itself_stops_mcptap_and_goes_on_with_it() {
     assert_eq!(child.ended("mcptap").code(), Some(4));
 }
 
+/// The variables of sudo are those of a program that it starts.
+#[test]
+fn under_sudo_the_client_and_the_files_belong_to_the_user() {
+    if !have(&needs::ROOT, rustix::process::geteuid().is_root()) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    std::os::unix::fs::chown(folder.path(), Some(65534), Some(65534)).expect("root");
+    let db = folder.path().join("mcptap.db");
+    let mut command = mcptap();
+    command.env("SUDO_UID", "65534").env("SUDO_GID", "65534").env("SUDO_USER", "nobody").env("HOME", "/root");
+    let script =
+        format!("id -u; id -g; id -G; echo $HOME $SUDO_UID; grep CapPrm /proc/self/status\n{}", calls("cat", 0..1));
+    command.arg("run").arg("--db").arg(&db).args(["--", "bash", "-c", &script]).stdin(Stdio::null());
+    let done = command.finished();
+    let stderr = String::from_utf8_lossy(&done.stderr);
+    if stderr.starts_with(WITHOUT_RIGHTS) {
+        return needs::refused(&stderr);
+    }
+    let stdout = String::from_utf8_lossy(&done.stdout);
+    assert_eq!(stdout, "65534\n65534\n65534\n/nonexistent\nCapPrm:\t0000000000000000\n", "{stderr}");
+    assert_eq!(fs::metadata(&db).expect("a file").uid(), 65534);
+    assert_eq!(texts(&recorded(&db), "client-to-server"), [request(0)]);
+}
+
 #[test]
 fn a_client_that_cannot_be_started_gives_the_status_of_a_shell() {
     let (_folder, db) = temporary_database();
