@@ -32,7 +32,7 @@ fn json(arguments: &[&str], path: &Path) -> Vec<Value> {
 }
 
 /// Exports a capture as pcapng.
-fn exported(capture: &Path, folder: &Path) -> std::path::PathBuf {
+fn exported(capture: &Path, folder: &Path) -> PathBuf {
     let file = folder.join("exported.pcapng");
     let done = mcptap().arg("export").arg(capture).arg("-o").arg(&file).finished();
     assert!(done.status.success(), "{}: {}", capture.display(), String::from_utf8_lossy(&done.stderr));
