@@ -27,7 +27,7 @@ SELECT session.id AS session, session.capture,
 FROM session WHERE NOT deleting;
 
 CREATE VIEW messages AS
-SELECT message.session, message.number, message.position,
+SELECT message.id AS key, message.session, message.number, message.position,
   strftime('%Y-%m-%dT%H:%M:%S', message.time / 1000000000, 'unixepoch') || printf('.%09dZ', message.time % 1000000000) AS time,
   message.time AS time_ns,
   CASE message.transport WHEN 0 THEN 'stdio' WHEN 1 THEN 'http-sse' WHEN 2 THEN 'streamable-http' WHEN 3 THEN 'http'
@@ -74,7 +74,7 @@ WHERE NOT coalesce(session.deleting, 0);
 
 -- The messages that a finding is about.
 CREATE VIEW finding_messages AS
-SELECT finding_message.finding, finding.session, finding_message.message & 0xFFFFFFFFFF AS number, finding.rule,
+SELECT finding_message.finding, finding_message.message AS key, finding.session, finding_message.message & 0xFFFFFFFFFF AS number, finding.rule,
   CASE finding_message.severity WHEN 0 THEN 'info' WHEN 1 THEN 'warning' WHEN 2 THEN 'error' END AS severity
 FROM finding_message JOIN finding ON finding.id = finding_message.finding LEFT JOIN session ON session.id = finding.session
 WHERE NOT coalesce(session.deleting, 0);

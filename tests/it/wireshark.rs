@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::decoded::{captures, name, pipes};
+use crate::decoded::{conversations, name, pipes};
 use crate::program::mcptap;
 use crate::support::needs;
 use crate::support::waits::Finishes;
@@ -32,7 +32,7 @@ fn json(arguments: &[&str], path: &Path) -> Vec<Value> {
 }
 
 /// Exports a capture as pcapng.
-fn exported(capture: &Path, folder: &Path) -> std::path::PathBuf {
+fn exported(capture: &Path, folder: &Path) -> PathBuf {
     let file = folder.join("exported.pcapng");
     let done = mcptap().arg("export").arg(capture).arg("-o").arg(&file).finished();
     assert!(done.status.success(), "{}: {}", capture.display(), String::from_utf8_lossy(&done.stderr));
@@ -206,7 +206,7 @@ fn the_fields_of_the_plugin_are_what_mcptap_reads() {
     let others = ["tls", "05_tls12_h1", "06_base_sse", "06_gap_keepalive", "06_netem_loss"];
     let others: BTreeSet<&str> = others.into_iter().chain(["06_ooo_keepalive", "06_tiny_mss", "06_dup"]).collect();
     let mut compared = 0;
-    for capture in captures() {
+    for capture in conversations() {
         let name = name(&capture);
         if others.contains(name.as_str()) {
             continue;
