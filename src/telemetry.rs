@@ -25,6 +25,7 @@ use self::collector::{Collector, Outgoing};
 use self::meter::{Instrument, Labels, Meter, labels, labels_of};
 pub use self::settings::{Otlp, Settings};
 use crate::decode::Direction;
+use crate::decode::exchange::Exchange;
 use crate::engine::Listener;
 use crate::event::Event;
 use crate::export::otlp::calls::{Call, OpenRequests};
@@ -162,6 +163,7 @@ impl Telemetry {
             Event::Finding(finding) => {
                 self.findings.push((finding.session, finding.rule.id, finding.severity.name()));
             }
+            Event::Exchange(exchange) => self.end_deleted(exchange),
             Event::Ended(number) => {
                 self.calls.extend(self.open.end_all(Some(*number)));
                 self.map_all();
@@ -190,6 +192,23 @@ impl Telemetry {
             self.calls.extend(self.open.end_all(Some(session.number)));
             self.map_all();
             self.end_session(session.number);
+        }
+    }
+
+    /// Ends the session that a client deleted: "an HTTP DELETE to the MCP endpoint with the
+    /// Mcp-Session-Id header, to explicitly terminate the session".
+    fn end_deleted(&mut self, exchange: &Exchange) {
+        let is_accepted = exchange.status.is_some_and(|status| status / 100 == 2);
+        if exchange.method.as_deref() != Some("DELETE") || !is_accepted {
+            return;
+        }
+        let Some(id) = exchange.request.fields.get("mcp-session-id") else { return };
+        let is_of = |live: &LiveSession| live.record.session_id.as_deref() == Some(id);
+        let found = self.sessions.iter().find(|(_, live)| is_of(live)).map(|(number, _)| *number);
+        if let Some(number) = found {
+            self.calls.extend(self.open.end_all(Some(number)));
+            self.map_all();
+            self.end_session(number);
         }
     }
 

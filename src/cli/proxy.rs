@@ -3,6 +3,7 @@
 //! Clients are served from the first moment to the last, even if recording fails. Failures of
 //! recording are reported.
 
+use std::cell::Cell;
 use std::env;
 use std::io::{self, IsTerminal};
 use std::net::{SocketAddr, TcpListener};
@@ -59,7 +60,9 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     let loss = LostBytes::default();
     let proxy = AnyProxy::new(&arguments, TrafficRecorder { tape, loss: loss.clone() })?;
     let listener = if arguments.stdio { None } else { Some(listener(&arguments)?) };
-    let telemetry = telemetry::start(telemetry::wanted(&arguments.telemetry)?, |line| note!("{line}"))?;
+    let metrics_at = Cell::default();
+    let wanted = telemetry::wanted(&arguments.telemetry)?;
+    let telemetry = telemetry::start(wanted, |line| metrics_at.set(Some(line.to_owned())))?;
     let place = if arguments.no_save { None } else { Some(DatabaseFile::file(target::database(db)?)) };
     // Traffic that is not decoded and saved yet waits beside the database, because that place needs
     // free space anyway.
@@ -73,6 +76,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     if let Some(listener) = &listener {
         announce(&arguments, &proxy, listener.local_addr().context("cannot listen")?);
     }
+    metrics_at.take().iter().for_each(|line: &String| note!("{line}"));
     let uses = proxy.uses();
     let stopped = Arc::clone(&stop);
     let serve = move || {

@@ -2,8 +2,10 @@
 
 #[cfg(feature = "http")]
 pub use with_http::{Wanted, finish, start, start_if_possible, wanted};
+#[cfg(all(not(feature = "http"), feature = "live"))]
+pub use without_http::start;
 #[cfg(not(feature = "http"))]
-pub use without_http::{Wanted, finish, start, start_if_possible, wanted};
+pub use without_http::{Wanted, finish, start_if_possible, wanted};
 
 #[cfg(feature = "http")]
 mod with_http {
@@ -97,6 +99,7 @@ mod without_http {
         Ok(())
     }
 
+    #[cfg(feature = "live")]
     pub fn start((): Wanted, _: impl Fn(&str)) -> Result<Option<Telemetry>> {
         Ok(None)
     }

@@ -18,8 +18,10 @@
 //! ```
 
 mod attributes;
+#[cfg_attr(not(feature = "http"), allow(dead_code, reason = "telemetry uses the rest"))]
 pub(crate) mod calls;
 mod json;
+#[cfg_attr(not(feature = "http"), allow(dead_code, reason = "telemetry uses the rest"))]
 pub(crate) mod proto;
 pub(crate) mod spans;
 

@@ -88,7 +88,7 @@ impl Settings {
         let is_given = |name: &str| self.resource.iter().any(|(key, _)| key == name);
         let has_name = is_given("service.name");
         let is_kept = |attribute: &KeyValue| {
-            !is_given(&attribute.key) && !(has_name && attribute.key.as_str() == "service.version")
+            !(is_given(&attribute.key) || has_name && attribute.key.as_str() == "service.version")
         };
         let given = self.resource.iter().map(|(key, value)| KeyValue {
             key: key.clone(),

@@ -9,6 +9,8 @@ use std::process::{Child, Command, Stdio};
 use crate::export::spans;
 use crate::peers::{Peers, free_port, peers};
 use crate::program::{mcptap, root};
+use crate::proxy::Proxying;
+use crate::replay::scene::{Scene, Served, everything};
 use crate::support::needs::{PYTHON, have_program};
 use crate::support::pipes::Patient;
 use crate::support::waits::{Finishes, ProcessEnd, until, until_some};
@@ -190,6 +192,33 @@ fn a_collector_that_is_absent_or_hangs_disturbs_nobody() {
         assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
         assert_eq!(of_type(&recorded(&db), "message").len(), 2 * calls);
     }
+}
+
+/// A replay is the client of a proxy. It deletes its session at the end.
+#[test]
+fn a_session_over_http_ends_when_its_client_deletes_it() {
+    let Some(scene) = Scene::new() else { return };
+    scene.record(&[], everything);
+    let (_folder, db) = temporary_database();
+    let served = Served::start(&scene, &[]);
+    let port = free_port().to_string();
+    let proxying = Proxying::start(&db, &served.url("/mcp"), &["--metrics", &port]);
+    let replayed = scene.replay_to(&proxying.url, &["--no-save"]);
+    assert!(replayed.status.code().is_some_and(|code| code < 2), "{}", String::from_utf8_lossy(&replayed.stderr));
+    let server = r#"service_name="workbench",service_version="1.0""#;
+    let text = until_some("the session to end", || {
+        let text = get(&format!("127.0.0.1:{port}"), "localhost", "/metrics");
+        text.contains(&format!("mcptap_sessions_open{{{server}}} 0\n")).then_some(text)
+    });
+    let session = |line: &str| line.starts_with("mcp_server_session_duration_seconds_count{") && line.ends_with("} 1");
+    assert!(text.lines().any(|line| session(line) && line.contains(server)), "{text}");
+    let calls = text.lines().filter(|line| line.starts_with("mcptap_requests_total{gen_ai_tool_name=\""));
+    assert!(
+        calls.clone().count() > 2 && calls.clone().all(|line| line.contains("service_peer_name=\"workbench\"")),
+        "{text}"
+    );
+    let ended = proxying.end();
+    assert!(ended.stderr.starts_with("mcptap: metrics for Prometheus: "), "{}", ended.stderr);
 }
 
 /// A second instance of a server, with the same options, has no place for its metrics.

@@ -138,7 +138,7 @@ fn a_page_follows_a_recording() {
     assert!(wrapped.end().status.success());
 
     assert_eq!((&after["said"], &after["requests"]), (&json!([]), &json!([])));
-    assert_eq!(after["live"], "live");
+    assert_eq!(after["live"], "connected");
     assert_eq!(after["rows"].as_u64(), before["rows"].as_u64().map(|rows| rows + 2));
     for same in ["selected", "top", "search", "details", "title"] {
         assert_eq!(before[same], after[same], "{same}");

@@ -53,7 +53,7 @@ async function follow() {
       if (kind === 'rows' && !app.current) app.ready(sessions, false);
     } else if (line === 'ready' || line === 'more') {
       begun = true;
-      showState('live');
+      showState('connected');
       if (sessions.size) showNew(sessions, answered);
       else app.ready(sessions, true);
       answered = new Set();
