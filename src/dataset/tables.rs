@@ -12,7 +12,7 @@ use crate::mcp::{Peers, Session};
 
 /// The rows of a table.
 pub trait TableRow: Sized + 'static {
-    /// The columns.
+    /// The columns of the table.
     const TABLE: &'static Table<Self>;
 
     /// The time by which rows are sorted, in nanoseconds.
@@ -27,7 +27,7 @@ pub trait TableRow: Sized + 'static {
     }
 }
 
-/// The column that grows when a row gets more complete. Tables without it have rows that never change.
+/// The column that grows when a row gets more complete. Without it rows never change.
 pub const STATE: &str = "state";
 
 impl TableRow for MessageRow {
@@ -46,7 +46,7 @@ impl TableRow for MessageRow {
     }
 }
 
-/// A session.
+/// A session as a row.
 #[derive(Clone, Debug)]
 pub struct SessionRow {
     pub place: Arc<Place>,
