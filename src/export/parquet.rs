@@ -3,8 +3,8 @@
 //!
 //! A [`Table`] declares the columns of one kind of rows. Rows are collected column by column
 //! ([`Values`]) and written in groups by a [`Writer`]. A [`ParquetReader`] reads files of this
-//! program. [`Parquet`] is the format of `export`: the messages of sessions in one file. The tables of a
-//! dataset are in the folder `dataset/`.
+//! program. [`Parquet`] is the format of `export`: the messages of sessions in one file. The tables
+//! of a dataset are in the folder `dataset/`.
 
 mod group;
 pub mod messages;
