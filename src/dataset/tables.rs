@@ -21,7 +21,7 @@ pub trait TableRow: Sized + 'static {
     /// The stable name of the row.
     fn key(&self) -> Key;
 
-    /// Bytes of its text.
+    /// Bytes of memory that it takes, approximately.
     fn size(&self) -> usize {
         256
     }
@@ -42,7 +42,7 @@ impl TableRow for MessageRow {
     }
 
     fn size(&self) -> usize {
-        self.message.raw.len() + 256
+        self.message.raw.len() + 1_024
     }
 }
 
@@ -174,7 +174,7 @@ impl TableRow for ExchangeRow {
     }
 
     fn size(&self) -> usize {
-        self.exchange.size() + 256
+        self.exchange.size() + 1_536
     }
 }
 
@@ -258,7 +258,7 @@ impl TableRow for FindingRow {
     }
 
     fn size(&self) -> usize {
-        self.finding.text.len() + 256
+        self.finding.text.len() + 512
     }
 }
 
