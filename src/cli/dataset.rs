@@ -130,7 +130,7 @@ fn decode(files: &[PathBuf], decoding: &Decoding, place: &str, options: &Dataset
         let mut source = WithKeyLog::new(Files::open(&paths, false)?, keys.as_deref(), false)?;
         let mut pipeline = Pipeline::new(target::pipeline_options(decoding, false, Detail::Store, redaction));
         let collector = Collector::new(dataset, Place { host: point, capture, run }, !options.no_text);
-        let mut decoder = Decoder { collector, progress: Progress::new() };
+        let mut decoder = DatasetWriter { collector, progress: Progress::new() };
         engine::run_on(decoding.threads(), &mut source, &mut pipeline, &mut decoder, &stop)?;
         decoder.progress.clear();
         ensure!(
@@ -168,12 +168,12 @@ fn first_time(path: &Path) -> Result<Time> {
 }
 
 /// Passes events to a collector, and lists damage.
-struct Decoder {
+struct DatasetWriter {
     collector: Collector,
     progress: Progress,
 }
 
-impl Listener for Decoder {
+impl Listener for DatasetWriter {
     fn event(&mut self, event: Event) -> Result<()> {
         if let Event::Finding(finding) = &event
             && finding.rule.id == "capture-damaged"

@@ -19,10 +19,10 @@ use crate::export::parquet::{Key, MessageRow, Place, SessionFacts};
 use crate::findings::Finding;
 use crate::mcp::{Message, MessageNumber, Session, SessionNumber};
 
-/// Rows of a table, and bytes of their texts, after which they are written. A file of a running
-/// capture has fewer, and compaction merges them.
+/// Rows of a table, and bytes of memory that they take, after which they are written. Messages and
+/// exchanges wait at the same time. Compaction merges the files.
 const ROWS: usize = 65_536;
-const BYTES: usize = 24 << 20;
+const BYTES: usize = 20 << 20;
 
 /// Messages of a session whose rows wait until the server introduced itself: those of a handshake.
 const HANDSHAKE: u32 = 64;
@@ -31,7 +31,7 @@ const HANDSHAKE: u32 = 64;
 const WAITING_BYTES: usize = 8 << 20;
 
 /// Messages whose keys are remembered, for their responses and findings.
-const REMEMBERED: usize = 1 << 17;
+const REMEMBERED: usize = 1 << 16;
 
 /// Exchanges that are remembered until they end.
 const EXCHANGES: usize = 1 << 17;

@@ -19,7 +19,7 @@ use tempfile::NamedTempFile;
 use super::file_name::{FileName, micros};
 use super::keys;
 use super::storage::{OWN, Storage};
-use crate::export::parquet::{BYTES, ROWS, Reader, SchemaType, Values, Writer};
+use crate::export::parquet::{BYTES, ParquetReader, ROWS, SchemaType, Values, Writer};
 
 /// Size from which a file is left as it is, and at which a merged file ends.
 const SMALL: u64 = 64 << 20;
@@ -72,7 +72,7 @@ fn merge(storage: &dyn Storage, names: &[FileName]) -> Result<usize> {
         let place = name.to_string();
         let unreadable = || format!("cannot read {}/{place}", storage.name());
         let Some(file) = storage.open(&place)? else { continue };
-        let reader = Reader::new(file).with_context(unreadable)?;
+        let reader = ParquetReader::new(file).with_context(unreadable)?;
         // Files of another version stay as they are.
         if *merged.schema.get_or_insert_with(|| reader.schema()) != reader.schema() {
             continue;
@@ -139,7 +139,7 @@ impl Merged<'_> {
     }
 
     /// Adds the rows of a group, and sorts.
-    fn hold(&mut self, reader: &Reader, group: usize) -> Result<()> {
+    fn hold(&mut self, reader: &ParquetReader, group: usize) -> Result<()> {
         let more = reader.all(group)?;
         if self.held.is_empty() {
             self.held = more;

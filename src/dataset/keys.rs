@@ -1,11 +1,10 @@
 //! Stable names of rows: hashes of the place at which they were captured.
 //!
-//! | row | its key is a hash of |
-//! |---|---|
-//! | message | the capture point, the two ends of the connection, the direction, the time at which its last byte was captured, its offset in the stream of its body, its place in a batch |
-//! | session | the key of its first message |
-//! | exchange | the capture point, the two ends, the time of its first byte, its stream of HTTP/2 |
-//! | finding | the rule, the keys of its messages, else its session or its bytes |
+//! - A message: the capture point, the two ends of the connection, the direction, the time at
+//!   which its last byte was captured, its offset in the stream of its body, its place in a batch.
+//! - A session: the place of its first message.
+//! - An exchange: the capture point, the two ends, the time of its first byte, its HTTP/2 stream.
+//! - A finding: the rule, the keys of its messages, its session, and the offset of its bytes.
 //!
 //! None of them depends on the name of a file, on numbers of a run, or on what was captured before.
 //! So a file of a rotation gives the same keys alone and together with the others.
@@ -65,8 +64,8 @@ pub struct MessageKeys {
 }
 
 impl MessageKeys {
-    /// The key of a message. Streams of one HTTP/2 connection can end in one packet. Their messages
-    /// are numbered.
+    /// The key of a message. Streams of one HTTP/2 connection can end in one packet, so messages of
+    /// one place are counted.
     pub fn of(&mut self, ends: &[u8], message: &Message) -> Key {
         let place = place(ends, message);
         let count = self.places.entry(place).or_insert(0);

@@ -36,10 +36,10 @@ const PAGE: usize = 1_000;
 
 /// How far the captures of a database were exported, by their number and start.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Exported(BTreeMap<String, Progress>);
+struct Exported(BTreeMap<String, ExportedUntil>);
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Progress {
+struct ExportedUntil {
     /// The last message.
     message: u64,
     /// The first finding that is missing.
@@ -124,7 +124,7 @@ impl Exporter {
         dataset: Dataset,
         reader: &StoreReader,
         capture: &Capture,
-        progress: &mut Progress,
+        progress: &mut ExportedUntil,
         until: i64,
     ) -> Result<Dataset> {
         let mut feed = Feed::new(reader, capture.id, Collector::new(dataset, self.place(capture), self.has_text));

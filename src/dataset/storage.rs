@@ -54,7 +54,7 @@ pub fn open(place: &str) -> Result<Box<dyn Storage>> {
     }
 }
 
-/// A folder.
+/// A dataset in a folder of this machine.
 struct Folder(PathBuf);
 
 impl Folder {

@@ -12,7 +12,7 @@ use crate::mcp::{Peers, Session};
 
 /// The rows of a table.
 pub trait TableRow: Sized + 'static {
-    /// The columns.
+    /// The columns of the table.
     const TABLE: &'static Table<Self>;
 
     /// The time by which rows are sorted, in nanoseconds.
@@ -21,13 +21,13 @@ pub trait TableRow: Sized + 'static {
     /// The stable name of the row.
     fn key(&self) -> Key;
 
-    /// Bytes of its text.
+    /// Bytes of memory that it takes, approximately.
     fn size(&self) -> usize {
         256
     }
 }
 
-/// The column that grows when a row gets more complete. Tables without it have rows that never change.
+/// The column that grows when a row gets more complete. Without it rows never change.
 pub const STATE: &str = "state";
 
 impl TableRow for MessageRow {
@@ -42,11 +42,11 @@ impl TableRow for MessageRow {
     }
 
     fn size(&self) -> usize {
-        self.message.raw.len() + 256
+        self.message.raw.len() + 1_024
     }
 }
 
-/// A session.
+/// A session as a row.
 #[derive(Clone, Debug)]
 pub struct SessionRow {
     pub place: Arc<Place>,
@@ -174,7 +174,7 @@ impl TableRow for ExchangeRow {
     }
 
     fn size(&self) -> usize {
-        self.exchange.size() + 256
+        self.exchange.size() + 1_536
     }
 }
 
@@ -258,7 +258,7 @@ impl TableRow for FindingRow {
     }
 
     fn size(&self) -> usize {
-        self.finding.text.len() + 256
+        self.finding.text.len() + 512
     }
 }
 

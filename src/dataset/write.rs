@@ -8,11 +8,11 @@ use super::file_name::{ALL, FileName, day, folder, host_part, micros};
 use super::keys;
 use super::storage::Storage;
 use super::tables::{STATE, TableRow};
-use crate::export::parquet::{Key, Reader, Values, Writer};
+use crate::export::parquet::{Key, ParquetReader, Values, Writer};
 
 /// Numbers of rows of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct RowCounts {
     /// Rows that were added.
     pub added: u64,
     /// Rows that were replaced by a more complete state.
@@ -28,7 +28,7 @@ pub struct Dataset {
     /// Files that this run wrote. Their rows need not be compared: a run gives no row twice.
     own: HashSet<String>,
     /// Numbers of rows, by table.
-    pub counts: BTreeMap<&'static str, Counts>,
+    pub counts: BTreeMap<&'static str, RowCounts>,
 }
 
 /// A row that is there.
@@ -131,7 +131,7 @@ impl Dataset {
             let unreadable = || format!("cannot read {}/{name}", self.storage.name());
             // Compaction can have replaced it.
             let Some(content) = self.storage.open(name)? else { continue };
-            let reader = Reader::new(content).with_context(unreadable)?;
+            let reader = ParquetReader::new(content).with_context(unreadable)?;
             let mut before = 0;
             for group in 0..reader.groups() {
                 let covers = |(low, high): (i64, i64)| low <= last && high >= first;
@@ -157,7 +157,7 @@ impl Dataset {
     fn replace<R: TableRow>(&self, name: &str, rows: &[(usize, &R)]) -> Result<()> {
         let unreadable = || format!("cannot read {}/{name}", self.storage.name());
         let Some(content) = self.storage.open(name)? else { return Ok(()) };
-        let reader = Reader::new(content).with_context(unreadable)?;
+        let reader = ParquetReader::new(content).with_context(unreadable)?;
         let mut groups = Vec::new();
         let mut before = 0;
         for group in 0..reader.groups() {

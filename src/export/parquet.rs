@@ -2,9 +2,9 @@
 //! columns (<https://parquet.apache.org/docs/file-format/>).
 //!
 //! A [`Table`] declares the columns of one kind of rows. Rows are collected column by column
-//! ([`Values`]) and written in groups by a [`Writer`]. A [`Reader`] reads files of this program.
-//! [`Parquet`] is the format of `export`: the messages of sessions in one file. The tables of a
-//! dataset are in the folder `dataset/`.
+//! ([`Values`]) and written in groups by a [`Writer`]. A [`ParquetReader`] reads files of this
+//! program. [`Parquet`] is the format of `export`: the messages of sessions in one file. The tables
+//! of a dataset are in the folder `dataset/`.
 
 mod group;
 pub mod messages;
@@ -21,7 +21,7 @@ use crate::mcp::{Message, Session};
 pub use ::parquet::schema::types::Type as SchemaType;
 pub use group::{Values, Writer};
 pub use messages::{MessageRow, Place, SessionFacts};
-pub use reader::Reader;
+pub use reader::ParquetReader;
 pub use table::{Column, Key, Table, Take, number, word};
 
 /// Maximum number of rows in a group. Readers divide their work by groups, and DuckDB's own groups

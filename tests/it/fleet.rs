@@ -209,8 +209,7 @@ fn failures_are_one_line() {
     }
 }
 
-/// Parts of a capture, decoded alone, give what the whole gives. Pairs of hosts with one session id
-/// stay together.
+/// Parts of a capture, decoded alone, give what the whole gives.
 #[test]
 fn parts_decoded_alone_are_the_whole() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -27,7 +27,7 @@ pub const SCHEMES: [&str; 6] = ["s3", "s3a", "gs", "az", "abfs", "abfss"];
 /// How long a request is repeated. `ship` repeats whole rounds for longer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Size in bytes from which a file is sent in parts, and the size of a part. S3 allows 10,000 parts.
+/// Size in bytes from which a file is sent in parts of this size. S3 allows 10,000 parts.
 const PART: usize = 8 << 20;
 
 /// A bucket, or the objects of one below a prefix.

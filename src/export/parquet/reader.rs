@@ -13,21 +13,21 @@ use ::parquet::schema::types::TypePtr;
 use super::Values;
 
 /// An open file.
-pub struct Reader {
+pub struct ParquetReader {
     file: SerializedFileReader<File>,
     columns: HashMap<String, usize>,
 }
 
-impl Reader {
+impl ParquetReader {
     /// Opens a file and reads its footer.
     ///
     /// # Errors
     /// The file cannot be read, or is no Parquet. The same holds for the functions below.
-    pub fn new(file: File) -> Result<Reader> {
+    pub fn new(file: File) -> Result<ParquetReader> {
         let file = SerializedFileReader::new(file)?;
         let fields = file.metadata().file_metadata().schema_descr().root_schema().get_fields();
         let columns = fields.iter().enumerate().map(|(index, field)| (field.name().to_owned(), index)).collect();
-        Ok(Reader { file, columns })
+        Ok(ParquetReader { file, columns })
     }
 
     /// The schema of the file.

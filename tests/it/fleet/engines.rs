@@ -169,8 +169,8 @@ impl Drop for S3 {
     }
 }
 
-/// Object storage holds what a folder holds. While it is away nothing is lost, and each failure is
-/// one line.
+/// Object storage holds what a folder holds. While it is away nothing is lost. Each failure is one
+/// line of text.
 #[test]
 fn a_bucket_holds_what_a_folder_holds() {
     let Some(python) = python() else { return };
