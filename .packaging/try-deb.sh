@@ -3,14 +3,16 @@
 #
 #   .packaging/try-deb.sh target/debian/mcptap_VERSION_ARCHITECTURE.deb [SUITE] [MIRROR]
 #
-# The clean Debian has no network and nothing of this machine but the package and one capture.
+# The clean Debian has nothing of this machine but the package and one capture. What the package depends on comes from
+# the mirror.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 package=$(realpath "$1")
 suite=${2:-bookworm}
 mirror=${3:-http://deb.debian.org/debian}
 root=$(mktemp -d /var/tmp/mcptap-debian.XXXXXX)
-trap 'umount "$root/proc" 2>/dev/null || true; rm -rf "$root"' EXIT
+chmod 755 "$root"
+trap 'umount "$root/proc" 2>/dev/null || true; rm -rf --one-file-system "$root"' EXIT
 
 echo "== a clean Debian $suite"
 debootstrap --variant=minbase "$suite" "$root" "$mirror" > "$root.log" 2>&1 || { tail "$root.log"; exit 1; }
@@ -24,7 +26,7 @@ inside apt-get update -qq
 
 began=$SECONDS
 echo "== the package"
-inside apt-get install -y -qq --no-install-recommends /tmp/mcptap.deb > /dev/null
+inside apt-get install -y -qq -o Dpkg::Use-Pty=0 --no-install-recommends /tmp/mcptap.deb > /dev/null
 inside dpkg --status mcptap | grep -E '^(Version|Depends|Installed-Size):'
 
 echo "== a capture"
@@ -43,6 +45,6 @@ for page in mcptap.1 mcptap-read.1; do
 done
 inside test -s /usr/share/bash-completion/completions/mcptap
 inside sh -n /usr/share/bash-completion/completions/mcptap 2>/dev/null || inside bash -n /usr/share/bash-completion/completions/mcptap
-inside apt-get remove -y -qq mcptap > /dev/null
+inside apt-get remove -y -qq -o Dpkg::Use-Pty=0 mcptap > /dev/null
 ! inside test -e /usr/bin/mcptap
 echo "== all is well"

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{IsTerminal, Write, stdout};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::slice::from_ref;
 
 use anyhow::{Context, Result};
 use etcetera::BaseStrategy;
@@ -75,9 +76,9 @@ fn browse(files: Vec<PathBuf>, colour: Colour) -> Result<ExitCode> {
 fn print(files: Vec<PathBuf>, colour: Colour) -> Result<ExitCode> {
     let Some((hang, others)) = files.split_first() else { return Ok(ExitCode::SUCCESS) };
     let name = hang.to_string_lossy().into_owned();
-    chapter("A user says: \"the assistant hangs\". Its server ran under \"mcptap wrap\".", "read", &[hang.clone()])?;
+    chapter("A user says: \"the assistant hangs\". Its server ran under \"mcptap wrap\".", "read", from_ref(hang))?;
     listing(vec![hang.clone()], colour)?;
-    chapter("The last call was cancelled after two seconds. What happened?", "explain", &[hang.clone()])?;
+    chapter("The last call was cancelled after two seconds. What happened?", "explain", from_ref(hang))?;
     let decoding = Decoding::default();
     let arguments = Explain { target: Some(name), symptom: None, session: None, decoding, json: false };
     explain::run(arguments, None, colour)?;

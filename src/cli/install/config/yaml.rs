@@ -76,14 +76,15 @@ impl TreeBuilder<'_> {
 
     fn place(&self, span: Span) -> Range<usize> {
         let place = |at: usize| self.places.get(at).copied().unwrap_or(self.text.len());
-        place(span.start.index())..place(span.end.index())
+        let start = place(span.start.index());
+        start..place(span.end.index()).max(start)
     }
 
     fn close(&self, open: Open, end: Range<usize>) -> Node {
         let bracket = if open.is_map { '{' } else { '[' };
         let layout = if self.text[open.start..].starts_with(bracket) { Layout::Brackets } else { Layout::Lines };
         // After a closing bracket the parser counts the comment that follows.
-        let end = if layout == Layout::Brackets { end.start + 1 } else { end.end };
+        let end = if layout == Layout::Brackets { (end.start + 1).min(self.text.len()) } else { end.end };
         let value = match open.is_map {
             // Other places of the text refer to a shared value, so it is not changed.
             _ if open.is_shared => NodeValue::Other,

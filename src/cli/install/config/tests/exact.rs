@@ -217,6 +217,54 @@ fn check(name: &str, text: &str, servers: usize) {
     assert_eq!(config.text(), text, "by way of:\n{wrapped}");
 }
 
+/// Pieces of configurations in any order.
+fn pieces() -> BoxedStrategy<String> {
+    let pieces = [
+        "mcpServers",
+        "extensions",
+        "command",
+        "cmd",
+        "args",
+        ":",
+        ": ",
+        "- ",
+        "\n",
+        "\n  ",
+        "[",
+        "]",
+        "{",
+        "}",
+        ",",
+        "\"",
+        "'",
+        "a",
+        "é日",
+        "#",
+        " # c\n",
+        "&x ",
+        "*x",
+        "!t ",
+        "|\n",
+        ">-\n",
+        "? ",
+        "---\n",
+        "...\n",
+        "%YAML 1.2\n",
+        "\t",
+        "\r\n",
+        "\u{feff}",
+        "\\",
+        "=",
+        "[[",
+        "]]",
+        "//",
+        "/*",
+        "*/",
+        "<<: ",
+    ];
+    vec(select(pieces.to_vec()), 0..40).prop_map(|pieces| pieces.concat()).boxed()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -228,6 +276,20 @@ proptest! {
     #[test]
     fn toml_is_restored(text in toml()) {
         check("config.toml", &text, 1);
+    }
+
+    #[test]
+    fn any_text_is_read_or_refused(text in pieces(), front in select(vec!["", "mcpServers:\n  a:\n    command: x\n    args: "])) {
+        let text = format!("{front}{text}");
+        for name in ["a.json", "a.toml", "a.yaml"] {
+            let Ok(mut config) = Config::read(Path::new(name), &text) else { continue };
+            for server in config.servers() {
+                config.put_in_front(&server, &words(&[PROGRAM, "wrap", "--"]));
+            }
+            for server in config.servers() {
+                config.take_from_front(&server, 3);
+            }
+        }
     }
 
     #[test]
