@@ -44,8 +44,8 @@ pub(in crate::source) enum Advance {
 }
 
 impl QueueReader {
-    /// A reader of a queue. With `reports_pauses` a recorder writes often, so that views can
-    /// follow it.
+    /// A reader of a queue. With `reports_pauses` a recorder writes so often that views can follow
+    /// its recording closely.
     pub(in crate::source) fn new(queue: Arc<Queue>, reports_pauses: bool) -> QueueReader {
         QueueReader {
             queue,
