@@ -16,8 +16,8 @@
 //!   ([`endpoint`]).
 //! * **Ambiguous requests are refused** ([`conversation`]), because the server might parse them
 //!   differently.
-//! * **Forwarding comes before recording.** The memory of [`LossyTapeConnection`] is limited, and
-//!   it counts what it had to drop.
+//! * **Forwarding does not wait for the recorder.** A copy of the bytes goes to a queue in memory
+//!   and on disk before they are forwarded. [`LossyTapeConnection`] counts what had no room there.
 //!
 //! The recording contains the bytes that left the proxy, between the addresses of the client and of
 //! the server: responses as the client gets them, and requests with the server's own name. It also
@@ -109,7 +109,7 @@ impl RelayContext {
 /// Records the traffic of the proxy.
 #[derive(Clone, Debug)]
 pub struct TrafficRecorder {
-    /// The tape that stores the traffic. The spool of `source::tape` reads it.
+    /// The tape that stores the traffic.
     pub tape: Tape,
     /// Counts what the tape had no room for.
     pub loss: LostBytes,

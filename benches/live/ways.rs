@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 
 use crate::median;
 
-/// The number of rounds. Each measures all ways once. Other programs disturb some rounds, so it is
-/// large.
+/// The number of rounds. Each measures all ways once. Other programs disturb some of the rounds, so
+/// a median needs many.
 pub const ROUNDS: usize = 9;
 
 /// The way from a client to its server.

@@ -84,8 +84,8 @@ impl Peer {
         assert!(child.wait().expect("it ends").success());
     }
 
-    /// Ends the server when everything is recorded. Returns the seconds until then. Prints a warning
-    /// if the database does not hold everything.
+    /// Ends the server when everything is recorded. Returns the seconds until then. Prints a
+    /// warning if the database does not hold everything.
     pub fn end_when_recorded(self, calls: u64) -> f64 {
         let begun = Instant::now();
         let db = self.folder.as_ref().map(|folder| folder.path().join("db"));

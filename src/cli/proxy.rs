@@ -30,7 +30,6 @@ use crate::capture::{Limits, Packet};
 use crate::cli::output::note;
 use crate::decode::redact::Redaction;
 use crate::decode::uri;
-use crate::engine::queue::Queue;
 use crate::engine::saver::Saver;
 use crate::engine::{self, Both, Listener};
 use crate::event::{Detail, Event};
@@ -68,10 +67,9 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     // free space anyway.
     let folder = place.as_ref().and_then(|place| place.create_folder().ok()).unwrap_or_else(env::temp_dir);
     let (stop, signal) = stop::with_descriptor()?;
-    let ended = Arc::new(AtomicBool::new(false));
-    let mut queue =
-        Queue::start(tape_source.reporting_idle_at_once(), Arc::clone(&ended), Overflow::new(&folder, true))?;
-    let gauge = queue.gauge();
+    let mut tape_source =
+        tape_source.reporting_pauses().with_overflow(Overflow::new(&folder, true)).context("cannot start a thread")?;
+    let tape_end = tape_source.ender();
     let (recording, recorded) = bounded::<()>(0);
     if let Some(listener) = &listener {
         announce(&arguments, &proxy, listener.local_addr().context("cannot listen")?);
@@ -82,7 +80,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     let serve = move || {
         let served = proxy.serve(listener.as_ref(), &signal);
         let _ = recorded.recv_timeout(GRACE);
-        ended.store(true, Ordering::Relaxed);
+        tape_end.end();
         stopped.store(true, Ordering::Relaxed);
         served
     };
@@ -113,24 +111,21 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     let printer = (!arguments.stdio).then(|| Printer::new(arguments.json, colour, filter, true));
     let mut listeners =
         Named { name: arguments.name.clone(), listener: Both(OptionalPrinter(printer), Both(telemetry, saver)) };
-    // A signal ends the connections, and thereby the queue. Its remaining content is still decoded.
-    let run = engine::run(&mut queue, &mut pipeline, &mut listeners, &AtomicBool::new(false));
+    // A signal ends the connections, and thereby the tape. Its remaining content is still decoded.
+    let run = engine::run(&mut tape_source, &mut pipeline, &mut listeners, &AtomicBool::new(false));
     if let Err(error) = &run {
         note!("recording has stopped: {error:#}");
     }
-    drop((queue, recording));
+    drop((tape_source, recording));
     serving.join().map_err(|_| anyhow!("the proxy crashed"))??;
 
-    let mut counts = pipeline.counts();
-    let dropped = gauge.dropped().map_or(0, |dropped| dropped.packets);
-    counts.skipped.extend((dropped > 0).then_some(("dropped by mcptap", dropped)));
+    let counts = pipeline.counts();
     let Both(OptionalPrinter(printer), Both(telemetry, saver)) = listeners.listener;
     let saved = saver.map(|saver| saver.finish(target::summary(&counts))).transpose();
     // Standard output may be closed.
     let _ = printer.map(|mut printer| printer.finish(&counts));
-    if dropped > 0 || loss.bytes() > 0 {
-        let bytes = loss.bytes();
-        note!("recording could not keep up: {dropped} packets and {bytes} bytes were not recorded");
+    if loss.bytes() > 0 {
+        note!("recording could not keep up: {} bytes were not recorded", loss.bytes());
     }
     uses.iter().for_each(note_uses);
     target::note_blanked(&counts);

@@ -320,7 +320,7 @@ impl<'p> Relay<'p> {
                     Ok(server) => none.insert(server),
                     Err(why) => {
                         if let Some(track) = &mut self.track {
-                            track.sent(self.read_at, mem::take(&mut self.out));
+                            track.sent(self.read_at, &self.out);
                         }
                         return Err(RelayEnd::Answered(Refusal::new(502, self.with_server_name(&why))));
                     }
@@ -330,7 +330,7 @@ impl<'p> Relay<'p> {
         // Recorded before it is sent: the server may react on another connection, and that reaction
         // must come later in the recording.
         if let Some(track) = &mut self.track {
-            track.sent(self.read_at, self.out.clone());
+            track.sent(self.read_at, &self.out);
         }
         self.server_stopped_reading |= server.send(&self.out).is_err();
         Ok(())
@@ -393,7 +393,7 @@ impl<'p> Relay<'p> {
         }
         if !self.out.is_empty() {
             if let Some(track) = &mut self.track {
-                track.received(self.read_at, self.out.clone());
+                track.received(self.read_at, &self.out);
             }
             self.client.send(&self.out).map_err(|_| RelayEnd::Broken)?;
         }
@@ -473,8 +473,8 @@ impl<'p> Relay<'p> {
         if self.upstream.is_recorded(&self.conversation) {
             let open = || self.context.recorder.track(time, client, local);
             let mut track = self.track.take().unwrap_or_else(open);
-            track.sent(time, self.conversation.unsent().to_vec());
-            track.received(time, response.clone().into_bytes());
+            track.sent(time, self.conversation.unsent());
+            track.received(time, response.as_bytes());
         }
         drop(self.server.take());
         let socket = self.client.socket();

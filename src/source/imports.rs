@@ -23,7 +23,7 @@ use anyhow::{Context, bail};
 
 use super::input::Input;
 use super::reader;
-use super::tape::{TapeConnection, TapeEntry, TapeEvent, TapePackets};
+use super::tape::{ACK, FIN, Flow, PSH, SEGMENT, SYN};
 use crate::capture::pipe::{self, Pipe, PipeEvent, Start};
 use crate::capture::{LinkType, Time};
 
@@ -50,8 +50,6 @@ pub struct Import {
 pub struct ImportBuilder {
     packets: Vec<(Time, LinkType, Vec<u8>)>,
     processes: HashMap<String, u32>,
-    tape: TapePackets,
-    connections: u32,
     damage: Vec<(u64, String)>,
     unlisted: u64,
     /// The time of the latest event.
@@ -94,18 +92,23 @@ impl ImportBuilder {
     /// Adds a connection with one HTTP exchange: the pieces that each side sent, with their times.
     /// The flag marks those of the client.
     fn exchange(&mut self, ends: [SocketAddr; 2], pieces: &[(Time, bool, Vec<u8>)]) {
-        self.connections += 1;
-        let connection = TapeConnection(self.connections);
         let [client, server] = ends;
         let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return };
-        let mut take = |time, event| self.tape.take(TapeEntry { connection, time, event });
-        take(first.0, TapeEvent::Open { client, server });
-        for (time, is_client, bytes) in pieces {
-            let event = if *is_client { TapeEvent::Sent(bytes.clone()) } else { TapeEvent::Received(bytes.clone()) };
-            take(*time, event);
+        let mut flow = Flow::new(client, server);
+        let mut send = |time: Time, sender: usize, flags: u8, bytes: &[u8]| {
+            let mut packet = Vec::new();
+            let link = flow.segment(sender, flags, bytes, &mut packet);
+            self.packets.push((time, link, packet));
+        };
+        for (sender, flags) in [(0, SYN), (1, SYN | ACK), (0, ACK)] {
+            send(first.0, sender, flags, b"");
         }
-        take(last.0, TapeEvent::Close);
-        self.packets.extend(self.tape.ready.drain(..));
+        for (time, is_client, bytes) in pieces {
+            bytes.chunks(SEGMENT).for_each(|chunk| send(*time, usize::from(!is_client), PSH | ACK, chunk));
+        }
+        for (sender, flags) in [(0, FIN | ACK), (1, FIN | ACK), (0, ACK)] {
+            send(last.0, sender, flags, b"");
+        }
     }
 
     /// The time of an event. Without one it is that of the event before.

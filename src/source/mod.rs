@@ -18,8 +18,10 @@
 //!  attach.rs    processes that already run
 //!  tape.rs      what mcptap itself sends and receives
 //!  batch.rs     packets from one thread to another       Batch
+//!  queue.rs     batches from what passes through mcptap to its recorder
 //!  overflow.rs  batches on disk while memory is full
 //!  patience.rs  how long to wait for the next packets
+//!  load.rs      whether a processor is free
 //! ```
 
 #[cfg(all(feature = "attach", target_os = "linux"))]
@@ -34,10 +36,12 @@ mod input;
 pub mod keylog;
 #[cfg(feature = "live")]
 pub mod live;
+mod load;
 pub mod overflow;
 pub mod patience;
 pub mod pcap;
 pub mod pcapng;
+mod queue;
 pub mod reader;
 pub mod stdio;
 pub mod tape;

@@ -1,4 +1,8 @@
-//! The queue between the lanes and the recorder: in order, and bounded in memory.
+//! The queue between what passes through mcptap and the recorder: in order, bounded in memory.
+//!
+//! The lanes of a wrapped server write to it ([`stdio`](super::stdio)), and so do the connections
+//! of a proxy and of a replay ([`tape`](super::tape)). They are called writers here. One writes at
+//! a time.
 //!
 //! ```text
 //!  open ─► near ───────────────────────────► recorder    while it keeps up, and for a burst
@@ -9,14 +13,19 @@
 //! passes through few recent batches, which are still in the processor's cache when they are
 //! written to disk. Their memory is used again at once, so the kernel need not clear new pages.
 
+mod queued_batches;
+mod reader;
+
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::queued_batches::{PassedTotals, QueuedBatches};
-use crate::source::batch::Batch;
-use crate::source::overflow::Overflow;
+pub(super) use self::queued_batches::PassedTotals;
+use self::queued_batches::QueuedBatches;
+pub(super) use self::reader::{Advance, QueueReader};
+use super::batch::Batch;
+use super::overflow::Overflow;
 
 /// The largest number of bytes in memory that wait to be recorded. It keeps the whole program
 /// below 64 MB.
@@ -41,7 +50,7 @@ const SPARE_AT_REST: usize = 1;
 /// Queued bytes at which the recorder is woken early.
 const WAKE_EARLY_AT: usize = QUEUE_LIMIT / 8;
 
-/// The time for which a lane waits for room while the disk takes nothing.
+/// The time for which a writer waits for room while the disk takes nothing.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The time for which chunks gather before the recorder takes them. A person does not notice it,
@@ -61,19 +70,19 @@ pub(super) struct PendingWakeups {
     spiller: bool,
 }
 
-/// The queue, shared by the lanes, the recorder and the spiller.
+/// The queue, shared by the writers, the recorder and the spiller.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     queued: Mutex<QueuedBatches>,
     wake_recorder: Condvar,
     wake_spiller: Condvar,
-    /// Wakes a lane that waits for room.
+    /// Wakes a writer that waits for room.
     room_made: Condvar,
     /// Wakes a recorder that waits for a batch on its way to disk.
     batch_spilled: Condvar,
     /// Bytes of data that the recorder has taken.
     pub(super) taken: AtomicU64,
-    /// Those of them that the recorder has stored, see [`Receipts`](super::Receipts).
+    /// Those of them that the recorder has stored, see [`Receipts`](super::stdio::Receipts).
     pub(super) stored: AtomicU64,
     /// The waiting batches were discarded.
     discarded: AtomicBool,
@@ -119,11 +128,11 @@ impl Queue {
         let mut before = usize::MAX;
         while queued.size + added > QUEUE_LIMIT && queued.size < before && !queued.disk_full && !queued.ended {
             before = queued.size;
-            queued.lane_waits = true;
+            queued.writer_waits = true;
             self.wake_spiller.notify_one();
-            queued = wait_while(&self.room_made, queued, PATIENCE, |queued| queued.lane_waits && !queued.ended);
+            queued = wait_while(&self.room_made, queued, PATIENCE, |queued| queued.writer_waits && !queued.ended);
         }
-        queued.lane_waits = false;
+        queued.writer_waits = false;
         if queued.size + added > QUEUE_LIMIT || queued.ended {
             return Err(batch);
         }
@@ -166,6 +175,11 @@ impl Queue {
         self.end();
     }
 
+    /// Whether no more batches will be added.
+    pub(super) fn is_ended(&self) -> bool {
+        self.lock().ended
+    }
+
     /// The totals, once the server has ended.
     pub(super) fn totals(&self) -> Option<PassedTotals> {
         self.lock().totals
@@ -206,11 +220,11 @@ impl Queue {
         self.room_made.notify_one();
     }
 
-    /// Wakes a waiting lane after memory was released, as soon as it would not have to wait again
+    /// Wakes a waiting writer after memory was released, as soon as it would not have to wait again
     /// at once; also if no memory will be released.
     fn signal_room(&self, queued: &mut QueuedBatches) {
-        if queued.lane_waits && (queued.recent.is_empty() || queued.size <= QUEUE_LIMIT / 2 || queued.disk_full) {
-            queued.lane_waits = false;
+        if queued.writer_waits && (queued.recent.is_empty() || queued.size <= QUEUE_LIMIT / 2 || queued.disk_full) {
+            queued.writer_waits = false;
             self.room_made.notify_one();
         }
     }

@@ -20,10 +20,10 @@
 //!   from the writer closes the reader's side. A reader that has gone is noticed at the next write,
 //!   which closes the writer's side.
 //! * **Recording comes second.** Delivered bytes are copied to a queue bounded by
-//!   [`QUEUE_LIMIT`](queue::QUEUE_LIMIT). When the recorder is far behind, a separate thread moves
-//!   batches from the queue to disk, and the recorder yields the processors to peers that want them
-//!   all. Peers that are faster even than the disk are slowed to its pace. If the disk is full or
-//!   hangs, the copy is dropped and counted, and the record contains a gap there. A recorder that
+//!   [`QUEUE_LIMIT`](super::queue::QUEUE_LIMIT). When the recorder is far behind, a separate thread
+//!   moves batches from the queue to disk, and the recorder yields the processors to peers that
+//!   want them all. Peers that are faster even than the disk are slowed to its pace. If the disk is
+//!   full or hangs, the copy is dropped and counted, and the record contains a gap there. A recorder that
 //!   fails, crashes or hangs costs the record, not the server. Nor does it delay the host: what is
 //!   not recorded [`PATIENCE`](signals::PATIENCE) after the server's end is counted and left out.
 //! * **The server's exit status is mcptap's**: the same status, or 128 plus the number of the
@@ -46,17 +46,13 @@
 //! blocking copy threads it is as fast on one core and faster on two. It also leaves no thread
 //! to be joined or interrupted. While traffic is dense it polls for a moment before it sleeps
 //! ([`wait`]). The recorder runs on its own thread with lower priority. It is woken every
-//! [`GATHER`](queue::GATHER), not for each chunk, which keeps the work of recording off the path
-//! of the messages.
+//! [`GATHER`](super::queue::GATHER), not for each chunk, which keeps the work of recording off the
+//! path of the messages.
 
 mod gather;
 mod lane;
 mod observations;
 mod process;
-#[path = "queue.rs"]
-mod queue;
-#[path = "queue/queued_batches.rs"]
-mod queued_batches;
 mod signals;
 mod tap;
 #[cfg(test)]

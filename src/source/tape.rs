@@ -8,85 +8,144 @@
 //! below (sequence numbers, segment sizes, acknowledgments, the absence of TLS) is invented, and no
 //! view presents it as a fact about the network.
 //!
+//! ```text
+//!  connections ─► entries in batches ─► queue ─► entries ─► segments ─► recorder
+//!   (their threads, one copy)                        (the recorder's thread)
+//! ```
+//!
+//! A connection's own thread only copies its bytes to the queue. The recorder's thread, which has a
+//! lower priority, makes segments of them.
+//!
 //! A writer to a [`Tape`] waits when the recorder is behind, so a replay takes longer. Traffic of
 //! others must not wait: it is noted on a [`LossyTapeConnection`].
 
+mod entry;
+mod flow;
 mod lossy_connection;
-mod packets;
 
+pub(super) use flow::{ACK, FIN, Flow, PSH, SEGMENT, SYN};
 pub use lossy_connection::{LossyTapeConnection, LostBytes};
-pub(super) use packets::TapePackets;
-#[cfg(all(feature = "attach", target_os = "linux"))]
-pub(super) use packets::{ACK, FIN, Flow, PSH};
 
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, bounded};
-
-use super::patience::Patience;
+use self::entry::TapeEvent;
+use super::batch::Batch;
+use super::overflow::Overflow;
+use super::queue::{Advance, PendingWakeups, Queue, QueueReader};
 use super::{Item, Source, now};
-use crate::capture::{Packet, PacketNumber, Time};
+use crate::capture::{LinkType, Packet, PacketNumber, Time};
 
-/// The largest number of pieces that wait for the recorder. A writer of more waits, so nothing of a
-/// replay is lost.
-const WAITING: usize = 1_024;
-
-/// The time for which pieces gather before the recorder takes them.
-const GATHER: Duration = Duration::from_millis(2);
+/// The pause of a writer before it looks again, if neither memory nor disk has room for an entry
+/// that must not be lost.
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// The number of a connection on the tape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct TapeConnection(pub(super) u32);
-
-/// One event of a connection, with its time.
-#[derive(Debug)]
-pub(super) struct TapeEntry {
-    pub(super) connection: TapeConnection,
-    pub(super) time: Time,
-    pub(super) event: TapeEvent,
-}
-
-/// Something that happened on a connection.
-#[derive(Debug)]
-pub(super) enum TapeEvent {
-    Open {
-        client: SocketAddr,
-        server: SocketAddr,
-    },
-    Sent(Vec<u8>),
-    Received(Vec<u8>),
-    /// Numbers of bytes that the client sent and received without being recorded.
-    Lost([u64; 2]),
-    Close,
-}
+pub struct TapeConnection(u32);
 
 /// Takes the bytes of connections. Clones write to the same tape, which ends when the last of
 /// them is dropped.
 #[derive(Clone, Debug)]
 pub struct Tape {
-    entries: Sender<TapeEntry>,
+    end: Arc<EndWhenDropped>,
     connections: Arc<AtomicU32>,
     /// The entries of a connection attempt that may still fail.
-    attempt: Arc<Mutex<Option<Vec<TapeEntry>>>>,
+    attempt: Arc<Mutex<Option<Batch>>>,
+}
+
+/// The writers' end of the queue. One of them writes at a time.
+#[derive(Debug, Default)]
+struct Writer {
+    queue: Arc<Queue>,
+    wakeups: Mutex<PendingWakeups>,
+}
+
+#[derive(Debug)]
+struct EndWhenDropped(Arc<Writer>);
+
+impl Drop for EndWhenDropped {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// Ends a tape although connections may still write to it.
+#[derive(Debug)]
+pub struct TapeEnd(Arc<Writer>);
+
+impl TapeEnd {
+    /// Ends the tape. What is on it is still recorded.
+    pub fn end(&self) {
+        self.0.end();
+    }
 }
 
 /// A tape, and the source that reads it.
 pub fn tape() -> (Tape, TapeSource) {
-    let (entries, waiting) = bounded(WAITING);
-    let tape = Tape { entries, connections: Arc::default(), attempt: Arc::default() };
+    let writer = Arc::<Writer>::default();
     let tape_source = TapeSource {
-        waiting,
-        packets: TapePackets::default(),
+        reader: QueueReader::new(Arc::clone(&writer.queue), false),
+        writer: Arc::clone(&writer),
+        flows: HashMap::new(),
+        connection: TapeConnection(0),
+        steps: VecDeque::new(),
+        closes: false,
         current: Vec::new(),
         count: 0,
-        idle_report: IdleReport::Delayed,
-        patience: Patience::default(),
     };
-    (tape, tape_source)
+    (Tape { end: Arc::new(EndWhenDropped(writer)), connections: Arc::default(), attempt: Arc::default() }, tape_source)
+}
+
+impl Writer {
+    /// Ignores poisoning, because no code under the lock can panic.
+    fn lock(&self) -> MutexGuard<'_, PendingWakeups> {
+        self.wakeups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends the tape. A writer that has the open batch puts it back first.
+    fn end(&self) {
+        let _wakeups = self.lock();
+        self.queue.end();
+    }
+
+    /// Appends an entry whose encoding has `length` bytes. Waits for room within bounds, but not if
+    /// the last wait was in vain (`is_stuck`) and most of the queue is still full. Returns whether
+    /// there was room.
+    fn append(&self, time: Time, length: usize, is_stuck: bool, encode: impl Fn(&mut Vec<u8>)) -> bool {
+        let mut wakeups = self.lock();
+        if is_stuck && !self.queue.has_much_room() {
+            return false;
+        }
+        let mut batch = self.queue.open(length);
+        let before = batch.size();
+        batch.write(PacketNumber(0), time, LinkType::RAW, encode);
+        let added = batch.size() - before;
+        let put = self.queue.put_when_room(batch, added, &mut wakeups);
+        let is_put = put.is_ok();
+        if let Err(mut batch) = put {
+            batch.pop();
+            self.queue.put(batch, 0, &mut wakeups);
+        }
+        self.queue.wake_sleepers(&mut wakeups);
+        is_put
+    }
+
+    /// Appends an entry, however long it has to wait for room. Without a recorder nothing is
+    /// recorded. The caller that runs the recorder reports that.
+    fn append_patiently(&self, time: Time, length: usize, encode: impl Fn(&mut Vec<u8>)) {
+        while !self.append(time, length, false, &encode) {
+            if self.queue.is_ended() {
+                return;
+            }
+            thread::sleep(PAUSE);
+        }
+    }
 }
 
 impl Tape {
@@ -94,21 +153,24 @@ impl Tape {
     /// clones are held until the attempt is [kept](Tape::keep). If it is dropped before that,
     /// its entries are discarded.
     pub fn attempt(&self) -> Tape {
-        Tape { attempt: Arc::new(Mutex::new(Some(Vec::new()))), ..self.clone() }
+        Tape { attempt: Arc::new(Mutex::new(Some(Batch::default()))), ..self.clone() }
     }
 
     /// The attempt succeeded: the held entries are on the tape now, and so is
     /// everything that follows.
     pub fn keep(&self) {
         let mut attempt = self.lock();
-        // Sent while the lock is held, so that no later entry overtakes them.
-        attempt.take().into_iter().flatten().for_each(|entry| self.send(entry));
+        // Written while the lock is held, so that no later entry overtakes them.
+        let held = attempt.take().unwrap_or_default();
+        for entry in (0..held.len()).filter_map(|at| held.get(at)) {
+            self.writer().append_patiently(entry.time, entry.data.len(), |out| out.extend_from_slice(entry.data));
+        }
     }
 
     /// Notes a new connection, from `client` to `server`.
     pub fn open(&self, client: SocketAddr, server: SocketAddr) -> TapeConnection {
         let connection = self.begin();
-        self.append(connection, TapeEvent::Open { client, server });
+        self.append(connection, &TapeEvent::Open(client, server));
         connection
     }
 
@@ -119,42 +181,36 @@ impl Tape {
     /// Notes bytes that the client sent.
     pub fn sent(&self, connection: TapeConnection, bytes: &[u8]) {
         if !bytes.is_empty() {
-            self.append(connection, TapeEvent::Sent(bytes.to_vec()));
+            self.append(connection, &TapeEvent::Sent(bytes));
         }
     }
 
     /// Notes bytes that the client received.
     pub fn received(&self, connection: TapeConnection, bytes: &[u8]) {
         if !bytes.is_empty() {
-            self.append(connection, TapeEvent::Received(bytes.to_vec()));
+            self.append(connection, &TapeEvent::Received(bytes));
         }
     }
 
     /// Notes the end of a connection.
     pub fn close(&self, connection: TapeConnection) {
-        self.append(connection, TapeEvent::Close);
+        self.append(connection, &TapeEvent::Close);
     }
 
-    fn append(&self, connection: TapeConnection, event: TapeEvent) {
-        let entry = TapeEntry { connection, time: now(), event };
-        let mut attempt = self.lock();
-        match &mut *attempt {
-            Some(held) => held.push(entry),
-            None => {
-                drop(attempt);
-                self.send(entry);
-            }
+    fn append(&self, connection: TapeConnection, event: &TapeEvent<'_>) {
+        let (time, encode) = (now(), |out: &mut Vec<u8>| entry::encode(connection, event, out));
+        if let Some(held) = &mut *self.lock() {
+            return held.write(PacketNumber(0), time, LinkType::RAW, encode);
         }
+        self.writer().append_patiently(time, event.most_bytes(), encode);
     }
 
-    fn send(&self, entry: TapeEntry) {
-        // If there is no recorder nothing is recorded. The caller that runs the
-        // recorder reports that.
-        let _ = self.entries.send(entry);
+    fn writer(&self) -> &Writer {
+        &self.end.0
     }
 
     /// Ignores poisoning, because no code under the lock can panic.
-    fn lock(&self) -> MutexGuard<'_, Option<Vec<TapeEntry>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Batch>> {
         self.attempt.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -162,59 +218,107 @@ impl Tape {
 /// A tape as a [`Source`] of packets of link type [`LinkType::IPV4`] or [`LinkType::IPV6`].
 #[derive(Debug)]
 pub struct TapeSource {
-    waiting: Receiver<TapeEntry>,
-    packets: TapePackets,
+    reader: QueueReader,
+    writer: Arc<Writer>,
+    flows: HashMap<TapeConnection, Flow>,
+    /// The connection of the current entry.
+    connection: TapeConnection,
+    /// Segments of the current entry that were not delivered yet.
+    steps: VecDeque<PlannedSegment>,
+    /// The current entry ends its connection.
+    closes: bool,
+    /// The packet that was delivered last.
     current: Vec<u8>,
     count: u64,
-    idle_report: IdleReport,
-    /// The time to wait for a piece before the recorder writes what it has.
-    patience: Patience,
 }
 
-/// The behaviour of the source when nothing waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum IdleReport {
-    /// Lets pieces gather before it reports [`Item::Idle`], because the recorder
-    /// then writes everything.
-    Delayed,
-    /// Reports [`Item::Idle`] at once, before it waits. The flag is true once it has done so.
-    AtOnce(bool),
-}
+/// A segment to be made: its sender (0 is the client), its flags, and its data within the entry.
+#[derive(Clone, Debug)]
+struct PlannedSegment(usize, u8, Range<usize>);
 
 impl TapeSource {
-    /// Makes the source report [`Item::Idle`] at once when nothing waits, for a reader that then
-    /// passes on everything it has.
-    pub fn reporting_idle_at_once(self) -> TapeSource {
-        TapeSource { idle_report: IdleReport::AtOnce(true), ..self }
+    /// Lets entries wait on disk if memory is full.
+    ///
+    /// # Errors
+    /// No thread can be started.
+    pub fn with_overflow(self, overflow: Overflow) -> std::io::Result<TapeSource> {
+        let queue = Arc::clone(&self.writer.queue);
+        thread::Builder::new().name("overflow".to_owned()).spawn(move || queue.spill(overflow))?;
+        Ok(self)
+    }
+
+    /// Reports every pause in the traffic, for a reader that then shows and writes what it has.
+    pub fn reporting_pauses(mut self) -> TapeSource {
+        self.reader.report_pauses();
+        self
+    }
+
+    /// Can end the tape early.
+    pub fn ender(&self) -> TapeEnd {
+        TapeEnd(Arc::clone(&self.writer))
+    }
+
+    /// Reads the current entry and plans its segments.
+    fn take_entry(&mut self) {
+        self.steps.clear();
+        let Some((connection, event)) = self.reader.packet().and_then(|entry| entry::decode(entry.data)) else {
+            return;
+        };
+        let mut segment = |sender, flags| self.steps.push_back(PlannedSegment(sender, flags, 0..0));
+        (self.connection, self.closes) = (connection, false);
+        match event {
+            TapeEvent::Open(client, server) => {
+                self.flows.insert(connection, Flow::new(client, server));
+                segment(0, SYN);
+                segment(1, SYN | ACK);
+                segment(0, ACK);
+            }
+            TapeEvent::Sent(bytes) | TapeEvent::Received(bytes) => {
+                let sender = usize::from(matches!(event, TapeEvent::Received(_)));
+                let ends = (0..bytes.len()).step_by(SEGMENT).map(|start| start..bytes.len().min(start + SEGMENT));
+                self.steps.extend(ends.map(|range| PlannedSegment(sender, PSH | ACK, range)));
+            }
+            TapeEvent::Lost(lost) => {
+                if let Some(flow) = self.flows.get_mut(&connection) {
+                    flow.skip(lost);
+                }
+            }
+            TapeEvent::Close => {
+                segment(0, FIN | ACK);
+                segment(1, FIN | ACK);
+                segment(0, ACK);
+                self.closes = true;
+            }
+        }
+    }
+
+    /// Makes the next segment of the current entry. Returns its time and its link type.
+    fn next_segment(&mut self) -> Option<(Time, LinkType)> {
+        let PlannedSegment(sender, flags, range) = self.steps.pop_front()?;
+        let entry = self.reader.packet()?;
+        let (_, event) = entry::decode(entry.data)?;
+        let flow = self.flows.get_mut(&self.connection)?;
+        let link = flow.segment(sender, flags, event.bytes().get(range)?, &mut self.current);
+        if self.closes && self.steps.is_empty() {
+            self.flows.remove(&self.connection);
+        }
+        Some((entry.time, link))
     }
 }
 
 impl Source for TapeSource {
     fn next(&mut self) -> anyhow::Result<Option<Item<'_>>> {
-        while self.packets.ready.is_empty() {
-            if self.waiting.is_empty() {
-                if self.idle_report == IdleReport::AtOnce(false) {
-                    self.idle_report = IdleReport::AtOnce(true);
-                    return Ok(Some(Item::Idle));
-                }
-                // Lets pieces gather, so that their writer need not wake this thread for
-                // each of them.
-                thread::sleep(GATHER);
+        self.reader.rest_if_idle();
+        let (time, link) = loop {
+            if let Some(segment) = self.next_segment() {
+                break segment;
             }
-            match self.waiting.recv_timeout(self.patience.wait()) {
-                Ok(entry) => {
-                    self.patience.reset();
-                    if let IdleReport::AtOnce(reported) = &mut self.idle_report {
-                        *reported = false;
-                    }
-                    self.packets.take(entry);
-                }
-                Err(RecvTimeoutError::Timeout) => return Ok(Some(Item::Idle)),
-                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+            match self.reader.advance()? {
+                Advance::Packet => self.take_entry(),
+                Advance::Idle => return Ok(Some(Item::Idle)),
+                Advance::End => return Ok(None),
             }
-        }
-        let Some((time, link, data)) = self.packets.ready.pop_front() else { return Ok(Some(Item::Idle)) };
-        self.current = data;
+        };
         self.count += 1;
         Ok(Some(Item::Packet(Packet {
             number: PacketNumber(self.count),
@@ -229,9 +333,8 @@ impl Source for TapeSource {
 
 #[cfg(test)]
 mod tests {
-    use super::packets::{FIN, SEGMENT, SYN, checksum, pseudo_header};
+    use super::flow::{checksum, pseudo_header};
     use super::*;
-    use crate::capture::LinkType;
 
     /// The bytes that each side sent, reassembled from the packets, whose checksums must be right.
     fn sent_bytes(server: SocketAddr, pieces: &[(bool, &[u8])]) -> [Vec<u8>; 2] {

@@ -56,6 +56,8 @@ struct OpenText {
 #[derive(Default)]
 struct MadeSegments {
     batch: Batch,
+    /// The segment made last. Its memory is used again.
+    packet: Vec<u8>,
     delivered: usize,
     counts: Counts,
 }
@@ -110,7 +112,8 @@ impl TextTap {
         let TextTap { open, opened, made, clock, .. } = self;
         let text = open.entry(key).or_insert_with(|| {
             *opened = opened.wrapping_add(1);
-            let flow = Flow::new(above_tls::ends(key.0, *opened));
+            let [process, peer] = above_tls::ends(key.0, *opened);
+            let flow = Flow::new(process, peer);
             OpenText { flow, next: [0; 2], passed_before: [0; 2] }
         });
         let time = wall(*clock, event.time);
@@ -182,14 +185,17 @@ impl MadeSegments {
         if offset > next[direction] {
             let lost = offset - std::mem::replace(&mut next[direction], offset);
             self.counts.lost += lost;
-            flow.skip(sender(direction), lost);
+            let mut skipped = [0; 2];
+            skipped[sender(direction)] = lost;
+            flow.skip(skipped);
             self.segment(flow, 1 - sender(direction), ACK, time, b"");
         }
     }
 
     fn segment(&mut self, flow: &mut Flow, sender: usize, flags: u8, time: Time, bytes: &[u8]) {
-        let (link, packet) = flow.segment(sender, flags, bytes);
-        self.batch.write(PacketNumber(0), time, link, |out| out.extend_from_slice(&packet));
+        let link = flow.segment(sender, flags, bytes, &mut self.packet);
+        let MadeSegments { batch, packet, .. } = self;
+        batch.write(PacketNumber(0), time, link, |out| out.extend_from_slice(packet));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::queue::{BATCH, MAX_NEAR, QUEUE_LIMIT};
+use super::{BATCH, MAX_NEAR, QUEUE_LIMIT};
 use crate::capture::pipe::Exit;
 use crate::source::batch::Batch;
 use crate::source::overflow::SpilledBatch;
@@ -18,7 +18,7 @@ pub(super) struct QueuedBatches {
     pub(super) is_spilling: bool,
     /// Batches that follow those on disk.
     pub(super) recent: VecDeque<Batch>,
-    /// The batch that is being filled. A lane takes it out while it writes to it.
+    /// The batch that is being filled. A writer takes it out while it writes to it.
     pub(super) open: Batch,
     /// Empty batches whose memory will be used again.
     pub(super) spare: Vec<Batch>,
@@ -32,12 +32,12 @@ pub(super) struct QueuedBatches {
     pub(super) woken_early: bool,
     /// The spiller sleeps until it has to move batches to disk.
     pub(super) spiller_asleep: bool,
-    /// A lane waits for room.
-    pub(super) lane_waits: bool,
+    /// A writer waits for room.
+    pub(super) writer_waits: bool,
     /// The last write to disk failed. The next attempt is made after the recorder has
     /// taken a batch.
     pub(super) disk_full: bool,
-    /// The lanes or the recorder have ended: no more batches will be added.
+    /// The writers or the recorder have ended: no more batches will be added.
     pub(super) ended: bool,
     /// The totals, once the server has ended.
     pub(super) totals: Option<PassedTotals>,
@@ -45,7 +45,7 @@ pub(super) struct QueuedBatches {
 
 /// The numbers of chunks and bytes that passed through a server's pipes, and the server's exit.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct PassedTotals {
+pub(in crate::source) struct PassedTotals {
     pub chunks: u64,
     /// Indexed by [`Pipe`](crate::capture::pipe::Pipe).
     pub bytes: [u64; 3],
@@ -58,7 +58,7 @@ impl QueuedBatches {
     }
 
     /// Whether the recorder has to sleep. Notes the result each time: the batch for which it was
-    /// woken may have been taken out again by a lane.
+    /// woken may have been taken out again by a writer.
     pub(super) fn is_idle(&mut self) -> bool {
         self.recorder_asleep = self.is_empty() && !self.ended;
         self.recorder_asleep

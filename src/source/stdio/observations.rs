@@ -1,24 +1,16 @@
 //! The observations of a wrapped server: the recorder's end of the queue.
 
-use std::mem;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::Visible;
 use super::lane::write_at_once;
-use super::queue::Queue;
-use super::queued_batches::PassedTotals;
-use super::wait::Load;
 use crate::capture::pipe::{self, Pipe, PipeEvent};
 use crate::capture::{Dropped, LinkType, Packet, PacketNumber, Time};
-use crate::source::batch::Batch;
+use crate::source::queue::{Advance, PassedTotals, Queue, QueueReader};
 use crate::source::{Item, Source, now};
-
-/// The longest stretch of traffic without a pause before the recorder writes its records. A view
-/// that follows a recording looks every 30 ms, and should show a message within 100 ms.
-const PAUSE: Duration = Duration::from_millis(40);
 
 /// Everything observed of a wrapped server, in order: a [`Source`] of packets of
 /// link type [`LinkType::PIPE`].
@@ -29,11 +21,7 @@ const PAUSE: Duration = Duration::from_millis(40);
 #[derive(Debug)]
 pub struct Observations {
     process: u32,
-    queue: Arc<Queue>,
-    /// The batch that is being delivered.
-    batch: Batch,
-    /// Packets of the batch that were delivered.
-    delivered: usize,
+    reader: QueueReader,
     packets: u64,
     /// Time of the last packet.
     last: Time,
@@ -44,13 +32,6 @@ pub struct Observations {
     concluded: bool,
     /// The server's exit was delivered.
     ended: bool,
-    /// The last result was [`Item::Idle`], because the queue was empty.
-    idle: bool,
-    /// The start of the present stretch of traffic without a pause. A stretch longer than [`PAUSE`]
-    /// is interrupted by one [`Item::Idle`].
-    busy: Option<Instant>,
-    /// `None` if no processor can be spared.
-    load: Option<Load>,
     /// The host's stderr.
     pub(super) stderr: Option<OwnedFd>,
     /// Escapes what is printed there.
@@ -94,18 +75,13 @@ impl Observations {
     pub(super) fn new(process: u32, queue: Arc<Queue>) -> Observations {
         Observations {
             process,
-            queue,
-            batch: Batch::default(),
-            delivered: 0,
+            reader: QueueReader::new(queue, true),
             packets: 0,
             last: Time::default(),
             chunks: 0,
             reported_bytes: [0; 3],
             concluded: false,
             ended: false,
-            idle: false,
-            busy: None,
-            load: Load::new(),
             stderr: None,
             visible: |line| line.into(),
         }
@@ -114,19 +90,19 @@ impl Observations {
     /// Where to report what is stored.
     pub fn receipts(&self) -> Receipts {
         let stderr = self.stderr.as_ref().and_then(|stderr| stderr.try_clone().ok());
-        Receipts { queue: Arc::clone(&self.queue), stderr, visible: self.visible }
+        Receipts { queue: Arc::clone(&self.reader.queue), stderr, visible: self.visible }
     }
 
     /// Sleeps for this time, or until the server ends.
     pub(super) fn sleep_until_over(&self, time: Duration) {
-        self.queue.sleep_until_over(time);
+        self.reader.queue.sleep_until_over(time);
     }
 
     /// The end of a record whose rest was [discarded](Tap::discard_rest): the missing bytes of each
     /// pipe, and the server's exit.
     fn conclude(&mut self, passed: &PassedTotals) -> Item<'_> {
-        self.batch.clear();
-        (self.delivered, self.concluded) = (0, true);
+        self.reader.clear_batch();
+        self.concluded = true;
         let time = now();
         for pipe in [Pipe::Stdin, Pipe::Stdout, Pipe::Stderr] {
             match passed.bytes[pipe as usize] - self.reported_bytes[pipe as usize] {
@@ -143,12 +119,7 @@ impl Observations {
 
     fn append(&mut self, time: Time, content: &PipeEvent<'_>) {
         let process = self.process;
-        self.batch.write(PacketNumber(0), time, LinkType::PIPE, |out| pipe::encode(process, content, out));
-    }
-
-    /// Whether the peers have all the processors that they want beside this thread.
-    fn has_idle_processor(&mut self) -> bool {
-        self.load.as_mut().is_some_and(|load| load.has_idle_processor(Instant::now()))
+        self.reader.batch.write(PacketNumber(0), time, LinkType::PIPE, |out| pipe::encode(process, content, out));
     }
 }
 
@@ -157,53 +128,34 @@ impl Source for Observations {
         if self.ended {
             return Ok(None);
         }
-        if mem::take(&mut self.idle) {
-            self.queue.rest();
+        self.reader.rest_if_idle();
+        // The batch with the start of the server is delivered in any case.
+        if self.reader.is_between_batches()
+            && self.packets > 0
+            && !self.concluded
+            && self.reader.queue.is_discarded()
+            && let Some(passed) = self.reader.queue.totals()
+        {
+            return Ok(Some(self.conclude(&passed)));
         }
-        if self.delivered == self.batch.len() {
-            // The batch with the start of the server is delivered in any case.
-            if self.packets > 0
-                && !self.concluded
-                && self.queue.is_discarded()
-                && let Some(passed) = self.queue.totals()
-            {
-                return Ok(Some(self.conclude(&passed)));
-            }
-            if self.busy.get_or_insert_with(Instant::now).elapsed() > PAUSE {
-                self.busy = None;
-                return Ok(Some(Item::Idle));
-            }
-            if self.queue.is_falling_behind() && !self.has_idle_processor() {
-                self.queue.yield_processors();
-            }
-            let (batch, last) = self.queue.next_batch(mem::take(&mut self.batch))?;
-            (self.batch, self.delivered) = (batch, 0);
-            if self.batch.is_empty() {
-                self.idle = !last;
-                self.busy = None;
-                return Ok(self.idle.then_some(Item::Idle));
-            }
+        match self.reader.advance()? {
+            Advance::Packet => {}
+            Advance::Idle => return Ok(Some(Item::Idle)),
+            Advance::End => return Ok(None),
         }
-        self.delivered += 1;
         self.packets += 1;
-        let Some(packet) = self.batch.get(self.delivered - 1) else { return Ok(Some(Item::Idle)) };
+        let Some(packet) = self.reader.packet() else { return Ok(Some(Item::Idle)) };
         self.last = packet.time;
         match pipe::decode(packet.data) {
             Some((_, PipeEvent::Data(pipe, bytes))) => {
                 self.chunks += 1;
                 self.reported_bytes[pipe as usize] += bytes.len() as u64;
-                self.queue.taken.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                self.reader.queue.taken.fetch_add(bytes.len() as u64, Ordering::Relaxed);
             }
             Some((_, PipeEvent::Lost(pipe, bytes))) => self.reported_bytes[pipe as usize] += bytes,
             Some((_, PipeEvent::Exit(_))) => self.ended = true,
             _ => {}
         }
         Ok(Some(Item::Packet(Packet { number: PacketNumber(self.packets), ..packet })))
-    }
-}
-
-impl Drop for Observations {
-    fn drop(&mut self) {
-        self.queue.discard_all();
     }
 }

@@ -1,7 +1,7 @@
 //! The tap: the lanes' end of the queue between them and the recorder.
 //!
 //! The lanes read into memory that is used again and again. For the recording they make one system
-//! call per [`GATHER`](super::queue::GATHER) of traffic, to wake the recorder. The only lock is
+//! call per [`GATHER`](crate::source::queue::GATHER) of traffic, to wake the recorder. The lock is
 //! held while a batch is taken out or put back, never during decoding, reading or writing.
 //!
 //! Peers that are faster than the disk are slowed to its pace: delivered bytes wait for room in the
@@ -18,13 +18,12 @@ use std::thread;
 use rustix::buffer::spare_capacity;
 
 use super::observations::Observations;
-use super::queue::{BUFFER, PendingWakeups, Queue};
-use super::queued_batches::PassedTotals;
 use crate::capture::pipe::{self, Exit, Pipe, PipeEvent, Start};
 use crate::capture::{LinkType, PacketNumber, Time};
 use crate::source::batch::Batch;
 use crate::source::now;
 use crate::source::overflow::Overflow;
+use crate::source::queue::{BUFFER, PassedTotals, PendingWakeups, Queue};
 
 /// The lanes' end of the queue: it takes what passes.
 #[derive(Debug)]
@@ -205,8 +204,8 @@ impl Drop for Tap {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::queue::{BATCH, QUEUE_LIMIT};
     use super::*;
+    use crate::source::queue::{BATCH, QUEUE_LIMIT};
     use crate::source::{Item, Source};
 
     const PIECE: usize = 64 << 10;

@@ -3,22 +3,18 @@
 //! A sleeping thread is woken by the peer that writes to it. If it runs on another processor that
 //! has gone to sleep too, waking takes microseconds, in a virtual machine tens of them, in each
 //! direction of each call. So while traffic is dense and processors are idle, this thread polls for
-//! a moment before it sleeps (`docs/decisions/0014-awake-for-a-moment.md`).
+//! a moment before it sleeps (`docs/decisions/0014-what-recording-costs.md`).
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, Timespec, poll};
 use rustix::io::Result;
 
+use crate::source::load::Load;
+
 /// The time spent polling: about as long as two processors take to wake each other. A chunk that
 /// comes later justifies sleeping.
 const AWAKE: Duration = Duration::from_micros(50);
-
-/// The interval at which the load of the processors is read.
-const ASK: Duration = Duration::from_millis(10);
 
 /// The largest number of waits that are spent asleep after one that polled without success. The
 /// cost of that one is negligible among them.
@@ -33,15 +29,6 @@ pub(super) struct Waiter {
     polls_to_sleep: u32,
     /// Waits to be spent asleep after the next one that polls without success.
     next: u32,
-}
-
-/// The number of processors, and the number of threads that want one.
-#[derive(Debug)]
-pub(super) struct Load {
-    file: File,
-    processors: usize,
-    /// The last result and its time.
-    spare: Option<(Instant, bool)>,
 }
 
 impl Waiter {
@@ -84,38 +71,10 @@ impl Waiter {
     }
 }
 
-impl Load {
-    /// `None` if no processor can be spared: there is only one, or the load is unknown.
-    pub(super) fn new() -> Option<Load> {
-        let processors = thread::available_parallelism().map_or(1, usize::from);
-        let file = (processors > 1).then(|| File::open("/proc/loadavg").ok()).flatten()?;
-        Some(Load { file, processors, spare: None })
-    }
-
-    /// Whether every thread that wants to run has a processor, this one included.
-    pub(super) fn has_idle_processor(&mut self, now: Instant) -> bool {
-        if let Some((asked, spare)) = self.spare
-            && now.duration_since(asked) < ASK
-        {
-            return spare;
-        }
-        let spare = self.running().is_some_and(|running| running <= self.processors);
-        self.spare = Some((now, spare));
-        spare
-    }
-
-    /// Threads that run or could run: the number before the slash in the fourth word (proc(5)).
-    fn running(&self) -> Option<usize> {
-        let mut text = [0; 64];
-        let length = self.file.read_at(&mut text, 0).ok()?;
-        let word = str::from_utf8(&text[..length]).ok()?.split_ascii_whitespace().nth(3)?;
-        word.split_once('/')?.0.parse().ok()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::io::Write;
+    use std::thread;
 
     use super::*;
     use crate::support::waits::within;
@@ -124,7 +83,7 @@ mod tests {
     fn waiter(running: usize) -> Waiter {
         let mut file = tempfile::tempfile().unwrap();
         write!(file, "0.20 0.18 0.12 {running}/80 11206").unwrap();
-        Waiter::with(Some(Load { file, processors: 2, spare: None }))
+        Waiter::with(Some(Load::with(file, 2)))
     }
 
     /// Waits `count` times, for something that is ready at once or comes late. Returns the number
@@ -159,7 +118,7 @@ mod tests {
     fn nobody_is_kept_from_a_processor() {
         assert_eq!(waits(&mut waiter(3), 1_000, true), (0, 1_000));
         assert_eq!(waits(&mut Waiter::with(None), 1_000, true), (0, 1_000));
-        let nothing = Load { file: tempfile::tempfile().unwrap(), processors: 2, spare: None };
+        let nothing = Load::with(tempfile::tempfile().unwrap(), 2);
         assert_eq!(waits(&mut Waiter::with(Some(nothing)), 1_000, true), (0, 1_000), "who cannot be asked spares none");
     }
 

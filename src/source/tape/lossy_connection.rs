@@ -3,14 +3,10 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
 
-use super::{Tape, TapeConnection, TapeEntry, TapeEvent};
+use super::entry::{self, TapeEvent};
+use super::{Tape, TapeConnection};
 use crate::capture::Time;
-
-/// The time for which traffic waits for a recorder that takes nothing, because its disk hangs. It
-/// waits once, until the recorder takes something again.
-const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The loss counter shared by all lossy connections of a tape.
 #[derive(Clone, Debug, Default)]
@@ -27,8 +23,9 @@ impl LostBytes {
     }
 }
 
-/// A connection whose bytes are noted after they have passed. Bytes for which there is no room
-/// within [`PATIENCE`] are counted, and the record contains a gap there.
+/// A connection whose traffic must not wait for the recorder. It waits only as long as the recorder
+/// or the disk takes something, and once for half a second when they take nothing. Bytes for which
+/// there is no room are counted, and the record contains a gap there.
 #[derive(Debug)]
 pub struct LossyTapeConnection {
     tape: Tape,
@@ -57,19 +54,19 @@ impl LossyTapeConnection {
         track
     }
 
-    /// Notes bytes that the client sent and that were passed on.
-    pub fn sent(&mut self, time: Time, bytes: Vec<u8>) {
-        self.data(0, time, bytes, TapeEvent::Sent);
+    /// Notes bytes that the client sent.
+    pub fn sent(&mut self, time: Time, bytes: &[u8]) {
+        self.data(0, time, &TapeEvent::Sent(bytes));
     }
 
-    /// Notes bytes that were passed on to the client.
-    pub fn received(&mut self, time: Time, bytes: Vec<u8>) {
-        self.data(1, time, bytes, TapeEvent::Received);
+    /// Notes bytes for the client.
+    pub fn received(&mut self, time: Time, bytes: &[u8]) {
+        self.data(1, time, &TapeEvent::Received(bytes));
     }
 
-    fn data(&mut self, side: usize, time: Time, bytes: Vec<u8>, event: fn(Vec<u8>) -> TapeEvent) {
-        let length = bytes.len() as u64;
-        if bytes.is_empty() || (self.append_missing(time) && self.append(time, event(bytes))) {
+    fn data(&mut self, side: usize, time: Time, event: &TapeEvent<'_>) {
+        let length = event.bytes().len() as u64;
+        if length == 0 || (self.append_missing(time) && self.append(time, event)) {
             return;
         }
         self.lost[side] += length;
@@ -80,13 +77,13 @@ impl LossyTapeConnection {
     /// that is on the tape.
     fn append_missing(&mut self, time: Time) -> bool {
         if let Some((client, server)) = self.ends {
-            if !self.append(time, TapeEvent::Open { client, server }) {
+            if !self.append(time, &TapeEvent::Open(client, server)) {
                 return false;
             }
             self.ends = None;
         }
         if self.lost != [0; 2] {
-            if !self.append(time, TapeEvent::Lost(self.lost)) {
+            if !self.append(time, &TapeEvent::Lost(self.lost)) {
                 return false;
             }
             self.lost = [0; 2];
@@ -94,14 +91,13 @@ impl LossyTapeConnection {
         true
     }
 
-    fn append(&mut self, time: Time, event: TapeEvent) -> bool {
-        let entry = TapeEntry { connection: self.connection, time, event };
-        let is_taken = if self.loss.stuck.load(Ordering::Relaxed) {
-            self.tape.entries.try_send(entry).is_ok()
-        } else {
-            self.tape.entries.send_timeout(entry, PATIENCE).is_ok()
-        };
-        self.loss.stuck.store(!is_taken, Ordering::Relaxed);
+    fn append(&mut self, time: Time, event: &TapeEvent<'_>) -> bool {
+        let is_stuck = self.loss.stuck.load(Ordering::Relaxed);
+        let encode = |out: &mut Vec<u8>| entry::encode(self.connection, event, out);
+        let is_taken = self.tape.writer().append(time, event.most_bytes(), is_stuck, encode);
+        if is_stuck == is_taken {
+            self.loss.stuck.store(!is_taken, Ordering::Relaxed);
+        }
         is_taken
     }
 }
@@ -110,7 +106,7 @@ impl Drop for LossyTapeConnection {
     fn drop(&mut self) {
         let time = crate::source::now();
         if self.append_missing(time) {
-            self.append(time, TapeEvent::Close);
+            self.append(time, &TapeEvent::Close);
         }
     }
 }
@@ -118,22 +114,23 @@ impl Drop for LossyTapeConnection {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::source::tape::{TapeSource, WAITING, tape};
+    use crate::source::overflow::Overflow;
+    use crate::source::queue::QUEUE_LIMIT;
+    use crate::source::tape::{TapeSource, tape};
     use crate::source::{Item, Source};
-    use crate::support::waits::PATIENCE;
 
-    /// The sequence number and the payload of each IPv4 segment that has a payload.
-    fn segments(mut tape_source: TapeSource) -> Vec<(u32, Vec<u8>)> {
-        let mut segments = Vec::new();
-        while let Some(item) = tape_source.next().unwrap() {
-            if let Item::Packet(packet) = item
+    const PIECE: [u8; 64 << 10] = [b'x'; 64 << 10];
+
+    /// The next segment that has a payload: its sequence number and its payload. `None` at the end.
+    fn next_segment(tape_source: &mut TapeSource) -> Option<(u32, Vec<u8>)> {
+        loop {
+            if let Item::Packet(packet) = tape_source.next().unwrap()?
                 && packet.data.len() > 40
             {
                 let number = u32::from_be_bytes(packet.data[24..28].try_into().unwrap());
-                segments.push((number, packet.data[40..].to_vec()));
+                return Some((number, packet.data[40..].to_vec()));
             }
         }
-        segments
     }
 
     #[test]
@@ -141,21 +138,50 @@ mod tests {
         let (tape, mut tape_source) = tape();
         let (loss, address, time) = (LostBytes::default(), "127.0.0.1:80".parse().unwrap(), Time(7));
         let mut track = LossyTapeConnection::open(&tape, &loss, time, address, address);
-        // The handshake occupies one place.
-        (1..WAITING).for_each(|_| track.sent(time, b"noted.".to_vec()));
-        (0..100_000).for_each(|_| track.sent(time, b"lost".to_vec()));
-        assert_eq!(loss.bytes(), 400_000);
-        // Recording resumes as soon as there is room.
-        for _ in 0..10 {
-            tape_source.waiting.recv_timeout(PATIENCE).map(|entry| tape_source.packets.take(entry)).unwrap();
+        (0..2 * QUEUE_LIMIT / PIECE.len()).for_each(|_| track.sent(time, &PIECE));
+        let lost = loss.bytes();
+        assert!((QUEUE_LIMIT as u64..(QUEUE_LIMIT + (1 << 20)) as u64).contains(&lost), "{lost}");
+        // Recording resumes as soon as there is much room.
+        let (mut next, mut bytes) = (0, 0);
+        while bytes < QUEUE_LIMIT * 3 / 4 {
+            let (number, payload) = next_segment(&mut tape_source).unwrap();
+            assert_eq!(number, next + 1, "no gap yet");
+            (next, bytes) = (next + payload.len() as u32, bytes + payload.len());
         }
-        track.sent(time, b"later".to_vec());
+        track.sent(time, b"later");
         drop((track, tape));
-        let segments = segments(tape_source);
-        let (last, before) = (&segments[segments.len() - 1], &segments[segments.len() - 2]);
-        assert_eq!((segments.len(), &*last.1, &*before.1), (WAITING, &b"later"[..], &b"noted."[..]));
-        assert_eq!(last.0 - before.0, 400_000 + 6);
-        assert_eq!(loss.bytes(), 400_000);
+        let mut last = None;
+        while let Some((number, payload)) = next_segment(&mut tape_source) {
+            let gap = number - 1 - next;
+            last = Some((u64::from(gap), payload.clone()));
+            (next, bytes) = (number - 1 + payload.len() as u32, bytes + payload.len());
+        }
+        assert_eq!(last, Some((lost, b"later".to_vec())));
+        assert_eq!(bytes as u64 + lost, (2 * QUEUE_LIMIT + 5) as u64);
+        assert_eq!(loss.bytes(), lost);
+    }
+
+    #[test]
+    fn what_memory_has_no_room_for_waits_on_the_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let (tape, tape_source) = tape();
+        let mut tape_source = tape_source.with_overflow(Overflow::new(folder.path(), true)).unwrap();
+        let (loss, address, time) = (LostBytes::default(), "127.0.0.1:80".parse().unwrap(), Time(7));
+        let mut track = LossyTapeConnection::open(&tape, &loss, time, address, address);
+        let pieces = 3 * QUEUE_LIMIT / PIECE.len();
+        for number in 0..pieces as u64 {
+            let mut piece = PIECE;
+            piece[..8].copy_from_slice(&number.to_le_bytes());
+            track.received(time, &piece);
+        }
+        drop((track, tape));
+        assert_eq!(loss.bytes(), 0);
+        let mut received = Vec::new();
+        while let Some((_, payload)) = next_segment(&mut tape_source) {
+            received.extend_from_slice(&payload);
+        }
+        let numbers = received.chunks(PIECE.len()).map(|piece| u64::from_le_bytes(piece[..8].try_into().unwrap()));
+        assert!(numbers.eq(0..pieces as u64));
     }
 
     #[test]
@@ -164,7 +190,7 @@ mod tests {
         drop(tape_source);
         let (loss, address) = (LostBytes::default(), "[::1]:80".parse().unwrap());
         let mut track = LossyTapeConnection::open(&tape, &loss, Time(7), address, address);
-        (0..WAITING * 2).for_each(|_| track.received(Time(7), b"x".to_vec()));
-        assert_eq!(loss.bytes(), 2 * WAITING as u64);
+        (0..1_000).for_each(|_| track.received(Time(7), b"x"));
+        assert_eq!(loss.bytes(), 1_000);
     }
 }

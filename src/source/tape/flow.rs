@@ -1,20 +1,17 @@
-//! The packets of a tape: TCP connections made of pieces of bytes.
+//! A connection that no packets were captured of, as the segments of TCP that a capture would show.
 
-use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
-use super::{TapeConnection, TapeEntry, TapeEvent};
-use crate::capture::{LinkType, Time};
+use crate::capture::LinkType;
 
 /// Bytes of one segment: the data that fits an IP packet with its headers (RFC 791 section 3.1: a
 /// total length of 16 bits).
-pub(super) const SEGMENT: usize = 60_000;
+pub(in crate::source) const SEGMENT: usize = 60_000;
 
-/// Bytes of the headers: TCP's without options, and IPv6's, which is longer than IPv4's.
+/// Bytes of the header of TCP without options.
 const TCP: usize = 20;
-const IPV6: usize = 40;
 
-pub(super) const SYN: u8 = 0x02;
+pub(in crate::source) const SYN: u8 = 0x02;
 pub(in crate::source) const PSH: u8 = 0x08;
 pub(in crate::source) const ACK: u8 = 0x10;
 pub(in crate::source) const FIN: u8 = 0x01;
@@ -26,70 +23,27 @@ pub(in crate::source) struct Flow {
     next: [u32; 2],
 }
 
-/// Makes packets of the entries of a tape.
-#[derive(Debug, Default)]
-pub(in crate::source) struct TapePackets {
-    flows: HashMap<TapeConnection, Flow>,
-    /// The packets made so far.
-    pub(in crate::source) ready: VecDeque<(Time, LinkType, Vec<u8>)>,
-}
-
-impl TapePackets {
-    /// Takes the next entry.
-    pub(in crate::source) fn take(&mut self, entry: TapeEntry) {
-        let TapeEntry { connection, time, event } = entry;
-        if let TapeEvent::Open { client, server } = event {
-            // A mapped address (`::ffff:127.0.0.1`) is written as the IPv4 address.
-            let ends = [client, server].map(|end| SocketAddr::new(end.ip().to_canonical(), end.port()));
-            self.flows.insert(connection, Flow::new(ends));
-        }
-        let Some(mut flow) = self.flows.remove(&connection) else { return };
-        let mut send = |sender: usize, flags: u8, bytes: &[u8]| {
-            let (link, packet) = flow.segment(sender, flags, bytes);
-            self.ready.push_back((time, link, packet));
-        };
-        match event {
-            TapeEvent::Open { .. } => {
-                send(0, SYN, b"");
-                send(1, SYN | ACK, b"");
-                send(0, ACK, b"");
-            }
-            TapeEvent::Sent(bytes) => bytes.chunks(SEGMENT).for_each(|chunk| send(0, PSH | ACK, chunk)),
-            TapeEvent::Received(bytes) => bytes.chunks(SEGMENT).for_each(|chunk| send(1, PSH | ACK, chunk)),
-            // The sequence numbers skip the lost bytes, as in a capture that lost packets.
-            TapeEvent::Lost(bytes) => {
-                flow.skip(0, bytes[0]);
-                flow.skip(1, bytes[1]);
-            }
-            TapeEvent::Close => {
-                send(0, FIN | ACK, b"");
-                send(1, FIN | ACK, b"");
-                send(0, ACK, b"");
-                return;
-            }
-        }
-        self.flows.insert(connection, flow);
-    }
-}
-
 impl Flow {
-    /// A connection between these ends.
-    pub(in crate::source) fn new(ends: [SocketAddr; 2]) -> Flow {
+    pub(in crate::source) fn new(client: SocketAddr, server: SocketAddr) -> Flow {
+        // A mapped address (`::ffff:127.0.0.1`) is written as the IPv4 address.
+        let ends = [client, server].map(|end| SocketAddr::new(end.ip().to_canonical(), end.port()));
         Flow { ends, next: [0, 0] }
     }
 
-    /// Skips bytes of one sender that were lost.
-    pub(in crate::source) fn skip(&mut self, sender: usize, lost: u64) {
-        self.next[sender] = self.next[sender].wrapping_add(lost as u32);
+    /// Skips the sequence numbers of lost bytes, as in a capture that lost packets.
+    pub(in crate::source) fn skip(&mut self, lost: [u64; 2]) {
+        for (next, lost) in self.next.iter_mut().zip(lost) {
+            *next = next.wrapping_add(lost as u32);
+        }
     }
 
-    /// The next segment of one sender, as an IP packet. It acknowledges all that the other side has
-    /// sent so far.
-    pub(in crate::source) fn segment(&mut self, sender: usize, flags: u8, bytes: &[u8]) -> (LinkType, Vec<u8>) {
+    /// Replaces `packet` by the next segment of one sender, as an IP packet. It acknowledges all
+    /// that the other side has sent so far.
+    pub(in crate::source) fn segment(&mut self, sender: usize, flags: u8, bytes: &[u8], packet: &mut Vec<u8>) -> LinkType {
         let (from, to) = (self.ends[sender], self.ends[1 - sender]);
         let length = TCP + bytes.len();
-        let mut packet = Vec::with_capacity(IPV6 + length);
-        let link = put_ip(from.ip(), to.ip(), length, &mut packet);
+        packet.clear();
+        let link = put_ip(from.ip(), to.ip(), length, packet);
         let start = packet.len();
         packet.extend_from_slice(&from.port().to_be_bytes());
         packet.extend_from_slice(&to.port().to_be_bytes());
@@ -105,7 +59,7 @@ impl Flow {
         // RFC 9293 section 3.4: SYN and FIN take one sequence number each.
         let taken = bytes.len() as u32 + u32::from(flags & (SYN | FIN) != 0);
         self.next[sender] = self.next[sender].wrapping_add(taken);
-        (link, packet)
+        link
     }
 }
 
