@@ -56,7 +56,6 @@ fn an_exported_archive_is_the_same_session() {
         "tests/captures/01_shttp_sse_stateful/capture.pcap",
         "tests/captures/02_shttp_json_stateless/capture.pcap",
         "tests/captures/04_gzip/capture.pcap",
-        "tests/captures/05_h2c/capture.pcap",
     ] {
         let archive = folder.path().join("session.har");
         export(capture, "har", &archive);

@@ -243,7 +243,7 @@ pub fn is_replacement(text: &[u8]) -> bool {
 pub fn has_replacement(text: &str) -> bool {
     text.match_indices(START).any(|(at, _)| {
         let end = text[at..].find(']').map_or(text.len(), |end| at + end + 1);
-        is_replacement(text[at..end].as_bytes())
+        is_replacement(&text.as_bytes()[at..end])
     })
 }
 

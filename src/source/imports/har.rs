@@ -77,6 +77,8 @@ struct Content {
     text: String,
     #[serde(default, alias = "_encoding")]
     encoding: Option<String>,
+    #[serde(default, rename = "mimeType")]
+    mime_type: String,
 }
 
 impl Content {
@@ -147,7 +149,8 @@ fn add(entry: &Entry, client_port: u16, builder: &mut ImportBuilder) {
         let has_body = !matches!(response.status, 100..=199 | 204 | 304) && request.method != "HEAD";
         let body = if has_body { body } else { Vec::new() };
         pieces.push((begins, false, self::head(&line, &response.headers, None, has_body.then_some(body.len()))));
-        pieces.push((ends, false, body));
+        let is_stream = response.content.mime_type.starts_with("text/event-stream");
+        pieces.extend(dated(body, is_stream, begins, ends).map(|(time, piece)| (time, false, piece)));
     }
     let address = entry.server_ip_address.as_deref().and_then(|ip| ip.trim_matches(['[', ']']).parse().ok());
     let address: IpAddr = address.unwrap_or(Ipv4Addr::LOCALHOST.into());
@@ -157,6 +160,27 @@ fn add(entry: &Entry, client_port: u16, builder: &mut ImportBuilder) {
         IpAddr::V6(_) => SocketAddr::new(std::net::Ipv6Addr::LOCALHOST.into(), client_port),
     };
     builder.exchange([client, server], &pieces);
+}
+
+/// The pieces of a body with their times. An archive has no times of events: the first has that of
+/// the start, the last that of the end, and the others are spread between. So what a server asks in
+/// a stream precedes the answer.
+fn dated(body: Vec<u8>, is_stream: bool, begins: Time, ends: Time) -> impl Iterator<Item = (Time, Vec<u8>)> {
+    let mut pieces = Vec::new();
+    let mut start = 0;
+    for end in memchr::memmem::find_iter(&body, b"\n\n").map(|at| at + 2).filter(|_| is_stream) {
+        pieces.push(body[start..end].to_vec());
+        start = end;
+    }
+    if start < body.len() {
+        pieces.push(body[start..].to_vec());
+    }
+    let last = pieces.len().saturating_sub(1) as i64;
+    let time = move |index: i64| match last {
+        0 => ends,
+        _ => begins.plus((i128::from(ends.since(begins)) * i128::from(index) / i128::from(last)) as i64),
+    };
+    (0..).zip(pieces).map(move |(index, piece)| (time(index), piece))
 }
 
 /// The bytes of a head. `length` is that of the body, if there may be one.
