@@ -15,6 +15,6 @@ pub fn local() -> Option<String> {
 
 /// The capture point that a folder `host=NAME` in the path of a capture file names.
 pub fn named(path: &Path) -> Option<String> {
-    let names = path.parent()?.iter().filter_map(|part| part.to_str()?.strip_prefix("host="));
-    names.last().filter(|name| !name.is_empty()).map(str::to_owned)
+    let mut names = path.parent()?.iter().filter_map(|part| part.to_str()?.strip_prefix("host="));
+    names.next_back().filter(|name| !name.is_empty()).map(str::to_owned)
 }

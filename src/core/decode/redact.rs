@@ -353,9 +353,11 @@ mod tests {
     fn texts_without_structure_are_masked_in_place() {
         let rules = redaction(&["x-user", "token"], &[], &["alice"]);
         assert_eq!(rules.masked("by alice; token=ab"), "by *****; token=**");
-        assert_eq!(rules.in_field(b"X-User", b"bob"), [0..3]);
-        assert_eq!(rules.in_field(b"Mcp-Param-City", b"Paris"), [0..5]);
-        assert_eq!(rules.in_field(b"Other", b"an alice"), [3..8]);
+        for (name, value, start) in
+            [(&b"X-User"[..], &b"bob"[..], 0), (b"Mcp-Param-City", b"Paris", 0), (b"Other", b"an alice", 3)]
+        {
+            assert_eq!(rules.in_field(name, value), vec![start..value.len()]);
+        }
         assert_eq!(rules.in_text(b"/alice?token=12&x=1"), [1..6, 13..15]);
     }
 

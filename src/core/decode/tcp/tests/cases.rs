@@ -391,7 +391,7 @@ fn a_flood_of_syns_discards_few_connections_in_use() {
     let talk = Talk::new(NEAR_WRAP).handshake().send(First, 10, 10);
     // A table with room to spare loses none of them, and a full one an eighth and one that makes room.
     for (used, lost) in [(1, 0), (13, 0), (16, 3)] {
-        let mut bench = Bench::new(limits.clone());
+        let mut bench = Bench::new(limits);
         for port in 50_001..=50_000 + used {
             talk.frames.iter().for_each(|frame| bench.push_on(frame, port));
         }
