@@ -20,12 +20,13 @@
 //!   from the writer closes the reader's side. A reader that has gone is noticed at the next write,
 //!   which closes the writer's side.
 //! * **Recording comes second.** Delivered bytes are copied to a queue bounded by
-//!   [`QUEUE_LIMIT`](super::queue::QUEUE_LIMIT). When the recorder is far behind, a separate thread
-//!   moves batches from the queue to disk, and the recorder yields the processors to peers that
-//!   want them all. Peers that are faster even than the disk are slowed to its pace. If the disk is
-//!   full or hangs, the copy is dropped and counted, and the record contains a gap there. A recorder that
-//!   fails, crashes or hangs costs the record, not the server. Nor does it delay the host: what is
-//!   not recorded [`PATIENCE`](signals::PATIENCE) after the server's end is counted and left out.
+//!   [`QUEUE_LIMIT`](super::queue::QUEUE_LIMIT). When the recorder is far behind, a separate
+//!   thread moves batches from the queue to disk, and the recorder yields the processors to peers
+//!   that want them all. Peers that are faster even than the disk are slowed to its pace. If the
+//!   disk is full or hangs, the copy is dropped and counted, and the record contains a gap there.
+//!   A recorder that fails, crashes or hangs costs the record, not the server. Nor does it delay
+//!   the host: what is not recorded [`PATIENCE`](signals::PATIENCE) after the server's end is
+//!   counted and left out.
 //! * **The server's exit status is mcptap's**: the same status, or 128 plus the number of the
 //!   signal that ended it.
 //!

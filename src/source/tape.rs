@@ -13,8 +13,8 @@
 //!   (their threads, one copy)                        (the recorder's thread)
 //! ```
 //!
-//! A connection's own thread only copies its bytes to the queue. The recorder's thread, which has a
-//! lower priority, makes segments of them.
+//! A connection's own thread only copies its bytes to the queue. The recorder's thread makes
+//! segments of them. In a proxy it has a lower priority.
 //!
 //! A writer to a [`Tape`] waits when the recorder is behind, so a replay takes longer. Traffic of
 //! others must not wait: it is noted on a [`LossyTapeConnection`].
