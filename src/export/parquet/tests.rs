@@ -3,7 +3,7 @@ use ::parquet::record::Field;
 use proptest::prelude::*;
 
 use super::*;
-use crate::mcp::{MessageNumber, Session};
+use crate::mcp::{MessageNumber, Party, Session};
 use crate::test_messages;
 
 /// The rows of the written file, column by column, and the number of groups.
