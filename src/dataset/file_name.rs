@@ -74,6 +74,8 @@ pub fn day(nanoseconds: i64) -> String {
 pub fn host_part(host: Option<&str>) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '.' || c == '-';
     let plain: String = host.unwrap_or(UNKNOWN).chars().take(64).map(|c| if is_plain(c) { c } else { '_' }).collect();
+    // Two dots would be the folder above.
+    let plain = plain.replace("..", "__");
     match plain.chars().next() {
         // Such a host is not all hosts.
         _ if plain == ALL => format!("{plain}_"),
