@@ -43,8 +43,8 @@ impl Redact {
     }
 }
 
-/// Decodes stored packets again, with redaction, into a temporary store. Returns its reader, and the
-/// session there that was chosen.
+/// Decodes stored packets again, with redaction, into a temporary store. Returns its reader, and
+/// the session there that was chosen.
 pub fn copy(
     reader: &StoreReader,
     session: Option<SessionNumber>,
@@ -159,8 +159,8 @@ fn add(rules: &mut RedactionRules, kind: &str, argument: &str) -> Result<(), Mis
     Ok(())
 }
 
-/// The place and the reason of a mistake in a regular expression. The library shows the place with a
-/// mark below the expression, which it indents by four.
+/// The place and the reason of a mistake in a regular expression. The library shows the place with
+/// a mark below the expression, which it indents by four.
 fn mistake(error: &regex::Error) -> Mistake {
     let text = error.to_string();
     let column = text.lines().find_map(|line| line.find('^').filter(|at| line[..*at].trim().is_empty()));

@@ -1,5 +1,7 @@
 //! `mcptap replay`: sends a recording again and compares the responses.
 
+mod edits;
+
 use std::collections::HashSet;
 use std::io::Write;
 use std::path::PathBuf;
@@ -50,8 +52,10 @@ pub fn run(arguments: Replay, db: Option<PathBuf>, colour: Colour) -> Result<Exi
         }
         None => Vec::new(),
     };
+    let mut settings = settings(&arguments, only)?;
+    settings.edits = edits::read(&opened.reader, &recording, &arguments.set)?;
     if arguments.dry_run {
-        return dry_run(&recording, &settings(&arguments, only)?);
+        return dry_run(&recording, &settings);
     }
     let (server, supplied) = match arguments.to.is_none() && arguments.command.is_empty() {
         true => (offered(&opened.reader, &recording.session, &arguments)?, Vec::new()),
@@ -60,7 +64,7 @@ pub fn run(arguments: Replay, db: Option<PathBuf>, colour: Colour) -> Result<Exi
     name_masked(&masked, &supplied, matches!(server, Target::Command(_)));
     let place = if arguments.no_save { target::temporary()? } else { DatabaseFile::file(target::database(db)?) };
     let mut job = Job::new(recording, server, place);
-    (job.settings, job.rules) = (settings(&arguments, only)?, rules);
+    (job.settings, job.rules) = (settings, rules);
     ask(&job.recording, &mut job.settings)?;
     if arguments.calibrate {
         job.calibrate(&mut Follower::nobody())?;

@@ -355,8 +355,7 @@ pub fn existing(path: PathBuf) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Whether a file is an SQLite database, by its first bytes. That of another recorder is read as a
-/// capture.
+/// Whether a file is an SQLite database of mcptap. That of another recorder is read as a capture.
 fn is_database(path: &Path) -> Result<bool> {
     let mut head = [0; 16];
     let mut file = File::open(path).with_context(|| {

@@ -47,7 +47,7 @@ pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
     }
     let source = recorded.join(" ");
     let pruning = Pruning::new(arguments.name.as_deref(), &arguments.prune);
-    let server = Server { command: arguments.command, recorded, name: arguments.name };
+    let server = Server { command: arguments.command, recorded, name: arguments.name, seals: redaction.is_some() };
     let place = target::database(db).map(DatabaseFile::file);
     // Observations wait beside the database, because that place needs free space anyway. If the
     // folder cannot be created, the recorder reports the reason.

@@ -134,7 +134,9 @@ impl AnalyzedRecording {
         }
         let edited = settings.edits.get(&step).map(String::as_str);
         if let Some(path) = edited.or(params).and_then(masked) {
-            return Some(format!("the recording does not have the value of {path}: it was redacted or masked"));
+            return Some(format!(
+                "the recording does not have the value of {path}: it was redacted or masked; --set supplies it"
+            ));
         }
         match edited.map(|params| subject(&label.method, params)) {
             Some(subject) => {

@@ -83,8 +83,8 @@ impl Effects {
     }
 }
 
-/// The paths of masked and redacted values in `params`, which the recording does not have. `None` if
-/// there are none.
+/// The paths of masked and redacted values in `params`, which the recording does not have. `None`
+/// if it has all.
 pub fn masked(params: &str) -> Option<String> {
     // Searching for the marks first avoids parsing most texts.
     let has = |mark: &str| memchr::memmem::find(params.as_bytes(), mark.as_bytes()).is_some();

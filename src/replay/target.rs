@@ -122,7 +122,7 @@ impl Target {
     /// A server that this command line starts. Secrets in it are masked in recordings.
     pub fn command(words: Vec<OsString>) -> Target {
         let recorded = command_line::masked(&words);
-        Target::Command(Server { command: words, recorded, name: None })
+        Target::Command(Server { command: words, recorded, ..Server::default() })
     }
 
     /// The server of a recording.

@@ -18,8 +18,7 @@ use crate::capture::Time;
 /// The interval at which a growing file is read.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Reads a recording of another program that only a later layer can read. `None` if a file is
-/// something else.
+/// Reads a recording of another program, or returns `None`. A later layer may know more of them.
 pub type Convert = fn(&Path) -> anyhow::Result<Option<Import>>;
 
 /// Capture files as one capture, read one after another in the order of their first packets, as a

@@ -2,8 +2,8 @@
 //! messages, as MCP Inspector, mcpsnoop and clients write them.
 //!
 //! ```text
-//!  HAR entry           ─► request and response ─► packets of a TCP connection that is made up
-//!  line with a message ─► line of a pipe       ─► pipe packets                                  ─► pcapng in memory
+//!  HAR entry           ─► request and response ─► made-up TCP packets ─► pcapng in memory
+//!  line with a message ─► line of a pipe       ─► pipe packets ─────────►
 //! ```
 //!
 //! So an import is read like any capture file. Nobody captured what is below its messages, and no
@@ -22,8 +22,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 
 use super::input::Input;
-use super::pcap;
-use super::pcapng as pcapng_file;
+use super::reader;
 use super::tape::{TapeConnection, TapeEntry, TapeEvent, TapePackets};
 use crate::capture::pipe::{self, Pipe, PipeEvent, Start};
 use crate::capture::{LinkType, Time};
@@ -87,7 +86,7 @@ impl ImportBuilder {
             }
         };
         // Line ends in JSON are blanks.
-        let line = format!("{}\n", text.trim().replace(['\n', '\r'], " "));
+        let line = format!("{}\n", text.trim_end_matches(['\n', '\r']).replace(['\n', '\r'], " "));
         push(process, &PipeEvent::Data(pipe, line.as_bytes()));
         self.processes.insert(session.to_owned(), process);
     }
@@ -145,7 +144,7 @@ pub(super) fn read(path: &Path) -> anyhow::Result<Option<Import>> {
         return Ok(None);
     }
     // Packets may carry the same texts.
-    if pcap::recognises(&bytes) || pcapng_file::recognises(&bytes) || memchr::memchr(0, &bytes).is_some() {
+    if reader::is_capture(&bytes) || memchr::memchr(0, &bytes).is_some() {
         return Ok(None);
     }
     let start = String::from_utf8_lossy(&bytes);

@@ -232,6 +232,11 @@ impl<R: Read> Source for CaptureFileReader<R> {
     }
 }
 
+/// Whether a file that begins with these bytes is a capture file.
+pub(super) fn is_capture(bytes: &[u8]) -> bool {
+    pcap::recognises(bytes) || pcapng::recognises(bytes)
+}
+
 /// File formats that people open by mistake: their first bytes, and advice.
 const FOREIGN: [(&[u8], &str); 9] = [
     (
@@ -259,7 +264,7 @@ fn no_capture(first: &[u8]) -> String {
     if let Some((_, hint)) = FOREIGN.iter().find(|(magic, _)| first.starts_with(magic)) {
         message = format!("{message}. {hint}");
     } else if text {
-        message += ". A JSON-RPC log? Wrap the server with \"mcptap wrap\" to record one.";
+        message += ". A log? mcptap reads lines of JSON with messages; \"mcptap wrap\" records a server.";
     }
     message
 }

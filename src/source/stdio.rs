@@ -192,7 +192,7 @@ where
     // After the start, so that a signal that is ignored here (`nohup`) is ignored by
     // the server too.
     signals.catch_all().map_err(|error| server.error(error))?;
-    let (mut tap, mut observations) = tap::tap(child.id(), folder);
+    let (mut tap, mut observations) = tap::tap(child.id(), folder, server.seals);
     tap.start(server.start());
     observations.stderr = host.stderr.try_clone().ok();
     observations.visible = visible;

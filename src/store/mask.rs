@@ -13,8 +13,9 @@ use crate::decode::mask::{MASK, Mask, MaskKey};
 use crate::decode::redact::Redaction;
 use crate::decode::{http, secrets};
 
-/// The number of secrets remembered per side, for copies that come later. A request carries a few, and
-/// a retransmission comes within a window of data. A message may have thousands of redacted values.
+/// The number of secrets remembered per side, for copies that come later. A request carries a few,
+/// and a retransmission comes within a window of data. But a message may have thousands of values
+/// that are redacted.
 const REMEMBERED: usize = 4_096;
 
 /// The secrets of one side's stream.
@@ -108,9 +109,9 @@ pub(super) fn is_log(data: &[u8]) -> bool {
     matches!(pipe::decode(data), Some((_, PipeEvent::Data(Pipe::Stderr, _))))
 }
 
-/// Redacts what a pipe packet has besides messages: the command line, and the log. A line of the log
-/// that is divided between packets is blanked, because a value may be divided too. Returns whether
-/// anything changed.
+/// Redacts what a pipe packet has besides messages: the command line, and the log. Returns whether
+/// there was anything. A line of the log that is divided between packets is blanked, because a
+/// value may be divided too.
 pub(super) fn redact_pipe(data: &mut Vec<u8>, redaction: &Redaction, log: &mut Log) -> bool {
     match pipe::decode(data) {
         Some((process, PipeEvent::Start(mut start))) => {

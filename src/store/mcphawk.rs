@@ -1,6 +1,7 @@
-//! The database of MCPHawk, another recorder, as a capture. Version 1.0 has tables of sessions and
-//! messages. Earlier versions have one table, in which the messages of one process are a session, and
-//! over HTTP those with one port of a server.
+//! The database of MCPHawk, another recorder, as a capture.
+//!
+//! Version 1.0 has tables of sessions and messages. Earlier versions have one table. There the
+//! messages of one process are a session, and over HTTP those with one port of a server.
 
 use std::fs::File;
 use std::io::Read;
@@ -32,7 +33,7 @@ const QUERIES: [&str; 2] = [
 
 /// What an earlier version knows about the server.
 #[derive(Default, Deserialize)]
-struct Metadata {
+struct ServerFacts {
     #[serde(default)]
     command: Vec<String>,
     #[serde(default)]
@@ -88,7 +89,7 @@ pub fn read_mcphawk(path: &Path) -> anyhow::Result<Option<Import>> {
             _ => None,
         };
         let pipe = if text(2).as_deref() == Some("s2c") { Pipe::Stdout } else { Pipe::Stdin };
-        let about: Metadata = text(6).and_then(|about| serde_json::from_str(&about).ok()).unwrap_or_default();
+        let about: ServerFacts = text(6).and_then(|about| serde_json::from_str(&about).ok()).unwrap_or_default();
         let command = text(5).map_or(about.command, |line| line.split(' ').map(str::to_owned).collect());
         let name = text(4).or(about.server_name);
         builder.line(&text(1).unwrap_or_default(), (name.as_deref(), &command), time, pipe, &message);

@@ -215,8 +215,8 @@ impl Packets {
     /// The bytes of `segment` in the sender's stream that `packet` carries, and their ranges in the
     /// packet. Empty if they need not be searched for secrets.
     fn carries(&self, packet: &StoredPacket, segment: &Segment) -> Vec<(u64, Range<usize>)> {
-        // The pipes of a process have no headers, and their messages are stored unchanged unless values
-        // are redacted. The log of a server is searched packet by packet.
+        // The pipes of a process have no headers, and their messages are stored unchanged unless
+        // values are redacted. The log of a server is searched packet by packet.
         let is_pipe = packet.link == LinkType::PIPE;
         if self.keep_secrets || is_pipe && (self.redaction.is_none() || mask::is_log(&packet.data)) {
             return Vec::new();

@@ -20,6 +20,7 @@ mod following;
 mod fuzz;
 mod home;
 mod impatient;
+mod imports;
 mod known_databases;
 mod laws;
 mod limits;

@@ -163,8 +163,7 @@ fn planted_values_are_nowhere() {
         let is_tls = capture.to_string_lossy().contains("tls");
         for format in formats {
             let (before, after) = (exported(format, &plain, None), exported(format, &redacted, None));
-            // A diagram has names of tools only, packets of coded bodies no text, and some values are
-            // where a format has nothing of them.
+            // A diagram has names of tools only, and packets of coded bodies have no text.
             if ["jsonl", "html", "parquet"].contains(format) {
                 assert_eq!(Search::of(texts, &before), all, "{format} of {}", capture.display());
             }

@@ -56,6 +56,10 @@ pub struct Replay {
     /// Send only requests that match this filter (docs/filter.md); the handshake is always sent
     #[arg(long, value_name = "EXPR")]
     pub only: Option<String>,
+    /// Send this value in place of the recorded one, as where it was redacted: number of the
+    /// message, path in its params and value, such as 6/arguments/user=ann
+    #[arg(long, value_name = "N/PATH=VALUE")]
+    pub set: Vec<String>,
     /// Run twice first: ignore what differs between these two runs, because it varies by itself
     #[arg(long)]
     pub calibrate: bool,

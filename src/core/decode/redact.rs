@@ -33,7 +33,7 @@ pub const START: &str = "[redacted ";
 /// The start of a replacement that is a JSON string.
 pub const QUOTED_START: &str = "\"[redacted ";
 
-/// The names of header fields that repeat arguments of a tool begin so (MCP 2026-07-28, transports).
+/// The start of names of header fields that repeat arguments of a tool (MCP 2026-07-28).
 const PARAMETER_FIELD: &[u8] = b"mcp-param-";
 
 /// The rules: a value that any of them names is redacted.
@@ -80,8 +80,7 @@ impl Part {
         self.replacement.len()
     }
 
-    /// The masks for the bytes as sent, each with its range in them. The bytes stay JSON if they
-    /// were.
+    /// The masks for the bytes as sent, each with its range in them. What was JSON stays JSON.
     pub(super) fn masks(&self, key: Option<MaskKey>, sent: &[u8]) -> Vec<(Range<usize>, Mask)> {
         let length = sent.len();
         match length {
@@ -244,7 +243,7 @@ pub fn is_replacement(text: &[u8]) -> bool {
 pub fn has_replacement(text: &str) -> bool {
     text.match_indices(START).any(|(at, _)| {
         let end = text[at..].find(']').map_or(text.len(), |end| at + end + 1);
-        is_replacement(text[at..end].as_bytes())
+        is_replacement(&text.as_bytes()[at..end])
     })
 }
 
@@ -404,8 +403,7 @@ mod tests {
     }
 
     proptest! {
-        /// Redacted JSON is JSON without the values, also inside of strings, and redacting it again
-        /// changes nothing.
+        /// Redacted JSON is JSON without the values. Redacting it again changes nothing.
         #[test]
         fn no_value_remains(value in any_json(), nests: bool) {
             let rules = redaction(&["password"], &[], &["alice"]);

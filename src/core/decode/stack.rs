@@ -267,7 +267,7 @@ impl Stacks {
         self.connections.values().map(|connection| (connection.id, &*connection.connection, connection.bytes))
     }
 
-    /// If values are redacted: coded bodies, and TLS connections, whose bytes are blanked in packets.
+    /// If values are redacted: coded bodies and TLS connections whose packets are blanked.
     pub fn blanked(&self) -> u64 {
         self.shared.blanked
     }

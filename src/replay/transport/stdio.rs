@@ -77,7 +77,7 @@ impl Stdio {
     /// The server cannot be started.
     pub fn start(server: &Server) -> Result<(Stdio, Observations)> {
         let (child, pipes) = server.spawn()?;
-        let (mut tap, observations) = stdio::tap(child.id(), &std::env::temp_dir());
+        let (mut tap, observations) = stdio::tap(child.id(), &std::env::temp_dir(), false);
         tap.start(server.start());
         tap.wake_sleepers();
         let recorded = Arc::new(ServerTap { tap: Mutex::new(tap), stderr_tail: Mutex::default() });

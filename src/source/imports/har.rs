@@ -48,7 +48,7 @@ struct Request {
     method: String,
     url: String,
     #[serde(default)]
-    headers: Vec<Field>,
+    headers: Vec<HeaderField>,
     #[serde(default)]
     post_data: Option<Content>,
 }
@@ -60,13 +60,13 @@ struct Response {
     #[serde(default)]
     status_text: String,
     #[serde(default)]
-    headers: Vec<Field>,
+    headers: Vec<HeaderField>,
     #[serde(default)]
     content: Content,
 }
 
 #[derive(Deserialize)]
-struct Field {
+struct HeaderField {
     name: String,
     value: String,
 }
@@ -77,6 +77,8 @@ struct Content {
     text: String,
     #[serde(default, alias = "_encoding")]
     encoding: Option<String>,
+    #[serde(default, rename = "mimeType")]
+    mime_type: String,
 }
 
 impl Content {
@@ -93,7 +95,7 @@ pub(super) fn recognises(start: &str) -> bool {
     start.starts_with('{') && start.contains("\"log\"") && start.contains("\"entries\"")
 }
 
-/// Reads the entries. One that is damaged is named, and reading goes on after it if its end is known.
+/// Reads the entries. One that is damaged is named. If its end is known, reading goes on there.
 pub(super) fn read(text: &str, builder: &mut ImportBuilder) {
     let line_of = |at: usize| text[..at].matches('\n').count() + 1;
     let list = text.find("\"entries\"").and_then(|at| Some(at + text[at..].find('[')? + 1));
@@ -147,7 +149,8 @@ fn add(entry: &Entry, client_port: u16, builder: &mut ImportBuilder) {
         let has_body = !matches!(response.status, 100..=199 | 204 | 304) && request.method != "HEAD";
         let body = if has_body { body } else { Vec::new() };
         pieces.push((begins, false, self::head(&line, &response.headers, None, has_body.then_some(body.len()))));
-        pieces.push((ends, false, body));
+        let is_stream = response.content.mime_type.starts_with("text/event-stream");
+        pieces.extend(dated(body, is_stream, begins, ends).map(|(time, piece)| (time, false, piece)));
     }
     let address = entry.server_ip_address.as_deref().and_then(|ip| ip.trim_matches(['[', ']']).parse().ok());
     let address: IpAddr = address.unwrap_or(Ipv4Addr::LOCALHOST.into());
@@ -159,14 +162,35 @@ fn add(entry: &Entry, client_port: u16, builder: &mut ImportBuilder) {
     builder.exchange([client, server], &pieces);
 }
 
+/// The pieces of a body with their times. An archive has no times of events: the first has that of
+/// the start, the last that of the end, and the others are spread between. So what a server asks in
+/// a stream precedes the answer.
+fn dated(body: Vec<u8>, is_stream: bool, begins: Time, ends: Time) -> impl Iterator<Item = (Time, Vec<u8>)> {
+    let mut pieces = Vec::new();
+    let mut start = 0;
+    for end in memchr::memmem::find_iter(&body, b"\n\n").map(|at| at + 2).filter(|_| is_stream) {
+        pieces.push(body[start..end].to_vec());
+        start = end;
+    }
+    if start < body.len() {
+        pieces.push(body[start..].to_vec());
+    }
+    let last = pieces.len().saturating_sub(1) as i64;
+    let time = move |index: i64| match last {
+        0 => ends,
+        _ => begins.plus((i128::from(ends.since(begins)) * i128::from(index) / i128::from(last)) as i64),
+    };
+    (0..).zip(pieces).map(move |(index, piece)| (time(index), piece))
+}
+
 /// The bytes of a head. `length` is that of the body, if there may be one.
-fn head(line: &str, fields: &[Field], host: Option<&str>, length: Option<usize>) -> Vec<u8> {
+fn head(line: &str, fields: &[HeaderField], host: Option<&str>, length: Option<usize>) -> Vec<u8> {
     let mut text = format!("{line}\r\n");
     let is_named = |name: &str| fields.iter().any(|field| field.name.eq_ignore_ascii_case(name));
     if let Some(host) = host.filter(|_| !is_named("host")) {
         text += &format!("Host: {host}\r\n");
     }
-    for Field { name, value } in fields {
+    for HeaderField { name, value } in fields {
         // Pseudo-fields of HTTP/2 are in the line, and a line end would begin another field.
         let is_plain = !name.is_empty() && !name.contains([':', '\r', '\n', ' ']);
         if is_plain && !FRAMING.contains(&name.to_ascii_lowercase().as_str()) {

@@ -3,8 +3,8 @@
 //! | form | by |
 //! |---|---|
 //! | `{"ts":…,"direction":"c2s","session_id":…,"raw":{…}}` | mcpsnoop |
-//! | `{"type":"message","time":…,"direction":"client-to-server","session":1,"raw":"…"}` | mcptap |
-//! | `{"timestamp":…,"direction":"outgoing","message":{…}}` and similar | MCP Inspector, proxies, clients |
+//! | `{"type":"message","time":…,"direction":"client-to-server","raw":"…"}` | mcptap |
+//! | `{"timestamp":…,"direction":"outgoing","message":{…}}` and similar | Inspector, clients |
 //! | `{"jsonrpc":"2.0",…}` | a dump of messages alone |
 //! | `2026-01-31T10:00:00.000Z [files] [info] Message from client: {…}` | Claude Desktop |
 //!

@@ -20,6 +20,8 @@ pub struct Server {
     pub recorded: Vec<String>,
     /// The name given by the user, if any.
     pub name: Option<String>,
+    /// Whether what waits on disk is sealed, because values are redacted.
+    pub seals: bool,
 }
 
 /// The three standard streams, named as the server sees them: mcptap's ends of the pipes to the

@@ -57,12 +57,11 @@ impl Chunk {
 }
 
 /// A queue for the observations of `process`. Those that do not fit in memory wait in
-/// files in `folder`.
-pub fn tap(process: u32, folder: &Path) -> (Tap, Observations) {
+/// files in `folder`, sealed if values are redacted. Otherwise the messages of a pipe are stored
+/// without masking, so sealing would protect nothing.
+pub fn tap(process: u32, folder: &Path, seals: bool) -> (Tap, Observations) {
     let queue = Arc::<Queue>::default();
-    // The messages of a pipe are stored without masking, so sealing them on disk
-    // would protect nothing.
-    let (spilled_queue, overflow) = (Arc::clone(&queue), Overflow::new(folder, false));
+    let (spilled_queue, overflow) = (Arc::clone(&queue), Overflow::new(folder, seals));
     // This thread has the lanes' priority, because it compensates for the recorder, which has a
     // lower one. Without it the queue is limited to its memory.
     let _ = thread::Builder::new().name("overflow".into()).spawn(move || spilled_queue.spill(overflow));
@@ -264,7 +263,7 @@ mod tests {
     #[test]
     fn what_memory_has_no_room_for_waits_on_the_disk_in_order() {
         let folder = tempfile::tempdir().expect("a temporary directory");
-        let (mut tap, mut observations) = tap(1, folder.path());
+        let (mut tap, mut observations) = tap(1, folder.path(), false);
         let all = (4 * QUEUE_LIMIT / PIECE) as u64;
         (0..all).for_each(|number| pass(&mut tap, number, PIECE));
         assert!(tap.queue.state().1);
@@ -283,7 +282,7 @@ mod tests {
     #[test]
     fn where_there_is_no_disk_memory_is_all_there_is() {
         let folder = tempfile::tempdir().expect("a temporary directory");
-        let (mut tap, mut observations) = tap(1, &folder.path().join("missing"));
+        let (mut tap, mut observations) = tap(1, &folder.path().join("missing"), false);
         let all = (2 * QUEUE_LIMIT / PIECE) as u64;
         (0..all).for_each(|number| pass(&mut tap, number, PIECE));
         tap.exit(Exit::default());
@@ -296,7 +295,7 @@ mod tests {
     /// A lane does not wait for room when the recorder has gone.
     #[test]
     fn a_lane_does_not_wait_for_a_recorder_that_is_gone() {
-        let (mut tap, observations) = tap(1, Path::new("/nowhere"));
+        let (mut tap, observations) = tap(1, Path::new("/nowhere"), false);
         drop(observations);
         (0..1_000).for_each(|number| pass(&mut tap, number, PIECE));
         assert_eq!(tap.waiting(), 1_000 * PIECE as u64);
@@ -310,7 +309,7 @@ mod tests {
         ) {
             let folder = tempfile::tempdir().expect("a temporary directory");
             let place = if disk { folder.path().to_owned() } else { folder.path().join("missing") };
-            let (mut tap, mut observations) = tap(1, &place);
+            let (mut tap, mut observations) = tap(1, &place, false);
             let (mut record, mut number) = (RecordedPieces::default(), 0);
             for (pieces, length, taken) in bursts {
                 for _ in 0..pieces {

@@ -46,11 +46,12 @@ fn shell(script: &str) -> Server {
         command: words.map(Into::into).to_vec(),
         recorded: words.map(Into::into).to_vec(),
         name: Some("test".into()),
+        seals: false,
     }
 }
 
 fn cat() -> Server {
-    Server { command: vec!["cat".into()], recorded: vec!["cat".into()], name: None }
+    Server { command: vec!["cat".into()], recorded: vec!["cat".into()], name: None, seals: false }
 }
 
 /// A recorder that sends all observations when they end.

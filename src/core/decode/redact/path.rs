@@ -36,7 +36,7 @@ pub(super) enum Child<'a> {
 pub struct PathError {
     /// The column, in characters from 1.
     pub column: usize,
-    /// The reason.
+    /// What is wrong with the text there.
     pub reason: &'static str,
 }
 
@@ -52,7 +52,7 @@ impl JsonPath {
     /// # Errors
     /// The text is not a path of this language.
     pub fn parse(text: &str) -> Result<JsonPath, PathError> {
-        let mut reader = Reader { rest: text, column: 1 };
+        let mut reader = PathReader { rest: text, column: 1 };
         if !reader.take("$") {
             return Err(reader.error("a path begins with $, which is the message"));
         }
@@ -97,12 +97,12 @@ impl JsonPath {
     }
 }
 
-struct Reader<'a> {
+struct PathReader<'a> {
     rest: &'a str,
     column: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> PathReader<'a> {
     fn error(&self, reason: &'static str) -> PathError {
         PathError { column: self.column, reason }
     }
@@ -131,7 +131,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What follows `[`, up to `]`.
+    /// Reads what follows `[`, up to `]`.
     fn bracket(&mut self) -> Result<Selector, PathError> {
         let selector = match self.rest.chars().next() {
             Some('*') => {

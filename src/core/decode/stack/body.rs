@@ -1,6 +1,8 @@
 //! The body of an HTTP message. After its content coding is removed, it is JSON, server-sent
 //! events, or not MCP.
 
+mod masks;
+
 use super::body_hash::Hash;
 use super::context::{StackContext, StackOptions};
 use super::secret_scan::{self, SecretScan};
@@ -436,29 +438,6 @@ impl Body {
         }
     }
 
-    /// Adds bytes that were decoded from a coding to the search for secrets.
-    fn scan_decoded(&mut self, context: &mut StackContext<'_>, bytes: &[u8]) {
-        if let Some(secret_scan) = &mut self.secret_scan {
-            let before = secret_scan.memory_bytes();
-            secret_scan.decoded(bytes);
-            context.shared.scanned_bytes = context.shared.scanned_bytes + secret_scan.memory_bytes() - before;
-        }
-    }
-
-    /// Ends the search for secrets and reports those that were found. Server-sent events have none:
-    /// they carry messages.
-    fn finish_secret_scan(&mut self, context: &mut StackContext<'_>) {
-        let Some(secret_scan) = self.secret_scan.take() else { return };
-        context.shared.scanned_bytes -= secret_scan.memory_bytes();
-        if let BodyKind::Events(..) = self.kind {
-            return;
-        }
-        let side = context.connection.sender(self.direction);
-        for (secret, mask) in secret_scan.secrets(context.shared.options.mask_key) {
-            context.secret(side, secret, mask);
-        }
-    }
-
     /// Stops collecting this body because a limit is reached.
     fn give_up(
         &mut self,
@@ -471,18 +450,6 @@ impl Body {
         self.ignore(context);
         let anomaly = Anomaly::LimitReached { limit, offset };
         context.anomaly(Some(self.direction), Some(number), None, anomaly);
-    }
-
-    /// If values are redacted: masks what was collected and gave no text.
-    fn mask_rest(&self, context: &mut StackContext<'_>) {
-        let Some((_, decoded)) = self.streams else { return };
-        let start = match &self.kind {
-            BodyKind::Json(text) if !text.is_empty() => 0,
-            BodyKind::Events(sse, _) => sse.low_water(),
-            _ => return,
-        };
-        let end = context.shared.provenance.length(decoded);
-        context.mask_redacted(self.direction, Span { stream: decoded, start, end });
     }
 
     /// Releases what was collected. From now on the body is only counted.

@@ -62,7 +62,7 @@ pub(super) struct Shared {
     /// the stream of its texts after redaction.
     pub(super) connection_streams: FxHashSet<StreamId>,
     pub(super) redacted_streams: FxHashMap<StreamId, StreamId>,
-    /// If values are redacted: coded bodies, and TLS connections, whose bytes are blanked in packets.
+    /// If values are redacted: coded bodies and TLS connections whose packets are blanked.
     pub(super) blanked: u64,
     /// Work that may still be spent on searching secrets for TLS sessions whose ClientHello
     /// was not captured.

@@ -7,8 +7,9 @@
 //!  in packets    {"user":"*****"}
 //! ```
 //!
-//! So each byte of a redacted text has an origin, as any other. Bytes that were derived on their way
-//! (decompressed, unmasked) cannot be masked one by one: all that they were derived from is masked.
+//! So each byte of a redacted text has an origin, as any other. Bytes that were derived on their
+//! way (decompressed, unmasked) cannot be masked one by one. All that they were derived from is
+//! masked.
 
 use std::ops::Range;
 
@@ -77,7 +78,7 @@ impl StackContext<'_> {
         }
     }
 
-    /// If values are redacted: masks bytes of the connection's stream that carry no text which could be redacted.
+    /// If values are redacted: masks bytes of the connection's stream that gave no text.
     pub(super) fn mask_content(&mut self, direction: Direction, range: Range<u64>) {
         if self.shared.options.redaction.is_some() {
             self.secret(self.connection.sender(direction), range, Mask::PLAIN);

@@ -16,7 +16,9 @@ use crate::support::waits::{ProcessEnd, until};
 fn as_a_process() {
     let Ok(script) = std::env::var("MCPTAP_TEST_SCRIPT") else { return };
     let server = match script.strip_prefix("command:") {
-        Some(command) => Server { command: vec![command.into()], recorded: vec![command.into()], name: None },
+        Some(command) => {
+            Server { command: vec![command.into()], recorded: vec![command.into()], name: None, seals: false }
+        }
         None => shell(&script),
     };
     let crash = std::env::var("MCPTAP_TEST_CRASH").is_ok();
