@@ -6,6 +6,7 @@ use std::process::{Child, Stdio};
 use std::time::Instant;
 
 use crate::official::{ask, everything, initialize};
+use crate::ways::Way;
 use crate::wrap::Peer;
 use crate::{mcptap, median, request};
 
@@ -15,12 +16,12 @@ const CALLS: u64 = 2_000;
 
 /// Measures `cat`, an echo in C, and a server in Node.js if the peers are there.
 pub fn run() {
-    let mut echo = Peer::start(&["cat".to_owned()], false);
+    let mut echo = Peer::start(&["cat".to_owned()], Way::Direct);
     let call = |peer: &mut Peer, id, line: &mut Vec<u8>| peer.call(&[request(id, 40), b"\n".to_vec()].concat(), line);
     pairs("echo in C", &mut echo, call);
-    echo.end(0);
+    echo.end();
     let Some(command) = everything() else { return println!("Node.js          MCPTAP_PEERS does not name the peers") };
-    let mut node = Peer::start(&command, false);
+    let mut node = Peer::start(&command, Way::Direct);
     initialize(&mut node);
     let call = |peer: &mut Peer, id: u64, line: &mut Vec<u8>| {
         let params = r#"{"name":"echo","arguments":{"message":"hello"}}"#;
@@ -28,7 +29,7 @@ pub fn run() {
         ask(peer, id + 1, &call, line);
     };
     pairs("Node.js", &mut node, call);
-    node.end(0);
+    node.end();
 }
 
 /// Prints the medians, and the median of the ratios of the pairs.

@@ -119,7 +119,7 @@ mod tests {
     use crate::source::tape::{TapeSource, tape};
     use crate::source::{Item, Source};
 
-    const PIECE: [u8; 64 << 10] = [b'x'; 64 << 10];
+    static PIECE: [u8; 64 << 10] = [b'x'; 64 << 10];
 
     /// The next segment that has a payload: its sequence number and its payload. `None` at the end.
     fn next_segment(tape_source: &mut TapeSource) -> Option<(u32, Vec<u8>)> {
