@@ -40,8 +40,8 @@ mod text;
 mod unix_peers;
 pub mod visibility;
 
-pub use http_pairs::HttpPair;
 pub use client::{ClientConnection, Taken, WatchedClient, own_streams};
+pub use http_pairs::HttpPair;
 pub use pairs::Pair;
 pub use probe::CAPABILITIES;
 pub use processes::Snapshot;

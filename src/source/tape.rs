@@ -61,13 +61,13 @@ pub struct Tape {
 
 /// The writers' end of the queue. One of them writes at a time.
 #[derive(Debug, Default)]
-struct Writer {
+struct TapeWriter {
     queue: Arc<Queue>,
     wakeups: Mutex<PendingWakeups>,
 }
 
 #[derive(Debug)]
-struct EndWhenDropped(Arc<Writer>);
+struct EndWhenDropped(Arc<TapeWriter>);
 
 impl Drop for EndWhenDropped {
     fn drop(&mut self) {
@@ -77,7 +77,7 @@ impl Drop for EndWhenDropped {
 
 /// Ends a tape although connections may still write to it.
 #[derive(Debug)]
-pub struct TapeEnd(Arc<Writer>);
+pub struct TapeEnd(Arc<TapeWriter>);
 
 impl TapeEnd {
     /// Ends the tape. What is on it is still recorded.
@@ -88,7 +88,7 @@ impl TapeEnd {
 
 /// A tape, and the source that reads it.
 pub fn tape() -> (Tape, TapeSource) {
-    let writer = Arc::<Writer>::default();
+    let writer = Arc::<TapeWriter>::default();
     let tape_source = TapeSource {
         reader: QueueReader::new(Arc::clone(&writer.queue), false),
         writer: Arc::clone(&writer),
@@ -102,7 +102,7 @@ pub fn tape() -> (Tape, TapeSource) {
     (Tape { end: Arc::new(EndWhenDropped(writer)), connections: Arc::default(), attempt: Arc::default() }, tape_source)
 }
 
-impl Writer {
+impl TapeWriter {
     /// Ignores poisoning, because no code under the lock can panic.
     fn lock(&self) -> MutexGuard<'_, PendingWakeups> {
         self.wakeups.lock().unwrap_or_else(PoisonError::into_inner)
@@ -205,7 +205,7 @@ impl Tape {
         self.writer().append_patiently(time, event.most_bytes(), encode);
     }
 
-    fn writer(&self) -> &Writer {
+    fn writer(&self) -> &TapeWriter {
         &self.end.0
     }
 
@@ -219,7 +219,7 @@ impl Tape {
 #[derive(Debug)]
 pub struct TapeSource {
     reader: QueueReader,
-    writer: Arc<Writer>,
+    writer: Arc<TapeWriter>,
     flows: HashMap<TapeConnection, Flow>,
     /// The connection of the current entry.
     connection: TapeConnection,

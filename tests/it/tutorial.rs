@@ -20,24 +20,24 @@ const HOME: &str = "/home/you";
 const MARK: char = '\u{1}';
 
 /// A line of the page, or a command with its output.
-enum Part<'a> {
+enum PagePart<'a> {
     Line(&'a str),
     Command(&'a str, String),
 }
 
-fn parts(page: &str) -> Vec<Part<'_>> {
+fn parts(page: &str) -> Vec<PagePart<'_>> {
     let mut parts = Vec::new();
     let mut in_console = false;
     for line in page.lines() {
         if line.starts_with("```") {
             in_console = line == "```console";
-            parts.push(Part::Line(line));
+            parts.push(PagePart::Line(line));
             continue;
         }
         match (line.strip_prefix("$ "), parts.last_mut()) {
-            (Some(command), _) if in_console => parts.push(Part::Command(command, String::new())),
-            (None, Some(Part::Command(_, output))) if in_console => *output += &format!("{line}\n"),
-            _ => parts.push(Part::Line(line)),
+            (Some(command), _) if in_console => parts.push(PagePart::Command(command, String::new())),
+            (None, Some(PagePart::Command(_, output))) if in_console => *output += &format!("{line}\n"),
+            _ => parts.push(PagePart::Line(line)),
         }
     }
     parts
@@ -80,7 +80,7 @@ fn the_tutorial_shows_what_its_commands_print() {
     let parts = parts(&page);
     let commands: Vec<&str> = parts
         .iter()
-        .filter_map(|part| if let Part::Command(command, _) = part { Some(*command) } else { None })
+        .filter_map(|part| if let PagePart::Command(command, _) = part { Some(*command) } else { None })
         .collect();
     assert!(commands.len() >= 15, "the tutorial lost its commands");
     let outputs = run(&commands);
@@ -88,8 +88,8 @@ fn the_tutorial_shows_what_its_commands_print() {
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         let mut outputs = outputs.iter();
         let text = parts.iter().map(|part| match part {
-            Part::Line(line) => format!("{line}\n"),
-            Part::Command(command, _) => {
+            PagePart::Line(line) => format!("{line}\n"),
+            PagePart::Command(command, _) => {
                 let output = outputs.next().expect("an output").trim_end();
                 format!("$ {command}\n{output}{}", if output.is_empty() { "" } else { "\n" })
             }
@@ -97,7 +97,8 @@ fn the_tutorial_shows_what_its_commands_print() {
         fs::write(&file, text.collect::<String>()).expect("the tutorial can be written");
         return;
     }
-    let shown = parts.iter().filter_map(|part| if let Part::Command(_, output) = part { Some(output) } else { None });
+    let shown =
+        parts.iter().filter_map(|part| if let PagePart::Command(_, output) = part { Some(output) } else { None });
     for ((command, shown), output) in commands.iter().zip(shown).zip(&outputs) {
         assert_eq!(comparable(shown), comparable(output), "$ {command}\n{output}");
     }

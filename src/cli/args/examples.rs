@@ -187,6 +187,7 @@ mod tests {
             assert!(help.starts_with("Examples:\n  ") && !examples.is_empty(), "{}", command.get_name());
             for example in examples {
                 let own = example.rsplit("| ").next().and_then(|rest| rest.split(" > ").next()).unwrap_or_default();
+                let own = own.strip_prefix("sudo ").unwrap_or(own);
                 let words = command_line::words(own).expect("all quotes are closed");
                 let words = with_command(words.into_iter().map(Into::into).collect());
                 if let Err(error) = Arguments::try_parse_from(words) {

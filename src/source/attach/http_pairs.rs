@@ -66,10 +66,10 @@ impl Evidence {
 }
 
 /// A network namespace, or 0 for all, and an address.
-type End = (u64, SocketAddr);
+type NamespaceAddress = (u64, SocketAddr);
 
 /// An end of a connection. Loopback addresses mean the same only within a network namespace.
-fn end(socket: &TcpSocket, address: SocketAddr) -> End {
+fn end(socket: &TcpSocket, address: SocketAddr) -> NamespaceAddress {
     (if address.ip().is_loopback() { socket.namespace } else { 0 }, address)
 }
 
@@ -77,7 +77,7 @@ fn end(socket: &TcpSocket, address: SocketAddr) -> End {
 pub fn http_pairs(snapshot: &Snapshot, stdio: &[Pair]) -> Vec<HttpPair> {
     let owners = owners(snapshot);
     let sockets = || owners.iter().filter_map(|(inode, owner)| Some((snapshot.sockets.get(inode)?, *owner)));
-    let listening: HashMap<End, u32> = sockets()
+    let listening: HashMap<NamespaceAddress, u32> = sockets()
         .filter(|(socket, _)| socket.remote.is_none())
         .map(|(socket, owner)| ((socket.namespace, socket.local), owner))
         .collect();
@@ -87,7 +87,7 @@ pub fn http_pairs(snapshot: &Snapshot, stdio: &[Pair]) -> Vec<HttpPair> {
         [address, any, both].into_iter().find_map(|address| listening.get(&(socket.namespace, address)).copied())
     };
     // The process that holds each connected socket, by its own address and that of its peer.
-    let connected: HashMap<(End, End), u32> = sockets()
+    let connected: HashMap<(NamespaceAddress, NamespaceAddress), u32> = sockets()
         .filter_map(|(socket, owner)| {
             let remote = socket.remote?;
             Some(((end(socket, socket.local), end(socket, remote)), owner))

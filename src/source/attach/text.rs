@@ -25,18 +25,18 @@ use crate::source::tape::{ACK, FIN, Flow, PSH};
 const LOSS_CHECK: u32 = 50;
 
 /// A connection of a process: its id, and the address of its `SSL`.
-type Key = (u32, u64);
+type SslConnection = (u32, u64);
 
 /// The connections whose text is recorded.
 #[derive(Default)]
 pub(super) struct TextTap {
-    open: HashMap<Key, OpenText>,
+    open: HashMap<SslConnection, OpenText>,
     /// Connections that were opened so far.
     opened: u32,
     /// Connections whose secrets passed. Their packets are decrypted.
-    with_secrets: HashSet<Key>,
+    with_secrets: HashSet<SslConnection>,
     /// Connections of processes that ended, with the time.
-    ended: Vec<(Key, u64)>,
+    ended: Vec<(SslConnection, u64)>,
     made: MadeSegments,
     /// Nanoseconds from the clock of the events to that of the system.
     clock: i64,
@@ -105,7 +105,7 @@ impl TextTap {
         }
     }
 
-    fn text(&mut self, key: Key, direction: usize, event: &Event<'_>) {
+    fn text(&mut self, key: SslConnection, direction: usize, event: &Event<'_>) {
         if self.with_secrets.contains(&key) {
             return;
         }
@@ -152,7 +152,7 @@ impl TextTap {
     }
 
     /// Ends a connection through which so many bytes passed.
-    fn close(&mut self, key: Key, time: u64, passed: [u64; 2]) {
+    fn close(&mut self, key: SslConnection, time: u64, passed: [u64; 2]) {
         let Some(mut text) = self.open.remove(&key) else { return };
         let time = wall(self.clock, time);
         for direction in [READ, WRITTEN] {

@@ -42,7 +42,7 @@ const MARKS: [(&str, Pipe); 2] = [("Message from client: ", Pipe::Stdin), ("Mess
 type Members<'a> = BTreeMap<String, &'a RawValue>;
 
 /// A line of a recording.
-struct Line {
+struct LogLine {
     session: String,
     name: Option<String>,
     command: Vec<String>,
@@ -53,7 +53,7 @@ struct Line {
 
 /// The content of a line.
 enum Content {
-    Line(Line),
+    Line(LogLine),
     /// The command of a session, which precedes its messages.
     Command(String, Vec<String>),
     /// Nothing about messages.
@@ -108,7 +108,7 @@ fn content(line: &str) -> Content {
     let session = text(&SESSIONS).unwrap_or_default();
     if members.contains_key("jsonrpc") {
         let line = line.to_owned();
-        return Content::Line(Line { session, name: None, command: Vec::new(), time, pipe: direction, text: line });
+        return Content::Line(LogLine { session, name: None, command: Vec::new(), time, pipe: direction, text: line });
     }
     let raw = members.get("raw").map(|raw| raw.get());
     if let Some(command) = raw.filter(|_| text(&["direction"]).as_deref() == Some("meta")).and_then(command) {
@@ -133,7 +133,7 @@ fn content(line: &str) -> Content {
     match found {
         Some(found) => {
             let (name, command) = (text(&NAMES), Vec::new());
-            Content::Line(Line { session, name, command, time, pipe: direction, text: found })
+            Content::Line(LogLine { session, name, command, time, pipe: direction, text: found })
         }
         None => Content::Other,
     }
@@ -153,7 +153,7 @@ fn logged(line: &str) -> Content {
             let name = line[..at].split(['[', ']']).nth(1).filter(|word| !is_level(word)).map(str::to_owned);
             let (session, command) = (name.clone().unwrap_or_default(), Vec::new());
             let text = value.get().to_owned();
-            Content::Line(Line { session, name, command, time, pipe: Some(pipe), text })
+            Content::Line(LogLine { session, name, command, time, pipe: Some(pipe), text })
         }
         Some(Ok(_)) | None => Content::Damaged("no message follows".to_owned()),
         Some(Err(error)) => Content::Damaged(format!("the message is not JSON: {error}")),
@@ -212,7 +212,7 @@ fn request_id(text: &str) -> Option<String> {
 }
 
 /// The sender of a message that its line does not name.
-fn sender(line: &Line, senders: &HashMap<(String, String), Pipe>) -> Pipe {
+fn sender(line: &LogLine, senders: &HashMap<(String, String), Pipe>) -> Pipe {
     match method_and_id(&line.text) {
         (Some(method), Some(_)) if BY_SERVER.contains(&method.as_str()) => Pipe::Stdout,
         (Some(_), Some(_)) => Pipe::Stdin,

@@ -39,7 +39,13 @@ impl Flow {
 
     /// Replaces `packet` by the next segment of one sender, as an IP packet. It acknowledges all
     /// that the other side has sent so far.
-    pub(in crate::source) fn segment(&mut self, sender: usize, flags: u8, bytes: &[u8], packet: &mut Vec<u8>) -> LinkType {
+    pub(in crate::source) fn segment(
+        &mut self,
+        sender: usize,
+        flags: u8,
+        bytes: &[u8],
+        packet: &mut Vec<u8>,
+    ) -> LinkType {
         let (from, to) = (self.ends[sender], self.ends[1 - sender]);
         let length = TCP + bytes.len();
         packet.clear();

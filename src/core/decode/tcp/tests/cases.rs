@@ -389,7 +389,8 @@ fn the_connection_idle_longest_goes_when_there_are_too_many() {
 fn a_flood_of_syns_discards_few_connections_in_use() {
     let limits = Limits { connections: 16, ..Limits::default() };
     let talk = Talk::new(NEAR_WRAP).handshake().send(First, 10, 10);
-    // A table with room to spare loses none of them, and a full one an eighth and one that makes room.
+    // A table with room to spare loses none of them, and a full one an eighth and one that makes
+    // room.
     for (used, lost) in [(1, 0), (13, 0), (16, 3)] {
         let mut bench = Bench::new(limits);
         for port in 50_001..=50_000 + used {
