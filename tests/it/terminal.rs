@@ -211,7 +211,7 @@ fn the_first_screen_explains_the_start_and_shows_new_sessions() {
     let directory = tempfile::tempdir().expect("a directory");
     let db = directory.path().join("new/mcptap.db");
     terminal.run(&program(&format!("--db {}", db.display())));
-    terminal.wait("$ mcptap wrap -- python server.py");
+    terminal.wait("$ mcptap install");
     assert!(!db.exists(), "looking writes nothing");
     let mut wrap = Command::new(env!("CARGO_BIN_EXE_mcptap"));
     wrap.env(NO_STATE.0, NO_STATE.1);

@@ -24,7 +24,7 @@ const WAYS: [(&str, &str); 4] = [
 ];
 
 /// Where the others are.
-const OTHERS: &str = "Others are wrap, sniff and proxy: \"mcptap --help\" lists all commands.";
+const OTHERS: &str = "Others are run, wrap, sniff and proxy: \"mcptap --help\" lists all.";
 
 /// A line of the text: pieces in their styles.
 type StyledLine = Vec<(String, Style)>;
