@@ -2,14 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use tempfile::NamedTempFile;
 
 use super::file_name::{ALL, FileName, day, folder, host_part, micros};
 use super::keys;
 use super::storage::Storage;
 use super::tables::{STATE, TableRow};
-use crate::export::parquet::{Key, ParquetReader, Values, Writer};
+use crate::export::parquet::{Key, ParquetError, ParquetReader, Values, Writer};
 
 /// Numbers of rows of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -187,8 +187,17 @@ impl Dataset {
         let file = self.storage.create()?;
         let schema = R::TABLE.schema().with_context(failed)?;
         let mut writer = Writer::new(file, R::TABLE.name, schema).with_context(failed)?;
-        write(&mut writer).with_context(failed)?;
-        self.storage.publish(name, writer.finish().with_context(failed)?)
+        write(&mut writer).map_err(plain).with_context(failed)?;
+        self.storage.publish(name, writer.finish().map_err(|error| plain(error.into())).with_context(failed)?)
+    }
+}
+
+/// The error of the output itself: that of Parquet around it says the same again.
+fn plain(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast() {
+        Ok(ParquetError::External(output)) => anyhow!("{output}"),
+        Ok(other) => other.into(),
+        Err(error) => error,
     }
 }
 
