@@ -76,7 +76,7 @@ pub fn run(arguments: Attach, db: Option<PathBuf>, colour: Colour) -> Result<Exi
         Some(Saver::new(writer, true))
     };
     #[cfg(feature = "parquet")]
-    let shipper = recording.as_ref().map(|place| ship::beside(&arguments.dataset, place.path())).transpose()?;
+    let shipper = recording.as_ref().and_then(|place| ship::beside(&arguments.dataset, place.path(), ship::say));
     #[cfg(not(feature = "parquet"))]
     drop(recording);
     let telemetry = telemetry::start(wanted, |line| note!("{line}"))?;
@@ -107,7 +107,7 @@ pub fn run(arguments: Attach, db: Option<PathBuf>, colour: Colour) -> Result<Exi
         note!("{} records could not be saved", counts.lost);
     }
     #[cfg(feature = "parquet")]
-    ship::end(shipper.flatten()).iter().for_each(|line| note!("{line}"));
+    ship::end(shipper).iter().for_each(|line| note!("{line}"));
     Ok(ExitCode::SUCCESS)
 }
 

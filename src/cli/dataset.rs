@@ -50,7 +50,8 @@ pub fn export(arguments: &Export, place: &str, db: Option<PathBuf>) -> Result<Ex
         TargetKind::Capture(path) if arguments.session.is_none() => {
             return decode(&[path], &arguments.decoding, place, options);
         }
-        TargetKind::Database(path) if arguments.session.is_none() => {
+        // A redacted copy is made of sessions that are decoded again.
+        TargetKind::Database(path) if arguments.session.is_none() && arguments.decoding.redaction()?.is_none() => {
             exporter.export(&StoreReader::open(path)?, saver::now(), true)?
         }
         _ => {

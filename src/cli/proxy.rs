@@ -95,7 +95,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
     };
     let saved_in = writer.as_ref().map(|writer| (writer.place().clone(), writer.capture()));
     #[cfg(feature = "parquet")]
-    let shipper = saved_in.as_ref().map(|(place, _)| ship::beside(&arguments.dataset, place.path())).transpose()?;
+    let shipper = saved_in.as_ref().and_then(|(place, _)| ship::beside(&arguments.dataset, place.path(), ship::say));
     let saver = writer.map(|writer| Saver::new(writer, true));
     let detail = if saver.is_some() { Detail::Store } else { Detail::Messages };
     let options = PipelineConfig {
@@ -145,7 +145,7 @@ pub fn run(arguments: args::Proxy, db: Option<PathBuf>, colour: Colour) -> Resul
         }),
     }
     #[cfg(feature = "parquet")]
-    ship::end(shipper.flatten()).iter().for_each(|line| note!("{line}"));
+    ship::end(shipper).iter().for_each(|line| note!("{line}"));
     if let Some((place, capture)) = saved_in.filter(|_| is_for_people) {
         target::note_saved(&place, capture);
     }

@@ -37,7 +37,7 @@ pub fn run(arguments: Ship, db: Option<PathBuf>) -> Result<ExitCode> {
     }
     let every = Duration::from_nanos(u64::try_from(arguments.every).unwrap_or(0)).max(Duration::from_secs(1));
     note!("shipping {} to {}; Ctrl-C ends it", path.display(), arguments.dataset);
-    rounds(&exporter, &path, every, &stop::channel()?);
+    rounds(&exporter, &path, every, &stop::channel()?, &say);
     // What the last seconds brought.
     report(&round(&exporter, &path, true)?)?;
     Ok(ExitCode::SUCCESS)
@@ -48,8 +48,13 @@ fn round(exporter: &Exporter, path: &Path, is_last: bool) -> Result<Dataset> {
     exporter.export(&StoreReader::open(path)?, saver::now(), is_last)
 }
 
-/// Sends in rounds, until `end` receives something or nobody can send to it.
-fn rounds(exporter: &Exporter, path: &Path, every: Duration, end: &Receiver<()>) {
+/// Prints a line for people.
+pub fn say(line: &str) {
+    note!("{line}");
+}
+
+/// Sends in rounds, until `end` receives something or nobody can send to it. `say` prints a line.
+fn rounds(exporter: &Exporter, path: &Path, every: Duration, end: &Receiver<()>, say: &dyn Fn(&str)) {
     let mut pause = every;
     let mut failures = 0u32;
     while end.recv_timeout(pause) == Err(RecvTimeoutError::Timeout) {
@@ -60,7 +65,7 @@ fn rounds(exporter: &Exporter, path: &Path, every: Duration, end: &Receiver<()>)
         match round(exporter, path, false) {
             Ok(_) => {
                 if failures > 0 {
-                    note!("{} is back: nothing was lost", exporter.to);
+                    say(&format!("{} is back: nothing was lost", exporter.to));
                 }
                 (failures, pause) = (0, every);
             }
@@ -68,7 +73,7 @@ fn rounds(exporter: &Exporter, path: &Path, every: Duration, end: &Receiver<()>)
                 pause =
                     FIRST_PAUSE.saturating_mul(1 << failures.min(10)).min(every.max(FIRST_PAUSE)).min(LONGEST_PAUSE);
                 if failures == 0 {
-                    note!("{error:#}; the recording goes on, and what is missing is sent later");
+                    say(&format!("{error:#}; the recording goes on, and what is missing is sent later"));
                 }
                 failures += 1;
             }
@@ -85,11 +90,10 @@ pub struct Shipper {
 }
 
 impl Shipper {
-    /// Starts sending, if a dataset is given.
-    pub fn start(exporter: Exporter, path: &Path) -> Shipper {
+    fn start(exporter: Exporter, path: &Path, say: impl Fn(&str) + Send + 'static) -> Shipper {
         let (end, ended) = bounded(1);
         let (own, place) = (copy(&exporter), path.to_owned());
-        let run = move || rounds(&own, &place, EVERY, &ended);
+        let run = move || rounds(&own, &place, EVERY, &ended, &say);
         // Without the thread, all is sent at the end.
         let thread = thread::Builder::new().name("ship".to_owned()).spawn(run).ok();
         Shipper { exporter, path: path.to_owned(), end, thread }
@@ -106,14 +110,15 @@ impl Shipper {
     }
 }
 
-/// Starts sending what a recording saves at `path`, if a dataset is given.
-///
-/// # Errors
-/// The name of the dataset is wrong.
-pub fn beside(target: &DatasetTarget, path: &Path) -> Result<Option<Shipper>> {
-    let Some(place) = &target.dataset else { return Ok(None) };
-    dataset::open(place)?;
-    Ok(Some(Shipper::start(exporter(place, &target.options), path)))
+/// Starts sending what a recording saves at `path`, if a dataset is given. `say` prints a line for
+/// people. A recording does not fail because of the dataset: if its name is wrong, a line says so.
+pub fn beside(target: &DatasetTarget, path: &Path, say: impl Fn(&str) + Send + 'static) -> Option<Shipper> {
+    let place = target.dataset.as_ref()?;
+    if let Err(error) = dataset::open(place) {
+        say(&format!("{error:#}; the recording goes on, and nothing is sent"));
+        return None;
+    }
+    Some(Shipper::start(exporter(place, &target.options), path, say))
 }
 
 /// Sends the rest of a recording. Returns a line for people if that failed.

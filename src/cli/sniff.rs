@@ -74,7 +74,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
         Some(Saver::new(writer, true))
     };
     #[cfg(feature = "parquet")]
-    let shipper = recording.as_ref().map(|(place, _)| ship::beside(&arguments.dataset, place.path())).transpose()?;
+    let shipper = recording.as_ref().and_then(|(place, _)| ship::beside(&arguments.dataset, place.path(), ship::say));
     #[cfg(all(feature = "attach", target_os = "linux"))]
     secrets.iter().flat_map(|tap| &tap.notes).for_each(|line| note!("{line}"));
     note!("capturing on {interface}; Ctrl-C ends it");
@@ -144,7 +144,7 @@ pub fn run(arguments: Sniff, db: Option<PathBuf>, colour: Colour) -> Result<Exit
         target::note_saved(&place, capture);
     }
     #[cfg(feature = "parquet")]
-    ship::end(shipper.flatten()).iter().for_each(|line| note!("{line}"));
+    ship::end(shipper).iter().for_each(|line| note!("{line}"));
     Ok(ExitCode::SUCCESS)
 }
 

@@ -76,7 +76,10 @@ pub fn run(arguments: Wrap, db: Option<PathBuf>) -> Result<ExitCode> {
         #[cfg(feature = "parquet")]
         let (place, receipts) = (place?, observations.inner().receipts());
         #[cfg(feature = "parquet")]
-        let shipper = ship::beside(&target, place.path())?;
+        let shipper = {
+            let notes = observations.inner().receipts();
+            ship::beside(&target, place.path(), move |line| _ = notes.say(line))
+        };
         #[cfg(not(feature = "parquet"))]
         let place = place?;
         record(observations, source, place, (keep_secrets, redaction), pruning, wanted)?;

@@ -3,7 +3,7 @@
 //! Its memory follows what is open: rows of one file for each table, and maps of open sessions and
 //! exchanges.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -22,7 +22,7 @@ use crate::mcp::{Message, MessageNumber, Session, SessionNumber};
 /// Rows of a table, and bytes of memory that they take, after which they are written. Messages and
 /// exchanges wait at the same time. Compaction merges the files.
 const ROWS: usize = 65_536;
-const BYTES: usize = 20 << 20;
+const BYTES: usize = 12 << 20;
 
 /// Messages of a session whose rows wait until the server introduced itself: those of a handshake.
 const HANDSHAKE: u32 = 64;
@@ -34,7 +34,11 @@ const WAITING_BYTES: usize = 8 << 20;
 const REMEMBERED: usize = 1 << 16;
 
 /// Exchanges that are remembered until they end.
-const EXCHANGES: usize = 1 << 17;
+const EXCHANGES: usize = 1 << 16;
+
+/// Exchanges that are remembered after their end because a session can still be found for them.
+/// Most carry no MCP. The tracker of sessions remembers fewer.
+const ENDED: usize = 1 << 10;
 
 /// Rows of a table that are not written yet.
 struct Rows<R> {
@@ -70,6 +74,7 @@ enum Waiting {
 struct OpenSession {
     facts: Arc<SessionFacts>,
     waiting: Vec<Waiting>,
+    waiting_bytes: usize,
     messages: u32,
 }
 
@@ -105,6 +110,8 @@ pub struct Collector {
     ends: HashMap<ConnectionId, Arc<[u8]>>,
     pipes: HashMap<StreamId, ConnectionId>,
     exchanges: BTreeMap<ExchangeNumber, OpenExchange>,
+    /// Exchanges that ended without a session, in the order of their ends.
+    ended: VecDeque<ExchangeNumber>,
     sessions: HashMap<SessionNumber, OpenSession>,
     keys: MessageKeys,
     remembered: BTreeMap<MessageNumber, Remembered>,
@@ -127,6 +134,7 @@ impl Collector {
             ends: HashMap::new(),
             pipes: HashMap::new(),
             exchanges: BTreeMap::new(),
+            ended: VecDeque::new(),
             sessions: HashMap::new(),
             keys: MessageKeys::default(),
             remembered: BTreeMap::new(),
@@ -181,7 +189,7 @@ impl Collector {
         let key = keys::of_session(&self.ends_of(first), first);
         let number = session.number;
         let facts = Arc::new(SessionFacts::new(session, key));
-        self.sessions.insert(number, OpenSession { facts, waiting: Vec::new(), messages: HANDSHAKE });
+        self.sessions.insert(number, OpenSession { facts, waiting: Vec::new(), waiting_bytes: 0, messages: HANDSHAKE });
     }
 
     /// Writes what is collected, and ends all sessions. Returns the dataset.
@@ -239,7 +247,7 @@ impl Collector {
             Some(open) => open.facts = Arc::new(SessionFacts::new(session, open.facts.key)),
             None => {
                 let facts = Arc::new(SessionFacts::new(session, Key::default()));
-                self.sessions.insert(number, OpenSession { facts, waiting: Vec::new(), messages: 0 });
+                self.sessions.insert(number, OpenSession { facts, waiting: Vec::new(), waiting_bytes: 0, messages: 0 });
             }
         }
     }
@@ -281,11 +289,11 @@ impl Collector {
         if !open.is_new() {
             return self.release(number);
         }
+        open.waiting_bytes += size;
         self.waiting_bytes += size;
         if self.waiting_bytes > WAITING_BYTES {
             let waiting: Vec<SessionNumber> = self.sessions.keys().copied().collect();
             waiting.into_iter().try_for_each(|number| self.release(number))?;
-            self.waiting_bytes = 0;
         }
         Ok(())
     }
@@ -293,6 +301,7 @@ impl Collector {
     /// Passes on the waiting rows of a session, with what is known of it now.
     fn release(&mut self, number: SessionNumber) -> Result<()> {
         let Some(open) = self.sessions.get_mut(&number) else { return Ok(()) };
+        self.waiting_bytes -= std::mem::take(&mut open.waiting_bytes);
         for row in std::mem::take(&mut open.waiting) {
             let session = Arc::clone(&open.facts);
             match row {
@@ -323,9 +332,17 @@ impl Collector {
     }
 
     fn exchange(&mut self, exchange: Box<Exchange>) -> Result<()> {
-        let open = self.open_exchange(exchange.number);
+        let number = exchange.number;
+        let open = self.open_exchange(number);
         let Some(session) = open.session else {
             open.ended = Some(exchange);
+            self.ended.push_back(number);
+            let oldest = if self.ended.len() > ENDED { self.ended.pop_front() } else { None };
+            if let Some(oldest) = oldest
+                && self.exchanges.get(&oldest).is_some_and(|open| open.ended.is_some())
+            {
+                self.exchanges.remove(&oldest);
+            }
             return Ok(());
         };
         self.exchanges.remove(&exchange.number);

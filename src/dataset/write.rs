@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
+use tempfile::NamedTempFile;
 
 use super::file_name::{ALL, FileName, day, folder, host_part, micros};
 use super::keys;
 use super::storage::Storage;
 use super::tables::{STATE, TableRow};
-use crate::export::parquet::{Key, ParquetReader, Values, Writer};
+use crate::export::parquet::{Key, ParquetError, ParquetReader, Values, Writer};
 
 /// Numbers of rows of a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,15 +84,14 @@ impl Dataset {
         }
         let present = self.present(&files, (rows.first().map_or(0, R::time), rows.last().map_or(0, R::time)))?;
 
-        let (mut columns, mut added) = (table.values(), 0);
+        let mut new: Vec<&R> = Vec::new();
         let mut grown: BTreeMap<usize, Vec<(usize, &R)>> = BTreeMap::new();
         let (mut names, mut times): (Vec<u8>, Option<(i64, i64)>) = (Vec::new(), None);
         let counts = self.counts.entry(table.name).or_default();
         for row in rows {
             match present.get(&row.key()) {
                 None => {
-                    table.push(&mut columns, row);
-                    added += 1;
+                    new.push(row);
                     names.extend(row.key().0.to_le_bytes());
                     let time = micros(row.time());
                     times = Some(times.map_or((time, time), |(first, _)| (first, time)));
@@ -103,7 +103,7 @@ impl Dataset {
                 Some(_) => counts.present += 1,
             }
         }
-        counts.added += added;
+        counts.added += new.len() as u64;
         if let Some((first, last)) = times {
             let name = FileName {
                 table: table.name.to_owned(),
@@ -113,7 +113,7 @@ impl Dataset {
                 host: self.host.clone(),
                 hash: keys::key(&[&names]).to_string(),
             };
-            self.publish::<R>(&name.to_string(), &[columns])?;
+            self.publish::<R>(&name.to_string(), |writer| Ok(writer.group(table.columns_of(&new))?))?;
             self.own.insert(name.to_string());
         }
         for (file, rows) in grown {
@@ -158,31 +158,46 @@ impl Dataset {
         let unreadable = || format!("cannot read {}/{name}", self.storage.name());
         let Some(content) = self.storage.open(name)? else { return Ok(()) };
         let reader = ParquetReader::new(content).with_context(unreadable)?;
-        let mut groups = Vec::new();
-        let mut before = 0;
-        for group in 0..reader.groups() {
-            let mut columns = reader.all(group).with_context(unreadable)?;
-            let count = columns.first().map_or(0, Values::rows);
-            let of_group: Vec<_> = rows.iter().filter(|(row, _)| (before..before + count).contains(row)).collect();
-            let gone: HashSet<usize> = of_group.iter().map(|(row, _)| row - before).collect();
-            let kept: Vec<usize> = (0..count).filter(|row| !gone.contains(row)).collect();
-            columns = columns.iter().map(|values| values.select(&kept)).collect();
-            let mut new = R::TABLE.values();
-            of_group.iter().for_each(|(_, row)| R::TABLE.push(&mut new, row));
-            columns.iter_mut().zip(new).for_each(|(values, new)| values.append(new));
-            groups.push(columns);
-            before += count;
-        }
-        self.publish::<R>(name, &groups)
+        self.publish::<R>(name, |writer| {
+            let mut before = 0;
+            for group in 0..reader.groups() {
+                let mut columns = reader.all(group).with_context(unreadable)?;
+                let count = columns.first().map_or(0, Values::rows);
+                let of_group: Vec<_> = rows.iter().filter(|(row, _)| (before..before + count).contains(row)).collect();
+                let gone: HashSet<usize> = of_group.iter().map(|(row, _)| row - before).collect();
+                let kept: Vec<usize> = (0..count).filter(|row| !gone.contains(row)).collect();
+                columns = columns.iter().map(|values| values.select(&kept)).collect();
+                let mut new = R::TABLE.values();
+                of_group.iter().for_each(|(_, row)| R::TABLE.push(&mut new, row));
+                columns.iter_mut().zip(new).for_each(|(values, new)| values.append(new));
+                writer.group(&columns)?;
+                before += count;
+            }
+            Ok(())
+        })
     }
 
-    fn publish<R: TableRow>(&self, name: &str, groups: &[Vec<Values>]) -> Result<()> {
+    /// Writes a file and makes it visible.
+    fn publish<R: TableRow>(
+        &self,
+        name: &str,
+        write: impl FnOnce(&mut Writer<NamedTempFile>) -> Result<()>,
+    ) -> Result<()> {
         let failed = || format!("cannot write {}/{name}", self.storage.name());
         let file = self.storage.create()?;
         let schema = R::TABLE.schema().with_context(failed)?;
         let mut writer = Writer::new(file, R::TABLE.name, schema).with_context(failed)?;
-        groups.iter().try_for_each(|columns| writer.group(columns)).with_context(failed)?;
-        self.storage.publish(name, writer.finish().with_context(failed)?)
+        write(&mut writer).map_err(plain).with_context(failed)?;
+        self.storage.publish(name, writer.finish().map_err(|error| plain(error.into())).with_context(failed)?)
+    }
+}
+
+/// The error of the output itself: that of Parquet around it says the same again.
+fn plain(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast() {
+        Ok(ParquetError::External(output)) => anyhow!("{output}"),
+        Ok(other) => other.into(),
+        Err(error) => error,
     }
 }
 

@@ -18,6 +18,7 @@ use ::parquet::errors::Result;
 
 use crate::mcp::{Message, Session};
 
+pub use ::parquet::errors::ParquetError;
 pub use ::parquet::schema::types::Type as SchemaType;
 pub use group::{Values, Writer};
 pub use messages::{MessageRow, Place, SessionFacts};

@@ -1,11 +1,12 @@
 //! Datasets: what is in them, that nothing is in them twice, and the engines that read them.
 
 mod engines;
+mod shipping;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::process::{Command, Output};
 
 use ::parquet::file::reader::{FileReader, SerializedFileReader};
 use ::parquet::record::RowAccessor;
@@ -54,6 +55,12 @@ fn keys(dataset: &Path, table: &str) -> BTreeMap<String, usize> {
 
 fn all_keys(dataset: &Path) -> Vec<BTreeMap<String, usize>> {
     TABLES.map(|table| keys(dataset, table)).into()
+}
+
+/// The rows of a file, as text.
+pub fn rows(file: &Path) -> String {
+    let reader = SerializedFileReader::new(File::open(file).expect("a file")).expect("Parquet");
+    reader.get_row_iter(None).expect("rows").map(|row| row.expect("a row").to_string()).collect()
 }
 
 /// Calls on one connection after the other, as two files of a rotation.
@@ -167,8 +174,7 @@ fn payloads_and_secrets_stay_out() {
     let contents = |dataset: &Path| -> String {
         let mut all = String::new();
         for file in TABLES.iter().flat_map(|table| files(dataset, table)) {
-            let reader = SerializedFileReader::new(File::open(file).expect("a file")).expect("Parquet");
-            reader.get_row_iter(None).expect("rows").for_each(|row| all += &row.expect("a row").to_string());
+            all += &rows(&file);
         }
         all
     };
@@ -198,6 +204,24 @@ fn failures_are_one_line() {
         let done = read(Path::new(place), &[], &[sample("weather/capture.pcapng")]);
         assert_eq!((done.status.code(), text(&done.stderr).lines().count()), (Some(2), 1), "{}", text(&done.stderr));
     }
+    // A file that may not grow stands for a full disk.
+    let program = env!("CARGO_BIN_EXE_mcptap");
+    let script = format!("trap '' XFSZ; ulimit -f 2; exec {program} read --dataset \"$0\" \"$1\"");
+    let full = folder.path().join("full");
+    let mut command = Command::new("sh");
+    command.arg("-c").arg(script).arg(&full).arg(sample("helpdesk/capture.pcapng"));
+    let done = command.finished();
+    assert_eq!((done.status.code(), text(&done.stderr).lines().count()), (Some(2), 1), "{}", text(&done.stderr));
+    assert!(TABLES.iter().all(|table| files(&full, table).is_empty()));
+    // A capture that is damaged in its middle gives what can be read, and one line.
+    let damaged = folder.path().join("damaged.pcapng");
+    let whole = fs::read(sample("helpdesk/capture.pcapng")).expect("a capture");
+    fs::write(&damaged, &whole[..whole.len() / 2 + 3]).expect("a file");
+    let place = folder.path().join("halves");
+    let done = read(&place, &[], &[damaged, sample("weather/capture.pcapng")]);
+    assert_eq!(text(&done.stderr).lines().count(), 1, "{}", text(&done.stderr));
+    assert!(text(&done.stderr).contains("damaged.pcapng"), "{}", text(&done.stderr));
+    assert!(keys(&place, "messages").len() > 7);
     // The device that is always full stands for a full disk.
     if Path::new("/dev/full").exists() {
         let small = mcptap()

@@ -94,7 +94,7 @@ impl Proxying {
     }
 
     /// Sends bytes on a connection of their own, and reads to the end.
-    fn raw(&self, text: &str) -> String {
+    pub fn raw(&self, text: &str) -> String {
         let mut stream = self.connect();
         stream.write_all(text.as_bytes()).expect("it reads");
         let mut response = String::new();

@@ -134,6 +134,26 @@ fn exported(format: &str, target: &Path, rules: Option<&Path>) -> Vec<u8> {
     if format == "html" { page::unpacked(&bytes) } else { bytes }
 }
 
+/// What the rows of a dataset, and its files, contain of the texts.
+#[cfg(all(unix, feature = "fleet"))]
+fn in_dataset<'a>(texts: &'a [&'a str], target: &Path, options: &[&str]) -> BTreeSet<&'a str> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let word = |path: &Path| path.to_str().expect("a path").to_owned();
+    let (target, dataset) = (word(target), word(folder.path()));
+    run(&[&["export", &target, "--dataset", &dataset], options].concat());
+    let mut found = BTreeSet::new();
+    for table in fs::read_dir(folder.path()).expect("tables") {
+        let days = fs::read_dir(table.expect("a table").path()).expect("days").map(|day| day.expect("a day").path());
+        for file in days.filter(|day| day.is_dir()).flat_map(|day| fs::read_dir(day).expect("files")) {
+            let path = file.expect("a file").path();
+            found.extend(Search::of(texts, &fs::read(&path).expect("a file")));
+            found.extend(Search::of(texts, crate::fleet::rows(&path).as_bytes()));
+        }
+    }
+    assert!(folder.path().join("messages").is_dir());
+    found
+}
+
 #[test]
 fn planted_values_are_nowhere() {
     for (capture, rule, texts) in PLANTED {
@@ -176,6 +196,12 @@ fn planted_values_are_nowhere() {
                 let late = exported(format, &plain, Some(&rules));
                 assert_eq!(Search::of(texts, &late), BTreeSet::new(), "{format}, late, of {}", capture.display());
             }
+        }
+        #[cfg(all(unix, feature = "fleet"))]
+        if !is_tls {
+            let late = [plain.as_path(), &capture].map(|target| in_dataset(texts, target, &[flag, file]));
+            assert_eq!(late, [BTreeSet::new(), BTreeSet::new()], "dataset of {}", capture.display());
+            assert_eq!(in_dataset(texts, &plain, &[]), all, "dataset of {}", capture.display());
         }
         // The same sessions and messages as before, of the same kinds.
         let messages = |db: &Path, rules: Option<&Path>| {

@@ -119,17 +119,21 @@ impl Storage for Bucket {
 
     fn list(&self, folder: &str, start: &str) -> Result<Vec<(String, u64)>> {
         let prefix = self.path(folder);
-        // The service begins with the first name from here, and the answer is read no further than
-        // the last one: those of one host are few among many.
+        // The service begins with the first name after this one, and the answer is read no further
+        // than the last one: those of one host are few among many.
         let start = format!("{}{folder}{start}", self.prefix);
-        let mut objects = self.store.list_with_offset(Some(&prefix), &Path::from(start.as_str()));
+        let before: String = start.chars().take(start.chars().count().saturating_sub(1)).collect();
+        let mut objects = self.store.list_with_offset(Some(&prefix), &Path::from(before));
         let mut found = self.run("list", folder, async {
             let mut found = Vec::new();
             while let Some(object) = objects.next().await {
                 let object = object?;
                 let name = object.location.to_string();
                 if !name.starts_with(&start) {
-                    break;
+                    if name > start {
+                        break;
+                    }
+                    continue;
                 }
                 found.extend(name.strip_prefix(&self.prefix).map(|name| (name.to_owned(), object.size)));
             }

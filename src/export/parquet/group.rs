@@ -1,5 +1,6 @@
 //! Groups of rows: the values of each column, and the file that they are written to.
 
+use std::borrow::Borrow;
 use std::io::Write;
 use std::sync::Arc;
 
@@ -167,12 +168,12 @@ impl<W: Write + Send> Writer<W> {
         Ok(Writer { file: SerializedFileWriter::new(out, schema, Arc::new(properties.build()))? })
     }
 
-    /// Writes a group of rows.
-    pub fn group(&mut self, columns: &[Values]) -> Result<()> {
+    /// Writes a group of rows, column by column.
+    pub fn group<V: Borrow<Values>>(&mut self, columns: impl IntoIterator<Item = V>) -> Result<()> {
         let mut group = self.file.next_row_group()?;
         for values in columns {
             let Some(column) = group.next_column()? else { break };
-            values.write(column)?;
+            values.borrow().write(column)?;
         }
         group.close().map(drop)
     }

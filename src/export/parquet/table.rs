@@ -60,33 +60,50 @@ impl<R> Table<R> {
 
     /// Columns without rows.
     pub fn values(&self) -> Vec<Values> {
-        let empty = |take: &Take<R>| match take {
-            Take::Number(_) => Values::Numbers(Vec::new()),
-            Take::Truth(_) => Values::Truths(Vec::new()),
-            Take::Text(_) | Take::Key(_) => Values::Texts(Vec::new()),
-            Take::Words(_) | Take::Keys(_) => Values::Lists(Vec::new()),
-        };
-        self.columns().map(|(_, take)| empty(take)).collect()
+        self.columns().map(|(_, take)| take.empty()).collect()
     }
 
     /// Adds a row to the columns.
     pub fn push(&self, columns: &mut [Values], row: &R) {
+        self.columns().zip(columns).for_each(|((_, take), values)| take.push(values, row));
+    }
+
+    /// The columns of some rows, one after the other, so that only one of them takes memory.
+    pub fn columns_of(&self, rows: &[&R]) -> impl Iterator<Item = Values> {
+        self.columns().map(|(_, take)| {
+            let mut values = take.empty();
+            rows.iter().for_each(|row| take.push(&mut values, row));
+            values
+        })
+    }
+}
+
+impl<R> Take<R> {
+    fn empty(&self) -> Values {
+        match self {
+            Take::Number(_) => Values::Numbers(Vec::new()),
+            Take::Truth(_) => Values::Truths(Vec::new()),
+            Take::Text(_) | Take::Key(_) => Values::Texts(Vec::new()),
+            Take::Words(_) | Take::Keys(_) => Values::Lists(Vec::new()),
+        }
+    }
+
+    /// Adds the value of a row.
+    fn push(&self, values: &mut Values, row: &R) {
         let key = |key: Key| ByteArray::from(key.to_string().into_bytes());
-        for ((_, take), values) in self.columns().zip(columns) {
-            match (take, values) {
-                (Take::Number(take), Values::Numbers(numbers)) => numbers.push(take(row)),
-                (Take::Truth(take), Values::Truths(truths)) => truths.push(Some(take(row))),
-                (Take::Text(take), Values::Texts(texts)) => {
-                    texts.push(take(row).map(|text| ByteArray::from(text.into_owned())));
-                }
-                (Take::Key(take), Values::Texts(texts)) => texts.push(take(row).map(key)),
-                (Take::Words(take), Values::Lists(lists)) => {
-                    lists.push(take(row).iter().map(|word| ByteArray::from(*word)).collect());
-                }
-                (Take::Keys(take), Values::Lists(lists)) => lists.push(take(row).iter().copied().map(key).collect()),
-                // `values` made each column for its kind.
-                _ => {}
+        match (self, values) {
+            (Take::Number(take), Values::Numbers(numbers)) => numbers.push(take(row)),
+            (Take::Truth(take), Values::Truths(truths)) => truths.push(Some(take(row))),
+            (Take::Text(take), Values::Texts(texts)) => {
+                texts.push(take(row).map(|text| ByteArray::from(text.into_owned())));
             }
+            (Take::Key(take), Values::Texts(texts)) => texts.push(take(row).map(key)),
+            (Take::Words(take), Values::Lists(lists)) => {
+                lists.push(take(row).iter().map(|word| ByteArray::from(*word)).collect());
+            }
+            (Take::Keys(take), Values::Lists(lists)) => lists.push(take(row).iter().copied().map(key).collect()),
+            // `empty` made each column for its kind.
+            _ => {}
         }
     }
 }

@@ -7,13 +7,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use super::{keys, read, sample, text};
+use super::{keys, read, rotated, sample, text};
 use crate::program::{mcptap, root};
 use crate::support::needs::{self, have};
 use crate::support::waits::{Finishes, ProcessEnd, within};
 
 /// The Python with all engines.
-fn python() -> Option<PathBuf> {
+pub(super) fn python() -> Option<PathBuf> {
     let folder = std::env::var_os("MCPTAP_ENGINES");
     have(&needs::ENGINES, folder.is_some()).then(|| root().join(folder.unwrap_or_default()).join("venv/bin/python"))
 }
@@ -138,13 +138,13 @@ fn distributed_decoding_gives_the_dataset_of_one_run() {
 }
 
 /// An S3 server on loopback.
-struct S3 {
+pub(super) struct S3 {
     server: Child,
-    port: String,
+    pub(super) port: String,
 }
 
 impl S3 {
-    fn start(python: &Path, port: &str) -> S3 {
+    pub(super) fn start(python: &Path, port: &str) -> S3 {
         let mut command = engine(python, "tests/engines/s3.py");
         command.arg(port).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut server = command.spawn().expect("the S3 server");
@@ -157,7 +157,7 @@ impl S3 {
     }
 
     /// Gives a program the address and the keys.
-    fn known_to<'c>(&self, command: &'c mut Command) -> &'c mut Command {
+    pub(super) fn known_to<'c>(&self, command: &'c mut Command) -> &'c mut Command {
         command.env("AWS_ENDPOINT_URL", format!("http://127.0.0.1:{}", self.port));
         command.envs([("AWS_ACCESS_KEY_ID", "key"), ("AWS_SECRET_ACCESS_KEY", "secret"), ("AWS_REGION", "us-east-1")])
     }
@@ -188,6 +188,11 @@ fn a_bucket_holds_what_a_folder_holds() {
     let nowhere = ship(&server, "s3://no-such-bucket/mcp");
     assert_eq!(nowhere.status.code(), Some(2));
     assert!(text(&nowhere.stderr).contains("there is no such bucket"), "{}", text(&nowhere.stderr));
+    let mut refused = mcptap();
+    refused.arg("--db").arg(&db).args(["ship", "--once", "--dataset", "s3://locked/mcp"]);
+    let refused = server.known_to(&mut refused).finished();
+    assert_eq!((refused.status.code(), text(&refused.stderr).lines().count()), (Some(2), 1));
+    assert!(text(&refused.stderr).contains("the credentials give no permission"), "{}", text(&refused.stderr));
     drop(server);
 
     let away = S3 { server: Command::new("true").spawn().expect("a program"), port };
@@ -205,4 +210,17 @@ fn a_bucket_holds_what_a_folder_holds() {
     let place = folder.path().join("dataset");
     assert_done(&read(&place, &[], &[sample("weather/capture.pcapng")]));
     assert_eq!(keys(&place, "messages").len(), 7);
+    // Compaction: two files of one day become one, with all rows.
+    let parts = rotated(folder.path());
+    let run = |arguments: &[&str], parts: &[PathBuf]| {
+        let done = server.known_to(mcptap().args(arguments).args(parts)).finished();
+        assert_done(&done);
+        text(&done.stdout)
+    };
+    parts.iter().for_each(|part| drop(run(&["read", "--dataset", "s3://captures/days"], std::slice::from_ref(part))));
+    let compact = ["dataset", "compact", "s3://captures/days"];
+    assert!(run(&compact, &[]).ends_with(" merged into 3\n"));
+    assert_eq!(run(&compact, &[]), "0 files merged into 0\n");
+    let again = run(&["read", "--dataset", "s3://captures/days"], &parts);
+    assert!(again.contains("messages: 0 added, 12 were there"), "{again}");
 }
